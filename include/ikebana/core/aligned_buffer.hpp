@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <new>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "ikebana/core/shape.hpp"
+
+namespace ikebana {
+
+/// The alignment of all storage, in bytes: a cache line and the widest vector register.
+inline constexpr std::size_t storage_alignment = 64;
+
+/// An owning array of trivial elements on the heap, zero-initialised, aligned to 64 bytes. Movable,
+/// not copyable. Construction allocates (std::bad_alloc) unless `size` is 0; nothing else does.
+template <class T>
+class aligned_buffer {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  aligned_buffer() = default;
+
+  explicit aligned_buffer(dim_t size) : size_{size} {
+    if (size == 0) return;
+    const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T);
+    data_ = static_cast<T*>(::operator new (bytes, std::align_val_t{storage_alignment}));
+    std::memset(static_cast<void*>(data_), 0, bytes);
+  }
+
+  aligned_buffer(aligned_buffer&& other) noexcept
+      : data_{std::exchange(other.data_, nullptr)}, size_{std::exchange(other.size_, 0)} {}
+
+  aligned_buffer& operator=(aligned_buffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+
+  ~aligned_buffer() {
+    if (data_ != nullptr) ::operator delete (data_, std::align_val_t{storage_alignment});
+  }
+
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  dim_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  std::span<T> span() { return {data_, static_cast<std::size_t>(size_)}; }
+  std::span<const T> span() const { return {data_, static_cast<std::size_t>(size_)}; }
+  T& operator[](dim_t i) { return data_[i]; }
+  const T& operator[](dim_t i) const { return data_[i]; }
+
+ private:
+  T* data_ = nullptr;
+  dim_t size_ = 0;
+};
+
+/// The smallest multiple of the storage alignment, in elements of T, that is at least n.
+template <class T>
+constexpr dim_t round_up_to_alignment(dim_t n) {
+  constexpr dim_t step =
+      sizeof(T) >= storage_alignment ? 1 : static_cast<dim_t>(storage_alignment / sizeof(T));
+  return (n + step - 1) / step * step;
+}
+
+}  // namespace ikebana

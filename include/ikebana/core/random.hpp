@@ -1,0 +1,118 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "ikebana/core/shape.hpp"
+
+namespace ikebana {
+
+/// The seed of all randomness of a model or a loader.
+struct seed {
+  std::uint64_t value = 0;
+  constexpr bool operator==(const seed&) const = default;
+};
+
+/// FNV-1a, 64 bits (Fowler, Noll, Vo): the hash of a path. `basis` continues a hash, so that a path
+/// is hashed piecewise.
+constexpr std::uint64_t hash_path(std::string_view s, std::uint64_t basis = 0xcbf29ce484222325u) {
+  for (char c : s) {
+    basis ^= static_cast<unsigned char>(c);
+    basis *= 0x100000001b3u;
+  }
+  return basis;
+}
+
+/// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3; SC
+/// 2011): four random words from a counter and a key, with no state.
+struct philox4x32 {
+  using counter_type = std::array<std::uint32_t, 4>;
+  using key_type = std::array<std::uint32_t, 2>;
+
+  static constexpr std::uint32_t multiplier0 = 0xD2511F53u, multiplier1 = 0xCD9E8D57u;
+  static constexpr std::uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u;
+  static constexpr int rounds = 10;
+
+  static constexpr counter_type generate(counter_type c, key_type k) {
+    for (int r = 0; r < rounds; ++r) {
+      const std::uint64_t p0 = std::uint64_t{multiplier0} * c[0];
+      const std::uint64_t p1 = std::uint64_t{multiplier1} * c[2];
+      c = {static_cast<std::uint32_t>(p1 >> 32) ^ c[1] ^ k[0], static_cast<std::uint32_t>(p1),
+           static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ k[1], static_cast<std::uint32_t>(p0)};
+      k[0] += weyl0;
+      k[1] += weyl1;
+    }
+    return c;
+  }
+};
+
+/// A stream of random words addressed by element: keyed by seed and stream, counted by path, step
+/// and element. Word i of the stream is word i % 4 of block i / 4, whatever the order or the
+/// instruction set that asks for it.
+struct random_stream {
+  philox4x32::key_type key{};
+  std::uint32_t step = 0;
+  std::uint64_t path = 0;
+
+  constexpr random_stream() = default;
+  constexpr random_stream(seed s, std::uint64_t path_hash, std::uint32_t step_ = 0,
+                          std::uint32_t stream = 0)
+      : key{static_cast<std::uint32_t>(s.value) + stream * 0x85EBCA6Bu,
+            static_cast<std::uint32_t>(s.value >> 32) + stream * 0xC2B2AE35u},
+        step{step_},
+        path{path_hash} {}
+
+  /// The counter of block `block`; blocks are addressed by 32 bits, so a stream has 2^34 words.
+  constexpr philox4x32::counter_type counter(std::uint32_t block) const {
+    return {block, step, static_cast<std::uint32_t>(path), static_cast<std::uint32_t>(path >> 32)};
+  }
+  constexpr philox4x32::counter_type words(std::uint32_t block) const {
+    return philox4x32::generate(counter(block), key);
+  }
+};
+
+/// A uniform number in [-1, 1) from the high bits of random words: exact in T, so the same under
+/// every compiler flag. A float takes 24 bits of one word, a double 53 bits of two.
+constexpr float signed_unit(std::uint32_t word) {
+  return static_cast<float>(static_cast<std::int32_t>(word >> 8) - (1 << 23)) * 0x1p-23f;
+}
+constexpr double signed_unit(std::uint32_t low, std::uint32_t high) {
+  const std::uint64_t bits = ((std::uint64_t{high} << 32) | low) >> 11;
+  return static_cast<double>(static_cast<std::int64_t>(bits) - (std::int64_t{1} << 52)) * 0x1p-52;
+}
+
+/// Fills x[0, n) with uniform numbers in [-bound, bound). Element i depends on the stream and i
+/// alone.
+template <class T>
+constexpr void fill_uniform(const random_stream& stream, T bound, T* x, dim_t n) {
+  constexpr dim_t per_block = sizeof(T) == 4 ? 4 : 2;
+  for (dim_t i = 0; i < n; i += per_block) {
+    const auto w = stream.words(static_cast<std::uint32_t>(i / per_block));
+    for (dim_t j = 0; j < per_block && i + j < n; ++j) {
+      const auto k = static_cast<std::size_t>(j);
+      // One multiplication of exact factors: no fused operation can change the bits.
+      if constexpr (sizeof(T) == 4)
+        x[i + j] = bound * signed_unit(w[k]);
+      else
+        x[i + j] = bound * signed_unit(w[2 * k], w[2 * k + 1]);
+    }
+  }
+}
+
+/// A permutation of [0, n) by Fisher-Yates, drawn from the stream; O(n), does not allocate.
+template <class Index>
+constexpr void shuffle(const random_stream& stream, Index* order, dim_t n) {
+  for (dim_t i = 0; i < n; ++i) order[i] = static_cast<Index>(i);
+  for (dim_t i = n - 1; i > 0; --i) {
+    const auto w = stream.words(static_cast<std::uint32_t>(i));
+    const std::uint64_t word = (std::uint64_t{w[1]} << 32) | w[0];
+    const auto j = static_cast<dim_t>(word % static_cast<std::uint64_t>(i + 1));
+    const Index swapped = order[i];
+    order[i] = order[j];
+    order[j] = swapped;
+  }
+}
+
+}  // namespace ikebana

@@ -1,0 +1,68 @@
+template <class T>
+void average_ranks(dim_t n, T* const* ranks, int world, dim_t offset, T scale) {
+  constexpr dim_t w = vec<T>::size;
+  const vec<T> factor = vec<T>::broadcast(scale);
+  for (dim_t i = offset; i < offset + n; i += w) {
+    const dim_t lanes = offset + n - i < w ? offset + n - i : w;
+    if (lanes == w) {
+      vec<T> s = vec<T>::load(ranks[0] + i);
+      for (int r = 1; r < world; ++r) s = s + vec<T>::load(ranks[r] + i);
+      s = s * factor;
+      for (int r = 0; r < world; ++r) s.store(ranks[r] + i);
+    } else {
+      vec<T> s = vec<T>::load(ranks[0] + i, lanes);
+      for (int r = 1; r < world; ++r) s = s + vec<T>::load(ranks[r] + i, lanes);
+      s = s * factor;
+      for (int r = 0; r < world; ++r) s.store(ranks[r] + i, lanes);
+    }
+  }
+}
+
+/// The bits of x rounded to bfloat16, in the upper half of each float.
+IKEBANA_CPU_INLINE vec<float> rounded_to_bf16(vec<float> x) {
+  using words = vec<std::uint32_t>;
+  const words bits = as<std::uint32_t>(x);
+  const words rounded = (bits + ((bits >> 16) & words::broadcast(1)) + words::broadcast(0x7FFF)) & words::broadcast(0xFFFF0000u);
+  const words quiet = (bits & words::broadcast(0x80000000u)) | words::broadcast(0x7FC00000u);
+  return select(x == x, as<float>(rounded), as<float>(quiet));
+}
+
+/// f(chunk, lanes) on floats converted from x by chunks that stay in the first-level cache.
+template <class T, class F>
+IKEBANA_CPU_INLINE void by_float_chunks(dim_t n, const T* x, F f) {
+  constexpr dim_t chunk = 256;
+  alignas(64) float buffer[chunk];
+  for (dim_t i = 0; i < n; i += chunk) {
+    const dim_t count = n - i < chunk ? n - i : chunk;
+    for (dim_t j = 0; j < count; ++j) buffer[j] = static_cast<float>(x[i + j]);
+    for (dim_t j = count; j % 16 != 0; ++j) buffer[j] = 0;
+    for (dim_t j = 0; j < count; j += vec<float>::size) rounded_to_bf16(vec<float>::load(buffer + j)).store(buffer + j);
+    f(i, count, buffer);
+  }
+}
+
+template <class T>
+void narrow_to_bf16(dim_t n, const T* x, std::uint16_t* y) {
+  by_float_chunks(n, x, [=](dim_t i, dim_t count, const float* rounded) __attribute__((always_inline)) {
+    for (dim_t j = 0; j < count; ++j)
+      y[i + j] = static_cast<std::uint16_t>(__builtin_bit_cast(std::uint32_t, rounded[j]) >> 16);
+  });
+}
+template <class T>
+void round_array_to_bf16(dim_t n, T* x) {
+  if constexpr (sizeof(T) == 4) {
+    constexpr dim_t w = vec<T>::size;
+    dim_t i = 0;
+    for (; i + w <= n; i += w) rounded_to_bf16(vec<T>::load(x + i)).store(x + i);
+    if (i < n) rounded_to_bf16(vec<T>::load(x + i, n - i)).store(x + i, n - i);
+  } else {
+    by_float_chunks(n, static_cast<const T*>(x), [=](dim_t i, dim_t count, const float* rounded)
+                        __attribute__((always_inline)) {
+                          for (dim_t j = 0; j < count; ++j) x[i + j] = static_cast<T>(rounded[j]);
+                        });
+  }
+}
+template <class T>
+void widen_from_bf16(dim_t n, const std::uint16_t* x, T* y) {
+  for (dim_t i = 0; i < n; ++i) y[i] = static_cast<T>(__builtin_bit_cast(float, std::uint32_t{x[i]} << 16));
+}

@@ -1,0 +1,331 @@
+// vec<T>: one vector register of T (one T in the scalar set). Lanes are reached by the compilers' vector arithmetic;
+// what that cannot say (fused multiply-add, partial loads, scaling) is an intrinsic at the end of this file.
+
+#if IKEBANA_CPU_WIDTH == 0
+template <class T>
+struct register_of {
+  using type = T;
+  using in_memory = T;
+};
+#else
+template <class T>
+struct register_of;
+#define IKEBANA_CPU_REGISTER(T)                                                             \
+  template <>                                                                               \
+  struct register_of<T> {                                                                   \
+    typedef T type __attribute__((vector_size(IKEBANA_CPU_WIDTH)));                         \
+    typedef T in_memory                                                                     \
+        __attribute__((vector_size(IKEBANA_CPU_WIDTH), aligned(alignof(T)), may_alias));    \
+  }
+IKEBANA_CPU_REGISTER(float);
+IKEBANA_CPU_REGISTER(double);
+IKEBANA_CPU_REGISTER(std::int32_t);
+IKEBANA_CPU_REGISTER(std::uint32_t);
+IKEBANA_CPU_REGISTER(std::int64_t);
+IKEBANA_CPU_REGISTER(std::uint64_t);
+#undef IKEBANA_CPU_REGISTER
+#endif
+
+template <class T>
+struct vec;
+
+/// What a comparison of two vec<T> yields.
+template <class T>
+struct lane_mask {
+  using raw = decltype(typename register_of<T>::type{} < typename register_of<T>::type{});
+  raw m;
+  IKEBANA_CPU_INLINE friend lane_mask operator&(lane_mask a, lane_mask b) { return {raw(a.m & b.m)}; }
+  IKEBANA_CPU_INLINE friend lane_mask operator|(lane_mask a, lane_mask b) { return {raw(a.m | b.m)}; }
+};
+
+template <class T>
+struct vec {
+  using raw = typename register_of<T>::type;
+  using in_memory = typename register_of<T>::in_memory;
+  static constexpr dim_t size = static_cast<dim_t>(sizeof(raw) / sizeof(T));
+
+  raw v;
+
+  IKEBANA_CPU_INLINE static vec zero() { return {raw{}}; }
+  IKEBANA_CPU_INLINE static vec broadcast(T x) { return {x - raw{}}; }
+  IKEBANA_CPU_INLINE static vec load(const T* p) { return {*reinterpret_cast<const in_memory*>(p)}; }
+  IKEBANA_CPU_INLINE void store(T* p) const { *reinterpret_cast<in_memory*>(p) = v; }
+  /// The first n lanes (0 <= n <= size); the others are zero, their memory is not touched.
+  static vec load(const T* p, dim_t n);
+  void store(T* p, dim_t n) const;
+
+  IKEBANA_CPU_INLINE friend vec operator+(vec a, vec b) { return {a.v + b.v}; }
+  IKEBANA_CPU_INLINE friend vec operator-(vec a, vec b) { return {a.v - b.v}; }
+  IKEBANA_CPU_INLINE friend vec operator*(vec a, vec b) { return {a.v * b.v}; }
+  IKEBANA_CPU_INLINE friend vec operator/(vec a, vec b) { return {a.v / b.v}; }
+  IKEBANA_CPU_INLINE friend vec operator+(vec a, T b) { return a + broadcast(b); }
+  IKEBANA_CPU_INLINE friend vec operator-(vec a, T b) { return a - broadcast(b); }
+  IKEBANA_CPU_INLINE friend vec operator*(vec a, T b) { return a * broadcast(b); }
+  IKEBANA_CPU_INLINE friend vec operator-(T a, vec b) { return broadcast(a) - b; }
+  IKEBANA_CPU_INLINE friend vec operator/(T a, vec b) { return broadcast(a) / b; }
+  IKEBANA_CPU_INLINE friend vec operator-(vec a) { return {-a.v}; }
+  IKEBANA_CPU_INLINE friend vec operator&(vec a, vec b) { return {a.v & b.v}; }
+  IKEBANA_CPU_INLINE friend vec operator|(vec a, vec b) { return {a.v | b.v}; }
+  IKEBANA_CPU_INLINE friend vec operator^(vec a, vec b) { return {a.v ^ b.v}; }
+  IKEBANA_CPU_INLINE friend vec operator<<(vec a, int s) { return {a.v << s}; }
+  IKEBANA_CPU_INLINE friend vec operator>>(vec a, int s) { return {a.v >> s}; }
+  IKEBANA_CPU_INLINE friend lane_mask<T> operator<(vec a, vec b) { return {a.v < b.v}; }
+  IKEBANA_CPU_INLINE friend lane_mask<T> operator>(vec a, vec b) { return {a.v > b.v}; }
+  IKEBANA_CPU_INLINE friend lane_mask<T> operator>=(vec a, vec b) { return {a.v >= b.v}; }
+  IKEBANA_CPU_INLINE friend lane_mask<T> operator==(vec a, vec b) { return {a.v == b.v}; }
+  IKEBANA_CPU_INLINE friend lane_mask<T> operator!=(vec a, vec b) { return {a.v != b.v}; }
+};
+
+template <class T>
+IKEBANA_CPU_INLINE vec<T> select(lane_mask<T> m, vec<T> a, vec<T> b) {
+  return {m.m ? a.v : b.v};
+}
+
+template <class U, class T>
+IKEBANA_CPU_INLINE vec<U> as(vec<T> a) {
+  return {__builtin_bit_cast(typename register_of<U>::type, a.v)};
+}
+
+/// The layout of an IEEE number.
+template <class T>
+struct number;
+template <>
+struct number<float> {
+  using bits = std::int32_t;
+  static constexpr int mantissa = 23, bias = 127;
+  static constexpr bits sign = INT32_MIN, infinity = 0x7F800000;
+};
+template <>
+struct number<double> {
+  using bits = std::int64_t;
+  static constexpr int mantissa = 52, bias = 1023;
+  static constexpr bits sign = INT64_MIN, infinity = 0x7FF0000000000000;
+};
+
+template <class T>
+using bits_of = vec<typename number<T>::bits>;
+
+template <class T>
+IKEBANA_CPU_INLINE vec<T> abs(vec<T> a) {
+  return as<T>(as<typename number<T>::bits>(a) & bits_of<T>::broadcast(~number<T>::sign));
+}
+
+/// The magnitude of a with the sign of s.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> copysign(vec<T> a, vec<T> s) {
+  using B = typename number<T>::bits;
+  return as<T>(as<B>(abs(a)) | (as<B>(s) & bits_of<T>::broadcast(number<T>::sign)));
+}
+
+/// The nearest whole number, ties to even. Requires |a| < 2^22 (float), 2^51 (double).
+template <class T>
+IKEBANA_CPU_INLINE vec<T> round(vec<T> a) {
+  constexpr T big = T(typename number<T>::bits{3} << (number<T>::mantissa - 1));
+  vec<T> t = a + big;
+#if defined(__FAST_MATH__)
+  asm("" : "+x"(t.v));
+#endif
+  return t - big;
+}
+
+/// 2^n for whole n within the exponents of normal numbers.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> power_of_two(vec<T> n) {
+  using L = number<T>;
+  constexpr T big = T((typename L::bits{3} << (L::mantissa - 1)) + L::bias);
+  return as<T>(as<typename L::bits>(n + big) << L::mantissa);
+}
+
+/// The sum of the lanes, by halves: the order depends on the width alone.
+#if IKEBANA_CPU_WIDTH == 0
+template <class T>
+IKEBANA_CPU_INLINE T sum(vec<T> a) {
+  return a.v;
+}
+template <class T>
+IKEBANA_CPU_INLINE T maximum(vec<T> a) {
+  return a.v;
+}
+#else
+template <class R, std::size_t... I>
+IKEBANA_CPU_INLINE auto lower_half(R a, std::index_sequence<I...>) {
+  return __builtin_shufflevector(a, a, static_cast<int>(I)...);
+}
+template <class R, std::size_t... I>
+IKEBANA_CPU_INLINE auto upper_half(R a, std::index_sequence<I...>) {
+  return __builtin_shufflevector(a, a, static_cast<int>(I + sizeof...(I))...);
+}
+template <class T, int N, class R>
+IKEBANA_CPU_INLINE T sum_lanes(R a) {
+  if constexpr (N == 2) {
+    return a[0] + a[1];
+  } else {
+    using half = std::make_index_sequence<N / 2>;
+    return sum_lanes<T, N / 2>(lower_half(a, half{}) + upper_half(a, half{}));
+  }
+}
+template <class T>
+IKEBANA_CPU_INLINE T sum(vec<T> a) {
+  return sum_lanes<T, static_cast<int>(vec<T>::size)>(a.v);
+}
+template <class T>
+IKEBANA_CPU_INLINE T maximum(vec<T> a) {
+  T lanes[vec<T>::size];
+  a.store(lanes);
+  T best = lanes[0];
+  for (dim_t i = 1; i < vec<T>::size; ++i) best = best > lanes[i] ? best : lanes[i];
+  return best;
+}
+#endif
+
+// ---- what depends on the instruction set ----
+
+// fma: a * b + c, rounded once where the instruction set can.
+// max, min: the larger, the smaller; b where either is not a number.
+#if IKEBANA_CPU_WIDTH == 0
+template <class T>
+IKEBANA_CPU_INLINE vec<T> max(vec<T> a, vec<T> b) {
+  return {a.v > b.v ? a.v : b.v};
+}
+template <class T>
+IKEBANA_CPU_INLINE vec<T> min(vec<T> a, vec<T> b) {
+  return {a.v < b.v ? a.v : b.v};
+}
+template <class T>
+IKEBANA_CPU_INLINE vec<T> fma(vec<T> a, vec<T> b, vec<T> c) {
+  return {a.v * b.v + c.v};
+}
+template <class T>
+IKEBANA_CPU_INLINE vec<T> sqrt(vec<T> a) {
+  if constexpr (sizeof(T) == 4)
+    return {__builtin_sqrtf(a.v)};
+  else
+    return {__builtin_sqrt(a.v)};
+}
+template <class T>
+IKEBANA_CPU_INLINE vec<T> vec<T>::load(const T* p, dim_t n) {
+  return {n > 0 ? *p : T{}};
+}
+template <class T>
+IKEBANA_CPU_INLINE void vec<T>::store(T* p, dim_t n) const {
+  if (n > 0) *p = v;
+}
+
+#elif IKEBANA_CPU_WIDTH == 32
+IKEBANA_CPU_INLINE vec<float> fma(vec<float> a, vec<float> b, vec<float> c) {
+  return {_mm256_fmadd_ps(a.v, b.v, c.v)};
+}
+IKEBANA_CPU_INLINE vec<double> fma(vec<double> a, vec<double> b, vec<double> c) {
+  return {_mm256_fmadd_pd(a.v, b.v, c.v)};
+}
+IKEBANA_CPU_INLINE vec<float> max(vec<float> a, vec<float> b) { return {_mm256_max_ps(a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<double> max(vec<double> a, vec<double> b) { return {_mm256_max_pd(a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<float> min(vec<float> a, vec<float> b) { return {_mm256_min_ps(a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<double> min(vec<double> a, vec<double> b) { return {_mm256_min_pd(a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<float> sqrt(vec<float> a) { return {_mm256_sqrt_ps(a.v)}; }
+IKEBANA_CPU_INLINE vec<double> sqrt(vec<double> a) { return {_mm256_sqrt_pd(a.v)}; }
+
+template <int Bytes>
+IKEBANA_CPU_INLINE __m256i first_lanes(dim_t n) {
+  if constexpr (Bytes == 4)
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  else
+    return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+template <class T>
+IKEBANA_CPU_INLINE vec<T> vec<T>::load(const T* p, dim_t n) {
+  if constexpr (sizeof(T) == 4)
+    return {__builtin_bit_cast(raw, _mm256_maskload_ps(reinterpret_cast<const float*>(p), first_lanes<4>(n)))};
+  else
+    return {__builtin_bit_cast(raw, _mm256_maskload_pd(reinterpret_cast<const double*>(p), first_lanes<8>(n)))};
+}
+template <class T>
+IKEBANA_CPU_INLINE void vec<T>::store(T* p, dim_t n) const {
+  if constexpr (sizeof(T) == 4)
+    _mm256_maskstore_ps(reinterpret_cast<float*>(p), first_lanes<4>(n), __builtin_bit_cast(__m256, v));
+  else
+    _mm256_maskstore_pd(reinterpret_cast<double*>(p), first_lanes<8>(n), __builtin_bit_cast(__m256d, v));
+}
+
+#elif IKEBANA_CPU_WIDTH == 64
+// The zero-masked forms with all lanes on: g++ 12 warns of the undefined operand inside the plain ones.
+inline constexpr __mmask16 all16 = 0xFFFF;
+inline constexpr __mmask8 all8 = 0xFF;
+IKEBANA_CPU_INLINE vec<float> fma(vec<float> a, vec<float> b, vec<float> c) {
+  return {_mm512_fmadd_ps(a.v, b.v, c.v)};
+}
+IKEBANA_CPU_INLINE vec<double> fma(vec<double> a, vec<double> b, vec<double> c) {
+  return {_mm512_fmadd_pd(a.v, b.v, c.v)};
+}
+IKEBANA_CPU_INLINE vec<float> max(vec<float> a, vec<float> b) { return {_mm512_maskz_max_ps(all16, a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<double> max(vec<double> a, vec<double> b) { return {_mm512_maskz_max_pd(all8, a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<float> min(vec<float> a, vec<float> b) { return {_mm512_maskz_min_ps(all16, a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<double> min(vec<double> a, vec<double> b) { return {_mm512_maskz_min_pd(all8, a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<float> sqrt(vec<float> a) { return {_mm512_maskz_sqrt_ps(all16, a.v)}; }
+IKEBANA_CPU_INLINE vec<double> sqrt(vec<double> a) { return {_mm512_maskz_sqrt_pd(all8, a.v)}; }
+IKEBANA_CPU_INLINE unsigned first_lanes(dim_t n) { return (1u << n) - 1u; }
+template <class T>
+IKEBANA_CPU_INLINE vec<T> vec<T>::load(const T* p, dim_t n) {
+  if constexpr (sizeof(T) == 4)
+    return {__builtin_bit_cast(raw, _mm512_maskz_loadu_ps(static_cast<__mmask16>(first_lanes(n)), p))};
+  else
+    return {__builtin_bit_cast(raw, _mm512_maskz_loadu_pd(static_cast<__mmask8>(first_lanes(n)), p))};
+}
+template <class T>
+IKEBANA_CPU_INLINE void vec<T>::store(T* p, dim_t n) const {
+  if constexpr (sizeof(T) == 4)
+    _mm512_mask_storeu_ps(p, static_cast<__mmask16>(first_lanes(n)), __builtin_bit_cast(__m512, v));
+  else
+    _mm512_mask_storeu_pd(p, static_cast<__mmask8>(first_lanes(n)), __builtin_bit_cast(__m512d, v));
+}
+#endif
+
+/// a * 2^n for whole n, overflowing to infinity and into denormals as a product does.
+/// Requires |n| < 2^8 (float), 2^11 (double).
+#if IKEBANA_CPU_WIDTH == 64
+IKEBANA_CPU_INLINE vec<float> scale_by_power(vec<float> a, vec<float> n) {
+  return {_mm512_maskz_scalef_ps(all16, a.v, n.v)};
+}
+IKEBANA_CPU_INLINE vec<double> scale_by_power(vec<double> a, vec<double> n) {
+  return {_mm512_maskz_scalef_pd(all8, a.v, n.v)};
+}
+#else
+template <class T>
+IKEBANA_CPU_INLINE vec<T> scale_by_power(vec<T> a, vec<T> n) {
+  const vec<T> half = round(n * T(0.5));
+  return a * power_of_two(half) * power_of_two(n - half);
+}
+#endif
+
+/// Transposes rows[0, size) in place as a matrix of size x size.
+#if IKEBANA_CPU_WIDTH == 0
+template <class T>
+IKEBANA_CPU_INLINE void transpose_block(vec<T>*) {}
+#else
+template <int D, class R, std::size_t... L>
+IKEBANA_CPU_INLINE void exchange(R& a, R& b, std::index_sequence<L...>) {
+  constexpr int n = static_cast<int>(sizeof...(L));
+  const R low = __builtin_shufflevector(
+      a, b, ((static_cast<int>(L) & D) == 0 ? static_cast<int>(L) : static_cast<int>(L) - D + n)...);
+  const R high = __builtin_shufflevector(
+      a, b, ((static_cast<int>(L) & D) == 0 ? static_cast<int>(L) + D : static_cast<int>(L) + n)...);
+  a = low;
+  b = high;
+}
+template <int D, class T, std::size_t... I>
+IKEBANA_CPU_INLINE void transpose_stage(vec<T>* rows, std::index_sequence<I...>) {
+  // Row i and row i + D, for every i without bit D.
+  (exchange<D>(rows[(I / D) * 2 * D + I % D].v, rows[(I / D) * 2 * D + I % D + D].v,
+               std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>{}),
+   ...);
+}
+template <class T>
+IKEBANA_CPU_INLINE void transpose_block(vec<T>* rows) {
+  using pairs = std::make_index_sequence<static_cast<std::size_t>(vec<T>::size / 2)>;
+  transpose_stage<1>(rows, pairs{});
+  transpose_stage<2>(rows, pairs{});
+  if constexpr (vec<T>::size >= 8) transpose_stage<4>(rows, pairs{});
+  if constexpr (vec<T>::size >= 16) transpose_stage<8>(rows, pairs{});
+}
+#endif

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "ikebana/core/random.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/math.hpp"
+#include "ikebana/cpu/detail/vec.hpp"
+#include "ikebana/cpu/dispatch.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/elementwise-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+/// Functions of single elements, over arrays of n. Results may be written over an operand. None allocates or throws.
+namespace ikebana::cpu {
+
+/// y = max(x, 0); not-a-number stays.
+template <class T>
+void relu_forward(dim_t n, const T* x, T* y) {
+  IKEBANA_CPU_DISPATCH(map_relu<T>)(n, x, y);
+}
+/// dx = dy where y > 0, else 0.
+template <class T>
+void relu_backward(dim_t n, const T* y, const T* dy, T* dx) {
+  IKEBANA_CPU_DISPATCH(map_relu_backward<T>)(n, y, dy, dx);
+}
+
+/// At most 4 units in the last place over the whole range.
+template <class T>
+void tanh_forward(dim_t n, const T* x, T* y) {
+  IKEBANA_CPU_DISPATCH(map_tanh<T>)(n, x, y);
+}
+/// dx = dy (1 - y^2).
+template <class T>
+void tanh_backward(dim_t n, const T* y, const T* dy, T* dx) {
+  IKEBANA_CPU_DISPATCH(map_tanh_backward<T>)(n, y, dy, dx);
+}
+
+/// y = 1 / (1 + exp(-x)).
+template <class T>
+void sigmoid_forward(dim_t n, const T* x, T* y) {
+  IKEBANA_CPU_DISPATCH(map_sigmoid<T>)(n, x, y);
+}
+/// dx = dy y (1 - y).
+template <class T>
+void sigmoid_backward(dim_t n, const T* y, const T* dy, T* dx) {
+  IKEBANA_CPU_DISPATCH(map_sigmoid_backward<T>)(n, y, dy, dx);
+}
+
+/// y = x P(X <= x), X standard normal (Hendrycks and Gimpel, 2016); exact, not the tanh form.
+template <class T>
+void gelu_forward(dim_t n, const T* x, T* y) {
+  IKEBANA_CPU_DISPATCH(map_gelu<T>)(n, x, y);
+}
+/// From x, not from y, which does not determine it.
+template <class T>
+void gelu_backward(dim_t n, const T* x, const T* dy, T* dx) {
+  IKEBANA_CPU_DISPATCH(map_gelu_backward<T>)(n, x, dy, dx);
+}
+
+/// y = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+template <class T>
+void gelu_tanh_forward(dim_t n, const T* x, T* y) {
+  IKEBANA_CPU_DISPATCH(map_gelu_tanh<T>)(n, x, y);
+}
+/// From x.
+template <class T>
+void gelu_tanh_backward(dim_t n, const T* x, const T* dy, T* dx) {
+  IKEBANA_CPU_DISPATCH(map_gelu_tanh_backward<T>)(n, x, dy, dx);
+}
+
+template <class T>
+void exp(dim_t n, const T* x, T* y) {
+  IKEBANA_CPU_DISPATCH(map_exp<T>)(n, x, y);
+}
+template <class T>
+void log(dim_t n, const T* x, T* y) {
+  IKEBANA_CPU_DISPATCH(map_log<T>)(n, x, y);
+}
+template <class T>
+void erf(dim_t n, const T* x, T* y) {
+  IKEBANA_CPU_DISPATCH(map_erf<T>)(n, x, y);
+}
+
+/// y = a + b.
+template <class T>
+void add(dim_t n, const T* a, const T* b, T* y) {
+  IKEBANA_CPU_DISPATCH(map_add<T>)(n, a, b, y);
+}
+/// y = a b.
+template <class T>
+void multiply(dim_t n, const T* a, const T* b, T* y) {
+  IKEBANA_CPU_DISPATCH(map_multiply<T>)(n, a, b, y);
+}
+/// y = y + alpha x.
+template <class T>
+void axpy(dim_t n, T alpha, const T* x, T* y) {
+  IKEBANA_CPU_DISPATCH(map_axpy<T>)(n, alpha, x, y);
+}
+/// x = alpha x.
+template <class T>
+void scale(dim_t n, T alpha, T* x) {
+  IKEBANA_CPU_DISPATCH(map_scale<T>)(n, alpha, x);
+}
+/// x = value.
+template <class T>
+void fill(dim_t n, T* x, T value) {
+  IKEBANA_CPU_DISPATCH(map_fill<T>)(n, x, value);
+}
+
+/// y = x / (1 - p) where kept, else 0. Element i is kept iff word `offset` + i of `stream` is at least p 2^32: the same
+/// elements for every instruction set and type, so backward is the same call on dy. Requires 0 <= p <= 1.
+template <class T>
+void dropout(dim_t n, const T* x, T* y, double p, const random_stream& stream, std::uint64_t offset = 0) {
+  IKEBANA_CPU_DISPATCH(map_dropout<T>)(n, x, y, p, stream, offset);
+}
+
+}  // namespace ikebana::cpu

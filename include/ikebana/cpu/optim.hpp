@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/vec.hpp"
+#include "ikebana/cpu/dispatch.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// What one Adam step multiplies by, computed once in double as PyTorch does.
+template <class T>
+struct adam_factors {
+  T gradient_sign, weight_decay, parameter_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, step_size,
+      inverse_correction2_sqrt;
+};
+
+/// beta^step by repeated squaring: at most a few units in the last place from std::pow.
+constexpr double integer_power(double beta, std::int64_t step) {
+  double result = 1;
+  for (; step > 0; step >>= 1, beta *= beta)
+    if (step & 1) result *= beta;
+  return result;
+}
+
+}  // namespace ikebana::cpu::detail
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/optim-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+/// Optimizer updates, one pass over flat buffers. Formulas and their order are PyTorch 1.13's (torch/optim/sgd.py,
+/// adam.py, adamw.py). None allocates or throws.
+namespace ikebana::cpu {
+
+/// `momentum_buffer` may be null where momentum is 0. On `first_step` the buffer becomes the gradient.
+template <class T>
+void sgd_step(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T momentum, T dampening, T weight_decay,
+              bool nesterov, bool first_step, bool maximize) {
+  IKEBANA_CPU_DISPATCH(sgd_update<T>)
+  (n, params, grads, momentum_buffer, lr, momentum, dampening, weight_decay, nesterov, first_step, maximize);
+}
+
+/// m, v: first and second moments; `vmax` (AMSGrad) may be null. `decoupled` is AdamW. `step` counts from 1.
+template <class T>
+void adam_step(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, double lr, double beta1, double beta2, double eps,
+               double weight_decay, bool decoupled, std::int64_t step, bool maximize) {
+  const double correction1 = 1 - detail::integer_power(beta1, step);
+  const double correction2 = 1 - detail::integer_power(beta2, step);
+  const detail::adam_factors<T> f{
+      .gradient_sign = maximize ? T(-1) : T(1),
+      .weight_decay = decoupled ? T(0) : static_cast<T>(weight_decay),
+      .parameter_scale = decoupled ? static_cast<T>(1 - lr * weight_decay) : T(1),
+      .beta1 = static_cast<T>(beta1),
+      .one_minus_beta1 = static_cast<T>(1 - beta1),
+      .beta2 = static_cast<T>(beta2),
+      .one_minus_beta2 = static_cast<T>(1 - beta2),
+      .eps = static_cast<T>(eps),
+      .step_size = static_cast<T>(lr / correction1),
+      .inverse_correction2_sqrt = static_cast<T>(1 / __builtin_sqrt(correction2))};
+  IKEBANA_CPU_DISPATCH(adam_update<T>)(n, params, grads, m, v, vmax, f);
+}
+
+}  // namespace ikebana::cpu

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/math.hpp"
+#include "ikebana/cpu/detail/vec.hpp"
+#include "ikebana/cpu/dispatch.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/softmax-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+/// Softmax along the middle of three dimensions (outer, n, inner), and cross entropy. Results may be written over an
+/// operand. None allocates or throws.
+namespace ikebana::cpu {
+
+template <class T>
+void softmax_forward(dim_t outer, dim_t n, dim_t inner, const T* x, T* y) {
+  IKEBANA_CPU_DISPATCH(softmax_rows<T>)(outer, n, inner, x, y, false);
+}
+template <class T>
+void log_softmax_forward(dim_t outer, dim_t n, dim_t inner, const T* x, T* y) {
+  IKEBANA_CPU_DISPATCH(softmax_rows<T>)(outer, n, inner, x, y, true);
+}
+/// dx = y (dy - sum(dy y)).
+template <class T>
+void softmax_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const T* dy, T* dx) {
+  IKEBANA_CPU_DISPATCH(softmax_rows_backward<T>)(outer, n, inner, y, dy, dx, false);
+}
+/// dx = dy - exp(y) sum(dy).
+template <class T>
+void log_softmax_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const T* dy, T* dx) {
+  IKEBANA_CPU_DISPATCH(softmax_rows_backward<T>)(outer, n, inner, y, dy, dx, true);
+}
+
+/// Cross entropy of logits (rows x classes) against class indices. The loss of a row is
+/// (1 - s) (-log p[target]) + s / classes * sum of -log p, s the label smoothing. `losses_sum` becomes the sum over rows
+/// whose target is not `ignore_index`, `counted` their number. Where `dlogits` is given, it becomes grad_scale times the
+/// gradient of that sum, zero in ignored rows (for a mean pass 1 / count_targets). It may be `logits`.
+/// Targets are in [0, classes) or `ignore_index`.
+template <class T>
+void cross_entropy(dim_t rows, dim_t classes, const T* logits, const std::int64_t* target, T label_smoothing,
+                   std::int64_t ignore_index, T* losses_sum, std::int64_t* counted, T* dlogits, T grad_scale) {
+  IKEBANA_CPU_DISPATCH(cross_entropy_rows<T>)
+  (rows, classes, logits, target, label_smoothing, ignore_index, losses_sum, counted, dlogits, grad_scale);
+}
+
+/// How many of the targets are not `ignore_index`.
+inline std::int64_t count_targets(dim_t rows, const std::int64_t* target, std::int64_t ignore_index) {
+  std::int64_t n = 0;
+  for (dim_t i = 0; i < rows; ++i) n += target[i] != ignore_index;
+  return n;
+}
+
+}  // namespace ikebana::cpu

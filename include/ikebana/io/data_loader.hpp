@@ -1,0 +1,180 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+
+#include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/core/error.hpp"
+#include "ikebana/core/random.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/core/tensor.hpp"
+#include "ikebana/io/dataset.hpp"
+
+namespace ikebana {
+
+/// Which part of every epoch a loader is to give: part `rank` of `size`. Made from anything that
+/// has a rank() and a size(), such as a process group; only the two numbers are kept.
+struct loader_shard {
+  dim_t rank = 0;
+  dim_t size = 1;
+
+  constexpr loader_shard() = default;
+  constexpr loader_shard(dim_t rank_, dim_t size_) : rank{rank_}, size{size_} {}
+
+  template <class Group>
+  requires requires(const Group& g) {
+    { g.rank() } -> std::integral;
+    { g.size() } -> std::integral;
+  }
+  constexpr loader_shard(const Group& group)
+      : rank{static_cast<dim_t>(group.rank())}, size{static_cast<dim_t>(group.size())} {}
+};
+
+struct data_loader_options {
+  /// Samples in a batch, on each rank.
+  dim_t batch = 1;
+  /// Another permutation in every epoch, determined by this seed and the number of the epoch; it
+  /// must be the same on all ranks. Without it, samples come in their order.
+  std::optional<seed> shuffle{};
+  loader_shard shard{};
+  /// Leave out what does not fill a batch on every rank. Otherwise the last batch is smaller.
+  bool drop_last = false;
+};
+
+/// Batches of a dataset, epoch by epoch: `for (auto [x, t] : loader)`, x a tensor_view of features
+/// [batch, ...], t one of targets. The views live until the loop takes the next batch.
+///
+/// Each begin() starts the next epoch, the first being 0. One loop at a time: a second begin() ends
+/// what the first one was doing. The dataset is held by reference and must outlive the loader.
+///
+/// Shards are those of PyTorch's DistributedSampler: rank r of n takes the samples r, r + n,
+/// r + 2n, ... of the epoch's order, every rank as many. If n does not divide the samples, the
+/// order is continued from its start (so that some samples come twice in the epoch), or cut if
+/// drop_last. The ranks' batches k together are then batch k of a loader of n times the batch.
+///
+/// Allocates on construction only: the order if shuffled, one batch if shuffled or sharded. A
+/// loader that is neither gives views straight into the dataset, with no copy and no promised
+/// alignment.
+template <class Dataset>
+class data_loader {
+  using features = detail::samples_of<typename Dataset::features_type>;
+  using targets = detail::samples_of<typename Dataset::targets_type>;
+
+ public:
+  struct batch {
+    typename features::view x;
+    typename targets::view t;
+  };
+
+  /// Throws shape_error for a batch below 1 or a rank that is not in its shard.
+  data_loader(const Dataset& dataset, const data_loader_options& options)
+      : dataset_{&dataset}, options_{options} {
+    const auto& [rank, ranks] = options.shard;
+    if (options.batch < 1)
+      throw shape_error(diagnostic{"data_loader expects a batch of at least {expected}, got {got}",
+                                   1, options.batch});
+    if (rank < 0 || rank >= ranks)
+      throw shape_error(
+          diagnostic{"data_loader expects a rank below {expected}, got {got}", ranks, rank});
+    const dim_t count = dataset.size();
+    samples_ = options.drop_last ? count / ranks : count / ranks + (count % ranks != 0);
+    if (options.drop_last) samples_ -= samples_ % options.batch;
+    const dim_t most = samples_ < options.batch ? samples_ : options.batch;
+    if (options.shuffle) order_ = aligned_buffer<dim_t>(count);
+    if (copies()) {
+      x_ = buffer<features>(most * features::sample_size(dataset.features()));
+      t_ = buffer<targets>(most * targets::sample_size(dataset.targets()));
+    }
+  }
+  data_loader(const Dataset&&, const data_loader_options&) = delete;
+
+  class iterator {
+   public:
+    using value_type = batch;
+    using difference_type = std::ptrdiff_t;
+    using iterator_concept = std::input_iterator_tag;
+
+    iterator() = default;
+
+    batch operator*() const { return loader_->current(index_); }
+    iterator& operator++() {
+      if (++index_ < loader_->size()) loader_->fetch(index_);
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return index_ >= loader_->size(); }
+
+   private:
+    friend data_loader;
+    explicit iterator(data_loader* loader) : loader_{loader} {}
+
+    data_loader* loader_ = nullptr;
+    dim_t index_ = 0;
+  };
+
+  /// Starts the next epoch: O(samples) if shuffled. Does not allocate.
+  iterator begin() {
+    const auto epoch = static_cast<std::uint32_t>(epoch_++);
+    if (options_.shuffle)
+      shuffle(random_stream{*options_.shuffle, hash_path("data_loader"), epoch}, order_.data(),
+              order_.size());
+    if (size() > 0) fetch(0);
+    return iterator{this};
+  }
+  std::default_sentinel_t end() const { return {}; }
+
+  /// Batches in an epoch.
+  dim_t size() const { return (samples_ + options_.batch - 1) / options_.batch; }
+  /// Samples in an epoch, on this rank.
+  dim_t samples() const { return samples_; }
+  /// The epoch that the next begin() starts.
+  dim_t epoch() const { return epoch_; }
+  /// Lets the next begin() start epoch n, as after a restart.
+  void set_epoch(dim_t n) { epoch_ = n; }
+  const data_loader_options& options() const { return options_; }
+
+ private:
+  template <class Samples>
+  using buffer = aligned_buffer<typename Samples::element>;
+
+  bool copies() const { return options_.shuffle.has_value() || options_.shard.size > 1; }
+
+  dim_t batch_extent(dim_t index) const {
+    const dim_t left = samples_ - index * options_.batch;
+    return left < options_.batch ? left : options_.batch;
+  }
+
+  void fetch(dim_t index) {
+    if (!copies()) return;
+    const dim_t first = index * options_.batch, count = dataset_->size();
+    const auto sample = [&](dim_t i) {
+      const dim_t at = (options_.shard.rank + (first + i) * options_.shard.size) % count;
+      return options_.shuffle ? order_[at] : at;
+    };
+    features::gather(dataset_->features(), batch_extent(index), sample, x_.data());
+    targets::gather(dataset_->targets(), batch_extent(index), sample, t_.data());
+  }
+
+  batch current(dim_t index) const {
+    const dim_t n = batch_extent(index);
+    const auto& x = dataset_->features();
+    const auto& t = dataset_->targets();
+    if (!copies())
+      return {features::slice(x, index * options_.batch, n),
+              targets::slice(t, index * options_.batch, n)};
+    return {{x_.data(), x.extents().with(0, n)}, {t_.data(), t.extents().with(0, n)}};
+  }
+
+  const Dataset* dataset_;
+  data_loader_options options_;
+  dim_t samples_ = 0;
+  dim_t epoch_ = 0;
+  aligned_buffer<dim_t> order_;
+  buffer<features> x_;
+  buffer<targets> t_;
+};
+
+}  // namespace ikebana

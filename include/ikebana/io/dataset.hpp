@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/core/error.hpp"
+#include "ikebana/core/random.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/core/tensor.hpp"
+
+namespace ikebana {
+
+namespace detail {
+
+/// A tensor's elements by samples: its first extent counts them.
+template <class Tensor>
+struct samples_of {
+  using element = typename Tensor::value_type;
+  static_assert(Tensor::static_shape.rank() >= 1, "ikebana: the first extent counts the samples");
+  /// Any number of samples.
+  static constexpr shape batch_shape = Tensor::static_shape.with(0, dynamic);
+  using view = tensor_view<const element, batch_shape>;
+  using owner = tensor<element, batch_shape>;
+
+  static dim_t count(const Tensor& t) { return t.extents().front(); }
+  static dim_t sample_size(const Tensor& t) { return t.extents().numel(1, Tensor::rank()); }
+
+  /// The samples [first, first + n), in place.
+  static view slice(const Tensor& t, dim_t first, dim_t n) {
+    return {t.data() + first * sample_size(t), t.extents().with(0, n)};
+  }
+
+  /// Copies the samples index(0), ..., index(n - 1) to `out`.
+  template <class Index>
+  static void gather(const Tensor& t, dim_t n, Index index, element* out) {
+    const dim_t size = sample_size(t);
+    if (size == 0) return;
+    const element* const from = t.data();
+    for (dim_t i = 0; i < n; ++i)
+      std::memcpy(out + i * size, from + index(i) * size,
+                  static_cast<std::size_t>(size) * sizeof(element));
+  }
+};
+
+}  // namespace detail
+
+/// Samples and what a network should say of them: `tensor_dataset(images, labels)`. The first
+/// extents count the samples and are equal. Targets are labels (tensor<std::int64_t, {dynamic}>) or
+/// values to be met ({dynamic, K...}). Owns tensors that are moved in; a tensor_view stays a view.
+template <tensor_like Features, tensor_like Targets>
+class tensor_dataset {
+ public:
+  using features_type = Features;
+  using targets_type = Targets;
+
+  /// Throws shape_error if the numbers of samples differ.
+  tensor_dataset(Features features, Targets targets)
+      : features_{std::move(features)}, targets_{std::move(targets)} {
+    if (detail::samples_of<Targets>::count(targets_) != size())
+      throw shape_error(
+          diagnostic{"tensor_dataset expects {expected} targets, got {got} (features {input})",
+                     size(), targets_.extents().front(), features_.extents()});
+  }
+
+  /// The number of samples.
+  dim_t size() const { return detail::samples_of<Features>::count(features_); }
+  const Features& features() const { return features_; }
+  const Targets& targets() const { return targets_; }
+
+ private:
+  Features features_;
+  Targets targets_;
+};
+
+template <class Dataset>
+struct dataset_split {
+  Dataset train;
+  Dataset test;
+};
+
+/// Copies a dataset into two, `train_count` samples and the rest, by a permutation that the seed
+/// determines: `auto [train, test] = split(digits, 1437, seed{1})`. Throws shape_error if there are
+/// not as many samples.
+template <class Features, class Targets>
+auto split(const tensor_dataset<Features, Targets>& dataset, dim_t train_count, seed s) {
+  using features = detail::samples_of<Features>;
+  using targets = detail::samples_of<Targets>;
+  const dim_t count = dataset.size();
+  if (train_count < 0 || train_count > count)
+    throw shape_error(diagnostic{
+        "split expects at most {expected} samples to train on, got {got} (features {input})", count,
+        train_count, dataset.features().extents()});
+  aligned_buffer<dim_t> order(count);
+  shuffle(random_stream{s, hash_path("split")}, order.data(), count);
+  const auto part = [&](dim_t first, dim_t n) {
+    typename features::owner x(dataset.features().extents().with(0, n));
+    typename targets::owner t(dataset.targets().extents().with(0, n));
+    const auto index = [&](dim_t i) { return order[first + i]; };
+    features::gather(dataset.features(), n, index, x.data());
+    targets::gather(dataset.targets(), n, index, t.data());
+    return tensor_dataset(std::move(x), std::move(t));
+  };
+  using owner = decltype(part(0, 0));
+  return dataset_split<owner>{part(0, train_count), part(train_count, count - train_count)};
+}
+
+}  // namespace ikebana

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "ikebana/io/file.hpp"
+#include "ikebana/io/posix_file.hpp"
+#include "ikebana/io/safetensors_header.hpp"
+#include "ikebana/model/state_dict.hpp"
+
+namespace ikebana {
+
+static_assert(std::endian::native == std::endian::little,
+              "ikebana: safetensors files are little-endian, and so must this machine be");
+
+namespace detail {
+
+/// Reads a whole file through `read(offset, span)`, once its header has been found sound. What is
+/// allocated is bounded by `size`.
+template <class Read>
+state_dict read_safetensors(const std::string& where, std::uint64_t size, Read&& read) {
+  if (size < 8)
+    fail_io(where,
+            "expected at least the 8 bytes of a safetensors length, got " + std::to_string(size));
+  std::uint64_t length = 0;
+  read(std::uint64_t{0}, std::as_writable_bytes(std::span{&length, 1}));
+  if (length > safetensors_header_limit)
+    fail_io(where, "expected a safetensors header of at most " +
+                       std::to_string(safetensors_header_limit) + " bytes, got a length of " +
+                       std::to_string(length));
+  if (length > size - 8)
+    fail_io(where, "expected a header of " + std::to_string(length) + " bytes, got " +
+                       std::to_string(size - 8) + " bytes after its length");
+  std::string header(static_cast<std::size_t>(length), '\0');
+  read(std::uint64_t{8}, std::as_writable_bytes(std::span{header}));
+
+  safetensors_header parsed = parse_safetensors_header(where, header, size - 8 - length);
+  state_dict dict;
+  for (const safetensors_record& r : parsed.records) {
+    std::byte* data = dict.add_owned(r.name, r.type, r.extents);
+    if (r.end > r.begin)
+      read(8 + length + r.begin, std::span{data, static_cast<std::size_t>(r.end - r.begin)});
+  }
+  dict.set_metadata(std::move(parsed.metadata));
+  return dict;
+}
+
+}  // namespace detail
+
+/// Writes a dict as a safetensors file (https://github.com/huggingface/safetensors), which PyTorch
+/// reads. The file appears whole or not at all: on any failure io_error names the path and the
+/// reason, and a file that stood there is as it was (if only the last step fails, syncing the
+/// directory, the new file stands). Names keep their order in the header.
+inline void save(const state_dict& dict, const std::filesystem::path& path) {
+  const detail::safetensors_layout layout = detail::lay_out_safetensors(path.string(), dict);
+  detail::atomic_file file(path);
+  const auto length = static_cast<std::uint64_t>(layout.header.size());
+  file.write(std::as_bytes(std::span{&length, 1}));
+  file.write(std::as_bytes(std::span{layout.header}));
+  for (std::size_t i : layout.order) file.write(dict[i].bytes);
+  file.commit();
+}
+
+/// Reads a safetensors file into a dict that owns its memory. Nothing in the file is trusted: what
+/// breaks the format, or has a type that dtype does not know, is an io_error that names the file,
+/// the tensor, what was expected and what was found. Holds one copy of the data at any time.
+inline state_dict load(const std::filesystem::path& path) {
+  const detail::input_file file(path);
+  return detail::read_safetensors(
+      file.path(), file.size(),
+      [&file](std::uint64_t offset, std::span<std::byte> out) { file.read(offset, out); });
+}
+
+/// load() from memory: the bytes of a safetensors file. `where` stands for the path in errors.
+inline state_dict parse_safetensors(std::span<const std::byte> bytes,
+                                    const std::string& where = "memory") {
+  return detail::read_safetensors(
+      where, bytes.size(), [bytes](std::uint64_t offset, std::span<std::byte> out) {
+        if (!out.empty())
+          std::memcpy(out.data(), bytes.data() + static_cast<std::size_t>(offset), out.size());
+      });
+}
+
+}  // namespace ikebana

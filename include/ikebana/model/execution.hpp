@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/module/context.hpp"
+#include "ikebana/module/lowering.hpp"
+
+namespace ikebana::detail {
+
+/// Everything that a pass over the leaves needs, as plain tables: no type of a network in it.
+template <class T>
+struct execution {
+  const program_node* nodes = nullptr;
+  const program_leaf* leaves = nullptr;
+  const shape* shapes = nullptr;
+  T** values = nullptr;
+  T** value_gradients = nullptr;
+  T** edge_gradients = nullptr;
+  T** edge_sums =
+      nullptr;  ///< By edge: the gradient to which the edge's contribution is added; null for none.
+  const bool* runs_backward = nullptr;
+  const bool* first_call = nullptr;  ///< By node: no earlier node runs the same leaf.
+  const bool* last_call = nullptr;   ///< By node: no later node runs the same leaf.
+  const bool* unwritten = nullptr;   ///< By value: nothing writes its gradient, so it is zero.
+  T* parameters = nullptr;
+  T* gradients = nullptr;
+  const dim_t* parameter_offsets = nullptr;
+  const dim_t* completed = nullptr;
+  std::byte* buffers = nullptr;
+  const dim_t* buffer_offsets = nullptr;
+  std::byte** saved = nullptr;
+  seed model_seed{};
+  std::uint32_t step = 0;
+  std::uint32_t stream = 0;
+  bool training = true;
+  bool accumulate = false;
+
+  context<T> context_of(const program_node& node) const {
+    const program_leaf& leaf = leaves[node.leaf];
+    context<T> c;
+    c.shapes = shapes;
+    c.inputs = node.inputs;
+    c.arity = node.input_count;
+    c.first_output = node.first_output;
+    c.values = values;
+    c.value_gradients = value_gradients;
+    c.edge_gradients = edge_gradients + node.first_edge;
+    c.parameters = parameters;
+    c.gradients = gradients;
+    c.parameter_offsets = parameter_offsets + leaf.first_parameter;
+    c.buffers = buffers;
+    c.buffer_offsets = buffer_offsets + leaf.first_buffer;
+    c.saved_data = saved + node.first_saved;
+    c.is_training = training;
+    c.stream = random_stream{model_seed, leaf.path_hash, step, stream};
+    return c;
+  }
+};
+
+/// Visits the leaves in order and runs each forward.
+template <class T>
+struct forward_pass {
+  const execution<T>& run;
+  int k = 0;
+
+  template <class Leaf>
+  void operator()(const Leaf& leaf) {
+    const program_node& node = run.nodes[k++];
+    if constexpr (is_view_module<Leaf>())
+      run.values[node.first_output] = run.values[node.inputs[0]];
+    else
+      leaf.forward(run.context_of(node));
+  }
+};
+
+/// Visits the leaves in reverse order and runs each backward; `completed(n)` hears that the first n
+/// elements of the gradients are final.
+template <class T, class Completed>
+struct backward_pass {
+  const execution<T>& run;
+  Completed& completed;
+  int k = 0;
+
+  template <class Leaf>
+  void operator()(const Leaf& leaf) {
+    const program_node& node = run.nodes[--k];
+    if (!run.runs_backward[k]) return;
+    for (std::size_t i = 0; i < node.output_count; ++i) {
+      const int v = node.first_output + static_cast<int>(i);
+      if (run.unwritten[v]) std::memset(run.value_gradients[v], 0, bytes(v));
+    }
+    context<T> c = run.context_of(node);
+    c.accumulating = run.accumulate || !run.last_call[k];
+    if constexpr (!is_view_module<Leaf>()) {
+      leaf.backward(c);
+    } else {
+      const T* gradient = run.value_gradients[node.first_output];
+      if (c.edge_gradients[0] != nullptr && c.edge_gradients[0] != gradient)
+        std::memcpy(c.edge_gradients[0], gradient, bytes(node.first_output));
+    }
+    for (std::size_t i = 0; i < node.input_count; ++i)
+      if (T* sum = run.edge_sums[node.first_edge + static_cast<int>(i)])
+        cpu::add<T>(run.shapes[node.inputs[i]].numel(), sum, c.edge_gradients[i], sum);
+    if (run.first_call[k] && run.leaves[node.leaf].parameter_count > 0)
+      completed(run.completed[node.leaf]);
+  }
+
+ private:
+  std::size_t bytes(int v) const {
+    return static_cast<std::size_t>(run.shapes[v].numel()) * sizeof(T);
+  }
+};
+
+struct nobody_listens {
+  void operator()(dim_t) const {}
+};
+
+/// Takes over the extents that only run time knows, leaf by leaf.
+struct bind_leaves {
+  const program_node* nodes;
+  const shape* shapes;
+  int k = 0;
+
+  template <class Leaf>
+  void operator()(Leaf& leaf) {
+    const program_node& node = nodes[k++];
+    if constexpr (requires(const shape_list& in) { leaf.bind(in); }) {
+      shape_list in;
+      for (std::size_t i = 0; i < node.input_count; ++i) in.push_back(shapes[node.inputs[i]]);
+      leaf.bind(in);
+    }
+  }
+};
+
+}  // namespace ikebana::detail

@@ -1,0 +1,201 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/core/dtype.hpp"
+#include "ikebana/core/error.hpp"
+#include "ikebana/core/random.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/core/tensor.hpp"
+#include "ikebana/core/text.hpp"
+
+namespace ikebana {
+
+namespace detail {
+
+/// The bytes of a tensor, or -1 if an extent is not a number or the size overflows. Extents of 0
+/// count as 1 for the overflow, so that no product of a part of the extents can overflow either.
+constexpr dim_t checked_byte_size(dtype type, const shape& extents) {
+  constexpr dim_t most = std::numeric_limits<dim_t>::max();
+  auto bytes = static_cast<dim_t>(size_of(type));
+  bool empty = false;
+  for (dim_t d : extents) {
+    if (d < 0) return -1;
+    if (d == 0) {
+      empty = true;
+      continue;
+    }
+    if (bytes > most / d) return -1;
+    bytes *= d;
+  }
+  return empty ? 0 : bytes;
+}
+
+inline std::string describe(dtype type, const shape& extents) {
+  return std::string(name(type)) + ' ' + text<200>{}.append(extents).c_str();
+}
+
+}  // namespace detail
+
+/// Named tensors in the order in which they were added: what a model saves and loads. An entry is
+/// either a view of memory that outlives the dict (a model's parameters) or owned by it. Movable,
+/// not copyable: `clone()` says what a copy means. Spans stay valid when the dict is moved.
+class state_dict {
+ public:
+  struct entry {
+    std::string name;
+    dtype type;
+    shape extents;
+    std::span<const std::byte> bytes;
+
+    /// The elements as a tensor. Throws state_error if the type is not T or the extents do not fit
+    /// S. Does not allocate otherwise.
+    template <class T, shape S>
+    tensor_view<const T, S> view() const {
+      static_assert(dtype_of<T> != dtype::uint8 || std::is_same_v<T, std::uint8_t>,
+                    "ikebana: no dtype stands for this type");
+      if (type != dtype_of<T> || !compatible(S, extents))
+        throw state_error(name + ": expected " + detail::describe(dtype_of<T>, S) + ", got " +
+                          detail::describe(type, extents));
+      return {reinterpret_cast<const T*>(bytes.data()), extents};
+    }
+  };
+
+  state_dict() = default;
+  state_dict(state_dict&& other) noexcept { swap(other); }
+  state_dict& operator=(state_dict&& other) noexcept {
+    state_dict taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+
+  /// Adds a view of `data`, which must outlive the dict and be aligned for `type`. Throws
+  /// state_error if the name is there already or the extents are not numbers.
+  void add_view(std::string_view name, dtype type, const shape& extents, const void* data) {
+    const std::size_t size = check(name, type, extents);
+    append(name, type, extents, {static_cast<const std::byte*>(data), size});
+  }
+
+  /// Adds zeroed memory, aligned to 64 bytes, and returns it to be filled (null if it has no
+  /// bytes). Throws state_error as add_view does.
+  std::byte* add_owned(std::string_view name, dtype type, const shape& extents) {
+    const std::size_t size = check(name, type, extents);
+    // Owned first: if appending the entry throws, the memory is merely unused, not lost.
+    owned_.emplace_back(static_cast<dim_t>(size));
+    std::byte* const data = owned_.back().data();
+    append(name, type, extents, {data, size});
+    return data;
+  }
+
+  /// The entry of that name, or null. O(1) on average. The pointer is valid until the next
+  /// addition.
+  const entry* find(std::string_view name) const {
+    if (slots_.empty()) return nullptr;
+    const std::uint32_t slot = slots_[slot_of(name)];
+    return slot == 0 ? nullptr : &entries_[slot - 1];
+  }
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
+
+  /// The entry of that name. Throws state_error if there is none.
+  const entry& at(std::string_view name) const {
+    if (const entry* e = find(name)) return *e;
+    throw state_error(std::string(name) + ": not in this state_dict");
+  }
+
+  std::size_t size() const { return entries_.size(); }
+  bool empty() const { return entries_.empty(); }
+  const entry& operator[](std::size_t i) const { return entries_[i]; }
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+
+  /// A dict with the same names, order, metadata and bytes, which owns all of its memory.
+  state_dict clone() const {
+    state_dict copy;
+    for (const entry& e : entries_) {
+      std::byte* data = copy.add_owned(e.name, e.type, e.extents);
+      if (!e.bytes.empty()) std::memcpy(data, e.bytes.data(), e.bytes.size());
+    }
+    copy.metadata_ = metadata_;
+    return copy;
+  }
+
+  /// Notes that travel with the tensors (a format, an epoch), in the order in which they were set.
+  std::span<const std::pair<std::string, std::string>> metadata() const { return metadata_; }
+
+  /// The note of that key, or null. O(notes).
+  const std::string* find_metadata(std::string_view key) const {
+    for (const auto& [k, v] : metadata_)
+      if (k == key) return &v;
+    return nullptr;
+  }
+
+  /// Sets a note, in place of the one of the same key if there is one. O(notes).
+  void set_metadata(std::string_view key, std::string_view value) {
+    for (auto& [k, v] : metadata_) {
+      if (k == key) {
+        v = value;
+        return;
+      }
+    }
+    metadata_.emplace_back(key, value);
+  }
+
+  /// Replaces all notes at once; their keys must differ.
+  void set_metadata(std::vector<std::pair<std::string, std::string>> notes) {
+    metadata_ = std::move(notes);
+  }
+
+ private:
+  std::size_t check(std::string_view name, dtype type, const shape& extents) const {
+    if (contains(name)) throw state_error(std::string(name) + ": already in this state_dict");
+    const dim_t size = detail::checked_byte_size(type, extents);
+    if (size < 0)
+      throw state_error(std::string(name) + ": no size for " + detail::describe(type, extents));
+    return static_cast<std::size_t>(size);
+  }
+
+  void append(std::string_view name, dtype type, const shape& extents,
+              std::span<const std::byte> bytes) {
+    if (2 * (entries_.size() + 1) > slots_.size()) rehash();
+    entries_.push_back(entry{std::string(name), type, extents, bytes});
+    slots_[slot_of(name)] = static_cast<std::uint32_t>(entries_.size());
+  }
+
+  /// The slot that holds the name, or the free one where it belongs. Slots hold index + 1.
+  std::size_t slot_of(std::string_view name) const {
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t i = static_cast<std::size_t>(hash_path(name)) & mask;
+    while (slots_[i] != 0 && entries_[slots_[i] - 1].name != name) i = (i + 1) & mask;
+    return i;
+  }
+
+  void rehash() {
+    slots_.assign(slots_.empty() ? 16 : 2 * slots_.size(), 0);
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      slots_[slot_of(entries_[i].name)] = static_cast<std::uint32_t>(i + 1);
+  }
+
+  void swap(state_dict& other) noexcept {
+    entries_.swap(other.entries_);
+    owned_.swap(other.owned_);
+    slots_.swap(other.slots_);
+    metadata_.swap(other.metadata_);
+  }
+
+  std::vector<entry> entries_;
+  std::vector<aligned_buffer<std::byte>> owned_;
+  std::vector<std::uint32_t> slots_;
+  std::vector<std::pair<std::string, std::string>> metadata_;
+};
+
+}  // namespace ikebana

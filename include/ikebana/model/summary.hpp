@@ -1,0 +1,163 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "ikebana/model/model.hpp"
+#include "ikebana/module/print.hpp"
+
+namespace ikebana {
+
+/// A row of a summary: one call of one leaf.
+struct summary_row {
+  std::string path;
+  std::string module;  ///< Kind and options: "linear(in_features=64, out_features=10, bias=true)".
+  std::string kind;
+  shape output{};
+  dim_t parameters = 0;
+  dim_t multiply_adds = 0;
+  std::vector<int> inputs{};   ///< Values that it reads: for drawing.
+  std::vector<int> outputs{};  ///< Values that it defines.
+};
+
+/// What a network consists of and costs, for the largest input so far or, before any, for one
+/// sample.
+struct model_summary {
+  std::vector<summary_row> rows;
+  std::vector<shape> inputs;
+  std::vector<int> output_values;
+  dim_t parameters = 0;
+  dim_t multiply_adds = 0;
+  dim_t parameter_bytes = 0;
+  dim_t buffer_bytes = 0;
+  dim_t workspace_bytes = 0;
+};
+
+namespace detail {
+
+struct summarize_leaves {
+  const program_node* nodes;
+  const program_leaf* leaves;
+  const program_parameter* parameters;
+  const program_scope* scopes;
+  const shape* shapes;
+  const bool* first_call;
+  std::vector<summary_row>& rows;
+  int k = 0;
+
+  template <class Leaf>
+  void operator()(const Leaf& leaf) {
+    const program_node& node = nodes[k];
+    const program_leaf& entry = leaves[node.leaf];
+    summary_row row;
+    row.path = scope_path(scopes, entry.scope).view();
+    row.module = to_string(leaf);
+    row.kind = Leaf::kind;
+    shape_list in, out;
+    for (std::size_t i = 0; i < node.input_count; ++i) {
+      in.push_back(shapes[node.inputs[i]]);
+      row.inputs.push_back(node.inputs[i]);
+    }
+    for (std::size_t i = 0; i < node.output_count; ++i) {
+      const int v = node.first_output + static_cast<int>(i);
+      out.push_back(shapes[v]);
+      row.outputs.push_back(v);
+    }
+    row.output = out[0];
+    if (first_call[k])
+      for (std::size_t i = 0; i < entry.parameter_count; ++i)
+        row.parameters +=
+            parameters[entry.first_parameter + static_cast<int>(i)].spec.extents.numel();
+    if constexpr (requires { leaf.multiply_adds(in, out); })
+      row.multiply_adds = leaf.multiply_adds(in, out);
+    rows.push_back(row);
+    ++k;
+  }
+};
+
+inline std::string grouped(dim_t n) {
+  std::string digits = std::to_string(n);
+  for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > 0; i -= 3)
+    digits.insert(static_cast<std::size_t>(i), ",");
+  return digits;
+}
+
+}  // namespace detail
+
+/// The summary of a model as data. `summary` makes a table of it, `to_dot` a drawing.
+template <class Model>
+model_summary summarize(const Model& m) {
+  using T = typename Model::value_type;
+  constexpr program_sizes n = std::remove_cvref_t<decltype(m.current_program())>::sizes;
+  model_summary out;
+  shape_list in = m.current_inputs();
+  for (std::size_t i = 0; i < in.size(); ++i)
+    for (std::size_t d = 0; d < in[i].rank(); ++d)
+      if (in[i][d] < 0) in[i][d] = 1;
+  const auto p = lower<n>(m.module(), in);
+  program_table<bool, n.nodes> first_call{};
+  program_table<bool, n.leaves> seen{};
+  for (std::size_t k = 0; k < n.nodes; ++k) {
+    bool& s = seen[static_cast<std::size_t>(p.nodes[k].leaf)];
+    first_call[k] = !s;
+    s = true;
+  }
+  detail::summarize_leaves visit{p.nodes.data(),  p.leaves.data(), p.parameters.data(),
+                                 p.scopes.data(), p.values.data(), first_call.data(),
+                                 out.rows};
+  detail::for_each_leaf(m.module(), visit);
+  for (const summary_row& row : out.rows) {
+    out.parameters += row.parameters;
+    out.multiply_adds += row.multiply_adds;
+  }
+  for (std::size_t i = 0; i < in.size(); ++i) out.inputs.push_back(in[i]);
+  for (std::size_t i = 0; i < p.output_count; ++i) out.output_values.push_back(p.outputs[i]);
+  out.parameter_bytes = out.parameters * static_cast<dim_t>(sizeof(T));
+  out.buffer_bytes = static_cast<dim_t>(m.buffers().size());
+  out.workspace_bytes = plan_memory<T>(p, in.size(), false).bytes;
+  return out;
+}
+
+/// A table: path, module, output shape, parameters and multiply-adds of every module, and totals
+/// with the bytes of the parameters and of the workspace that a training step takes. Allocates.
+inline std::string to_string(const model_summary& s) {
+  using row_text = std::array<std::string, 5>;
+  std::vector<row_text> table{{"path", "module", "output", "parameters", "multiply-adds"}};
+  for (const summary_row& row : s.rows)
+    table.push_back({row.path, row.kind, std::string{text<128>{}.append(row.output).view()},
+                     detail::grouped(row.parameters), detail::grouped(row.multiply_adds)});
+  table.push_back(
+      {"total", "", "", detail::grouped(s.parameters), detail::grouped(s.multiply_adds)});
+  std::array<std::size_t, 5> width{};
+  for (const row_text& row : table)
+    for (std::size_t c = 0; c < 5; ++c)
+      width[c] = row[c].size() > width[c] ? row[c].size() : width[c];
+  std::size_t line = 8;
+  for (std::size_t w : width) line += w;
+  std::string out;
+  for (std::size_t r = 0; r < table.size(); ++r) {
+    if (r == 1 || r + 1 == table.size()) out.append(line, '-') += '\n';
+    std::string text_line;
+    for (std::size_t c = 0; c < 5; ++c) {
+      const std::string padding(width[c] - table[r][c].size(), ' ');
+      text_line += c >= 3 ? padding + table[r][c] : table[r][c] + padding;
+      if (c < 4) text_line += "  ";
+    }
+    out += text_line += '\n';
+  }
+  out += "input";
+  for (const shape& in : s.inputs) out += std::string{" "} + text<128>{}.append(in).c_str();
+  out += ", parameters " + detail::grouped(s.parameter_bytes) + " bytes, buffers " +
+         detail::grouped(s.buffer_bytes) + " bytes, workspace " +
+         detail::grouped(s.workspace_bytes) + " bytes\n";
+  return out;
+}
+
+/// The summary of a model as a table.
+template <class Model>
+std::string summary(const Model& m) {
+  return to_string(summarize(m));
+}
+
+}  // namespace ikebana

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+
+#include "ikebana/model/memory_plan.hpp"
+#include "ikebana/model/model.hpp"
+
+namespace ikebana {
+
+namespace detail {
+
+template <class Model>
+inline constexpr dim_t workspace_of = -1;
+
+template <class T, class M, shape... In>
+inline constexpr dim_t workspace_of<model<T, M, In...>> = [] {
+  shape_list in{In...};
+  for (std::size_t i = 0; i < in.size(); ++i)
+    for (std::size_t d = 0; d < in[i].rank(); ++d)
+      if (in[i][d] < 0) in[i][d] = 1;
+  return plan_memory<T>(lower<sizes_of<M>(sizeof...(In))>(M{}, in), sizeof...(In), false).bytes;
+}();
+
+}  // namespace detail
+
+/// The bytes of workspace that a training step of the model type needs, as a constant expression;
+/// for one sample where an extent is dynamic. What the model holds at run time:
+/// `model.workspace_bytes()`.
+template <class Model>
+inline constexpr dim_t workspace_bytes = detail::workspace_of<Model>;
+
+}  // namespace ikebana

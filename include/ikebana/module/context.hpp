@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+
+#include "ikebana/core/random.hpp"
+#include "ikebana/core/shape.hpp"
+
+namespace ikebana {
+
+/// What a module is given to run on: one call of its forward or backward. All data are contiguous
+/// and row-major, and all pointers are to memory that the model planned; a module allocates
+/// nothing.
+///
+/// forward reads input(i), parameter(i), buffer(i), and writes output(i), saved(i) (and buffers
+/// where it trains). backward reads output_gradient(i) and whatever forward left, overwrites
+/// input_gradient(i) where it is not null, and writes parameter_gradient(i), adding to what is
+/// there if accumulate().
+template <class T>
+class context {
+ public:
+  using value_type = T;
+
+  const shape& input_shape(std::size_t i = 0) const { return shapes[inputs[i]]; }
+  const shape& output_shape(std::size_t i = 0) const {
+    return shapes[first_output + static_cast<int>(i)];
+  }
+  const T* input(std::size_t i = 0) const { return values[inputs[i]]; }
+  T* output(std::size_t i = 0) const { return values[first_output + static_cast<int>(i)]; }
+  std::size_t input_count() const { return arity; }
+
+  const T* output_gradient(std::size_t i = 0) const {
+    return value_gradients[first_output + static_cast<int>(i)];
+  }
+  /// Null where nobody needs it.
+  T* input_gradient(std::size_t i = 0) const { return edge_gradients[i]; }
+
+  const T* parameter(std::size_t i) const { return parameters + parameter_offsets[i]; }
+  T* parameter_gradient(std::size_t i) const { return gradients + parameter_offsets[i]; }
+  bool accumulate() const { return accumulating; }
+
+  template <class U = T>
+  U* buffer(std::size_t i) const {
+    return reinterpret_cast<U*>(buffers + buffer_offsets[i]);
+  }
+  template <class U = T>
+  U* saved(std::size_t i) const {
+    return reinterpret_cast<U*>(saved_data[i]);
+  }
+
+  /// Whether the model is in training mode (dropout drops, batch norm takes the batch's
+  /// statistics).
+  bool training() const { return is_training; }
+
+  /// The random words of this module in this step: the same in forward and in the backward that
+  /// belongs to it.
+  const random_stream& random() const { return stream; }
+
+  // Filled in by the model.
+  const shape* shapes = nullptr;
+  const int* inputs = nullptr;
+  std::size_t arity = 0;
+  int first_output = 0;
+  T* const* values = nullptr;
+  T* const* value_gradients = nullptr;
+  T* const* edge_gradients = nullptr;
+  T* parameters = nullptr;
+  T* gradients = nullptr;
+  const dim_t* parameter_offsets = nullptr;
+  std::byte* buffers = nullptr;
+  const dim_t* buffer_offsets = nullptr;
+  std::byte* const* saved_data = nullptr;
+  bool accumulating = false;
+  bool is_training = false;
+  random_stream stream{};
+};
+
+}  // namespace ikebana

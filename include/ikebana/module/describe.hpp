@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ikebana/core/shape.hpp"
+
+namespace ikebana {
+
+/// Collects the options of a module as text, in PyTorch's form: `in_features=10, out_features=1,
+/// bias=true`.
+class description {
+ public:
+  description& add(std::string_view option, dim_t value) {
+    begin(option);
+    if (value == lazy)
+      text_ += "lazy";
+    else if (value == dynamic)
+      text_ += "dynamic";
+    else
+      text_ += std::to_string(value);
+    return *this;
+  }
+  description& add(std::string_view option, bool value) {
+    begin(option) += value ? "true" : "false";
+    return *this;
+  }
+  description& add(std::string_view option, double value) {
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%g", value);
+    begin(option) += digits;
+    return *this;
+  }
+  description& add(std::string_view option, std::string_view value) {
+    begin(option) += value;
+    return *this;
+  }
+  /// (3, 5), or 3 where all are equal.
+  description& add(std::string_view option, std::span<const dim_t> values) {
+    bool equal = true;
+    for (dim_t v : values) equal = equal && v == values[0];
+    if (equal && !values.empty()) return add(option, values[0]);
+    begin(option) += '(';
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (i != 0) text_ += ", ";
+      text_ += std::to_string(values[i]);
+    }
+    text_ += ')';
+    return *this;
+  }
+
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string& begin(std::string_view option) {
+    if (!text_.empty()) text_ += ", ";
+    return (text_ += option) += '=';
+  }
+  std::string text_;
+};
+
+}  // namespace ikebana

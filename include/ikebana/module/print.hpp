@@ -1,0 +1,69 @@
+#pragma once
+
+#include <boost/hana/unpack.hpp>
+#include <cstddef>
+#include <iosfwd>
+#include <string>
+
+#include "ikebana/module/describe.hpp"
+#include "ikebana/module/module.hpp"
+
+namespace ikebana {
+
+namespace detail {
+
+template <class M>
+std::string options_text(const M& m) {
+  if constexpr (requires(description & d) { m.describe(d); }) {
+    description d;
+    m.describe(d);
+    return d.text();
+  } else {
+    return {};
+  }
+}
+
+template <class M>
+void print_module(std::string& out, const M& m, std::size_t indent);
+
+template <class C>
+void print_child(std::string& out, const C& child, int& index, std::size_t indent) {
+  out.append(indent, ' ').append("(");
+  out += is_named<C> ? std::string{name_of<C>()} : std::to_string(index);
+  out += "): ";
+  print_module(out, module_of(child), indent);
+  out += '\n';
+  ++index;
+}
+
+template <class M>
+void print_module(std::string& out, const M& m, std::size_t indent) {
+  out.append(M::kind).append("(").append(options_text(m));
+  if constexpr (composite_module<M>) {
+    out += '\n';
+    int index = 0;
+    boost::hana::unpack(m.children, [&](const auto&... child) {
+      (print_child(out, child, index, indent + 2), ...);
+    });
+    out.append(indent, ' ');
+  }
+  out += ')';
+}
+
+}  // namespace detail
+
+/// A module as PyTorch prints it: its options, and its children by name, each on a line of its own.
+/// Allocates.
+template <any_module M>
+std::string to_string(const M& m) {
+  std::string out;
+  detail::print_module(out, m, 0);
+  return out;
+}
+
+template <any_module M, class Traits>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& stream, const M& m) {
+  return stream << to_string(m);
+}
+
+}  // namespace ikebana

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "ikebana/core/error.hpp"
+#include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/module/context.hpp"
+#include "ikebana/module/describe.hpp"
+#include "ikebana/module/module.hpp"
+#include "ikebana/module/symbol.hpp"
+
+namespace ikebana {
+
+namespace detail {
+[[noreturn]] inline void refuse_probability(double p) {
+  throw error("a probability is between 0 and 1, got " + std::to_string(p));
+}
+}  // namespace detail
+
+/// A number between 0 and 1. What is not is refused: at run time by `error`, in a constant expression by the compiler.
+class probability {
+ public:
+  constexpr probability(double p) : value_{p} {
+    if (!(p >= 0 && p <= 1)) detail::refuse_probability(p);
+  }
+  constexpr operator double() const { return value_; }
+
+ private:
+  double value_;
+};
+
+/// In training, each element becomes 0 with probability p, else 1 / (1 - p) times itself (Srivastava et al., Dropout,
+/// 2014); in evaluation, itself. Which elements is a function of seed, path, step and the element's index, computed
+/// again in backward.
+struct dropout {
+  static constexpr std::string_view kind = "dropout";
+  static constexpr kept keeps = kept::nothing;
+  static constexpr bool is_random = true;
+
+  probability p = 0.5;
+
+  constexpr inferred infer(const shape& in) const { return in; }
+  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+
+  void describe(description& d) const { d.add("p", static_cast<double>(p)); }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    apply_mask(c, c.input(), c.output());
+  }
+
+  template <class T>
+  void backward(const context<T>& c) const {
+    if (c.input_gradient() != nullptr) apply_mask(c, c.output_gradient(), c.input_gradient());
+  }
+
+  template <symbolic... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+
+ private:
+  template <class T>
+  void apply_mask(const context<T>& c, const T* from, T* to) const {
+    const dim_t n = c.output_shape().numel();
+    if (c.training() && p > 0)
+      cpu::dropout<T>(n, from, to, p, c.random());
+    else if (n > 0 && from != to)
+      std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
+  }
+};
+
+}  // namespace ikebana

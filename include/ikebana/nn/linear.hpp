@@ -1,0 +1,95 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include "ikebana/cpu/gemm.hpp"
+#include "ikebana/cpu/reduce.hpp"
+#include "ikebana/module/context.hpp"
+#include "ikebana/module/describe.hpp"
+#include "ikebana/module/extent.hpp"
+#include "ikebana/module/module.hpp"
+#include "ikebana/module/options.hpp"
+#include "ikebana/module/parameter.hpp"
+#include "ikebana/module/symbol.hpp"
+
+namespace ikebana {
+
+/// y = x W^T + b over the last dimension: [..., in_features] -> [..., out_features].
+/// Parameters: weight (out_features, in_features), bias (out_features) unless bias<false>.
+/// In is a number, `lazy` or `dynamic`. Options: bias<bool> (default true).
+template <dim_t In, dim_t Out, class... Options>
+struct linear {
+  static_assert(detail::option_set<bias<true>>::accepts<Options...>, "ikebana: linear takes the option bias<bool>");
+  static_assert(Out >= 0, "ikebana: linear needs out_features, a number");
+
+  static constexpr std::string_view kind = "linear";
+  static constexpr bool is_lazy = In == lazy;
+  static constexpr kept keeps = kept::input;
+  static constexpr bool has_bias = detail::option_or<bias<true>, Options...>::value;
+
+  [[no_unique_address]] extent<In> in_features{};
+
+  constexpr inferred infer(const shape& in) const {
+    if (in.rank() == 0) return diagnostic{"linear expects an input of at least 1 dimension, got {input}", 1, 0, in};
+    if (!fits(in_features.value(), in.back()))
+      return diagnostic{"linear expects in_features = {expected}, got {got} (input {input})", in_features.value(),
+                        in.back(), in};
+    return in.with(in.rank() - 1, Out);
+  }
+
+  template <shape Input>
+  constexpr auto become() const {
+    return linear<Input.back(), Out, Options...>{};
+  }
+
+  constexpr void bind(const shape_list& in) { in_features.bind(in[0].back()); }
+
+  constexpr std::array<parameter_spec, has_bias ? 2 : 1> parameters() const {
+    const dim_t in = in_features.value();
+    const parameter_spec weight{"weight", shape{Out, in}, initializer::kaiming_uniform(in)};
+    if constexpr (has_bias)
+      return {weight, parameter_spec{"bias", shape{Out}, initializer::kaiming_uniform(in)}};
+    else
+      return {weight};
+  }
+
+  constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const { return in[0].numel() * Out; }
+
+  void describe(description& d) const {
+    d.add("in_features", In == dynamic ? in_features.value() : In).add("out_features", Out).add("bias", has_bias);
+  }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    const dim_t in = c.input_shape().back();
+    const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
+    cpu::gemm<T>(cpu::transpose::no, cpu::transpose::yes, rows, Out, in, T{1}, c.input(), in, c.parameter(0), in, T{0},
+                 c.output(), Out, has_bias ? c.parameter(1) : nullptr);
+  }
+
+  template <class T>
+  void backward(const context<T>& c) const {
+    const dim_t in = c.input_shape().back();
+    const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
+    const T* dy = c.output_gradient();
+    cpu::gemm<T>(cpu::transpose::yes, cpu::transpose::no, Out, in, rows, T{1}, dy, Out, c.input(), in,
+                 c.accumulate() ? T{1} : T{0}, c.parameter_gradient(0), in);
+    if constexpr (has_bias) cpu::column_sums<T>(rows, Out, dy, Out, c.parameter_gradient(1), c.accumulate());
+    if (c.input_gradient() != nullptr)
+      cpu::gemm<T>(cpu::transpose::no, cpu::transpose::no, rows, in, Out, T{1}, dy, Out, c.parameter(0), in, T{0},
+                   c.input_gradient(), in);
+  }
+
+  template <symbolic... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+};
+
+/// A linear module whose in_features come from the first input.
+template <dim_t Out, class... Options>
+using lazy_linear = linear<lazy, Out, Options...>;
+
+}  // namespace ikebana

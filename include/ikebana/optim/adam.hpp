@@ -1,0 +1,147 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/cpu/optim.hpp"
+#include "ikebana/optim/optimizer.hpp"
+
+namespace ikebana {
+
+struct adam_options {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;  ///< Added to the gradient, times the parameter.
+  bool amsgrad = false;
+  bool maximize = false;
+};
+
+struct adamw_options {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 1e-2;  ///< The parameter shrinks by lr times this.
+  bool amsgrad = false;
+  bool maximize = false;
+};
+
+namespace detail {
+
+/// Adam with weight decay in the gradient, or decoupled from it.
+template <class T, class Options, bool Decoupled>
+class adam_state {
+ public:
+  Options& options() { return options_; }
+  const Options& options() const { return options_; }
+
+  /// Updates all parameters by their gradients, in one pass. Allocates only if amsgrad has been switched on since the last
+  /// step. Throws error for options that make no sense, before anything has changed.
+  void step() {
+    check();
+    make_maximum();
+    const Options& o = options_;
+    cpu::adam_step<T>(static_cast<dim_t>(parameters_.size()), parameters_.data(), gradients_.data(), exp_avg_.data(),
+                      exp_avg_sq_.data(), o.amsgrad ? max_exp_avg_sq_.data() : nullptr, o.lr, o.beta1, o.beta2, o.eps,
+                      o.weight_decay, Decoupled, ++step_, o.maximize);
+  }
+
+  /// What it remembers; arrays without memory are not in use.
+  std::array<optimizer_state, 4> state() {
+    return {optimizer_state::of("step", std::span{&step_, 1}), optimizer_state::of("exp_avg", exp_avg_.span()),
+            optimizer_state::of("exp_avg_sq", exp_avg_sq_.span()),
+            optimizer_state::of("max_exp_avg_sq", max_exp_avg_sq_.span())};
+  }
+
+ protected:
+  explicit adam_state(const Options& options) : options_{options} {}
+
+  void take(std::span<T> parameters, std::span<const T> gradients) {
+    check();
+    parameters_ = parameters;
+    gradients_ = gradients;
+    exp_avg_ = aligned_buffer<T>(static_cast<dim_t>(parameters.size()));
+    exp_avg_sq_ = aligned_buffer<T>(static_cast<dim_t>(parameters.size()));
+    make_maximum();
+  }
+
+ private:
+  void check() const {
+    constexpr const char* name = Decoupled ? "adamw" : "adam";
+    const Options& o = options_;
+    check_option(o.lr >= 0, name, "learning rate", o.lr);
+    check_option(o.eps >= 0, name, "epsilon value", o.eps);
+    check_option(o.beta1 >= 0 && o.beta1 < 1, name, "beta parameter at index 0", o.beta1);
+    check_option(o.beta2 >= 0 && o.beta2 < 1, name, "beta parameter at index 1", o.beta2);
+    check_option(o.weight_decay >= 0, name, "weight_decay value", o.weight_decay);
+  }
+
+  void make_maximum() {
+    if (options_.amsgrad && max_exp_avg_sq_.empty())
+      max_exp_avg_sq_ = aligned_buffer<T>(static_cast<dim_t>(parameters_.size()));
+  }
+
+  Options options_;
+  std::span<T> parameters_;
+  std::span<const T> gradients_;
+  aligned_buffer<T> exp_avg_;
+  aligned_buffer<T> exp_avg_sq_;
+  aligned_buffer<T> max_exp_avg_sq_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace detail
+
+/// Adam (Kingma and Ba, Adam: A Method for Stochastic Optimization, 2015; amsgrad: Reddi et al., On the Convergence of Adam
+/// and Beyond, 2018), as PyTorch 1.13 computes it. `adam optimizer{model, {.lr = 1e-3}};`
+/// The model must outlive it. Options may be changed between steps. State: exp_avg, exp_avg_sq, max_exp_avg_sq, step.
+template <class T>
+class adam : public detail::adam_state<T, adam_options, false> {
+ public:
+  /// Allocates two arrays as long as the parameters, three with amsgrad. Throws error for options that make no sense.
+  template <class Model>
+  explicit adam(Model& model, const adam_options& options = {}) : detail::adam_state<T, adam_options, false>{options} {
+    static_assert(optimizable<Model>,
+                  "ikebana: adam needs an initialized model: initialize<T, shape>(module, seed) gives one");
+    if constexpr (optimizable<Model>) this->take(model.parameters(), model.gradients());
+  }
+
+  /// A temporary model would be gone before the first step.
+  template <class Model>
+  explicit adam(const Model&&, const adam_options& = {}) = delete;
+};
+
+/// Adam with decoupled weight decay (Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019), as PyTorch 1.13
+/// computes it. Otherwise as `adam`.
+template <class T>
+class adamw : public detail::adam_state<T, adamw_options, true> {
+ public:
+  /// Allocates two arrays as long as the parameters, three with amsgrad. Throws error for options that make no sense.
+  template <class Model>
+  explicit adamw(Model& model, const adamw_options& options = {})
+      : detail::adam_state<T, adamw_options, true>{options} {
+    static_assert(optimizable<Model>,
+                  "ikebana: adamw needs an initialized model: initialize<T, shape>(module, seed) gives one");
+    if constexpr (optimizable<Model>) this->take(model.parameters(), model.gradients());
+  }
+
+  /// A temporary model would be gone before the first step.
+  template <class Model>
+  explicit adamw(const Model&&, const adamw_options& = {}) = delete;
+};
+
+template <class Model>
+adam(Model&, const adam_options& = {}) -> adam<typename detail::element_of<Model>::type>;
+template <class Model>
+adam(const Model&&, const adam_options& = {}) -> adam<typename detail::element_of<Model>::type>;
+template <class Model>
+adamw(Model&, const adamw_options& = {}) -> adamw<typename detail::element_of<Model>::type>;
+template <class Model>
+adamw(const Model&&, const adamw_options& = {}) -> adamw<typename detail::element_of<Model>::type>;
+
+}  // namespace ikebana

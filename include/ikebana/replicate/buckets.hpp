@@ -1,0 +1,122 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <iosfwd>
+#include <span>
+
+#include "ikebana/core/shape.hpp"
+
+namespace ikebana {
+
+/// Sizes in bytes: `MiB(25)`.
+constexpr dim_t KiB(dim_t n) { return n * 1024; }
+constexpr dim_t MiB(dim_t n) { return n * 1024 * 1024; }
+
+/// The caps of PyTorch's DistributedDataParallel: a small first bucket, so that communication
+/// starts early, then larger ones.
+inline constexpr std::array<dim_t, 2> default_bucket_caps{MiB(1), MiB(25)};
+
+/// A contiguous slice of the flat gradient buffer, in bytes, and the parameters it holds.
+struct bucket_range {
+  dim_t begin = 0, end = 0;
+  std::size_t first_parameter = 0, last_parameter = 0;  // both included
+
+  constexpr dim_t bytes() const { return end - begin; }
+  constexpr bool operator==(const bucket_range&) const = default;
+};
+
+/// Cuts parameters into buckets. `ends[i]` is where parameter i ends, in bytes, in a buffer laid
+/// out in the order in which backward finishes them (its padding counts as its own). The rule is
+/// that of DistributedDataParallel, after it has rebuilt its buckets in that order: a bucket is
+/// closed by the parameter with which it reaches its cap, so a parameter is never split and a
+/// bucket may exceed its cap; bucket b has the cap `caps[b]`, the last one standing for all that
+/// follow; what is left over makes the last bucket. Writes to `out`, which has room for
+/// ends.size(), and returns how many. Requires a cap. O(parameters).
+constexpr std::size_t plan_buckets(std::span<const dim_t> ends, std::span<const dim_t> caps,
+                                   std::span<bucket_range> out) {
+  std::size_t count = 0;
+  bucket_range open;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    open.end = ends[i];
+    open.last_parameter = i;
+    const dim_t cap = caps[count < caps.size() ? count : caps.size() - 1];
+    if (open.bytes() >= cap || i + 1 == ends.size()) {
+      out[count++] = open;
+      open = {ends[i], ends[i], i + 1, i + 1};
+    }
+  }
+  return count;
+}
+
+/// The buckets of N parameters, as a value: in the order in which they become ready. Prints one
+/// line for each.
+template <std::size_t N>
+class bucket_plan {
+ public:
+  constexpr std::size_t size() const { return size_; }
+  constexpr bool empty() const { return size_ == 0; }
+  constexpr const bucket_range& operator[](std::size_t i) const { return buckets_[i]; }
+  constexpr const bucket_range* begin() const { return buckets_.data(); }
+  constexpr const bucket_range* end() const { return buckets_.data() + size_; }
+
+  /// The bucket that parameter i is in.
+  constexpr std::size_t bucket_of(std::size_t parameter) const {
+    std::size_t b = 0;
+    while (buckets_[b].last_parameter < parameter) ++b;
+    return b;
+  }
+
+  /// How many buckets are ready once backward has finished the parameters [0, n).
+  constexpr std::size_t ready_after(std::size_t n) const {
+    std::size_t b = 0;
+    while (b < size_ && buckets_[b].last_parameter < n) ++b;
+    return b;
+  }
+
+  /// The same for a buffer finished up to byte `end`.
+  constexpr std::size_t ready_up_to(dim_t end) const {
+    std::size_t b = 0;
+    while (b < size_ && buckets_[b].end <= end) ++b;
+    return b;
+  }
+
+  constexpr bool operator==(const bucket_plan&) const = default;
+
+  template <std::size_t M>
+  friend constexpr bucket_plan<M> plan_buckets(const std::array<dim_t, M>& ends,
+                                               std::span<const dim_t> caps);
+
+ private:
+  std::array<bucket_range, N> buckets_{};
+  std::size_t size_ = 0;
+};
+
+/// The plan of parameters whose ends, in bytes, are a constant expression: see above.
+template <std::size_t N>
+constexpr bucket_plan<N> plan_buckets(const std::array<dim_t, N>& ends,
+                                      std::span<const dim_t> caps = default_bucket_caps) {
+  bucket_plan<N> plan;
+  plan.size_ = plan_buckets(std::span<const dim_t>{ends}, caps, std::span{plan.buckets_});
+  return plan;
+}
+
+/// With one cap for the first bucket and one for the others.
+template <std::size_t N>
+constexpr bucket_plan<N> plan_buckets(const std::array<dim_t, N>& ends, dim_t first_cap,
+                                      dim_t cap) {
+  return plan_buckets(ends, std::array{first_cap, cap});
+}
+
+template <class Traits, std::size_t N>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out,
+                                             const bucket_plan<N>& plan) {
+  std::size_t index = 0;
+  for (const bucket_range& b : plan)
+    out << "bucket " << index++ << ": parameters " << b.first_parameter << " to "
+        << b.last_parameter << ", bytes [" << b.begin << ", " << b.end << "), " << b.bytes()
+        << " bytes\n";
+  return out;
+}
+
+}  // namespace ikebana

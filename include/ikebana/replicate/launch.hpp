@@ -1,0 +1,153 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include "ikebana/core/error.hpp"
+#include "ikebana/replicate/thread_group.hpp"
+#include "ikebana/replicate/thread_world.hpp"
+
+namespace ikebana {
+
+/// Ranks as threads of this process: `threads{2}`.
+struct threads {
+  int count = 1;
+  /// How long a rank waits for another in one collective before it gives up.
+  std::chrono::nanoseconds timeout = std::chrono::seconds{300};
+};
+
+namespace detail {
+
+struct nothing {};
+
+template <class R>
+struct alignas(64) rank_outcome {
+  std::exception_ptr failure;
+  int order = 0;  // among the ranks that threw
+  bool of_group = false;
+  std::optional<std::conditional_t<std::is_void_v<R>, nothing, R>> result;
+};
+
+/// Rethrows with "rank r: " before the text, as the same type, if it is one of Ikebana's own types
+/// and does not say so already; anything else unchanged.
+[[noreturn]] inline void rethrow_with_rank(const std::exception_ptr& failure, int rank) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const error& e) {
+    const std::string prefix = rank_text(rank) + ": ";
+    const std::string text = e.what();
+    if (text.rfind(prefix, 0) == 0) throw;
+    if (typeid(e) == typeid(shape_error)) throw shape_error(prefix + text);
+    if (typeid(e) == typeid(state_error)) throw state_error(prefix + text);
+    if (typeid(e) == typeid(io_error)) throw io_error(prefix + text);
+    if (typeid(e) == typeid(communication_error)) throw communication_error(prefix + text);
+    if (typeid(e) == typeid(error)) throw error(prefix + text);
+    throw;
+  }
+}
+
+/// The rank whose exception tells why the world failed; -1 if none threw.
+template <class R>
+int rank_to_blame(const std::vector<rank_outcome<R>>& outcomes, const thread_world& world) {
+  int first = -1, first_of_user = -1;
+  for (int r = 0; r < world.size(); ++r) {
+    const rank_outcome<R>& o = outcomes[static_cast<std::size_t>(r)];
+    if (!o.failure) continue;
+    const auto earlier = [&](int than) {
+      return than < 0 || o.order < outcomes[static_cast<std::size_t>(than)].order;
+    };
+    if (earlier(first)) first = r;
+    if (!o.of_group && earlier(first_of_user)) first_of_user = r;
+  }
+  if (first < 0) return -1;
+  const thread_world::failure f = world.first_failure();
+  if (f.kind == thread_world::failure_kind::thrown &&
+      outcomes[static_cast<std::size_t>(f.rank)].failure)
+    return f.rank;
+  if (first_of_user >= 0) return first_of_user;
+  // They all say the same: let it always be the same one that does.
+  if (f.kind == thread_world::failure_kind::mismatch)
+    for (int r = 0; r < world.size(); ++r)
+      if (outcomes[static_cast<std::size_t>(r)].failure) return r;
+  return outcomes[static_cast<std::size_t>(f.rank)].failure ? f.rank : first;
+}
+
+}  // namespace detail
+
+/// Runs `f(group)` once for each rank, rank 0 on the calling thread and every other on a thread of
+/// its own, and returns when all have ended: nothing, or a std::vector of what they returned, by
+/// rank. One rank needs no thread.
+///
+/// If ranks throw, rethrows the exception that started it, not those that followed from it on other
+/// ranks: Ikebana's own types with "rank r: " before the text, others unchanged. Throws
+/// ikebana::error for a count that is not 1 to thread_world::max_size.
+template <class F>
+auto launch(const threads& how, F&& f) {
+  using R = std::decay_t<std::invoke_result_t<F&, thread_group&>>;
+  thread_world world(how.count, how.timeout);
+  std::vector<detail::rank_outcome<R>> outcomes(static_cast<std::size_t>(how.count));
+  std::atomic<int> failures{0};
+
+  const auto run = [&](int rank) noexcept {
+    detail::rank_outcome<R>& outcome = outcomes[static_cast<std::size_t>(rank)];
+    thread_group group(world, rank);
+    const auto failed = [&](const char* what, bool of_group) {
+      outcome.failure = std::current_exception();
+      outcome.order = failures.fetch_add(1);
+      outcome.of_group = of_group;
+      world.fail(rank, thread_world::failure_kind::thrown, what);
+    };
+    try {
+      if constexpr (std::is_void_v<R>)
+        f(group);
+      else
+        outcome.result.emplace(f(group));
+      group.leave();
+    } catch (const communication_error& e) {
+      failed(e.what(), true);
+    } catch (const std::exception& e) {
+      failed(e.what(), false);
+    } catch (...) {
+      failed("an exception that is not a std::exception", false);
+    }
+  };
+
+  {
+    std::vector<std::thread> others;
+    const auto join = [&] {
+      for (std::thread& t : others) t.join();
+    };
+    try {
+      others.reserve(outcomes.size());
+      for (int rank = 1; rank < how.count; ++rank) others.emplace_back(run, rank);
+    } catch (...) {
+      world.fail(static_cast<int>(others.size()) + 1, thread_world::failure_kind::thrown,
+                 "its thread could not be started");
+      join();
+      throw;
+    }
+    run(0);
+    join();
+  }
+
+  if (const int rank = detail::rank_to_blame(outcomes, world); rank >= 0)
+    detail::rethrow_with_rank(outcomes[static_cast<std::size_t>(rank)].failure, rank);
+  if constexpr (!std::is_void_v<R>) {
+    std::vector<R> results;
+    results.reserve(outcomes.size());
+    for (auto& o : outcomes) results.push_back(std::move(*o.result));
+    return results;
+  }
+}
+
+}  // namespace ikebana

@@ -1,0 +1,157 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+#include "ikebana/core/error.hpp"
+
+namespace ikebana {
+
+/// How a collective joins the values of the ranks. The order is always that of the ranks, so the
+/// same values give the same bits on every run. `avg` of integers rounds towards zero; `bit_or` is
+/// for integers.
+enum class reduce_op : std::uint8_t { sum, avg, max, min, bit_or };
+
+constexpr const char* name(reduce_op op) {
+  switch (op) {
+    case reduce_op::sum:
+      return "sum";
+    case reduce_op::avg:
+      return "avg";
+    case reduce_op::max:
+      return "max";
+    case reduce_op::min:
+      return "min";
+    case reduce_op::bit_or:
+      return "bit_or";
+  }
+  return "?";
+}
+
+/// What a collective can move: anything that is its bytes.
+template <class T>
+concept transferable = std::is_trivially_copyable_v<T> && !std::is_const_v<T>;
+
+/// What a collective can reduce.
+template <class T>
+concept reducible = transferable<T> && std::is_arithmetic_v<T> && !std::same_as<T, bool>;
+
+/// The handle of a collective under way. `poll()` makes what progress is possible without waiting
+/// and says whether the collective is complete; `wait()` returns once it is. Both throw
+/// communication_error when it never will be.
+template <class W>
+concept pending_work = std::movable<W> && requires(W& w) {
+  { w.poll() } -> std::same_as<bool>;
+  w.wait();
+};
+
+/// The ranks that train together, as one of them sees them. Every rank calls the same collectives
+/// in the same order with the same lengths, types and operations; where a group can notice that
+/// they do not, every rank throws communication_error.
+///
+/// - `all_reduce(x, op)`: x becomes the same on every rank.
+/// - `broadcast(x, root)`: x becomes what it is on rank `root`.
+/// - `all_gather(mine, all)`: rank r's `mine` stands at `all[r * mine.size()]` on every rank.
+/// - `reduce_scatter(all, mine, op)`: `mine` becomes the reduced slice `rank()` of `all`.
+/// - `barrier()`: returns when all have come.
+/// - each of them with `_async` after its name: the same, returning a `pending_work`. Its spans
+/// stay
+///   valid and untouched until it is complete.
+template <class G>
+concept process_group = requires(G& g, const G& c, std::span<float> x, std::span<const float> y,
+                                 std::span<double> d, std::span<std::int64_t> i, int root) {
+  { c.rank() } -> std::same_as<int>;
+  { c.size() } -> std::same_as<int>;
+  g.all_reduce(x, reduce_op::sum);
+  g.all_reduce(d, reduce_op::avg);
+  g.all_reduce(i, reduce_op::max);
+  g.broadcast(x, root);
+  g.broadcast(i, root);
+  g.all_gather(y, x);
+  g.reduce_scatter(y, x, reduce_op::sum);
+  g.barrier();
+  { g.all_reduce_async(x, reduce_op::avg) } -> pending_work;
+  { g.all_reduce_async(d, reduce_op::avg) } -> pending_work;
+  { g.broadcast_async(x, root) } -> pending_work;
+  { g.all_gather_async(y, x) } -> pending_work;
+  { g.reduce_scatter_async(y, x, reduce_op::sum) } -> pending_work;
+  { g.barrier_async() } -> pending_work;
+};
+
+/// The handle of an asynchronous collective of the group G. A default-constructed one is complete.
+template <class G>
+using work_of = decltype(std::declval<G&>().barrier_async());
+
+/// Gathers one value of every rank: `all[r]` becomes rank r's `mine`. To compare hashes, counts and
+/// the like. Throws communication_error; does not allocate. `all` has `group.size()` elements.
+template <process_group G, transferable T>
+void exchange(G& group, const T& mine, std::span<T> all) {
+  group.all_gather(std::span<const T>{&mine, 1}, all);
+}
+
+/// A collective that was complete when it was started.
+struct complete_work {
+  constexpr bool poll() const { return true; }
+  constexpr void wait() const {}
+};
+
+/// A world of one rank: what runs on a process group runs on this, at no cost.
+class single {
+ public:
+  static constexpr int rank() { return 0; }
+  static constexpr int size() { return 1; }
+
+  template <reducible T>
+  void all_reduce(std::span<T>, reduce_op) {}
+
+  template <transferable T>
+  void broadcast(std::span<T>, int root) {
+    if (root != 0) throw communication_error("rank 0: broadcast from a rank that is not there");
+  }
+
+  template <transferable T>
+  void all_gather(std::span<const T> mine, std::span<T> all) {
+    copy(mine, all);
+  }
+
+  template <reducible T>
+  void reduce_scatter(std::span<const T> all, std::span<T> mine, reduce_op) {
+    copy(all, mine);
+  }
+
+  void barrier() {}
+
+  template <reducible T>
+  complete_work all_reduce_async(std::span<T>, reduce_op) {
+    return {};
+  }
+  template <transferable T>
+  complete_work broadcast_async(std::span<T> data, int root) {
+    broadcast(data, root);
+    return {};
+  }
+  template <transferable T>
+  complete_work all_gather_async(std::span<const T> mine, std::span<T> all) {
+    copy(mine, all);
+    return {};
+  }
+  template <reducible T>
+  complete_work reduce_scatter_async(std::span<const T> all, std::span<T> mine, reduce_op) {
+    copy(all, mine);
+    return {};
+  }
+  complete_work barrier_async() { return {}; }
+
+ private:
+  template <class T>
+  static void copy(std::span<const T> from, std::span<T> to) {
+    if (from.size() != to.size())
+      throw communication_error("rank 0: a collective of one rank expects equal lengths");
+    if (!from.empty()) std::memmove(to.data(), from.data(), from.size_bytes());
+  }
+};
+
+}  // namespace ikebana

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ikebana/core/error.hpp"
+#include "ikebana/core/tensor.hpp"
+
+namespace ikebana {
+
+/// The index of the largest of n numbers; the first of equal ones. n >= 1.
+template <class T>
+constexpr dim_t argmax(const T* x, dim_t n) {
+  dim_t best = 0;
+  for (dim_t i = 1; i < n; ++i)
+    if (x[i] > x[best]) best = i;
+  return best;
+}
+
+/// Which class was taken for which, counted over any number of batches. Row: the true class;
+/// column: the predicted one.
+class confusion_matrix {
+ public:
+  /// Allocates classes^2 counts.
+  explicit confusion_matrix(dim_t classes)
+      : classes_{classes}, counts_(static_cast<std::size_t>(classes * classes), 0) {}
+
+  /// Adds a batch: scores [N, classes], labels [N]. Throws shape_error, or error for a label that
+  /// is no class, before anything is counted. Does not allocate.
+  template <tensor_like Scores, tensor_like Labels>
+  void add(const Scores& scores, const Labels& labels) {
+    const shape s = scores.extents();
+    const shape l = labels.extents();
+    if (s.rank() != 2 || l.rank() != 1 || s[0] != l[0] || s[1] != classes_)
+      throw shape_error(diagnostic{
+          "a confusion matrix of {expected} classes expects scores [N, {expected}] and labels "
+          "[N], got {input} and {other}",
+          classes_, 0, s, l});
+    for (dim_t i = 0; i < l[0]; ++i)
+      if (labels.data()[i] < 0 || labels.data()[i] >= classes_)
+        throw error("label " + std::to_string(labels.data()[i]) + " of sample " +
+                    std::to_string(i) + " is not one of " + std::to_string(classes_) + " classes");
+    for (dim_t i = 0; i < l[0]; ++i) {
+      const dim_t predicted = argmax(scores.data() + i * classes_, classes_);
+      ++counts_[static_cast<std::size_t>(labels.data()[i] * classes_ + predicted)];
+    }
+  }
+
+  dim_t classes() const { return classes_; }
+  std::int64_t count(dim_t truth, dim_t predicted) const {
+    return counts_[static_cast<std::size_t>(truth * classes_ + predicted)];
+  }
+  std::int64_t total() const {
+    std::int64_t n = 0;
+    for (std::int64_t c : counts_) n += c;
+    return n;
+  }
+  std::int64_t correct() const {
+    std::int64_t n = 0;
+    for (dim_t i = 0; i < classes_; ++i) n += count(i, i);
+    return n;
+  }
+  /// The share of samples on the diagonal, 0..1; 0 where there are none.
+  double accuracy() const {
+    const std::int64_t n = total();
+    return n == 0 ? 0 : static_cast<double>(correct()) / static_cast<double>(n);
+  }
+
+ private:
+  dim_t classes_;
+  std::vector<std::int64_t> counts_;
+};
+
+/// The matrix as a table, true classes down, predicted ones across.
+inline std::string to_string(const confusion_matrix& m) {
+  std::size_t width = 4;
+  for (dim_t i = 0; i < m.classes(); ++i)
+    for (dim_t j = 0; j < m.classes(); ++j) {
+      const std::size_t digits = std::to_string(m.count(i, j)).size() + 1;
+      width = digits > width ? digits : width;
+    }
+  const auto cell = [&](const std::string& s) { return std::string(width - s.size(), ' ') + s; };
+  std::string out = cell("") + " |";
+  for (dim_t j = 0; j < m.classes(); ++j) out += cell(std::to_string(j));
+  out += "\n" + std::string(width + 2 + width * static_cast<std::size_t>(m.classes()), '-') + "\n";
+  for (dim_t i = 0; i < m.classes(); ++i) {
+    out += cell(std::to_string(i)) + " |";
+    for (dim_t j = 0; j < m.classes(); ++j)
+      out += cell(m.count(i, j) == 0 ? "." : std::to_string(m.count(i, j)));
+    out += '\n';
+  }
+  return out;
+}
+
+/// The share of rows of scores [N, classes] whose largest is at the label, 0..1; 0 for N = 0. Does
+/// not allocate.
+template <tensor_like Scores, tensor_like Labels>
+double accuracy(const Scores& scores, const Labels& labels) {
+  const shape s = scores.extents();
+  if (s.rank() != 2 || labels.extents().rank() != 1 || s[0] != labels.extents()[0])
+    throw shape_error(
+        diagnostic{"accuracy expects scores [N, classes] and labels [N], got {input} and {other}",
+                   0, 0, s, labels.extents()});
+  if (s[0] == 0 || s[1] == 0) return 0;
+  dim_t correct = 0;
+  for (dim_t i = 0; i < s[0]; ++i)
+    correct += argmax(scores.data() + i * s[1], s[1]) == labels.data()[i];
+  return static_cast<double>(correct) / static_cast<double>(s[0]);
+}
+
+}  // namespace ikebana

@@ -1,0 +1,33 @@
+"""Tests of what must not compile."""
+
+load("//tools:header_flags.bzl", "header_flags")
+
+def compile_fail_tests(name, srcs, deps):
+    """Makes each source a test that it does not compile and says why (see compile_fail.sh).
+
+    Args:
+      name: of the suite of all these tests.
+      srcs: one broken thing each, beside its mended twin.
+      deps: libraries whose headers the sources include.
+    """
+    flags = name + "_flags"
+    header_flags(
+        name = flags,
+        deps = deps,
+    )
+    tests = []
+    for source in srcs:
+        test = source[:-len(".cc")]
+        tests.append(test)
+        native.sh_test(
+            name = test,
+            size = "small",
+            srcs = ["compile_fail.sh"],
+            args = ["$(location %s)" % source, "$(location %s)" % flags],
+            data = [source, flags],
+            tags = ["own_compilers"],
+        )
+    native.test_suite(
+        name = name,
+        tests = tests,
+    )

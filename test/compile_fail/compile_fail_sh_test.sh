@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# The checker itself: it must pass a good case, and fail each that is bad in one way.
+set -uo pipefail
+checker=$1
+cd "$(dirname "$checker")"
+checker=./$(basename "$checker")
+flags=$TEST_TMPDIR/no.flags
+case=$TEST_TMPDIR/case.cc
+: >"$flags"
+failed=0
+
+# try pass|fail SENTENCE: runs the checker on the case given as standard input.
+try() {
+  cat >"$case"
+  if said=$("$checker" "$case" "$flags"); then got=pass; else got=fail; fi
+  if [ "$got" = "$1" ] && { [ "$got" = pass ] || grep -q -- "$2" <<<"$said"; }; then return; fi
+  printf 'a case that %s: %s, expected %s; it said:\n%s\n' "$2" "$got" "$1" "$said"
+  failed=1
+}
+
+body='#ifdef MENDED
+static_assert(true, "");
+#else
+static_assert(false, "a plain sentence");
+#endif'
+
+try pass 'is good' <<<"// expect: a plain sen.ence
+// expect-gcc: static assertion failed
+// expect-clang: static_assert(ion)? failed
+// forbid: frame of another
+// max-lines: 5
+$body"
+try fail 'does not say: another sentence' <<<"// expect: another sentence
+$body"
+try fail 'clang++: does not say: only for clang' <<<"// expect: a plain sentence
+// expect-clang: only for clang
+$body"
+try fail 'must not: plain' <<<"// expect: a plain sentence
+// forbid: plain
+$body"
+try fail 'lines, at most 1' <<<"// expect: a plain sentence
+// max-lines: 1
+$body"
+try fail 'expects no sentence' <<<"$body"
+try fail 'compiles, but must not' <<<'// expect: x
+#ifdef MENDED
+#endif'
+try fail 'mended twin does not compile' <<<'// expect: x
+#ifdef MENDED
+#endif
+static_assert(false, "x");'
+try fail 'no mended twin' <<<'// expect: x
+static_assert(false, "x");'
+try fail 'must not: boost::hana' <<<'// expect: hana
+#ifdef MENDED
+#else
+namespace boost::hana { static_assert(sizeof(struct tuple) == 1, "hana"); }
+#endif'
+exit $failed

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# A CMake project finds the installed library by find_package, or takes the tree in.
+set -euo pipefail
+top=$PWD
+consumer=$top/test/consumer_cmake
+prefix=$TEST_TMPDIR/prefix
+# Where Bazel found them, which need not be where CMake looks by itself.
+options=(
+  "-DIKEBANA_HANA_INCLUDE=$top/../hana/include"
+  "-DIKEBANA_JSON_INCLUDE=$top/../nlohmann_json/include"
+  -DCMAKE_BUILD_TYPE=Release
+)
+
+# build_and_run SOURCE BUILD [OPTION...]
+build_and_run() {
+  cmake -S "$1" -B "$2" "${options[@]}" "${@:3}"
+  cmake --build "$2"
+  "$2/main"
+}
+
+cmake -S "$top" -B "$TEST_TMPDIR/library" "-DCMAKE_INSTALL_PREFIX=$prefix" "${options[@]}"
+cmake --install "$TEST_TMPDIR/library"
+if grep -rlF "$top" "$prefix"; then
+  echo 'the installed files name the directory they were installed from'
+  exit 1
+fi
+build_and_run "$consumer" "$TEST_TMPDIR/installed" "-DCMAKE_PREFIX_PATH=$prefix"
+
+mkdir "$TEST_TMPDIR/outer"
+cat >"$TEST_TMPDIR/outer/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.16)
+project(outer LANGUAGES CXX)
+add_subdirectory($top ikebana)
+add_executable(main $consumer/main.cc)
+target_link_libraries(main PRIVATE ikebana::safetensors)
+END
+build_and_run "$TEST_TMPDIR/outer" "$TEST_TMPDIR/inner"

@@ -1,0 +1,47 @@
+#include "ikebana/cpu/dispatch.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "ikebana/core/error.hpp"
+
+namespace cpu = ikebana::cpu;
+
+TEST_CASE("the scalar set is always there, and wider sets bring the narrower") {
+  CHECK(cpu::supports(cpu::instruction_set::scalar));
+  if (cpu::supports(cpu::instruction_set::avx512)) CHECK(cpu::supports(cpu::instruction_set::avx2));
+}
+
+TEST_CASE("the active set is a supported one and can be set") {
+  const auto before = cpu::active_instruction_set();
+  CHECK(cpu::supports(before));
+  cpu::set_instruction_set(cpu::instruction_set::scalar);
+  CHECK(cpu::active_instruction_set() == cpu::instruction_set::scalar);
+  cpu::set_instruction_set(before);
+}
+
+TEST_CASE("an unsupported set is refused by name") {
+  for (auto s : {cpu::instruction_set::avx2, cpu::instruction_set::avx512})
+    if (!cpu::supports(s)) CHECK_THROWS_AS(cpu::set_instruction_set(s), ikebana::error);
+}
+
+TEST_CASE("the environment forces a set, and a wrong name is one clear sentence") {
+  const auto before = cpu::active_instruction_set();
+  const char* kept = std::getenv("IKEBANA_ISA");
+  const std::string value = kept != nullptr ? kept : "";
+
+  setenv("IKEBANA_ISA", "scalar", 1);
+  CHECK(cpu::detail::detect_set() == 0);
+  setenv("IKEBANA_ISA", "avx1024", 1);
+  CHECK_THROWS_WITH_AS(cpu::detail::detect_set(), "IKEBANA_ISA is \"avx1024\"; it can be scalar, avx2 or avx512",
+                       ikebana::error);
+  setenv("IKEBANA_ISA", "", 1);
+  CHECK(cpu::supports(static_cast<cpu::instruction_set>(cpu::detail::detect_set())));
+
+  if (kept != nullptr)
+    setenv("IKEBANA_ISA", value.c_str(), 1);
+  else
+    unsetenv("IKEBANA_ISA");
+  cpu::set_instruction_set(before);
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# floors_test.sh HEADER...: includes go down the floors, never up nor across.
+set -euo pipefail
+
+awk '
+  BEGIN {
+    split("core 0 cpu 1 module 2 nn 3 model 3 compose 3 optim 4 replicate 4 io 4 train 5", words)
+    for (i = 1; i in words; i += 2) floor[words[i]] = words[i + 1]
+  }
+  function room(path) { return match(path, /ikebana\/[a-z_0-9]+\//) ? substr(path, RSTART + 8, RLENGTH - 9) : "" }
+  FNR == 1 {
+    files++
+    here = room(FILENAME)
+    if (here != "" && !(here in floor)) fail(FILENAME ": no floor is known for " here)
+  }
+  function fail(sentence) { print sentence; failed = 1 }
+  /^[ \t]*#[ \t]*include[ \t]*[<"]ikebana\// {
+    there = room($0)
+    if (here == "" || there == here) next
+    if (there == "") fail(FILENAME ":" FNR ": a room includes the umbrella: " $0)
+    else if (floor[there] >= floor[here]) fail(FILENAME ":" FNR ": " here " includes " there ": " $0)
+  }
+  END {
+    if (!files) fail("no header was looked at")
+    if (!failed) print files " headers keep to the floors"
+    exit failed
+  }
+' "$@"

@@ -1,0 +1,101 @@
+#include "ikebana/nn/conv.hpp"
+
+#include <doctest/doctest.h>
+
+#include "recorded.hpp"
+
+using namespace ikebana;
+
+TEST_CASE("conv2d computes what PyTorch recorded") {
+  compare("conv2d_plain", conv2d<3, 4, kernel<3>>{});
+  compare("conv2d_stride", conv2d<2, 3, kernel<3>, stride<2>>{});
+  compare("conv2d_padding", conv2d<3, 5, padding<1>, kernel<3>>{});
+  compare("conv2d_dilation", conv2d<2, 3, kernel<3>, dilation<2>>{});
+  compare("conv2d_groups", conv2d<4, 6, kernel<3>, padding<1>, groups<2>>{});
+  compare("conv2d_depthwise", conv2d<5, 5, kernel<3>, padding<1>, groups<5>>{});
+  compare("conv2d_depthwise_multiplier", conv2d<3, 6, kernel<3>, stride<2>, groups<3>>{});
+  compare("conv2d_non_square", conv2d<3, 4, kernel<3, 5>, stride<2, 1>, padding<1, 2>>{});
+  compare("conv2d_non_square_dilation",
+          conv2d<2, 3, kernel<2, 3>, stride<1, 2>, padding<0, 1>, dilation<3, 2>>{});
+  compare("conv2d_no_bias", conv2d<2, 3, kernel<3>, bias<false>>{});
+  compare("conv2d_1x1", conv2d<5, 7, kernel<1>>{});
+  compare("conv2d_1x1_stride", conv2d<3, 4, kernel<1>, stride<2>>{});
+  compare("conv2d_unbatched", conv2d<3, 4, kernel<3>, padding<1>>{});
+  compare("conv2d_whole_input", conv2d<2, 3, kernel<4, 5>>{});
+  compare("conv2d_wide", conv2d<9, 17, kernel<3>, padding<1>>{});
+  compare("conv2d_everything", conv2d<4, 6, kernel<3, 2>, stride<2, 3>, padding<2, 1>,
+                                      dilation<2, 3>, groups<2>, bias<false>>{});
+  CHECK(compared_cases() == recorded_cases("modules", {"conv2d_"}));
+}
+
+TEST_CASE("in_channels that only run time knows give the same bits") {
+  leaf_run<float, conv2d<4, 6, kernel<3>, groups<2>>> fixed({}, {2, 4, 6, 5});
+  leaf_run<float, conv2d<dynamic, 6, kernel<3>, groups<2>>> bound({}, {2, 4, 6, 5});
+  REQUIRE(bound.parameters.size() == fixed.parameters.size());
+  for (auto* x : {&fixed.parameters, &bound.parameters}) fill_random(x->data(), x->size(), 1);
+  for (auto* x : {&fixed.input, &bound.input}) fill_random(x->data(), x->size(), 2);
+  fixed.forward();
+  bound.forward();
+  for (dim_t i = 0; i < fixed.output.size(); ++i) CHECK(fixed.output[i] == bound.output[i]);
+}
+
+TEST_CASE("the gradients of a convolution are those of its forward") {
+  check_gradients(conv2d<4, 2, kernel<3, 2>, stride<2, 1>, padding<1>, dilation<1, 2>, groups<2>>{},
+                  {2, 4, 5, 4});
+}
+
+TEST_CASE("a convolution over one and three dimensions is the same module") {
+  using conv1d = conv<1, 3, 4, kernel<3>, padding<1>>;
+  using conv3d = conv<3, 2, 4, kernel<2, 3, 1>, stride<1, 2, 1>>;
+  CHECK(conv1d::kind == "conv1d");
+  CHECK(conv3d::kind == "conv3d");
+  CHECK(conv1d{}.infer(shape{2, 3, 7}).output() == shape{2, 4, 7});
+  CHECK(conv3d{}.infer(shape{2, 3, 5, 4}).output() == shape{4, 2, 2, 4});
+  CHECK(conv3d{}.parameters()[0].extents == shape{4, 2, 2, 3, 1});
+  check_gradients(conv1d{}, {2, 3, 5});
+  check_gradients(conv3d{}, {1, 2, 3, 5, 2});
+}
+
+TEST_CASE("a convolution of an empty batch") {
+  check_empty_batch(conv2d<3, 4, kernel<3>>{}, {0, 3, 5, 5});
+  check_empty_batch(conv2d<3, 6, kernel<3>, groups<3>>{}, {0, 3, 5, 5});
+}
+
+TEST_CASE("a convolution says what is wrong with its input") {
+  using c = conv2d<3, 6, kernel<5, 3>>;
+  CHECK(sentence_of(c{}.infer(shape{2, 4, 8, 8})) ==
+        "conv2d expects in_channels = 3, got 4 (input [2, 4, 8, 8])");
+  CHECK(sentence_of(c{}.infer(shape{4, 8, 8})) ==
+        "conv2d expects in_channels = 3, got 4 (input [4, 8, 8])");
+  CHECK(sentence_of(c{}.infer(shape{3, 8})) ==
+        "conv2d expects an input of 3 (unbatched) or 4 dimensions, got 2 (input [3, 8])");
+  CHECK(sentence_of(c{}.infer(shape{dynamic, 3, 4, 8})) ==
+        "conv2d expects a padded input of at least 5 (the kernel's reach), got 4 (input [dynamic, 3, 4, 8])");
+  CHECK(sentence_of(conv2d<3, 6, kernel<3>, groups<2>>{}.infer(shape{1, 3, 8, 8})) ==
+        "conv2d expects in_channels divisible by groups = 2, got 3 (input [1, 3, 8, 8])");
+  CHECK(sentence_of(lazy_conv2d<6, kernel<3>, groups<2>>{}.infer(shape{1, 3, 8, 8})) ==
+        "conv2d expects in_channels divisible by groups = 2, got 3 (input [1, 3, 8, 8])");
+  CHECK(sentence_of(conv2d<4, 5, kernel<3>, groups<2>>{}.infer(shape{1, 4, 8, 8})) ==
+        "conv2d expects out_channels divisible by groups = 2, got 5 (input [1, 4, 8, 8])");
+}
+
+TEST_CASE("a lazy convolution becomes what the input brings") {
+  static_assert(lazy_conv2d<6, kernel<3>>::is_lazy);
+  static_assert(std::is_same_v<decltype(lazy_conv2d<6, kernel<3>>{}.become<shape{dynamic, 3, 8, 8}>()),
+                               conv2d<3, 6, kernel<3>>>);
+  static_assert(std::is_same_v<decltype(lazy_conv2d<6, kernel<3>>{}.become<shape{dynamic, 8, 8}>()),
+                               conv2d<dynamic, 6, kernel<3>>>);
+  CHECK(lazy_conv2d<6, kernel<3>>{}.infer(shape{dynamic, 3, dynamic, 8}).output() ==
+        shape{dynamic, 6, dynamic, 6});
+}
+
+TEST_CASE("a convolution describes itself by PyTorch's names") {
+  CHECK(described(conv2d<3, 6, kernel<3>>{}) ==
+        "in_channels=3, out_channels=6, kernel_size=3, stride=1");
+  CHECK(described(lazy_conv2d<6, kernel<3, 5>, padding<1, 2>, dilation<2>, groups<3>, bias<false>>{}) ==
+        "in_channels=lazy, out_channels=6, kernel_size=(3, 5), stride=1, padding=(1, 2), dilation=2, "
+        "groups=3, bias=false");
+  CHECK(conv2d<4, 6, kernel<3>, groups<2>>{}.multiply_adds(shape_list{shape{2, 4, 5, 5}},
+                                                           shape_list{shape{2, 6, 3, 3}}) ==
+        2 * 6 * 3 * 3 * 2 * 9);
+}

@@ -1,0 +1,2 @@
+#include <ikebana/core/shape.hpp>
+int main() {}

@@ -1,0 +1,127 @@
+#include "ikebana/replicate/launch.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ike = ikebana;
+using ike::threads;
+
+namespace {
+
+struct foreign {
+  int value;
+};
+
+class own_error : public ike::state_error {
+ public:
+  using ike::state_error::state_error;
+};
+
+/// Rank 1 of 3 throws; the others wait for it.
+template <class E>
+void fail_with(const E& e) {
+  ike::launch(threads{3}, [&](ike::process_group auto& group) {
+    if (group.rank() == 1) throw e;
+    group.barrier();
+  });
+}
+
+}  // namespace
+
+TEST_CASE("Every rank runs once, rank 0 on the calling thread") {
+  for (int n = 1; n <= 4; ++n) {
+    std::atomic<int> ranks{0}, here{0};
+    const auto caller = std::this_thread::get_id();
+    ike::launch(threads{n}, [&](ike::process_group auto& group) {
+      CHECK(group.size() == n);
+      ranks += 1 << group.rank();
+      if (std::this_thread::get_id() == caller) here += 1 + group.rank();
+    });
+    CHECK(ranks == (1 << n) - 1);
+    CHECK(here == 1);
+  }
+}
+
+TEST_CASE("Results come by rank") {
+  const std::vector<int> squares =
+      ike::launch(threads{4}, [](auto& group) { return group.rank() * group.rank(); });
+  CHECK(squares == std::vector<int>{0, 1, 4, 9});
+  CHECK(ike::launch(threads{2}, [](auto& group) { return group.rank() == 1; }) ==
+        std::vector<bool>{false, true});
+  // Also what can only be moved, and has no default.
+  const auto owned =
+      ike::launch(threads{2}, [](auto& group) { return std::make_unique<int>(group.rank() + 5); });
+  CHECK(*owned[0] == 5);
+  CHECK(*owned[1] == 6);
+}
+
+TEST_CASE("Ikebana's exceptions keep their type and tell their rank") {
+  CHECK_THROWS_WITH_AS(fail_with(ike::shape_error("a")), "rank 1: a", ike::shape_error);
+  CHECK_THROWS_WITH_AS(fail_with(ike::state_error("b")), "rank 1: b", ike::state_error);
+  CHECK_THROWS_WITH_AS(fail_with(ike::io_error("c")), "rank 1: c", ike::io_error);
+  CHECK_THROWS_WITH_AS(fail_with(ike::communication_error("d")), "rank 1: d",
+                       ike::communication_error);
+  CHECK_THROWS_WITH_AS(fail_with(ike::error("e")), "rank 1: e", ike::error);
+  CHECK_THROWS_WITH_AS(fail_with(own_error("f")), "f", own_error);
+}
+
+TEST_CASE("Other exceptions arrive as they are") {
+  CHECK_THROWS_WITH_AS(fail_with(std::out_of_range("too far")), "too far", std::out_of_range);
+  try {
+    fail_with(foreign{42});
+    FAIL("it must throw");
+  } catch (const foreign& e) {
+    CHECK(e.value == 42);
+  }
+}
+
+TEST_CASE("The exception that began it is told, not what followed") {
+  for (int repetition = 0; repetition < 20; ++repetition)
+    for (int failing = 0; failing < 3; ++failing)
+      CHECK_THROWS_AS(ike::launch(threads{3},
+                                  [&](ike::process_group auto& group) {
+                                    std::vector<double> x(100);
+                                    auto work = group.all_reduce_async(std::span<double>(x),
+                                                                       ike::reduce_op::sum);
+                                    if (group.rank() == failing) throw std::logic_error("root");
+                                    work.wait();
+                                    group.barrier();
+                                  }),
+                      std::logic_error);
+}
+
+TEST_CASE("An exception that a rank caught is no failure") {
+  const auto results = ike::launch(threads{2}, [](ike::process_group auto& group) {
+    try {
+      throw std::runtime_error("private");
+    } catch (const std::runtime_error&) {
+    }
+    double x = 1;
+    group.all_reduce(std::span<double>(&x, 1), ike::reduce_op::sum);
+    return x;
+  });
+  CHECK(results == std::vector<double>{2, 2});
+}
+
+TEST_CASE("A mismatch names both ranks, and is told once") {
+  CHECK_THROWS_WITH_AS(ike::launch(threads{3},
+                                   [](ike::process_group auto& group) {
+                                     std::vector<float> x(group.rank() == 2 ? 5 : 4);
+                                     group.broadcast(std::span<float>(x), 0);
+                                   }),
+                       "rank 0: rank 2 called broadcast of 5 float32 (from rank 0), rank 0 called "
+                       "broadcast of 4 float32 (from rank 0)",
+                       ike::communication_error);
+}
+
+TEST_CASE("A world of no rank is refused") {
+  CHECK_THROWS_AS(ike::launch(threads{0}, [](auto&) {}), ike::error);
+  CHECK_THROWS_AS(ike::launch(threads{-1}, [](auto&) {}), ike::error);
+}

@@ -1,0 +1,12 @@
+"""Compiler options of this project's own tests, examples and benchmarks.
+
+They are never part of the library: what a user compiles with is the user's choice.
+"""
+
+COPTS = [
+    "-Wall",
+    "-Wextra",
+    "-Wconversion",
+    "-Wshadow",
+    "-Werror",
+]
