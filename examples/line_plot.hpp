@@ -26,11 +26,11 @@ struct line_panel {
 /// Writes panels side by side as an SVG picture. Throws ikebana::io_error.
 inline void write_line_plot(const std::string& path, const std::string& x_label,
                             const std::vector<line_panel>& panels) {
-  constexpr double width = 420, height = 320, left = 58, right = 16, top = 40, bottom = 46;
+  constexpr double width = 420, height = 320, left = 62, right = 22, top = 56, bottom = 46;
   const char* const colours[] = {"#1f6f8b", "#c8553d", "#588157", "#6d597a"};
   const auto number = [](double v) {
     char text[32];
-    std::snprintf(text, sizeof text, "%.4g", v);
+    std::snprintf(text, sizeof text, "%.3g", v);
     return std::string{text};
   };
   std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" +
@@ -86,11 +86,10 @@ inline void write_line_plot(const std::string& path, const std::string& x_label,
       svg += "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"" + colour + "\" points=\"";
       for (std::size_t i = 0; i < line.values.size(); ++i)
         svg += number(at_x(i)) + "," + number(at_y(line.values[i])) + " ";
-      svg += "\"/>\n<rect x=\"" + number(x1 - 110) + "\" y=\"" +
-             number(top + 8 + 18 * static_cast<double>(l)) +
-             "\" width=\"12\" height=\"4\" fill=\"" + colour + "\"/>\n<text x=\"" +
-             number(x1 - 92) + "\" y=\"" + number(top + 14 + 18 * static_cast<double>(l)) + "\">" +
-             line.name + "</text>\n";
+      svg += "\"/>\n<rect x=\"" + number(x0 + 90 * static_cast<double>(l)) + "\" y=\"" +
+             number(top - 20) + "\" width=\"12\" height=\"4\" fill=\"" + colour +
+             "\"/>\n<text x=\"" + number(x0 + 18 + 90 * static_cast<double>(l)) + "\" y=\"" +
+             number(top - 14) + "\">" + line.name + "</text>\n";
     }
   }
   svg += "</svg>\n";

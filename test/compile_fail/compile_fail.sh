@@ -14,6 +14,9 @@ source=$1
 flags=$2
 output=$TEST_TMPDIR/output
 failed=0
+# A line of Hana's: a place in its headers, or a function of its own. Names are
+# hana::string in the types of a network, and may be printed as such.
+hana="boost/hana/|instantiation of [a-z ]+'boost::hana"
 
 complain() {
   echo "$source, $compiler: $*"
@@ -59,8 +62,7 @@ for kind in gcc clang; do
   done <<<"$expected"
   while IFS= read -r pattern; do
     [ -z "$pattern" ] || ! grep -Eq -- "$pattern" "$output" || complain "says what it must not: $pattern"
-  done <<<"boost::hana
-boost/hana
+  done <<<"$hana
 $(said forbid)"
   lines=$(wc -l <"$output")
   [ "$lines" -le "$limit" ] || complain "says it in $lines lines, at most $limit are allowed"

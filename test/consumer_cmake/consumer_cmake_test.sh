@@ -15,7 +15,7 @@ options=(
 build_and_run() {
   cmake -S "$1" -B "$2" "${options[@]}" "${@:3}"
   cmake --build "$2"
-  "$2/main"
+  (cd "$2" && ./main)
 }
 
 cmake -S "$top" -B "$TEST_TMPDIR/library" "-DCMAKE_INSTALL_PREFIX=$prefix" "${options[@]}"
@@ -31,7 +31,7 @@ cat >"$TEST_TMPDIR/outer/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.16)
 project(outer LANGUAGES CXX)
 add_subdirectory($top ikebana)
-add_executable(main $consumer/main.cc)
+add_executable(main $top/test/consumer_bazel/main.cc)
 target_link_libraries(main PRIVATE ikebana::safetensors)
 END
 build_and_run "$TEST_TMPDIR/outer" "$TEST_TMPDIR/inner"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <limits>
 
-#include "cpu/support.hpp"
+#include "support.hpp"
 
 using namespace cpu_test;
 namespace cpu = ikebana::cpu;
@@ -29,7 +29,8 @@ float widened(std::uint16_t b) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("a slice becomes its average on every rank, and nothing else changes", T, float, double) {
+TEST_CASE_TEMPLATE("a slice becomes its average on every rank, and nothing else changes", T, float,
+                   double) {
   generator r(31);
   for_each_set([&] {
     for (int world : {1, 2, 3, 5})
@@ -49,7 +50,8 @@ TEST_CASE_TEMPLATE("a slice becomes its average on every rank, and nothing else 
             T s = before[0][i];
             for (std::size_t k = 1; k < before.size(); ++k) s += before[k][i];
             for (std::size_t k = 0; k < before.size(); ++k)
-              right = right && ranks[k][i] == (i >= offset && i < offset + n ? s * scale : before[k][i]);
+              right = right &&
+                      ranks[k][i] == (i >= offset && i < offset + n ? s * scale : before[k][i]);
           }
           CHECK(right);
           for (const auto& x : ranks) CHECK(x.intact());

@@ -34,7 +34,8 @@ TEST_CASE("the environment forces a set, and a wrong name is one clear sentence"
   setenv("IKEBANA_ISA", "scalar", 1);
   CHECK(cpu::detail::detect_set() == 0);
   setenv("IKEBANA_ISA", "avx1024", 1);
-  CHECK_THROWS_WITH_AS(cpu::detail::detect_set(), "IKEBANA_ISA is \"avx1024\"; it can be scalar, avx2 or avx512",
+  CHECK_THROWS_WITH_AS(cpu::detail::detect_set(),
+                       "IKEBANA_ISA is \"avx1024\"; it can be scalar, avx2 or avx512",
                        ikebana::error);
   setenv("IKEBANA_ISA", "", 1);
   CHECK(cpu::supports(static_cast<cpu::instruction_set>(cpu::detail::detect_set())));

@@ -1,6 +1,6 @@
 #include "ikebana/cpu/norm.hpp"
 
-#include "cpu/support.hpp"
+#include "support.hpp"
 
 using namespace cpu_test;
 namespace cpu = ikebana::cpu;
@@ -10,32 +10,39 @@ namespace {
 struct sizes {
   dim_t batch, channels, inner;
 };
-constexpr sizes all_sizes[] = {{1, 1, 2}, {2, 3, 1}, {4, 5, 7}, {3, 2, 64}, {2, 3, 131}, {5, 1, 16}, {2, 0, 4}};
+constexpr sizes all_sizes[] = {{1, 1, 2},   {2, 3, 1},  {4, 5, 7}, {3, 2, 64},
+                               {2, 3, 131}, {5, 1, 16}, {2, 0, 4}};
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("batch norm normalizes by the batch and moves the running statistics", T, float, double) {
+TEST_CASE_TEMPLATE("batch norm normalizes by the batch and moves the running statistics", T, float,
+                   double) {
   generator r(51);
   for_each_set([&] {
     for (const sizes s : all_sizes)
       for (bool affine : {false, true}) {
-        INFO("batch " << s.batch << " channels " << s.channels << " inner " << s.inner << " affine " << affine);
+        INFO("batch " << s.batch << " channels " << s.channels << " inner " << s.inner << " affine "
+                      << affine);
         const dim_t n = s.batch * s.channels * s.inner;
         // A mean far from zero, where a one-pass variance would fail.
         guarded<T> x(n, r);
         for (dim_t i = 0; i < n; ++i) x[i] += T(10);
         const guarded<T> gamma(s.channels, r), beta(s.channels, r);
-        guarded<T> y(n), mean(s.channels), invstd(s.channels), running_mean(s.channels, r), running_var(s.channels, T(1));
+        guarded<T> y(n), mean(s.channels), invstd(s.channels), running_mean(s.channels, r),
+            running_var(s.channels, T(1));
         std::vector<double> ey(static_cast<std::size_t>(n)), em, ev;
         const double eps = 1e-3, momentum = 0.1;
         const auto count = static_cast<double>(s.batch * s.inner);
-        const auto at = [&](dim_t b, dim_t c, dim_t i) { return (b * s.channels + c) * s.inner + i; };
+        const auto at = [&](dim_t b, dim_t c, dim_t i) {
+          return (b * s.channels + c) * s.inner + i;
+        };
         for (dim_t c = 0; c < s.channels; ++c) {
           double m = 0, v = 0;
           for (dim_t b = 0; b < s.batch; ++b)
             for (dim_t i = 0; i < s.inner; ++i) m += static_cast<double>(x[at(b, c, i)]) / count;
           for (dim_t b = 0; b < s.batch; ++b)
-            for (dim_t i = 0; i < s.inner; ++i) v += std::pow(static_cast<double>(x[at(b, c, i)]) - m, 2);
+            for (dim_t i = 0; i < s.inner; ++i)
+              v += std::pow(static_cast<double>(x[at(b, c, i)]) - m, 2);
           for (dim_t b = 0; b < s.batch; ++b)
             for (dim_t i = 0; i < s.inner; ++i)
               ey[static_cast<std::size_t>(at(b, c, i))] =
@@ -45,25 +52,28 @@ TEST_CASE_TEMPLATE("batch norm normalizes by the batch and moves the running sta
           em.push_back((1 - momentum) * static_cast<double>(running_mean[c]) + momentum * m);
           ev.push_back((1 - momentum) * 1 + momentum * v / (count - 1));
         }
-        cpu::batch_norm_forward_train(s.batch, s.channels, s.inner, x.data(), affine ? gamma.data() : nullptr,
-                                      affine ? beta.data() : nullptr, T(eps), y.data(), mean.data(), invstd.data(),
-                                      running_mean.data(), running_var.data(), T(momentum));
+        cpu::batch_norm_forward_train(
+            s.batch, s.channels, s.inner, x.data(), affine ? gamma.data() : nullptr,
+            affine ? beta.data() : nullptr, T(eps), y.data(), mean.data(), invstd.data(),
+            running_mean.data(), running_var.data(), T(momentum));
         CHECK(all_close(y, ey, rounding<T> * 400));
         CHECK(all_close(running_mean, em, rounding<T> * 8));
         CHECK(all_close(running_var, ev, rounding<T> * 50));
         for (const auto* g : {&y, &mean, &invstd, &running_mean, &running_var}) CHECK(g->intact());
 
         guarded<T> z(n);
-        cpu::batch_norm_forward_eval(s.batch, s.channels, s.inner, x.data(), affine ? gamma.data() : nullptr,
-                                     affine ? beta.data() : nullptr, T(eps), running_mean.data(), running_var.data(),
-                                     z.data());
+        cpu::batch_norm_forward_eval(s.batch, s.channels, s.inner, x.data(),
+                                     affine ? gamma.data() : nullptr,
+                                     affine ? beta.data() : nullptr, T(eps), running_mean.data(),
+                                     running_var.data(), z.data());
         std::vector<double> ez(static_cast<std::size_t>(n));
         for (dim_t b = 0; b < s.batch; ++b)
           for (dim_t c = 0; c < s.channels; ++c)
             for (dim_t i = 0; i < s.inner; ++i)
               ez[static_cast<std::size_t>(at(b, c, i))] =
                   (static_cast<double>(x[at(b, c, i)]) - static_cast<double>(running_mean[c])) /
-                      std::sqrt(static_cast<double>(running_var[c]) + eps) * (affine ? static_cast<double>(gamma[c]) : 1) +
+                      std::sqrt(static_cast<double>(running_var[c]) + eps) *
+                      (affine ? static_cast<double>(gamma[c]) : 1) +
                   (affine ? static_cast<double>(beta[c]) : 0);
         CHECK(all_close(z, ez, rounding<T> * 16));
         CHECK(z.intact());
@@ -83,11 +93,13 @@ TEST_CASE("batch norm's gradients agree with finite differences") {
         guarded<double> y(n), mean(s.channels), invstd(s.channels);
         const auto forward = [&] {
           if (through_batch)
-            cpu::batch_norm_forward_train<double>(s.batch, s.channels, s.inner, x.data(), gamma.data(), beta.data(), eps,
-                                                  y.data(), mean.data(), invstd.data(), nullptr, nullptr, 0.1);
+            cpu::batch_norm_forward_train<double>(
+                s.batch, s.channels, s.inner, x.data(), gamma.data(), beta.data(), eps, y.data(),
+                mean.data(), invstd.data(), nullptr, nullptr, 0.1);
           else
-            cpu::batch_norm_forward_eval<double>(s.batch, s.channels, s.inner, x.data(), gamma.data(), beta.data(), eps,
-                                                 fixed_mean.data(), fixed_var.data(), y.data());
+            cpu::batch_norm_forward_eval<double>(s.batch, s.channels, s.inner, x.data(),
+                                                 gamma.data(), beta.data(), eps, fixed_mean.data(),
+                                                 fixed_var.data(), y.data());
           double loss = 0;
           for (dim_t i = 0; i < n; ++i) loss += y[i] * dy[i];
           return loss;
@@ -95,12 +107,13 @@ TEST_CASE("batch norm's gradients agree with finite differences") {
         forward();
         guarded<double> dx(n), dgamma(s.channels, 1.0), dbeta(s.channels, 1.0);
         if (through_batch)
-          cpu::batch_norm_backward<double>(s.batch, s.channels, s.inner, x.data(), dy.data(), gamma.data(), mean.data(),
-                                           invstd.data(), dx.data(), dgamma.data(), dbeta.data(), true);
+          cpu::batch_norm_backward<double>(s.batch, s.channels, s.inner, x.data(), dy.data(),
+                                           gamma.data(), mean.data(), invstd.data(), dx.data(),
+                                           dgamma.data(), dbeta.data(), true);
         else
-          cpu::batch_norm_backward_eval<double>(s.batch, s.channels, s.inner, x.data(), dy.data(), gamma.data(), eps,
-                                                fixed_mean.data(), fixed_var.data(), dx.data(), dgamma.data(),
-                                                dbeta.data(), true);
+          cpu::batch_norm_backward_eval<double>(
+              s.batch, s.channels, s.inner, x.data(), dy.data(), gamma.data(), eps,
+              fixed_mean.data(), fixed_var.data(), dx.data(), dgamma.data(), dbeta.data(), true);
         const auto slope = [&](double& at) {
           const double kept = at, h = 1e-5;
           at = kept + h;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cpu/support.hpp"
+#include "support.hpp"
 
 using namespace cpu_test;
 namespace cpu = ikebana::cpu;
@@ -13,8 +13,8 @@ TEST_CASE_TEMPLATE("sgd follows its formula through several steps", T, float, do
     for (int variant = 0; variant < 8; ++variant)
       for (dim_t n : {0, 1, 7, 16, 33}) {
         INFO("variant " << variant << " n " << n);
-        const double lr = 0.1, momentum = variant & 1 ? 0.9 : 0, dampening = variant == 1 ? 0.25 : 0,
-                     decay = variant & 2 ? 0.01 : 0;
+        const double lr = 0.1, momentum = variant & 1 ? 0.9 : 0,
+                     dampening = variant == 1 ? 0.25 : 0, decay = variant & 2 ? 0.01 : 0;
         const bool nesterov = variant == 5, maximize = (variant & 4) != 0;
         guarded<T> p(n, r), b(n);
         std::vector<double> ep, eb(static_cast<std::size_t>(n));
@@ -22,15 +22,16 @@ TEST_CASE_TEMPLATE("sgd follows its formula through several steps", T, float, do
         for (int step = 0; step < 4; ++step) {
           const guarded<T> g(n, r);
           for (std::size_t i = 0; i < ep.size(); ++i) {
-            double d = static_cast<double>(g[static_cast<dim_t>(i)]) * (maximize ? -1 : 1) + decay * ep[i];
+            double d =
+                static_cast<double>(g[static_cast<dim_t>(i)]) * (maximize ? -1 : 1) + decay * ep[i];
             if (momentum != 0) {
               eb[i] = step == 0 ? d : momentum * eb[i] + (1 - dampening) * d;
               d = nesterov ? d + momentum * eb[i] : eb[i];
             }
             ep[i] -= lr * d;
           }
-          cpu::sgd_step(n, p.data(), g.data(), momentum != 0 ? b.data() : nullptr, T(lr), T(momentum), T(dampening),
-                        T(decay), nesterov, step == 0, maximize);
+          cpu::sgd_step(n, p.data(), g.data(), momentum != 0 ? b.data() : nullptr, T(lr),
+                        T(momentum), T(dampening), T(decay), nesterov, step == 0, maximize);
         }
         CHECK(all_close(p, ep, rounding<T> * 16));
         CHECK(p.intact());
@@ -39,14 +40,16 @@ TEST_CASE_TEMPLATE("sgd follows its formula through several steps", T, float, do
   });
 }
 
-TEST_CASE_TEMPLATE("adam, adamw and amsgrad follow their formulas through several steps", T, float, double) {
+TEST_CASE_TEMPLATE("adam, adamw and amsgrad follow their formulas through several steps", T, float,
+                   double) {
   generator r(42);
   for_each_set([&] {
     for (int variant = 0; variant < 8; ++variant)
       for (dim_t n : {0, 1, 7, 16, 33}) {
         INFO("variant " << variant << " n " << n);
         const bool amsgrad = variant & 1, decoupled = variant & 2, maximize = variant & 4;
-        const double lr = 0.01, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = variant == 0 ? 0 : 0.1;
+        const double lr = 0.01, beta1 = 0.9, beta2 = 0.999, eps = 1e-8,
+                     decay = variant == 0 ? 0 : 0.1;
         guarded<T> p(n, r), m(n), v(n), vmax(n);
         std::vector<double> ep, em(static_cast<std::size_t>(n)), ev = em, ex = em;
         for (dim_t i = 0; i < n; ++i) ep.push_back(static_cast<double>(p[i]));
@@ -61,11 +64,12 @@ TEST_CASE_TEMPLATE("adam, adamw and amsgrad follow their formulas through severa
             em[i] = beta1 * em[i] + (1 - beta1) * d;
             ev[i] = beta2 * ev[i] + (1 - beta2) * d * d;
             ex[i] = std::max(ex[i], ev[i]);
-            const double size = std::sqrt(amsgrad ? ex[i] : ev[i]) / std::sqrt(1 - std::pow(beta2, step)) + eps;
+            const double size =
+                std::sqrt(amsgrad ? ex[i] : ev[i]) / std::sqrt(1 - std::pow(beta2, step)) + eps;
             ep[i] -= lr / (1 - std::pow(beta1, step)) * em[i] / size;
           }
-          cpu::adam_step(n, p.data(), g.data(), m.data(), v.data(), amsgrad ? vmax.data() : nullptr, lr, beta1, beta2, eps,
-                         decay, decoupled, step, maximize);
+          cpu::adam_step(n, p.data(), g.data(), m.data(), v.data(), amsgrad ? vmax.data() : nullptr,
+                         lr, beta1, beta2, eps, decay, decoupled, step, maximize);
         }
         CHECK(all_close(p, ep, rounding<T> * 32));
         CHECK(p.intact());

@@ -1,6 +1,6 @@
 #include "ikebana/cpu/reduce.hpp"
 
-#include "cpu/support.hpp"
+#include "support.hpp"
 
 using namespace cpu_test;
 namespace cpu = ikebana::cpu;
@@ -23,12 +23,16 @@ TEST_CASE_TEMPLATE("sums, dot products and norms, with every tail", T, float, do
       CHECK(close(static_cast<double>(cpu::sum(n, x.data())), sum, tolerance));
       CHECK(close(static_cast<double>(cpu::dot(n, x.data(), y.data())), dot, tolerance));
       CHECK(close(static_cast<double>(cpu::squared_norm(n, x.data())), squares, tolerance));
-      CHECK(close(static_cast<double>(cpu::mse(n, x.data(), y.data(), static_cast<T*>(nullptr), T(1))), apart, tolerance));
+      CHECK(close(
+          static_cast<double>(cpu::mse(n, x.data(), y.data(), static_cast<T*>(nullptr), T(1))),
+          apart, tolerance));
 
       guarded<T> dx(n);
-      CHECK(close(static_cast<double>(cpu::mse(n, x.data(), y.data(), dx.data(), T(0.5))), apart, tolerance));
+      CHECK(close(static_cast<double>(cpu::mse(n, x.data(), y.data(), dx.data(), T(0.5))), apart,
+                  tolerance));
       std::vector<double> expected;
-      for (dim_t i = 0; i < n; ++i) expected.push_back((static_cast<double>(x[i]) - static_cast<double>(y[i])) / 2);
+      for (dim_t i = 0; i < n; ++i)
+        expected.push_back((static_cast<double>(x[i]) - static_cast<double>(y[i])) / 2);
       CHECK(all_close(dx, expected, rounding<T>));
       CHECK(dx.intact());
     }
@@ -47,7 +51,8 @@ TEST_CASE_TEMPLATE("column sums overwrite or accumulate", T, float, double) {
           guarded<T> out(n, T(2));
           std::vector<double> expected(static_cast<std::size_t>(n), accumulate ? 2 : 0);
           for (dim_t i = 0; i < m; ++i)
-            for (dim_t j = 0; j < n; ++j) expected[static_cast<std::size_t>(j)] += static_cast<double>(x[i * ld + j]);
+            for (dim_t j = 0; j < n; ++j)
+              expected[static_cast<std::size_t>(j)] += static_cast<double>(x[i * ld + j]);
           cpu::column_sums(m, n, x.data(), ld, out.data(), accumulate);
           CHECK(all_close(out, expected, rounding<T> * 10));
           CHECK(out.intact());

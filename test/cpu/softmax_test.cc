@@ -3,19 +3,21 @@
 #include <algorithm>
 #include <limits>
 
-#include "cpu/support.hpp"
+#include "support.hpp"
 
 using namespace cpu_test;
 namespace cpu = ikebana::cpu;
 
-TEST_CASE_TEMPLATE("softmax and its logarithm, forward and backward, along any dimension", T, float, double) {
+TEST_CASE_TEMPLATE("softmax and its logarithm, forward and backward, along any dimension", T, float,
+                   double) {
   generator r(61);
   struct sizes {
     dim_t outer, n, inner;
   };
   for_each_set([&] {
-    for (const sizes s : {sizes{3, 1, 1}, sizes{5, 10, 1}, sizes{2, 16, 1}, sizes{3, 33, 1}, sizes{1, 100, 1}, sizes{2, 5, 3},
-                          sizes{2, 4, 17}, sizes{1, 3, 40}, sizes{0, 3, 1}, sizes{2, 0, 1}, sizes{2, 3, 0}}) {
+    for (const sizes s : {sizes{3, 1, 1}, sizes{5, 10, 1}, sizes{2, 16, 1}, sizes{3, 33, 1},
+                          sizes{1, 100, 1}, sizes{2, 5, 3}, sizes{2, 4, 17}, sizes{1, 3, 40},
+                          sizes{0, 3, 1}, sizes{2, 0, 1}, sizes{2, 3, 0}}) {
       INFO("outer " << s.outer << " n " << s.n << " inner " << s.inner);
       const dim_t size = s.outer * s.n * s.inner;
       const guarded<T> x(size, r, 30), dy(size, r);
@@ -89,11 +91,14 @@ TEST_CASE_TEMPLATE("cross entropy: loss, gradient, smoothing and ignored rows", 
             const std::int64_t t = target[static_cast<std::size_t>(i)];
             if (t < 0) continue;
             double most = -1e30, total = 0;
-            for (dim_t c = 0; c < classes; ++c) most = std::max(most, static_cast<double>(x[i * classes + c]));
-            for (dim_t c = 0; c < classes; ++c) total += std::exp(static_cast<double>(x[i * classes + c]) - most);
+            for (dim_t c = 0; c < classes; ++c)
+              most = std::max(most, static_cast<double>(x[i * classes + c]));
+            for (dim_t c = 0; c < classes; ++c)
+              total += std::exp(static_cast<double>(x[i * classes + c]) - most);
             for (dim_t c = 0; c < classes; ++c) {
               const double lp = static_cast<double>(x[i * classes + c]) - most - std::log(total);
-              const double weight = (c == t ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
+              const double weight =
+                  (c == t ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
               loss -= weight * lp;
               expected[static_cast<std::size_t>(i * classes + c)] = 0.25 * (std::exp(lp) - weight);
             }
@@ -101,8 +106,8 @@ TEST_CASE_TEMPLATE("cross entropy: loss, gradient, smoothing and ignored rows", 
           T sum = 1;
           std::int64_t counted = -1;
           guarded<T> d(rows * classes, T(9));
-          cpu::cross_entropy(rows, classes, x.data(), target.data(), T(smoothing), std::int64_t{-100}, &sum, &counted,
-                             d.data(), T(0.25));
+          cpu::cross_entropy(rows, classes, x.data(), target.data(), T(smoothing),
+                             std::int64_t{-100}, &sum, &counted, d.data(), T(0.25));
           CHECK(close(static_cast<double>(sum), loss, rounding<T> * 32));
           CHECK(counted == (rows > 2 ? rows - 1 : rows));
           CHECK(counted == cpu::count_targets(rows, target.data(), -100));
@@ -110,12 +115,12 @@ TEST_CASE_TEMPLATE("cross entropy: loss, gradient, smoothing and ignored rows", 
           CHECK(d.intact());
 
           T alone = 1;
-          cpu::cross_entropy(rows, classes, x.data(), target.data(), T(smoothing), std::int64_t{-100}, &alone, &counted,
-                             static_cast<T*>(nullptr), T(1));
+          cpu::cross_entropy(rows, classes, x.data(), target.data(), T(smoothing),
+                             std::int64_t{-100}, &alone, &counted, static_cast<T*>(nullptr), T(1));
           CHECK(alone == sum);
           guarded<T> in_place = x;
-          cpu::cross_entropy(rows, classes, in_place.data(), target.data(), T(smoothing), std::int64_t{-100}, &sum, &counted,
-                             in_place.data(), T(0.25));
+          cpu::cross_entropy(rows, classes, in_place.data(), target.data(), T(smoothing),
+                             std::int64_t{-100}, &sum, &counted, in_place.data(), T(0.25));
           CHECK(all_close(in_place, expected, rounding<T> * 8));
         }
   });

@@ -15,7 +15,8 @@ namespace cpu_test {
 
 using ikebana::dim_t;
 
-/// Runs f once for each instruction set of this machine, the scalar one first, and restores the active one.
+/// Runs f once for each instruction set of this machine, the scalar one first, and restores the
+/// active one.
 template <class F>
 void for_each_set(F f) {
   using ikebana::cpu::instruction_set;
@@ -45,12 +46,15 @@ class generator {
   std::uint64_t state_;
 };
 
-/// n elements at an address that is a multiple of sizeof(T) and of no more, between guards that must not change.
+/// n elements at an address that is a multiple of sizeof(T) and of no more, between guards that
+/// must not change.
 template <class T>
 class guarded {
  public:
   explicit guarded(dim_t n, T value = T(0), dim_t shift = 1)
-      : size_{n}, shift_{guard_size + shift}, all_(static_cast<std::size_t>(n + 2 * guard_size + shift), guard_value) {
+      : size_{n},
+        shift_{guard_size + shift},
+        all_(static_cast<std::size_t>(n + 2 * guard_size + shift), guard_value) {
     for (dim_t i = 0; i < n; ++i) data()[i] = value;
   }
   guarded(dim_t n, generator& r, double scale = 1, dim_t shift = 1) : guarded(n, T(0), shift) {
@@ -92,8 +96,10 @@ inline constexpr double rounding = sizeof(T) == 4 ? 0x1p-23 : 0x1p-52;
 template <class T, class U>
 bool all_close(const guarded<T>& got, const std::vector<U>& expected, double tolerance) {
   for (dim_t i = 0; i < got.size(); ++i)
-    if (!close(static_cast<double>(got[i]), static_cast<double>(expected[static_cast<std::size_t>(i)]), tolerance)) {
-      MESSAGE("element " << i << ": got " << got[i] << ", expected " << expected[static_cast<std::size_t>(i)]);
+    if (!close(static_cast<double>(got[i]),
+               static_cast<double>(expected[static_cast<std::size_t>(i)]), tolerance)) {
+      MESSAGE("element " << i << ": got " << got[i] << ", expected "
+                         << expected[static_cast<std::size_t>(i)]);
       return false;
     }
   return true;

@@ -70,7 +70,8 @@ TEST_CASE("a convolution says what is wrong with its input") {
   CHECK(sentence_of(c{}.infer(shape{3, 8})) ==
         "conv2d expects an input of 3 (unbatched) or 4 dimensions, got 2 (input [3, 8])");
   CHECK(sentence_of(c{}.infer(shape{dynamic, 3, 4, 8})) ==
-        "conv2d expects a padded input of at least 5 (the kernel's reach), got 4 (input [dynamic, 3, 4, 8])");
+        "conv2d expects a padded input of at least 5 (the reach of the kernel), got 4 (input "
+        "[dynamic, 3, 4, 8])");
   CHECK(sentence_of(conv2d<3, 6, kernel<3>, groups<2>>{}.infer(shape{1, 3, 8, 8})) ==
         "conv2d expects in_channels divisible by groups = 2, got 3 (input [1, 3, 8, 8])");
   CHECK(sentence_of(lazy_conv2d<6, kernel<3>, groups<2>>{}.infer(shape{1, 3, 8, 8})) ==
@@ -81,8 +82,9 @@ TEST_CASE("a convolution says what is wrong with its input") {
 
 TEST_CASE("a lazy convolution becomes what the input brings") {
   static_assert(lazy_conv2d<6, kernel<3>>::is_lazy);
-  static_assert(std::is_same_v<decltype(lazy_conv2d<6, kernel<3>>{}.become<shape{dynamic, 3, 8, 8}>()),
-                               conv2d<3, 6, kernel<3>>>);
+  static_assert(
+      std::is_same_v<decltype(lazy_conv2d<6, kernel<3>>{}.become<shape{dynamic, 3, 8, 8}>()),
+                     conv2d<3, 6, kernel<3>>>);
   static_assert(std::is_same_v<decltype(lazy_conv2d<6, kernel<3>>{}.become<shape{dynamic, 8, 8}>()),
                                conv2d<dynamic, 6, kernel<3>>>);
   CHECK(lazy_conv2d<6, kernel<3>>{}.infer(shape{dynamic, 3, dynamic, 8}).output() ==
@@ -92,10 +94,11 @@ TEST_CASE("a lazy convolution becomes what the input brings") {
 TEST_CASE("a convolution describes itself by PyTorch's names") {
   CHECK(described(conv2d<3, 6, kernel<3>>{}) ==
         "in_channels=3, out_channels=6, kernel_size=3, stride=1");
-  CHECK(described(lazy_conv2d<6, kernel<3, 5>, padding<1, 2>, dilation<2>, groups<3>, bias<false>>{}) ==
-        "in_channels=lazy, out_channels=6, kernel_size=(3, 5), stride=1, padding=(1, 2), dilation=2, "
-        "groups=3, bias=false");
-  CHECK(conv2d<4, 6, kernel<3>, groups<2>>{}.multiply_adds(shape_list{shape{2, 4, 5, 5}},
-                                                           shape_list{shape{2, 6, 3, 3}}) ==
-        2 * 6 * 3 * 3 * 2 * 9);
+  CHECK(
+      described(
+          lazy_conv2d<6, kernel<3, 5>, padding<1, 2>, dilation<2>, groups<3>, bias<false>>{}) ==
+      "in_channels=lazy, out_channels=6, kernel_size=(3, 5), stride=1, padding=(1, 2), dilation=2, "
+      "groups=3, bias=false");
+  CHECK(conv2d<4, 6, kernel<3>, groups<2>>{}.multiply_adds(
+            shape_list{shape{2, 4, 5, 5}}, shape_list{shape{2, 6, 3, 3}}) == 2 * 6 * 3 * 3 * 2 * 9);
 }

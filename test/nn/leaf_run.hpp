@@ -17,8 +17,8 @@
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/parameter.hpp"
 
-/// A single leaf with all the memory it needs, apart from any model. The leaf's own type is known to leaf_run alone, so
-/// that what the tests do with it is compiled once.
+/// A single leaf with all the memory it needs, apart from any model. The leaf's own type is known
+/// to leaf_run alone, so that what the tests do with it is compiled once.
 template <class T>
 class any_leaf_run {
  public:
@@ -124,14 +124,15 @@ template <class T, class M>
 class leaf_run final : public any_leaf_run<T> {
  public:
   /// Throws shape_error if the module refuses the shape.
-  leaf_run(const M& m, const ikebana::shape& in) : module_(m) {
-    const ikebana::shape_list inputs{in};
+  leaf_run(const M& m, const ikebana::shape& input_shape) : module_(m) {
+    const ikebana::shape_list inputs{input_shape};
     if constexpr (requires { module_.bind(inputs); }) module_.bind(inputs);
     if constexpr (ikebana::detail::parameter_count<M>() > 0)
-      for (const ikebana::parameter_spec& p : module_.parameters()) this->parameter_specs.push_back(p);
+      for (const ikebana::parameter_spec& p : module_.parameters())
+        this->parameter_specs.push_back(p);
     if constexpr (ikebana::detail::buffer_count<M>() > 0)
       for (const ikebana::buffer_spec& b : module_.buffers()) this->buffer_specs.push_back(b);
-    this->allocate(in, module_.infer(in), ikebana::detail::keeps_of<M>());
+    this->allocate(input_shape, module_.infer(input_shape), ikebana::detail::keeps_of<M>());
     if constexpr (ikebana::detail::saved_count<M>() > 0)
       for (const ikebana::saved_spec& s : module_.saved(inputs)) this->allocate_saved(s);
   }
@@ -160,18 +161,21 @@ inline double loss_of(any_leaf_run<double>& run, bool training) {
   }
   run.forward(training);
   double sum = 0;
-  for (ikebana::dim_t i = 0; i < run.output.size(); ++i) sum += run.output[i] * run.output_gradient[i];
+  for (ikebana::dim_t i = 0; i < run.output.size(); ++i)
+    sum += run.output[i] * run.output_gradient[i];
   return sum;
 }
 
-/// Backward against central differences of forward, in double, for every input element and every parameter.
+/// Backward against central differences of forward, in double, for every input element and every
+/// parameter.
 inline void check_gradients_of(any_leaf_run<double>& run, const std::string& what, bool training) {
   fill_random(run.input.data(), run.input.size(), 1);
   fill_random(run.parameters.data(), run.parameters.size(), 2);
   fill_random(run.output_gradient.data(), run.output.size(), 3);
   loss_of(run, training);
   run.backward(false);
-  const auto compare_with = [&](double* x, const double* gradient, ikebana::dim_t n, const std::string& name) {
+  const auto compare_with = [&](double* x, const double* gradient, ikebana::dim_t n,
+                                const std::string& name) {
     for (ikebana::dim_t i = 0; i < n; ++i) {
       constexpr double h = 1e-5;
       const double before = x[i];
@@ -182,7 +186,8 @@ inline void check_gradients_of(any_leaf_run<double>& run, const std::string& wha
       x[i] = before;
       const double expected = (above - below) / (2 * h);
       const bool near = std::abs(gradient[i] - expected) <= 1e-7 * (1 + std::abs(expected));
-      CHECK_MESSAGE(near, what << " " << name << " " << i << ": " << gradient[i] << ", expected " << expected);
+      CHECK_MESSAGE(near, what << " " << name << " " << i << ": " << gradient[i] << ", expected "
+                               << expected);
     }
   };
   compare_with(run.input.data(), run.input_gradient.data(), run.input.size(), "input");
@@ -221,4 +226,6 @@ std::string described(const M& m) {
   return d.text();
 }
 
-inline std::string sentence_of(const ikebana::inferred& made) { return made.error.message().c_str(); }
+inline std::string sentence_of(const ikebana::inferred& made) {
+  return made.error.message().c_str();
+}

@@ -86,7 +86,8 @@ inline void copy_bytes(void* to, const ikebana::state_dict::entry& from) {
 }
 
 template <class T>
-void compare_once(const std::string& name, any_leaf_run<T>& run, bool training, const std::string& where) {
+void compare_once(const std::string& name, any_leaf_run<T>& run, bool training,
+                  const std::string& where) {
   using namespace ikebana;
   const state_dict& dict = recorded<T>("modules");
   const auto at = [&](const std::string& tensor) -> const state_dict::entry& {

@@ -180,8 +180,8 @@ TEST_CASE("Sums are taken in the order of the ranks, with the same bits on every
 }
 
 TEST_CASE("Many collectives are under way at once, more than the table holds") {
-  constexpr std::size_t count = 3 * ike::thread_world::max_in_flight + 5;
   const auto wrong = ike::launch(threads{3}, [](ike::process_group auto& group) {
+    constexpr std::size_t count = 3 * ike::thread_world::max_in_flight + 5;
     std::vector<std::vector<double>> data(count);
     std::vector<ike::work_of<decltype(group)>> works(count);
     for (std::size_t i = 0; i < count; ++i) {

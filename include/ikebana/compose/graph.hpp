@@ -24,7 +24,7 @@ struct graph_wiring {
     wiring_table<n> w;
     w.inputs = Inputs;
     std::size_t s = 0;
-    auto fill = [&]<class A>(std::type_identity<A>) {
+    [[maybe_unused]] const auto fill = [&]<class A>(std::type_identity<A>) {
       w.steps[s].child = static_cast<int>(s);
       w.steps[s].input_count = A::arity;
       for (std::size_t i = 0; i < A::arity; ++i) w.steps[s].inputs[i] = A::inputs[i];

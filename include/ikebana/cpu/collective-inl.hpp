@@ -22,7 +22,8 @@ void average_ranks(dim_t n, T* const* ranks, int world, dim_t offset, T scale) {
 IKEBANA_CPU_INLINE vec<float> rounded_to_bf16(vec<float> x) {
   using words = vec<std::uint32_t>;
   const words bits = as<std::uint32_t>(x);
-  const words rounded = (bits + ((bits >> 16) & words::broadcast(1)) + words::broadcast(0x7FFF)) & words::broadcast(0xFFFF0000u);
+  const words rounded = (bits + ((bits >> 16) & words::broadcast(1)) + words::broadcast(0x7FFF)) &
+                        words::broadcast(0xFFFF0000u);
   const words quiet = (bits & words::broadcast(0x80000000u)) | words::broadcast(0x7FC00000u);
   return select(x == x, as<float>(rounded), as<float>(quiet));
 }
@@ -36,17 +37,20 @@ IKEBANA_CPU_INLINE void by_float_chunks(dim_t n, const T* x, F f) {
     const dim_t count = n - i < chunk ? n - i : chunk;
     for (dim_t j = 0; j < count; ++j) buffer[j] = static_cast<float>(x[i + j]);
     for (dim_t j = count; j % 16 != 0; ++j) buffer[j] = 0;
-    for (dim_t j = 0; j < count; j += vec<float>::size) rounded_to_bf16(vec<float>::load(buffer + j)).store(buffer + j);
+    for (dim_t j = 0; j < count; j += vec<float>::size)
+      rounded_to_bf16(vec<float>::load(buffer + j)).store(buffer + j);
     f(i, count, buffer);
   }
 }
 
 template <class T>
 void narrow_to_bf16(dim_t n, const T* x, std::uint16_t* y) {
-  by_float_chunks(n, x, [=](dim_t i, dim_t count, const float* rounded) __attribute__((always_inline)) {
-    for (dim_t j = 0; j < count; ++j)
-      y[i + j] = static_cast<std::uint16_t>(__builtin_bit_cast(std::uint32_t, rounded[j]) >> 16);
-  });
+  by_float_chunks(
+      n, x, [=](dim_t i, dim_t count, const float* rounded) __attribute__((always_inline)) {
+        for (dim_t j = 0; j < count; ++j)
+          y[i + j] =
+              static_cast<std::uint16_t>(__builtin_bit_cast(std::uint32_t, rounded[j]) >> 16);
+      });
 }
 template <class T>
 void round_array_to_bf16(dim_t n, T* x) {
@@ -56,13 +60,15 @@ void round_array_to_bf16(dim_t n, T* x) {
     for (; i + w <= n; i += w) rounded_to_bf16(vec<T>::load(x + i)).store(x + i);
     if (i < n) rounded_to_bf16(vec<T>::load(x + i, n - i)).store(x + i, n - i);
   } else {
-    by_float_chunks(n, static_cast<const T*>(x), [=](dim_t i, dim_t count, const float* rounded)
-                        __attribute__((always_inline)) {
-                          for (dim_t j = 0; j < count; ++j) x[i + j] = static_cast<T>(rounded[j]);
-                        });
+    by_float_chunks(
+        n, static_cast<const T*>(x),
+        [=](dim_t i, dim_t count, const float* rounded) __attribute__((always_inline)) {
+          for (dim_t j = 0; j < count; ++j) x[i + j] = static_cast<T>(rounded[j]);
+        });
   }
 }
 template <class T>
 void widen_from_bf16(dim_t n, const std::uint16_t* x, T* y) {
-  for (dim_t i = 0; i < n; ++i) y[i] = static_cast<T>(__builtin_bit_cast(float, std::uint32_t{x[i]} << 16));
+  for (dim_t i = 0; i < n; ++i)
+    y[i] = static_cast<T>(__builtin_bit_cast(float, std::uint32_t{x[i]} << 16));
 }

@@ -13,15 +13,16 @@
 /// The arithmetic of collectives over memory that all ranks can see. None allocates or throws.
 namespace ikebana::cpu {
 
-/// For i in [offset, offset + n): every ranks[r][i] becomes scale * (ranks[0][i] + ranks[1][i] + ...), added in the order
-/// of ranks, so the bits depend on nothing else. Ranks that each do one slice reduce in place without a copy.
+/// For i in [offset, offset + n): every ranks[r][i] becomes scale * (ranks[0][i] + ranks[1][i] +
+/// ...), added in the order of ranks, so the bits depend on nothing else. Ranks that each do one
+/// slice reduce in place without a copy.
 template <class T>
 void average_slice(dim_t n, T* const* ranks, int world, dim_t offset, T scale) {
   IKEBANA_CPU_DISPATCH(average_ranks<T>)(n, ranks, world, offset, scale);
 }
 
-/// Rounds to the nearest bfloat16, ties to even; not-a-number becomes the quiet 0x7FC0 with its sign. A double is rounded
-/// to float before.
+/// Rounds to the nearest bfloat16, ties to even; not-a-number becomes the quiet 0x7FC0 with its
+/// sign. A double is rounded to float before.
 template <class T>
 void to_bf16(dim_t n, const T* x, std::uint16_t* y) {
   IKEBANA_CPU_DISPATCH(narrow_to_bf16<T>)(n, x, y);

@@ -19,27 +19,27 @@ IKEBANA_CPU_INLINE void clear_few(T* to, dim_t n) {
   if (n > 0) vec<T>::zero().store(to, n);
 }
 
-/// The columns of an image as a factor of a product: element (p, i) is what kernel element p (channel, then place in the
-/// kernel) meets at position i of all images' planes. Forward, position o meets o * stride - padding + k * dilation of
-/// the source. Backward, position i of the input meets (i + padding - k * dilation) / stride of the output, where that is
-/// whole.
+/// The columns of an image as a factor of a product: element (p, i) is what kernel element p
+/// (channel, then place in the kernel) meets at position i of all images' planes. Forward, position
+/// o meets o * stride - padding + k * dilation of the source. Backward, position i of the input
+/// meets (i + padding - k * dilation) / stride of the output, where that is whole.
 template <class T>
 struct image_operand : always_packed<T> {
   static constexpr dim_t most_positions = 64;
 
   const conv_geometry& g;
   const T* data;
-  dim_t image_size;                     // from one image to the next
+  dim_t image_size;                      // from one image to the next
   const std::array<dim_t, 3>&from, &to;  // extents of the source and of the plane of positions
   bool backward;
-
 
   void pack(T* panel, dim_t width, dim_t p, dim_t depth, dim_t i, dim_t count) const {
     position_run<T> runs[most_positions];
     const int run_count = find_runs(runs, i, count);
     const dim_t taps = conv_geometry::volume(g.kernel);
     dim_t channel = p / taps, tap = p % taps;
-    dim_t kz = tap / (g.kernel[1] * g.kernel[2]), ky = tap / g.kernel[2] % g.kernel[1], kx = tap % g.kernel[2];
+    dim_t kz = tap / (g.kernel[1] * g.kernel[2]), ky = tap / g.kernel[2] % g.kernel[1],
+          kx = tap % g.kernel[2];
     for (dim_t q = 0; q < depth; ++q, panel += width) {
       for (int r = 0; r < run_count; ++r) {
         const T* const row = row_at(runs[r], channel, kz, ky);
@@ -115,7 +115,8 @@ struct image_operand : always_packed<T> {
       if (end < run.length) clear_few(at + end, run.length - end);
     } else if (!backward) {
       dim_t x = first;
-      for (dim_t l = 0; l < run.length; ++l, x += stride) at[l] = x >= 0 && x < width ? row[x] : T(0);
+      for (dim_t l = 0; l < run.length; ++l, x += stride)
+        at[l] = x >= 0 && x < width ? row[x] : T(0);
     } else {
       for (dim_t l = 0; l < run.length; ++l) {
         const dim_t x = first + l;
@@ -125,8 +126,8 @@ struct image_operand : always_packed<T> {
   }
 };
 
-/// Planes of channels as the other factor of a product over positions: element (p, i) is channel i at position p of all
-/// images' planes.
+/// Planes of channels as the other factor of a product over positions: element (p, i) is channel i
+/// at position p of all images' planes.
 template <class T>
 struct plane_operand : always_packed<T> {
   const T* data;
@@ -160,8 +161,8 @@ struct transposed_image_operand : always_packed<T> {
   }
 };
 
-/// The weights with the output channels in the summed dimension: element (p, i) is the weight of output channel
-/// p / taps, input channel i and kernel element p % taps.
+/// The weights with the output channels in the summed dimension: element (p, i) is the weight of
+/// output channel p / taps, input channel i and kernel element p % taps.
 template <class T>
 struct weight_operand : always_packed<T> {
   const T* w;
@@ -187,6 +188,12 @@ struct image_result {
   dim_t plane, image_size;
   const T* bias;
 
+  placement<T> place(dim_t i, dim_t j, bool first) const {
+    const dim_t image = j / plane, at = j % plane;
+    if ((first && bias != nullptr) || at + gemm_tile<T>::columns > plane) return {};
+    return {y + image * image_size + i * plane + at, plane, !first};
+  }
+
   void take(const T* tile, dim_t i, dim_t j, dim_t rows, dim_t columns, bool first) const {
     constexpr dim_t w = vec<T>::size;
     for (dim_t c = 0; c < columns;) {
@@ -201,7 +208,8 @@ struct image_result {
           if (n == w)
             (vec<T>::load(from + v) + (first ? offset : vec<T>::load(to + v))).store(to + v);
           else
-            (vec<T>::load(from + v, n) + (first ? offset : vec<T>::load(to + v, n))).store(to + v, n);
+            (vec<T>::load(from + v, n) + (first ? offset : vec<T>::load(to + v, n)))
+                .store(to + v, n);
         }
       }
       c += length;
@@ -215,10 +223,12 @@ void convolve(const conv_geometry& g, const T* x, const T* w, const T* bias, T* 
   const dim_t in_plane = conv_geometry::volume(g.in), out_plane = conv_geometry::volume(g.out);
   const dim_t k = inputs * conv_geometry::volume(g.kernel);
   for (dim_t group = 0; group < g.groups; ++group)
-    multiply<T>(outputs, g.batch * out_plane, k, matrix_operand<T>{w + group * outputs * k, k, true, false},
-                image_operand<T>{{}, g, x + group * inputs * in_plane, g.in_channels * in_plane, g.in, g.out, false},
-                image_result<T>{y + group * outputs * out_plane, out_plane, g.out_channels * out_plane,
-                                bias != nullptr ? bias + group * outputs : nullptr});
+    multiply<T>(
+        outputs, g.batch * out_plane, k, matrix_operand<T>{w + group * outputs * k, k, true, false},
+        image_operand<T>{
+            {}, g, x + group * inputs * in_plane, g.in_channels * in_plane, g.in, g.out, false},
+        image_result<T>{y + group * outputs * out_plane, out_plane, g.out_channels * out_plane,
+                        bias != nullptr ? bias + group * outputs : nullptr});
 }
 
 template <class T>
@@ -227,24 +237,30 @@ void convolve_backward_data(const conv_geometry& g, const T* dy, const T* w, T* 
   const dim_t in_plane = conv_geometry::volume(g.in), out_plane = conv_geometry::volume(g.out);
   const dim_t taps = conv_geometry::volume(g.kernel);
   for (dim_t group = 0; group < g.groups; ++group)
-    multiply<T>(inputs, g.batch * in_plane, outputs * taps,
-                weight_operand<T>{{}, w + group * outputs * inputs * taps, taps, inputs},
-                image_operand<T>{{}, g, dy + group * outputs * out_plane, g.out_channels * out_plane, g.out, g.in, true},
-                image_result<T>{dx + group * inputs * in_plane, in_plane, g.in_channels * in_plane, nullptr});
+    multiply<T>(
+        inputs, g.batch * in_plane, outputs * taps,
+        weight_operand<T>{{}, w + group * outputs * inputs * taps, taps, inputs},
+        image_operand<T>{
+            {}, g, dy + group * outputs * out_plane, g.out_channels * out_plane, g.out, g.in, true},
+        image_result<T>{dx + group * inputs * in_plane, in_plane, g.in_channels * in_plane,
+                        nullptr});
 }
 
 template <class T>
-void convolve_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw, bool accumulate) {
+void convolve_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
+                               bool accumulate) {
   const dim_t inputs = g.in_channels / g.groups, outputs = g.out_channels / g.groups;
   const dim_t in_plane = conv_geometry::volume(g.in), out_plane = conv_geometry::volume(g.out);
   const dim_t k = inputs * conv_geometry::volume(g.kernel);
   for (dim_t group = 0; group < g.groups; ++group)
-    multiply<T>(outputs, k, g.batch * out_plane,
-                plane_operand<T>{{}, dy + group * outputs * out_plane, out_plane, g.out_channels * out_plane},
-                transposed_image_operand<T>{
-                    {},
-                    {{}, g, x + group * inputs * in_plane, g.in_channels * in_plane, g.in, g.out, false}},
-                matrix_result<T>{dw + group * outputs * k, k, T(1), accumulate ? T(1) : T(0), nullptr});
+    multiply<T>(
+        outputs, k, g.batch * out_plane,
+        plane_operand<T>{
+            {}, dy + group * outputs * out_plane, out_plane, g.out_channels * out_plane},
+        transposed_image_operand<T>{
+            {},
+            {{}, g, x + group * inputs * in_plane, g.in_channels * in_plane, g.in, g.out, false}},
+        matrix_result<T>{dw + group * outputs * k, k, T(1), accumulate ? T(1) : T(0), nullptr});
 }
 
 template <class T>
@@ -252,7 +268,8 @@ void convolve_backward_bias(const conv_geometry& g, const T* dy, T* db, bool acc
   const dim_t plane = conv_geometry::volume(g.out);
   for (dim_t c = 0; c < g.out_channels; ++c) {
     T total = accumulate ? db[c] : T(0);
-    for (dim_t b = 0; b < g.batch; ++b) total += sum_array(plane, dy + (b * g.out_channels + c) * plane);
+    for (dim_t b = 0; b < g.batch; ++b)
+      total += sum_array(plane, dy + (b * g.out_channels + c) * plane);
     db[c] = total;
   }
 }

@@ -9,9 +9,10 @@
 
 namespace ikebana::cpu {
 
-/// A convolution over three spatial dimensions; fewer have leading ones. x is (batch, in_channels, in...), w is
-/// (out_channels, in_channels / groups, kernel...), y is (batch, out_channels, out...). Padding is of zeros, and
-/// out = (in + 2 padding - dilation (kernel - 1) - 1) / stride + 1.
+/// A convolution over three spatial dimensions; fewer have leading ones. x is (batch, in_channels,
+/// in...), w is (out_channels, in_channels / groups, kernel...), y is (batch, out_channels,
+/// out...). Padding is of zeros, and out = (in + 2 padding - dilation (kernel - 1) - 1) / stride
+/// + 1.
 struct conv_geometry {
   dim_t batch, in_channels, out_channels, groups;
   std::array<dim_t, 3> in, out, kernel, stride, padding, dilation;
@@ -24,8 +25,9 @@ struct conv_geometry {
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-/// Convolutions as matrix products whose packer reads the image: no column buffer. All allocate only the thread's packing
-/// buffer, at its first use, and give the same bits for the same geometry and instruction set.
+/// Convolutions as matrix products whose packer reads the image: no column buffer. All allocate
+/// only the thread's packing buffer, at its first use, and give the same bits for the same geometry
+/// and instruction set.
 namespace ikebana::cpu {
 
 /// y = conv(x, w) + bias, which may be null.
@@ -39,7 +41,8 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx) 
   IKEBANA_CPU_DISPATCH(convolve_backward_data<T>)(g, dy, w, dx);
 }
 template <class T>
-void conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw, bool accumulate) {
+void conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
+                           bool accumulate) {
   IKEBANA_CPU_DISPATCH(convolve_backward_weights<T>)(g, x, dy, dw, accumulate);
 }
 template <class T>

@@ -31,7 +31,8 @@ constexpr const char* name(instruction_set s) { return detail::set_names[static_
 /// Whether this machine (processor and operating system) can run `s`, and this build holds it.
 inline bool supports(instruction_set s) {
 #if IKEBANA_CPU_X86
-  // The compiler's run-time support reads XCR0 too, so a set the system does not save counts as absent.
+  // The compiler's run-time support reads XCR0 too, so a set the system does not save counts as
+  // absent.
   __builtin_cpu_init();
   switch (s) {
     case instruction_set::avx512:
@@ -89,8 +90,9 @@ struct dispatch_table {
 
 }  // namespace detail
 
-/// The instruction set that kernels use: the widest supported, or what the environment variable IKEBANA_ISA
-/// (scalar, avx2, avx512) says. Found once. Throws `ikebana::error` if IKEBANA_ISA is unknown or unsupported.
+/// The instruction set that kernels use: the widest supported, or what the environment variable
+/// IKEBANA_ISA (scalar, avx2, avx512) says. Found once. Throws `ikebana::error` if IKEBANA_ISA is
+/// unknown or unsupported.
 inline instruction_set active_instruction_set() {
   return static_cast<instruction_set>(detail::dispatch_index());
 }

@@ -11,35 +11,45 @@ IKEBANA_CPU_INLINE void map_lanes(dim_t n, T* y, F f, const Operand*... operands
 
 template <class T>
 void map_relu(dim_t n, const T* x, T* y) {
-  map_lanes(n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return max(vec<T>::zero(), a); }, x);
+  map_lanes(
+      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return max(vec<T>::zero(), a); }, x);
 }
 template <class T>
 void map_relu_backward(dim_t n, const T* y, const T* dy, T* dx) {
-  map_lanes(n, dx, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return select(a > vec<T>::zero(), d, vec<T>::zero()); }, y,
-            dy);
+  map_lanes(
+      n, dx,
+      IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) {
+        return select(a > vec<T>::zero(), d, vec<T>::zero());
+      },
+      y, dy);
 }
 
 template <class T>
 void map_tanh(dim_t n, const T* x, T* y) {
-  map_lanes(n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return tanh(a); }, x);
+  map_lanes(
+      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return tanh(a); }, x);
 }
 template <class T>
 void map_tanh_backward(dim_t n, const T* y, const T* dy, T* dx) {
-  map_lanes(n, dx, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * (T(1) - a * a); }, y, dy);
+  map_lanes(
+      n, dx, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * (T(1) - a * a); }, y, dy);
 }
 
 template <class T>
 void map_sigmoid(dim_t n, const T* x, T* y) {
-  map_lanes(n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return sigmoid(a); }, x);
+  map_lanes(
+      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return sigmoid(a); }, x);
 }
 template <class T>
 void map_sigmoid_backward(dim_t n, const T* y, const T* dy, T* dx) {
-  map_lanes(n, dx, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * (T(1) - a) * a; }, y, dy);
+  map_lanes(
+      n, dx, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * (T(1) - a) * a; }, y, dy);
 }
 
 template <class T>
 void map_gelu(dim_t n, const T* x, T* y) {
-  map_lanes(n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return a * normal_cdf(a); }, x);
+  map_lanes(
+      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return a * normal_cdf(a); }, x);
 }
 template <class T>
 void map_gelu_backward(dim_t n, const T* x, const T* dy, T* dx) {
@@ -55,11 +65,13 @@ void map_gelu_backward(dim_t n, const T* x, const T* dy, T* dx) {
 /// tanh(sqrt(2 / pi) (a + 0.044715 a^3)).
 template <class T>
 IKEBANA_CPU_INLINE vec<T> gelu_inner(vec<T> a) {
-  return tanh(a * T(0.79788456080286535588) * fma(a * a, vec<T>::broadcast(T(0.044715)), vec<T>::broadcast(T(1))));
+  return tanh(a * T(0.79788456080286535588) *
+              fma(a * a, vec<T>::broadcast(T(0.044715)), vec<T>::broadcast(T(1))));
 }
 template <class T>
 void map_gelu_tanh(dim_t n, const T* x, T* y) {
-  map_lanes(n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return a * T(0.5) * (gelu_inner(a) + T(1)); }, x);
+  map_lanes(
+      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return a * T(0.5) * (gelu_inner(a) + T(1)); }, x);
 }
 template <class T>
 void map_gelu_tanh_backward(dim_t n, const T* x, const T* dy, T* dx) {
@@ -67,7 +79,8 @@ void map_gelu_tanh_backward(dim_t n, const T* x, const T* dy, T* dx) {
       n, dx,
       IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) {
         const vec<T> t = gelu_inner(a);
-        const vec<T> slope = fma(a * a, vec<T>::broadcast(T(0.10703222440890037)), vec<T>::broadcast(T(0.79788456080286535588)));
+        const vec<T> slope = fma(a * a, vec<T>::broadcast(T(0.10703222440890037)),
+                                 vec<T>::broadcast(T(0.79788456080286535588)));
         return d * T(0.5) * (t + T(1) + a * (T(1) - t * t) * slope);
       },
       x, dy);
@@ -75,34 +88,41 @@ void map_gelu_tanh_backward(dim_t n, const T* x, const T* dy, T* dx) {
 
 template <class T>
 void map_exp(dim_t n, const T* x, T* y) {
-  map_lanes(n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return exp(a); }, x);
+  map_lanes(
+      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return exp(a); }, x);
 }
 template <class T>
 void map_log(dim_t n, const T* x, T* y) {
-  map_lanes(n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return log(a); }, x);
+  map_lanes(
+      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return log(a); }, x);
 }
 template <class T>
 void map_erf(dim_t n, const T* x, T* y) {
-  map_lanes(n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return erf(a); }, x);
+  map_lanes(
+      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return erf(a); }, x);
 }
 
 template <class T>
 void map_add(dim_t n, const T* a, const T* b, T* y) {
-  map_lanes(n, y, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return u + v; }, a, b);
+  map_lanes(
+      n, y, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return u + v; }, a, b);
 }
 template <class T>
 void map_multiply(dim_t n, const T* a, const T* b, T* y) {
-  map_lanes(n, y, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return u * v; }, a, b);
+  map_lanes(
+      n, y, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return u * v; }, a, b);
 }
 template <class T>
 void map_axpy(dim_t n, T alpha, const T* x, T* y) {
   const vec<T> factor = vec<T>::broadcast(alpha);
-  map_lanes(n, y, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return fma(factor, u, v); }, x, y);
+  map_lanes(
+      n, y, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return fma(factor, u, v); }, x, y);
 }
 template <class T>
 void map_scale(dim_t n, T alpha, T* x) {
   const vec<T> factor = vec<T>::broadcast(alpha);
-  map_lanes(n, x, IKEBANA_CPU_LAMBDA(vec<T> u) { return factor * u; }, x);
+  map_lanes(
+      n, x, IKEBANA_CPU_LAMBDA(vec<T> u) { return factor * u; }, x);
 }
 template <class T>
 void map_fill(dim_t n, T* x, T value) {
@@ -117,7 +137,8 @@ void map_fill(dim_t n, T* x, T value) {
 
 #if IKEBANA_CPU_WIDTH == 0
 inline constexpr dim_t random_words = 4;
-IKEBANA_CPU_INLINE void random_block(const random_stream& stream, std::uint32_t block, std::uint32_t* words) {
+IKEBANA_CPU_INLINE void random_block(const random_stream& stream, std::uint32_t block,
+                                     std::uint32_t* words) {
   const auto w = stream.words(block);
   for (std::size_t i = 0; i < 4; ++i) words[i] = w[i];
 }
@@ -128,15 +149,17 @@ inline constexpr dim_t random_words = 4 * words_vec::size;
 
 IKEBANA_CPU_INLINE wide_vec multiply_even(words_vec a, words_vec b) {
 #if IKEBANA_CPU_WIDTH == 64
-  return {__builtin_bit_cast(wide_vec::raw, _mm512_maskz_mul_epu32(all8, __builtin_bit_cast(__m512i, a.v),
-                                                                   __builtin_bit_cast(__m512i, b.v)))};
+  return {__builtin_bit_cast(wide_vec::raw,
+                             _mm512_maskz_mul_epu32(all8, __builtin_bit_cast(__m512i, a.v),
+                                                    __builtin_bit_cast(__m512i, b.v)))};
 #else
   return {__builtin_bit_cast(wide_vec::raw, _mm256_mul_epu32(__builtin_bit_cast(__m256i, a.v),
                                                              __builtin_bit_cast(__m256i, b.v)))};
 #endif
 }
 /// The high and the low words of a * b.
-IKEBANA_CPU_INLINE void multiply_wide(words_vec a, std::uint32_t b, words_vec& high, words_vec& low) {
+IKEBANA_CPU_INLINE void multiply_wide(words_vec a, std::uint32_t b, words_vec& high,
+                                      words_vec& low) {
   const words_vec factor = words_vec::broadcast(b);
   const wide_vec even = multiply_even(a, factor);
   const wide_vec odd = multiply_even(as<std::uint32_t>(as<std::uint64_t>(a) >> 32), factor);
@@ -146,7 +169,8 @@ IKEBANA_CPU_INLINE void multiply_wide(words_vec a, std::uint32_t b, words_vec& h
 }
 template <std::size_t... L>
 IKEBANA_CPU_INLINE words_vec block_offsets(std::index_sequence<L...>) {
-  // After the transpose, row r holds the words of its blocks in order if lane 4 g + r generates block r * groups + g.
+  // After the transpose, row r holds the words of its blocks in order if lane 4 g + r generates
+  // block r * groups + g.
   constexpr std::uint32_t groups = sizeof...(L) / 4;
   return {words_vec::raw{static_cast<std::uint32_t>(L % 4 * groups + L / 4)...}};
 }
@@ -186,7 +210,8 @@ template <class T>
 IKEBANA_CPU_INLINE lane_mask<T> at_least(const std::uint32_t* words, std::uint32_t threshold) {
 #if IKEBANA_CPU_WIDTH != 0
   if constexpr (sizeof(T) == 8) {
-    typedef std::uint32_t half __attribute__((vector_size(IKEBANA_CPU_WIDTH / 2), aligned(4), may_alias));
+    typedef std::uint32_t half
+        __attribute__((vector_size(IKEBANA_CPU_WIDTH / 2), aligned(4), may_alias));
     const wide_vec w{__builtin_convertvector(*reinterpret_cast<const half*>(words), wide_vec::raw)};
     return {as<std::int64_t>(w).v >= vec<std::int64_t>::broadcast(threshold).v};
   } else
@@ -195,7 +220,8 @@ IKEBANA_CPU_INLINE lane_mask<T> at_least(const std::uint32_t* words, std::uint32
 }
 
 template <class T>
-void map_dropout(dim_t n, const T* x, T* y, double p, const random_stream& stream, std::uint64_t offset) {
+void map_dropout(dim_t n, const T* x, T* y, double p, const random_stream& stream,
+                 std::uint64_t offset) {
   constexpr dim_t w = vec<T>::size;
   const double bound = p * 0x1p32;
   if (bound >= 0x1p32) return map_fill(n, y, T(0));

@@ -14,7 +14,8 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/elementwise-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-/// Functions of single elements, over arrays of n. Results may be written over an operand. None allocates or throws.
+/// Functions of single elements, over arrays of n. Results may be written over an operand. None
+/// allocates or throws.
 namespace ikebana::cpu {
 
 /// y = max(x, 0); not-a-number stays.
@@ -111,10 +112,12 @@ void fill(dim_t n, T* x, T value) {
   IKEBANA_CPU_DISPATCH(map_fill<T>)(n, x, value);
 }
 
-/// y = x / (1 - p) where kept, else 0. Element i is kept iff word `offset` + i of `stream` is at least p 2^32: the same
-/// elements for every instruction set and type, so backward is the same call on dy. Requires 0 <= p <= 1.
+/// y = x / (1 - p) where kept, else 0. Element i is kept iff word `offset` + i of `stream` is at
+/// least p 2^32: the same elements for every instruction set and type, so backward is the same call
+/// on dy. Requires 0 <= p <= 1.
 template <class T>
-void dropout(dim_t n, const T* x, T* y, double p, const random_stream& stream, std::uint64_t offset = 0) {
+void dropout(dim_t n, const T* x, T* y, double p, const random_stream& stream,
+             std::uint64_t offset = 0) {
   IKEBANA_CPU_DISPATCH(map_dropout<T>)(n, x, y, p, stream, offset);
 }
 

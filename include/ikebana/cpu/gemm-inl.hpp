@@ -1,6 +1,7 @@
-// The matrix product. The driver walks blocks of k and n whose packed part of B stays in the second-level cache, packs a
-// few rows of A at a time into the first, and multiplies tiles in registers. Where operands come from and where tiles go
-// are template parameters, so that a convolution is a matrix product whose packer reads the image.
+// The matrix product. The driver walks blocks of k and n whose packed part of B stays in the
+// second-level cache, packs a few rows of A at a time into the first, and multiplies tiles in
+// registers. Where operands come from and where tiles go are template parameters, so that a
+// convolution is a matrix product whose packer reads the image.
 
 /// The tile held in registers: `rows` of A times two registers of B's columns.
 template <class T>
@@ -14,12 +15,15 @@ struct gemm_tile {
 #endif
   static constexpr dim_t columns = 2 * vec<T>::size;
   static constexpr dim_t depth = 256;
-  static constexpr dim_t block_columns = static_cast<dim_t>(detail::packed_b_bytes / sizeof(T)) / depth;
+  static constexpr dim_t block_columns =
+      static_cast<dim_t>(detail::packed_b_bytes / sizeof(T)) / depth;
 };
 
-/// out[i * columns + j] = sum over p of a[p * a_step + i] * b[p * b_step + j], for i < Rows, j < Registers * size.
+/// out[i * out_step + j] (+)= sum over p of a[p * a_step + i] * b[p * b_step + j], for i < Rows, j
+/// < Registers * size.
 template <class T, int Rows, int Registers, std::size_t... J, std::size_t... I>
-IKEBANA_CPU_INLINE void multiply_tile(dim_t depth, const T* a, dim_t a_step, const T* b, dim_t b_step, T* out,
+IKEBANA_CPU_INLINE void multiply_tile(dim_t depth, const T* a, dim_t a_step, const T* b,
+                                      dim_t b_step, T* out, dim_t out_step, bool adds,
                                       std::index_sequence<J...>, std::index_sequence<I...>) {
   constexpr std::size_t n = Registers, width = static_cast<std::size_t>(vec<T>::size);
   // Indexed by constants only, so that no compiler keeps the sums in memory.
@@ -30,39 +34,52 @@ IKEBANA_CPU_INLINE void multiply_tile(dim_t depth, const T* a, dim_t a_step, con
     a += a_step;
     b += b_step;
   }
-  (sums[I].store(out + (I / n) * static_cast<std::size_t>(gemm_tile<T>::columns) + (I % n) * width), ...);
+  T* const rows[] = {out + static_cast<dim_t>(I / n) * out_step + (I % n) * width...};
+  if (adds) ((sums[I] = sums[I] + vec<T>::load(rows[I])), ...);
+  (sums[I].store(rows[I]), ...);
 }
 
+// Not inlined, so that all products share one copy of the tiles.
 template <class T, int Rows, int Registers>
-void multiply_tile(dim_t depth, const T* a, dim_t a_step, const T* b, dim_t b_step, T* out) {
-  multiply_tile<T, Rows, Registers>(depth, a, a_step, b, b_step, out, std::make_index_sequence<Registers>{},
+[[gnu::noinline]] void multiply_tile(dim_t depth, const T* a, dim_t a_step, const T* b,
+                                     dim_t b_step, T* out, dim_t out_step, bool adds) {
+  multiply_tile<T, Rows, Registers>(depth, a, a_step, b, b_step, out, out_step, adds,
+                                    std::make_index_sequence<Registers>{},
                                     std::make_index_sequence<std::size_t{Rows} * Registers>{});
 }
 
-/// The rows of the tile to use where `left` rows are left; those past `left` are padding.
+/// The rows of the tile to use where `left` rows are left; those past `left` are padding. There are
+/// few kinds of tile, for each costs compile time: one with fewer than 4 rows would take as long as
+/// 4, waiting for its sums.
 template <class T>
 constexpr int tile_rows(dim_t left) {
   constexpr int most = gemm_tile<T>::rows;
-  if (left <= 2) return left == 2 ? 2 : 1;
-  if (left <= 4 || most == 4) return 4;
+  if (left <= 4) return 4;
   if constexpr (most > 8) {
     if (left <= 10) return 8;
   }
   return most;
 }
 
-template <class T, int Registers>
-void multiply_rows(int rows, dim_t depth, const T* a, dim_t a_step, const T* b, dim_t b_step, T* out) {
+/// The product of a panel of `rows` rows and one of `columns` columns.
+template <class T>
+IKEBANA_CPU_INLINE void multiply_panels(int rows, dim_t columns, dim_t depth, const T* a,
+                                        dim_t a_step, const T* b, dim_t b_step, T* out,
+                                        dim_t out_step, bool adds) {
   constexpr int most = gemm_tile<T>::rows;
-  if (rows == most) return multiply_tile<T, most, Registers>(depth, a, a_step, b, b_step, out);
   if constexpr (most > 8) {
-    if (rows == 8) return multiply_tile<T, 8, Registers>(depth, a, a_step, b, b_step, out);
+    const bool narrow = columns <= vec<T>::size;
+    if (rows == 8)
+      return narrow ? multiply_tile<T, 8, 1>(depth, a, a_step, b, b_step, out, out_step, adds)
+                    : multiply_tile<T, 8, 2>(depth, a, a_step, b, b_step, out, out_step, adds);
+    if (rows == most && narrow)
+      return multiply_tile<T, most, 1>(depth, a, a_step, b, b_step, out, out_step, adds);
   }
   if constexpr (most > 4) {
-    if (rows == 4) return multiply_tile<T, 4, Registers>(depth, a, a_step, b, b_step, out);
+    if (rows == most)
+      return multiply_tile<T, most, 2>(depth, a, a_step, b, b_step, out, out_step, adds);
   }
-  if (rows == 2) return multiply_tile<T, 2, Registers>(depth, a, a_step, b, b_step, out);
-  multiply_tile<T, 1, Registers>(depth, a, a_step, b, b_step, out);
+  multiply_tile<T, 4, 2>(depth, a, a_step, b, b_step, out, out_step, adds);
 }
 
 template <class T>
@@ -70,10 +87,11 @@ IKEBANA_CPU_INLINE dim_t lanes_left(dim_t left) {
   return left < 0 ? 0 : left < vec<T>::size ? left : vec<T>::size;
 }
 
-/// to[p * width + i] = from[p * ld + i] for p < depth, i < count; zero for count <= i < width. May write up to a register
-/// past the end of `to`.
+/// to[p * width + i] = from[p * ld + i] for p < depth, i < count; zero for count <= i < width. May
+/// write up to a register past the end of `to`.
 template <class T>
-void pack_along(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t count) {
+[[gnu::noinline]] void pack_along(T* to, dim_t width, const T* from, dim_t ld, dim_t depth,
+                                  dim_t count) {
   constexpr dim_t w = vec<T>::size;
   // A full register spills into the next row, which is written later.
   for (dim_t p = 0; p < depth; ++p, to += width, from += ld)
@@ -84,29 +102,34 @@ void pack_along(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t 
 }
 
 template <class T, std::size_t... R>
-IKEBANA_CPU_INLINE void pack_block(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t count,
-                                   std::index_sequence<R...>) {
+IKEBANA_CPU_INLINE void pack_block(T* to, dim_t width, const T* from, dim_t ld, dim_t depth,
+                                   dim_t count, std::index_sequence<R...>) {
   constexpr dim_t w = vec<T>::size;
   vec<T> rows[w];
   if (depth == w && count == w)
     ((rows[R] = vec<T>::load(from + static_cast<dim_t>(R) * ld)), ...);
   else
-    ((rows[R] = static_cast<dim_t>(R) < count ? vec<T>::load(from + static_cast<dim_t>(R) * ld, depth)
-                                              : vec<T>::zero()),
+    ((rows[R] = static_cast<dim_t>(R) < count
+                    ? vec<T>::load(from + static_cast<dim_t>(R) * ld, depth)
+                    : vec<T>::zero()),
      ...);
   transpose_block(rows);
-  ((static_cast<dim_t>(R) < depth ? rows[R].store(to + static_cast<dim_t>(R) * width) : static_cast<void>(0)), ...);
+  ((static_cast<dim_t>(R) < depth ? rows[R].store(to + static_cast<dim_t>(R) * width)
+                                  : static_cast<void>(0)),
+   ...);
 }
 
 /// to[p * width + i] = from[i * ld + p], else as pack_along.
 template <class T>
-void pack_across(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t count) {
+[[gnu::noinline]] void pack_across(T* to, dim_t width, const T* from, dim_t ld, dim_t depth,
+                                   dim_t count) {
   constexpr dim_t w = vec<T>::size;
   // The last group first: what it spills into the next row is written later.
   for (dim_t i = (width - 1) / w * w; i >= 0; i -= w)
     for (dim_t p = 0; p < depth; p += w)
-      pack_block(to + p * width + i, width, from + (i < count ? i * ld + p : 0), ld, lanes_left<T>(depth - p),
-                 lanes_left<T>(count - i), std::make_index_sequence<static_cast<std::size_t>(w)>{});
+      pack_block(to + p * width + i, width, from + (i < count ? i * ld + p : 0), ld,
+                 lanes_left<T>(depth - p), lanes_left<T>(count - i),
+                 std::make_index_sequence<static_cast<std::size_t>(w)>{});
 }
 
 /// The base of factors whose panels cannot be read where they stand.
@@ -117,7 +140,8 @@ struct always_packed {
   const T* source(dim_t, dim_t) const { return nullptr; }
 };
 
-/// One factor of a product as stored: element (p, i), p along the summed dimension, at p * ld + i or (across) i * ld + p.
+/// One factor of a product as stored: element (p, i), p along the summed dimension, at p * ld + i
+/// or (across) i * ld + p.
 template <class T>
 struct matrix_operand {
   const T* data;
@@ -126,7 +150,9 @@ struct matrix_operand {
   bool may_be_direct;
 
   /// The panel can be read where it stands, with `ld` between its rows.
-  bool direct(dim_t /*i*/, dim_t width, dim_t count) const { return may_be_direct && !across && width == count; }
+  bool direct(dim_t /*i*/, dim_t width, dim_t count) const {
+    return may_be_direct && !across && width == count;
+  }
   const T* source(dim_t p, dim_t i) const { return data + p * ld + i; }
   void pack(T* to, dim_t width, dim_t p, dim_t depth, dim_t i, dim_t count) const {
     if (across)
@@ -134,6 +160,14 @@ struct matrix_operand {
     else
       pack_along(to, width, data + p * ld + i, ld, depth, count);
   }
+};
+
+/// Where a whole tile goes, if it may be stored there without further ado; else null.
+template <class T>
+struct placement {
+  T* at;
+  dim_t step;
+  bool adds;
 };
 
 /// Where tiles of a product go: a matrix with leading dimension.
@@ -144,7 +178,13 @@ struct matrix_result {
   T alpha, beta;
   const T* bias;
 
-  /// Takes `rows` x `columns` of a tile at (i, j); `first` for the first block of the summed dimension.
+  placement<T> place(dim_t i, dim_t j, bool first) const {
+    if (alpha != T(1) || (first && (bias != nullptr || (beta != T(0) && beta != T(1))))) return {};
+    return {c + i * ldc + j, ldc, !first || beta == T(1)};
+  }
+
+  /// Takes `rows` x `columns` of a tile at (i, j); `first` for the first block of the summed
+  /// dimension.
   void take(const T* tile, dim_t i, dim_t j, dim_t rows, dim_t columns, bool first) const {
     constexpr dim_t w = vec<T>::size;
     const vec<T> a = vec<T>::broadcast(alpha), b = vec<T>::broadcast(first ? beta : T(1));
@@ -172,13 +212,14 @@ struct matrix_result {
 template <class T, class A, class B, class Result>
 void multiply(dim_t m, dim_t n, dim_t k, const A& a, const B& b, const Result& result) {
   using shape = gemm_tile<T>;
-  constexpr dim_t w = vec<T>::size, width = shape::columns;
+  constexpr dim_t width = shape::columns;
   T* const packed_b = reinterpret_cast<T*>(detail::thread_scratch());
   T* const packed_a = packed_b + detail::packed_b_bytes / sizeof(T);
   alignas(64) T tile[static_cast<std::size_t>(shape::rows * width)];
 
   const dim_t depth_blocks = k == 0 ? 1 : (k + shape::depth - 1) / shape::depth;
-  const dim_t depth_step = (k + depth_blocks - 1) / depth_blocks;
+  // Whole registers along the summed dimension, for the packers that transpose.
+  const dim_t depth_step = ((k + depth_blocks - 1) / depth_blocks + 15) / 16 * 16;
   for (dim_t jc = 0; jc < n; jc += shape::block_columns) {
     const dim_t nc = n - jc < shape::block_columns ? n - jc : shape::block_columns;
     for (dim_t block = 0; block < depth_blocks; ++block) {
@@ -186,7 +227,8 @@ void multiply(dim_t m, dim_t n, dim_t k, const A& a, const B& b, const Result& r
       const dim_t depth = k - p < depth_step ? k - p : depth_step;
       for (dim_t j = 0; j < nc; j += width) {
         const dim_t columns = nc - j < width ? nc - j : width;
-        if (!b.direct(jc + j, width, columns)) b.pack(packed_b + j * depth, width, p, depth, jc + j, columns);
+        if (!b.direct(jc + j, width, columns))
+          b.pack(packed_b + j * depth, width, p, depth, jc + j, columns);
       }
       for (dim_t i = 0; i < m;) {
         const int rows = tile_rows<T>(m - i);
@@ -200,11 +242,17 @@ void multiply(dim_t m, dim_t n, dim_t k, const A& a, const B& b, const Result& r
           const bool b_direct = b.direct(jc + j, width, columns);
           const T* const b_panel = b_direct ? b.source(p, jc + j) : packed_b + j * depth;
           const dim_t b_step = b_direct ? b.ld : width;
-          if (columns > w)
-            multiply_rows<T, 2>(rows, depth, a_panel, a_step, b_panel, b_step, tile);
-          else
-            multiply_rows<T, 1>(rows, depth, a_panel, a_step, b_panel, b_step, tile);
-          result.take(tile, i, jc + j, used, columns, block == 0);
+          // A whole tile goes straight to its place where nothing but a sum is asked.
+          placement<T> whole{};
+          if (used == rows && columns == width) whole = result.place(i, jc + j, block == 0);
+          if (whole.at != nullptr) {
+            multiply_panels<T>(rows, columns, depth, a_panel, a_step, b_panel, b_step, whole.at,
+                               whole.step, whole.adds);
+          } else {
+            multiply_panels<T>(rows, columns, depth, a_panel, a_step, b_panel, b_step, tile, width,
+                               false);
+            result.take(tile, i, jc + j, used, columns, block == 0);
+          }
         }
         i += used;
       }
@@ -212,12 +260,15 @@ void multiply(dim_t m, dim_t n, dim_t k, const A& a, const B& b, const Result& r
   }
 }
 
-/// out[r] = sum over p of x[p] * rows[r * ld + p]. Each sum is taken in the same order whatever Rows is.
+/// out[r] = sum over p of x[p] * rows[r * ld + p]. Each sum is taken in the same order whatever
+/// Rows is.
 template <class T, std::size_t... R>
-IKEBANA_CPU_INLINE void dot_rows(dim_t k, const T* x, const T* rows, dim_t ld, T* out, std::index_sequence<R...>) {
+IKEBANA_CPU_INLINE void dot_rows(dim_t k, const T* x, const T* rows, dim_t ld, T* out,
+                                 std::index_sequence<R...>) {
   constexpr dim_t w = vec<T>::size;
   constexpr std::size_t n = sizeof...(R);
-  vec<T> even[n] = {(static_cast<void>(R), vec<T>::zero())...}, odd[n] = {(static_cast<void>(R), vec<T>::zero())...};
+  vec<T> even[n] = {(static_cast<void>(R), vec<T>::zero())...},
+         odd[n] = {(static_cast<void>(R), vec<T>::zero())...};
   dim_t p = 0;
   for (; p + 2 * w <= k; p += 2 * w) {
     const vec<T> x0 = vec<T>::load(x + p), x1 = vec<T>::load(x + p + w);
@@ -235,8 +286,8 @@ IKEBANA_CPU_INLINE void dot_rows(dim_t k, const T* x, const T* rows, dim_t ld, T
 
 /// y[j * step] = alpha * dot(x, row j of b) + beta * y[j * step] + bias[j * bias_step], for j < n.
 template <class T>
-void matrix_times_vector(dim_t n, dim_t k, T alpha, const T* x, const T* b, dim_t ldb, T beta, T* y, dim_t step,
-                         const T* bias, dim_t bias_step) {
+void matrix_times_vector(dim_t n, dim_t k, T alpha, const T* x, const T* b, dim_t ldb, T beta, T* y,
+                         dim_t step, const T* bias, dim_t bias_step) {
   T dots[4];
   for (dim_t j = 0; j < n;) {
     const dim_t count = n - j >= 4 ? 4 : 1;
@@ -253,8 +304,8 @@ void matrix_times_vector(dim_t n, dim_t k, T alpha, const T* x, const T* b, dim_
 
 /// y[j] += sum over R rows p of scale * x[p * x_step] * b[p * ldb + j].
 template <class T, std::size_t... R>
-IKEBANA_CPU_INLINE void add_rows(dim_t n, T scale, const T* x, dim_t x_step, const T* b, dim_t ldb, T* y,
-                                 std::index_sequence<R...>) {
+IKEBANA_CPU_INLINE void add_rows(dim_t n, T scale, const T* x, dim_t x_step, const T* b, dim_t ldb,
+                                 T* y, std::index_sequence<R...>) {
   constexpr dim_t w = vec<T>::size;
   const vec<T> factor[] = {vec<T>::broadcast(scale * x[static_cast<dim_t>(R) * x_step])...};
   dim_t j = 0;
@@ -270,29 +321,32 @@ IKEBANA_CPU_INLINE void add_rows(dim_t n, T scale, const T* x, dim_t x_step, con
   }
 }
 
-/// y = alpha * x * b + beta * y + bias, x of 1 x k (its elements x_step apart), b of k x n: b is read once, row after row.
+/// y = alpha * x * b + beta * y + bias, x of 1 x k (its elements x_step apart), b of k x n: b is
+/// read once, row after row.
 template <class T>
-void vector_times_matrix(dim_t n, dim_t k, T alpha, const T* x, dim_t x_step, const T* b, dim_t ldb, T beta, T* y,
-                         const T* bias) {
+void vector_times_matrix(dim_t n, dim_t k, T alpha, const T* x, dim_t x_step, const T* b, dim_t ldb,
+                         T beta, T* y, const T* bias) {
   for (dim_t j = 0; j < n; ++j) {
     const T kept = beta == T(0) ? T(0) : beta * y[j];
     y[j] = bias != nullptr ? kept + bias[j] : kept;
   }
   dim_t p = 0;
-  for (; p + 8 <= k; p += 8) add_rows(n, alpha, x + p * x_step, x_step, b + p * ldb, ldb, y, std::make_index_sequence<8>{});
-  for (; p < k; ++p) add_rows(n, alpha, x + p * x_step, x_step, b + p * ldb, ldb, y, std::make_index_sequence<1>{});
+  for (; p + 8 <= k; p += 8)
+    add_rows(n, alpha, x + p * x_step, x_step, b + p * ldb, ldb, y, std::make_index_sequence<8>{});
+  for (; p < k; ++p)
+    add_rows(n, alpha, x + p * x_step, x_step, b + p * ldb, ldb, y, std::make_index_sequence<1>{});
 }
 
 template <class T>
-void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha, const T* a, dim_t lda, const T* b,
-                    dim_t ldb, T beta, T* c, dim_t ldc, const T* bias) {
+void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha, const T* a,
+                    dim_t lda, const T* b, dim_t ldb, T beta, T* c, dim_t ldc, const T* bias) {
   if (m == 0 || n == 0) return;
   const bool a_across = ta == transpose::no, b_across = tb == transpose::yes;
   if (m <= 3 && (a_across || lda == 1)) {
     if (b_across) {
       for (dim_t i = 0; i < m; ++i)
-        matrix_times_vector(n, k, alpha, a + (a_across ? i * lda : i), b, ldb, beta, c + i * ldc, dim_t{1}, bias,
-                            dim_t{1});
+        matrix_times_vector(n, k, alpha, a + (a_across ? i * lda : i), b, ldb, beta, c + i * ldc,
+                            dim_t{1}, bias, dim_t{1});
       return;
     }
     if (m == 1) return vector_times_matrix(n, k, alpha, a, dim_t{1}, b, ldb, beta, c, bias);
@@ -301,8 +355,10 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
     return matrix_times_vector(m, k, alpha, b, a, lda, beta, c, ldc, bias, dim_t{0});
   }
   if (n == 1 && !a_across && ldc == 1 && bias == nullptr)
-    return vector_times_matrix(m, k, alpha, b, b_across ? dim_t{1} : ldb, a, lda, beta, c, static_cast<const T*>(nullptr));
+    return vector_times_matrix(m, k, alpha, b, b_across ? dim_t{1} : ldb, a, lda, beta, c,
+                               static_cast<const T*>(nullptr));
   constexpr dim_t few = 4 * gemm_tile<T>::rows;
-  multiply<T>(m, n, k, matrix_operand<T>{a, lda, a_across, true}, matrix_operand<T>{b, ldb, b_across, m <= few},
+  multiply<T>(m, n, k, matrix_operand<T>{a, lda, a_across, n <= 2 * gemm_tile<T>::columns},
+              matrix_operand<T>{b, ldb, b_across, m <= few},
               matrix_result<T>{c, ldc, alpha, beta, bias});
 }

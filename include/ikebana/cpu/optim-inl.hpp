@@ -1,8 +1,9 @@
 template <class T>
-void sgd_update(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T momentum, T dampening, T weight_decay,
-                bool nesterov, bool first_step, bool maximize) {
+void sgd_update(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T momentum,
+                T dampening, T weight_decay, bool nesterov, bool first_step, bool maximize) {
   constexpr dim_t w = vec<T>::size;
-  const vec<T> rate = vec<T>::broadcast(-lr), decay = vec<T>::broadcast(weight_decay), mu = vec<T>::broadcast(momentum);
+  const vec<T> rate = vec<T>::broadcast(-lr), decay = vec<T>::broadcast(weight_decay),
+               mu = vec<T>::broadcast(momentum);
   const vec<T> sign = vec<T>::broadcast(maximize ? T(-1) : T(1));
   const vec<T> fresh = vec<T>::broadcast(first_step ? T(1) : T(1) - dampening);
   const bool has_momentum = momentum != T(0) && momentum_buffer != nullptr;
@@ -11,7 +12,7 @@ void sgd_update(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T 
     const auto load = [lanes](const T* p) __attribute__((always_inline)) {
       return lanes == w ? vec<T>::load(p) : vec<T>::load(p, lanes);
     };
-    const auto store = [lanes](vec<T> x, T* p) __attribute__((always_inline)) {
+    const auto store = [lanes](vec<T> x, T * p) __attribute__((always_inline)) {
       lanes == w ? x.store(p) : x.store(p, lanes);
     };
     const vec<T> p = load(params + i);
@@ -26,7 +27,8 @@ void sgd_update(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T 
 }
 
 template <class T>
-void adam_update(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, const detail::adam_factors<T>& f) {
+void adam_update(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax,
+                 const detail::adam_factors<T>& f) {
   constexpr dim_t w = vec<T>::size;
   const vec<T> sign = vec<T>::broadcast(f.gradient_sign), decay = vec<T>::broadcast(f.weight_decay);
   const vec<T> kept = vec<T>::broadcast(f.parameter_scale);
@@ -39,7 +41,7 @@ void adam_update(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, const 
     const auto load = [lanes](const T* p) __attribute__((always_inline)) {
       return lanes == w ? vec<T>::load(p) : vec<T>::load(p, lanes);
     };
-    const auto store = [lanes](vec<T> x, T* p) __attribute__((always_inline)) {
+    const auto store = [lanes](vec<T> x, T * p) __attribute__((always_inline)) {
       lanes == w ? x.store(p) : x.store(p, lanes);
     };
     vec<T> p = load(params + i);

@@ -11,8 +11,8 @@ namespace ikebana::cpu::detail {
 /// What one Adam step multiplies by, computed once in double as PyTorch does.
 template <class T>
 struct adam_factors {
-  T gradient_sign, weight_decay, parameter_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, step_size,
-      inverse_correction2_sqrt;
+  T gradient_sign, weight_decay, parameter_scale, beta1, one_minus_beta1, beta2, one_minus_beta2,
+      eps, step_size, inverse_correction2_sqrt;
 };
 
 /// beta^step by repeated squaring: at most a few units in the last place from std::pow.
@@ -28,22 +28,26 @@ constexpr double integer_power(double beta, std::int64_t step) {
 #define IKEBANA_CPU_BODY "ikebana/cpu/optim-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-/// Optimizer updates, one pass over flat buffers. Formulas and their order are PyTorch 1.13's (torch/optim/sgd.py,
-/// adam.py, adamw.py). None allocates or throws.
+/// Optimizer updates, one pass over flat buffers. Formulas and their order are PyTorch 1.13's
+/// (torch/optim/sgd.py, adam.py, adamw.py). None allocates or throws.
 namespace ikebana::cpu {
 
-/// `momentum_buffer` may be null where momentum is 0. On `first_step` the buffer becomes the gradient.
+/// `momentum_buffer` may be null where momentum is 0. On `first_step` the buffer becomes the
+/// gradient.
 template <class T>
-void sgd_step(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T momentum, T dampening, T weight_decay,
-              bool nesterov, bool first_step, bool maximize) {
+void sgd_step(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T momentum, T dampening,
+              T weight_decay, bool nesterov, bool first_step, bool maximize) {
   IKEBANA_CPU_DISPATCH(sgd_update<T>)
-  (n, params, grads, momentum_buffer, lr, momentum, dampening, weight_decay, nesterov, first_step, maximize);
+  (n, params, grads, momentum_buffer, lr, momentum, dampening, weight_decay, nesterov, first_step,
+   maximize);
 }
 
-/// m, v: first and second moments; `vmax` (AMSGrad) may be null. `decoupled` is AdamW. `step` counts from 1.
+/// m, v: first and second moments; `vmax` (AMSGrad) may be null. `decoupled` is AdamW. `step`
+/// counts from 1.
 template <class T>
-void adam_step(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, double lr, double beta1, double beta2, double eps,
-               double weight_decay, bool decoupled, std::int64_t step, bool maximize) {
+void adam_step(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, double lr, double beta1,
+               double beta2, double eps, double weight_decay, bool decoupled, std::int64_t step,
+               bool maximize) {
   const double correction1 = 1 - detail::integer_power(beta1, step);
   const double correction2 = 1 - detail::integer_power(beta2, step);
   const detail::adam_factors<T> f{

@@ -10,8 +10,9 @@
 
 namespace ikebana::cpu {
 
-/// Pooling of `planes` (batch times channels) of three spatial extents each; fewer dimensions have leading ones. Rounding
-/// up (ceil_mode) is a matter of `out` alone. Every window must hold at least one element of the input.
+/// Pooling of `planes` (batch times channels) of three spatial extents each; fewer dimensions have
+/// leading ones. Rounding up (ceil_mode) is a matter of `out` alone. Every window must hold at
+/// least one element of the input.
 struct pool_geometry {
   dim_t planes;
   std::array<dim_t, 3> in, out, kernel, stride, padding, dilation;
@@ -25,8 +26,8 @@ struct pool_geometry {
 /// Pooling with PyTorch's semantics. None allocates or throws.
 namespace ikebana::cpu {
 
-/// y is the maximum of each window, not-a-number if any of it is; `indices`, where given, the place of the maximum within
-/// its input plane (the first of equals).
+/// y is the maximum of each window, not-a-number if any of it is; `indices`, where given, the place
+/// of the maximum within its input plane (the first of equals).
 template <class T>
 void max_pool_forward(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
   IKEBANA_CPU_DISPATCH(pool_maximum<T>)(g, x, y, indices);
@@ -37,15 +38,17 @@ void max_pool_backward(const pool_geometry& g, const T* dy, const std::int32_t* 
   IKEBANA_CPU_DISPATCH(pool_maximum_backward<T>)(g, dy, indices, dx);
 }
 
-/// Each window's sum divided by `divisor_override`, or where that is 0 by its size, with or without the padding in it.
-/// Dilation is not read.
+/// Each window's sum divided by `divisor_override`, or where that is 0 by its size, with or without
+/// the padding in it. Dilation is not read.
 template <class T>
-void avg_pool_forward(const pool_geometry& g, const T* x, T* y, bool count_include_pad, dim_t divisor_override) {
+void avg_pool_forward(const pool_geometry& g, const T* x, T* y, bool count_include_pad,
+                      dim_t divisor_override) {
   IKEBANA_CPU_DISPATCH(pool_average<T>)(g, x, y, count_include_pad, divisor_override);
 }
 /// Overwrites dx.
 template <class T>
-void avg_pool_backward(const pool_geometry& g, const T* dy, T* dx, bool count_include_pad, dim_t divisor_override) {
+void avg_pool_backward(const pool_geometry& g, const T* dy, T* dx, bool count_include_pad,
+                       dim_t divisor_override) {
   IKEBANA_CPU_DISPATCH(pool_average_backward<T>)(g, dy, dx, count_include_pad, divisor_override);
 }
 

@@ -1,5 +1,5 @@
-/// The sum over i of f(loads...) in four interleaved partial sums. `f(i, lanes)` yields the terms i to i + lanes; what lies
-/// past `lanes` must be zero.
+/// The sum over i of f(loads...) in four interleaved partial sums. `f(i, lanes)` yields the terms i
+/// to i + lanes; what lies past `lanes` must be zero.
 template <class T, class F>
 IKEBANA_CPU_INLINE T sum_terms(dim_t n, F f) {
   constexpr dim_t w = vec<T>::size;
@@ -40,20 +40,23 @@ IKEBANA_CPU_INLINE vec<T> first_of(vec<T> x, dim_t lanes) {
 
 template <class T>
 T sum_array(dim_t n, const T* x) {
-  return sum_terms<T>(n, IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes); });
+  return sum_terms<T>(
+      n, IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes); });
 }
 template <class T>
 T dot_arrays(dim_t n, const T* x, const T* y) {
-  return sum_terms<T>(n, IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes) * load_lanes(y + i, lanes); });
+  return sum_terms<T>(
+      n, IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes) * load_lanes(y + i, lanes); });
 }
 template <class T>
 T sum_squared_difference(dim_t n, const T* x, const T* t, T* dx, T grad_scale) {
   const vec<T> factor = vec<T>::broadcast(grad_scale);
-  return sum_terms<T>(n, IKEBANA_CPU_TERMS {
-    const vec<T> d = load_lanes(x + i, lanes) - load_lanes(t + i, lanes);
-    if (dx != nullptr) store_lanes(d * factor, dx + i, lanes);
-    return d * d;
-  });
+  return sum_terms<T>(
+      n, IKEBANA_CPU_TERMS {
+        const vec<T> d = load_lanes(x + i, lanes) - load_lanes(t + i, lanes);
+        if (dx != nullptr) store_lanes(d * factor, dx + i, lanes);
+        return d * d;
+      });
 }
 
 template <class T>

@@ -9,7 +9,8 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/reduce-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-/// Sums over arrays. The order of additions depends on n and the instruction set alone. None allocates or throws.
+/// Sums over arrays. The order of additions depends on n and the instruction set alone. None
+/// allocates or throws.
 namespace ikebana::cpu {
 
 template <class T>
@@ -25,7 +26,8 @@ T squared_norm(dim_t n, const T* x) {
   return IKEBANA_CPU_DISPATCH(dot_arrays<T>)(n, x, x);
 }
 
-/// out[j] = (accumulate ? out[j] : 0) + sum over i of x[i * ldx + j], for i < m, j < n: the gradient of a bias.
+/// out[j] = (accumulate ? out[j] : 0) + sum over i of x[i * ldx + j], for i < m, j < n: the
+/// gradient of a bias.
 template <class T>
 void column_sums(dim_t m, dim_t n, const T* x, dim_t ldx, T* out, bool accumulate) {
   IKEBANA_CPU_DISPATCH(sum_columns<T>)(m, n, x, ldx, out, accumulate);

@@ -61,7 +61,8 @@ IKEBANA_CPU_INLINE void shift_row(dim_t n, const T* x, T* y, T shift) {
 
 /// Along a strided dimension, registers hold neighbouring columns of `inner`.
 template <class T>
-IKEBANA_CPU_INLINE void softmax_columns(dim_t n, dim_t inner, const T* x, T* y, bool logarithm, dim_t lanes) {
+IKEBANA_CPU_INLINE void softmax_columns(dim_t n, dim_t inner, const T* x, T* y, bool logarithm,
+                                        dim_t lanes) {
   vec<T> most = vec<T>::load(x, lanes);
   for (dim_t i = 1; i < n; ++i) most = max(most, vec<T>::load(x + i * inner, lanes));
   vec<T> total = vec<T>::zero();
@@ -72,7 +73,8 @@ IKEBANA_CPU_INLINE void softmax_columns(dim_t n, dim_t inner, const T* x, T* y, 
   }
   const vec<T> shift = most + log(total), factor = T(1) / total;
   for (dim_t i = 0; i < n; ++i)
-    (logarithm ? vec<T>::load(x + i * inner, lanes) - shift : vec<T>::load(y + i * inner, lanes) * factor)
+    (logarithm ? vec<T>::load(x + i * inner, lanes) - shift
+               : vec<T>::load(y + i * inner, lanes) * factor)
         .store(y + i * inner, lanes);
 }
 
@@ -96,7 +98,8 @@ void softmax_rows(dim_t outer, dim_t n, dim_t inner, const T* x, T* y, bool loga
 }
 
 template <class T>
-void softmax_rows_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const T* dy, T* dx, bool logarithm) {
+void softmax_rows_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const T* dy, T* dx,
+                           bool logarithm) {
   constexpr dim_t w = vec<T>::size;
   const dim_t step = inner == 1 ? w : 1;
   for (dim_t o = 0; o < outer; ++o, y += n * inner, dy += n * inner, dx += n * inner)
@@ -113,15 +116,17 @@ void softmax_rows_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const 
       }
       if (inner == 1) total = vec<T>::broadcast(sum(total));
       for (dim_t i = 0; i < n; i += step) {
-        const vec<T> d = vec<T>::load(dy + i * inner + j, lanes(i)), v = vec<T>::load(y + i * inner + j, lanes(i));
+        const vec<T> d = vec<T>::load(dy + i * inner + j, lanes(i)),
+                     v = vec<T>::load(y + i * inner + j, lanes(i));
         (logarithm ? d - exp(v) * total : v * (d - total)).store(dx + i * inner + j, lanes(i));
       }
     }
 }
 
 template <class T>
-void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::int64_t* target, T label_smoothing,
-                        std::int64_t ignore_index, T* losses_sum, std::int64_t* counted, T* dlogits, T grad_scale) {
+void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::int64_t* target,
+                        T label_smoothing, std::int64_t ignore_index, T* losses_sum,
+                        std::int64_t* counted, T* dlogits, T grad_scale) {
   constexpr dim_t w = vec<T>::size;
   T losses = T(0);
   std::int64_t count = 0;
@@ -129,7 +134,8 @@ void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::i
     T* const d = dlogits == nullptr ? nullptr : dlogits + r * classes;
     if (target[r] == ignore_index) {
       if (d != nullptr)
-        for (dim_t i = 0; i < classes; i += w) vec<T>::zero().store(d + i, classes - i < w ? classes - i : w);
+        for (dim_t i = 0; i < classes; i += w)
+          vec<T>::zero().store(d + i, classes - i < w ? classes - i : w);
       continue;
     }
     ++count;
@@ -142,10 +148,12 @@ void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::i
     }
     const T total = exp_shifted(classes, logits, d, vec<T>::broadcast(most));
     const T log_total = log_one(total);
-    losses += (T(1) - label_smoothing) * (log_total - (of_target - most)) + label_smoothing * (log_total - mean);
+    losses += (T(1) - label_smoothing) * (log_total - (of_target - most)) +
+              label_smoothing * (log_total - mean);
     if (d != nullptr) {
       const vec<T> factor = vec<T>::broadcast(grad_scale / total);
-      const vec<T> smooth = vec<T>::broadcast(grad_scale * label_smoothing / static_cast<T>(classes));
+      const vec<T> smooth =
+          vec<T>::broadcast(grad_scale * label_smoothing / static_cast<T>(classes));
       for (dim_t i = 0; i < classes; i += w) {
         const dim_t lanes = classes - i < w ? classes - i : w;
         (vec<T>::load(d + i, lanes) * factor - smooth).store(d + i, lanes);

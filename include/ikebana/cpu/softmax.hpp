@@ -11,8 +11,8 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/softmax-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-/// Softmax along the middle of three dimensions (outer, n, inner), and cross entropy. Results may be written over an
-/// operand. None allocates or throws.
+/// Softmax along the middle of three dimensions (outer, n, inner), and cross entropy. Results may
+/// be written over an operand. None allocates or throws.
 namespace ikebana::cpu {
 
 template <class T>
@@ -35,19 +35,23 @@ void log_softmax_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const T
 }
 
 /// Cross entropy of logits (rows x classes) against class indices. The loss of a row is
-/// (1 - s) (-log p[target]) + s / classes * sum of -log p, s the label smoothing. `losses_sum` becomes the sum over rows
-/// whose target is not `ignore_index`, `counted` their number. Where `dlogits` is given, it becomes grad_scale times the
-/// gradient of that sum, zero in ignored rows (for a mean pass 1 / count_targets). It may be `logits`.
-/// Targets are in [0, classes) or `ignore_index`.
+/// (1 - s) (-log p[target]) + s / classes * sum of -log p, s the label smoothing. `losses_sum`
+/// becomes the sum over rows whose target is not `ignore_index`, `counted` their number. Where
+/// `dlogits` is given, it becomes grad_scale times the gradient of that sum, zero in ignored rows
+/// (for a mean pass 1 / count_targets). It may be `logits`. Targets are in [0, classes) or
+/// `ignore_index`.
 template <class T>
-void cross_entropy(dim_t rows, dim_t classes, const T* logits, const std::int64_t* target, T label_smoothing,
-                   std::int64_t ignore_index, T* losses_sum, std::int64_t* counted, T* dlogits, T grad_scale) {
+void cross_entropy(dim_t rows, dim_t classes, const T* logits, const std::int64_t* target,
+                   T label_smoothing, std::int64_t ignore_index, T* losses_sum,
+                   std::int64_t* counted, T* dlogits, T grad_scale) {
   IKEBANA_CPU_DISPATCH(cross_entropy_rows<T>)
-  (rows, classes, logits, target, label_smoothing, ignore_index, losses_sum, counted, dlogits, grad_scale);
+  (rows, classes, logits, target, label_smoothing, ignore_index, losses_sum, counted, dlogits,
+   grad_scale);
 }
 
 /// How many of the targets are not `ignore_index`.
-inline std::int64_t count_targets(dim_t rows, const std::int64_t* target, std::int64_t ignore_index) {
+inline std::int64_t count_targets(dim_t rows, const std::int64_t* target,
+                                  std::int64_t ignore_index) {
   std::int64_t n = 0;
   for (dim_t i = 0; i < rows; ++i) n += target[i] != ignore_index;
   return n;

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "ikebana/core/dtype.hpp"
+#include "ikebana/core/error.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/model/execution.hpp"
 #include "ikebana/model/layout.hpp"
@@ -92,10 +93,11 @@ class model {
   /// A second model with the same parameters, buffers and mode.
   model clone() const {
     model copy(module_, seed_, tables_->bound_inputs);
-    std::memcpy(copy.parameters_.data(), parameters_.data(), parameters_.span().size_bytes());
-    std::memcpy(copy.buffers_.data(), buffers_.data(), buffers_.span().size_bytes());
+    std::ranges::copy(parameters_.span(), copy.parameters_.data());
+    std::ranges::copy(buffers_.span(), copy.buffers_.data());
     copy.training_ = training_;
     copy.step_ = step_;
+    copy.stream_ = stream_;
     return copy;
   }
 
@@ -148,18 +150,9 @@ class model {
   template <tensor_like G, tensor_like... X>
   requires(sizeof...(X) == sizeof...(In)) void backward(const G& output_gradient,
                                                         X&&... input_gradients) {
-    plan_input_gradients();
-    std::size_t v = 0;
-    const auto set = [&](auto& gradient) {
-      if (!(gradient.extents() == tables_->current.values[v]))
-        throw shape_error(diagnostic{"the gradient of an input has shape {input}, got {other}", 0,
-                                     0, tables_->current.values[v], gradient.extents()});
-      tables_->value_gradients[v++] = gradient.data();
-    };
-    (set(input_gradients), ...);
-    point_edges();
-    set_output_gradient(output_gradient);
+    begin_input_gradients(output_gradient, input_gradients...);
     run_backward(true, detail::nobody_listens{});
+    end_input_gradients();
   }
 
   /// What is wrong with an input and a target of these static shapes, for a loss.
@@ -196,7 +189,7 @@ class model {
   }
 
   /// Sets all gradients to zero.
-  void zero_grad() { std::memset(gradients_.data(), 0, gradients_.span().size_bytes()); }
+  void zero_grad() { std::ranges::fill(gradients_.span(), T{0}); }
 
   /// Training mode (the mode after initialize): dropout drops, batch norm takes the batch's
   /// statistics.
@@ -264,6 +257,7 @@ class model {
     program_table<bool, sizes.values> unwritten{};
     program_table<std::byte*, sizes.saved> saved{};
     bool input_gradients = false;
+    bool ran_forward = false;
   };
 
   template <class Path>
@@ -323,20 +317,29 @@ class model {
 
   void fill_buffer(std::size_t i) {
     const buffer_spec& spec = tables_->lowered.buffers[i].spec;
-    const dim_t n = spec.extents.numel();
     std::byte* to = buffers_.data() + tables_->layout.buffer_offsets[i];
-    for (dim_t j = 0; j < n; ++j) {
-      if (spec.follows_model)
-        reinterpret_cast<T*>(to)[j] = static_cast<T>(spec.value);
-      else if (spec.type == dtype::int64)
-        reinterpret_cast<std::int64_t*>(to)[j] = static_cast<std::int64_t>(spec.value);
+    const auto fill = [&]<class U>(U) {
+      std::fill_n(reinterpret_cast<U*>(to), spec.extents.numel(), static_cast<U>(spec.value));
+    };
+    switch (spec.follows_model ? dtype_of<T> : spec.type) {
+      case dtype::float32:
+        return fill(float{});
+      case dtype::float64:
+        return fill(double{});
+      case dtype::int64:
+        return fill(std::int64_t{});
+      case dtype::int32:
+        return fill(std::int32_t{});
+      case dtype::uint8:
+        return fill(std::uint8_t{});
     }
   }
 
   /// Makes everything ready for inputs of these shapes, which are known to fit.
   void prepare(const shape_list& inputs) {
     tables& t = *tables_;
-    t.current_inputs = inputs;
+    t.current_inputs = {};  // until the end, so that a failed allocation is made up for
+    t.ran_forward = false;
     lower_into(t.current, module_, inputs);
     t.plan = plan_memory<T>(t.current, sizeof...(In), t.input_gradients);
     if (t.plan.bytes > workspace_.size()) workspace_ = aligned_buffer<std::byte>(t.plan.bytes);
@@ -353,6 +356,7 @@ class model {
     for (std::size_t s = 0; s < sizes.saved; ++s)
       t.saved[s] = workspace_.data() + (t.plan.saved[s] < 0 ? 0 : t.plan.saved[s]);
     point_edges();
+    t.current_inputs = inputs;
   }
 
   void point_edges() {
@@ -369,19 +373,64 @@ class model {
       }
   }
 
-  /// Backward with gradients of inputs needs more memory; the activations of the last forward are
-  /// kept by running it again.
+  /// Makes the next run_backward write the gradients of the inputs too. The first time, this needs
+  /// another plan of the memory; the activations of the last forward are had by running it again.
+  template <class G, class... X>
+  void begin_input_gradients(const G& output_gradient, X&... input_gradients) {
+    tables& t = *tables_;
+    check_output_gradient(output_gradient);
+    std::size_t v = 0;
+    const auto check = [&](const auto& gradient) {
+      if (!(gradient.extents() == t.current.values[v]))
+        throw shape_error(diagnostic{"the gradient of an input has shape {input}, got {other}", 0,
+                                     0, t.current.values[v], gradient.extents()});
+      ++v;
+    };
+    (check(input_gradients), ...);
+    if (t.input_gradients) {
+      set_output_gradient(output_gradient);
+    } else {
+      // The gradient given may be in the memory that is planned anew.
+      const tensor<T, G::static_shape> kept{
+          tensor_view<const T, G::static_shape>(output_gradient.data(), output_gradient.extents())};
+      plan_input_gradients();
+      set_output_gradient(kept);
+    }
+    v = 0;
+    const auto set = [&](auto& gradient) {
+      if (!t.plan.gradient_written[v])
+        std::fill_n(gradient.data(), gradient.extents().numel(), T{0});
+      t.value_gradients[v++] = gradient.data();
+    };
+    (set(input_gradients), ...);
+    // An output that is an input.
+    const auto out = static_cast<std::size_t>(t.lowered.outputs[0]);
+    if (out < sizeof...(In)) set_output_gradient(output_gradient);
+    point_edges();
+  }
+
+  /// The caller's memory is the caller's again.
+  void end_input_gradients() {
+    for (std::size_t v = 0; v < sizeof...(In); ++v) tables_->value_gradients[v] = nullptr;
+    point_edges();
+  }
+
   void plan_input_gradients() {
     tables& t = *tables_;
-    if (t.input_gradients) return;
     t.input_gradients = true;
     std::array<T*, sizeof...(In)> inputs{};
     for (std::size_t i = 0; i < sizeof...(In); ++i) inputs[i] = t.values[i];
-    prepare(t.current_inputs);
+    const shape_list shapes = t.current_inputs;
+    // What training moves has been moved by the first run.
+    aligned_buffer<std::byte> before(buffers_.size());
+    std::ranges::copy(buffers_.span(), before.data());
+    prepare(shapes);
     for (std::size_t i = 0; i < sizeof...(In); ++i) t.values[i] = inputs[i];
     const detail::execution<T> run = execution_tables(false);
     detail::forward_pass<T> pass{run};
     detail::for_each_leaf(module_, pass);
+    std::ranges::copy(before.span(), buffers_.data());
+    t.ran_forward = true;
   }
 
   detail::execution<T> execution_tables(bool accumulate) {
@@ -413,44 +462,56 @@ class model {
     return run;
   }
 
+  /// Checks the inputs and makes everything ready for their shapes. Changes no state.
   template <tensor_like... X>
-  void run_forward(const X&... x) {
+  void prepare_for(const X&... x) {
     static_assert((std::is_same_v<typename X::value_type, T> && ...),
                   "ikebana: the elements of the input are not of the model's type; initialize<T, "
                   "shape> chooses it");
-    tables& t = *tables_;
     const shape_list given{x.extents()...};
-    if (!same(given, t.current_inputs)) {
-      const diagnostic wrong = detail::check_inputs(module_, declared_inputs, given);
-      if (!wrong.ok()) throw shape_error(wrong);
-      prepare(given);
-    }
+    if (same(given, tables_->current_inputs)) return;
+    const diagnostic wrong = detail::check_inputs(module_, declared_inputs, given);
+    if (!wrong.ok()) throw shape_error(wrong);
+    prepare(given);
+  }
+
+  template <tensor_like... X>
+  void run_forward(const X&... x) {
+    prepare_for(x...);
+    tables& t = *tables_;
+    t.ran_forward = false;
     std::size_t v = 0;
     ((t.values[v++] = const_cast<T*>(x.data())), ...);
     if (training_) ++step_;
     const detail::execution<T> run = execution_tables(false);
     detail::forward_pass<T> pass{run};
     detail::for_each_leaf(module_, pass);
+    t.ran_forward = true;
   }
 
   static bool same(const shape_list& a, const shape_list& b) {
+    if (a.size() != b.size()) return false;
     for (std::size_t i = 0; i < sizeof...(In); ++i)
       if (!(a[i] == b[i])) return false;
     return true;
   }
 
   template <class G>
-  void set_output_gradient(const G& g) {
+  void check_output_gradient(const G& g) const {
     static_assert(std::is_same_v<typename G::value_type, T>,
                   "ikebana: the gradient is not of the model's type");
-    const auto v = static_cast<std::size_t>(tables_->lowered.outputs[0]);
-    const shape& expected = tables_->current.values[v];
+    if (!tables_->ran_forward) throw error("backward needs a forward before it");
+    const shape& expected = tables_->current.output();
     if (!(g.extents() == expected))
       throw shape_error(diagnostic{"the gradient of the output has shape {input}, got {other}", 0,
                                    0, expected, g.extents()});
-    if (tables_->value_gradients[v] != nullptr)
-      std::memcpy(tables_->value_gradients[v], g.data(),
-                  static_cast<std::size_t>(expected.numel()) * sizeof(T));
+  }
+
+  template <class G>
+  void set_output_gradient(const G& g) {
+    check_output_gradient(g);
+    T* to = tables_->value_gradients[static_cast<std::size_t>(tables_->lowered.outputs[0])];
+    if (to != nullptr) std::copy_n(g.data(), g.extents().numel(), to);
   }
 
   /// Forward, loss and backward. `completed(n)` is called while backward runs, whenever the first n
@@ -458,6 +519,8 @@ class model {
   template <class X, class Y, class Loss, class Completed>
   T run_loss(const X& x, const Y& target, const Loss& loss, bool accumulate,
              Completed&& completed) {
+    prepare_for(x);
+    loss.validate(tables_->current.output(), target);
     run_forward(x);
     const auto v = static_cast<std::size_t>(tables_->lowered.outputs[0]);
     const tensor_view<const typename Y::value_type, Y::static_shape> wanted(target.data(),

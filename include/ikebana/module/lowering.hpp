@@ -253,7 +253,7 @@ constexpr value_list lower(const M& m, lowering& l, const value_list& in, int sc
          ...);
       }
     }
-    if constexpr (w.size() == children) {
+    if constexpr (w.in_order(children)) {
       int i = 0;
       ((lower_step(child, i, l, w.steps[i], local, local_count, scope, known[i]), ++i), ...);
     } else {

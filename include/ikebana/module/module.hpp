@@ -69,6 +69,13 @@ struct wiring_table {
   int outputs[max_arity]{};
   std::size_t output_count = 1;
   static constexpr std::size_t size() { return Steps; }
+
+  /// Whether each of the children has one step, in the order in which they stand.
+  constexpr bool in_order(std::size_t children) const {
+    for (std::size_t s = 0; s < Steps; ++s)
+      if (steps[s].child != static_cast<int>(s)) return false;
+    return children == Steps;
+  }
 };
 
 namespace detail {
@@ -148,7 +155,7 @@ template <class V, class M>
 constexpr void for_each_leaf(M& m, V& v) {
   if constexpr (composite_module<std::remove_const_t<M>>) {
     boost::hana::unpack(m.children, [&v](auto&... child) {
-      if constexpr (std::remove_const_t<M>::wiring().size() == sizeof...(child)) {
+      if constexpr (std::remove_const_t<M>::wiring().in_order(sizeof...(child))) {
         (for_each_leaf(module_of(child), v), ...);
       } else {
         constexpr auto w = std::remove_const_t<M>::wiring();
@@ -168,11 +175,11 @@ template <class V, class M>
 constexpr void for_each_leaf_reversed(M& m, V& v) {
   if constexpr (composite_module<std::remove_const_t<M>>) {
     boost::hana::unpack(m.children, [&v](auto&... child) {
-      if constexpr (std::remove_const_t<M>::wiring().size() == sizeof...(child)) {
+      if constexpr (std::remove_const_t<M>::wiring().in_order(sizeof...(child))) {
         // An assignment evaluates its right side first, so this fold runs from the last child to
         // the first.
         [[maybe_unused]] int order = 0;
-        ((for_each_leaf_reversed(module_of(child), v), order) = ... = 0);
+        static_cast<void>(((for_each_leaf_reversed(module_of(child), v), order) = ... = 0));
       } else {
         constexpr auto w = std::remove_const_t<M>::wiring();
         for (std::size_t s = w.size(); s-- > 0;) {

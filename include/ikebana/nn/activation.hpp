@@ -57,7 +57,8 @@ struct tanh {
   template <class T>
   void backward(const context<T>& c) const {
     if (c.input_gradient() != nullptr)
-      cpu::tanh_backward<T>(c.output_shape().numel(), c.output(), c.output_gradient(), c.input_gradient());
+      cpu::tanh_backward<T>(c.output_shape().numel(), c.output(), c.output_gradient(),
+                            c.input_gradient());
   }
 
   template <symbolic... X>
@@ -82,7 +83,8 @@ struct sigmoid {
   template <class T>
   void backward(const context<T>& c) const {
     if (c.input_gradient() != nullptr)
-      cpu::sigmoid_backward<T>(c.output_shape().numel(), c.output(), c.output_gradient(), c.input_gradient());
+      cpu::sigmoid_backward<T>(c.output_shape().numel(), c.output(), c.output_gradient(),
+                               c.input_gradient());
   }
 
   template <symbolic... X>
@@ -98,9 +100,9 @@ struct approximate {
   static constexpr std::string_view value{How.data, How.size()};
 };
 
-/// y = x P(X <= x), X standard normal (Hendrycks and Gimpel, Gaussian Error Linear Units, 2016), element by element.
-/// Options: approximate<"none"> (default) or approximate<"tanh">, that is
-/// y = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+/// y = x P(X <= x), X standard normal (Hendrycks and Gimpel, Gaussian Error Linear Units, 2016),
+/// element by element. Options: approximate<"none"> (default) or approximate<"tanh">, that is y = x
+/// / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 template <class... Options>
 struct gelu {
   static_assert(detail::option_set<approximate<"none">>::template accepts<Options...>,
@@ -109,7 +111,8 @@ struct gelu {
   static constexpr std::string_view kind = "gelu";
   static constexpr kept keeps = kept::input;
   static constexpr std::string_view how = detail::option_or<approximate<"none">, Options...>::value;
-  static_assert(how == "none" || how == "tanh", "ikebana: gelu takes approximate<\"none\"> or approximate<\"tanh\">");
+  static_assert(how == "none" || how == "tanh",
+                "ikebana: gelu takes approximate<\"none\"> or approximate<\"tanh\">");
 
   constexpr inferred infer(const shape& in) const { return in; }
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }

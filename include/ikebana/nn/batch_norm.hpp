@@ -20,24 +20,28 @@
 
 namespace ikebana {
 
-/// y = (x - mean) / sqrt(variance + eps) * weight + bias for each channel of [N, num_features, spatial...] (Ioffe and
-/// Szegedy, Batch Normalization, 2015).
+/// y = (x - mean) / sqrt(variance + eps) * weight + bias for each channel of [N, num_features,
+/// spatial...] (Ioffe and Szegedy, Batch Normalization, 2015).
 ///
-/// In training, mean and (biased) variance are those of the batch, and the running statistics move towards the batch's
-/// (the variance unbiased): running = (1 - momentum) running + momentum batch; with momentum std::nullopt they are the
-/// means over all batches so far. In evaluation the running statistics are taken, or the batch's with
-/// track_running_stats<false>. Throws shape_error for a batch of one element in each channel while training.
+/// In training, mean and (biased) variance are those of the batch, and the running statistics move
+/// towards the batch's (the variance unbiased): running = (1 - momentum) running + momentum batch;
+/// with momentum std::nullopt they are the means over all batches so far. In evaluation the running
+/// statistics are taken, or the batch's with track_running_stats<false>. Throws shape_error for a
+/// batch of one element in each channel while training.
 ///
-/// Parameters: weight (num_features), bias (num_features) unless affine<false>. Buffers: running_mean, running_var
-/// (num_features), num_batches_tracked () unless track_running_stats<false>.
-/// C is a number, `lazy` or `dynamic`. Options: affine<bool> (true), track_running_stats<bool> (true).
+/// Parameters: weight (num_features), bias (num_features) unless affine<false>. Buffers:
+/// running_mean, running_var (num_features), num_batches_tracked () unless
+/// track_running_stats<false>. C is a number, `lazy` or `dynamic`. Options: affine<bool> (true),
+/// track_running_stats<bool> (true).
 template <std::size_t Spatial, dim_t C, class... Options>
 struct batch_norm {
   static_assert(Spatial <= 3);
-  static_assert(detail::option_set<affine<true>, track_running_stats<true>>::template accepts<Options...>,
-                "ikebana: batch norm takes the options affine and track_running_stats, each once");
+  static_assert(
+      detail::option_set<affine<true>, track_running_stats<true>>::template accepts<Options...>,
+      "ikebana: batch norm takes the options affine and track_running_stats, each once");
 
-  static constexpr std::string_view kind = detail::joined<"batch_norm", detail::digit<Spatial>, "d">;
+  static constexpr std::string_view kind =
+      detail::joined<"batch_norm", detail::digit<Spatial>, "d">;
   static constexpr bool is_lazy = C == lazy;
   static constexpr kept keeps = kept::input;
   static constexpr bool is_affine = detail::option_or<affine<true>, Options...>::value;
@@ -49,11 +53,12 @@ struct batch_norm {
 
   constexpr inferred infer(const shape& in) const {
     if (in.rank() != Spatial + 2)
-      return diagnostic{says<" expects an input of {expected} dimensions, got {got} (input {input})">, Spatial + 2,
-                        static_cast<dim_t>(in.rank()), in};
+      return diagnostic{
+          says<" expects an input of {expected} dimensions, got {got} (input {input})">,
+          Spatial + 2, static_cast<dim_t>(in.rank()), in};
     if (!fits(num_features.value(), in[1]))
-      return diagnostic{says<" expects num_features = {expected}, got {got} (input {input})">, num_features.value(),
-                        in[1], in};
+      return diagnostic{says<" expects num_features = {expected}, got {got} (input {input})">,
+                        num_features.value(), in[1], in};
     return in;
   }
 
@@ -64,21 +69,18 @@ struct batch_norm {
 
   constexpr void bind(const shape_list& in) { num_features.bind(in[0][1]); }
 
-  constexpr std::array<parameter_spec, 2> parameters() const
-    requires(is_affine)
-  {
+  constexpr std::array<parameter_spec, 2> parameters() const requires(is_affine) {
     const shape each{num_features.value()};
     return {parameter_spec{"weight", each, initializer::constant(1)},
             parameter_spec{"bias", each, initializer::constant(0)}};
   }
 
-  constexpr std::array<buffer_spec, 3> buffers() const
-    requires(tracks)
-  {
+  constexpr std::array<buffer_spec, 3> buffers() const requires(tracks) {
     const shape each{num_features.value()};
-    return {buffer_spec{.name = "running_mean", .extents = each, .value = 0},
-            buffer_spec{.name = "running_var", .extents = each, .value = 1},
-            buffer_spec{.name = "num_batches_tracked", .type = dtype::int64, .follows_model = false}};
+    return {
+        buffer_spec{.name = "running_mean", .extents = each, .value = 0},
+        buffer_spec{.name = "running_var", .extents = each, .value = 1},
+        buffer_spec{.name = "num_batches_tracked", .type = dtype::int64, .follows_model = false}};
   }
 
   /// The batch's mean and 1 / sqrt(variance + eps).
@@ -87,7 +89,9 @@ struct batch_norm {
     return {each, each};
   }
 
-  constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const { return in[0].numel(); }
+  constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const {
+    return in[0].numel();
+  }
 
   void describe(description& d) const {
     d.add("num_features", num_features.value()).add("eps", eps);
@@ -105,22 +109,24 @@ struct batch_norm {
     const T* bias = is_affine ? c.parameter(1) : nullptr;
     const T epsilon = static_cast<T>(eps);
     if (tracks && !c.training()) {
-      cpu::batch_norm_forward_eval<T>(n.batch, n.channels, n.inner, c.input(), weight, bias, epsilon, c.buffer(0),
-                                      c.buffer(1), c.output());
+      cpu::batch_norm_forward_eval<T>(n.batch, n.channels, n.inner, c.input(), weight, bias,
+                                      epsilon, c.buffer(0), c.buffer(1), c.output());
       return;
     }
     if (c.training() && n.batch * n.inner == 1)
-      throw shape_error(diagnostic{says<" expects more than 1 value per channel when training, got {got} (input {input})">,
-                                   2, 1, c.input_shape()});
+      throw shape_error(diagnostic{
+          says<" expects more than 1 value per channel when training, got {got} (input {input})">,
+          2, 1, c.input_shape()});
     T factor{};
     if constexpr (tracks) {
       const std::int64_t batches = ++*c.template buffer<std::int64_t>(2);
       factor = static_cast<T>(momentum ? *momentum : 1 / static_cast<double>(batches));
     }
     if (n.batch * n.inner == 0) return;
-    cpu::batch_norm_forward_train<T>(n.batch, n.channels, n.inner, c.input(), weight, bias, epsilon, c.output(),
-                                     c.template saved<T>(0), c.template saved<T>(1), tracks ? c.buffer(0) : nullptr,
-                                     tracks ? c.buffer(1) : nullptr, factor);
+    cpu::batch_norm_forward_train<T>(n.batch, n.channels, n.inner, c.input(), weight, bias, epsilon,
+                                     c.output(), c.template saved<T>(0), c.template saved<T>(1),
+                                     tracks ? c.buffer(0) : nullptr, tracks ? c.buffer(1) : nullptr,
+                                     factor);
   }
 
   template <class T>
@@ -135,13 +141,13 @@ struct batch_norm {
         cpu::fill<T>(n.channels, dbias, T{0});
       }
     } else if (tracks && !c.training()) {
-      cpu::batch_norm_backward_eval<T>(n.batch, n.channels, n.inner, c.input(), c.output_gradient(), weight,
-                                       static_cast<T>(eps), c.buffer(0), c.buffer(1), c.input_gradient(), dweight,
-                                       dbias, c.accumulate());
+      cpu::batch_norm_backward_eval<T>(n.batch, n.channels, n.inner, c.input(), c.output_gradient(),
+                                       weight, static_cast<T>(eps), c.buffer(0), c.buffer(1),
+                                       c.input_gradient(), dweight, dbias, c.accumulate());
     } else {
-      cpu::batch_norm_backward<T>(n.batch, n.channels, n.inner, c.input(), c.output_gradient(), weight,
-                                  c.template saved<T>(0), c.template saved<T>(1), c.input_gradient(), dweight, dbias,
-                                  c.accumulate());
+      cpu::batch_norm_backward<T>(n.batch, n.channels, n.inner, c.input(), c.output_gradient(),
+                                  weight, c.template saved<T>(0), c.template saved<T>(1),
+                                  c.input_gradient(), dweight, dbias, c.accumulate());
     }
   }
 
@@ -152,11 +158,13 @@ struct batch_norm {
 
  private:
   template <detail::literal... Text>
-  static constexpr const char* says = detail::joined<"batch_norm", detail::digit<Spatial>, "d", Text...>;
+  static constexpr const char* says =
+      detail::joined<"batch_norm", detail::digit<Spatial>, "d", Text...>;
 
   struct sizes {
     dim_t batch, channels, inner;
-    explicit sizes(const shape& in) : batch{in[0]}, channels{in[1]}, inner{in.numel(2, in.rank())} {}
+    explicit sizes(const shape& in)
+        : batch{in[0]}, channels{in[1]}, inner{in.numel(2, in.rank())} {}
   };
 };
 

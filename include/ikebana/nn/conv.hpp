@@ -16,18 +16,20 @@
 
 namespace ikebana {
 
-/// The cross-correlation of an input [N, in_channels, spatial...], or unbatched [in_channels, spatial...], with
-/// out_channels kernels; each spatial extent becomes
-/// floor((extent + 2 padding - dilation (kernel - 1) - 1) / stride) + 1.
-/// Parameters: weight (out_channels, in_channels / groups, kernel...), bias (out_channels) unless bias<false>.
-/// In is a number, `lazy` or `dynamic`. Options: kernel<..> (required), stride<..> (default 1), padding<..> (0),
-/// dilation<..> (1), groups<N> (1), bias<bool> (true); with one number for all spatial dimensions or one for each.
+/// The cross-correlation of an input [N, in_channels, spatial...], or unbatched [in_channels,
+/// spatial...], with out_channels kernels; each spatial extent becomes floor((extent + 2 padding -
+/// dilation (kernel - 1) - 1) / stride) + 1. Parameters: weight (out_channels, in_channels /
+/// groups, kernel...), bias (out_channels) unless bias<false>. In is a number, `lazy` or `dynamic`.
+/// Options: kernel<..> (required), stride<..> (default 1), padding<..> (0), dilation<..> (1),
+/// groups<N> (1), bias<bool> (true); with one number for all spatial dimensions or one for each.
 template <std::size_t Spatial, dim_t In, dim_t Out, class... Options>
 struct conv {
   static_assert(Spatial >= 1 && Spatial <= 3);
-  static_assert(detail::option_set<ikebana::kernel<>, ikebana::stride<>, ikebana::padding<>, ikebana::dilation<>,
-                                   ikebana::groups<1>, ikebana::bias<true>>::template accepts<Options...>,
-                "ikebana: a convolution takes the options kernel, stride, padding, dilation, groups and bias, each once");
+  static_assert(detail::option_set<ikebana::kernel<>, ikebana::stride<>, ikebana::padding<>,
+                                   ikebana::dilation<>, ikebana::groups<1>,
+                                   ikebana::bias<true>>::template accepts<Options...>,
+                "ikebana: a convolution takes the options kernel, stride, padding, dilation, "
+                "groups and bias, each once");
   static_assert(detail::times_given<detail::kernel_option, Options...> > 0,
                 "ikebana: a convolution needs the option kernel<..>");
   static_assert(Out >= 0, "ikebana: a convolution needs out_channels, a number");
@@ -36,35 +38,44 @@ struct conv {
   static constexpr bool is_lazy = In == lazy;
   static constexpr kept keeps = kept::input;
 
-  static constexpr auto kernel_size = detail::spatial<Spatial, detail::option_or<kernel<1>, Options...>>();
-  static constexpr auto strides = detail::spatial<Spatial, detail::option_or<stride<1>, Options...>>();
-  static constexpr auto paddings = detail::spatial<Spatial, detail::option_or<padding<0>, Options...>>();
-  static constexpr auto dilations = detail::spatial<Spatial, detail::option_or<dilation<1>, Options...>>();
+  static constexpr auto kernel_size =
+      detail::spatial<Spatial, detail::option_or<kernel<1>, Options...>>();
+  static constexpr auto strides =
+      detail::spatial<Spatial, detail::option_or<stride<1>, Options...>>();
+  static constexpr auto paddings =
+      detail::spatial<Spatial, detail::option_or<padding<0>, Options...>>();
+  static constexpr auto dilations =
+      detail::spatial<Spatial, detail::option_or<dilation<1>, Options...>>();
   static constexpr dim_t group_count = detail::option_or<groups<1>, Options...>::value;
   static constexpr bool has_bias = detail::option_or<bias<true>, Options...>::value;
 
   static_assert(detail::all_at_least(kernel_size, 1) && detail::all_at_least(strides, 1) &&
-                    detail::all_at_least(dilations, 1) && detail::all_at_least(paddings, 0) && group_count >= 1,
-                "ikebana: a convolution needs a kernel, stride, dilation and groups of at least 1, padding of at least 0");
+                    detail::all_at_least(dilations, 1) && detail::all_at_least(paddings, 0) &&
+                    group_count >= 1,
+                "ikebana: a convolution needs a kernel, stride, dilation and groups of at least 1, "
+                "padding of at least 0");
 
   [[no_unique_address]] extent<In> in_channels{};
 
   constexpr inferred infer(const shape& in) const {
     if (in.rank() != Spatial + 1 && in.rank() != Spatial + 2)
-      return diagnostic{says<" expects an input of ", detail::digit<Spatial + 1>, " (unbatched) or ",
-                             detail::digit<Spatial + 2>, " dimensions, got {got} (input {input})">,
-                        Spatial + 2, static_cast<dim_t>(in.rank()), in};
+      return diagnostic{
+          says<" expects an input of ", detail::digit<Spatial + 1>, " (unbatched) or ",
+               detail::digit<Spatial + 2>, " dimensions, got {got} (input {input})">,
+          Spatial + 2, static_cast<dim_t>(in.rank()), in};
     const std::size_t c = in.rank() - Spatial - 1;
     if (!fits(in_channels.value(), in[c]))
-      return diagnostic{says<" expects in_channels = {expected}, got {got} (input {input})">, in_channels.value(),
-                        in[c], in};
+      return diagnostic{says<" expects in_channels = {expected}, got {got} (input {input})">,
+                        in_channels.value(), in[c], in};
     const dim_t channels = in_channels.value() >= 0 ? in_channels.value() : in[c];
     if (channels >= 0 && channels % group_count != 0)
-      return diagnostic{says<" expects in_channels divisible by groups = {expected}, got {got} (input {input})">,
-                        group_count, channels, in};
+      return diagnostic{
+          says<" expects in_channels divisible by groups = {expected}, got {got} (input {input})">,
+          group_count, channels, in};
     if (Out % group_count != 0)
-      return diagnostic{says<" expects out_channels divisible by groups = {expected}, got {got} (input {input})">,
-                        group_count, Out, in};
+      return diagnostic{
+          says<" expects out_channels divisible by groups = {expected}, got {got} (input {input})">,
+          group_count, Out, in};
     shape out = in.with(c, Out);
     for (std::size_t i = 0; i < Spatial; ++i) {
       dim_t& extent = out[c + 1 + i];
@@ -72,7 +83,8 @@ struct conv {
       const dim_t needed = detail::reach(kernel_size[i], dilations[i]);
       const dim_t padded = extent + 2 * paddings[i];
       if (padded < needed)
-        return diagnostic{says<" expects a padded input of at least {expected} (the kernel's reach), got {got} "
+        return diagnostic{says<" expects a padded input of at least {expected} (the reach of the "
+                               "kernel), got {got} "
                                "(input {input})">,
                           needed, padded, in};
       extent = (padded - needed) / strides[i] + 1;
@@ -129,8 +141,10 @@ struct conv {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* dy = c.output_gradient();
     cpu::conv_backward_weights<T>(g, c.input(), dy, c.parameter_gradient(0), c.accumulate());
-    if constexpr (has_bias) cpu::conv_backward_bias<T>(g, dy, c.parameter_gradient(1), c.accumulate());
-    if (c.input_gradient() != nullptr) cpu::conv_backward_data<T>(g, dy, c.parameter(0), c.input_gradient());
+    if constexpr (has_bias)
+      cpu::conv_backward_bias<T>(g, dy, c.parameter_gradient(1), c.accumulate());
+    if (c.input_gradient() != nullptr)
+      cpu::conv_backward_data<T>(g, dy, c.parameter(0), c.input_gradient());
   }
 
   template <symbolic... X>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -16,11 +17,14 @@ namespace ikebana {
 
 namespace detail {
 [[noreturn]] inline void refuse_probability(double p) {
-  throw error("a probability is between 0 and 1, got " + std::to_string(p));
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%g", p);
+  throw error(std::string("a probability is between 0 and 1, got ") + digits);
 }
 }  // namespace detail
 
-/// A number between 0 and 1. What is not is refused: at run time by `error`, in a constant expression by the compiler.
+/// A number between 0 and 1. What is not is refused: at run time by `error`, in a constant
+/// expression by the compiler.
 class probability {
  public:
   constexpr probability(double p) : value_{p} {
@@ -32,9 +36,9 @@ class probability {
   double value_;
 };
 
-/// In training, each element becomes 0 with probability p, else 1 / (1 - p) times itself (Srivastava et al., Dropout,
-/// 2014); in evaluation, itself. Which elements is a function of seed, path, step and the element's index, computed
-/// again in backward.
+/// In training, each element becomes 0 with probability p, else 1 / (1 - p) times itself
+/// (Srivastava et al., Dropout, 2014); in evaluation, itself. Which elements is a function of seed,
+/// path, step and the element's index, computed again in backward.
 struct dropout {
   static constexpr std::string_view kind = "dropout";
   static constexpr kept keeps = kept::nothing;

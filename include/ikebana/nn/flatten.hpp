@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "ikebana/module/describe.hpp"
@@ -46,16 +47,19 @@ struct flatten {
     const auto rank = static_cast<dim_t>(in.rank());
     const dim_t dims = rank == 0 ? 1 : rank;
     if (start < -dims || start >= dims)
-      return diagnostic{"flatten expects start_dim within {expected} dimensions, got {got} (input {input})", dims, start,
-                        in};
+      return diagnostic{
+          "flatten expects start_dim within {expected} dimensions, got {got} (input {input})", dims,
+          start, in};
     if (end < -dims || end >= dims)
-      return diagnostic{"flatten expects end_dim within {expected} dimensions, got {got} (input {input})", dims, end,
-                        in};
+      return diagnostic{
+          "flatten expects end_dim within {expected} dimensions, got {got} (input {input})", dims,
+          end, in};
     const dim_t first = start < 0 ? start + dims : start;
     const dim_t last = end < 0 ? end + dims : end;
     if (first > last)
-      return diagnostic{"flatten expects start_dim of at most end_dim = {expected}, got {got} (input {input})", last,
-                        first, in};
+      return diagnostic{
+          "flatten expects start_dim of at most end_dim = {expected}, got {got} (input {input})",
+          last, first, in};
     if (rank == 0) return shape{1};
     shape out;
     for (dim_t i = 0; i < first; ++i) out.push_back(in[static_cast<std::size_t>(i)]);
@@ -66,7 +70,9 @@ struct flatten {
 
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
 
-  void describe(description& d) const { d.add("start_dim", start).add("end_dim", end); }
+  void describe(description& d) const {
+    d.add("start_dim", std::to_string(start)).add("end_dim", std::to_string(end));
+  }
 
   template <symbolic... X>
   constexpr auto operator()(const X&... x) const {

@@ -21,7 +21,8 @@ namespace ikebana {
 /// In is a number, `lazy` or `dynamic`. Options: bias<bool> (default true).
 template <dim_t In, dim_t Out, class... Options>
 struct linear {
-  static_assert(detail::option_set<bias<true>>::accepts<Options...>, "ikebana: linear takes the option bias<bool>");
+  static_assert(detail::option_set<bias<true>>::accepts<Options...>,
+                "ikebana: linear takes the option bias<bool>");
   static_assert(Out >= 0, "ikebana: linear needs out_features, a number");
 
   static constexpr std::string_view kind = "linear";
@@ -32,10 +33,11 @@ struct linear {
   [[no_unique_address]] extent<In> in_features{};
 
   constexpr inferred infer(const shape& in) const {
-    if (in.rank() == 0) return diagnostic{"linear expects an input of at least 1 dimension, got {input}", 1, 0, in};
+    if (in.rank() == 0)
+      return diagnostic{"linear expects an input of at least 1 dimension, got {input}", 1, 0, in};
     if (!fits(in_features.value(), in.back()))
-      return diagnostic{"linear expects in_features = {expected}, got {got} (input {input})", in_features.value(),
-                        in.back(), in};
+      return diagnostic{"linear expects in_features = {expected}, got {got} (input {input})",
+                        in_features.value(), in.back(), in};
     return in.with(in.rank() - 1, Out);
   }
 
@@ -55,18 +57,22 @@ struct linear {
       return {weight};
   }
 
-  constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const { return in[0].numel() * Out; }
+  constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const {
+    return in[0].numel() * Out;
+  }
 
   void describe(description& d) const {
-    d.add("in_features", In == dynamic ? in_features.value() : In).add("out_features", Out).add("bias", has_bias);
+    d.add("in_features", In == dynamic ? in_features.value() : In)
+        .add("out_features", Out)
+        .add("bias", has_bias);
   }
 
   template <class T>
   void forward(const context<T>& c) const {
     const dim_t in = c.input_shape().back();
     const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
-    cpu::gemm<T>(cpu::transpose::no, cpu::transpose::yes, rows, Out, in, T{1}, c.input(), in, c.parameter(0), in, T{0},
-                 c.output(), Out, has_bias ? c.parameter(1) : nullptr);
+    cpu::gemm<T>(cpu::transpose::no, cpu::transpose::yes, rows, Out, in, T{1}, c.input(), in,
+                 c.parameter(0), in, T{0}, c.output(), Out, has_bias ? c.parameter(1) : nullptr);
   }
 
   template <class T>
@@ -74,12 +80,13 @@ struct linear {
     const dim_t in = c.input_shape().back();
     const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
     const T* dy = c.output_gradient();
-    cpu::gemm<T>(cpu::transpose::yes, cpu::transpose::no, Out, in, rows, T{1}, dy, Out, c.input(), in,
-                 c.accumulate() ? T{1} : T{0}, c.parameter_gradient(0), in);
-    if constexpr (has_bias) cpu::column_sums<T>(rows, Out, dy, Out, c.parameter_gradient(1), c.accumulate());
+    cpu::gemm<T>(cpu::transpose::yes, cpu::transpose::no, Out, in, rows, T{1}, dy, Out, c.input(),
+                 in, c.accumulate() ? T{1} : T{0}, c.parameter_gradient(0), in);
+    if constexpr (has_bias)
+      cpu::column_sums<T>(rows, Out, dy, Out, c.parameter_gradient(1), c.accumulate());
     if (c.input_gradient() != nullptr)
-      cpu::gemm<T>(cpu::transpose::no, cpu::transpose::no, rows, in, Out, T{1}, dy, Out, c.parameter(0), in, T{0},
-                   c.input_gradient(), in);
+      cpu::gemm<T>(cpu::transpose::no, cpu::transpose::no, rows, in, Out, T{1}, dy, Out,
+                   c.parameter(0), in, T{0}, c.input_gradient(), in);
   }
 
   template <symbolic... X>

@@ -20,11 +20,13 @@ namespace ikebana {
 enum class reduction : unsigned char { mean, sum };
 
 // A loss is a value with
-//   static constexpr diagnostic check(prediction shape, target shape);      what is wrong with them, if anything
-//   void validate(prediction shape, target) const;                          throws where the target's values are refused
-//   T operator()(prediction, target) const;                                 the loss
-//   T backward(prediction, target, T* gradient) const;                      and its gradient by the prediction, in one
-//                                                                           pass; gradient may be null
+//   static constexpr diagnostic check(prediction shape, target shape);      what is wrong with
+//   them, if anything void validate(prediction shape, target) const; throws where the target's
+//   values are refused T operator()(prediction, target) const;                                 the
+//   loss T backward(prediction, target, T* gradient) const;                      and its gradient
+//   by the prediction, in one
+//                                                                           pass; gradient may be
+//                                                                           null
 // for tensors or views of them. Both check all before they write anything, and allocate nothing.
 
 namespace detail {
@@ -44,11 +46,12 @@ constexpr void check_loss_shapes() {
 
 }  // namespace detail
 
-/// The cross entropy of logits (N, C), (C) or (N, C, d...) and class indices (N), () or (N, d...): of each row
-/// (1 - s) (-log p[target]) + s / C * sum of -log p, where p = softmax of the logits over C and s = label_smoothing
-/// (Szegedy et al., Rethinking the Inception Architecture, 2015). Rows whose target is ignore_index count for nothing: the
-/// mean is that of the others (not a number if there are none, as in PyTorch), their gradient is 0.
-/// Throws error if a label is neither in [0, C) nor ignore_index, or label_smoothing not in [0, 1].
+/// The cross entropy of logits (N, C), (C) or (N, C, d...) and class indices (N), () or (N, d...):
+/// of each row (1 - s) (-log p[target]) + s / C * sum of -log p, where p = softmax of the logits
+/// over C and s = label_smoothing (Szegedy et al., Rethinking the Inception Architecture, 2015).
+/// Rows whose target is ignore_index count for nothing: the mean is that of the others (not a
+/// number if there are none, as in PyTorch), their gradient is 0. Throws error if a label is
+/// neither in [0, C) nor ignore_index, or label_smoothing not in [0, 1].
 struct cross_entropy {
   ikebana::reduction reduction = ikebana::reduction::mean;
   double label_smoothing = 0;
@@ -57,18 +60,24 @@ struct cross_entropy {
   static constexpr diagnostic check(const shape& prediction, const shape& target) {
     const std::size_t rank = prediction.rank();
     if (rank == 0)
-      return {"cross_entropy expects logits of at least 1 dimension, got {input}", 1, 0, prediction, target};
+      return {"cross_entropy expects logits of at least 1 dimension, got {input}", 1, 0, prediction,
+              target};
     const std::size_t c = rank == 1 ? 0 : 1;
     if (prediction[c] == 0)
-      return {"cross_entropy expects logits of at least 1 class, got {input}", 1, 0, prediction, target};
+      return {"cross_entropy expects logits of at least 1 class, got {input}", 1, 0, prediction,
+              target};
     if (target.rank() + 1 != rank)
-      return {"cross_entropy expects a target of {expected} dimensions, got {got} (logits {input}, target {other})",
-              static_cast<dim_t>(rank) - 1, static_cast<dim_t>(target.rank()), prediction, target};
+      return {
+          "cross_entropy expects a target of {expected} dimensions, got {got} (logits {input}, "
+          "target {other})",
+          static_cast<dim_t>(rank) - 1, static_cast<dim_t>(target.rank()), prediction, target};
     for (std::size_t i = 0; i < target.rank(); ++i) {
       const dim_t expected = prediction[i < c ? i : i + 1];
       if (expected >= 0 && target[i] >= 0 && expected != target[i])
-        return {"cross_entropy expects a target extent of {expected}, got {got} (logits {input}, target {other})",
-                expected, target[i], prediction, target};
+        return {
+            "cross_entropy expects a target extent of {expected}, got {got} (logits {input}, "
+            "target {other})",
+            expected, target[i], prediction, target};
     }
     return {};
   }
@@ -78,8 +87,10 @@ struct cross_entropy {
     const diagnostic wrong = check(prediction, target.extents());
     if (!wrong.ok()) throw shape_error(wrong);
     if (!(label_smoothing >= 0 && label_smoothing <= 1))
-      throw error("cross_entropy expects label_smoothing between 0 and 1, got " + std::to_string(label_smoothing));
-    count_labels(target.data(), target.extents().numel(), prediction[prediction.rank() == 1 ? 0 : 1]);
+      throw error("cross_entropy expects label_smoothing between 0 and 1, got " +
+                  std::to_string(label_smoothing));
+    count_labels(target.data(), target.extents().numel(),
+                 prediction[prediction.rank() == 1 ? 0 : 1]);
   }
 
   template <tensor_like Prediction, tensor_like Target>
@@ -92,7 +103,8 @@ struct cross_entropy {
     static_assert(std::is_same_v<typename Target::value_type, std::int64_t>,
                   "ikebana: cross_entropy takes class indices, of type std::int64_t");
     detail::check_loss_shapes<cross_entropy, Prediction::static_shape, Target::static_shape>();
-    return compute<T>(prediction.data(), prediction.extents(), target.data(), target.extents(), gradient);
+    return compute<T>(prediction.data(), prediction.extents(), target.data(), target.extents(),
+                      gradient);
   }
 
  private:
@@ -108,11 +120,13 @@ struct cross_entropy {
   }
 
   template <class T>
-  T compute(const T* x, const shape& prediction, const std::int64_t* labels, const shape& target, T* gradient) const {
+  T compute(const T* x, const shape& prediction, const std::int64_t* labels, const shape& target,
+            T* gradient) const {
     const diagnostic wrong = check(prediction, target);
     if (!wrong.ok()) throw shape_error(wrong);
     if (!(label_smoothing >= 0 && label_smoothing <= 1))
-      throw error("cross_entropy expects label_smoothing between 0 and 1, got " + std::to_string(label_smoothing));
+      throw error("cross_entropy expects label_smoothing between 0 and 1, got " +
+                  std::to_string(label_smoothing));
     const std::size_t c = prediction.rank() == 1 ? 0 : 1;
     const dim_t classes = prediction[c], inner = prediction.numel(c + 1, prediction.rank());
     const dim_t outer = prediction.numel(0, c);
@@ -127,7 +141,8 @@ struct cross_entropy {
     T sum{};
     if (inner == 1) {
       std::int64_t rows = 0;
-      cpu::cross_entropy<T>(outer, classes, x, labels, smoothing, ignore_index, &sum, &rows, gradient, 1 / divisor);
+      cpu::cross_entropy<T>(outer, classes, x, labels, smoothing, ignore_index, &sum, &rows,
+                            gradient, 1 / divisor);
     } else if (gradient != nullptr) {
       cpu::log_softmax_forward<T>(outer, classes, inner, x, gradient);
       sum = sum_of_losses(outer, classes, inner, gradient, labels, smoothing);
@@ -141,8 +156,8 @@ struct cross_entropy {
 
   /// From log-probabilities.
   template <class T>
-  T sum_of_losses(dim_t outer, dim_t classes, dim_t inner, const T* logp, const std::int64_t* labels,
-                  T smoothing) const {
+  T sum_of_losses(dim_t outer, dim_t classes, dim_t inner, const T* logp,
+                  const std::int64_t* labels, T smoothing) const {
     T sum{};
     for (dim_t o = 0; o < outer; ++o, logp += classes * inner, labels += inner)
       for (dim_t j = 0; j < inner; ++j) {
@@ -157,8 +172,8 @@ struct cross_entropy {
   }
 
   template <class T>
-  T sum_of_losses_from_logits(dim_t outer, dim_t classes, dim_t inner, const T* x, const std::int64_t* labels,
-                              T smoothing) const {
+  T sum_of_losses_from_logits(dim_t outer, dim_t classes, dim_t inner, const T* x,
+                              const std::int64_t* labels, T smoothing) const {
     T sum{};
     for (dim_t o = 0; o < outer; ++o, x += classes * inner, labels += inner)
       for (dim_t j = 0; j < inner; ++j) {
@@ -180,8 +195,8 @@ struct cross_entropy {
 
   /// From probabilities to gradients, in place.
   template <class T>
-  void finish_gradient(dim_t outer, dim_t classes, dim_t inner, T* g, const std::int64_t* labels, T smoothing,
-                       T scale) const {
+  void finish_gradient(dim_t outer, dim_t classes, dim_t inner, T* g, const std::int64_t* labels,
+                       T smoothing, T scale) const {
     const T smooth = smoothing / static_cast<T>(classes);
     for (dim_t o = 0; o < outer; ++o, g += classes * inner, labels += inner) {
       for (dim_t k = 0; k < classes; ++k)
@@ -193,14 +208,14 @@ struct cross_entropy {
   }
 };
 
-/// The mean (or sum) of (prediction - target)^2 over all elements. The shapes must be equal: nothing is broadcast. The mean
-/// of no elements is not a number.
+/// The mean (or sum) of (prediction - target)^2 over all elements. The shapes must be equal:
+/// nothing is broadcast. The mean of no elements is not a number.
 struct mse_loss {
   ikebana::reduction reduction = ikebana::reduction::mean;
 
   static constexpr diagnostic check(const shape& prediction, const shape& target) {
     if (!compatible(prediction, target))
-      return {"mse_loss expects a target of the prediction's shape {input}, got {other}", 0, 0, prediction, target};
+      return {"mse_loss expects a target of shape {input}, got {other}", 0, 0, prediction, target};
     return {};
   }
 

@@ -19,15 +19,17 @@ namespace ikebana {
 
 namespace detail {
 
-/// A window that slides over the last N dimensions: what all kinds of pooling have in common. Name is the module's.
+/// A window that slides over the last N dimensions: what all kinds of pooling have in common. Name
+/// is the module's.
 template <literal Name, std::size_t N, class... Options>
 struct sliding_window {
   static_assert(N >= 1 && N <= 3);
-  static_assert(times_given<kernel_option, Options...> > 0, "ikebana: pooling needs the option kernel<..>");
+  static_assert(times_given<kernel_option, Options...> > 0,
+                "ikebana: pooling needs the option kernel<..>");
 
   using kernel_given = option_or<kernel<1>, Options...>;
-  using stride_given =
-      std::conditional_t<times_given<stride_option, Options...> == 0, kernel_given, option_or<stride<1>, Options...>>;
+  using stride_given = std::conditional_t<times_given<stride_option, Options...> == 0, kernel_given,
+                                          option_or<stride<1>, Options...>>;
 
   static constexpr auto kernel_size = spatial<N, kernel_given>();
   static constexpr auto strides = spatial<N, stride_given>();
@@ -35,9 +37,13 @@ struct sliding_window {
   static constexpr auto dilations = spatial<N, option_or<dilation<1>, Options...>>();
   static constexpr bool ceils = option_or<ceil_mode<false>, Options...>::value;
 
-  static_assert(all_at_least(kernel_size, 1) && all_at_least(strides, 1) && all_at_least(dilations, 1) &&
-                    all_at_least(paddings, 0),
-                "ikebana: pooling needs a kernel, stride and dilation of at least 1, padding of at least 0");
+  static_assert(
+      all_at_least(kernel_size, 1) && all_at_least(strides, 1) && all_at_least(dilations, 1) &&
+          all_at_least(paddings, 0),
+      "ikebana: pooling needs a kernel, stride and dilation of at least 1, padding of at least 0");
+
+  /// True where the class could be instantiated at all.
+  static constexpr bool is_sound = true;
 
   static constexpr const char* kind = joined<Name, digit<N>, "d">;
 
@@ -46,24 +52,27 @@ struct sliding_window {
 
   static constexpr inferred infer(const shape& in) {
     if (in.rank() != N + 1 && in.rank() != N + 2)
-      return diagnostic{says<" expects an input of ", digit<N + 1>, " (unbatched) or ", digit<N + 2>,
-                             " dimensions, got {got} (input {input})">,
+      return diagnostic{says<" expects an input of ", digit<N + 1>, " (unbatched) or ",
+                             digit<N + 2>, " dimensions, got {got} (input {input})">,
                         N + 2, static_cast<dim_t>(in.rank()), in};
     shape out = in;
     for (std::size_t i = 0; i < N; ++i) {
       if (2 * paddings[i] > kernel_size[i])
-        return diagnostic{says<" expects padding of at most kernel / 2 = {expected}, got {got} (input {input})">,
-                          kernel_size[i] / 2, paddings[i], in};
+        return diagnostic{
+            says<" expects padding of at most kernel / 2 = {expected}, got {got} (input {input})">,
+            kernel_size[i] / 2, paddings[i], in};
       dim_t& extent = out[in.rank() - N + i];
       if (extent < 0) continue;
       if (extent == 0)
-        return diagnostic{says<" expects spatial extents of at least {expected}, got {got} (input {input})">, 1,
-                          extent, in};
+        return diagnostic{
+            says<" expects spatial extents of at least {expected}, got {got} (input {input})">, 1,
+            extent, in};
       const dim_t needed = reach(kernel_size[i], dilations[i]);
       const dim_t padded = extent + 2 * paddings[i];
       const dim_t room = padded - needed + (ceils ? strides[i] - 1 : 0);
       if (room < 0)
-        return diagnostic{says<" expects a padded input of at least {expected} (the kernel's reach), got {got} "
+        return diagnostic{says<" expects a padded input of at least {expected} (the reach of the "
+                               "kernel), got {got} "
                                "(input {input})">,
                           needed, padded, in};
       dim_t count = room / strides[i] + 1;
@@ -73,7 +82,8 @@ struct sliding_window {
         // The first place of a dilated window that is not in the padding.
         const dim_t first = start + (-start + dilations[i] - 1) / dilations[i] * dilations[i];
         if (first >= extent)
-          return diagnostic{says<" expects every window to meet the input, needs an extent of {expected}, got {got} "
+          return diagnostic{says<" expects every window to meet the input, needs an extent of "
+                                 "{expected}, got {got} "
                                  "(input {input})">,
                             first + 1, extent, in};
       }
@@ -101,18 +111,20 @@ struct sliding_window {
 
 }  // namespace detail
 
-/// The greatest element of each window, over the spatial dimensions of [N, C, spatial...] or unbatched
-/// [C, spatial...]; padding never wins. Of equal elements the first, in row order, gets the gradient.
-/// Each extent becomes floor((extent + 2 padding - dilation (kernel - 1) - 1) / stride) + 1, or ceil(..) with ceil_mode,
-/// less windows that would start behind the input and its first padding.
-/// Options: kernel<..> (required), stride<..> (default: the kernel), padding<..> (0), dilation<..> (1),
-/// ceil_mode<bool> (false).
+/// The greatest element of each window, over the spatial dimensions of [N, C, spatial...] or
+/// unbatched [C, spatial...]; padding never wins. Of equal elements the first, in row order, gets
+/// the gradient. Each extent becomes floor((extent + 2 padding - dilation (kernel - 1) - 1) /
+/// stride) + 1, or ceil(..) with ceil_mode, less windows that would start behind the input and its
+/// first padding. Options: kernel<..> (required), stride<..> (default: the kernel), padding<..>
+/// (0), dilation<..> (1), ceil_mode<bool> (false).
 template <std::size_t Spatial, class... Options>
 struct max_pool {
-  static_assert(detail::option_set<kernel<>, stride<>, padding<>, dilation<>, ceil_mode<false>>::template accepts<
-                    Options...>,
-                "ikebana: max pooling takes the options kernel, stride, padding, dilation and ceil_mode, each once");
+  static_assert(detail::option_set<kernel<>, stride<>, padding<>, dilation<>,
+                                   ceil_mode<false>>::template accepts<Options...>,
+                "ikebana: max pooling takes the options kernel, stride, padding, dilation and "
+                "ceil_mode, each once");
   using window = detail::sliding_window<"max_pool", Spatial, Options...>;
+  static_assert(window::is_sound);
 
   static constexpr std::string_view kind = window::kind;
   static constexpr kept keeps = kept::nothing;
@@ -133,15 +145,16 @@ struct max_pool {
 
   template <class T>
   void forward(const context<T>& c) const {
-    cpu::max_pool_forward<T>(window::geometry(c.input_shape(), c.output_shape()), c.input(), c.output(),
-                             c.template saved<std::int32_t>(0));
+    cpu::max_pool_forward<T>(window::geometry(c.input_shape(), c.output_shape()), c.input(),
+                             c.output(), c.template saved<std::int32_t>(0));
   }
 
   template <class T>
   void backward(const context<T>& c) const {
     if (c.input_gradient() != nullptr)
-      cpu::max_pool_backward<T>(window::geometry(c.input_shape(), c.output_shape()), c.output_gradient(),
-                                c.template saved<std::int32_t>(0), c.input_gradient());
+      cpu::max_pool_backward<T>(window::geometry(c.input_shape(), c.output_shape()),
+                                c.output_gradient(), c.template saved<std::int32_t>(0),
+                                c.input_gradient());
   }
 
   template <symbolic... X>
@@ -150,23 +163,29 @@ struct max_pool {
   }
 };
 
-/// The mean of each window, over the spatial dimensions of [N, C, spatial...] or unbatched [C, spatial...]: its sum
-/// over the elements of the window within the padded input, or within the input with count_include_pad<false>, or over
-/// divisor_override<D>. Output extents are those of max_pool with dilation 1.
-/// Options: kernel<..> (required), stride<..> (default: the kernel), padding<..> (0), ceil_mode<bool> (false),
-/// count_include_pad<bool> (true), divisor_override<D> (none).
+/// The mean of each window, over the spatial dimensions of [N, C, spatial...] or unbatched [C,
+/// spatial...]: its sum over the elements of the window within the padded input, or within the
+/// input with count_include_pad<false>, or over divisor_override<D>. Output extents are those of
+/// max_pool with dilation 1. Options: kernel<..> (required), stride<..> (default: the kernel),
+/// padding<..> (0), ceil_mode<bool> (false), count_include_pad<bool> (true), divisor_override<D>
+/// (none).
 template <std::size_t Spatial, class... Options>
 struct avg_pool {
-  static_assert(detail::option_set<kernel<>, stride<>, padding<>, ceil_mode<false>, count_include_pad<true>,
-                                   divisor_override<1>>::template accepts<Options...>,
-                "ikebana: average pooling takes the options kernel, stride, padding, ceil_mode, count_include_pad and "
-                "divisor_override, each once");
+  static_assert(
+      detail::option_set<kernel<>, stride<>, padding<>, ceil_mode<false>, count_include_pad<true>,
+                         divisor_override<1>>::template accepts<Options...>,
+      "ikebana: average pooling takes the options kernel, stride, padding, ceil_mode, "
+      "count_include_pad and "
+      "divisor_override, each once");
   using window = detail::sliding_window<"avg_pool", Spatial, Options...>;
+  static_assert(window::is_sound);
 
   static constexpr std::string_view kind = window::kind;
   static constexpr kept keeps = kept::nothing;
-  static constexpr bool counts_padding = detail::option_or<count_include_pad<true>, Options...>::value;
-  static constexpr bool has_divisor = detail::times_given<detail::divisor_override_option, Options...> > 0;
+  static constexpr bool counts_padding =
+      detail::option_or<count_include_pad<true>, Options...>::value;
+  static constexpr bool has_divisor =
+      detail::times_given<detail::divisor_override_option, Options...> > 0;
   /// 0 for none.
   static constexpr dim_t divisor = detail::option_or<divisor_override<0>, Options...>::value;
   static_assert(!has_divisor || divisor >= 1, "ikebana: divisor_override is at least 1");
@@ -184,15 +203,15 @@ struct avg_pool {
 
   template <class T>
   void forward(const context<T>& c) const {
-    cpu::avg_pool_forward<T>(window::geometry(c.input_shape(), c.output_shape()), c.input(), c.output(),
-                             counts_padding, divisor);
+    cpu::avg_pool_forward<T>(window::geometry(c.input_shape(), c.output_shape()), c.input(),
+                             c.output(), counts_padding, divisor);
   }
 
   template <class T>
   void backward(const context<T>& c) const {
     if (c.input_gradient() != nullptr)
-      cpu::avg_pool_backward<T>(window::geometry(c.input_shape(), c.output_shape()), c.output_gradient(),
-                                c.input_gradient(), counts_padding, divisor);
+      cpu::avg_pool_backward<T>(window::geometry(c.input_shape(), c.output_shape()),
+                                c.output_gradient(), c.input_gradient(), counts_padding, divisor);
   }
 
   template <symbolic... X>

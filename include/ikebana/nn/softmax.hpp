@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "ikebana/cpu/softmax.hpp"
@@ -38,7 +39,8 @@ constexpr bool has_dim(const shape& s, dim_t dim) {
 /// Options: dim<N> (default -1).
 template <class... Options>
 struct softmax {
-  static_assert(detail::option_set<dim<-1>>::template accepts<Options...>, "ikebana: softmax takes the option dim, once");
+  static_assert(detail::option_set<dim<-1>>::template accepts<Options...>,
+                "ikebana: softmax takes the option dim, once");
 
   static constexpr std::string_view kind = "softmax";
   static constexpr kept keeps = kept::output;
@@ -46,14 +48,15 @@ struct softmax {
 
   constexpr inferred infer(const shape& in) const {
     if (!detail::has_dim(in, along_dim))
-      return diagnostic{"softmax expects a dim within {expected} dimensions, got {got} (input {input})",
-                        static_cast<dim_t>(in.rank()), along_dim, in};
+      return diagnostic{
+          "softmax expects a dim within {expected} dimensions, got {got} (input {input})",
+          static_cast<dim_t>(in.rank()), along_dim, in};
     return in;
   }
 
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
 
-  void describe(description& d) const { d.add("dim", along_dim); }
+  void describe(description& d) const { d.add("dim", std::to_string(along_dim)); }
 
   template <class T>
   void forward(const context<T>& c) const {
@@ -65,7 +68,8 @@ struct softmax {
   void backward(const context<T>& c) const {
     if (c.input_gradient() == nullptr) return;
     const detail::along a(c.input_shape(), along_dim);
-    cpu::softmax_backward<T>(a.outer, a.n, a.inner, c.output(), c.output_gradient(), c.input_gradient());
+    cpu::softmax_backward<T>(a.outer, a.n, a.inner, c.output(), c.output_gradient(),
+                             c.input_gradient());
   }
 
   template <symbolic... X>
@@ -87,14 +91,15 @@ struct log_softmax {
 
   constexpr inferred infer(const shape& in) const {
     if (!detail::has_dim(in, along_dim))
-      return diagnostic{"log_softmax expects a dim within {expected} dimensions, got {got} (input {input})",
-                        static_cast<dim_t>(in.rank()), along_dim, in};
+      return diagnostic{
+          "log_softmax expects a dim within {expected} dimensions, got {got} (input {input})",
+          static_cast<dim_t>(in.rank()), along_dim, in};
     return in;
   }
 
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
 
-  void describe(description& d) const { d.add("dim", along_dim); }
+  void describe(description& d) const { d.add("dim", std::to_string(along_dim)); }
 
   template <class T>
   void forward(const context<T>& c) const {
@@ -106,7 +111,8 @@ struct log_softmax {
   void backward(const context<T>& c) const {
     if (c.input_gradient() == nullptr) return;
     const detail::along a(c.input_shape(), along_dim);
-    cpu::log_softmax_backward<T>(a.outer, a.n, a.inner, c.output(), c.output_gradient(), c.input_gradient());
+    cpu::log_softmax_backward<T>(a.outer, a.n, a.inner, c.output(), c.output_gradient(),
+                                 c.input_gradient());
   }
 
   template <symbolic... X>

@@ -40,20 +40,23 @@ class adam_state {
   Options& options() { return options_; }
   const Options& options() const { return options_; }
 
-  /// Updates all parameters by their gradients, in one pass. Allocates only if amsgrad has been switched on since the last
-  /// step. Throws error for options that make no sense, before anything has changed.
+  /// Updates all parameters by their gradients, in one pass. Allocates only if amsgrad has been
+  /// switched on since the last step. Throws error for options that make no sense, before anything
+  /// has changed.
   void step() {
     check();
     make_maximum();
     const Options& o = options_;
-    cpu::adam_step<T>(static_cast<dim_t>(parameters_.size()), parameters_.data(), gradients_.data(), exp_avg_.data(),
-                      exp_avg_sq_.data(), o.amsgrad ? max_exp_avg_sq_.data() : nullptr, o.lr, o.beta1, o.beta2, o.eps,
+    cpu::adam_step<T>(static_cast<dim_t>(parameters_.size()), parameters_.data(), gradients_.data(),
+                      exp_avg_.data(), exp_avg_sq_.data(),
+                      o.amsgrad ? max_exp_avg_sq_.data() : nullptr, o.lr, o.beta1, o.beta2, o.eps,
                       o.weight_decay, Decoupled, ++step_, o.maximize);
   }
 
   /// What it remembers; arrays without memory are not in use.
   std::array<optimizer_state, 4> state() {
-    return {optimizer_state::of("step", std::span{&step_, 1}), optimizer_state::of("exp_avg", exp_avg_.span()),
+    return {optimizer_state::of("step", std::span{&step_, 1}),
+            optimizer_state::of("exp_avg", exp_avg_.span()),
             optimizer_state::of("exp_avg_sq", exp_avg_sq_.span()),
             optimizer_state::of("max_exp_avg_sq", max_exp_avg_sq_.span())};
   }
@@ -97,17 +100,21 @@ class adam_state {
 
 }  // namespace detail
 
-/// Adam (Kingma and Ba, Adam: A Method for Stochastic Optimization, 2015; amsgrad: Reddi et al., On the Convergence of Adam
-/// and Beyond, 2018), as PyTorch 1.13 computes it. `adam optimizer{model, {.lr = 1e-3}};`
-/// The model must outlive it. Options may be changed between steps. State: exp_avg, exp_avg_sq, max_exp_avg_sq, step.
+/// Adam (Kingma and Ba, Adam: A Method for Stochastic Optimization, 2015; amsgrad: Reddi et al., On
+/// the Convergence of Adam and Beyond, 2018), as PyTorch 1.13 computes it. `adam optimizer{model,
+/// {.lr = 1e-3}};` The model must outlive it. Options may be changed between steps. State: exp_avg,
+/// exp_avg_sq, max_exp_avg_sq, step.
 template <class T>
 class adam : public detail::adam_state<T, adam_options, false> {
  public:
-  /// Allocates two arrays as long as the parameters, three with amsgrad. Throws error for options that make no sense.
+  /// Allocates two arrays as long as the parameters, three with amsgrad. Throws error for options
+  /// that make no sense.
   template <class Model>
-  explicit adam(Model& model, const adam_options& options = {}) : detail::adam_state<T, adam_options, false>{options} {
-    static_assert(optimizable<Model>,
-                  "ikebana: adam needs an initialized model: initialize<T, shape>(module, seed) gives one");
+  explicit adam(Model& model, const adam_options& options = {})
+      : detail::adam_state<T, adam_options, false>{options} {
+    static_assert(
+        optimizable<Model>,
+        "ikebana: adam needs an initialized model: initialize<T, shape>(module, seed) gives one");
     if constexpr (optimizable<Model>) this->take(model.parameters(), model.gradients());
   }
 
@@ -116,17 +123,19 @@ class adam : public detail::adam_state<T, adam_options, false> {
   explicit adam(const Model&&, const adam_options& = {}) = delete;
 };
 
-/// Adam with decoupled weight decay (Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019), as PyTorch 1.13
-/// computes it. Otherwise as `adam`.
+/// Adam with decoupled weight decay (Loshchilov and Hutter, Decoupled Weight Decay Regularization,
+/// 2019), as PyTorch 1.13 computes it. Otherwise as `adam`.
 template <class T>
 class adamw : public detail::adam_state<T, adamw_options, true> {
  public:
-  /// Allocates two arrays as long as the parameters, three with amsgrad. Throws error for options that make no sense.
+  /// Allocates two arrays as long as the parameters, three with amsgrad. Throws error for options
+  /// that make no sense.
   template <class Model>
   explicit adamw(Model& model, const adamw_options& options = {})
       : detail::adam_state<T, adamw_options, true>{options} {
-    static_assert(optimizable<Model>,
-                  "ikebana: adamw needs an initialized model: initialize<T, shape>(module, seed) gives one");
+    static_assert(
+        optimizable<Model>,
+        "ikebana: adamw needs an initialized model: initialize<T, shape>(module, seed) gives one");
     if constexpr (optimizable<Model>) this->take(model.parameters(), model.gradients());
   }
 

@@ -2,7 +2,7 @@
 
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
+#include <cstdio>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,8 +13,9 @@
 
 namespace ikebana {
 
-/// What an optimizer works on: all parameters as one array, and their gradients as another of the same length. Both stay
-/// where they are for as long as the model lives, wherever the model itself is moved.
+/// What an optimizer works on: all parameters as one array, and their gradients as another of the
+/// same length. Both stay where they are for as long as the model lives, wherever the model itself
+/// is moved.
 template <class M>
 concept optimizable = requires(M& m) {
   typename M::value_type;
@@ -22,8 +23,8 @@ concept optimizable = requires(M& m) {
   { m.gradients() } -> std::same_as<std::span<typename M::value_type>>;
 };
 
-/// A part of what an optimizer remembers, by PyTorch's name: `exp_avg`. Arrays are laid out as the model's parameters
-/// are. Writing to it restores what was saved.
+/// A part of what an optimizer remembers, by PyTorch's name: `exp_avg`. Arrays are laid out as the
+/// model's parameters are. Writing to it restores what was saved.
 struct optimizer_state {
   std::string_view name;
   dtype type;
@@ -44,7 +45,10 @@ struct element_of<M> : std::type_identity<typename M::value_type> {};
 
 /// Throws what PyTorch says of an option of an optimizer, unless it is in order.
 inline void check_option(bool in_order, const char* optimizer, const char* what, double value) {
-  if (!in_order) throw error(std::string(optimizer) + ": Invalid " + what + ": " + std::to_string(value));
+  if (in_order) return;
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%g", value);
+  throw error(std::string(optimizer) + ": Invalid " + what + ": " + digits);
 }
 
 }  // namespace detail

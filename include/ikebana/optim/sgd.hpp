@@ -22,23 +22,31 @@ struct sgd_options {
   bool maximize = false;
 };
 
-/// Stochastic gradient descent with momentum (Sutskever et al., On the importance of initialization and momentum in deep
-/// learning, 2013), as PyTorch 1.13 computes it. `sgd optimizer{model, {.lr = 0.1, .momentum = 0.9}};`
-/// The model must outlive it. Options may be changed between steps.
+/// Stochastic gradient descent with momentum (Sutskever et al., On the importance of initialization
+/// and momentum in deep learning, 2013), as PyTorch 1.13 computes it. `sgd optimizer{model, {.lr =
+/// 0.1, .momentum = 0.9}};` The model must outlive it. Options may be changed between steps.
 template <class T>
 class sgd {
  public:
-  /// Allocates the momentum buffer if momentum is not 0. Throws error for options that make no sense.
+  /// Allocates the momentum buffer if momentum is not 0. Throws error for options that make no
+  /// sense.
   template <class Model>
   sgd(Model& model, const sgd_options& options) : options_{options} {
-    static_assert(optimizable<Model>,
-                  "ikebana: sgd needs an initialized model: initialize<T, shape>(module, seed) gives one");
+    static_assert(
+        optimizable<Model>,
+        "ikebana: sgd needs an initialized model: initialize<T, shape>(module, seed) gives one");
     if constexpr (optimizable<Model>) {
       check();
       parameters_ = model.parameters();
       gradients_ = model.gradients();
       make_momentum_buffer();
     }
+  }
+
+  template <class Model>
+  explicit sgd(Model&) {
+    static_assert(sizeof(Model) == 0,
+                  "ikebana: sgd needs a learning rate: sgd{model, {.lr = 0.1}}");
   }
 
   /// A temporary model would be gone before the first step.
@@ -48,8 +56,9 @@ class sgd {
   sgd_options& options() { return options_; }
   const sgd_options& options() const { return options_; }
 
-  /// Updates all parameters by their gradients, in one pass. Allocates only if momentum was 0 in all steps before and is
-  /// not any more. Throws error for options that make no sense, before anything has changed.
+  /// Updates all parameters by their gradients, in one pass. Allocates only if momentum was 0 in
+  /// all steps before and is not any more. Throws error for options that make no sense, before
+  /// anything has changed.
   void step() {
     check();
     make_momentum_buffer();
@@ -62,7 +71,8 @@ class sgd {
     if (with_momentum) ++momentum_steps_;
   }
 
-  /// What it remembers; arrays without memory are not in use. `step` counts the steps with momentum.
+  /// What it remembers; arrays without memory are not in use. `step` counts the steps with
+  /// momentum.
   std::array<optimizer_state, 2> state() {
     return {optimizer_state::of("step", std::span{&momentum_steps_, 1}),
             optimizer_state::of("momentum_buffer", momentum_buffer_.span())};
@@ -93,6 +103,8 @@ class sgd {
 
 template <class Model>
 sgd(Model&, const sgd_options&) -> sgd<typename detail::element_of<Model>::type>;
+template <class Model>
+sgd(Model&) -> sgd<typename detail::element_of<Model>::type>;
 template <class Model>
 sgd(const Model&&, const sgd_options&) -> sgd<typename detail::element_of<Model>::type>;
 

@@ -50,8 +50,6 @@ struct check_replicate_option {
       once,
       "ikebana: replicate_policy is given two options that say the same thing, such as two "
       "bucket_cap");
-
-  static constexpr bool value = known && once;
 };
 
 }  // namespace detail
@@ -99,8 +97,8 @@ struct init_sync {
 /// `replicate_policy<bucket_cap<MiB(25)>, comm_hook<bf16_compress>>`
 template <class... Options>
 class replicate_policy {
-  static_assert((detail::check_replicate_option<Options, Options...>::value && ...),
-                "ikebana: replicate_policy: see the option named above");
+  // Only so that each check is instantiated: the sentences are there.
+  static_assert(((sizeof(detail::check_replicate_option<Options, Options...>) > 0) && ...));
 
   template <class Key, class Default>
   using option = typename detail::find_option<Key, Default, Options...>::type;

@@ -162,6 +162,21 @@ class replicated : private Model {
     }
   }
 
+  /// The same with the gradients of the inputs, which are this rank's own.
+  template <tensor_like G, tensor_like... X>
+  requires(sizeof...(X) > 0) void backward(const G& output_gradient, X&&... input_gradients) {
+    Model::begin_input_gradients(output_gradient, input_gradients...);
+    if (synchronises_) {
+      reducer reduce{*this};
+      Model::run_backward(true, reduce);
+      Model::end_input_gradients();
+      complete(reduce);
+    } else {
+      Model::run_backward(true, detail::nobody_listens{});
+      Model::end_input_gradients();
+    }
+  }
+
   /// As model::train_step, with the gradients averaged over the ranks. Returns the loss of this
   /// rank.
   template <tensor_like X, tensor_like Y, class Loss, class Optimizer>

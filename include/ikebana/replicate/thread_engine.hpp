@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -30,14 +29,14 @@ class thread_engine {
   int size() const { return world_.size(); }
 
   /// Publishes a request. Waits only if `max_in_flight` collectives are under way.
-  std::uint64_t announce(const request& request, share share) {
-    if (world_.troubled() && world_.failed()) stop_after_failure(request, {});
+  std::uint64_t announce(const request& asked, share how) {
+    if (world_.troubled() && world_.failed()) stop_after_failure(asked, {});
     const std::uint64_t number = issued_;
     if (number >= thread_world::max_in_flight) complete(number - thread_world::max_in_flight);
     announcement& entry = world_.at(number, rank_);
-    entry.what = request;
+    entry.what = asked;
     entry.number.store(number + 1, std::memory_order_seq_cst);
-    shares_[number % thread_world::max_in_flight] = share;
+    shares_[number % thread_world::max_in_flight] = how;
     issued_ = number + 1;
     world_.wake();
     return number;
@@ -101,11 +100,13 @@ class thread_engine {
 
   /// Does this rank's shares of what all have announced; true if collective `number` is complete.
   bool advance(std::uint64_t number) {
-    while (done_ < issued_ && all_have_come(done_)) do_share();
+    while (done_ < issued_ && all_have_come(done_) && do_share()) {
+    }
     return is_complete(number);
   }
 
-  void do_share() {
+  /// False if the world has failed, and nothing is done any more.
+  bool do_share() {
     const announcement* row = &world_.at(done_, 0);
     for (int r = 1; r < size(); ++r)
       if (!row[r].what.agrees_with(row[0].what)) {
@@ -120,12 +121,13 @@ class thread_engine {
     step.store(2 * done_ + 1, std::memory_order_seq_cst);
     if (world_.failed()) {
       step.store(2 * done_, std::memory_order_seq_cst);
-      stop_after_failure(row[rank_].what, {});
+      return false;
     }
     shares_[done_ % thread_world::max_in_flight](row, rank_, size());
     ++done_;
     step.store(2 * done_, std::memory_order_seq_cst);
     world_.wake();
+    return true;
   }
 
   void complete_slowly(std::uint64_t number) {
@@ -138,7 +140,7 @@ class thread_engine {
       const clock::time_point now = clock::now();
       if (world_.troubled()) look_for_trouble(number, now - start);
       if (now >= deadline) stop_after_timeout(number, now - start);
-      if (i < thread_world::yields) {
+      if (i < thread_world::yields || world_.troubled()) {
         std::this_thread::yield();
         continue;
       }
@@ -163,7 +165,7 @@ class thread_engine {
     const request& mine = world_.at(number, rank_).what;
     int absent = 0;
     while (absent + 1 < size() && has_done(absent, number)) ++absent;
-    for (int r = 0; r < size(); ++r)
+    for (int r = 0; r < size() && done_ <= number; ++r)
       if (!has_come(r, done_)) absent = r;
     stop(mine.text() + ": " + rank_text(absent) +
          (has_come(absent, number) ? " has not done its share" : " did not come") + " (waited " +

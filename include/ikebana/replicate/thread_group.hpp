@@ -28,8 +28,6 @@ namespace ikebana {
 /// buffers are then unspecified, and the world stays failed.
 class thread_group {
  public:
-  using work = thread_work;
-
   thread_group(thread_world& world, int rank) : engine_{world, rank} {}
   thread_group(const thread_group&) = delete;
   thread_group& operator=(const thread_group&) = delete;
@@ -123,8 +121,8 @@ class thread_group {
                    " elements for all ranks together, got " + std::to_string(all));
   }
 
-  thread_work start(const detail::request& request, detail::share share) {
-    return {engine_, engine_.announce(request, share)};
+  thread_work start(const detail::request& asked, detail::share how) {
+    return {engine_, engine_.announce(asked, how)};
   }
 
   detail::thread_engine engine_;

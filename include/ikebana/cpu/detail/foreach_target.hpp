@@ -1,7 +1,8 @@
-// No include guard: includes the file named by IKEBANA_CPU_BODY once for each instruction set, inside its namespace and
-// with its target switched on, so that one source is built for all of them without any -m flag. Within the body,
-// IKEBANA_CPU_WIDTH is the bytes of a vector register (0: scalar) and IKEBANA_CPU_INLINE marks what must be inlined.
-// The body includes nothing itself. A further set is one more block here and one more name in targets.hpp.
+// No include guard: includes the file named by IKEBANA_CPU_BODY once for each instruction set,
+// inside its namespace and with its target switched on, so that one source is built for all of them
+// without any -m flag. Within the body, IKEBANA_CPU_WIDTH is the bytes of a vector register (0:
+// scalar) and IKEBANA_CPU_INLINE marks what must be inlined. The body includes nothing itself. A
+// further set is one more block here and one more name in targets.hpp.
 #include "ikebana/cpu/detail/intrinsics.hpp"
 #include "ikebana/cpu/detail/targets.hpp"
 
@@ -34,8 +35,8 @@ namespace ikebana::cpu::avx2 {
 
 #define IKEBANA_CPU_WIDTH 64
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))), \
-                             apply_to = function)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))), apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")

@@ -4,18 +4,20 @@
 
 #if IKEBANA_CPU_X86
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ == 12 && !defined(_IMMINTRIN_H_INCLUDED)
-// g++ 12 spends 0.4 s and 100 MiB on <immintrin.h>; the parts that the kernels use cost a quarter of it. They are the
-// very headers that <immintrin.h> includes, in its order, so a later include of it completes the set.
+// g++ 12 spends 0.4 s and 100 MiB on <immintrin.h>; the parts that the kernels use cost a quarter
+// of it. They are the very headers that <immintrin.h> includes, in its order, so a later include of
+// it completes the set.
 #define _IMMINTRIN_H_INCLUDED
+// clang-format off
 #include <emmintrin.h>
 #include <pmmintrin.h>
 #include <tmmintrin.h>
 #include <smmintrin.h>
-// In this order.
 #include <avxintrin.h>
 #include <avx2intrin.h>
 #include <avx512fintrin.h>
 #include <fmaintrin.h>
+// clang-format on
 #undef _IMMINTRIN_H_INCLUDED
 #else
 #include <immintrin.h>

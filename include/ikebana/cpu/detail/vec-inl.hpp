@@ -1,5 +1,6 @@
-// vec<T>: one vector register of T (one T in the scalar set). Lanes are reached by the compilers' vector arithmetic;
-// what that cannot say (fused multiply-add, partial loads, scaling) is an intrinsic at the end of this file.
+// vec<T>: one vector register of T (one T in the scalar set). Lanes are reached by the compilers'
+// vector arithmetic; what that cannot say (fused multiply-add, partial loads, scaling) is an
+// intrinsic at the end of this file.
 
 #if IKEBANA_CPU_WIDTH == 0
 template <class T>
@@ -10,12 +11,12 @@ struct register_of {
 #else
 template <class T>
 struct register_of;
-#define IKEBANA_CPU_REGISTER(T)                                                             \
-  template <>                                                                               \
-  struct register_of<T> {                                                                   \
-    typedef T type __attribute__((vector_size(IKEBANA_CPU_WIDTH)));                         \
-    typedef T in_memory                                                                     \
-        __attribute__((vector_size(IKEBANA_CPU_WIDTH), aligned(alignof(T)), may_alias));    \
+#define IKEBANA_CPU_REGISTER(T)                                                          \
+  template <>                                                                            \
+  struct register_of<T> {                                                                \
+    typedef T type __attribute__((vector_size(IKEBANA_CPU_WIDTH)));                      \
+    typedef T in_memory                                                                  \
+        __attribute__((vector_size(IKEBANA_CPU_WIDTH), aligned(alignof(T)), may_alias)); \
   }
 IKEBANA_CPU_REGISTER(float);
 IKEBANA_CPU_REGISTER(double);
@@ -34,8 +35,12 @@ template <class T>
 struct lane_mask {
   using raw = decltype(typename register_of<T>::type{} < typename register_of<T>::type{});
   raw m;
-  IKEBANA_CPU_INLINE friend lane_mask operator&(lane_mask a, lane_mask b) { return {raw(a.m & b.m)}; }
-  IKEBANA_CPU_INLINE friend lane_mask operator|(lane_mask a, lane_mask b) { return {raw(a.m | b.m)}; }
+  IKEBANA_CPU_INLINE friend lane_mask operator&(lane_mask a, lane_mask b) {
+    return {raw(a.m & b.m)};
+  }
+  IKEBANA_CPU_INLINE friend lane_mask operator|(lane_mask a, lane_mask b) {
+    return {raw(a.m | b.m)};
+  }
 };
 
 template <class T>
@@ -48,7 +53,9 @@ struct vec {
 
   IKEBANA_CPU_INLINE static vec zero() { return {raw{}}; }
   IKEBANA_CPU_INLINE static vec broadcast(T x) { return {x - raw{}}; }
-  IKEBANA_CPU_INLINE static vec load(const T* p) { return {*reinterpret_cast<const in_memory*>(p)}; }
+  IKEBANA_CPU_INLINE static vec load(const T* p) {
+    return {*reinterpret_cast<const in_memory*>(p)};
+  }
   IKEBANA_CPU_INLINE void store(T* p) const { *reinterpret_cast<in_memory*>(p) = v; }
   /// The first n lanes (0 <= n <= size); the others are zero, their memory is not touched.
   static vec load(const T* p, dim_t n);
@@ -117,15 +124,24 @@ IKEBANA_CPU_INLINE vec<T> copysign(vec<T> a, vec<T> s) {
   return as<T>(as<B>(abs(a)) | (as<B>(s) & bits_of<T>::broadcast(number<T>::sign)));
 }
 
+/// Where the user asked for fast arithmetic, hides that x came by a rounded sum, which the compiler
+/// would else undo.
+template <class T>
+IKEBANA_CPU_INLINE void keep_rounding([[maybe_unused]] vec<T>& x) {
+#if defined(__FAST_MATH__) && IKEBANA_CPU_X86
+  asm("" : "+x"(x.v));
+#endif
+}
+
 /// The nearest whole number, ties to even. Requires |a| < 2^22 (float), 2^51 (double).
 template <class T>
 IKEBANA_CPU_INLINE vec<T> round(vec<T> a) {
   constexpr T big = T(typename number<T>::bits{3} << (number<T>::mantissa - 1));
   vec<T> t = a + big;
-#if defined(__FAST_MATH__)
-  asm("" : "+x"(t.v));
-#endif
-  return t - big;
+  keep_rounding(t);
+  t = t - big;
+  keep_rounding(t);
+  return t;
 }
 
 /// 2^n for whole n within the exponents of normal numbers.
@@ -219,9 +235,13 @@ IKEBANA_CPU_INLINE vec<double> fma(vec<double> a, vec<double> b, vec<double> c) 
   return {_mm256_fmadd_pd(a.v, b.v, c.v)};
 }
 IKEBANA_CPU_INLINE vec<float> max(vec<float> a, vec<float> b) { return {_mm256_max_ps(a.v, b.v)}; }
-IKEBANA_CPU_INLINE vec<double> max(vec<double> a, vec<double> b) { return {_mm256_max_pd(a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<double> max(vec<double> a, vec<double> b) {
+  return {_mm256_max_pd(a.v, b.v)};
+}
 IKEBANA_CPU_INLINE vec<float> min(vec<float> a, vec<float> b) { return {_mm256_min_ps(a.v, b.v)}; }
-IKEBANA_CPU_INLINE vec<double> min(vec<double> a, vec<double> b) { return {_mm256_min_pd(a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<double> min(vec<double> a, vec<double> b) {
+  return {_mm256_min_pd(a.v, b.v)};
+}
 IKEBANA_CPU_INLINE vec<float> sqrt(vec<float> a) { return {_mm256_sqrt_ps(a.v)}; }
 IKEBANA_CPU_INLINE vec<double> sqrt(vec<double> a) { return {_mm256_sqrt_pd(a.v)}; }
 
@@ -236,20 +256,25 @@ IKEBANA_CPU_INLINE __m256i first_lanes(dim_t n) {
 template <class T>
 IKEBANA_CPU_INLINE vec<T> vec<T>::load(const T* p, dim_t n) {
   if constexpr (sizeof(T) == 4)
-    return {__builtin_bit_cast(raw, _mm256_maskload_ps(reinterpret_cast<const float*>(p), first_lanes<4>(n)))};
+    return {__builtin_bit_cast(
+        raw, _mm256_maskload_ps(reinterpret_cast<const float*>(p), first_lanes<4>(n)))};
   else
-    return {__builtin_bit_cast(raw, _mm256_maskload_pd(reinterpret_cast<const double*>(p), first_lanes<8>(n)))};
+    return {__builtin_bit_cast(
+        raw, _mm256_maskload_pd(reinterpret_cast<const double*>(p), first_lanes<8>(n)))};
 }
 template <class T>
 IKEBANA_CPU_INLINE void vec<T>::store(T* p, dim_t n) const {
   if constexpr (sizeof(T) == 4)
-    _mm256_maskstore_ps(reinterpret_cast<float*>(p), first_lanes<4>(n), __builtin_bit_cast(__m256, v));
+    _mm256_maskstore_ps(reinterpret_cast<float*>(p), first_lanes<4>(n),
+                        __builtin_bit_cast(__m256, v));
   else
-    _mm256_maskstore_pd(reinterpret_cast<double*>(p), first_lanes<8>(n), __builtin_bit_cast(__m256d, v));
+    _mm256_maskstore_pd(reinterpret_cast<double*>(p), first_lanes<8>(n),
+                        __builtin_bit_cast(__m256d, v));
 }
 
 #elif IKEBANA_CPU_WIDTH == 64
-// The zero-masked forms with all lanes on: g++ 12 warns of the undefined operand inside the plain ones.
+// The zero-masked forms with all lanes on: g++ 12 warns of the undefined operand inside the plain
+// ones.
 inline constexpr __mmask16 all16 = 0xFFFF;
 inline constexpr __mmask8 all8 = 0xFF;
 IKEBANA_CPU_INLINE vec<float> fma(vec<float> a, vec<float> b, vec<float> c) {
@@ -258,19 +283,29 @@ IKEBANA_CPU_INLINE vec<float> fma(vec<float> a, vec<float> b, vec<float> c) {
 IKEBANA_CPU_INLINE vec<double> fma(vec<double> a, vec<double> b, vec<double> c) {
   return {_mm512_fmadd_pd(a.v, b.v, c.v)};
 }
-IKEBANA_CPU_INLINE vec<float> max(vec<float> a, vec<float> b) { return {_mm512_maskz_max_ps(all16, a.v, b.v)}; }
-IKEBANA_CPU_INLINE vec<double> max(vec<double> a, vec<double> b) { return {_mm512_maskz_max_pd(all8, a.v, b.v)}; }
-IKEBANA_CPU_INLINE vec<float> min(vec<float> a, vec<float> b) { return {_mm512_maskz_min_ps(all16, a.v, b.v)}; }
-IKEBANA_CPU_INLINE vec<double> min(vec<double> a, vec<double> b) { return {_mm512_maskz_min_pd(all8, a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<float> max(vec<float> a, vec<float> b) {
+  return {_mm512_maskz_max_ps(all16, a.v, b.v)};
+}
+IKEBANA_CPU_INLINE vec<double> max(vec<double> a, vec<double> b) {
+  return {_mm512_maskz_max_pd(all8, a.v, b.v)};
+}
+IKEBANA_CPU_INLINE vec<float> min(vec<float> a, vec<float> b) {
+  return {_mm512_maskz_min_ps(all16, a.v, b.v)};
+}
+IKEBANA_CPU_INLINE vec<double> min(vec<double> a, vec<double> b) {
+  return {_mm512_maskz_min_pd(all8, a.v, b.v)};
+}
 IKEBANA_CPU_INLINE vec<float> sqrt(vec<float> a) { return {_mm512_maskz_sqrt_ps(all16, a.v)}; }
 IKEBANA_CPU_INLINE vec<double> sqrt(vec<double> a) { return {_mm512_maskz_sqrt_pd(all8, a.v)}; }
 IKEBANA_CPU_INLINE unsigned first_lanes(dim_t n) { return (1u << n) - 1u; }
 template <class T>
 IKEBANA_CPU_INLINE vec<T> vec<T>::load(const T* p, dim_t n) {
   if constexpr (sizeof(T) == 4)
-    return {__builtin_bit_cast(raw, _mm512_maskz_loadu_ps(static_cast<__mmask16>(first_lanes(n)), p))};
+    return {
+        __builtin_bit_cast(raw, _mm512_maskz_loadu_ps(static_cast<__mmask16>(first_lanes(n)), p))};
   else
-    return {__builtin_bit_cast(raw, _mm512_maskz_loadu_pd(static_cast<__mmask8>(first_lanes(n)), p))};
+    return {
+        __builtin_bit_cast(raw, _mm512_maskz_loadu_pd(static_cast<__mmask8>(first_lanes(n)), p))};
 }
 template <class T>
 IKEBANA_CPU_INLINE void vec<T>::store(T* p, dim_t n) const {
@@ -307,9 +342,11 @@ template <int D, class R, std::size_t... L>
 IKEBANA_CPU_INLINE void exchange(R& a, R& b, std::index_sequence<L...>) {
   constexpr int n = static_cast<int>(sizeof...(L));
   const R low = __builtin_shufflevector(
-      a, b, ((static_cast<int>(L) & D) == 0 ? static_cast<int>(L) : static_cast<int>(L) - D + n)...);
+      a, b,
+      ((static_cast<int>(L) & D) == 0 ? static_cast<int>(L) : static_cast<int>(L) - D + n)...);
   const R high = __builtin_shufflevector(
-      a, b, ((static_cast<int>(L) & D) == 0 ? static_cast<int>(L) + D : static_cast<int>(L) + n)...);
+      a, b,
+      ((static_cast<int>(L) & D) == 0 ? static_cast<int>(L) + D : static_cast<int>(L) + n)...);
   a = low;
   b = high;
 }

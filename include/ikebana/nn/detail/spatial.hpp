@@ -26,7 +26,8 @@ inline constexpr const char* joined = joined_text<Part...>::value.data;
 template <std::size_t N>
 inline constexpr literal<2> digit{{static_cast<char>('0' + N), '\0'}};
 
-/// `option` for each of N spatial dimensions as a row of three, those that there are not being `fill`.
+/// `option` for each of N spatial dimensions as a row of three, those that there are not being
+/// `fill`.
 template <std::size_t N>
 constexpr std::array<dim_t, 3> in_three(const std::array<dim_t, N>& values, dim_t fill) {
   std::array<dim_t, 3> out{fill, fill, fill};

@@ -1,0 +1,101 @@
+// Regression on a CSV file whose number of columns only run time knows, with a module of one's own.
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <string>
+
+#include "ikebana/ikebana.hpp"
+
+namespace ike = ikebana;
+using namespace ike::literals;
+
+// A residual block as a function of symbolic values: x is used twice, its gradients are summed.
+template <ike::dim_t Width>
+constexpr auto block = ike::graph([](auto x) {
+  auto h = ike::gelu{}("fc1"_m(ike::lazy_linear<Width>{}, x));
+  return "fc2"_m(ike::lazy_linear<Width>{}, h) +
+         "skip"_m(ike::lazy_linear<Width, ike::bias<false>>{}, x);
+});
+
+constexpr auto network =
+    ike::sequential("block1"_m = block<64>, ike::gelu{}, "block2"_m = block<32>, ike::gelu{},
+                    "out"_m = ike::lazy_linear<1>{});
+
+using table_type = ike::tensor<float, ike::shape{ike::dynamic, ike::dynamic}>;
+
+/// Shifts and scales each column to mean 0 and variance 1 over the rows that are trained on.
+void standardize(table_type& all, const table_type& trained_on) {
+  const auto rows = static_cast<double>(trained_on.extent(0));
+  for (ike::dim_t c = 0; c < all.extent(1); ++c) {
+    double sum = 0, squares = 0;
+    for (ike::dim_t r = 0; r < trained_on.extent(0); ++r) sum += trained_on(r, c);
+    const double mean = sum / rows;
+    for (ike::dim_t r = 0; r < trained_on.extent(0); ++r)
+      squares += std::pow(trained_on(r, c) - mean, 2);
+    const double deviation = std::sqrt(squares / rows) + 1e-12;
+    for (ike::dim_t r = 0; r < all.extent(0); ++r)
+      all(r, c) = static_cast<float>((static_cast<double>(all(r, c)) - mean) / deviation);
+  }
+}
+
+int main(int argc, char** argv) {
+  std::string csv = "examples/data/friedman.csv";
+  int epochs = 60;
+  double required = 0;
+  CLI::App app{"Learns the last column of a CSV file from the others."};
+  app.add_option("--csv", csv, "numbers with a header line; the target is the last column")
+      ->capture_default_str();
+  app.add_option("--epochs", epochs, "passes over the training rows")->capture_default_str();
+  app.add_option("--require", required, "fail if R2 on the test rows stays below this");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    const auto table = ike::read_csv<float>(csv, {.header = true});
+    const ike::dim_t features = table.values.extent(1) - 1;
+    const ike::tensor_dataset rows(ike::columns(table, 0, features),
+                                   ike::columns(table, features, features + 1));
+    const auto raw = ike::split(rows, rows.size() * 4 / 5, ike::seed{1});
+    const auto prepare = [&](const auto& part) {
+      table_type x = part.features(), y = part.targets();
+      standardize(x, raw.train.features());
+      standardize(y, raw.train.targets());
+      return ike::tensor_dataset(std::move(x), std::move(y));
+    };
+    const auto train = prepare(raw.train), test = prepare(raw.test);
+
+    // The number of columns is bound here, and every later input is checked against it.
+    auto model = ike::initialize<float, ike::shape{ike::dynamic, ike::dynamic}>(
+        network, ike::seed{1}, ike::shape{1, features});
+    std::cout << model.module() << "\n\n" << ike::summary(model) << std::endl;
+
+    auto optimizer = ike::adamw{model, {.lr = 3e-3, .weight_decay = 1e-2}};
+    ike::data_loader loader(train, {.batch = 32, .shuffle = ike::seed{2}});
+    for (int epoch = 1; epoch <= epochs; ++epoch) {
+      optimizer.options().lr = 3e-3 * (1 - (epoch - 1.0) / epochs);
+      double sum = 0;
+      for (auto [x, t] : loader)
+        sum += static_cast<double>(model.train_step(x, t, ike::mse_loss{}, optimizer)) *
+               static_cast<double>(x.extent(0));
+      if (epoch % 10 == 0)
+        std::printf("epoch %3d  mean squared error %.4f\n", epoch,
+                    sum / static_cast<double>(train.size()));
+    }
+
+    model.eval();
+    const auto predicted = model(test.features());
+    double residual = 0, total = 0, mean = 0;
+    const auto& wanted = test.targets();
+    for (float y : wanted) mean += static_cast<double>(y) / static_cast<double>(wanted.size());
+    for (ike::dim_t i = 0; i < wanted.size(); ++i) {
+      residual += std::pow(static_cast<double>(wanted[i]) - static_cast<double>(predicted[i]), 2);
+      total += std::pow(static_cast<double>(wanted[i]) - mean, 2);
+    }
+    const double r2 = 1 - residual / total;
+    std::printf("on %lld rows never seen: R2 %.4f\n", static_cast<long long>(wanted.size()), r2);
+    return r2 >= required ? 0 : 1;
+  } catch (const ike::error& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 2;
+  }
+}

@@ -1,0 +1,10 @@
+// expect: ikebana: pooling needs the option kernel<\.\.>
+#include <ikebana/nn/pool.hpp>
+
+namespace ike = ikebana;
+
+#ifdef MENDED
+inline constexpr ike::avg_pool2d<ike::kernel<2>> net;
+#else
+inline constexpr ike::avg_pool2d<ike::stride<2>> net;
+#endif

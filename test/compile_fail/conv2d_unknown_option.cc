@@ -1,0 +1,11 @@
+// expect: ikebana: a convolution takes the options kernel, stride, padding, dilation, groups and bias, each once
+#include <ikebana/nn/conv.hpp>
+
+namespace ike = ikebana;
+using namespace ike::literals;
+
+#ifdef MENDED
+inline constexpr ike::conv2d<1, 8, ike::kernel<3>> net;
+#else
+inline constexpr ike::conv2d<1, 8, ike::kernel<3>, ike::ceil_mode<true>> net;
+#endif

@@ -1,0 +1,12 @@
+// expect: ikebana: cross_entropy takes class indices, of type std::int64_t
+#include <ikebana/nn/loss.hpp>
+
+namespace ike = ikebana;
+
+auto logits = ike::ones<float, ike::shape{5, 3}>();
+
+#ifdef MENDED
+float loss = ike::cross_entropy{}(logits, ike::zeros<std::int64_t, ike::shape{5}>());
+#else
+float loss = ike::cross_entropy{}(logits, ike::zeros<float, ike::shape{5}>());
+#endif

@@ -1,0 +1,16 @@
+// expect-gcc: shape_mismatch<.*"flatten: flatten expects start_dim within 1 dimensions, got 1 \(input \[20\]\)"
+// expect-clang: path<'f', 'l', 'a', 't', 't', 'e', 'n'>, ikebana::expected<1>, ikebana::got<1>
+#include <ikebana/compose/sequential.hpp>
+#include <ikebana/model/initialize.hpp>
+#include <ikebana/nn/flatten.hpp>
+
+namespace ike = ikebana;
+using namespace ike::literals;
+
+#ifdef MENDED
+constexpr auto net = ike::sequential("flatten"_m = ike::flatten<ike::start_dim<0>>{});
+#else
+constexpr auto net = ike::sequential("flatten"_m = ike::flatten{});
+#endif
+
+auto model = ike::initialize<float, ike::shape{20}>(net, ike::seed{1});

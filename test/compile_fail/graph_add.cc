@@ -1,0 +1,19 @@
+// expect-gcc: shape_mismatch<.*"2: add expects equal shapes, got \[32, 10\] and \[32, 20\]"
+// expect-clang: path<'2'>
+#include <ikebana/compose/graph.hpp>
+#include <ikebana/model/initialize.hpp>
+#include <ikebana/nn/activation.hpp>
+#include <ikebana/nn/linear.hpp>
+
+namespace ike = ikebana;
+using namespace ike::literals;
+
+#ifdef MENDED
+constexpr auto net =
+    ike::graph([](auto x) { return ike::relu{}("fc1"_m(ike::lazy_linear<20>{}, x)) + x; });
+#else
+constexpr auto net =
+    ike::graph([](auto x) { return ike::relu{}("fc1"_m(ike::lazy_linear<10>{}, x)) + x; });
+#endif
+
+auto model = ike::initialize<float, ike::shape{32, 20}>(net, ike::seed{1});

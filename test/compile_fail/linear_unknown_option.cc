@@ -1,0 +1,10 @@
+// expect: ikebana: linear takes the option bias<bool>
+#include <ikebana/nn/linear.hpp>
+
+namespace ike = ikebana;
+
+#ifdef MENDED
+inline constexpr ike::lazy_linear<8> net;
+#else
+inline constexpr ike::lazy_linear<8, ike::kernel<3> > net;
+#endif

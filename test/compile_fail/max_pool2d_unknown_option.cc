@@ -1,0 +1,10 @@
+// expect: ikebana: max pooling takes the options kernel, stride, padding, dilation and ceil_mode, each once
+#include <ikebana/nn/pool.hpp>
+
+namespace ike = ikebana;
+
+#ifdef MENDED
+inline constexpr ike::max_pool2d<ike::kernel<2>> net;
+#else
+inline constexpr ike::max_pool2d<ike::kernel<2>, ike::groups<2>> net;
+#endif

@@ -1,0 +1,108 @@
+#include "ikebana/compose/graph.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "ikebana/model/gradient_check.hpp"
+#include "ikebana/model/initialize.hpp"
+#include "ikebana/model/state.hpp"
+#include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/linear.hpp"
+
+namespace ike = ikebana;
+using namespace ike::literals;
+using ike::shape;
+
+namespace {
+
+template <class Model>
+std::vector<std::string> paths(const Model& m) {
+  std::vector<std::string> names;
+  for (const auto& e : ike::get_state_dict(m)) names.push_back(e.name);
+  return names;
+}
+
+using names = std::vector<std::string>;
+
+constexpr shape in{3, 4};
+
+template <class M>
+void check_gradients(const M& m) {
+  const auto r = ike::gradient_check(m, ike::uniform<double, in>(ike::seed{11}));
+  CHECK_MESSAGE(r.largest < 1e-7, r.where);
+}
+
+template <class M>
+constexpr std::size_t nodes_of(const M&) {
+  return ike::sizes_of<M>(1).nodes;
+}
+
+}  // namespace
+
+TEST_CASE("a value of a graph may be used twice, thrice, and as the output too") {
+  constexpr auto twice = ike::graph([](auto x) {
+    auto h = "fc"_m(ike::lazy_linear<4>{}, x);
+    return ike::tanh{}(h) + h;
+  });
+  check_gradients(twice);
+  constexpr auto thrice = ike::graph([](auto x) {
+    auto h = "fc"_m(ike::lazy_linear<4>{}, x);
+    return ike::tanh{}(h) + h + "other"_m(ike::lazy_linear<4>{}, h);
+  });
+  check_gradients(thrice);
+  constexpr auto same_twice = ike::graph([](auto x) { return x + x; });
+  check_gradients(same_twice);
+  constexpr auto output_used = ike::graph([](auto x) {
+    auto h = "fc"_m(ike::lazy_linear<4>{}, x);
+    auto unused = "dead"_m(ike::lazy_linear<2>{}, h);  // nobody asks for it
+    (void)unused;
+    return h;
+  });
+  check_gradients(output_used);
+}
+
+TEST_CASE("a diamond has one top, two sides and one bottom") {
+  constexpr auto net = ike::graph([](auto x) {
+    auto top = "top"_m(ike::lazy_linear<5>{}, x);
+    auto left = ike::tanh{}("left"_m(ike::lazy_linear<3>{}, top));
+    auto right = ike::sigmoid{}("right"_m(ike::lazy_linear<3>{}, top));
+    return "bottom"_m(ike::lazy_linear<2>{}, left + right);
+  });
+  CHECK(nodes_of(net) == 7);
+  auto m = ike::initialize<double, in>(net, ike::seed{1});
+  CHECK(paths(m).size() == 8);
+  CHECK(paths(m)[0] == "top.weight");
+  check_gradients(net);
+}
+
+TEST_CASE("the same module on the same value is one node, whoever writes it") {
+  constexpr auto net = ike::graph([](auto x) {
+    auto a = ike::relu{}("fc"_m(ike::lazy_linear<4>{}, x));
+    auto b = ike::relu{}("fc"_m(ike::lazy_linear<4>{}, x));
+    return a + b;
+  });
+  CHECK(nodes_of(net) == 3);
+  auto m = ike::initialize<double, in>(net, ike::seed{1});
+  CHECK(paths(m) == names{"fc.weight", "fc.bias"});
+  check_gradients(net);
+  // On another value it is another one.
+  constexpr auto other = ike::graph([](auto x) { return ike::tanh{}(x) + ike::tanh{}(ike::tanh{}(x)); });
+  CHECK(nodes_of(other) == 3);
+  check_gradients(other);
+}
+
+TEST_CASE("branches that meet late are merged without doubling what they share") {
+  constexpr auto net = ike::graph([](auto x) {
+    auto a = ike::tanh{}(x);
+    auto b = a + ike::sigmoid{}(a);
+    auto c = b + ike::tanh{}(b);
+    auto d = ike::gelu{}(a);
+    auto e = ike::gelu{}(x) + d;
+    return (c + e) + (b + d);
+  });
+  CHECK(nodes_of(net) == 11);
+  check_gradients(net);
+}
+

@@ -1,0 +1,91 @@
+#include "ikebana/compose/residual.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ikebana/compose/sequential.hpp"
+#include "ikebana/model/gradient_check.hpp"
+#include "ikebana/model/initialize.hpp"
+#include "ikebana/model/state.hpp"
+#include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/linear.hpp"
+
+namespace ike = ikebana;
+using namespace ike::literals;
+using ike::shape;
+
+namespace {
+
+template <class Model>
+std::vector<std::string> paths(const Model& m) {
+  std::vector<std::string> names;
+  for (const auto& e : ike::get_state_dict(m)) names.push_back(e.name);
+  return names;
+}
+
+using names = std::vector<std::string>;
+
+constexpr shape in{3, 4};
+
+template <class M>
+void check_gradients(const M& m) {
+  const auto r = ike::gradient_check(m, ike::uniform<double, in>(ike::seed{11}));
+  CHECK_MESSAGE(r.largest < 1e-7, r.where);
+}
+
+}  // namespace
+
+TEST_CASE("five levels of nesting are one function") {
+  constexpr auto l1 = ike::sequential("a"_m = ike::lazy_linear<4>{}, ike::tanh{});
+  constexpr auto l2 = ike::residual("b"_m = l1);
+  constexpr auto l3 = ike::sequential("c"_m = l2, ike::tanh{});
+  constexpr auto l4 = ike::residual("d"_m = l3, "again"_m = l3);
+  constexpr auto l5 = ike::sequential("e"_m = l4, "out"_m = ike::lazy_linear<2>{});
+  auto m = ike::initialize<double, in>(l5, ike::seed{1});
+  CHECK(paths(m)[0] == "e.d.c.b.a.weight");
+  CHECK(paths(m)[2] == "e.again.c.b.a.weight");
+  check_gradients(l5);
+}
+
+TEST_CASE("the empty sequential is the identity, also within others") {
+  constexpr auto net = ike::sequential("none"_m = ike::sequential(), "fc"_m = ike::lazy_linear<4>{},
+                                       ike::residual(), ike::sequential(ike::sequential()));
+  check_gradients(net);
+  auto m = ike::initialize<double, in>(net, ike::seed{1});
+  const auto x = ike::uniform<double, in>(ike::seed{11});
+  auto fc = ike::initialize<double, in>(ike::sequential("fc"_m = ike::lazy_linear<4>{}), ike::seed{1});
+  const auto y = fc(x);
+  const auto z = m(x);  // residual() is x + x
+  for (ike::dim_t i = 0; i < 12; ++i) CHECK(z[i] == 2 * y[i]);
+}
+
+TEST_CASE("residual adds its input, nested and around compositions") {
+  constexpr auto net = ike::residual(
+      "f"_m = ike::sequential(ike::lazy_linear<6>{}, ike::tanh{}, ike::lazy_linear<4>{}),
+      "g"_m = ike::residual("h"_m = ike::lazy_linear<4>{}, ike::tanh{}));
+  check_gradients(net);
+  // x + g(f(x)), by hand
+  auto m = ike::initialize<double, in>(net, ike::seed{1});
+  auto f = ike::initialize<double, in>(ike::sequential("f"_m = ike::sequential(ike::lazy_linear<6>{}, ike::tanh{},
+                                                                            ike::lazy_linear<4>{})),
+                                       ike::seed{1});
+  const auto x = ike::uniform<double, in>(ike::seed{11});
+  const ike::tensor<double, in> fx{f(x)};
+  auto h = ike::initialize<double, in>(
+      ike::sequential("g"_m = ike::sequential("h"_m = ike::lazy_linear<4>{}, ike::tanh{})), ike::seed{1});
+  const auto hx = h(fx);
+  const auto y = m(x);
+  for (ike::dim_t i = 0; i < 12; ++i) CHECK(y[i] == doctest::Approx(x[i] + fx[i] + hx[i]));
+}
+
+TEST_CASE("a residual whose shapes differ is refused with its path") {
+  constexpr ike::inferred r = ike::infer(
+      ike::sequential("block"_m = ike::residual(ike::linear<4, 5>{})), ike::shape_list{shape{3, 4}});
+  static_assert(!r.ok());
+  CHECK(std::string_view{r.error.message().c_str()} ==
+        "block.add: add expects equal shapes, got [3, 5] and [3, 4]");
+}
+

@@ -1,0 +1,56 @@
+#include "ikebana/compose/sequential.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "ikebana/compose/residual.hpp"
+#include "ikebana/model/initialize.hpp"
+#include "ikebana/model/state.hpp"
+#include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/linear.hpp"
+
+namespace ike = ikebana;
+using namespace ike::literals;
+using ike::shape;
+
+namespace {
+
+template <class Model>
+std::vector<std::string> paths(const Model& m) {
+  std::vector<std::string> names;
+  for (const auto& e : ike::get_state_dict(m)) names.push_back(e.name);
+  return names;
+}
+
+using names = std::vector<std::string>;
+
+constexpr shape in{3, 4};
+
+}  // namespace
+
+TEST_CASE("children without a name are named by their index") {
+  auto m = ike::initialize<double, in>(
+      ike::sequential(ike::lazy_linear<5>{}, ike::relu{}, "last"_m = ike::lazy_linear<2>{},
+                      ike::lazy_linear<1, ike::bias<false>>{}),
+      ike::seed{1});
+  CHECK(paths(m) == names{"0.weight", "0.bias", "last.weight", "last.bias", "3.weight"});
+}
+
+TEST_CASE("a leaf alone has bare paths") {
+  auto m = ike::initialize<double, in>(ike::lazy_linear<5>{}, ike::seed{1});
+  CHECK(paths(m) == names{"weight", "bias"});
+}
+
+TEST_CASE("paths of nested compositions are joined by dots") {
+  constexpr auto inner = ike::sequential("a"_m = ike::lazy_linear<4>{}, ike::residual(ike::lazy_linear<4>{}));
+  auto m = ike::initialize<double, in>(
+      ike::sequential("left"_m = inner, "skip"_m = ike::residual("f"_m = inner, ike::tanh{}), inner),
+      ike::seed{1});
+  CHECK(paths(m) == names{"left.a.weight", "left.a.bias", "left.1.0.weight", "left.1.0.bias",
+                          "skip.f.a.weight", "skip.f.a.bias", "skip.f.1.0.weight",
+                          "skip.f.1.0.bias", "2.a.weight", "2.a.bias", "2.1.0.weight",
+                          "2.1.0.bias"});
+}
+

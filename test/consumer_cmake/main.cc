@@ -1,2 +1,0 @@
-#include <ikebana/core/shape.hpp>
-int main() {}

@@ -1,0 +1,120 @@
+#include "ikebana/cpu/conv.hpp"
+
+#include <limits>
+
+#include "support.hpp"
+
+using namespace cpu_test;
+namespace cpu = ikebana::cpu;
+using cpu::conv_geometry;
+
+namespace {
+
+conv_geometry geometry(dim_t batch, dim_t in_channels, dim_t out_channels, dim_t groups,
+                       std::array<dim_t, 3> in, std::array<dim_t, 3> kernel,
+                       std::array<dim_t, 3> stride, std::array<dim_t, 3> padding,
+                       std::array<dim_t, 3> dilation) {
+  conv_geometry g{batch, in_channels, out_channels, groups,  in,
+                  {},    kernel,      stride,       padding, dilation};
+  for (std::size_t d = 0; d < 3; ++d)
+    g.out[d] = (in[d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1) / stride[d] + 1;
+  return g;
+}
+
+const conv_geometry geometries[] = {
+    geometry(2, 1, 8, 1, {1, 8, 8}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, 3, 5, 1, {1, 7, 9}, {1, 3, 2}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+    geometry(3, 4, 6, 2, {1, 9, 11}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
+    geometry(2, 3, 2, 1, {1, 13, 10}, {1, 3, 3}, {1, 1, 3}, {0, 2, 4}, {1, 2, 2}),
+    geometry(2, 5, 5, 5, {1, 6, 37}, {1, 3, 5}, {1, 1, 1}, {0, 1, 2}, {1, 1, 1}),
+    geometry(1, 16, 33, 1, {1, 12, 12}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+    geometry(2, 2, 3, 1, {1, 1, 50}, {1, 1, 4}, {1, 1, 2}, {0, 0, 3}, {1, 1, 1}),
+    geometry(1, 2, 3, 1, {5, 6, 7}, {2, 3, 3}, {2, 1, 2}, {1, 1, 0}, {1, 2, 1}),
+    geometry(2, 30, 4, 1, {1, 18, 17}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
+    geometry(1, 1, 1, 1, {1, 3, 3}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+    geometry(0, 2, 3, 1, {1, 4, 4}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+};
+
+/// f(index of x or -1 in the padding, index of w, index of y) for every product of the convolution.
+template <class F>
+void for_each_product(const conv_geometry& g, F f) {
+  const dim_t inputs = g.in_channels / g.groups, outputs = g.out_channels / g.groups;
+  dim_t y = 0;
+  for (dim_t b = 0; b < g.batch; ++b)
+    for (dim_t oc = 0; oc < g.out_channels; ++oc)
+      for (dim_t oz = 0; oz < g.out[0]; ++oz)
+        for (dim_t oy = 0; oy < g.out[1]; ++oy)
+          for (dim_t ox = 0; ox < g.out[2]; ++ox, ++y)
+            for (dim_t ic = 0; ic < inputs; ++ic)
+              for (dim_t kz = 0; kz < g.kernel[0]; ++kz)
+                for (dim_t ky = 0; ky < g.kernel[1]; ++ky)
+                  for (dim_t kx = 0; kx < g.kernel[2]; ++kx) {
+                    const dim_t z = oz * g.stride[0] - g.padding[0] + kz * g.dilation[0];
+                    const dim_t r = oy * g.stride[1] - g.padding[1] + ky * g.dilation[1];
+                    const dim_t c = ox * g.stride[2] - g.padding[2] + kx * g.dilation[2];
+                    if (z < 0 || z >= g.in[0] || r < 0 || r >= g.in[1] || c < 0 || c >= g.in[2])
+                      continue;
+                    const dim_t channel = oc / outputs * inputs + ic;
+                    f((((b * g.in_channels + channel) * g.in[0] + z) * g.in[1] + r) * g.in[2] + c,
+                      (((oc * inputs + ic) * g.kernel[0] + kz) * g.kernel[1] + ky) * g.kernel[2] +
+                          kx,
+                      y);
+                  }
+}
+
+std::size_t at(dim_t i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("convolutions of every kind, forward and all three gradients", T, float,
+                   double) {
+  generator r(71);
+  int which = 0;
+  for (const conv_geometry& g : geometries) {
+    const dim_t in_plane = conv_geometry::volume(g.in), out_plane = conv_geometry::volume(g.out);
+    const dim_t nx = g.batch * g.in_channels * in_plane, ny = g.batch * g.out_channels * out_plane;
+    const dim_t nw = g.out_channels * (g.in_channels / g.groups) * conv_geometry::volume(g.kernel);
+    const guarded<T> x(nx, r), w(nw, r), bias(g.out_channels, r), dy(ny, r);
+    std::vector<double> ey(at(ny)), edx(at(nx)), edw(at(nw), 2), edb(at(g.out_channels), 2);
+    for_each_product(g, [&](dim_t i, dim_t j, dim_t o) {
+      ey[at(o)] += static_cast<double>(x[i]) * static_cast<double>(w[j]);
+      edx[at(i)] += static_cast<double>(dy[o]) * static_cast<double>(w[j]);
+      edw[at(j)] += static_cast<double>(dy[o]) * static_cast<double>(x[i]);
+    });
+    std::vector<double> with_bias = ey;
+    for (dim_t o = 0; o < ny; ++o) {
+      const dim_t channel = o / out_plane % g.out_channels;
+      with_bias[at(o)] += static_cast<double>(bias[channel]);
+      edb[at(channel)] += static_cast<double>(dy[o]);
+    }
+    const double tolerance = rounding<T> * (16 + 0.2 * static_cast<double>(out_plane * g.batch) +
+                                            static_cast<double>(nw) / 50);
+    for_each_set([&] {
+      INFO("geometry " << which);
+      const T garbage = std::numeric_limits<T>::quiet_NaN();
+      guarded<T> y(ny, garbage), z(ny, garbage), dx(nx, garbage), dw(nw, T(2)),
+          db(g.out_channels, T(2));
+      cpu::conv_forward<T>(g, x.data(), w.data(), bias.data(), y.data());
+      cpu::conv_forward<T>(g, x.data(), w.data(), nullptr, z.data());
+      cpu::conv_backward_data<T>(g, dy.data(), w.data(), dx.data());
+      cpu::conv_backward_weights<T>(g, x.data(), dy.data(), dw.data(), true);
+      cpu::conv_backward_bias<T>(g, dy.data(), db.data(), true);
+      CHECK(all_close(y, with_bias, tolerance));
+      CHECK(all_close(z, ey, tolerance));
+      CHECK(all_close(dx, edx, tolerance));
+      CHECK(all_close(dw, edw, tolerance));
+      CHECK(all_close(db, edb, tolerance));
+      for (const auto* a : {&y, &z, &dx, &dw, &db}) CHECK(a->intact());
+
+      guarded<T> fresh(nw, garbage), fresh_bias(g.out_channels, garbage);
+      cpu::conv_backward_weights<T>(g, x.data(), dy.data(), fresh.data(), false);
+      cpu::conv_backward_bias<T>(g, dy.data(), fresh_bias.data(), false);
+      std::vector<double> without = edw, without_bias = edb;
+      for (double& v : without) v -= 2;
+      for (double& v : without_bias) v -= 2;
+      CHECK(all_close(fresh, without, tolerance));
+      CHECK(all_close(fresh_bias, without_bias, tolerance));
+    });
+    ++which;
+  }
+}

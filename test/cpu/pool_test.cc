@@ -1,0 +1,158 @@
+#include "ikebana/cpu/pool.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "support.hpp"
+
+using namespace cpu_test;
+namespace cpu = ikebana::cpu;
+using cpu::pool_geometry;
+
+namespace {
+
+pool_geometry geometry(dim_t planes, std::array<dim_t, 3> in, std::array<dim_t, 3> kernel,
+                       std::array<dim_t, 3> stride, std::array<dim_t, 3> padding,
+                       std::array<dim_t, 3> dilation, bool ceil_mode = false) {
+  pool_geometry g{planes, in, {}, kernel, stride, padding, dilation};
+  for (std::size_t d = 0; d < 3; ++d) {
+    const dim_t room = in[d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1;
+    g.out[d] = (room + (ceil_mode ? stride[d] - 1 : 0)) / stride[d] + 1;
+    if (ceil_mode && (g.out[d] - 1) * stride[d] >= in[d] + padding[d]) --g.out[d];
+  }
+  return g;
+}
+
+const pool_geometry geometries[] = {
+    geometry(3, {1, 8, 8}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
+    geometry(2, {1, 7, 75}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
+    geometry(2, {3, 4, 33}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
+    geometry(2, {1, 7, 9}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, true),
+    geometry(2, {1, 9, 10}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, {1, 10, 11}, {1, 3, 2}, {1, 1, 2}, {0, 1, 1}, {1, 1, 1}, true),
+    geometry(2, {5, 6, 7}, {2, 3, 3}, {2, 1, 2}, {1, 1, 0}, {1, 1, 1}),
+    geometry(0, {1, 4, 4}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
+};
+const pool_geometry dilated = geometry(2, {1, 12, 11}, {1, 3, 3}, {1, 2, 1}, {0, 1, 1}, {1, 2, 3});
+
+dim_t volume(const std::array<dim_t, 3>& e) { return e[0] * e[1] * e[2]; }
+
+/// f(index within the plane) for each element of the window of output (oz, oy, ox) that lies in the
+/// input.
+template <class F>
+void for_each_element(const pool_geometry& g, dim_t oz, dim_t oy, dim_t ox, F f) {
+  for (dim_t kz = 0; kz < g.kernel[0]; ++kz)
+    for (dim_t ky = 0; ky < g.kernel[1]; ++ky)
+      for (dim_t kx = 0; kx < g.kernel[2]; ++kx) {
+        const dim_t z = oz * g.stride[0] - g.padding[0] + kz * g.dilation[0];
+        const dim_t r = oy * g.stride[1] - g.padding[1] + ky * g.dilation[1];
+        const dim_t c = ox * g.stride[2] - g.padding[2] + kx * g.dilation[2];
+        if (z >= 0 && z < g.in[0] && r >= 0 && r < g.in[1] && c >= 0 && c < g.in[2])
+          f((z * g.in[1] + r) * g.in[2] + c);
+      }
+}
+
+template <class F>
+void for_each_output(const pool_geometry& g, F f) {
+  dim_t o = 0;
+  for (dim_t plane = 0; plane < g.planes; ++plane)
+    for (dim_t oz = 0; oz < g.out[0]; ++oz)
+      for (dim_t oy = 0; oy < g.out[1]; ++oy)
+        for (dim_t ox = 0; ox < g.out[2]; ++ox, ++o) f(plane, oz, oy, ox, o);
+}
+
+template <class T>
+void check_maximum(const pool_geometry& g, bool with_nan, generator& r) {
+  const dim_t nx = g.planes * volume(g.in), ny = g.planes * volume(g.out);
+  guarded<T> x(nx, r);
+  // Few distinct values, so that equals occur and the first of them must win.
+  for (dim_t i = 0; i < nx; ++i) x[i] = std::round(x[i] * T(4));
+  if (with_nan)
+    for (dim_t i = 0; i < nx; i += 13) x[i] = std::numeric_limits<T>::quiet_NaN();
+  const guarded<T> dy(ny, r);
+  std::vector<double> ey(static_cast<std::size_t>(ny)), edx(static_cast<std::size_t>(nx));
+  std::vector<std::int32_t> places(static_cast<std::size_t>(ny));
+  for_each_output(g, [&](dim_t plane, dim_t oz, dim_t oy, dim_t ox, dim_t o) {
+    T best = -std::numeric_limits<T>::infinity();
+    dim_t place = -1;
+    for_each_element(g, oz, oy, ox, [&](dim_t i) {
+      const T v = x[plane * volume(g.in) + i];
+      if (place < 0 || v > best || std::isnan(v)) {
+        best = v;
+        place = i;
+      }
+    });
+    ey[static_cast<std::size_t>(o)] = static_cast<double>(best);
+    places[static_cast<std::size_t>(o)] = static_cast<std::int32_t>(place);
+    edx[static_cast<std::size_t>(plane * volume(g.in) + place)] += static_cast<double>(dy[o]);
+  });
+  for_each_set([&] {
+    guarded<T> y(ny), alone(ny), dx(nx, std::numeric_limits<T>::quiet_NaN());
+    guarded<std::int32_t> indices(ny);
+    cpu::max_pool_forward(g, x.data(), y.data(), indices.data());
+    cpu::max_pool_forward<T>(g, x.data(), alone.data(), nullptr);
+    cpu::max_pool_backward(g, dy.data(), indices.data(), dx.data());
+    CHECK(all_close(y, ey, 0));
+    CHECK(all_close(alone, ey, 0));
+    CHECK(all_close(indices, places, 0));
+    CHECK(all_close(dx, edx, rounding<T> * 8));
+    for (const auto* a : {&y, &alone, &dx}) CHECK(a->intact());
+    CHECK(indices.intact());
+  });
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("max pooling finds the first maximum, and its gradient goes there", T, float,
+                   double) {
+  generator r(81);
+  for (const pool_geometry& g : geometries) check_maximum<T>(g, false, r);
+  check_maximum<T>(dilated, false, r);
+}
+
+TEST_CASE_TEMPLATE("max pooling lets not-a-number through", T, float, double) {
+  generator r(82);
+  for (const pool_geometry& g : geometries) check_maximum<T>(g, true, r);
+}
+
+TEST_CASE_TEMPLATE("average pooling divides as asked, and its gradient is its transpose", T, float,
+                   double) {
+  generator r(83);
+  for (const pool_geometry& g : geometries)
+    for (bool count_include_pad : {false, true})
+      for (dim_t divisor : {0, 3}) {
+        const dim_t nx = g.planes * volume(g.in), ny = g.planes * volume(g.out);
+        const guarded<T> x(nx, r), dy(ny, r);
+        std::vector<double> ey(static_cast<std::size_t>(ny)), edx(static_cast<std::size_t>(nx));
+        for_each_output(g, [&](dim_t plane, dim_t oz, dim_t oy, dim_t ox, dim_t o) {
+          dim_t padded = 1, inside = 0;
+          const dim_t place[] = {oz, oy, ox};
+          for (std::size_t d = 0; d < 3; ++d) {
+            const dim_t start = place[d] * g.stride[d] - g.padding[d];
+            padded *= std::min(start + g.kernel[d], g.in[d] + g.padding[d]) - start;
+          }
+          double total = 0;
+          for_each_element(g, oz, oy, ox, [&](dim_t i) {
+            total += static_cast<double>(x[plane * volume(g.in) + i]);
+            ++inside;
+          });
+          const auto by = static_cast<double>(divisor != 0        ? divisor
+                                              : count_include_pad ? padded
+                                                                  : inside);
+          ey[static_cast<std::size_t>(o)] = total / by;
+          for_each_element(g, oz, oy, ox, [&](dim_t i) {
+            edx[static_cast<std::size_t>(plane * volume(g.in) + i)] +=
+                static_cast<double>(dy[o]) / by;
+          });
+        });
+        for_each_set([&] {
+          guarded<T> y(ny), dx(nx, std::numeric_limits<T>::quiet_NaN());
+          cpu::avg_pool_forward(g, x.data(), y.data(), count_include_pad, divisor);
+          cpu::avg_pool_backward(g, dy.data(), dx.data(), count_include_pad, divisor);
+          CHECK(all_close(y, ey, rounding<T> * 8));
+          CHECK(all_close(dx, edx, rounding<T> * 8));
+          CHECK(y.intact());
+          CHECK(dx.intact());
+        });
+      }
+}
