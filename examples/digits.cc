@@ -176,6 +176,13 @@ int main(int argc, char** argv) {
   app.add_option("--seed", how.seed, "of weights, batches and dropout")->capture_default_str();
   app.add_option("--require", how.required, "fail if the test accuracy, 0..1, stays below this");
   CLI11_PARSE(app, argc, argv);
+  const auto from_user = [&](std::string& path) {
+    const char* directory = std::getenv("BUILD_WORKING_DIRECTORY");
+    if (directory != nullptr && !path.empty() && path[0] != '/')
+      path = std::string{directory} + "/" + path;
+  };
+  from_user(how.load);
+  from_user(how.mnist);
   try {
     if (!how.mnist.empty()) {
       if (how.epochs == 0) how.epochs = 3;

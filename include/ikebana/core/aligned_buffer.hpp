@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <span>
 #include <type_traits>
@@ -15,7 +16,8 @@ namespace ikebana {
 inline constexpr std::size_t storage_alignment = 64;
 
 /// An owning array of trivial elements on the heap, zero-initialised, aligned to 64 bytes. Movable,
-/// not copyable. Construction allocates (std::bad_alloc) unless `size` is 0; nothing else does.
+/// not copyable; what was moved from is empty. Construction allocates unless `size` is 0 (std::bad_alloc; for a
+/// size that is negative or no memory could hold, std::bad_array_new_length); nothing else does.
 template <class T>
 class aligned_buffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -25,6 +27,8 @@ class aligned_buffer {
 
   explicit aligned_buffer(dim_t size) : size_{size} {
     if (size == 0) return;
+    if (size < 0 || size > std::numeric_limits<std::ptrdiff_t>::max() / static_cast<dim_t>(sizeof(T)))
+      throw std::bad_array_new_length();
     const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T);
     data_ = static_cast<T*>(::operator new (bytes, std::align_val_t{storage_alignment}));
     std::memset(static_cast<void*>(data_), 0, bytes);
@@ -34,8 +38,9 @@ class aligned_buffer {
       : data_{std::exchange(other.data_, nullptr)}, size_{std::exchange(other.size_, 0)} {}
 
   aligned_buffer& operator=(aligned_buffer&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
+    aligned_buffer taken(std::move(other));
+    std::swap(data_, taken.data_);
+    std::swap(size_, taken.size_);
     return *this;
   }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 namespace ikebana {
 
@@ -41,20 +42,30 @@ constexpr std::string_view name(dtype d) {
   return "?";
 }
 
+/// Whether a dtype stands for T.
 template <class T>
-inline constexpr dtype dtype_of = dtype::uint8;
-template <>
-inline constexpr dtype dtype_of<float> = dtype::float32;
-template <>
-inline constexpr dtype dtype_of<double> = dtype::float64;
-template <>
-inline constexpr dtype dtype_of<std::int64_t> = dtype::int64;
-template <>
-inline constexpr dtype dtype_of<std::int32_t> = dtype::int32;
+inline constexpr bool has_dtype =
+    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int64_t> ||
+    std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::uint8_t>;
+
+/// The dtype of T.
+template <class T>
+inline constexpr dtype dtype_of = [] {
+  static_assert(has_dtype<T>, "ikebana: no dtype stands for this type");
+  if constexpr (std::is_same_v<T, double>)
+    return dtype::float64;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return dtype::int64;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return dtype::int32;
+  else if constexpr (std::is_same_v<T, std::uint8_t>)
+    return dtype::uint8;
+  else
+    return dtype::float32;
+}();
 
 /// The types a model may compute in.
 template <class T>
-concept floating = dtype_of<T>
-== dtype::float32 || dtype_of<T> == dtype::float64;
+concept floating = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
 }  // namespace ikebana

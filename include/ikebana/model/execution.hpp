@@ -60,6 +60,9 @@ struct execution {
   }
 };
 
+// The calls for a leaf are not inlined: equal leaves share their code, and a pass over a long network
+// stays a short function.
+
 /// Visits the leaves in order and runs each forward.
 template <class T>
 struct forward_pass {
@@ -67,7 +70,7 @@ struct forward_pass {
   int k = 0;
 
   template <class Leaf>
-  void operator()(const Leaf& leaf) {
+  [[gnu::noinline]] void operator()(const Leaf& leaf) {
     const program_node& node = run.nodes[k++];
     if constexpr (is_view_module<Leaf>())
       run.values[node.first_output] = run.values[node.inputs[0]];
@@ -85,7 +88,7 @@ struct backward_pass {
   int k = 0;
 
   template <class Leaf>
-  void operator()(const Leaf& leaf) {
+  [[gnu::noinline]] void operator()(const Leaf& leaf) {
     const program_node& node = run.nodes[--k];
     if (!run.runs_backward[k]) return;
     for (std::size_t i = 0; i < node.output_count; ++i) {
@@ -125,7 +128,7 @@ struct bind_leaves {
   int k = 0;
 
   template <class Leaf>
-  void operator()(Leaf& leaf) {
+  [[gnu::noinline]] void operator()(Leaf& leaf) {
     const program_node& node = nodes[k++];
     if constexpr (requires(const shape_list& in) { leaf.bind(in); }) {
       shape_list in;

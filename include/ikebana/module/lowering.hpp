@@ -209,8 +209,9 @@ template <composite_module M>
 constexpr value_list lower(const M& m, lowering& l, const value_list& in, int scope,
                            int known_leaf);
 
+/// Not inlined: of a network of many equal children, the code of one is enough.
 template <class C, class Step>
-constexpr void lower_step(const C& child, int index, lowering& l, const Step& step, int* local,
+[[gnu::noinline]] constexpr void lower_step(const C& child, int index, lowering& l, const Step& step, int* local,
                           int& local_count, int scope, lowered_child& known) {
   value_list in;
   for (; in.count < step.input_count; ++in.count) in.ids[in.count] = local[step.inputs[in.count]];

@@ -1,0 +1,56 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> blocks_of_code(const std::string& page) {
+  std::vector<std::string> blocks;
+  const std::string open = "```cpp\n", close = "```";
+  for (std::size_t at = page.find(open); at != std::string::npos; at = page.find(open, at)) {
+    at += open.size();
+    const std::size_t end = page.find(close, at);
+    blocks.push_back(page.substr(at, end - at));
+    at = end;
+  }
+  return blocks;
+}
+
+/// Includes are written as the reader writes them; the examples include the headers of this tree.
+bool is_prologue(const std::string& block) { return block.rfind("#include <ikebana/", 0) == 0; }
+
+}  // namespace
+
+TEST_CASE("code in the documentation is code of an example, to the letter") {
+  std::string examples;
+  for (const auto& entry : fs::directory_iterator("examples"))
+    if (entry.path().extension() == ".cc") examples += read(entry.path());
+  REQUIRE(!examples.empty());
+  std::vector<fs::path> pages{"README.md"};
+  for (const auto& entry : fs::directory_iterator("docs"))
+    if (entry.path().extension() == ".md") pages.push_back(entry.path());
+  REQUIRE(pages.size() >= 3);
+  std::size_t checked = 0;
+  for (const auto& page : pages)
+    for (const std::string& block : blocks_of_code(read(page))) {
+      if (is_prologue(block)) continue;
+      CAPTURE(page.string());
+      CAPTURE(block);
+      CHECK(examples.find(block) != std::string::npos);
+      ++checked;
+    }
+  CHECK(checked >= 6);
+}
