@@ -2,7 +2,7 @@
 #include <ikebana/core/dtype.hpp>
 
 #ifdef MENDED
-constexpr auto type = ikebana::dtype_of<float>;
+inline constexpr auto type = ikebana::dtype_of<float>;
 #else
-constexpr auto type = ikebana::dtype_of<char>;
+inline constexpr auto type = ikebana::dtype_of<char>;
 #endif

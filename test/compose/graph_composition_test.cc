@@ -1,10 +1,9 @@
-#include "ikebana/compose/graph.hpp"
-
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
 
+#include "ikebana/compose/graph.hpp"
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/model/gradient_check.hpp"
 #include "ikebana/model/initialize.hpp"
@@ -82,13 +81,15 @@ TEST_CASE("a graph stands in a sequential, and a sequential in a graph") {
   CHECK(paths(m) == names{"first.body.fc.weight", "first.body.fc.bias", "second.body.fc.weight",
                           "second.body.fc.bias", "out.weight", "out.bias"});
   constexpr auto smooth = ike::graph([](auto x) {
-    return ike::gelu{}("body"_m(ike::sequential("fc"_m = ike::lazy_linear<4>{}, ike::tanh{}), x)) + x;
+    return ike::gelu{}("body"_m(ike::sequential("fc"_m = ike::lazy_linear<4>{}, ike::tanh{}), x)) +
+           x;
   });
   check_gradients(ike::sequential("a"_m = smooth, "b"_m = smooth));
 }
 
 TEST_CASE("a graph that only returns its input is the identity") {
-  constexpr auto net = ike::sequential(ike::graph([](auto x) { return x; }), "fc"_m = ike::lazy_linear<2>{});
+  constexpr auto net =
+      ike::sequential(ike::graph([](auto x) { return x; }), "fc"_m = ike::lazy_linear<2>{});
   check_gradients(net);
 }
 
@@ -103,9 +104,10 @@ TEST_CASE("views may be used by several") {
   constexpr auto used_before_and_after = ike::graph([](auto x) {
     auto h = "a"_m(ike::lazy_linear<2>{}, x);
     auto f = ike::flatten{}(h);
-    return "b"_m(ike::lazy_linear<3>{}, f) + "c"_m(ike::lazy_linear<3>{}, ike::flatten{}(ike::tanh{}(h)));
+    return "b"_m(ike::lazy_linear<3>{}, f) +
+           "c"_m(ike::lazy_linear<3>{}, ike::flatten{}(ike::tanh{}(h)));
   });
-  const auto s =
-      ike::gradient_check(used_before_and_after, ike::uniform<double, shape{2, 3, 2}>(ike::seed{3}));
+  const auto s = ike::gradient_check(used_before_and_after,
+                                     ike::uniform<double, shape{2, 3, 2}>(ike::seed{3}));
   CHECK_MESSAGE(s.largest < 1e-7, s.where);
 }

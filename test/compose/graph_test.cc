@@ -88,7 +88,8 @@ TEST_CASE("the same module on the same value is one node, whoever writes it") {
   CHECK(paths(m) == names{"fc.weight", "fc.bias"});
   check_gradients(net);
   // On another value it is another one.
-  constexpr auto other = ike::graph([](auto x) { return ike::tanh{}(x) + ike::tanh{}(ike::tanh{}(x)); });
+  constexpr auto other =
+      ike::graph([](auto x) { return ike::tanh{}(x) + ike::tanh{}(ike::tanh{}(x)); });
   CHECK(nodes_of(other) == 3);
   check_gradients(other);
 }
@@ -105,4 +106,3 @@ TEST_CASE("branches that meet late are merged without doubling what they share")
   CHECK(nodes_of(net) == 11);
   check_gradients(net);
 }
-

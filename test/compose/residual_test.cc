@@ -56,7 +56,8 @@ TEST_CASE("the empty sequential is the identity, also within others") {
   check_gradients(net);
   auto m = ike::initialize<double, in>(net, ike::seed{1});
   const auto x = ike::uniform<double, in>(ike::seed{11});
-  auto fc = ike::initialize<double, in>(ike::sequential("fc"_m = ike::lazy_linear<4>{}), ike::seed{1});
+  auto fc =
+      ike::initialize<double, in>(ike::sequential("fc"_m = ike::lazy_linear<4>{}), ike::seed{1});
   const auto y = fc(x);
   const auto z = m(x);  // residual() is x + x
   for (ike::dim_t i = 0; i < 12; ++i) CHECK(z[i] == 2 * y[i]);
@@ -69,23 +70,25 @@ TEST_CASE("residual adds its input, nested and around compositions") {
   check_gradients(net);
   // x + g(f(x)), by hand
   auto m = ike::initialize<double, in>(net, ike::seed{1});
-  auto f = ike::initialize<double, in>(ike::sequential("f"_m = ike::sequential(ike::lazy_linear<6>{}, ike::tanh{},
-                                                                            ike::lazy_linear<4>{})),
-                                       ike::seed{1});
+  auto f = ike::initialize<double, in>(
+      ike::sequential(
+          "f"_m = ike::sequential(ike::lazy_linear<6>{}, ike::tanh{}, ike::lazy_linear<4>{})),
+      ike::seed{1});
   const auto x = ike::uniform<double, in>(ike::seed{11});
   const ike::tensor<double, in> fx{f(x)};
   auto h = ike::initialize<double, in>(
-      ike::sequential("g"_m = ike::sequential("h"_m = ike::lazy_linear<4>{}, ike::tanh{})), ike::seed{1});
+      ike::sequential("g"_m = ike::sequential("h"_m = ike::lazy_linear<4>{}, ike::tanh{})),
+      ike::seed{1});
   const auto hx = h(fx);
   const auto y = m(x);
   for (ike::dim_t i = 0; i < 12; ++i) CHECK(y[i] == doctest::Approx(x[i] + fx[i] + hx[i]));
 }
 
 TEST_CASE("a residual whose shapes differ is refused with its path") {
-  constexpr ike::inferred r = ike::infer(
-      ike::sequential("block"_m = ike::residual(ike::linear<4, 5>{})), ike::shape_list{shape{3, 4}});
+  constexpr ike::inferred r =
+      ike::infer(ike::sequential("block"_m = ike::residual(ike::linear<4, 5>{})),
+                 ike::shape_list{shape{3, 4}});
   static_assert(!r.ok());
   CHECK(std::string_view{r.error.message().c_str()} ==
         "block.add: add expects equal shapes, got [3, 5] and [3, 4]");
 }
-

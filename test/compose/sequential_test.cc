@@ -44,13 +44,14 @@ TEST_CASE("a leaf alone has bare paths") {
 }
 
 TEST_CASE("paths of nested compositions are joined by dots") {
-  constexpr auto inner = ike::sequential("a"_m = ike::lazy_linear<4>{}, ike::residual(ike::lazy_linear<4>{}));
+  constexpr auto inner =
+      ike::sequential("a"_m = ike::lazy_linear<4>{}, ike::residual(ike::lazy_linear<4>{}));
   auto m = ike::initialize<double, in>(
-      ike::sequential("left"_m = inner, "skip"_m = ike::residual("f"_m = inner, ike::tanh{}), inner),
+      ike::sequential("left"_m = inner, "skip"_m = ike::residual("f"_m = inner, ike::tanh{}),
+                      inner),
       ike::seed{1});
   CHECK(paths(m) == names{"left.a.weight", "left.a.bias", "left.1.0.weight", "left.1.0.bias",
                           "skip.f.a.weight", "skip.f.a.bias", "skip.f.1.0.weight",
                           "skip.f.1.0.bias", "2.a.weight", "2.a.bias", "2.1.0.weight",
                           "2.1.0.bias"});
 }
-

@@ -1,6 +1,7 @@
 #include "ikebana/cpu/conv.hpp"
 
 #include <limits>
+#include <vector>
 
 #include "support.hpp"
 
@@ -33,6 +34,30 @@ const conv_geometry geometries[] = {
     geometry(2, 30, 4, 1, {1, 18, 17}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
     geometry(1, 1, 1, 1, {1, 3, 3}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(0, 2, 3, 1, {1, 4, 4}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+    // LeNet's; enough images that the weights' gradient takes them in several parts.
+    geometry(2, 1, 6, 1, {1, 28, 28}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
+    geometry(21, 6, 16, 1, {1, 14, 14}, {1, 5, 5}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+    // Planes narrower than a register, and every remainder of channels.
+    geometry(2, 7, 5, 1, {1, 5, 3}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, 3, 15, 1, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(2, 6, 9, 3, {1, 11, 8}, {1, 2, 4}, {1, 1, 1}, {0, 1, 0}, {1, 1, 1}),
+    // A kernel larger than the image; padding beyond the kernel's reach.
+    geometry(2, 2, 3, 1, {1, 2, 3}, {1, 4, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
+    geometry(2, 2, 3, 1, {1, 5, 6}, {1, 2, 1}, {1, 1, 1}, {0, 3, 2}, {1, 1, 1}),
+    geometry(1, 2, 1, 1, {1, 1, 1}, {1, 1, 7}, {1, 1, 1}, {0, 2, 20}, {1, 1, 1}),
+    geometry(1, 3, 4, 1, {1, 9, 12}, {1, 3, 2}, {1, 1, 1}, {0, 2, 3}, {1, 2, 5}),
+    geometry(2, 3, 4, 1, {4, 5, 6}, {3, 2, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}),
+    geometry(1, 2, 3, 1, {6, 6, 7}, {2, 3, 3}, {2, 1, 1}, {1, 1, 1}, {2, 2, 1}),
+    geometry(1, 2, 2, 1, {4, 1, 5}, {2, 1, 1}, {1, 1, 1}, {3, 0, 0}, {1, 1, 1}),
+    // Copies that do not fit the scratch at once; weights that do not fit it at all.
+    geometry(1, 30, 2, 1, {1, 70, 64}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, 300, 60, 1, {1, 3, 2}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    // So many channels that a matrix product is faster.
+    geometry(2, 65, 67, 1, {1, 7, 6}, {1, 3, 2}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(2, 65, 67, 1, {1, 7, 6}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+    geometry(2, 9, 12, 1, {1, 8, 8}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+    geometry(2, 5, 5, 1, {1, 8, 9}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(2, 8, 4, 1, {1, 9, 8}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
 };
 
 /// f(index of x or -1 in the padding, index of w, index of y) for every product of the convolution.
@@ -114,6 +139,36 @@ TEST_CASE_TEMPLATE("convolutions of every kind, forward and all three gradients"
       for (double& v : without_bias) v -= 2;
       CHECK(all_close(fresh, without, tolerance));
       CHECK(all_close(fresh_bias, without_bias, tolerance));
+    });
+    ++which;
+  }
+}
+
+TEST_CASE_TEMPLATE("convolutions give the same bits wherever their arrays lie", T, float, double) {
+  generator r(72);
+  int which = 0;
+  for (const conv_geometry& g : geometries) {
+    const dim_t nx = g.batch * g.in_channels * conv_geometry::volume(g.in),
+                ny = g.batch * g.out_channels * conv_geometry::volume(g.out);
+    const dim_t nw = g.out_channels * (g.in_channels / g.groups) * conv_geometry::volume(g.kernel);
+    const guarded<T> x(nx, r), w(nw, r), bias(g.out_channels, r), dy(ny, r);
+    // Without room around them, so that a sanitizer sees what is read past their ends.
+    const auto exact = [](const guarded<T>& a) {
+      return std::vector<T>(a.data(), a.data() + a.size());
+    };
+    const std::vector<T> x2 = exact(x), w2 = exact(w), bias2 = exact(bias), dy2 = exact(dy);
+    for_each_set([&] {
+      INFO("geometry " << which);
+      guarded<T> y(ny), dx(nx), dw(nw), y2(ny, T(0), 3), dx2(nx, T(0), 3), dw2(nw, T(0), 3);
+      cpu::conv_forward<T>(g, x.data(), w.data(), bias.data(), y.data());
+      cpu::conv_backward_data<T>(g, dy.data(), w.data(), dx.data());
+      cpu::conv_backward_weights<T>(g, x.data(), dy.data(), dw.data(), false);
+      cpu::conv_forward<T>(g, x2.data(), w2.data(), bias2.data(), y2.data());
+      cpu::conv_backward_data<T>(g, dy2.data(), w2.data(), dx2.data());
+      cpu::conv_backward_weights<T>(g, x2.data(), dy2.data(), dw2.data(), false);
+      CHECK(exact(y) == exact(y2));
+      CHECK(exact(dx) == exact(dx2));
+      CHECK(exact(dw) == exact(dw2));
     });
     ++which;
   }

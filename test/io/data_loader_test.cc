@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <iterator>
-#include <new>
 #include <numeric>
 #include <ranges>
 #include <type_traits>
@@ -16,30 +14,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "scratch.hpp"
-
-namespace {
-long allocations = 0;
-}  // namespace
-
-// The compilers see through to malloc and warn that it meets another deallocation.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-#endif
-void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc{};
-}
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  ++allocations;
-  const auto a = static_cast<std::size_t>(alignment);
-  if (void* p = std::aligned_alloc(a, (size + a - 1) / a * a)) return p;
-  throw std::bad_alloc{};
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+#include "test/support/count_allocations.hpp"
 
 namespace ike = ikebana;
 using ike::data_loader;
@@ -230,13 +205,13 @@ TEST_CASE("epochs allocate nothing") {
   const auto digits = numbered(100);
   data_loader plain(digits, {.batch = 8});
   data_loader mixed(digits, {.batch = 8, .shuffle = ike::seed{1}, .shard = {1, 3}});
-  const long before = allocations;
+  const long before = allocation_count_here;
   std::int64_t sum = 0;
   for (int epoch = 0; epoch < 3; ++epoch) {
     for (auto [x, t] : plain) sum += t[0];
     for (auto [x, t] : mixed) sum += t[0];
   }
-  CHECK(allocations == before);
+  CHECK(allocation_count_here == before);
   CHECK(sum > 0);
 }
 

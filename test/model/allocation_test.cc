@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "count_allocations.hpp"
 #include "ikebana/compose/graph.hpp"
 #include "ikebana/compose/residual.hpp"
 #include "ikebana/compose/sequential.hpp"
@@ -25,6 +24,7 @@
 #include "ikebana/replicate/replicate.hpp"
 #include "ikebana/train/metrics.hpp"
 #include "ikebana/train/progress.hpp"
+#include "test/support/count_allocations.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;

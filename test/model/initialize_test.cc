@@ -28,8 +28,10 @@ namespace {
 
 template <class A, class B>
 bool same_bits(const A& a, const B& b) {
-  return a.parameters().size() == b.parameters().size() && a.buffers().size() == b.buffers().size() &&
-         std::memcmp(a.parameters().data(), b.parameters().data(), a.parameters().size_bytes()) == 0 &&
+  return a.parameters().size() == b.parameters().size() &&
+         a.buffers().size() == b.buffers().size() &&
+         std::memcmp(a.parameters().data(), b.parameters().data(), a.parameters().size_bytes()) ==
+             0 &&
          (a.buffers().empty() ||
           std::memcmp(a.buffers().data(), b.buffers().data(), a.buffers().size()) == 0);
 }
@@ -54,7 +56,8 @@ template <class T>
 void check_same_weights() {
   auto a = ike::initialize<T, image>(lazy_net, ike::seed{42});
   auto b = ike::initialize<T, image>(written_net, ike::seed{42});
-  static_assert(std::is_same_v<decltype(a), decltype(b)>, "the lazy network becomes the written one");
+  static_assert(std::is_same_v<decltype(a), decltype(b)>,
+                "the lazy network becomes the written one");
   CHECK(same_bits(a, b));
   // Another batch, and a static one, change nothing.
   auto c = ike::initialize<T, shape{7, 2, 6, 7}>(lazy_net, ike::seed{42});
@@ -86,11 +89,13 @@ TEST_CASE("a weight depends on seed and path alone, wherever its module stands")
   // The same paths in another order, between other modules, one level of nesting written as names.
   constexpr auto first =
       ike::sequential("a"_m = ike::lazy_linear<6>{}, "b"_m = ike::lazy_linear<6>{});
-  constexpr auto second = ike::sequential("b"_m = ike::linear<6, 6>{}, "x"_m = ike::lazy_linear<6>{},
-                                          "a"_m = ike::linear<6, 6>{});
+  constexpr auto second = ike::sequential(
+      "b"_m = ike::linear<6, 6>{}, "x"_m = ike::lazy_linear<6>{}, "a"_m = ike::linear<6, 6>{});
   auto m1 = ike::initialize<double, shape{1, 6}>(first, ike::seed{5});
   auto m2 = ike::initialize<double, shape{1, 6}>(second, ike::seed{5});
-  const auto equal = [](auto a, auto b) { return std::memcmp(a.data(), b.data(), sizeof(double) * 36) == 0; };
+  const auto equal = [](auto a, auto b) {
+    return std::memcmp(a.data(), b.data(), sizeof(double) * 36) == 0;
+  };
   CHECK(equal(m1["a.weight"_s], m2["a.weight"_s]));
   CHECK(equal(m1["b.weight"_s], m2["b.weight"_s]));
   CHECK_FALSE(equal(m1["a.weight"_s], m1["b.weight"_s]));
@@ -101,7 +106,8 @@ TEST_CASE("all drawn weights of a network differ") {
   auto m = ike::initialize<double, image>(lazy_net, ike::seed{42});
   std::multiset<double> drawn;
   for (const auto& e : ike::get_state_dict(m))
-    if (e.name.starts_with("norm")) continue;
+    if (e.name.starts_with("norm"))
+      continue;
     else
       for (std::size_t i = 0; i < e.bytes.size() / 8; ++i)
         drawn.insert(reinterpret_cast<const double*>(e.bytes.data())[i]);
@@ -180,7 +186,8 @@ TEST_CASE("columns that only run time knows are fixed by the extents of the firs
 
   const auto x = ike::uniform<double, table>(ike::seed{1}, 4, 13);
   CHECK(m(x).extents() == shape{4, 1});
-  const ike::tensor<double, shape{6, 13}> fixed{ike::uniform<double, table>(ike::seed{1}, 6, 13).view()};
+  const ike::tensor<double, shape{6, 13}> fixed{
+      ike::uniform<double, table>(ike::seed{1}, 6, 13).view()};
   CHECK(m(fixed).extents() == shape{6, 1});
 
   const auto other = ike::uniform<double, table>(ike::seed{1}, 4, 12);
@@ -204,8 +211,8 @@ TEST_CASE("the sentence of run time is the compiler's") {
 
 TEST_CASE("extents that contradict the declared shape or the module are refused") {
   CHECK(message_of([] {
-          (void)ike::initialize<double, table>(ike::sequential("fc"_m = ike::linear<4, 2>{}), ike::seed{1},
-                                               shape{1, 5});
+          (void)ike::initialize<double, table>(ike::sequential("fc"_m = ike::linear<4, 2>{}),
+                                               ike::seed{1}, shape{1, 5});
         }) == "fc: linear expects in_features = 4, got 5 (input [1, 5])");
   CHECK(message_of([] {
           (void)ike::initialize<double, shape{dynamic, 4}>(table_net, ike::seed{1}, shape{1, 5});
@@ -216,8 +223,9 @@ TEST_CASE("extents that contradict the declared shape or the module are refused"
 }
 
 TEST_CASE("a wrong input changes nothing") {
-  constexpr auto net = ike::sequential("norm"_m = ike::lazy_batch_norm2d<>{}, "flatten"_m = ike::flatten{},
-                                       "fc"_m = ike::lazy_linear<2>{});
+  constexpr auto net =
+      ike::sequential("norm"_m = ike::lazy_batch_norm2d<>{}, "flatten"_m = ike::flatten{},
+                      "fc"_m = ike::lazy_linear<2>{});
   constexpr shape free{dynamic, dynamic, dynamic, dynamic};
   auto m = ike::initialize<float, free>(net, ike::seed{3}, shape{2, 3, 4, 4});
   const auto right = ike::uniform<float, free>(ike::seed{1}, 2, 3, 4, 4);

@@ -31,8 +31,9 @@ namespace {
 
 constexpr auto mlp = ike::sequential("fc1"_m = ike::lazy_linear<7>{}, "tanh"_m = ike::tanh{},
                                      "fc2"_m = ike::lazy_linear<3>{});
-constexpr auto normed = ike::sequential("norm"_m = ike::lazy_batch_norm2d<>{},
-                                        "flatten"_m = ike::flatten{}, "fc"_m = ike::lazy_linear<3>{});
+constexpr auto normed =
+    ike::sequential("norm"_m = ike::lazy_batch_norm2d<>{}, "flatten"_m = ike::flatten{},
+                    "fc"_m = ike::lazy_linear<3>{});
 constexpr shape rows{dynamic, 5};
 constexpr shape images{dynamic, 2, 3, 3};
 using labels = ike::tensor<std::int64_t, shape{dynamic}>;
@@ -46,7 +47,8 @@ labels classes(ike::dim_t n) {
 template <class Model>
 std::vector<std::byte> state_of(const Model& m) {
   std::vector<std::byte> all;
-  for (const auto& e : ike::get_state_dict(m)) all.insert(all.end(), e.bytes.begin(), e.bytes.end());
+  for (const auto& e : ike::get_state_dict(m))
+    all.insert(all.end(), e.bytes.begin(), e.bytes.end());
   return all;
 }
 

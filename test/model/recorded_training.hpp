@@ -36,15 +36,15 @@ using namespace ike::literals;
 constexpr auto network = ike::sequential(
     "conv1"_m = ike::lazy_conv2d<4, ike::kernel<3>, ike::padding<1>, ike::bias<false>>{},
     "bn1"_m = ike::lazy_batch_norm2d<>{}, "relu"_m = ike::relu{},
-    "pool"_m = ike::max_pool2d<ike::kernel<2>>{},
-    "conv2"_m = ike::lazy_conv2d<6, ike::kernel<3>>{}, "relu2"_m = ike::relu{},
-    "flatten"_m = ike::flatten{}, "fc1"_m = ike::lazy_linear<10>{}, "tanh"_m = ike::tanh{},
-    "fc2"_m = ike::lazy_linear<3>{});
+    "pool"_m = ike::max_pool2d<ike::kernel<2>>{}, "conv2"_m = ike::lazy_conv2d<6, ike::kernel<3>>{},
+    "relu2"_m = ike::relu{}, "flatten"_m = ike::flatten{}, "fc1"_m = ike::lazy_linear<10>{},
+    "tanh"_m = ike::tanh{}, "fc2"_m = ike::lazy_linear<3>{});
 
 template <class T>
 const ike::state_dict& recorded() {
-  static const ike::state_dict dict = ike::load(
-      std::is_same_v<T, float> ? "test/data/training_f32.safetensors" : "test/data/training_f64.safetensors");
+  static const ike::state_dict dict =
+      ike::load(std::is_same_v<T, float> ? "test/data/training_f32.safetensors"
+                                         : "test/data/training_f64.safetensors");
   return dict;
 }
 
@@ -53,7 +53,8 @@ inline ike::state_dict part(const ike::state_dict& all, std::string_view prefix)
   ike::state_dict out;
   for (const auto& e : all)
     if (e.name.starts_with(prefix))
-      out.add_view(std::string_view{e.name}.substr(prefix.size()), e.type, e.extents, e.bytes.data());
+      out.add_view(std::string_view{e.name}.substr(prefix.size()), e.type, e.extents,
+                   e.bytes.data());
   return out;
 }
 
@@ -74,8 +75,8 @@ bool close(const ike::state_dict::entry& a, const ike::state_dict::entry& b, dou
   if (!(a.extents == b.extents) || a.type != b.type) return false;
   if (a.type == ike::dtype::int64)
     return std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin());
-  return close(reinterpret_cast<const T*>(a.bytes.data()), reinterpret_cast<const T*>(b.bytes.data()),
-               a.bytes.size() / sizeof(T), tolerance);
+  return close(reinterpret_cast<const T*>(a.bytes.data()),
+               reinterpret_cast<const T*>(b.bytes.data()), a.bytes.size() / sizeof(T), tolerance);
 }
 
 template <class Model, class Optimizer>
@@ -108,7 +109,8 @@ void check_steps(Model& model, Optimizer& optimizer, const std::string& name) {
   const ike::state_dict own = ike::get_state_dict(model);
   const ike::state_dict final = part(all, name + "/final.");
   REQUIRE(own.size() == final.size());
-  for (const auto& e : own) CHECK_MESSAGE(close<T>(e, final.at(e.name), tolerance), "final ", e.name);
+  for (const auto& e : own)
+    CHECK_MESSAGE(close<T>(e, final.at(e.name), tolerance), "final ", e.name);
 }
 
 /// All six optimizers, on a model of inputs of shape In.
@@ -121,8 +123,9 @@ void check_optimizers() {
   };
   for (const auto& [name, options] :
        {std::pair{"sgd", ike::sgd_options{.lr = 0.1}},
-        std::pair{"sgd_momentum",
-                  ike::sgd_options{.lr = 0.05, .momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01}},
+        std::pair{
+            "sgd_momentum",
+            ike::sgd_options{.lr = 0.05, .momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01}},
         std::pair{"sgd_nesterov", ike::sgd_options{.lr = 0.05, .momentum = 0.9, .nesterov = true}}})
     check(name, [&, how = options](auto& model, const std::string& n) {
       ike::sgd optimizer{model, how};
@@ -130,7 +133,8 @@ void check_optimizers() {
     });
   for (const auto& [name, options] :
        {std::pair{"adam", ike::adam_options{.lr = 0.01}},
-        std::pair{"adam_amsgrad", ike::adam_options{.lr = 0.01, .weight_decay = 0.01, .amsgrad = true}}})
+        std::pair{"adam_amsgrad",
+                  ike::adam_options{.lr = 0.01, .weight_decay = 0.01, .amsgrad = true}}})
     check(name, [&, how = options](auto& model, const std::string& n) {
       ike::adam optimizer{model, how};
       check_steps(model, optimizer, n);

@@ -25,10 +25,10 @@ using ike::shape_list;
 
 namespace {
 
-constexpr auto net = ike::sequential(
-    "conv"_m = ike::lazy_conv2d<6, ike::kernel<3, 5>, ike::stride<2, 1>>{},
-    "norm"_m = ike::lazy_batch_norm2d<>{}, "skip"_m = ike::residual(ike::relu{}),
-    "flatten"_m = ike::flatten{}, "fc"_m = ike::lazy_linear<2>{});
+constexpr auto net =
+    ike::sequential("conv"_m = ike::lazy_conv2d<6, ike::kernel<3, 5>, ike::stride<2, 1>>{},
+                    "norm"_m = ike::lazy_batch_norm2d<>{}, "skip"_m = ike::residual(ike::relu{}),
+                    "flatten"_m = ike::flatten{}, "fc"_m = ike::lazy_linear<2>{});
 constexpr shape in{dynamic, 3, 9, 9};
 constexpr auto n = ike::sizes_of<std::remove_const_t<decltype(net)>>(1);
 using resolved = ike::become_t<std::remove_const_t<decltype(net)>, in>;
@@ -48,7 +48,7 @@ static_assert(program.output() == shape{dynamic, 2});
 
 TEST_CASE("values and edges are numbered in the order of forward") {
   CHECK(program.nodes[0].inputs[0] == 0);
-  CHECK(program.nodes[2].inputs[0] == 2);  // relu
+  CHECK(program.nodes[2].inputs[0] == 2);    // relu
   CHECK(program.nodes[3].input_count == 2);  // the sum of relu's output and its input
   CHECK(program.nodes[3].inputs[0] == 3);
   CHECK(program.nodes[3].inputs[1] == 2);
@@ -82,10 +82,12 @@ TEST_CASE("a refusal names the first module that refuses, with its path") {
     const ike::inferred r = ike::infer(module, shape_list{input});
     return r.ok() ? std::string{"accepted"} : std::string{r.error.message().view()};
   };
-  const auto two = ike::sequential("a"_m = ike::sequential(ike::relu{}, "b"_m = ike::linear<10, 4>{}),
-                                   "c"_m = ike::linear<5, 2>{});
+  const auto two =
+      ike::sequential("a"_m = ike::sequential(ike::relu{}, "b"_m = ike::linear<10, 4>{}),
+                      "c"_m = ike::linear<5, 2>{});
   CHECK(refused(two, shape{2, 10}) == "c: linear expects in_features = 5, got 4 (input [2, 4])");
-  CHECK(refused(two, shape{2, 11}) == "a.b: linear expects in_features = 10, got 11 (input [2, 11])");
+  CHECK(refused(two, shape{2, 11}) ==
+        "a.b: linear expects in_features = 10, got 11 (input [2, 11])");
   CHECK(refused(two, shape{}) == "a.b: linear expects an input of at least 1 dimension, got []");
   CHECK(refused(ike::linear<5, 2>{}, shape{1, 4}) ==
         "linear expects in_features = 5, got 4 (input [1, 4])");
@@ -109,7 +111,8 @@ TEST_CASE("what is lazy has uninitialized parameters, until it becomes something
   static_assert(!ike::has_uninitialized_params(ike::sequential()));
   static_assert(ike::has_uninitialized_params(
       ike::sequential("a"_m = ike::residual("b"_m = ike::sequential(ike::lazy_linear<3>{})))));
-  static_assert(ike::resolved_module<resolved> && !ike::resolved_module<std::remove_const_t<decltype(net)>>);
+  static_assert(ike::resolved_module<resolved> &&
+                !ike::resolved_module<std::remove_const_t<decltype(net)>>);
 }
 
 TEST_CASE("become fills in what is left out, and keeps names and options") {

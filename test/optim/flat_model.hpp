@@ -1,8 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
-#include <new>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -26,25 +25,6 @@ struct flat_model {
                           slopes.size());
   }
 };
-
-/// How often the program has asked for memory.
-inline std::size_t allocations = 0;
-
-void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  ++allocations;
-  const auto a = static_cast<std::size_t>(alignment);
-  if (void* p = std::aligned_alloc(a, (size + a - 1) / a * a)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 /// Copies what one optimizer remembers into another of the same kind.
 template <class Optimizer>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "flat_model.hpp"
+#include "test/support/count_allocations.hpp"
 
 using namespace ikebana;
 
@@ -71,9 +72,9 @@ TEST_CASE("sgd's step allocates nothing") {
   flat_model<float> model;
   sgd optimizer{model, {.lr = 0.1f, .momentum = 0.9}};
   optimizer.step();
-  const std::size_t before = allocations;
+  const long before = allocation_count_here;
   for (int i = 0; i < 10; ++i) optimizer.step();
-  CHECK(allocations == before);
+  CHECK(allocation_count_here == before);
 }
 
 TEST_CASE("sgd's options may change between steps") {

@@ -126,14 +126,15 @@ template <class F>
 void check_every_rank_names(const std::string& path, int ranks, F&& make) {
   // Every rank hears of it, itself: nobody is left waiting and nobody sees a follow-up error.
   for (int run = 0; run < 20; ++run) {
-    const auto said = ike::launch(threads{ranks}, [&](ike::process_group auto& group) -> std::string {
-      try {
-        make(group);
-      } catch (const ike::state_error& e) {
-        return e.what();
-      }
-      return "nothing was thrown";
-    });
+    const auto said =
+        ike::launch(threads{ranks}, [&](ike::process_group auto& group) -> std::string {
+          try {
+            make(group);
+          } catch (const ike::state_error& e) {
+            return e.what();
+          }
+          return "nothing was thrown";
+        });
     for (const std::string& s : said)
       CHECK_MESSAGE(s.find("the first difference is at " + path) != std::string::npos, s);
   }
@@ -184,8 +185,7 @@ TEST_CASE("ranks with different numbers of parameters all throw") {
     return "nothing was thrown";
   });
   for (const std::string& s : said)
-    CHECK(s ==
-          "replicate: ranks have different numbers of parameters: rank 0 has 2, rank 1 has 4");
+    CHECK(s == "replicate: ranks have different numbers of parameters: rank 0 has 2, rank 1 has 4");
 }
 
 TEST_CASE("a rank that throws in the middle of a step ends all") {

@@ -53,9 +53,9 @@ void check_close(const T* a, const T* b, ike::dim_t n, const std::string& what) 
 template <class T, class Target, shape TargetShape, class Loss>
 void check_against_pytorch(const std::string& name, int ranks) {
   CAPTURE(ranks);
-  const ike::state_dict all = ike::load(std::is_same_v<T, float>
-                                            ? "test/data/data_parallel_f32.safetensors"
-                                            : "test/data/data_parallel_f64.safetensors");
+  const ike::state_dict all =
+      ike::load(std::is_same_v<T, float> ? "test/data/data_parallel_f32.safetensors"
+                                         : "test/data/data_parallel_f64.safetensors");
   ike::launch(ike::threads{ranks}, [&](ike::process_group auto& group) {
     auto made = ike::initialize<T, shape{dynamic, 12}>(network, ike::seed{1});
     if (group.rank() == 0) ike::load_state_dict(made, initial(all));
@@ -94,13 +94,15 @@ void check_against_pytorch(const std::string& name, int ranks) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("1, 2 and 4 replicas train as PyTorch on the full batch, mse_loss", T, float, double) {
+TEST_CASE_TEMPLATE("1, 2 and 4 replicas train as PyTorch on the full batch, mse_loss", T, float,
+                   double) {
   for (int ranks : {1, 2, 4})
     check_against_pytorch<T, T, shape{dynamic, 5}, ike::mse_loss>("mse", ranks);
 }
 
-TEST_CASE_TEMPLATE("1, 2 and 4 replicas train as PyTorch on the full batch, cross_entropy", T, float,
-                   double) {
+TEST_CASE_TEMPLATE("1, 2 and 4 replicas train as PyTorch on the full batch, cross_entropy", T,
+                   float, double) {
   for (int ranks : {1, 2, 4})
-    check_against_pytorch<T, std::int64_t, shape{dynamic}, ike::cross_entropy>("cross_entropy", ranks);
+    check_against_pytorch<T, std::int64_t, shape{dynamic}, ike::cross_entropy>("cross_entropy",
+                                                                               ranks);
 }

@@ -32,9 +32,9 @@ namespace {
 constexpr auto mlp = ike::sequential("fc1"_m = ike::lazy_linear<33>{}, "tanh"_m = ike::tanh{},
                                      "fc2"_m = ike::lazy_linear<17>{}, "relu"_m = ike::relu{},
                                      "fc3"_m = ike::lazy_linear<5>{});
-constexpr auto normed = ike::sequential(
-    "norm"_m = ike::lazy_batch_norm2d<>{}, "flatten"_m = ike::flatten{},
-    "fc"_m = ike::lazy_linear<5>{});
+constexpr auto normed =
+    ike::sequential("norm"_m = ike::lazy_batch_norm2d<>{}, "flatten"_m = ike::flatten{},
+                    "fc"_m = ike::lazy_linear<5>{});
 
 constexpr shape rows{dynamic, 12};
 constexpr shape images{dynamic, 2, 3, 3};
@@ -54,7 +54,8 @@ ike::tensor<std::int64_t, shape{dynamic}> labels(std::uint64_t step = 0) {
 template <class Tensor, class Group>
 auto part(const Tensor& t, const Group& group) {
   const ike::dim_t n = t.extents()[0] / group.size(), row = t.size() / t.extents()[0];
-  return typename Tensor::const_view_type(t.data() + group.rank() * n * row, t.extents().with(0, n));
+  return
+      typename Tensor::const_view_type(t.data() + group.rank() * n * row, t.extents().with(0, n));
 }
 
 template <class T>
@@ -113,8 +114,7 @@ void check_full_batch(double tolerance) {
   for (int ranks : {1, 2, 3, 4}) {
     CAPTURE(ranks);
     const auto whole = train_together<ike::replicate_policy<>, T>(ranks, 20);
-    const auto cut =
-        train_together<ike::replicate_policy<ike::bucket_cap<4>>, T>(ranks, 20);
+    const auto cut = train_together<ike::replicate_policy<ike::bucket_cap<4>>, T>(ranks, 20);
     for (const auto& weights : whole) {
       CHECK(apart(weights, alone) <= tolerance);
       CHECK(weights == whole[0]);
@@ -301,8 +301,9 @@ TEST_CASE("a replica has the paths, states and modes of its model") {
       CHECK(own[i].name == expected[i].name);
       CHECK(std::ranges::equal(own[i].bytes, expected[i].bytes));
     }
-    CHECK(model["fc.weight"_s](0, 0) == model.parameters()[static_cast<std::size_t>(
-                                            model["fc.weight"_s].data() - model.parameters().data())]);
+    CHECK(model["fc.weight"_s](0, 0) ==
+          model.parameters()[static_cast<std::size_t>(model["fc.weight"_s].data() -
+                                                      model.parameters().data())]);
     model.eval();
     CHECK_FALSE(model.is_training());
     ike::load_state_dict(model, expected);

@@ -5,47 +5,21 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "ikebana/replicate/launch.hpp"
+#include "test/support/count_allocations.hpp"
 
 namespace ike = ikebana;
-
-namespace {
-
-thread_local std::size_t allocations = 0;
-
-}  // namespace
-
-// Sanitizers bring allocation functions of their own.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZED
-#endif
-#elif defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SANITIZED
-#endif
-
-#ifndef SANITIZED
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-#endif
 
 TEST_CASE("Collectives allocate nothing") {
   const auto counts = ike::launch(ike::threads{2}, [](ike::process_group auto& group) {
     std::vector<float> x(1000, 1.0f), y(500), z(1000);
     std::array<ike::thread_work, 4> works;
-    const std::size_t before = allocations;
+    const long before = allocation_count_here;
     for (int i = 0; i < 200; ++i) {
       for (auto& work : works)
         work = group.all_reduce_async(std::span<float>(x), ike::reduce_op::avg);
@@ -55,9 +29,9 @@ TEST_CASE("Collectives allocate nothing") {
       group.all_gather(std::span<const float>(y), std::span<float>(z));
       group.barrier();
     }
-    return allocations - before;
+    return allocation_count_here - before;
   });
-  CHECK(counts == std::vector<std::size_t>{0, 0});
+  CHECK(counts == std::vector<long>{0, 0});
 }
 
 TEST_CASE("The handle of a collective moves, and an empty one is complete") {

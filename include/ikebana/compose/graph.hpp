@@ -85,11 +85,11 @@ template <int GraphInputs, class... A, int Id, class... Children>
 constexpr auto to_graph(
     const symbol<trace<GraphInputs, A...>, Id, boost::hana::tuple<Children...>>& out) {
   constexpr const char* names[] = {name_of<typename A::child_type>()..., nullptr};
+  constexpr bool named[] = {is_named<typename A::child_type>..., false};
   constexpr bool distinct = [&] {
     for (std::size_t i = 0; i < sizeof...(A); ++i)
       for (std::size_t j = 0; j < i; ++j)
-        if (names[i] != nullptr && names[j] != nullptr &&
-            std::string_view{names[i]} == std::string_view{names[j]})
+        if (named[i] && named[j] && std::string_view{names[i]} == std::string_view{names[j]})
           return false;
     return true;
   }();

@@ -81,7 +81,7 @@ class tensor_view {
 
   /// Throws shape_error if the extents do not fit S.
   constexpr tensor_view(T* data, const shape& extents) : data_{data}, extents_{extents} {
-    if (!compatible(S, extents)) detail::check_extents(S, extents);
+    if (!compatible(S, extents) || !extents.is_static()) detail::check_extents(S, extents);
   }
 
   /// From a view whose shape is compatible as far as the compiler knows; throws shape_error for
@@ -113,7 +113,8 @@ class tensor_view {
 };
 
 /// An owning tensor: contiguous, row-major, on the heap, aligned to 64 bytes. Zero-initialised;
-/// copies are deep.
+/// copies are deep. What was moved from has no elements, whatever its extents say: assign to it or let
+/// it go.
 template <class T, shape S>
 class tensor {
  public:

@@ -6,19 +6,6 @@ struct position_run {
   dim_t z, y, x;  // of the first position, in the coordinates that a kernel element is added to
 };
 
-template <class T>
-IKEBANA_CPU_INLINE void copy_few(T* to, const T* from, dim_t n) {
-  constexpr dim_t w = vec<T>::size;
-  for (; n >= w; n -= w, to += w, from += w) vec<T>::load(from).store(to);
-  if (n > 0) vec<T>::load(from, n).store(to, n);
-}
-template <class T>
-IKEBANA_CPU_INLINE void clear_few(T* to, dim_t n) {
-  constexpr dim_t w = vec<T>::size;
-  for (; n >= w; n -= w, to += w) vec<T>::zero().store(to);
-  if (n > 0) vec<T>::zero().store(to, n);
-}
-
 /// The columns of an image as a factor of a product: element (p, i) is what kernel element p
 /// (channel, then place in the kernel) meets at position i of all images' planes. Forward, position
 /// o meets o * stride - padding + k * dilation of the source. Backward, position i of the input

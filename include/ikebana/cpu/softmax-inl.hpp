@@ -51,12 +51,12 @@ IKEBANA_CPU_INLINE void scale_row(dim_t n, T* y, T factor) {
   if (i < n) (vec<T>::load(y + i, n - i) * f).store(y + i, n - i);
 }
 template <class T>
-IKEBANA_CPU_INLINE void shift_row(dim_t n, const T* x, T* y, T shift) {
+IKEBANA_CPU_INLINE void shift_row(dim_t n, const T* x, T* y, T most, T log_total) {
   constexpr dim_t w = vec<T>::size;
-  const vec<T> s = vec<T>::broadcast(shift);
+  const vec<T> m = vec<T>::broadcast(most), s = vec<T>::broadcast(log_total);
   dim_t i = 0;
-  for (; i + w <= n; i += w) (vec<T>::load(x + i) - s).store(y + i);
-  if (i < n) (vec<T>::load(x + i, n - i) - s).store(y + i, n - i);
+  for (; i + w <= n; i += w) (vec<T>::load(x + i) - m - s).store(y + i);
+  if (i < n) (vec<T>::load(x + i, n - i) - m - s).store(y + i, n - i);
 }
 
 /// Along a strided dimension, registers hold neighbouring columns of `inner`.
@@ -71,9 +71,9 @@ IKEBANA_CPU_INLINE void softmax_columns(dim_t n, dim_t inner, const T* x, T* y, 
     total = total + e;
     if (!logarithm) e.store(y + i * inner, lanes);
   }
-  const vec<T> shift = most + log(total), factor = T(1) / total;
+  const vec<T> shift = log(total), factor = T(1) / total;
   for (dim_t i = 0; i < n; ++i)
-    (logarithm ? vec<T>::load(x + i * inner, lanes) - shift
+    (logarithm ? vec<T>::load(x + i * inner, lanes) - most - shift
                : vec<T>::load(y + i * inner, lanes) * factor)
         .store(y + i * inner, lanes);
 }
@@ -87,7 +87,7 @@ void softmax_rows(dim_t outer, dim_t n, dim_t inner, const T* x, T* y, bool loga
       const T most = row_maximum(n, x);
       const T total = exp_shifted(n, x, logarithm ? nullptr : y, vec<T>::broadcast(most));
       if (logarithm)
-        shift_row(n, x, y, most + log_one(total));
+        shift_row(n, x, y, most, log_one(total));
       else
         scale_row(n, y, T(1) / total);
     } else {

@@ -60,8 +60,8 @@ struct execution {
   }
 };
 
-// The calls for a leaf are not inlined: equal leaves share their code, and a pass over a long network
-// stays a short function.
+// The calls for a leaf are not inlined: equal leaves share their code, and a pass over a long
+// network stays a short function.
 
 /// Visits the leaves in order and runs each forward.
 template <class T>

@@ -272,9 +272,11 @@ class model {
   auto parameter(U* base) const {
     constexpr std::size_t i = index_of<Path>();
     static_assert(i < sizes.parameters, "ikebana: the model has no parameter of this path");
-    constexpr shape s = lowered().parameters[i].spec.extents;
-    return tensor_view<U, s>(base + tables_->layout.offsets[i],
-                             tables_->lowered.parameters[i].spec.extents);
+    if constexpr (i < sizes.parameters) {
+      constexpr shape s = lowered().parameters[i].spec.extents;
+      return tensor_view<U, s>(base + tables_->layout.offsets[i],
+                               tables_->lowered.parameters[i].spec.extents);
+    }
   }
 
   void set_up(const shape_list& inputs) {

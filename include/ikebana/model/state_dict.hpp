@@ -62,8 +62,6 @@ class state_dict {
     /// S. Does not allocate otherwise.
     template <class T, shape S>
     tensor_view<const T, S> view() const {
-      static_assert(dtype_of<T> != dtype::uint8 || std::is_same_v<T, std::uint8_t>,
-                    "ikebana: no dtype stands for this type");
       if (type != dtype_of<T> || !compatible(S, extents))
         throw state_error(name + ": expected " + detail::describe(dtype_of<T>, S) + ", got " +
                           detail::describe(type, extents));

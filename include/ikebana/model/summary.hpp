@@ -47,7 +47,7 @@ struct summarize_leaves {
   int k = 0;
 
   template <class Leaf>
-  void operator()(const Leaf& leaf) {
+  [[gnu::noinline]] void operator()(const Leaf& leaf) {
     const program_node& node = nodes[k];
     const program_leaf& entry = leaves[node.leaf];
     summary_row row;

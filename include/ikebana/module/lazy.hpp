@@ -69,9 +69,15 @@ constexpr auto child_inputs(const shape_list& in) {
   for (int i = 0; i < w.inputs; ++i)
     recorder.local[recorder.local_count++] = in[static_cast<std::size_t>(i)];
   boost::hana::unpack(M{}.children, [&](const auto&... child) {
-    for (std::size_t s = 0; s < w.size(); ++s) {
-      int i = 0;
-      ((i++ == w.steps[s].child ? recorder.run(module_of(child), w.steps[s]) : void()), ...);
+    if constexpr (w.in_order(sizeof...(child))) {
+      // Each child runs once, in order.
+      std::size_t s = 0;
+      (recorder.run(module_of(child), w.steps[s++]), ...);
+    } else {
+      for (std::size_t s = 0; s < w.size(); ++s) {
+        int i = 0;
+        ((i++ == w.steps[s].child ? recorder.run(module_of(child), w.steps[s]) : void()), ...);
+      }
     }
   });
   return recorder.table;

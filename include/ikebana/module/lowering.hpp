@@ -28,10 +28,11 @@ struct program_node {
 };
 
 /// A scope of names: a module in its parent. A path is the names from the root, joined by dots.
+// Nothing asks whether a name is null: under -fsanitize=undefined, g++ takes that for no constant.
 struct program_scope {
   int parent = -1;
-  const char* name = nullptr;  ///< Null where the index is the name.
-  int index = 0;
+  const char* name = nullptr;
+  int index = 0;  ///< Among its siblings, where that is its name; else -1.
 };
 
 struct program_leaf {
@@ -105,7 +106,7 @@ constexpr path_text scope_path(const program_scope* scopes, int scope) {
   while (depth-- > 0) {
     const program_scope& s = scopes[chain[depth]];
     if (!path.empty()) path.append(".");
-    if (s.name != nullptr)
+    if (s.index < 0)
       path.append(std::string_view{s.name});
     else
       path.append(static_cast<dim_t>(s.index));
@@ -157,8 +158,8 @@ struct lowered_child {
 };
 
 template <leaf_module M>
-constexpr value_list lower(const M& m, lowering& l, const value_list& in, int scope,
-                           int known_leaf) {
+[[gnu::noinline]] constexpr value_list lower(const M& m, lowering& l, const value_list& in,
+                                             int scope, int known_leaf) {
   const int leaf = known_leaf >= 0 ? known_leaf : lower_new_leaf(m, l, scope);
   value_list out;
   out.count = output_count<M>();
@@ -211,14 +212,15 @@ constexpr value_list lower(const M& m, lowering& l, const value_list& in, int sc
 
 /// Not inlined: of a network of many equal children, the code of one is enough.
 template <class C, class Step>
-[[gnu::noinline]] constexpr void lower_step(const C& child, int index, lowering& l, const Step& step, int* local,
-                          int& local_count, int scope, lowered_child& known) {
+[[gnu::noinline]] constexpr void lower_step(const C& child, int index, lowering& l,
+                                            const Step& step, int* local, int& local_count,
+                                            int scope, lowered_child& known) {
   value_list in;
   for (; in.count < step.input_count; ++in.count) in.ids[in.count] = local[step.inputs[in.count]];
   int known_leaf = known.first_leaf;
   if (known_leaf < 0) {
     known.first_leaf = static_cast<int>(l.n.leaves);
-    known.scope = l.add_scope(scope, name_of<C>(), index);
+    known.scope = l.add_scope(scope, name_of<C>(), is_named<C> ? -1 : index);
   }
   const value_list out = lower(module_of(child), l, in, known.scope, known_leaf);
   for (std::size_t i = 0; i < out.count; ++i) local[local_count++] = out.ids[i];
@@ -243,15 +245,13 @@ constexpr value_list lower(const M& m, lowering& l, const value_list& in, int sc
     if (known_leaf >= 0) {
       // This composition runs again: its children have the leaves they had, in the order of their
       // first steps.
+      const std::size_t leaves[children + 1]{count_leaves(module_of(child))..., 0};
       int next = known_leaf;
       for (std::size_t s = 0; s < w.size(); ++s) {
-        int i = 0;
-        ((i == w.steps[s].child && known[i].first_leaf < 0
-              ? void((known[i].first_leaf = next, known[i].scope = scope,
-                      next += static_cast<int>(count_leaves(module_of(child)))))
-              : void(),
-          ++i),
-         ...);
+        const auto c = static_cast<std::size_t>(w.steps[s].child);
+        if (known[c].first_leaf >= 0) continue;
+        known[c] = {next, scope};
+        next += static_cast<int>(leaves[c]);
       }
     }
     if constexpr (w.in_order(children)) {

@@ -17,20 +17,22 @@ namespace ikebana {
 
 /// A module that computes: a cheap, default-constructible value that holds options and no weights.
 /// It has
-///   static constexpr std::string_view kind;           its name: "linear"
-///   constexpr inferred infer(const shape&...) const;  output shapes, or a diagnostic (or
-///   infer(const shape_list&)) template <class T> void forward(const context<T>&) const; template
-///   <class T> void backward(const context<T>&) const;
+/// - `static constexpr std::string_view kind`: its name, "linear";
+/// - `constexpr inferred infer(const shape&...) const`: output shapes, or a diagnostic (or
+///   `infer(const shape_list&)`);
+/// - `template <class T> void forward(const context<T>&) const`, and `backward` likewise;
+///
 /// and where it needs them
-///   parameters(), buffers(), saved(const shape_list&)  arrays of specs
-///   become<shape... In>()   the module that this one becomes for inputs of these shapes (a lazy
-///   module has it) bind(const shape_list&) takes over the extents that only run time knows
-///   describe(description&)  its options, for printing
-///   multiply_adds(const shape_list& in, const shape_list& out)
-///   keeps                   what backward reads of inputs and outputs (default: both)
-///   is_view                 the output is the input's memory under another shape
-///   is_lazy                 a dimension is still left out
-///   outputs                 how many there are (default 1)
+/// - `parameters()`, `buffers()`, `saved(const shape_list&)`: arrays of specs;
+/// - `become<shape... In>()`: the module that a lazy one becomes for inputs of these shapes;
+/// - `bind(const shape_list&)`: takes over the extents that only run time knows;
+/// - `describe(description&)`: its options, for printing;
+/// - `multiply_adds(const shape_list& in, const shape_list& out)`;
+/// - `keeps`: what backward reads of inputs and outputs (default: both);
+/// - `is_view`: the output is the input's memory under another shape;
+/// - `is_lazy`: a dimension is still left out;
+/// - `is_random`: it draws from `context::random()`;
+/// - `outputs`: how many there are (default 1).
 template <class M>
 concept leaf_module = requires {
   { M::kind } -> std::convertible_to<std::string_view>;

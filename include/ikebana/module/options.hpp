@@ -103,11 +103,17 @@ struct track_running_stats {
 
 namespace detail {
 
+/// Whether the type Option is an option of the kind Tag; false for what is no option at all.
+template <class Option, class Tag>
+inline constexpr bool is_option_of = requires {
+  requires std::is_same_v<typename Option::option, Tag>;
+};
+
 template <class Tag, class Default, class... Options>
 struct select_option : std::type_identity<Default> {};
 template <class Tag, class Default, class First, class... Rest>
 struct select_option<Tag, Default, First, Rest...>
-    : std::conditional_t<std::is_same_v<typename First::option, Tag>, std::type_identity<First>,
+    : std::conditional_t<is_option_of<First, Tag>, std::type_identity<First>,
                          select_option<Tag, Default, Rest...>> {};
 
 /// The option of Default's kind among Options, or Default.
@@ -116,11 +122,10 @@ using option_or = typename select_option<typename Default::option, Default, Opti
 
 /// How many of Options are of the kind of one of Allowed.
 template <class Option, class... Allowed>
-inline constexpr bool is_one_of =
-    (std::is_same_v<typename Option::option, typename Allowed::option> || ...);
+inline constexpr bool is_one_of = (is_option_of<Option, typename Allowed::option> || ...);
 
 template <class Tag, class... Given>
-inline constexpr int times_given = (int{std::is_same_v<Tag, typename Given::option>} + ... + 0);
+inline constexpr int times_given = (int{is_option_of<Given, Tag>} + ... + 0);
 
 template <class... Options>
 struct option_set {

@@ -20,13 +20,12 @@ namespace ikebana {
 enum class reduction : unsigned char { mean, sum };
 
 // A loss is a value with
-//   static constexpr diagnostic check(prediction shape, target shape);      what is wrong with
-//   them, if anything void validate(prediction shape, target) const; throws where the target's
-//   values are refused T operator()(prediction, target) const;                                 the
-//   loss T backward(prediction, target, T* gradient) const;                      and its gradient
-//   by the prediction, in one
-//                                                                           pass; gradient may be
-//                                                                           null
+// - `static constexpr diagnostic check(prediction shape, target shape)`: what is wrong with them;
+// - `void validate(prediction shape, target) const`: throws where the target's values are refused;
+// - `T operator()(prediction, target) const`: the loss;
+// - `T backward(prediction, target, T* gradient) const`: and its gradient by the prediction, in one
+//   pass; gradient may be null
+//
 // for tensors or views of them. Both check all before they write anything, and allocate nothing.
 
 namespace detail {

@@ -9,11 +9,14 @@
 // includes this.
 
 inline std::atomic<long> allocation_count{0};
+/// Those of the calling thread alone.
+inline thread_local long allocation_count_here = 0;
 
 namespace counted {
 
 inline void* take(std::size_t n, std::size_t alignment) {
   allocation_count.fetch_add(1, std::memory_order_relaxed);
+  ++allocation_count_here;
   if (n == 0) n = 1;
   // aligned_alloc asks for a whole number of alignments.
   void* p = alignment <= alignof(std::max_align_t)
