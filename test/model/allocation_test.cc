@@ -71,7 +71,7 @@ long steps_2_to_100(Model& model, Optimizer& optimizer, const X& x, const Y& t) 
 }  // namespace
 
 TEST_CASE("the counter sees what is allocated, aligned or not") {
-  CHECK(allocations(1, [] { delete new int; }) == 1);
+  CHECK(allocations(1, [] { ::operator delete(::operator new(4)); }) == 1);
   CHECK(allocations(1, [] { std::vector<char> v(100); }) == 1);
   CHECK(allocations(1, [] { ike::aligned_buffer<float> b(100); }) == 1);
 }

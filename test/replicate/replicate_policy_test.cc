@@ -13,6 +13,7 @@
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
 #include "ikebana/optim/sgd.hpp"
@@ -185,7 +186,31 @@ TEST_CASE("ranks with different numbers of parameters all throw") {
     return "nothing was thrown";
   });
   for (const std::string& s : said)
-    CHECK(s == "replicate: ranks have different numbers of parameters: rank 0 has 2, rank 1 has 4");
+    CHECK(s ==
+          "replicate: ranks have different numbers of parameters and buffers: rank 0 has 2, rank 1 "
+          "has 4");
+}
+
+TEST_CASE("ranks with equal parameters and different buffers all throw") {
+  using images = ike::batch_norm2d<3>;
+  using untracked = ike::batch_norm2d<3, ike::track_running_stats<false>>;
+  const auto said = ike::launch(threads{2}, [&](ike::process_group auto& group) -> std::string {
+    try {
+      if (group.rank() == 0)
+        (void)ike::replicate(ike::initialize<float, ike::shape{2, 3, 4, 4}>(images{}, ike::seed{1}),
+                             group);
+      else
+        (void)ike::replicate(
+            ike::initialize<float, ike::shape{2, 3, 4, 4}>(untracked{}, ike::seed{1}), group);
+    } catch (const ike::state_error& e) {
+      return e.what();
+    }
+    return "nothing was thrown";
+  });
+  for (const std::string& s : said)
+    CHECK(s ==
+          "replicate: ranks have different numbers of parameters and buffers: rank 0 has 5, rank 1 "
+          "has 2");
 }
 
 TEST_CASE("a rank that throws in the middle of a step ends all") {

@@ -11,9 +11,9 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-/// Convolutions as matrix products whose packer reads the image: no column buffer. All allocate
-/// only the thread's packing buffer, at its first use, and give the same bits for the same geometry
-/// and instruction set.
+/// Convolutions: direct ones of few channels and stride 1, else matrix products whose packer reads
+/// the image; neither needs a column buffer. All allocate only the thread's packing buffer, at its
+/// first use, and give the same bits for the same geometry and instruction set.
 namespace ikebana::cpu {
 
 /// y = conv(x, w) + bias, which may be null.

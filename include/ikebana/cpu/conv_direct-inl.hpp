@@ -3,8 +3,10 @@
 template <class T>
 IKEBANA_CPU_INLINE void copy_few(T* to, const T* from, dim_t n) {
   constexpr dim_t w = vec<T>::size;
-  for (; n >= w; n -= w, to += w, from += w) vec<T>::load(from).store(to);
-  if (n > 0) vec<T>::load(from, n).store(to, n);
+  if (n < w) return vec<T>::load(from, n).store(to, n);
+  // The last register overlaps the one before: cheaper than a partial one.
+  for (dim_t i = 0; i < n - w; i += w) vec<T>::load(from + i).store(to + i);
+  vec<T>::load(from + n - w).store(to + n - w);
 }
 template <class T>
 IKEBANA_CPU_INLINE void clear_few(T* to, dim_t n) {
@@ -83,6 +85,7 @@ const detail::direct_kernels<T>& kernels_for_direct() {
     vec<T>::size, &copy_rows<T>, &pack_across<T>,
 #if IKEBANA_CPU_WIDTH == 64
         {{8, 3, &slide_tile<T, 8, 3>, &slide_tile<T, 8, 1>},
+         {6, 4, &slide_tile<T, 6, 4>, &slide_tile<T, 6, 1>},
          {4, 6, &slide_tile<T, 4, 6>, &slide_tile<T, 4, 1>},
          {2, 8, &slide_tile<T, 2, 8>, nullptr},
          {1, 8, &slide_tile<T, 1, 8>, nullptr}},

@@ -58,7 +58,7 @@ struct direct_kernels {
   dim_t width;
   void (*copy_rows)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step);
   void (*pack)(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t count);
-  slide_shape slides[4];
+  slide_shape slides[5];
   dot_shape dots[3];
 };
 
@@ -66,7 +66,9 @@ struct direct_kernels {
 /// channels, so where these are many a matrix product wins.
 inline bool may_be_direct(const conv_geometry& g, bool backward) {
   const dim_t results = (backward ? g.in_channels : g.out_channels) / g.groups;
-  return (g.stride[0] == 1 || !backward) && g.stride[1] == 1 && g.stride[2] == 1 && results < 64;
+  const bool empty = conv_geometry::volume(g.in) <= 0 || conv_geometry::volume(g.out) <= 0;
+  return (g.stride[0] == 1 || !backward) && g.stride[1] == 1 && g.stride[2] == 1 && !empty &&
+         results > 0 && results < 64;
 }
 
 /// The shape of the most rows that are not more than `left`.
@@ -247,7 +249,8 @@ bool convolve_directly(const direct_kernels<T>& kernels, const conv_geometry& g,
 }
 
 /// The gradient of the weights: dot products of the image's copy at every offset with a copy of dy
-/// whose rows are as long, filled up with zeros. False, having done nothing, if it does not fit.
+/// whose rows are as long, filled up with zeros (so what is not a number at the end of a row of x
+/// reaches every weight of its channel). False, having done nothing, if it does not fit.
 template <class T>
 bool convolve_weights_directly(const direct_kernels<T>& kernels, const conv_geometry& g, const T* x,
                                const T* dy, T* dw, bool accumulate) {
@@ -258,7 +261,7 @@ bool convolve_weights_directly(const direct_kernels<T>& kernels, const conv_geom
   // Many images at a time, for each time costs a sum over the lanes of every weight.
   dim_t most = 1;
   if (p.keeps_zeros()) {
-    most = static_cast<dim_t>(packed_b_bytes / sizeof(T)) / 2 / (p.copy_size() + dy_size);
+    most = static_cast<dim_t>(packed_b_bytes / sizeof(T)) / 4 / (p.copy_size() + dy_size);
     most = most < 1 ? 1 : most < g.batch ? most : g.batch;
   }
   T* const copy = reinterpret_cast<T*>(thread_scratch());
@@ -289,8 +292,8 @@ bool convolve_weights_directly(const direct_kernels<T>& kernels, const conv_geom
           for (dim_t c = 0; c < p.results;) {
             const auto& shape = shape_for(kernels.dots, p.results - c);
             for (dim_t k = 0; k < p.depth; k += shape.taps) {
-              std::int32_t tile_offsets[9];
-              T sums[24];
+              std::int32_t tile_offsets[direct_kernels<T>::most_taps];
+              T sums[direct_kernels<T>::most_sums];
               const dim_t used = p.depth - k < shape.taps ? p.depth - k : shape.taps;
               for (dim_t s = 0; s < shape.taps; ++s)
                 tile_offsets[s] = offsets[k + (s < used ? s : 0)];

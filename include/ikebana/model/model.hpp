@@ -69,6 +69,8 @@ class model {
   /// The lowered network for the declared shapes: a constant expression.
   static constexpr program<sizes> lowered() { return lower<sizes>(M{}, declared_inputs); }
 
+  static_assert(lowered().output_count == 1, "ikebana: a model has one output");
+
   static constexpr shape output_shape = lowered().output();
   using output_view = tensor_view<const T, output_shape>;
 

@@ -98,10 +98,13 @@ struct lowering {
   }
 };
 
+/// The rest of a path_text is for the name of a parameter.
+inline constexpr std::size_t longest_path = 100;
+
 constexpr path_text scope_path(const program_scope* scopes, int scope) {
-  int chain[32]{};
-  int depth = 0;
-  for (; scope > 0 && depth < 32; scope = scopes[scope].parent) chain[depth++] = scope;
+  int chain[longest_path]{};
+  std::size_t depth = 0;
+  for (; scope > 0 && depth < longest_path; scope = scopes[scope].parent) chain[depth++] = scope;
   path_text path;
   while (depth-- > 0) {
     const program_scope& s = scopes[chain[depth]];
@@ -117,10 +120,20 @@ constexpr path_text scope_path(const program_scope* scopes, int scope) {
 template <leaf_module M>
 constexpr int lower_new_leaf(const M& m, lowering& l, int scope) {
   const int leaf = static_cast<int>(l.n.leaves++);
+  path_text path;
+  if (!l.counting()) path = scope_path(l.scopes, scope);
+  // What is cut could be the same for two leaves, and parameters are told apart by their paths.
+  if (l.error.ok() && path.size() > longest_path)
+    l.error = {"the path of a module has at most {expected} characters",
+               static_cast<dim_t>(longest_path),
+               0,
+               {},
+               {},
+               path};
   if (!l.counting())
     l.leaves[leaf] = {scope,
                       M::kind,
-                      hash_path(scope_path(l.scopes, scope).view()),
+                      hash_path(path.view()),
                       static_cast<int>(l.n.parameters),
                       parameter_count<M>(),
                       static_cast<int>(l.n.buffers),

@@ -78,15 +78,16 @@ struct comm_hook {
   using type = Hook;
 };
 
-/// Whether buffers (running statistics) are taken from rank 0 at the start of every forward that
-/// follows a synchronised step.
+/// Whether buffers (running statistics) are taken from rank 0 at the end of every synchronised
+/// backward: so all ranks hold the same state between steps.
 template <bool Value>
 struct broadcast_buffers {
   using replicate_key = detail::broadcast_buffers_key;
   static constexpr bool value = Value;
 };
 
-/// Whether parameters and buffers are compared and taken from rank 0 when a model is replicated.
+/// Whether parameters and buffers are taken from rank 0 when a model is replicated. That their
+/// paths, types and shapes are the same on all ranks is checked in any case.
 template <bool Value>
 struct init_sync {
   using replicate_key = detail::init_sync_key;

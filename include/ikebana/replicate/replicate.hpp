@@ -38,56 +38,70 @@ constexpr bucket_plan<N.parameters> buckets_of(const parameter_layout<N>& layout
   return plan_buckets(ends, caps);
 }
 
+/// What a parameter or buffer is, as the ranks must agree on it. Buffers are numbered after
+/// parameters.
+struct state_identity {
+  path_text path;
+  std::uint64_t hash;
+};
+
 template <class Model>
-std::uint64_t hash_parameter(const Model& m, std::size_t i) {
+state_identity identify_state(const Model& m, std::size_t i) {
   const auto& p = m.current_program();
-  const parameter_spec& spec = p.parameters[i].spec;
-  path_text extents;
-  extents.append(" ").append(spec.extents).append(name(dtype_of<typename Model::value_type>));
-  return hash_path(extents.view(), hash_path(p.path(p.parameters[i]).view()));
+  const std::size_t parameters = p.all_parameters().size();
+  dtype type = dtype_of<typename Model::value_type>;
+  path_text path, extents;
+  if (i < parameters) {
+    path = p.path(p.parameters[i]);
+    extents.append(" ").append(p.parameters[i].spec.extents);
+  } else {
+    const program_buffer& buffer = p.buffers[i - parameters];
+    path = p.path(buffer);
+    extents.append(" ").append(buffer.spec.extents);
+    if (!buffer.spec.follows_model) type = buffer.spec.type;
+  }
+  return {path, hash_path(extents.append(name(type)).view(), hash_path(path.view()))};
 }
 
 /// Compares paths, types, shapes and order across ranks; throws state_error on every rank if they
-/// differ, with the first path that does.
+/// differ, with the first path that does. Allocates.
 template <class Model, class Group>
-void compare_parameters(const Model& m, Group& group) {
+void compare_states(const Model& m, Group& group) {
   const auto& p = m.current_program();
-  const auto count = static_cast<std::int64_t>(p.all_parameters().size());
   struct fingerprint {
-    std::int64_t count;
+    std::size_t count;
     std::uint64_t hash;
+    bool operator==(const fingerprint&) const = default;
   };
-  fingerprint mine{count, 0xcbf29ce484222325u};
-  for (std::size_t i = 0; i < p.all_parameters().size(); ++i)
-    mine.hash = mine.hash * 0x100000001b3u ^ hash_parameter(m, i);
+  fingerprint mine{p.all_parameters().size() + p.all_buffers().size(), 0};
+  for (std::size_t i = 0; i < mine.count; ++i)
+    mine.hash = mine.hash * 0x100000001b3u ^ identify_state(m, i).hash;
   const auto world = static_cast<std::size_t>(group.size());
   std::vector<fingerprint> all(world);
   exchange(group, mine, std::span{all});
-  std::int64_t common = count;
+  // Every rank sees the same fingerprints, so all go the same way from here.
+  std::size_t common = mine.count;
   bool equal = true;
   for (const fingerprint& f : all) {
     common = f.count < common ? f.count : common;
-    equal = equal && f.count == mine.count && f.hash == mine.hash;
+    equal = equal && f == all[0];
   }
-  // Whether the world agrees is the same on every rank only if it is asked of all pairs.
-  for (const fingerprint& f : all)
-    equal = equal && f.count == all[0].count && f.hash == all[0].hash;
   if (equal) return;
   std::vector<std::uint64_t> hashes(world);
-  for (std::int64_t i = 0; i < common; ++i) {
-    exchange(group, hash_parameter(m, static_cast<std::size_t>(i)), std::span{hashes});
+  for (std::size_t i = 0; i < common; ++i) {
+    const state_identity own = identify_state(m, i);
+    exchange(group, own.hash, std::span{hashes});
     for (std::size_t r = 1; r < world; ++r)
       if (hashes[r] != hashes[0])
         throw state_error("replicate: rank 0 and rank " + std::to_string(r) +
-                          " have different models: the first difference is at " +
-                          p.path(p.parameters[static_cast<std::size_t>(i)]).c_str() + ", as rank " +
-                          std::to_string(group.rank()) + " names it");
+                          " have different models: the first difference is at " + own.path.c_str() +
+                          ", as rank " + std::to_string(group.rank()) + " names it");
   }
   std::string counts;
   for (std::size_t r = 0; r < world; ++r)
     counts +=
         (r == 0 ? "rank " : ", rank ") + std::to_string(r) + " has " + std::to_string(all[r].count);
-  throw state_error("replicate: ranks have different numbers of parameters: " + counts);
+  throw state_error("replicate: ranks have different numbers of parameters and buffers: " + counts);
 }
 
 template <class M>
@@ -113,7 +127,7 @@ class replicated : private Model {
   using typename Model::output_view;
 
   replicated(Model made, Group& group) : Model{std::move(made)}, group_{&group} {
-    detail::compare_parameters(static_cast<const Model&>(*this), group);
+    detail::compare_states(static_cast<const Model&>(*this), group);
     if constexpr (Policy::syncs_at_start) {
       group.broadcast(Model::parameters(), 0);
       group.broadcast(Model::buffers(), 0);
