@@ -16,8 +16,9 @@ namespace ikebana {
 inline constexpr std::size_t storage_alignment = 64;
 
 /// An owning array of trivial elements on the heap, zero-initialised, aligned to 64 bytes. Movable,
-/// not copyable; what was moved from is empty. Construction allocates unless `size` is 0 (std::bad_alloc; for a
-/// size that is negative or no memory could hold, std::bad_array_new_length); nothing else does.
+/// not copyable; what was moved from is empty. Construction allocates unless `size` is 0
+/// (std::bad_alloc; for a size that is negative or no memory could hold,
+/// std::bad_array_new_length); nothing else does.
 template <class T>
 class aligned_buffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -27,7 +28,8 @@ class aligned_buffer {
 
   explicit aligned_buffer(dim_t size) : size_{size} {
     if (size == 0) return;
-    if (size < 0 || size > std::numeric_limits<std::ptrdiff_t>::max() / static_cast<dim_t>(sizeof(T)))
+    if (size < 0 ||
+        size > std::numeric_limits<std::ptrdiff_t>::max() / static_cast<dim_t>(sizeof(T)))
       throw std::bad_array_new_length();
     const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T);
     data_ = static_cast<T*>(::operator new (bytes, std::align_val_t{storage_alignment}));

@@ -113,8 +113,8 @@ class tensor_view {
 };
 
 /// An owning tensor: contiguous, row-major, on the heap, aligned to 64 bytes. Zero-initialised;
-/// copies are deep. What was moved from has no elements, whatever its extents say: assign to it or let
-/// it go.
+/// copies are deep. What was moved from has no elements, whatever its extents say: assign to it or
+/// let it go.
 template <class T, shape S>
 class tensor {
  public:
