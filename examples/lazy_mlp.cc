@@ -19,7 +19,7 @@ int main() {
   // The dry run happens in the compiler. The result is of another type: nothing in it is lazy.
   auto mlp = ike::initialize<double, ike::shape{10, 10}>(lazy_mlp, ike::seed{42});
   static_assert(!ike::has_uninitialized_params(decltype(mlp)::module_type{}));
-  std::cout << "Resolved for inputs of shape [10, 10]:\n" << mlp.module() << "\n\n";
+  std::cout << "Resolved for inputs of shape [10, 10]:\n" << mlp << "\n\n";
 
   const auto x = ike::ones<double, ike::shape{10, 10}>();
   const auto y = mlp(x);

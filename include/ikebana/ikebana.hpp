@@ -16,6 +16,7 @@
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/lazy_model.hpp"
 #include "ikebana/model/named_parameters.hpp"
+#include "ikebana/model/print.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/model/state_dict.hpp"
 #include "ikebana/model/summary.hpp"
