@@ -5,34 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "ikebana/model/gradient_check.hpp"
 #include "ikebana/model/initialize.hpp"
-#include "ikebana/model/state.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/linear.hpp"
+#include "test/compose/compositions.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
 using ike::shape;
 
 namespace {
-
-template <class Model>
-std::vector<std::string> paths(const Model& m) {
-  std::vector<std::string> names;
-  for (const auto& e : ike::get_state_dict(m)) names.push_back(e.name);
-  return names;
-}
-
-using names = std::vector<std::string>;
-
-constexpr shape in{3, 4};
-
-template <class M>
-void check_gradients(const M& m) {
-  const auto r = ike::gradient_check(m, ike::uniform<double, in>(ike::seed{11}));
-  CHECK_MESSAGE(r.largest < 1e-7, r.where);
-}
 
 template <class M>
 constexpr std::size_t nodes_of(const M&) {

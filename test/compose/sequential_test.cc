@@ -7,28 +7,13 @@
 
 #include "ikebana/compose/residual.hpp"
 #include "ikebana/model/initialize.hpp"
-#include "ikebana/model/state.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/linear.hpp"
+#include "test/compose/compositions.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
 using ike::shape;
-
-namespace {
-
-template <class Model>
-std::vector<std::string> paths(const Model& m) {
-  std::vector<std::string> names;
-  for (const auto& e : ike::get_state_dict(m)) names.push_back(e.name);
-  return names;
-}
-
-using names = std::vector<std::string>;
-
-constexpr shape in{3, 4};
-
-}  // namespace
 
 TEST_CASE("children without a name are named by their index") {
   auto m = ike::initialize<double, in>(
