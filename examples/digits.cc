@@ -202,7 +202,7 @@ int main(int argc, char** argv) {
     auto images = ike::columns<ike::shape{1, 8, 8}>(table);
     for (float& pixel : images) pixel /= 16;
     const ike::tensor_dataset digits(std::move(images), ike::labels(table, 64));
-    const auto [train, test] = ike::split(digits, 1437, ike::seed{1});
+    const auto [train, test] = ike::random_split(digits, 1437, ike::seed{1});
     return run<ike::shape{1, 8, 8}>(how, train, test);
   } catch (const ike::error& e) {
     std::fprintf(stderr, "%s\n", e.what());

@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
     const ike::dim_t features = table.values.extent(1) - 1;
     const ike::tensor_dataset rows(ike::columns(table, 0, features),
                                    ike::columns(table, features, features + 1));
-    const auto raw = ike::split(rows, rows.size() * 4 / 5, ike::seed{1});
+    const auto raw = ike::random_split(rows, rows.size() * 4 / 5, ike::seed{1});
     const auto prepare = [&](const auto& part) {
       table_type x = part.features(), y = part.targets();
       standardize(x, raw.train.features());

@@ -17,6 +17,12 @@ def room_tests(corpus = {}, deps = [], instruction_sets = [], **kwargs):
       instruction_sets: names that IKEBANA_ISA takes; each runs the same binaries once more.
       **kwargs: passed to each cc_test.
     """
+    # What the documentation cites.
+    native.filegroup(
+        name = "sources",
+        srcs = native.glob(["*_test.cc"], allow_empty = True),
+        visibility = ["//test:__subpackages__"],
+    )
     for source in native.glob(["*_test.cc"], allow_empty = True):
         name = source[:-len(".cc")]
         native.cc_test(
@@ -25,7 +31,7 @@ def room_tests(corpus = {}, deps = [], instruction_sets = [], **kwargs):
             srcs = [source] + native.glob(["*.hpp"], allow_empty = True),
             copts = COPTS,
             data = ["//test:data"],
-            deps = ["//:ikebana", "//test:main", "//test:support"] + deps,
+            deps = ["//:ikebana", "//test:main", "//test:recorded", "//test:support"] + deps,
             **kwargs
         )
         for isa in instruction_sets:

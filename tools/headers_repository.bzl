@@ -23,7 +23,7 @@ def _headers_repository_impl(ctx):
     entries = attr.directories + attr.files
     given = ctx.os.environ.get(attr.env, "")
     root = None
-    for candidate in [given] if given else _SYSTEM:
+    for candidate in [given] if given else attr.system or _SYSTEM:
         if _has_all(ctx, candidate, entries):
             root = candidate
             break
@@ -32,7 +32,7 @@ def _headers_repository_impl(ctx):
             fail("%s is %s, but that directory holds no %s." % (attr.env, given, entries[0]))
         if not attr.url:
             fail(("No %s in %s: install the package %s (tools/bazel does), or let %s name the " +
-                  "directory that holds it.") % (entries[0], _SYSTEM, attr.package, attr.env))
+                  "directory that holds it.") % (entries[0], attr.system or _SYSTEM, attr.package, attr.env))
         ctx.download_and_extract(
             integrity = attr.integrity,
             output = "archive",
@@ -60,6 +60,7 @@ headers_repository = repository_rule(
         "IKEBANA_DOCTEST_INCLUDE",
         "IKEBANA_HANA_INCLUDE",
         "IKEBANA_JSON_INCLUDE",
+        "IKEBANA_MPI_INCLUDE",
     ],
     local = True,
     attrs = {
@@ -71,6 +72,7 @@ headers_repository = repository_rule(
         "linkopts": attr.string_list(),
         "package": attr.string(doc = "Debian's package, for the message."),
         "strip_prefix": attr.string(),
+        "system": attr.string_list(doc = "Where the system has it, if not where it has most."),
         "url": attr.string(),
     },
 )

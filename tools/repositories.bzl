@@ -7,7 +7,7 @@ def _maybe(name, **kwargs):
         headers_repository(name = name, **kwargs)
 
 def ikebana_repositories():
-    """Repositories of the library: Boost.Hana, and for safetensors nlohmann/json."""
+    """Repositories of the library: Boost.Hana, for safetensors nlohmann/json, for mpi Open MPI."""
     _maybe(
         name = "hana",
         directories = ["boost/hana"],
@@ -24,6 +24,20 @@ def ikebana_repositories():
         directories = ["nlohmann"],
         env = "IKEBANA_JSON_INCLUDE",
         package = "nlohmann-json3-dev",
+    )
+    _maybe(
+        name = "openmpi",
+        env = "IKEBANA_MPI_INCLUDE",
+        files = [
+            "mpi.h",
+            "mpi_portable_platform.h",
+        ],
+        linkopts = ["-lmpi"],
+        package = "libopenmpi-dev",
+        system = [
+            "/usr/lib/x86_64-linux-gnu/openmpi/include",
+            "/usr/lib/aarch64-linux-gnu/openmpi/include",
+        ],
     )
 
 def ikebana_dev_repositories():

@@ -1,4 +1,4 @@
-// expect: ikebana: a convolution takes the options kernel, stride, padding, dilation, groups and bias, each once
+// expect: ikebana: a convolution takes the options kernel, stride, padding, dilation, groups, bias and padding_mode, each once
 #include <ikebana/nn/conv.hpp>
 
 namespace ike = ikebana;

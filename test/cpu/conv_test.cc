@@ -1,5 +1,6 @@
 #include "ikebana/cpu/conv.hpp"
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -19,6 +20,12 @@ conv_geometry geometry(dim_t batch, dim_t in_channels, dim_t out_channels, dim_t
                   {},    kernel,      stride,       padding, dilation};
   for (std::size_t d = 0; d < 3; ++d)
     g.out[d] = (in[d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1) / stride[d] + 1;
+  return g;
+}
+
+/// With another output than the symmetric padding gives.
+conv_geometry with_output(conv_geometry g, std::array<dim_t, 3> out) {
+  g.out = out;
   return g;
 }
 
@@ -58,6 +65,24 @@ const conv_geometry geometries[] = {
     geometry(2, 9, 12, 1, {1, 8, 8}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, 5, 5, 1, {1, 8, 9}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, 8, 4, 1, {1, 9, 8}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
+    // More padding after the image than before it, by one and by many; less; and transposed ones'
+    // output_padding, which leaves the end of the image unseen.
+    with_output(geometry(2, 3, 4, 1, {1, 5, 7}, {1, 2, 4}, {1, 1, 1}, {0, 0, 1}, {1, 1, 1}),
+                {1, 5, 7}),
+    with_output(geometry(2, 3, 4, 1, {1, 1, 9}, {1, 1, 2}, {1, 1, 1}, {0, 0, 1}, {1, 1, 3}),
+                {1, 1, 9}),
+    with_output(geometry(2, 3, 2, 1, {3, 4, 5}, {2, 2, 2}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+                {3, 4, 5}),
+    with_output(geometry(2, 2, 3, 1, {1, 3, 4}, {1, 3, 5}, {1, 1, 1}, {0, 0, 1}, {1, 1, 2}),
+                {1, 8, 13}),
+    with_output(geometry(1, 2, 3, 1, {1, 6, 7}, {1, 3, 3}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
+                {1, 6, 5}),
+    with_output(geometry(2, 70, 66, 1, {1, 4, 5}, {1, 2, 2}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+                {1, 4, 5}),
+    with_output(geometry(1, 2, 3, 1, {1, 9, 12}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 2, 3}),
+                {1, 6, 6}),
+    with_output(geometry(2, 4, 2, 2, {1, 9, 12}, {1, 3, 3}, {1, 2, 3}, {0, 1, 0}, {1, 2, 4}),
+                {1, 2, 1}),
 };
 
 /// f(index of x or -1 in the padding, index of w, index of y) for every product of the convolution.
@@ -112,24 +137,30 @@ TEST_CASE_TEMPLATE("convolutions of every kind, forward and all three gradients"
       with_bias[at(o)] += static_cast<double>(bias[channel]);
       edb[at(channel)] += static_cast<double>(dy[o]);
     }
+    const guarded<T> transposed_bias(g.in_channels, r);
+    std::vector<double> edx_with_bias = edx;
+    for (dim_t i = 0; i < nx; ++i)
+      edx_with_bias[at(i)] += static_cast<double>(transposed_bias[i / in_plane % g.in_channels]);
     const double tolerance = rounding<T> * (16 + 0.2 * static_cast<double>(out_plane * g.batch) +
                                             static_cast<double>(nw) / 50);
     for_each_set([&] {
       INFO("geometry " << which);
       const T garbage = std::numeric_limits<T>::quiet_NaN();
-      guarded<T> y(ny, garbage), z(ny, garbage), dx(nx, garbage), dw(nw, T(2)),
+      guarded<T> y(ny, garbage), z(ny, garbage), dx(nx, garbage), dx2(nx, garbage), dw(nw, T(2)),
           db(g.out_channels, T(2));
       cpu::conv_forward<T>(g, x.data(), w.data(), bias.data(), y.data());
       cpu::conv_forward<T>(g, x.data(), w.data(), nullptr, z.data());
       cpu::conv_backward_data<T>(g, dy.data(), w.data(), dx.data());
+      cpu::conv_backward_data<T>(g, dy.data(), w.data(), dx2.data(), transposed_bias.data());
       cpu::conv_backward_weights<T>(g, x.data(), dy.data(), dw.data(), true);
       cpu::conv_backward_bias<T>(g, dy.data(), db.data(), true);
       CHECK(all_close(y, with_bias, tolerance));
       CHECK(all_close(z, ey, tolerance));
       CHECK(all_close(dx, edx, tolerance));
+      CHECK(all_close(dx2, edx_with_bias, tolerance));
       CHECK(all_close(dw, edw, tolerance));
       CHECK(all_close(db, edb, tolerance));
-      for (const auto* a : {&y, &z, &dx, &dw, &db}) CHECK(a->intact());
+      for (const auto* a : {&y, &z, &dx, &dx2, &dw, &db}) CHECK(a->intact());
 
       guarded<T> fresh(nw, garbage), fresh_bias(g.out_channels, garbage);
       cpu::conv_backward_weights<T>(g, x.data(), dy.data(), fresh.data(), false);
@@ -171,5 +202,24 @@ TEST_CASE_TEMPLATE("convolutions give the same bits wherever their arrays lie", 
       CHECK(exact(dw) == exact(dw2));
     });
     ++which;
+  }
+}
+
+TEST_CASE_TEMPLATE("what is not finite reaches the weights that see it, and no other", T, float,
+                   double) {
+  // The last element of a row of x meets the last column of the kernel alone.
+  const conv_geometry g =
+      geometry(2, 2, 3, 1, {1, 4, 9}, {1, 2, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1});
+  const dim_t nx = 2 * 2 * 36, ny = 2 * 3 * 21, nw = 3 * 2 * 6;
+  generator r(73);
+  for (const T bad : {std::numeric_limits<T>::quiet_NaN(), -std::numeric_limits<T>::infinity()}) {
+    guarded<T> x(nx, r);
+    const guarded<T> dy(ny, r);
+    x[36 + 2 * 9 + 8] = bad;
+    for_each_set([&] {
+      guarded<T> dw(nw);
+      cpu::conv_backward_weights<T>(g, x.data(), dy.data(), dw.data(), false);
+      for (dim_t i = 0; i < nw; ++i) CHECK(std::isfinite(dw[i]) == !(i / 6 % 2 == 1 && i % 3 == 2));
+    });
   }
 }

@@ -1,94 +1,36 @@
 """Records reference values of PyTorch as safetensors files beside this script.
 
     /usr/bin/python3 test/data/record.py           write every file and the tables of README.md
+    /usr/bin/python3 test/data/record.py FAMILY    write the files of one family: layers_conv
     /usr/bin/python3 test/data/record.py --check   read every file and compute its outputs again
 
 README.md says what each file holds.
 """
 
+import functools
 import json
 import math
 import os
-import random
 import re
-import struct
 import sys
 from collections import OrderedDict
 
-# The generic kernels: their results do not depend on the processor's vector width.
-os.environ["ATEN_CPU_CAPABILITY"] = "default"
+from common import (DTYPES, HERE, case_tensors, labels, read_safetensors, uniform,
+                    write_safetensors)
+import layers
+import networks
 
-import numpy  # noqa: E402
-import torch  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
+import numpy
+import torch
+from torch import nn
+from torch.nn import functional as F
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-DTYPES = {"f64": torch.float64, "f32": torch.float32}
 STEPS = 10
 
 # Chosen so that no decision of ReLU or max pooling is near enough to a tie for rounding to turn
 # it over in float; check_margins() asserts it.
 TRAINING_SEED = 46
 LENET_SEED = 1
-
-
-# --- safetensors ---------------------------------------------------------------------------------
-
-DTYPE_NAMES = {"float64": "F64", "float32": "F32", "int64": "I64"}
-DTYPE_CODES = {"F64": "<f8", "F32": "<f4", "I64": "<i8"}
-
-
-def write_safetensors(path, tensors, metadata):
-    # Widest elements first, so that every tensor is aligned to its own element size.
-    arrays = [(name, t.detach().numpy()) for name, t in tensors.items()]
-    arrays.sort(key=lambda item: -item[1].itemsize)
-    header, offset = {"__metadata__": metadata}, 0
-    for name, a in arrays:
-        header[name] = {"dtype": DTYPE_NAMES[a.dtype.name], "shape": list(a.shape),
-                        "data_offsets": [offset, offset + a.nbytes]}
-        offset += a.nbytes
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text)
-        for _, a in arrays:
-            f.write(a.astype(a.dtype.newbyteorder("<")).tobytes())
-
-
-def read_safetensors(path):
-    """The tensors and the metadata of a file; raises ValueError if it is malformed."""
-    with open(path, "rb") as f:
-        data = f.read()
-    (length,) = struct.unpack("<Q", data[:8])
-    header, body = json.loads(data[8:8 + length]), data[8 + length:]
-    metadata, tensors, end = header.pop("__metadata__", {}), OrderedDict(), 0
-    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-        begin, stop = entry["data_offsets"]
-        code = DTYPE_CODES[entry["dtype"]]
-        size = int(numpy.dtype(code).itemsize * math.prod(entry["shape"]))
-        if length % 8 or begin != end or stop - begin != size or begin % numpy.dtype(code).itemsize:
-            raise ValueError(f"{path}: bad offsets of {name}")
-        array = numpy.frombuffer(body[begin:stop], code).reshape(entry["shape"])
-        tensors[name], end = torch.from_numpy(array.astype(code[1:])), stop
-    if end != len(body):
-        raise ValueError(f"{path}: bytes left over")
-    return tensors, metadata
-
-
-# --- data ----------------------------------------------------------------------------------------
-
-def uniform(key, shape, dtype, low=-2.0, high=2.0):
-    """Reproducible values that float holds exactly: both precisions start from the same numbers."""
-    source = random.Random(key)
-    values = [low + (high - low) * source.random() for _ in range(math.prod(shape))]
-    return torch.tensor(values, dtype=torch.float32).reshape(shape).to(dtype)
-
-
-def labels(key, shape, classes):
-    source = random.Random(key)
-    return torch.tensor([source.randrange(classes) for _ in range(math.prod(shape))],
-                        dtype=torch.int64).reshape(shape)
 
 
 # --- modules -------------------------------------------------------------------------------------
@@ -336,11 +278,6 @@ def recompute_modules(tensors, metadata, dtype):
     return result
 
 
-def case_tensors(tensors, case):
-    return OrderedDict((k[len(case) + 1:], v) for k, v in tensors.items()
-                       if k.startswith(case + "/"))
-
-
 # --- losses --------------------------------------------------------------------------------------
 
 def cross_entropy(x, reduction="mean", label_smoothing=0.0, ignore_index=-100, ignored=False,
@@ -571,6 +508,7 @@ def check_margins():
     print(f"lenet: smallest margin {margin:.1e}, float from double {apart:.1e}")
     if margin < 1e-5 or apart > 2e-6:
         raise SystemExit("lenet: a decision is too near to a tie; take another LENET_SEED")
+    networks.check_margins()
 
 
 # --- data parallel -------------------------------------------------------------------------------
@@ -698,7 +636,10 @@ FAMILIES = OrderedDict(
     modules=(record_modules, recompute_modules), losses=(record_losses, recompute_losses),
     training=(record_training, recompute_training),
     data_parallel=(record_data_parallel, recompute_data_parallel),
-    state_dicts=(record_state_dicts, recompute_state_dicts))
+    state_dicts=(record_state_dicts, recompute_state_dicts),
+    networks=(networks.record, networks.recompute))
+FAMILIES.update((area, (functools.partial(layers.record, area),
+                        functools.partial(layers.recompute, area))) for area in layers.areas())
 
 OWN_KEYS = ("family", "recorded_with")
 
@@ -737,7 +678,9 @@ def write_readme():
     path = os.path.join(HERE, "README.md")
     with open(path, encoding="utf-8") as f:
         text = f.read()
-    parts = {family: case_tables(family) for family in FAMILIES if family != "state_dicts"}
+    parts = {family: case_tables(family) for family in FAMILIES
+             if family != "state_dicts" and family not in layers.areas()}
+    parts["layers"] = "\n".join(f"### `{area}`\n\n{case_tables(area)}\n" for area in layers.areas())
     parts.update(files=file_table(), init=init_table(), versions=recorded_with() + ".")
     for name, part in parts.items():
         text, count = re.subn(rf"(<!-- {name} -->\n).*?(<!-- end -->)",
@@ -748,15 +691,19 @@ def write_readme():
         f.write(text)
 
 
+def record_family(family):
+    for suffix, dtype in DTYPES.items():
+        tensors, cases = FAMILIES[family][0](dtype)
+        metadata = dict(family=family, recorded_with=recorded_with(), **cases)
+        write_safetensors(os.path.join(HERE, f"{family}_{suffix}.safetensors"), tensors, metadata)
+
+
 def record():
     check_margins()
     write_safetensors(os.path.join(HERE, LENET_FILE), lenet_state(), {"format": "pt"})
-    for family, (make, _) in FAMILIES.items():
-        for suffix, dtype in DTYPES.items():
-            tensors, cases = make(dtype)
-            metadata = dict(family=family, recorded_with=recorded_with(), **cases)
-            write_safetensors(os.path.join(HERE, f"{family}_{suffix}.safetensors"), tensors,
-                              metadata)
+    networks.write_state_dicts()
+    for family in FAMILIES:
+        record_family(family)
     write_readme()
     print(file_table())
 
@@ -792,6 +739,9 @@ def main():
         check()
     elif not sys.argv[1:]:
         record()
+    elif set(sys.argv[1:]) <= set(FAMILIES):
+        for family in sys.argv[1:]:
+            record_family(family)
     else:
         raise SystemExit(__doc__)
 

@@ -54,3 +54,27 @@ TEST_CASE("code in the documentation is code of an example, to the letter") {
     }
   CHECK(checked >= 6);
 }
+
+TEST_CASE("each test that the documentation names is there") {
+  std::size_t named = 0;
+  for (const auto& entry : fs::directory_iterator("docs")) {
+    if (entry.path().extension() != ".md") continue;
+    const std::string page = read(entry.path());
+    const std::string open = "`test/";
+    for (std::size_t at = page.find(open); at != std::string::npos; at = page.find(open, at)) {
+      const std::size_t end = page.find('`', ++at);
+      const std::string cited = page.substr(at, end - at);
+      at = end;
+      if (cited.find(".cc") == std::string::npos) continue;
+      CAPTURE(entry.path().string());
+      CAPTURE(cited);
+      const std::size_t colon = cited.find(": ");
+      const std::string source = read(cited.substr(0, colon));
+      CHECK(!source.empty());
+      if (colon != std::string::npos)
+        CHECK(source.find("TEST_CASE(\"" + cited.substr(colon + 2) + "\")") != std::string::npos);
+      ++named;
+    }
+  }
+  CHECK(named >= 100);
+}

@@ -47,7 +47,7 @@ TEST_CASE("a dataset of views copies nothing") {
   const auto t = ike::ones<double, shape{4, 1}>();
   const ike::tensor_dataset dataset(x.view(), t.view());
   CHECK(dataset.features().data() == x.data());
-  const auto [train, test] = ike::split(dataset, 3, ike::seed{1});
+  const auto [train, test] = ike::random_split(dataset, 3, ike::seed{1});
   static_assert(std::is_same_v<std::remove_cvref_t<decltype(train.features())>,
                                ike::tensor<double, shape{dynamic, 2}>>);
   CHECK(train.size() == 3);
@@ -56,9 +56,9 @@ TEST_CASE("a dataset of views copies nothing") {
 
 TEST_CASE("a split is a partition that the seed determines") {
   const auto dataset = numbered(100);
-  const auto parts = ike::split(dataset, 80, ike::seed{3});
-  const auto again = ike::split(dataset, 80, ike::seed{3});
-  const auto other = ike::split(dataset, 80, ike::seed{4});
+  const auto parts = ike::random_split(dataset, 80, ike::seed{3});
+  const auto again = ike::random_split(dataset, 80, ike::seed{3});
+  const auto other = ike::random_split(dataset, 80, ike::seed{4});
   CHECK(parts.train.size() == 80);
   CHECK(parts.test.size() == 20);
   std::set<std::int64_t> seen;
@@ -78,8 +78,8 @@ TEST_CASE("a split is a partition that the seed determines") {
   CHECK(same);
   CHECK(differs);
   CHECK_FALSE(in_order);
-  CHECK(ike::split(dataset, 0, ike::seed{3}).train.size() == 0);
-  CHECK(ike::split(dataset, 100, ike::seed{3}).test.size() == 0);
-  CHECK_THROWS_AS(ike::split(dataset, 101, ike::seed{3}), ike::shape_error);
-  CHECK_THROWS_AS(ike::split(dataset, -1, ike::seed{3}), ike::shape_error);
+  CHECK(ike::random_split(dataset, 0, ike::seed{3}).train.size() == 0);
+  CHECK(ike::random_split(dataset, 100, ike::seed{3}).test.size() == 0);
+  CHECK_THROWS_AS(ike::random_split(dataset, 101, ike::seed{3}), ike::shape_error);
+  CHECK_THROWS_AS(ike::random_split(dataset, -1, ike::seed{3}), ike::shape_error);
 }

@@ -4,9 +4,11 @@
 
 #include <cstring>
 #include <string>
+#include <type_traits>
 
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/dropout.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
 #include "ikebana/optim/sgd.hpp"
@@ -25,7 +27,7 @@ template <class F>
 std::string message_of(F&& f) {
   try {
     f();
-  } catch (const ike::shape_error& e) {
+  } catch (const ike::error& e) {
     return e.what();
   }
   return "nothing was thrown";
@@ -55,8 +57,7 @@ TEST_CASE("the batch may change after the first call, the columns may not") {
         "fc1: linear expects in_features = 4, got 5 (input [3, 5])");
   const auto other_type = ike::ones<double, shape{3, 4}>();
   CHECK(message_of([&] { holder(other_type); }) ==
-        "the model was resolved for another element type, or with other dimensions static; got an "
-        "input [3, 4]");
+        "the model was resolved for float32, got inputs of float64");
   CHECK(holder(ike::ones<float, shape{3, 4}>()).extents() == shape{3, 1});
 }
 
@@ -89,4 +90,63 @@ TEST_CASE("the model within can be trained") {
   float last = first;
   for (int i = 0; i < 50; ++i) last = model.train_step(x, t, ike::mse_loss{}, optimizer);
   CHECK(last < first / 2);
+}
+
+TEST_CASE("which extents are static may differ from call to call") {
+  ike::lazy_model holder{net, ike::seed{42}};
+  const auto x = ike::uniform<float, shape{3, 4}>(ike::seed{1});
+  const ike::tensor<float, shape{3, 1}> first{holder(x)};
+  ike::tensor<float, shape{dynamic, dynamic}> table(shape{3, 4});
+  std::memcpy(table.data(), x.data(), sizeof(float) * 12);
+  const auto again = holder(table);
+  static_assert(decltype(again)::static_shape == shape{dynamic, 1});
+  CHECK(again.extents() == shape{3, 1});
+  CHECK(std::memcmp(again.data(), first.data(), sizeof(float) * 3) == 0);
+  CHECK(message_of([&] { holder.model_of(table); }) ==
+        "the model was resolved for inputs with other extents static; got an input [3, 4]");
+  const auto wrong = ike::ones<float, shape{dynamic, dynamic}>(2, 9);
+  CHECK(message_of([&] { holder(wrong); }) ==
+        "fc1: linear expects in_features = 4, got 9 (input [2, 9])");
+}
+
+TEST_CASE("the element type is the inputs', or is chosen before the first call") {
+  ike::lazy_model holder{net, ike::seed{42}, ike::element_type<double>{}};
+  static_assert(std::is_same_v<decltype(holder),
+                               ike::lazy_model<std::remove_const_t<decltype(net)>, double>>);
+  for (const auto& e : ike::get_state_dict(holder)) CHECK(e.type == ike::dtype::float64);
+  const auto y = holder(ike::ones<double, shape{3, 4}>());
+  static_assert(std::is_same_v<decltype(y)::value_type, double>);
+  for (const auto& e : ike::get_state_dict(holder)) CHECK(e.type == ike::dtype::float64);
+}
+
+TEST_CASE("parameters are initialized without a forward") {
+  ike::lazy_model holder{net, ike::seed{42}};
+  int forwards = 0;
+  holder.register_forward_hook("", [&](const ike::module_call&) { ++forwards; });
+  const auto x = ike::uniform<float, shape{3, 4}>(ike::seed{1});
+  auto& model = holder.initialize_parameters(x);
+  CHECK_FALSE(holder.has_uninitialized_params());
+  CHECK(forwards == 0);
+  CHECK(model["fc1.weight"_s].extents() == shape{10, 4});
+  CHECK(&holder.initialize_parameters(x) == &model);  // once
+  CHECK(holder(x).data() == model.output().data());
+  CHECK(forwards == 1);
+
+  // The same without a holder: the model for inputs like x.
+  auto alone = ike::initialize_parameters(net, ike::seed{42}, x);
+  static_assert(decltype(alone(x))::static_shape == shape{dynamic, 1});
+  CHECK(std::memcmp(alone(x).data(), holder(x).data(), sizeof(float) * 3) == 0);
+  CHECK(alone(ike::ones<float, shape{5, 4}>()).extents() == shape{5, 1});
+}
+
+TEST_CASE("the mode is set before the first call as after it") {
+  ike::lazy_model holder{
+      ike::sequential("fc"_m = ike::lazy_linear<8>{}, "drop"_m = ike::dropout{.p = 0.5}),
+      ike::seed{1}};
+  holder.eval();
+  const auto x = ike::ones<float, shape{4, 3}>();
+  const ike::tensor<float, shape{dynamic, 8}> first{holder(x)};
+  CHECK(std::memcmp(holder(x).data(), first.data(), sizeof(float) * 32) == 0);
+  holder.train();
+  CHECK(std::memcmp(holder(x).data(), first.data(), sizeof(float) * 32) != 0);
 }

@@ -290,3 +290,13 @@ TEST_CASE("the empty network is the identity") {
   m.backward(x, dx);
   CHECK(std::equal(x.begin(), x.end(), dx.begin()));
 }
+
+TEST_CASE("a buffer is had by its path, with its type") {
+  auto m = ike::initialize<double, ike::shape{4, 3}>(
+      ike::sequential("bn"_m = ike::lazy_batch_norm1d<>{}), ike::seed{1});
+  CHECK(m.buffer("bn.running_var"_s)[2] == 1.0);
+  const std::int64_t& batches = m.buffer("bn.num_batches_tracked"_s)[0];
+  m(ike::uniform<double, ike::shape{4, 3}>(ike::seed{2}));
+  CHECK(batches == 1);
+  CHECK(std::as_const(m).buffer("bn.running_mean"_s).extents() == ike::shape{3});
+}

@@ -12,7 +12,6 @@
 
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/cpu/dispatch.hpp"
-#include "ikebana/io/safetensors.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/nn/activation.hpp"
@@ -24,6 +23,7 @@
 #include "ikebana/nn/pool.hpp"
 #include "ikebana/optim/adam.hpp"
 #include "ikebana/optim/sgd.hpp"
+#include "test/support/load_recorded.hpp"
 
 // Ten steps of a small CNN by six optimizers, against what PyTorch recorded of the same steps
 // (test/data/README.md, "training").
@@ -43,8 +43,7 @@ constexpr auto network = ike::sequential(
 template <class T>
 const ike::state_dict& recorded() {
   static const ike::state_dict dict =
-      ike::load(std::is_same_v<T, float> ? "test/data/training_f32.safetensors"
-                                         : "test/data/training_f64.safetensors");
+      load_recorded(std::is_same_v<T, float> ? "training_f32" : "training_f64");
   return dict;
 }
 

@@ -101,3 +101,35 @@ TEST_CASE("metadata keeps its order and is replaced by key") {
   CHECK(dict.metadata()[0].second == "ikebana");
   CHECK(dict.find_metadata("none") == nullptr);
 }
+
+TEST_CASE("names change and entries go, the others stay as they were") {
+  state_dict dict;
+  for (const char* name : {"a", "b", "c", "d"})
+    *dict.add_owned(name, dtype::uint8, shape{1}) = static_cast<std::byte>(*name);
+  state_dict views = dict.views();
+  views.rename("b", "a.b");
+  views.rename("c", "c");
+  CHECK(views[1].name == "a.b");
+  CHECK(views.at("a.b").bytes.data() == dict.at("b").bytes.data());
+  CHECK_FALSE(views.contains("b"));
+  CHECK_THROWS_AS(views.rename("a", "d"), ike::state_error);
+  CHECK_THROWS_AS(views.rename("b", "e"), ike::state_error);
+  views.erase("a");
+  views.erase("a");
+  REQUIRE(views.size() == 3);
+  for (const char* name : {"a.b", "c", "d"}) CHECK(views.at(name).name == name);
+  CHECK(dict.size() == 4);
+  CHECK(dict.contains("b"));
+}
+
+TEST_CASE("an entry may say that there is nothing yet") {
+  state_dict dict;
+  dict.add_uninitialized("w", dtype::float32, shape{3, ike::lazy});
+  CHECK(dict.at("w").uninitialized);
+  CHECK(dict.at("w").bytes.empty());
+  CHECK_THROWS_AS((dict.at("w").view<float, shape{3, 2}>()), ike::state_error);
+  CHECK_THROWS_AS(dict.add_uninitialized("w", dtype::float32, shape{}), ike::state_error);
+  const state_dict copy = dict.clone();
+  CHECK(copy.at("w").uninitialized);
+  CHECK(copy.at("w").extents == shape{3, ike::lazy});
+}

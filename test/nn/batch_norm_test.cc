@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "recorded.hpp"
+#include "layers.hpp"
 
 using namespace ikebana;
 
@@ -26,17 +26,39 @@ TEST_CASE("the gradients of batch norm are those of its forward") {
   check_gradients(batch_norm2d<3, affine<false>, track_running_stats<false>>{}, {3, 3, 2, 3});
 }
 
-TEST_CASE("batch norm over no, one and three spatial dimensions is the same module") {
-  using norm1d = batch_norm<1, 3>;
-  CHECK(norm1d::kind == "batch_norm1d");
-  check_gradients(norm1d{}, {3, 3, 4});
-  check_gradients(batch_norm<3, 2>{}, {2, 2, 2, 1, 3});
+TEST_CASE("batch norm over one and three spatial dimensions computes what PyTorch recorded") {
+  using untracked = batch_norm1d<3, track_running_stats<false>>;
+  for (bool training : {true, false}) {
+    const std::string when = training ? "_train" : "_eval";
+    compare_layer("norm", "batch_norm1d_2d" + when, batch_norm1d<5>{}, training);
+    compare_layer("norm", "batch_norm1d_3d" + when, batch_norm1d<3>{}, training);
+    compare_layer("norm", "batch_norm1d_no_tracking" + when, untracked{}, training);
+    compare_layer("norm", "batch_norm3d" + when, batch_norm3d<3>{}, training);
+  }
+  compare_layer("norm", "batch_norm1d_options",
+                batch_norm1d<3, affine<false>>{.eps = 1e-3, .momentum = 0.3});
+  compare_layer("norm", "batch_norm1d_cumulative", batch_norm1d<3>{.momentum = std::nullopt});
+  CHECK(compared_layers() == recorded_layers("norm", "batch_norm"));
+  CHECK(batch_norm1d<3>::kind == "batch_norm1d");
+}
+
+TEST_CASE("the gradients of batch norm over one and three dimensions are those of its forward") {
+  check_gradients(batch_norm1d<3>{}, {3, 3, 4});
+  check_gradients(batch_norm1d<3>{}, {5, 3});
+  check_gradients(batch_norm3d<2>{}, {2, 2, 2, 1, 3});
 }
 
 TEST_CASE("num_features that only run time knows") {
   leaf_run<float, batch_norm2d<dynamic>> run({}, {2, 3, 4, 4});
   CHECK(run.parameter_specs[0].extents == shape{3});
   CHECK(run.buffer_specs[1].extents == shape{3});
+  const shape of_state[] = {{7}, {7}};
+  batch_norm2d<dynamic> loaded;
+  loaded.bind_state(of_state, {});
+  CHECK(loaded.num_features.value() == 7);
+  batch_norm1d<dynamic, affine<false>> plain;
+  plain.bind_state({}, of_state);
+  CHECK(plain.num_features.value() == 7);
 }
 
 TEST_CASE("an empty batch leaves the running statistics as they are") {
@@ -50,14 +72,18 @@ TEST_CASE("an empty batch leaves the running statistics as they are") {
   CHECK(*reinterpret_cast<std::int64_t*>(run.buffer(2)) == 1);
 }
 
-TEST_CASE("batch norm does not train on one value per channel, and leaves everything as it was") {
-  leaf_run<float, batch_norm2d<3>> run({}, {1, 3, 1, 1});
-  CHECK_THROWS_WITH_AS(run.forward(),
-                       "batch_norm2d expects more than 1 value per channel when training, got 1 "
-                       "(input [1, 3, 1, 1])",
-                       shape_error);
-  CHECK(*reinterpret_cast<std::int64_t*>(run.buffer(2)) == 0);
-  run.forward(false);
+TEST_CASE("batch norm does not train on one value per channel") {
+  constexpr shape_list one{shape{1, 3, 1, 1}};
+  CHECK(std::string{batch_norm2d<3>{}.check(one, true).message().c_str()} ==
+        "batch_norm2d expects more than 1 value per channel when training, got 1 "
+        "(input [1, 3, 1, 1])");
+  CHECK(batch_norm2d<3>{}.check(one, false).ok());
+  CHECK_FALSE(batch_norm2d<3, track_running_stats<false>>{}.check(one, false).ok());
+  CHECK_FALSE(batch_norm1d<3>{}.check({shape{1, 3}}, true).ok());
+  CHECK(batch_norm1d<3>{}.check({shape{2, 3}}, true).ok());
+  CHECK(batch_norm1d<3>{}.check({shape{0, 3}}, true).ok());
+  // Extents that are not known yet are not 1.
+  CHECK(batch_norm2d<dynamic>{}.check({shape{dynamic, dynamic, 1, dynamic}}, true).ok());
 }
 
 TEST_CASE("batch norm says what is wrong with its input") {
@@ -65,6 +91,8 @@ TEST_CASE("batch norm says what is wrong with its input") {
         "batch_norm2d expects num_features = 3, got 4 (input [2, 4, 5, 5])");
   CHECK(sentence_of(batch_norm2d<3>{}.infer(shape{3, 5, 5})) ==
         "batch_norm2d expects an input of 4 dimensions, got 3 (input [3, 5, 5])");
+  CHECK(sentence_of(batch_norm1d<3>{}.infer(shape{2, 3, 4, 4})) ==
+        "batch_norm1d expects an input of 2 or 3 dimensions, got 4 (input [2, 3, 4, 4])");
 }
 
 TEST_CASE("a lazy batch norm becomes what the input brings, and keeps its options") {
@@ -73,6 +101,10 @@ TEST_CASE("a lazy batch norm becomes what the input brings, and keeps its option
                             .become<shape{dynamic, 7, 5, 5}>();
   static_assert(std::is_same_v<decltype(made), const batch_norm2d<7, affine<false>>>);
   static_assert(made.eps == 1e-3 && !made.momentum);
+  static_assert(
+      std::is_same_v<decltype(lazy_batch_norm1d<>{}.become<shape{dynamic, 7}>()), batch_norm1d<7>>);
+  static_assert(std::is_same_v<decltype(lazy_batch_norm3d<>{}.become<shape{2, dynamic, 5, 5, 5}>()),
+                               batch_norm3d<dynamic>>);
 }
 
 TEST_CASE("batch norm describes itself by PyTorch's names") {
@@ -89,7 +121,7 @@ TEST_CASE("batch norm has PyTorch's parameters and buffers, in its order") {
   CHECK(std::string{m.parameters()[1].name} == "bias");
   CHECK(m.parameters()[0].init.value == 1);
   CHECK(std::string{m.buffers()[0].name} == "running_mean");
-  CHECK(m.buffers()[1].value == 1);
+  CHECK(m.buffers()[1].init.value == 1);
   CHECK(m.buffers()[2].type == dtype::int64);
   CHECK(m.buffers()[2].extents == shape{});
 }

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "layers.hpp"
 #include "recorded.hpp"
 
 using namespace ikebana;
@@ -44,16 +45,38 @@ TEST_CASE("the gradients of a convolution are those of its forward") {
                   {2, 4, 5, 4});
 }
 
+TEST_CASE("convolutions over one and three dimensions compute what PyTorch recorded") {
+  const auto check_case = [](const std::string& name, const auto& m) {
+    compare_layer("conv", name, m);
+  };
+  check_case("conv1d", conv1d<3, 4, kernel<3>>{});
+  check_case("conv1d_stride", conv1d<2, 5, kernel<4>, stride<3>, padding<2>>{});
+  check_case("conv1d_dilation", conv1d<2, 3, kernel<3>, padding<4>, dilation<5>>{});
+  check_case("conv1d_groups", conv1d<4, 6, kernel<2>, groups<2>, bias<false>>{});
+  check_case("conv1d_depthwise", conv1d<5, 5, kernel<3>, padding<1>, groups<5>>{});
+  check_case("conv1d_1", conv1d<7, 3, kernel<1>>{});
+  check_case("conv1d_unbatched", conv1d<3, 2, kernel<3>>{});
+  check_case("conv1d_everything",
+             conv1d<6, 9, kernel<3>, stride<2>, padding<3>, dilation<2>, groups<3>, bias<false>>{});
+  check_case("conv3d", conv3d<2, 3, kernel<2>>{});
+  check_case("conv3d_stride", conv3d<2, 2, kernel<3>, stride<2>, padding<1>>{});
+  check_case("conv3d_non_cubic",
+             conv3d<2, 3, kernel<1, 3, 2>, stride<2, 1, 3>, padding<0, 2, 1>, dilation<1, 2, 3>>{});
+  check_case("conv3d_groups", conv3d<4, 2, kernel<2, 2, 3>, groups<2>, bias<false>>{});
+  check_case("conv3d_unbatched", conv3d<2, 3, kernel<3>, padding<1>>{});
+  CHECK(compared_layers() == recorded_layers("conv"));
+}
+
 TEST_CASE("a convolution over one and three dimensions is the same module") {
-  using conv1d = conv<1, 3, 4, kernel<3>, padding<1>>;
-  using conv3d = conv<3, 2, 4, kernel<2, 3, 1>, stride<1, 2, 1>>;
-  CHECK(conv1d::kind == "conv1d");
-  CHECK(conv3d::kind == "conv3d");
-  CHECK(conv1d{}.infer(shape{2, 3, 7}).output() == shape{2, 4, 7});
-  CHECK(conv3d{}.infer(shape{2, 3, 5, 4}).output() == shape{4, 2, 2, 4});
-  CHECK(conv3d{}.parameters()[0].extents == shape{4, 2, 2, 3, 1});
-  check_gradients(conv1d{}, {2, 3, 5});
-  check_gradients(conv3d{}, {1, 2, 3, 5, 2});
+  using one = conv1d<3, 4, kernel<3>, padding<1>>;
+  using three = conv3d<2, 4, kernel<2, 3, 1>, stride<1, 2, 1>>;
+  CHECK(one::kind == "conv1d");
+  CHECK(three::kind == "conv3d");
+  CHECK(one{}.infer(shape{2, 3, 7}).output() == shape{2, 4, 7});
+  CHECK(three{}.infer(shape{2, 3, 5, 4}).output() == shape{4, 2, 2, 4});
+  CHECK(three{}.parameters()[0].extents == shape{4, 2, 2, 3, 1});
+  check_gradients(one{}, {2, 3, 5});
+  check_gradients(three{}, {1, 2, 3, 5, 2});
 }
 
 TEST_CASE("a convolution of an empty batch") {
@@ -87,8 +110,22 @@ TEST_CASE("a lazy convolution becomes what the input brings") {
                      conv2d<3, 6, kernel<3>>>);
   static_assert(std::is_same_v<decltype(lazy_conv2d<6, kernel<3>>{}.become<shape{dynamic, 8, 8}>()),
                                conv2d<dynamic, 6, kernel<3>>>);
+  static_assert(
+      std::is_same_v<decltype(lazy_conv1d<6, kernel<3>, same_padding>{}.become<shape{3, 8}>()),
+                     conv1d<3, 6, kernel<3>, same_padding>>);
+  static_assert(
+      std::is_same_v<decltype(lazy_conv3d<6, kernel<3>>{}.become<shape{2, dynamic, 8, 8, 8}>()),
+                     conv3d<dynamic, 6, kernel<3>>>);
   CHECK(lazy_conv2d<6, kernel<3>>{}.infer(shape{dynamic, 3, dynamic, 8}).output() ==
         shape{dynamic, 6, dynamic, 6});
+}
+
+TEST_CASE("a convolution takes in_channels from a state") {
+  conv2d<dynamic, 6, kernel<3>, groups<2>> m;
+  const shape state[] = {{6, 4, 3, 3}, {6}};
+  m.bind_state(state, {});
+  CHECK(m.in_channels.value() == 8);
+  CHECK(m.parameters()[0].extents == state[0]);
 }
 
 TEST_CASE("a convolution describes itself by PyTorch's names") {
@@ -99,6 +136,11 @@ TEST_CASE("a convolution describes itself by PyTorch's names") {
           lazy_conv2d<6, kernel<3, 5>, padding<1, 2>, dilation<2>, groups<3>, bias<false>>{}) ==
       "in_channels=lazy, out_channels=6, kernel_size=(3, 5), stride=1, padding=(1, 2), dilation=2, "
       "groups=3, bias=false");
+  CHECK(described(conv1d<3, 6, kernel<2>, same_padding, padding_mode<"reflect">>{}) ==
+        "in_channels=3, out_channels=6, kernel_size=2, stride=1, padding=same, "
+        "padding_mode=reflect");
+  CHECK(described(conv1d<3, 6, kernel<2>, stride<2>, valid_padding>{}) ==
+        "in_channels=3, out_channels=6, kernel_size=2, stride=2");
   CHECK(conv2d<4, 6, kernel<3>, groups<2>>{}.multiply_adds(
             shape_list{shape{2, 4, 5, 5}}, shape_list{shape{2, 6, 3, 3}}) == 2 * 6 * 3 * 3 * 2 * 9);
 }

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "layers.hpp"
 #include "recorded.hpp"
 
 using namespace ikebana;
@@ -40,14 +41,47 @@ TEST_CASE("avg_pool2d computes what PyTorch recorded") {
   CHECK(compared_cases() == recorded_cases("modules", {"max_pool2d_", "avg_pool2d_"}));
 }
 
+TEST_CASE("pooling over one, two and three dimensions computes what PyTorch recorded") {
+  const auto compare_pool = [](const std::string& name, const auto& m) {
+    compare_layer("pool", name, m);
+  };
+  compare_pool("max_pool1d", max_pool1d<kernel<2>>{});
+  compare_pool("max_pool1d_overlap", max_pool1d<kernel<3>, stride<2>, padding<1>>{});
+  compare_pool("max_pool1d_ceil_mode_dilation",
+               max_pool1d<kernel<3>, stride<2>, padding<1>, dilation<2>, ceil_mode<true>>{});
+  compare_pool("max_pool1d_unbatched", max_pool1d<kernel<4>, stride<3>>{});
+  compare_pool("max_pool2d_wide", max_pool2d<kernel<3>, stride<2>, padding<1>>{});
+  compare_pool("max_pool3d", max_pool3d<kernel<2>>{});
+  compare_pool("max_pool3d_everything",
+               max_pool3d<kernel<2, 3, 2>, stride<1, 2, 3>, padding<1, 1, 0>, dilation<2, 1, 3>,
+                          ceil_mode<true>>{});
+  compare_pool("max_pool3d_unbatched", max_pool3d<kernel<3>, stride<1>, padding<1>>{});
+
+  using no_padding_counted = count_include_pad<false>;
+  compare_pool("avg_pool1d", avg_pool1d<kernel<2>>{});
+  compare_pool("avg_pool1d_overlap", avg_pool1d<kernel<3>, stride<2>, padding<1>>{});
+  compare_pool("avg_pool1d_ceil_mode_exclude_pad",
+               avg_pool1d<kernel<4>, stride<3>, padding<2>, ceil_mode<true>, no_padding_counted>{});
+  compare_pool("avg_pool1d_unbatched", avg_pool1d<kernel<5>, stride<1>>{});
+  compare_pool("avg_pool2d_wide", avg_pool2d<kernel<3>, stride<2>, padding<1>>{});
+  compare_pool("avg_pool3d", avg_pool3d<kernel<2>>{});
+  compare_pool("avg_pool3d_ceil_mode",
+               avg_pool3d<kernel<2, 3, 2>, stride<1, 2, 3>, padding<1, 1, 0>, ceil_mode<true>>{});
+  compare_pool("avg_pool3d_exclude_pad",
+               avg_pool3d<kernel<3>, stride<2>, padding<1>, no_padding_counted>{});
+  compare_pool("avg_pool3d_divisor_override",
+               avg_pool3d<kernel<3>, stride<2>, padding<1>, divisor_override<7>>{});
+  CHECK(compared_layers() == recorded_layers("pool"));
+}
+
 TEST_CASE("the gradients of pooling are those of its forward") {
   check_gradients(max_pool2d<kernel<3, 2>, stride<2>, padding<1>>{}, {2, 2, 5, 4});
   check_gradients(avg_pool2d<kernel<3>, stride<2>, padding<1>, ceil_mode<true>>{}, {2, 2, 6, 5});
 }
 
 TEST_CASE("pooling over one and three dimensions is the same module") {
-  using pool1d = max_pool<1, kernel<2>>;
-  using pool3d = avg_pool<3, kernel<2, 1, 3>>;
+  using pool1d = max_pool1d<kernel<2>>;
+  using pool3d = avg_pool3d<kernel<2, 1, 3>>;
   CHECK(pool1d::kind == "max_pool1d");
   CHECK(pool3d::kind == "avg_pool3d");
   CHECK(pool1d{}.infer(shape{2, 3, 7}).output() == shape{2, 3, 3});
@@ -59,6 +93,8 @@ TEST_CASE("pooling over one and three dimensions is the same module") {
 TEST_CASE("pooling of an empty batch") {
   check_empty_batch(max_pool2d<kernel<2>>{}, {0, 3, 5, 5});
   check_empty_batch(avg_pool2d<kernel<2>>{}, {0, 3, 5, 5});
+  check_empty_batch(max_pool1d<kernel<2>>{}, {0, 3, 5});
+  check_empty_batch(avg_pool3d<kernel<2>>{}, {0, 3, 5, 5, 5});
 }
 
 TEST_CASE("pooling says what is wrong with its input") {

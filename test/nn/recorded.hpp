@@ -14,59 +14,31 @@
 #include <vector>
 
 #include "ikebana/cpu/dispatch.hpp"
-#include "ikebana/io/safetensors.hpp"
+#include "ikebana/model/state_dict.hpp"
 #include "leaf_run.hpp"
 
-/// The values of a family recorded from PyTorch (test/data/README.md).
+/// The values of a family recorded from PyTorch (test/data/README.md), as float or double.
 template <class T>
-const ikebana::state_dict& recorded(std::string_view family) {
-  static const auto load = [](std::string_view f) {
-    return ikebana::load("test/data/" + std::string{f} +
-                         (std::is_same_v<T, float> ? "_f32" : "_f64") + ".safetensors");
-  };
-  if (family == "losses") {
-    static const ikebana::state_dict losses = load("losses");
-    return losses;
-  }
-  static const ikebana::state_dict modules = load("modules");
-  return modules;
-}
+const ikebana::state_dict& recorded(std::string_view family);
+extern template const ikebana::state_dict& recorded<float>(std::string_view);
+extern template const ikebana::state_dict& recorded<double>(std::string_view);
 
 /// The names of the cases of a family that begin with one of `prefixes`.
-inline std::set<std::string> recorded_cases(std::string_view family,
-                                            const std::vector<std::string>& prefixes) {
-  std::set<std::string> found;
-  for (const auto& [key, value] : recorded<float>(family).metadata())
-    for (const std::string& prefix : prefixes)
-      if (key.starts_with(prefix)) found.insert(key);
-  return found;
-}
+std::set<std::string> recorded_cases(std::string_view family,
+                                     const std::vector<std::string>& prefixes);
 
-inline std::set<std::string>& compared_cases() {
-  static std::set<std::string> names;
-  return names;
-}
+std::set<std::string>& compared_cases();
 
 template <class T>
 constexpr double tolerance = std::is_same_v<T, float> ? 1e-5 : 1e-12;
 
 /// |a - b| <= tolerance max|b|, the maximum over the tensor, plus a tenth of the tolerance.
 template <class T>
-void check_close(const T* a, const ikebana::state_dict::entry& b, const std::string& what) {
-  REQUIRE_MESSAGE(b.type == ikebana::dtype_of<T>, what);
-  const T* expected = reinterpret_cast<const T*>(b.bytes.data());
-  const std::size_t n = b.bytes.size() / sizeof(T);
-  double most = 0, worst = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    most = std::max(most, std::abs(static_cast<double>(expected[i])));
-    const double apart = std::abs(static_cast<double>(a[i]) - static_cast<double>(expected[i]));
-    worst = apart <= worst ? worst : apart;  // not-a-number is the worst
-  }
-  if constexpr (std::is_integral_v<T>)
-    CHECK_MESSAGE(worst == 0, what);
-  else
-    CHECK_MESSAGE(worst <= tolerance<T> * (most + 0.1), what << ": " << worst << " of " << most);
-}
+void check_close(const T* a, const ikebana::state_dict::entry& b, const std::string& what);
+extern template void check_close<float>(const float*, const ikebana::state_dict::entry&,
+                                        const std::string&);
+extern template void check_close<double>(const double*, const ikebana::state_dict::entry&,
+                                         const std::string&);
 
 /// Calls f for every instruction set that this machine has, switched to it.
 template <class F>
@@ -81,73 +53,14 @@ void for_each_instruction_set(F&& f) {
   ikebana::cpu::set_instruction_set(before);
 }
 
-inline void copy_bytes(void* to, const ikebana::state_dict::entry& from) {
-  std::memcpy(to, from.bytes.data(), from.bytes.size());
-}
+void copy_bytes(void* to, const ikebana::state_dict::entry& from);
 
-template <class T>
-void compare_once(const std::string& name, any_leaf_run<T>& run, bool training,
-                  const std::string& where) {
-  using namespace ikebana;
-  const state_dict& dict = recorded<T>("modules");
-  const auto at = [&](const std::string& tensor) -> const state_dict::entry& {
-    return dict.at(name + "/" + tensor);
-  };
-  REQUIRE_MESSAGE(run.out == at("y").extents, name);
-  copy_bytes(run.input.data(), at("x"));
-  for (std::size_t p = 0; p < run.parameter_specs.size(); ++p) {
-    REQUIRE(run.parameter_specs[p].extents == at(run.parameter_specs[p].name).extents);
-    copy_bytes(run.parameter(p), at(run.parameter_specs[p].name));
-  }
-  for (std::size_t b = 0; b < run.buffer_specs.size(); ++b) {
-    REQUIRE(run.buffer_specs[b].extents == at(run.buffer_specs[b].name).extents);
-    copy_bytes(run.buffer(b), at(run.buffer_specs[b].name));
-  }
-  // No parameter or buffer of PyTorch's is left out.
-  std::size_t states = 0;
-  for (const state_dict::entry& e : dict)
-    states += e.name.starts_with(name + "/grad.") || e.name.starts_with(name + "/after.");
-  CHECK_MESSAGE(states == run.parameter_specs.size() + run.buffer_specs.size(), name);
-
-  run.forward(training);
-  check_close<T>(run.output.data(), at("y"), name + " y" + where);
-  for (std::size_t b = 0; b < run.buffer_specs.size(); ++b) {
-    const std::string key = std::string{"after."} + run.buffer_specs[b].name;
-    if (run.buffer_specs[b].follows_model)
-      check_close<T>(reinterpret_cast<const T*>(run.buffer(b)), at(key), name + " " + key + where);
-    else
-      CHECK(std::memcmp(run.buffer(b), at(key).bytes.data(), at(key).bytes.size()) == 0);
-  }
-  copy_bytes(run.output_gradient.data(), at("gy"));
-  const auto check_parameter_gradients = [&](T scale, const std::string& when) {
-    for (std::size_t p = 0; p < run.parameter_specs.size(); ++p) {
-      const std::string key = std::string{"grad."} + run.parameter_specs[p].name;
-      const dim_t n = run.parameter_specs[p].extents.numel();
-      for (dim_t i = 0; i < n; ++i) run.gradient(p)[i] *= scale;
-      check_close<T>(run.gradient(p), at(key), name + " " + key + when + where);
-    }
-  };
-  run.backward(false);
-  check_close<T>(run.input_gradient.data(), at("gx"), name + " gx" + where);
-  check_parameter_gradients(1, "");
-
-  // Gradients of parameters add up; that of the input is overwritten, or not asked for.
-  run.backward(true);
-  check_close<T>(run.input_gradient.data(), at("gx"), name + " gx again" + where);
-  check_parameter_gradients(T{1} / 2, " twice");
-  run.backward(false, false);
-  check_parameter_gradients(1, " alone");
-}
+/// Runs what the makers make as PyTorch ran the case.
+void compare_runs(const std::string& name, bool training, const make_leaf_run<float>& single,
+                  const make_leaf_run<double>& twice);
 
 /// Runs m as PyTorch ran the case, in float and double, on every instruction set.
 template <class M>
 void compare(const std::string& name, const M& m, bool training = true) {
-  compared_cases().insert(name);
-  const ikebana::shape in = recorded<float>("modules").at(name + "/x").extents;
-  for_each_instruction_set([&](const std::string& where) {
-    leaf_run<float, M> single(m, in);
-    compare_once<float>(name, single, training, where);
-    leaf_run<double, M> twice(m, in);
-    compare_once<double>(name, twice, training, where);
-  });
+  compare_runs(name, training, leaf_run_maker<float>(m), leaf_run_maker<double>(m));
 }

@@ -112,3 +112,22 @@ TEST_CASE("A plan prints one line for each bucket") {
         "bucket 0: parameters 0 to 1, bytes [0, 16), 16 bytes\n"
         "bucket 1: parameters 2 to 2, bytes [16, 20), 4 bytes\n");
 }
+
+TEST_CASE("A plan that knows its parameters prints their paths") {
+  constexpr auto parameters = [] {
+    std::array<ike::bucket_parameter, 3> p{};
+    p[0] = {ike::path_text("fc2.weight"), {2}, 0};
+    p[1] = {ike::path_text("fc2.bias"), {2}, 2};
+    p[2] = {ike::path_text("fc1.weight"), {1}, 4};
+    return p;
+  }();
+  constexpr ike::named_bucket_plan<3> plan{
+      ike::plan_buckets(ends_of(std::array<dim_t, 3>{8, 8, 4}), 16, 16), parameters};
+  static_assert(plan.size() == 2 && plan.parameters(0).size() == 2);
+  static_assert(plan.parameters(1)[0].path.view() == "fc1.weight");
+  std::ostringstream out;
+  out << plan;
+  CHECK(out.str() ==
+        "bucket 0: bytes [0, 16), 16 bytes: fc2.weight fc2.bias\n"
+        "bucket 1: bytes [16, 20), 4 bytes: fc1.weight\n");
+}

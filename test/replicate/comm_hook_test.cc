@@ -2,13 +2,22 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <vector>
 
+#include "hook_run.hpp"
+#include "ikebana/replicate/compress.hpp"
 #include "ikebana/replicate/launch.hpp"
+#include "ikebana/replicate/model_averager.hpp"
+#include "ikebana/replicate/post_local_sgd.hpp"
+#include "ikebana/replicate/powersgd.hpp"
+#include "ikebana/replicate/quantization.hpp"
 
 namespace ike = ikebana;
 using ike::gradient_bucket;
@@ -22,6 +31,7 @@ std::vector<std::vector<T>> run(int ranks, const std::vector<std::vector<T>>& gr
     std::vector<T> g = gradients[static_cast<std::size_t>(group.rank())];
     Hook hook;
     const gradient_bucket<T> bucket{std::span<T>(g)};
+    ike::prepare_hook(hook, std::span<const gradient_bucket<T>>{&bucket, 1}, group);
     auto work = hook.start(bucket, group);
     work.wait();
     hook.finish(bucket, group);
@@ -47,6 +57,15 @@ TEST_CASE("Hooks are told apart from what is none") {
   static_assert(ike::comm_hook_for<ike::noop_hook, float, ike::single>);
   static_assert(ike::comm_hook_for<sum_hook, float, ike::thread_group>);
   static_assert(!ike::comm_hook_for<int, float, ike::single>);
+  static_assert(ike::comm_hook_for<ike::powersgd, double, ike::thread_group>);
+  static_assert(ike::comm_hook_for<ike::quantize_8bit, float, ike::thread_group>);
+  static_assert(ike::comm_hook_for<ike::post_local_sgd<>, float, ike::single>);
+  static_assert(
+      ike::comm_hook_for<ike::post_local_sgd<ike::thread_group>, float, ike::thread_group>);
+  static_assert(ike::comm_hook_for<ike::fp16_compress_wrapper<ike::powersgd>, float, ike::single>);
+  static_assert(ike::hook_stages<ike::all_reduce_hook> == 1);
+  static_assert(ike::hook_stages<ike::powersgd> == 2);
+  static_assert(ike::hook_stages<ike::bf16_compress_wrapper<ike::powersgd>> == 2);
   CHECK(gradient_bucket<float>{{}, 2, 3}.is_last());
   CHECK(!gradient_bucket<float>{{}, 1, 3}.is_last());
 }
@@ -90,4 +109,128 @@ TEST_CASE("bf16_compress keeps zeros, infinities and what is no number") {
     CHECK(std::isnan(x[3]));
     CHECK(x[4] == 0.5f);
   }
+}
+
+TEST_CASE("A bucket gives the gradients of its parameters, by index and by path") {
+  std::vector<double> flat{1, 2, 3, 4, 5, 6, 0, 7};
+  const std::vector<ike::bucket_parameter> parameters{{ike::path_text("fc2.weight"), {2, 3}, 10},
+                                                      {ike::path_text("fc2.bias"), {1}, 17}};
+  const gradient_bucket<double> b{std::span{flat}, 1, 2, parameters, 10};
+  CHECK(b.gradient(0).size() == 6);
+  CHECK(b.gradient(1)[0] == 7);
+  CHECK(b.gradient("fc2.bias").data() == flat.data() + 7);
+  CHECK(b.gradient("fc1.bias").empty());
+  b.gradient("fc2.weight")[5] = 9;
+  CHECK(flat[5] == 9);
+}
+
+TEST_CASE("A float rounds to half precision as IEEE 754 says") {
+  const auto same = [](float x) { CHECK(ike::round_to_fp16(x) == x); };
+  for (float x : {0.0f, 1.0f, -2.5f, 65504.0f, 0x1p-14f, 0x1p-24f, -0x1.8p-23f, 0x1.ff8p-15f})
+    same(x);
+  CHECK(ike::round_to_fp16(1 + 0x1p-11f) == 1);                // a tie, to even
+  CHECK(ike::round_to_fp16(1 + 0x3p-11f) == 1 + 0x1p-9f);      // a tie, to even
+  CHECK(ike::round_to_fp16(1 + 0x1.01p-11f) == 1 + 0x1p-10f);  // above
+  CHECK(ike::round_to_fp16(0x1p-25f) == 0);                    // a tie, to even
+  CHECK(ike::round_to_fp16(0x1.8p-25f) == 0x1p-24f);           // subnormal
+  CHECK(ike::round_to_fp16(0x1.ffep-15f) == 0x1p-14f);         // up to the normal ones
+  CHECK(std::signbit(ike::round_to_fp16(-0x1p-30f)));
+  CHECK(ike::round_to_fp16(65519.996f) == 65504);
+  CHECK(ike::round_to_fp16(65520.0f) == std::numeric_limits<float>::infinity());
+  CHECK(ike::round_to_fp16(-1e30f) == -std::numeric_limits<float>::infinity());
+  CHECK(ike::round_to_fp16(-std::numeric_limits<float>::infinity()) ==
+        -std::numeric_limits<float>::infinity());
+  CHECK(std::isnan(ike::round_to_fp16(std::numeric_limits<float>::quiet_NaN())));
+  static_assert(ike::round_to_fp16(1.0002f) == 1.0f);
+}
+
+#if defined(__FLT16_MANT_DIG__) && !defined(__clang__)
+TEST_CASE("As the compiler's own half precision, for a sample of all floats") {
+  for (std::uint64_t bits = 0; bits < 0x7F800000u; bits += 9973) {
+    const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    if (ike::round_to_fp16(x) != static_cast<float>(static_cast<_Float16>(x))) FAIL(x);
+  }
+}
+#endif
+
+TEST_CASE("fp16_compress rounds what each rank brings and what comes out") {
+  const float a = 1 + 0x1p-11f, b = 1 + 0x3p-11f;
+  for (const auto& g : run<ike::fp16_compress, float>(2, {{a, a, 1e6f}, {a, b, 1}})) {
+    CHECK(g[0] == 1.0f);
+    CHECK(g[1] == 1 + 0x1p-10f);
+    CHECK(std::isinf(g[2]));
+  }
+  for (const auto& g : run<ike::fp16_compress, double>(2, {{0.1}, {0.1}}))
+    CHECK(g[0] == 0.0999755859375);
+}
+
+namespace {
+
+/// One bucket of two numbers on each of `ranks`, through some steps of a hook that `make(group)`
+/// gives; what rank r has after each.
+template <class Make>
+auto steps(int ranks, int count, Make make) {
+  return ike::launch(ike::threads{ranks}, [&](ike::process_group auto& group) {
+    std::vector<std::vector<double>> out;
+    make(group, [&](auto hook) {
+      hook_run::one_bucket<double, decltype(hook), std::remove_reference_t<decltype(group)>> one(
+          hook_run::parameters({{"w", ike::shape{2}}}), std::move(hook), group);
+      for (int s = 0; s < count; ++s) {
+        one.gradients = {static_cast<double>(group.rank()), static_cast<double>(s)};
+        one.step();
+        out.push_back(one.gradients);
+      }
+    });
+    return out;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("post_local_sgd averages over all, then over nobody") {
+  const auto all = steps(3, 4, [](auto&, auto with) { with(ike::post_local_sgd{2}); });
+  for (std::size_t r = 0; r < 3; ++r)
+    for (std::size_t s = 0; s < 4; ++s)
+      CHECK(all[r][s] ==
+            std::vector<double>{s < 2 ? 1.0 : static_cast<double>(r), static_cast<double>(s)});
+}
+
+TEST_CASE("post_local_sgd averages over all, then over the sub-group") {
+  ike::thread_world first(2, std::chrono::seconds(60)), second(2, std::chrono::seconds(60));
+  const auto all = steps(4, 4, [&](ike::thread_group& group, auto with) {
+    ike::thread_group pair(group.rank() < 2 ? first : second, group.rank() % 2);
+    with(ike::post_local_sgd{2, pair});
+    pair.leave();
+  });
+  for (std::size_t r = 0; r < 4; ++r)
+    for (std::size_t s = 0; s < 4; ++s) CHECK(all[r][s][0] == (s < 2 ? 1.5 : r < 2 ? 0.5 : 2.5));
+  CHECK_THROWS_AS(ike::post_local_sgd{-1}, ike::error);
+}
+
+TEST_CASE("model_averager averages now and then") {
+  ike::launch(ike::threads{4}, [](ike::process_group auto& group) {
+    struct {
+      std::vector<double> values;
+      std::span<double> parameters() { return values; }
+    } model;
+    ike::model_averager averager{group, {.period = 3, .warmup_steps = 2}};
+    for (int s = 0; s < 9; ++s) {
+      model.values = {static_cast<double>(group.rank()), 1};
+      const bool due = s == 2 || s == 5 || s == 8;
+      CHECK(averager.average(model) == due);
+      CHECK(model.values == std::vector<double>{due ? 1.5 : group.rank(), 1});
+    }
+    CHECK(averager.step() == 9);
+    using averager_type = decltype(averager);
+    CHECK_THROWS_AS((averager_type{group, {.period = 0}}), ike::error);
+    CHECK_THROWS_AS((averager_type{group, {.warmup_steps = -1}}), ike::error);
+  });
+}
+
+TEST_CASE("A wrapper hands all stages to its hook") {
+  const auto all = steps(2, 2, [](auto&, auto with) {
+    with(ike::fp16_compress_wrapper<ike::powersgd>{ike::powersgd{{.rank = 1}}});
+  });
+  CHECK(all[0] == all[1]);
+  CHECK(all[1][1] == std::vector<double>{0.5, 1});
 }

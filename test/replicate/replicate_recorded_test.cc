@@ -11,7 +11,6 @@
 #include <type_traits>
 
 #include "ikebana/compose/sequential.hpp"
-#include "ikebana/io/safetensors.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/nn/activation.hpp"
@@ -20,6 +19,7 @@
 #include "ikebana/optim/sgd.hpp"
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/replicate.hpp"
+#include "test/support/load_recorded.hpp"
 
 namespace ike = ikebana;
 using ike::dynamic;
@@ -54,8 +54,7 @@ template <class T, class Target, shape TargetShape, class Loss>
 void check_against_pytorch(const std::string& name, int ranks) {
   CAPTURE(ranks);
   const ike::state_dict all =
-      ike::load(std::is_same_v<T, float> ? "test/data/data_parallel_f32.safetensors"
-                                         : "test/data/data_parallel_f64.safetensors");
+      load_recorded(std::is_same_v<T, float> ? "data_parallel_f32" : "data_parallel_f64");
   ike::launch(ike::threads{ranks}, [&](ike::process_group auto& group) {
     auto made = ike::initialize<T, shape{dynamic, 12}>(network, ike::seed{1});
     if (group.rank() == 0) ike::load_state_dict(made, initial(all));

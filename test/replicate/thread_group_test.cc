@@ -2,21 +2,21 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
-#include "ikebana/core/random.hpp"
+#include "ikebana/core/bfloat16.hpp"
 #include "ikebana/replicate/launch.hpp"
+#include "test/support/group_checks.hpp"
 
 namespace ike = ikebana;
 using ike::reduce_op;
@@ -24,109 +24,96 @@ using ike::threads;
 
 namespace {
 
-constexpr std::array<std::size_t, 9> lengths{0, 1, 3, 15, 16, 17, 255, 1000, 4099};
-
-/// Small integers, exact in every type and under every order of summation.
-template <class T>
-std::vector<T> values(int rank, std::size_t n) {
-  std::vector<T> x(n);
-  for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<T>((i * 7 + 13 * std::size_t(rank)) % 50);
-  return x;
-}
-
-template <class T>
-std::vector<T> expected(reduce_op op, int ranks, std::size_t n) {
-  std::vector<T> x = values<T>(0, n);
-  for (int r = 1; r < ranks; ++r) {
-    const std::vector<T> y = values<T>(r, n);
-    for (std::size_t i = 0; i < n; ++i) {
-      if (op == reduce_op::sum || op == reduce_op::avg) x[i] += y[i];
-      if (op == reduce_op::max) x[i] = std::max(x[i], y[i]);
-      if (op == reduce_op::min) x[i] = std::min(x[i], y[i]);
-      if constexpr (std::is_integral_v<T>)
-        if (op == reduce_op::bit_or) x[i] |= y[i];
-    }
-  }
-  if (op == reduce_op::avg) {
-    for (T& v : x) {
-      if constexpr (std::is_integral_v<T>)
-        v /= ranks;
-      else
-        v *= T{1} / static_cast<T>(ranks);
-    }
-  }
-  return x;
-}
-
-template <class T>
-void check_collectives(int ranks) {
-  const auto wrong = ike::launch(threads{ranks}, [](ike::process_group auto& group) {
-    int failures = 0;
-    const auto same = [&](const auto& a, const auto& b) { failures += a != b; };
-    const auto world = static_cast<std::size_t>(group.size());
-    for (std::size_t n : lengths) {
-      for (reduce_op op :
-           {reduce_op::sum, reduce_op::avg, reduce_op::max, reduce_op::min, reduce_op::bit_or}) {
-        if (op == reduce_op::bit_or && !std::is_integral_v<T>) continue;
-        std::vector<T> x = values<T>(group.rank(), n);
-        group.all_reduce(std::span<T>(x), op);
-        same(x, expected<T>(op, group.size(), n));
-
-        std::vector<T> all = values<T>(group.rank(), n * world), mine(n);
-        group.reduce_scatter(std::span<const T>(all), std::span<T>(mine), op);
-        const std::vector<T> whole = expected<T>(op, group.size(), n * world);
-        const auto from = whole.begin() + static_cast<std::ptrdiff_t>(n) * group.rank();
-        same(mine, std::vector<T>(from, from + static_cast<std::ptrdiff_t>(n)));
-        const std::span<T> place =
-            std::span<T>(all).subspan(n * static_cast<std::size_t>(group.rank()), n);
-        group.reduce_scatter(std::span<const T>(all), place, op);
-        same(std::vector<T>(place.begin(), place.end()), mine);
-      }
-
-      for (int root = 0; root < group.size(); ++root) {
-        std::vector<T> x = values<T>(group.rank(), n);
-        group.broadcast(std::span<T>(x), root);
-        same(x, values<T>(root, n));
-      }
-
-      std::vector<T> mine = values<T>(group.rank(), n), all(n * world), whole;
-      group.all_gather(std::span<const T>(mine), std::span<T>(all));
-      for (int r = 0; r < group.size(); ++r) {
-        const std::vector<T> part = values<T>(r, n);
-        whole.insert(whole.end(), part.begin(), part.end());
-      }
-      same(all, whole);
-      const std::span<T> place =
-          std::span<T>(all).subspan(n * static_cast<std::size_t>(group.rank()), n);
-      group.all_gather(std::span<const T>(place), std::span<T>(all));
-      same(all, whole);
-      group.barrier();
-    }
-    return failures;
-  });
-  for (int failures : wrong) CHECK(failures == 0);
-}
-
-/// Numbers whose sum depends on the order.
-std::vector<float> awkward(int rank, std::size_t n) {
-  std::vector<float> x(n);
-  ike::fill_uniform(ike::random_stream{ike::seed{99}, static_cast<std::uint64_t>(rank)}, 1.0f,
-                    x.data(), static_cast<ike::dim_t>(n));
-  return x;
+/// f(group) on 1 to 4 ranks finds nothing wrong.
+template <class F>
+void check(F f) {
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    CHECK(ike::launch(threads{ranks}, f) == std::vector<int>(static_cast<std::size_t>(ranks)));
 }
 
 }  // namespace
 
-TEST_CASE("Collectives of float, 1 to 4 ranks") {
-  for (int ranks = 1; ranks <= 4; ++ranks) check_collectives<float>(ranks);
+TEST_CASE_TEMPLATE("Collectives, 1 to 4 ranks", T, float, double, ike::bfloat16, std::int64_t,
+                   std::int32_t, std::uint8_t) {
+  check([](auto& group) { return group_checks::collectives<T>(group); });
 }
-TEST_CASE("Collectives of double, 1 to 4 ranks") {
-  for (int ranks = 1; ranks <= 4; ++ranks) check_collectives<double>(ranks);
+
+TEST_CASE_TEMPLATE("Sums are taken in the order of the ranks", T, float, double, ike::bfloat16) {
+  check([](auto& group) { return group_checks::order_of_sums<T>(group); });
 }
-TEST_CASE("Collectives of int64, 1 to 4 ranks") {
-  for (int ranks = 1; ranks <= 4; ++ranks) check_collectives<std::int64_t>(ranks);
+
+TEST_CASE("Many collectives are under way at once, more than the table holds") {
+  static_assert(3 * ike::thread_world::max_in_flight + 5 == 3 * 64 + 5);
+  check([](auto& group) { return group_checks::many_at_once(group); });
 }
-TEST_CASE("Collectives of int32, 3 ranks") { check_collectives<std::int32_t>(3); }
+
+TEST_CASE("Works of different collectives complete by polling alone") {
+  check([](auto& group) { return group_checks::polling(group); });
+}
+
+TEST_CASE("A group is cut into parts, and those too") {
+  check([](auto& group) { return group_checks::split(group); });
+}
+
+TEST_CASE("A rank that throws ends the waiting in the parts of its world") {
+  for (int repetition = 0; repetition < 50; ++repetition) {
+    std::array<std::string, 4> texts;
+    const auto run = [&](ike::process_group auto& group) {
+      auto part = group.split(group.rank() % 2, 0);
+      auto alone = part.split(group.rank() / 2, 0);
+      group.barrier();
+      if (group.rank() == 3) throw std::runtime_error("out of apples");
+      try {
+        part.barrier();
+        group.barrier();
+      } catch (const ike::communication_error& e) {
+        texts[static_cast<std::size_t>(group.rank())] = e.what();
+        CHECK_THROWS_AS(alone.barrier(), ike::communication_error);
+        throw;
+      }
+    };
+    CHECK_THROWS_WITH_AS(ike::launch(threads{4}, run), "out of apples", std::runtime_error);
+    INFO(texts[0]);
+    INFO(texts[1]);
+    // Who hears of it from rank 1 hears what that one heard.
+    CHECK(texts[1].find("rank 1: barrier: rank 3 failed (waited ") == 0);
+    CHECK(texts[0].find("rank 3 failed (waited ") != std::string::npos);
+  }
+}
+
+TEST_CASE("What goes wrong in a part is told to its ranks alone, with their names in the world") {
+  ike::launch(threads{4}, [](ike::process_group auto& group) {
+    const bool odd = group.rank() % 2 != 0;
+    const std::string own = "rank " + std::to_string(group.rank());
+    {
+      auto part = group.split(odd, 0);
+      std::vector<float> x(group.rank() == 3 ? 5 : 4, 1.0f);
+      const auto reduce = [&] { part.all_reduce(std::span<float>(x), reduce_op::sum); };
+      if (odd)
+        CHECK_THROWS_WITH_AS(reduce(),
+                             (own + ": rank 3 called all_reduce of 5 float32 (sum), rank 1 called "
+                                    "all_reduce of 4 float32 (sum)")
+                                 .c_str(),
+                             ike::communication_error);
+      else
+        CHECK_NOTHROW(reduce());
+    }
+    {
+      auto part = group.split(odd, 0);
+      part.barrier();
+      if (group.rank() == 1) {
+        try {
+          part.barrier();
+          FAIL("it must throw");
+        } catch (const ike::communication_error& e) {
+          CHECK(std::string(e.what()).find("rank 1: barrier: rank 3 has returned without it") == 0);
+        }
+      }
+    }
+    group.barrier();
+    CHECK(group_checks::split(group) == 0);
+  });
+}
 
 TEST_CASE("Slices cover a buffer once, in whole cache lines, wherever it begins") {
   for (ike::dim_t n : {0, 1, 15, 16, 17, 100, 1000})
@@ -160,59 +147,18 @@ TEST_CASE("Buffers that begin anywhere are reduced within their bounds") {
   for (int failures : wrong) CHECK(failures == 0);
 }
 
-TEST_CASE("Sums are taken in the order of the ranks, with the same bits on every run") {
+TEST_CASE("Every run gives the same bits") {
   constexpr std::size_t n = 1003;
-  std::vector<float> sum = awkward(0, n);
-  for (int r = 1; r < 4; ++r) {
-    const std::vector<float> x = awkward(r, n);
-    for (std::size_t i = 0; i < n; ++i) sum[i] += x[i];
-  }
-  for (float& x : sum) x *= 0.25f;
+  const std::vector<float> mean =
+      group_checks::expected<float>(reduce_op::avg, 4, n, group_checks::awkward<float>);
   for (int run = 0; run < 100; ++run) {
     const auto results = ike::launch(threads{4}, [](ike::process_group auto& group) {
-      std::vector<float> x = awkward(group.rank(), n);
+      std::vector<float> x = group_checks::awkward<float>(group.rank(), n);
       group.all_reduce(std::span<float>(x), reduce_op::avg);
       return x;
     });
-    for (const auto& x : results)
-      REQUIRE(std::memcmp(x.data(), sum.data(), n * sizeof(float)) == 0);
+    for (const auto& x : results) REQUIRE(group_checks::same_bits(x, mean));
   }
-}
-
-TEST_CASE("Many collectives are under way at once, more than the table holds") {
-  const auto wrong = ike::launch(threads{3}, [](ike::process_group auto& group) {
-    constexpr std::size_t count = 3 * ike::thread_world::max_in_flight + 5;
-    std::vector<std::vector<double>> data(count);
-    std::vector<ike::work_of<decltype(group)>> works(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      data[i].assign(i, static_cast<double>(i));
-      works[i] = group.all_reduce_async(std::span<double>(data[i]), reduce_op::sum);
-    }
-    int failures = 0;
-    for (std::size_t i = count; i-- > 0;) {
-      works[i].wait();
-      failures += data[i] != std::vector<double>(i, 3.0 * static_cast<double>(i));
-    }
-    return failures;
-  });
-  for (int failures : wrong) CHECK(failures == 0);
-}
-
-TEST_CASE("Works of different collectives complete by polling alone") {
-  const auto polls = ike::launch(threads{2}, [](ike::process_group auto& group) {
-    std::vector<float> a(1000, 1.0f), b(10, static_cast<float>(group.rank()));
-    std::array<std::int64_t, 2> all{};
-    const std::int64_t mine = 10 + group.rank();
-    std::array works{group.all_reduce_async(std::span<float>(a), reduce_op::sum),
-                     group.broadcast_async(std::span<float>(b), 1),
-                     group.all_gather_async(std::span<const std::int64_t>(&mine, 1),
-                                            std::span<std::int64_t>(all)),
-                     group.barrier_async()};
-    for (std::size_t complete = 0; complete < works.size();)
-      works[complete].poll() ? void(++complete) : std::this_thread::yield();
-    return a[999] == 2.0f && b[9] == 1.0f && all[0] == 10 && all[1] == 11 ? 1 : 0;
-  });
-  CHECK(polls == std::vector<int>{1, 1});
 }
 
 TEST_CASE("A rank's share is done by its own poll, while it does other things") {

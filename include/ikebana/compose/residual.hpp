@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "ikebana/compose/add.hpp"
+#include "ikebana/module/arithmetic.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/symbol.hpp"
 

@@ -3,6 +3,7 @@
 #include <boost/hana/tuple.hpp>
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "ikebana/module/module.hpp"
@@ -12,18 +13,66 @@ namespace ikebana {
 
 namespace detail {
 
-template <std::size_t N>
-constexpr wiring_table<N> chain_wiring() {
-  wiring_table<N> w;
-  for (std::size_t i = 0; i < N; ++i) w.steps[i] = {static_cast<int>(i), {static_cast<int>(i)}, 1};
-  w.outputs[0] = static_cast<int>(N);
+/// Whether a module takes exactly n inputs, and not one.
+template <class M>
+constexpr bool takes_only([[maybe_unused]] std::size_t n) {
+  if constexpr (composite_module<M>)
+    return n > 1 && static_cast<std::size_t>(M::wiring().inputs) == n;
+  else if constexpr (requires { M::takes_all; })
+    return M::takes_all;
+  else if constexpr (requires(const M& m, const shape& s) { m.infer(s); })
+    return false;
+  else if constexpr (requires(const M& m, const shape& s) { m.infer(s, s); })
+    return n == 2;
+  else if constexpr (requires(const M& m, const shape& s) { m.infer(s, s, s); })
+    return n == 3;
+  else
+    return false;
+}
+
+/// How many inputs a chain that begins with M takes.
+template <class M>
+constexpr std::size_t chain_inputs() {
+  if constexpr (composite_module<M>)
+    return static_cast<std::size_t>(M::wiring().inputs);
+  else if constexpr (requires { M::takes_all; })
+    return 1;
+  else
+    return takes_only<M>(2) ? 2 : takes_only<M>(3) ? 3 : 1;
+}
+
+template <class... Children>
+constexpr wiring_table<sizeof...(Children)> chain_wiring() {
+  constexpr std::size_t n = sizeof...(Children);
+  constexpr std::size_t outputs[n + 1] = {output_count<typename unwrap_named<Children>::type>()...,
+                                          1};
+  constexpr std::size_t inputs[n + 1] = {chain_inputs<typename unwrap_named<Children>::type>()...,
+                                         1};
+  wiring_table<n> w;
+  w.inputs = static_cast<int>(n == 0 ? 1 : inputs[0]);
+  // What the last step made: `made` values from `first` on.
+  int first = 0, values = w.inputs;
+  std::size_t made = static_cast<std::size_t>(w.inputs), s = 0;
+  [[maybe_unused]] const auto add = [&](bool all) {
+    auto& step = w.steps[s];
+    step.child = static_cast<int>(s);
+    step.input_count = all ? made : 1;
+    for (std::size_t i = 0; i < step.input_count; ++i) step.inputs[i] = first + static_cast<int>(i);
+    first = values;
+    made = outputs[s++];
+    values += static_cast<int>(made);
+  };
+  (add(takes_only<typename unwrap_named<Children>::type>(made)), ...);
+  w.output_count = made;
+  for (std::size_t i = 0; i < made; ++i) w.outputs[i] = first + static_cast<int>(i);
   return w;
 }
 
 }  // namespace detail
 
-/// Modules one after another: the output of each is the input of the next. Children are modules or
-/// named modules
+/// Modules one after another: the output of each is the input of the next. Of several outputs the
+/// next takes all, where it takes that many inputs and not one (`add` after `parallel`); else the
+/// first (`linear` after `lstm`). Children are modules or named modules
 /// (`"fc1"_m = linear<4, 2>{}`); an unnamed child is named by its index, as in PyTorch. With no
 /// child, the identity.
 template <class... Children>
@@ -35,7 +84,7 @@ struct sequential {
   constexpr explicit sequential(Children... c) requires(sizeof...(Children) > 0)
       : children{std::move(c)...} {}
 
-  static constexpr auto wiring() { return detail::chain_wiring<sizeof...(Children)>(); }
+  static constexpr auto wiring() { return detail::chain_wiring<Children...>(); }
 
   template <class... C>
   static constexpr auto rebind(C... c) {

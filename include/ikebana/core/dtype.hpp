@@ -64,6 +64,15 @@ inline constexpr dtype dtype_of = [] {
     return dtype::float32;
 }();
 
+/// The type that a dtype stands for.
+template <dtype D>
+using typed = std::conditional_t<
+    D == dtype::float32, float,
+    std::conditional_t<
+        D == dtype::float64, double,
+        std::conditional_t<D == dtype::int64, std::int64_t,
+                           std::conditional_t<D == dtype::int32, std::int32_t, std::uint8_t>>>>;
+
 /// The types a model may compute in.
 template <class T>
 concept floating = std::is_same_v<T, float> || std::is_same_v<T, double>;

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numbers>
 #include <string_view>
 
 #include "ikebana/core/shape.hpp"
@@ -12,17 +14,26 @@ namespace ikebana {
 /// The seed of all randomness of a model or a loader.
 struct seed {
   std::uint64_t value = 0;
+  std::uint64_t path = 0xcbf29ce484222325u;  ///< The hash of the path that comes before all others.
   constexpr bool operator==(const seed&) const = default;
+
+  /// The seed of a part of a network: a module initialised alone with `seed{42}.at("encoder.fc1")`
+  /// has the parameters of the module at that path of a network initialised with `seed{42}`.
+  constexpr seed at(std::string_view module_path) const;
 };
 
 /// FNV-1a, 64 bits (Fowler, Noll, Vo): the hash of a path. `basis` continues a hash, so that a path
 /// is hashed piecewise.
-constexpr std::uint64_t hash_path(std::string_view s, std::uint64_t basis = 0xcbf29ce484222325u) {
+constexpr std::uint64_t hash_path(std::string_view s, std::uint64_t basis = seed{}.path) {
   for (char c : s) {
     basis ^= static_cast<unsigned char>(c);
     basis *= 0x100000001b3u;
   }
   return basis;
+}
+
+constexpr seed seed::at(std::string_view module_path) const {
+  return {value, hash_path(".", hash_path(module_path, path))};
 }
 
 /// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3; SC
@@ -98,6 +109,21 @@ constexpr void fill_uniform(const random_stream& stream, T bound, T* x, dim_t n)
       else
         x[i + j] = bound * signed_unit(w[2 * k], w[2 * k + 1]);
     }
+  }
+}
+
+/// Fills x[0, n) with normal numbers by Box and Muller's transform (A Note on the Generation of
+/// Random Normal Deviates, 1958), in double. Element i depends on the stream and i alone.
+template <class T>
+void fill_normal(const random_stream& stream, double mean, double deviation, T* x, dim_t n) {
+  for (dim_t i = 0; i < n; i += 2) {
+    const auto w = stream.words(static_cast<std::uint32_t>(i / 2));
+    // In (0, 1], so that the logarithm is finite.
+    const double u = 0.5 - 0.5 * signed_unit(w[0], w[1]);
+    const double v = signed_unit(w[2], w[3]);
+    const double radius = deviation * std::sqrt(-2 * std::log(u));
+    x[i] = static_cast<T>(mean + radius * std::cos(std::numbers::pi * v));
+    if (i + 1 < n) x[i + 1] = static_cast<T>(mean + radius * std::sin(std::numbers::pi * v));
   }
 }
 

@@ -219,7 +219,7 @@ void convolve(const conv_geometry& g, const T* x, const T* w, const T* bias, T* 
 }
 
 template <class T>
-void convolve_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx) {
+void convolve_backward_data(const conv_geometry& g, const T* dy, const T* w, const T* bias, T* dx) {
   const dim_t inputs = g.in_channels / g.groups, outputs = g.out_channels / g.groups;
   const dim_t in_plane = conv_geometry::volume(g.in), out_plane = conv_geometry::volume(g.out);
   const dim_t taps = conv_geometry::volume(g.kernel);
@@ -230,7 +230,7 @@ void convolve_backward_data(const conv_geometry& g, const T* dy, const T* w, T* 
         image_operand<T>{
             {}, g, dy + group * outputs * out_plane, g.out_channels * out_plane, g.out, g.in, true},
         image_result<T>{dx + group * inputs * in_plane, in_plane, g.in_channels * in_plane,
-                        nullptr});
+                        bias != nullptr ? bias + group * inputs : nullptr});
 }
 
 template <class T>
@@ -251,12 +251,10 @@ void convolve_backward_weights(const conv_geometry& g, const T* x, const T* dy, 
 }
 
 template <class T>
-void convolve_backward_bias(const conv_geometry& g, const T* dy, T* db, bool accumulate) {
-  const dim_t plane = conv_geometry::volume(g.out);
-  for (dim_t c = 0; c < g.out_channels; ++c) {
-    T total = accumulate ? db[c] : T(0);
-    for (dim_t b = 0; b < g.batch; ++b)
-      total += sum_array(plane, dy + (b * g.out_channels + c) * plane);
-    db[c] = total;
+void sum_planes(dim_t batch, dim_t channels, dim_t plane, const T* x, T* sums, bool accumulate) {
+  for (dim_t c = 0; c < channels; ++c) {
+    T total = accumulate ? sums[c] : T(0);
+    for (dim_t b = 0; b < batch; ++b) total += sum_array(plane, x + (b * channels + c) * plane);
+    sums[c] = total;
   }
 }

@@ -25,14 +25,15 @@ void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
     return;
   IKEBANA_CPU_DISPATCH(convolve<T>)(g, x, w, bias, y);
 }
-/// Overwrites dx.
+/// Overwrites dx. The transposed convolution of dy, which may have a bias for each of x's channels.
 template <class T>
-void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx) {
+void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
+                        const T* bias = nullptr) {
   if (detail::may_be_direct(g, true) &&
-      detail::convolve_directly(IKEBANA_CPU_DISPATCH(kernels_for_direct<T>)(), g, true, dy, w,
-                                static_cast<const T*>(nullptr), dx))
+      detail::convolve_directly(IKEBANA_CPU_DISPATCH(kernels_for_direct<T>)(), g, true, dy, w, bias,
+                                dx))
     return;
-  IKEBANA_CPU_DISPATCH(convolve_backward_data<T>)(g, dy, w, dx);
+  IKEBANA_CPU_DISPATCH(convolve_backward_data<T>)(g, dy, w, bias, dx);
 }
 template <class T>
 void conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
@@ -43,9 +44,15 @@ void conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* d
     return;
   IKEBANA_CPU_DISPATCH(convolve_backward_weights<T>)(g, x, dy, dw, accumulate);
 }
+/// sums[c] = (accumulate ? sums[c] : 0) + the sum of channel c of x (batch, channels, plane): the
+/// gradient of a bias.
+template <class T>
+void channel_sums(dim_t batch, dim_t channels, dim_t plane, const T* x, T* sums, bool accumulate) {
+  IKEBANA_CPU_DISPATCH(sum_planes<T>)(batch, channels, plane, x, sums, accumulate);
+}
 template <class T>
 void conv_backward_bias(const conv_geometry& g, const T* dy, T* db, bool accumulate) {
-  IKEBANA_CPU_DISPATCH(convolve_backward_bias<T>)(g, dy, db, accumulate);
+  channel_sums<T>(g.batch, g.out_channels, conv_geometry::volume(g.out), dy, db, accumulate);
 }
 
 }  // namespace ikebana::cpu

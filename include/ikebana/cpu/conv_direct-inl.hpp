@@ -21,6 +21,19 @@ void copy_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, 
   for (; rows > 0; --rows, from += from_step, to += to_step) copy_few(to, from, length);
 }
 
+/// Times zero, what is not finite is not a number, and everything else zero.
+template <class T>
+bool all_finite(dim_t n, const T* x) {
+  constexpr dim_t w = vec<T>::size;
+  const vec<T> zero = vec<T>::zero();
+  vec<T> sums[4] = {zero, zero, zero, zero};
+  for (; n >= 4 * w; n -= 4 * w, x += 4 * w)
+    for (dim_t i = 0; i < 4; ++i) sums[i] = fma(vec<T>::load(x + i * w), zero, sums[i]);
+  for (; n > 0; n -= w, x += w)
+    sums[0] = fma(n < w ? vec<T>::load(x, n) : vec<T>::load(x), zero, sums[0]);
+  return sum((sums[0] + sums[1]) + (sums[2] + sums[3])) == T(0);
+}
+
 /// out[i * out_step + j] = start[i] + sum over p of weights[p * Rows + i] * image[offsets[p] + j],
 /// for i < Rows, j < Registers * size.
 template <class T, int Rows, int Registers, std::size_t... J, std::size_t... I>
@@ -82,7 +95,7 @@ template <class T, int Rows, int Taps>
 template <class T>
 const detail::direct_kernels<T>& kernels_for_direct() {
   static constexpr detail::direct_kernels<T> all {
-    vec<T>::size, &copy_rows<T>, &pack_across<T>,
+    vec<T>::size, &copy_rows<T>, &pack_across<T>, &all_finite<T>,
 #if IKEBANA_CPU_WIDTH == 64
         {{8, 3, &slide_tile<T, 8, 3>, &slide_tile<T, 8, 1>},
          {6, 4, &slide_tile<T, 6, 4>, &slide_tile<T, 6, 1>},

@@ -13,8 +13,8 @@ namespace ikebana::cpu {
 
 /// A convolution over three spatial dimensions; fewer have leading ones. x is (batch, in_channels,
 /// in...), w is (out_channels, in_channels / groups, kernel...), y is (batch, out_channels,
-/// out...). Padding is of zeros, and out = (in + 2 padding - dilation (kernel - 1) - 1) / stride
-/// + 1.
+/// out...). Position o of y meets position o stride - padding + k dilation of x, which is 0 outside
+/// of x: `padding` is that before x, and the rest of it follows from `out`.
 struct conv_geometry {
   dim_t batch, in_channels, out_channels, groups;
   std::array<dim_t, 3> in, out, kernel, stride, padding, dilation;
@@ -58,6 +58,7 @@ struct direct_kernels {
   dim_t width;
   void (*copy_rows)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step);
   void (*pack)(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t count);
+  bool (*all_finite)(dim_t n, const T* x);
   slide_shape slides[5];
   dot_shape dots[3];
 };
@@ -117,7 +118,8 @@ struct direct_plan {
     for (std::size_t d = 0; d < 3; ++d)
       padding[d] = back ? g.dilation[d] * (g.kernel[d] - 1) - g.padding[d] : g.padding[d];
     // The zeros before a row also end the one above it.
-    const dim_t needed = from[2] + padding[2];
+    const dim_t after = to[2] + g.dilation[2] * (g.kernel[2] - 1) - from[2] - padding[2];
+    const dim_t needed = from[2] + (padding[2] > after ? padding[2] : after);
     pitch = needed > to[2] ? needed : to[2];
   }
 
@@ -249,14 +251,17 @@ bool convolve_directly(const direct_kernels<T>& kernels, const conv_geometry& g,
 }
 
 /// The gradient of the weights: dot products of the image's copy at every offset with a copy of dy
-/// whose rows are as long, filled up with zeros (so what is not a number at the end of a row of x
-/// reaches every weight of its channel). False, having done nothing, if it does not fit.
+/// whose rows are as long, filled up with zeros. False, having done nothing, if it does not fit, or
+/// if x is not finite: what is not would meet those zeros, and reach weights that never see it.
 template <class T>
 bool convolve_weights_directly(const direct_kernels<T>& kernels, const conv_geometry& g, const T* x,
                                const T* dy, T* dw, bool accumulate) {
   using plan = direct_plan<T>;
   plan p{kernels, g, false};
-  if (g.batch == 0 || !p.fit(p.results * 2 * plan::lines, p.results)) return false;
+  const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
+  if (g.batch == 0 || !p.fit(p.results * 2 * plan::lines, p.results) ||
+      !kernels.all_finite(g.batch * g.in_channels * in_plane, x))
+    return false;
   const dim_t dy_row = plan::whole_lines(p.positions(p.band)), dy_size = p.results * dy_row;
   // Many images at a time, for each time costs a sum over the lanes of every weight.
   dim_t most = 1;
@@ -270,7 +275,6 @@ bool convolve_weights_directly(const direct_kernels<T>& kernels, const conv_geom
   p.find_offsets(offsets);
   clear_many(copy, most * (p.copy_size() + dy_size));
 
-  const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
   for (dim_t group = 0; group < g.groups; ++group) {
     bool adds = accumulate;
     for (dim_t image = 0; image < g.batch; image += most) {

@@ -12,14 +12,23 @@ IKEBANA_CPU_INLINE double sum_channel(dim_t batch, dim_t channels, dim_t inner, 
   return total;
 }
 
+/// y[i] = f(i) for i < n; `f(i, lanes)` yields the elements i to i + lanes.
+template <class T, class F>
+IKEBANA_CPU_INLINE void map_terms(dim_t n, T* y, F f) {
+  constexpr dim_t w = vec<T>::size;
+  dim_t i = 0;
+  for (; i + w <= n; i += w) f(i, w).store(y + i);
+  if (i < n) f(i, n - i).store(y + i, n - i);
+}
+
 template <class T, class F>
 IKEBANA_CPU_INLINE void map_channel(dim_t batch, dim_t channels, dim_t inner, dim_t c, T* y, F f) {
-  constexpr dim_t w = vec<T>::size;
   for (dim_t b = 0; b < batch; ++b) {
     const dim_t row = (b * channels + c) * inner;
-    dim_t i = 0;
-    for (; i + w <= inner; i += w) f(row + i, w).store(y + row + i);
-    if (i < inner) f(row + i, inner - i).store(y + row + i, inner - i);
+    map_terms(
+        inner, y + row, [=](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+          return f(row + i, lanes);
+        });
   }
 }
 

@@ -12,6 +12,18 @@ inline pool_span span_of(const pool_geometry& g, std::size_t d, dim_t o, dim_t d
   return {begin, reach < g.in[d] ? reach : g.in[d], padded_end - start};
 }
 
+/// The columns of the output whose windows lie within the width of the input.
+struct inner_columns {
+  dim_t begin, end;
+};
+inline inner_columns inner_columns_of(const pool_geometry& g, dim_t dilation) {
+  const dim_t first = (g.padding[2] + g.stride[2] - 1) / g.stride[2];
+  const dim_t room = g.in[2] - 1 - (g.kernel[2] - 1) * dilation + g.padding[2];
+  const dim_t behind = room < 0 ? 0 : room / g.stride[2] + 1;
+  const dim_t end = behind < g.out[2] ? behind : g.out[2];
+  return {first < end ? first : end, end};
+}
+
 inline bool is_halving(const pool_geometry& g) {
   for (std::size_t d = 0; d < 3; ++d) {
     const dim_t size = d == 0 ? 1 : 2;
@@ -28,6 +40,10 @@ struct even_odd {
   vec<T> even, odd;
 };
 #if IKEBANA_CPU_WIDTH == 0
+template <class T>
+IKEBANA_CPU_INLINE vec<T> load_strided(const T* p, dim_t, dim_t) {
+  return {p[0]};
+}
 template <class T>
 IKEBANA_CPU_INLINE even_odd<T> load_pairs(const T* p, dim_t) {
   return {{p[0]}, {p[1]}};
@@ -54,6 +70,21 @@ IKEBANA_CPU_INLINE even_odd<T> load_pairs(const T* p, dim_t n) {
   if (n == w) return split_pairs(vec<T>::load(p), vec<T>::load(p + w), lanes{});
   const dim_t first = 2 * n < w ? 2 * n : w;
   return split_pairs(vec<T>::load(p, first), vec<T>::load(p + first, 2 * n - first), lanes{});
+}
+/// n elements, each `stride` behind the one before; nothing else is read.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> load_strided(const T* p, dim_t stride, dim_t n) {
+  constexpr dim_t w = vec<T>::size;
+  if (stride == 1) return n == w ? vec<T>::load(p) : vec<T>::load(p, n);
+  if (stride == 2) {
+    using lanes = std::make_index_sequence<static_cast<std::size_t>(w)>;
+    const dim_t last = 2 * n - 1;
+    if (last <= w) return split_pairs(vec<T>::load(p, last), vec<T>::zero(), lanes{}).even;
+    return split_pairs(vec<T>::load(p), vec<T>::load(p + w, last - w), lanes{}).even;
+  }
+  T gathered[w]{};
+  for (dim_t lane = 0; lane < n; ++lane) gathered[lane] = p[lane * stride];
+  return vec<T>::load(gathered);
 }
 template <class T, std::size_t... L>
 IKEBANA_CPU_INLINE bits_of<T> lane_numbers(std::index_sequence<L...>) {
@@ -120,89 +151,90 @@ void halve_by_maximum(const pool_geometry& g, const T* x, T* y, std::int32_t* in
       }
 }
 
-/// f(input plane's offset, spans, output's offset) for every window.
-template <class F>
-IKEBANA_CPU_INLINE void for_each_window(const pool_geometry& g,
-                                        const std::array<dim_t, 3>& dilation, F f) {
+/// f(input plane's offset, spans of depth and height, output's offset) for every row of windows.
+template <class G, class S, class F>
+IKEBANA_CPU_INLINE void for_each_window_row(const G& g, S span, F f) {
   const dim_t plane_size = g.in[0] * g.in[1] * g.in[2];
   dim_t o = 0;
   for (dim_t plane = 0; plane < g.planes; ++plane)
     for (dim_t oz = 0; oz < g.out[0]; ++oz) {
-      const pool_span z = span_of(g, 0, oz, dilation[0]);
-      for (dim_t oy = 0; oy < g.out[1]; ++oy) {
-        const pool_span r = span_of(g, 1, oy, dilation[1]);
-        for (dim_t ox = 0; ox < g.out[2]; ++ox, ++o)
-          f(plane * plane_size, z, r, span_of(g, 2, ox, dilation[2]), o);
-      }
+      const pool_span z = span(0, oz);
+      for (dim_t oy = 0; oy < g.out[1]; ++oy, o += g.out[2])
+        f(plane * plane_size, z, span(1, oy), o);
     }
+}
+
+/// f(input plane's offset, spans, output's offset) for every window.
+template <class G, class S, class F>
+IKEBANA_CPU_INLINE void for_each_window(const G& g, S span, F f) {
+  for_each_window_row(g, span, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
+    for (dim_t ox = 0; ox < g.out[2]; ++ox) f(plane, z, r, span(2, ox), o + ox);
+  });
+}
+
+/// The maximum of one window of the plane x, and its place.
+template <class G, class T>
+IKEBANA_CPU_INLINE void maximum_of(const G& g, const std::array<dim_t, 3>& dilation, const T* x,
+                                   pool_span z, pool_span r, pool_span c, T* y,
+                                   std::int32_t* index) {
+  auto where = static_cast<std::int32_t>((z.begin * g.in[1] + r.begin) * g.in[2] + c.begin);
+  T best = x[where];
+  for (dim_t iz = z.begin; iz < z.end; iz += dilation[0])
+    for (dim_t iy = r.begin; iy < r.end; iy += dilation[1])
+      for (dim_t ix = c.begin; ix < c.end; ix += dilation[2]) {
+        const dim_t at = (iz * g.in[1] + iy) * g.in[2] + ix;
+        meet_one(x[at], static_cast<std::int32_t>(at), best, where);
+      }
+  *y = best;
+  if (index != nullptr) *index = where;
+}
+
+/// The maxima of n neighbouring windows, the first of which begins in column `column`.
+template <class T>
+IKEBANA_CPU_INLINE void maxima_of(const pool_geometry& g, const T* x, pool_span z, pool_span r,
+                                  dim_t column, dim_t n, T* y, std::int32_t* indices) {
+  using B = typename number<T>::bits;
+  bits_of<T> steps = bits_of<T>::zero();
+  const bits_of<T> each = lane_numbers<T>();
+  for (dim_t s = 0; s < g.stride[2]; ++s) steps = steps + each;
+  const dim_t first = (z.begin * g.in[1] + r.begin) * g.in[2] + column;
+  running_maximum<T> m{load_strided(x + first, g.stride[2], n), steps + static_cast<B>(first)};
+  for (dim_t iz = z.begin; iz < z.end; iz += g.dilation[0])
+    for (dim_t iy = r.begin; iy < r.end; iy += g.dilation[1])
+      for (dim_t k = 0; k < g.kernel[2]; ++k) {
+        const dim_t at = (iz * g.in[1] + iy) * g.in[2] + column + k * g.dilation[2];
+        m.meet(load_strided(x + at, g.stride[2], n), steps + static_cast<B>(at));
+      }
+  m.best.store(y, n);
+  if (indices != nullptr) store_indices<T>(m.where, indices, n);
 }
 
 template <class T>
 void pool_maximum(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
   if (is_halving(g)) return halve_by_maximum(g, x, y, indices);
-  for_each_window(g, g.dilation, [&](dim_t plane, pool_span z, pool_span r, pool_span c, dim_t o) {
-    const T* const from = x + plane;
-    auto where = static_cast<std::int32_t>((z.begin * g.in[1] + r.begin) * g.in[2] + c.begin);
-    T best = from[where];
-    for (dim_t iz = z.begin; iz < z.end; iz += g.dilation[0])
-      for (dim_t iy = r.begin; iy < r.end; iy += g.dilation[1])
-        for (dim_t ix = c.begin; ix < c.end; ix += g.dilation[2]) {
-          const dim_t at = (iz * g.in[1] + iy) * g.in[2] + ix;
-          meet_one(from[at], static_cast<std::int32_t>(at), best, where);
-        }
-    y[o] = best;
-    if (indices != nullptr) indices[o] = where;
+  constexpr dim_t w = vec<T>::size;
+  const inner_columns inner = inner_columns_of(g, g.dilation[2]);
+  const auto span = [&](std::size_t d, dim_t o) { return span_of(g, d, o, g.dilation[d]); };
+  for_each_window_row(g, span, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
+    const auto outer = [&](dim_t ox) {
+      maximum_of(g, g.dilation, x + plane, z, r, span(2, ox), y + o + ox,
+                 indices != nullptr ? indices + o + ox : nullptr);
+    };
+    for (dim_t ox = 0; ox < inner.begin; ++ox) outer(ox);
+    for (dim_t ox = inner.begin; ox < inner.end; ox += w)
+      maxima_of(g, x + plane, z, r, ox * g.stride[2] - g.padding[2],
+                inner.end - ox < w ? inner.end - ox : w, y + o + ox,
+                indices != nullptr ? indices + o + ox : nullptr);
+    for (dim_t ox = inner.end; ox < g.out[2]; ++ox) outer(ox);
   });
 }
 
 template <class T>
-IKEBANA_CPU_INLINE void clear_input(const pool_geometry& g, T* dx) {
-  std::memset(static_cast<void*>(dx), 0,
-              static_cast<std::size_t>(g.planes * g.in[0] * g.in[1] * g.in[2]) * sizeof(T));
-}
-
-template <class T>
-void pool_maximum_backward(const pool_geometry& g, const T* dy, const std::int32_t* indices,
-                           T* dx) {
-  if (g.planes == 0) return;
-  clear_input(g, dx);
-  const dim_t outputs = g.out[0] * g.out[1] * g.out[2], inputs = g.in[0] * g.in[1] * g.in[2];
-  for (dim_t plane = 0; plane < g.planes; ++plane, dx += inputs, dy += outputs, indices += outputs)
+void scatter_by_index(dim_t planes, dim_t inputs, dim_t outputs, const T* dy,
+                      const std::int32_t* indices, T* dx) {
+  const dim_t n = planes * inputs;
+  if (n == 0) return;
+  std::memset(static_cast<void*>(dx), 0, static_cast<std::size_t>(n) * sizeof(T));
+  for (dim_t plane = 0; plane < planes; ++plane, dx += inputs, dy += outputs, indices += outputs)
     for (dim_t o = 0; o < outputs; ++o) dx[indices[o]] += dy[o];
-}
-
-template <class T>
-IKEBANA_CPU_INLINE T window_weight(pool_span z, pool_span r, pool_span c, bool count_include_pad,
-                                   dim_t divisor_override) {
-  if (divisor_override != 0) return T(1) / static_cast<T>(divisor_override);
-  const dim_t size = count_include_pad ? z.padded * r.padded * c.padded
-                                       : (z.end - z.begin) * (r.end - r.begin) * (c.end - c.begin);
-  return T(1) / static_cast<T>(size);
-}
-
-template <class T>
-void pool_average(const pool_geometry& g, const T* x, T* y, bool count_include_pad,
-                  dim_t divisor_override) {
-  for_each_window(g, {1, 1, 1}, [&](dim_t plane, pool_span z, pool_span r, pool_span c, dim_t o) {
-    T total = T(0);
-    for (dim_t iz = z.begin; iz < z.end; ++iz)
-      for (dim_t iy = r.begin; iy < r.end; ++iy)
-        for (dim_t ix = c.begin; ix < c.end; ++ix)
-          total += x[plane + (iz * g.in[1] + iy) * g.in[2] + ix];
-    y[o] = total * window_weight<T>(z, r, c, count_include_pad, divisor_override);
-  });
-}
-
-template <class T>
-void pool_average_backward(const pool_geometry& g, const T* dy, T* dx, bool count_include_pad,
-                           dim_t divisor_override) {
-  if (g.planes == 0) return;
-  clear_input(g, dx);
-  for_each_window(g, {1, 1, 1}, [&](dim_t plane, pool_span z, pool_span r, pool_span c, dim_t o) {
-    const T share = dy[o] * window_weight<T>(z, r, c, count_include_pad, divisor_override);
-    for (dim_t iz = z.begin; iz < z.end; ++iz)
-      for (dim_t iy = r.begin; iy < r.end; ++iy)
-        for (dim_t ix = c.begin; ix < c.end; ++ix)
-          dx[plane + (iz * g.in[1] + iy) * g.in[2] + ix] += share;
-  });
 }

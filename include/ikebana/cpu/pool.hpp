@@ -1,10 +1,13 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
@@ -23,7 +26,11 @@ struct pool_geometry {
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-/// Pooling with PyTorch's semantics. None allocates or throws.
+#define IKEBANA_CPU_BODY "ikebana/cpu/pool_average-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+/// Pooling with PyTorch's semantics. None throws, nor allocates but for the thread's packing
+/// buffer, at its first use.
 namespace ikebana::cpu {
 
 /// y is the maximum of each window, not-a-number if any of it is; `indices`, where given, the place
@@ -35,7 +42,8 @@ void max_pool_forward(const pool_geometry& g, const T* x, T* y, std::int32_t* in
 /// Overwrites dx.
 template <class T>
 void max_pool_backward(const pool_geometry& g, const T* dy, const std::int32_t* indices, T* dx) {
-  IKEBANA_CPU_DISPATCH(pool_maximum_backward<T>)(g, dy, indices, dx);
+  IKEBANA_CPU_DISPATCH(scatter_by_index<T>)
+  (g.planes, g.in[0] * g.in[1] * g.in[2], g.out[0] * g.out[1] * g.out[2], dy, indices, dx);
 }
 
 /// Each window's sum divided by `divisor_override`, or where that is 0 by its size, with or without

@@ -81,17 +81,17 @@ struct dataset_split {
 };
 
 /// Copies a dataset into two, `train_count` samples and the rest, by a permutation that the seed
-/// determines: `auto [train, test] = split(digits, 1437, seed{1})`. Throws shape_error if there are
-/// not as many samples.
+/// determines: `auto [train, test] = random_split(digits, 1437, seed{1})`. Throws shape_error if
+/// there are not as many samples.
 template <class Features, class Targets>
-auto split(const tensor_dataset<Features, Targets>& dataset, dim_t train_count, seed s) {
+auto random_split(const tensor_dataset<Features, Targets>& dataset, dim_t train_count, seed s) {
   using features = detail::samples_of<Features>;
   using targets = detail::samples_of<Targets>;
   const dim_t count = dataset.size();
   if (train_count < 0 || train_count > count)
     throw shape_error(diagnostic{
-        "split expects at most {expected} samples to train on, got {got} (features {input})", count,
-        train_count, dataset.features().extents()});
+        "random_split expects at most {expected} samples to train on, got {got} (features {input})",
+        count, train_count, dataset.features().extents()});
   aligned_buffer<dim_t> order(count);
   shuffle(random_stream{s, hash_path("split")}, order.data(), count);
   const auto part = [&](dim_t first, dim_t n) {

@@ -13,6 +13,7 @@
 #include "ikebana/io/posix_file.hpp"
 #include "ikebana/io/safetensors_header.hpp"
 #include "ikebana/model/state_dict.hpp"
+#include "ikebana/module/module.hpp"
 
 namespace ikebana {
 
@@ -43,6 +44,10 @@ state_dict read_safetensors(const std::string& where, std::uint64_t size, Read&&
   safetensors_header parsed = parse_safetensors_header(where, header, size - 8 - length);
   state_dict dict;
   for (const safetensors_record& r : parsed.records) {
+    if (r.uninitialized) {
+      dict.add_uninitialized(r.name, r.type, r.extents);
+      continue;
+    }
     std::byte* data = dict.add_owned(r.name, r.type, r.extents);
     if (r.end > r.begin)
       read(8 + length + r.begin, std::span{data, static_cast<std::size_t>(r.end - r.begin)});
@@ -56,7 +61,8 @@ state_dict read_safetensors(const std::string& where, std::uint64_t size, Read&&
 /// Writes a dict as a safetensors file (https://github.com/huggingface/safetensors), which PyTorch
 /// reads. The file appears whole or not at all: on any failure io_error names the path and the
 /// reason, and a file that stood there is as it was (if only the last step fails, syncing the
-/// directory, the new file stands). Names keep their order in the header.
+/// directory, the new file stands). Names keep their order in the header. What is uninitialized
+/// stands there without elements, and __metadata__ says so.
 inline void save(const state_dict& dict, const std::filesystem::path& path) {
   const detail::safetensors_layout layout = detail::lay_out_safetensors(path.string(), dict);
   detail::atomic_file file(path);
@@ -65,6 +71,13 @@ inline void save(const state_dict& dict, const std::filesystem::path& path) {
   file.write(std::as_bytes(std::span{layout.header}));
   for (std::size_t i : layout.order) file.write(dict[i].bytes);
   file.commit();
+}
+
+template <any_module M>
+void save(const M&, const std::filesystem::path&) {
+  static_assert(!any_module<M>,
+                "ikebana: save needs the state of an initialized model: "
+                "save(get_state_dict(model), path)");
 }
 
 /// Reads a safetensors file into a dict that owns its memory. Nothing in the file is trusted: what

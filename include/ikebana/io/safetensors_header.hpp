@@ -2,17 +2,20 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/core/text.hpp"
 #include "ikebana/io/file.hpp"
 #include "ikebana/model/state_dict.hpp"
 
@@ -25,6 +28,10 @@ inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
 inline constexpr std::array<std::string_view, 5> safetensors_dtypes{"F32", "F64", "I64", "I32",
                                                                     "U8"};
 
+/// A tensor that is not there yet stands in the file as one of shape [0], and in __metadata__ as
+/// this and its name, with its extents: "[10, lazy]".
+inline constexpr std::string_view uninitialized_note = "ikebana.uninitialized:";
+
 /// One tensor of the header; [begin, end) counts from the end of the header.
 struct safetensors_record {
   std::string name;
@@ -32,6 +39,7 @@ struct safetensors_record {
   shape extents{};
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
+  bool uninitialized = false;
 };
 
 struct safetensors_header {
@@ -196,6 +204,47 @@ void check_distinct(const std::string& where, const Range& range, Name name) {
     fail_io(where, "expected distinct keys, got " + in_quotes(*twice, 200) + " twice");
 }
 
+/// "[10, lazy]" as a shape, or false.
+inline bool parse_extents(std::string_view rest, shape& extents) {
+  if (rest.size() < 2 || rest.front() != '[' || rest.back() != ']') return false;
+  rest = rest.substr(1, rest.size() - 2);
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(", "), rest.size());
+    const std::string_view one = rest.substr(0, comma);
+    if (extents.rank() == shape::max_rank || comma + 2 == rest.size()) return false;
+    dim_t d = lazy;
+    if (one != "lazy") {
+      const auto [end, failed] = std::from_chars(one.data(), one.data() + one.size(), d);
+      if (failed != std::errc{} || end != one.data() + one.size() || d < 0) return false;
+    }
+    extents.push_back(d);
+    rest = rest.substr(std::min(comma + 2, rest.size()));
+  }
+  return true;
+}
+
+/// Turns the notes about tensors that are not there into marks on their records. Throws io_error.
+inline void mark_uninitialized(const std::string& where, safetensors_header& header) {
+  std::erase_if(header.metadata, [&](const auto& note) {
+    if (!note.first.starts_with(uninitialized_note)) return false;
+    const std::string_view name = std::string_view{note.first}.substr(uninitialized_note.size());
+    for (safetensors_record& r : header.records) {
+      if (r.name != name) continue;
+      shape extents;
+      if (!(r.extents == shape{0}) || !parse_extents(note.second, extents))
+        fail_io(where, "tensor " + in_quotes(name, 200) +
+                           ": expected the shape [0] and extents as \"[10, lazy]\" of what is "
+                           "uninitialized, got " +
+                           describe(r.type, r.extents) + " and " + in_quotes(note.second, 200));
+      r.extents = extents;
+      r.uninitialized = true;
+      return true;
+    }
+    fail_io(where, "expected the tensor " + in_quotes(name, 200) +
+                       ", which __metadata__ says is uninitialized, got none");
+  });
+}
+
 /// Parses a header and checks it against the `data_size` bytes that follow it: every tensor has the
 /// bytes of its shape, and together they are all of the data, with no overlap and no hole.
 /// Throws io_error.
@@ -247,6 +296,7 @@ inline safetensors_header parse_safetensors_header(const std::string& where,
   if (reached != data_size)
     fail_io(where, "expected " + std::to_string(reached) + " bytes of data, got " +
                        std::to_string(data_size - reached) + " more after the last tensor");
+  mark_uninitialized(where, parsed);
   return parsed;
 }
 
@@ -283,9 +333,15 @@ inline safetensors_layout lay_out_safetensors(const std::string& where, const st
     if (out.back() != '{' && out.back() != '[') out += ',';
   };
   out = "{";
-  if (!dict.metadata().empty()) {
+  std::vector<std::pair<std::string, std::string>> notes(dict.metadata().begin(),
+                                                         dict.metadata().end());
+  for (const state_dict::entry& e : dict)
+    if (e.uninitialized)
+      notes.emplace_back(std::string(uninitialized_note) + e.name,
+                         text<200>{}.append(e.extents).c_str());
+  if (!notes.empty()) {
     out += "\"__metadata__\":{";
-    for (const auto& [key, value] : dict.metadata()) {
+    for (const auto& [key, value] : notes) {
       separate();
       out += json_string(key) + ':' + json_string(value);
     }
@@ -298,7 +354,7 @@ inline safetensors_layout lay_out_safetensors(const std::string& where, const st
     out += json_string(e.name) + ":{\"dtype\":\"";
     out += safetensors_dtypes[static_cast<std::size_t>(e.type)];
     out += "\",\"shape\":[";
-    for (dim_t d : e.extents) {
+    for (dim_t d : e.uninitialized ? shape{0} : e.extents) {
       separate();
       out += std::to_string(d);
     }

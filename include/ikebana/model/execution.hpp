@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/model/hooked_forward.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/lowering.hpp"
 
@@ -25,12 +26,10 @@ struct execution {
   const bool* first_call = nullptr;  ///< By node: no earlier node runs the same leaf.
   const bool* last_call = nullptr;   ///< By node: no later node runs the same leaf.
   const bool* unwritten = nullptr;   ///< By value: nothing writes its gradient, so it is zero.
-  T* parameters = nullptr;
-  T* gradients = nullptr;
-  const dim_t* parameter_offsets = nullptr;
+  T* const* parameters = nullptr;
+  T* const* gradients = nullptr;
   const dim_t* completed = nullptr;
-  std::byte* buffers = nullptr;
-  const dim_t* buffer_offsets = nullptr;
+  std::byte* const* buffers = nullptr;
   std::byte** saved = nullptr;
   seed model_seed{};
   std::uint32_t step = 0;
@@ -48,11 +47,9 @@ struct execution {
     c.values = values;
     c.value_gradients = value_gradients;
     c.edge_gradients = edge_gradients + node.first_edge;
-    c.parameters = parameters;
-    c.gradients = gradients;
-    c.parameter_offsets = parameter_offsets + leaf.first_parameter;
-    c.buffers = buffers;
-    c.buffer_offsets = buffer_offsets + leaf.first_buffer;
+    c.parameters = parameters + leaf.first_parameter;
+    c.gradients = gradients + leaf.first_parameter;
+    c.buffers = buffers + leaf.first_buffer;
     c.saved_data = saved + node.first_saved;
     c.is_training = training;
     c.stream = random_stream{model_seed, leaf.path_hash, step, stream};
@@ -76,6 +73,24 @@ struct forward_pass {
       run.values[node.first_output] = run.values[node.inputs[0]];
     else
       leaf.forward(run.context_of(node));
+  }
+};
+
+/// The same with hooks, which run as their time comes.
+template <class T>
+struct hooked_forward_pass {
+  const execution<T>& run;
+  hook_runner& hooks;
+  const int* begins;
+  int k = 0;
+
+  template <class Leaf>
+  [[gnu::noinline]] void operator()(const Leaf& leaf) {
+    hooks.run_until(begins[k]);
+    forward_pass<T> one{run, k};
+    one(leaf);
+    // Leaf calls end where they begin, but for the node itself.
+    hooks.run_until(begins[k++] + 1);
   }
 };
 
@@ -137,5 +152,86 @@ struct bind_leaves {
     }
   }
 };
+
+/// Lets each leaf finish what the specs of its parameters and buffers cannot say.
+template <class T>
+struct finish_leaves {
+  const program_node* nodes;
+  const program_leaf* leaves;
+  T* const* parameters;
+  std::byte* const* buffers;
+  const bool* left_out = nullptr;  ///< By leaf, where not all have parameters yet.
+  int k = 0;
+
+  template <class Leaf>
+  [[gnu::noinline]] void operator()(const Leaf& leaf) {
+    const int l = nodes[k++].leaf;
+    if (left_out != nullptr && left_out[l]) return;
+    [[maybe_unused]] const program_leaf& own = leaves[l];
+    if constexpr (requires { leaf.template finish_initialization<T>(parameters, buffers); })
+      leaf.template finish_initialization<T>(parameters + own.first_parameter,
+                                             buffers + own.first_buffer);
+  }
+};
+
+/// Finds the first leaf that refuses to run, for a reason that `infer` cannot know.
+struct check_leaves {
+  const program_node* nodes;
+  const shape* shapes;
+  bool training;
+  diagnostic error{};
+  int leaf = 0;  ///< The one that refuses.
+  int k = 0;
+
+  template <class Leaf>
+  [[gnu::noinline]] void operator()(const Leaf& m) {
+    const program_node& node = nodes[k++];
+    if constexpr (requires(const shape_list& in) { m.check(in, training); }) {
+      if (!error.ok()) return;
+      shape_list in;
+      for (std::size_t i = 0; i < node.input_count; ++i) in.push_back(shapes[node.inputs[i]]);
+      error = m.check(in, training);
+      leaf = node.leaf;
+    }
+  }
+};
+
+/// Lets each leaf that reads indices see them before anything runs: it throws where they are wrong.
+template <class T>
+struct validate_leaves {
+  const execution<T>& run;
+  int k = 0;
+
+  template <class Leaf>
+  [[gnu::noinline]] void operator()(const Leaf& leaf) {
+    const program_node& node = run.nodes[k++];
+    if constexpr (requires(const context<T>& c) { leaf.validate(c); })
+      leaf.validate(run.context_of(node));
+  }
+};
+
+template <class T>
+struct leaf_questions {
+  bool checks = false, validates = false;
+
+  template <class Leaf>
+  constexpr void operator()(const Leaf&) {
+    checks = checks || requires(const Leaf& m, const shape_list& in) { m.check(in, true); };
+    validates = validates || requires(const Leaf& m, const context<T>& c) { m.validate(c); };
+  }
+};
+
+template <class T, any_module M>
+constexpr leaf_questions<T> questions_of() {
+  leaf_questions<T> q;
+  const M m{};
+  for_each_leaf(m, q);
+  return q;
+}
+
+template <any_module M>
+inline constexpr bool any_leaf_checks = questions_of<float, M>().checks;
+template <class T, any_module M>
+inline constexpr bool any_leaf_validates = questions_of<T, M>().validates;
 
 }  // namespace ikebana::detail

@@ -100,7 +100,7 @@ constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
     plan.root[v] = plan.gradient_root[v] = static_cast<int>(v);
     producer[v] = -1;
     last_consumer[v] = -1;
-    needs_gradient[v] = v < inputs && input_gradients;
+    needs_gradient[v] = v < inputs && input_gradients && p.kinds[v] == element_kind::real;
   }
 
   for (int k = 0; k < nodes; ++k) {

@@ -5,61 +5,40 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "ikebana/core/dtype.hpp"
-#include "ikebana/core/error.hpp"
 #include "ikebana/core/tensor.hpp"
-#include "ikebana/model/execution.hpp"
-#include "ikebana/model/layout.hpp"
-#include "ikebana/model/memory_plan.hpp"
+#include "ikebana/model/engine.hpp"
+#include "ikebana/model/hooks.hpp"
+#include "ikebana/model/inputs.hpp"
 #include "ikebana/module/lazy.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
-namespace detail {
-
-/// What is wrong with inputs of the shapes Given for a module resolved for the shapes Declared.
-template <any_module M>
-constexpr diagnostic check_inputs(const M& m, const shape_list& declared, const shape_list& given) {
-  if (given.size() != declared.size())
-    return {"the model takes {expected} inputs, got {got}", static_cast<dim_t>(declared.size()),
-            static_cast<dim_t>(given.size())};
-  shape_list assumed = given;
-  bool same_ranks = true;
-  for (std::size_t i = 0; i < given.size(); ++i)
-    same_ranks = same_ranks && given[i].rank() == declared[i].rank();
-  if (same_ranks)
-    for (std::size_t i = 0; i < given.size(); ++i)
-      for (std::size_t d = 0; d < given[i].rank(); ++d)
-        if (assumed[i][d] < 0) assumed[i][d] = declared[i][d];
-  // The module is asked first: its sentence names the path.
-  const inferred made = infer(m, assumed);
-  if (!made.ok()) return made.error;
-  for (std::size_t i = 0; i < given.size(); ++i)
-    if (!compatible(declared[i], given[i]))
-      return {"the model expects an input {input}, got {other}", 0, 0, declared[i], given[i]};
-  return {};
-}
-
-}  // namespace detail
-
 /// A resolved module with its parameters, gradients, buffers and workspace, for element type T and
 /// inputs of the shapes In. Made by `initialize`. Movable, not copyable (`clone()`); addresses of
 /// parameters and gradients never change.
 ///
+/// Inputs are tensors, in their order or by name (`"mask"_arg = m`): of T, or of std::int64_t and
+/// bool where a module takes indices or truth values. Outputs are views of the model's memory: one,
+/// or a std::tuple of them.
+///
 /// Construction allocates; forward, backward and train_step do so only where an input is larger
 /// than any before. Not for concurrent use: replicate it instead.
 template <floating T, resolved_module M, shape... In>
-class model {
-  static constexpr program_sizes sizes = sizes_of<M>(sizeof...(In));
+class model : protected detail::engine<T, M, sizeof...(In)>,
+              public hook_registration<model<T, M, In...>, M> {
+  using engine = detail::engine<T, M, sizeof...(In)>;
+  using engine::sizes;
   static constexpr shape_list declared_inputs{In...};
+  static constexpr std::size_t input_count = sizeof...(In);
 
  public:
   using value_type = T;
@@ -69,105 +48,120 @@ class model {
   /// The lowered network for the declared shapes: a constant expression.
   static constexpr program<sizes> lowered() { return lower<sizes>(M{}, declared_inputs); }
 
-  static_assert(lowered().output_count == 1, "ikebana: a model has one output");
-
+  static constexpr std::size_t output_count = detail::output_count<M>();
+  /// The shape of the first output.
   static constexpr shape output_shape = lowered().output();
-  using output_view = tensor_view<const T, output_shape>;
+
+ private:
+  template <std::size_t I>
+  static constexpr shape shape_of_output = lowered().output(I);
+
+  template <std::size_t... I>
+  static auto tuple_of_outputs(std::index_sequence<I...>)
+      -> std::tuple<tensor_view<const T, shape_of_output<I>>...>;
+
+ public:
+  /// What a call gives: a view, or a std::tuple of views where the module has several outputs.
+  using output_view =
+      std::conditional_t<output_count == 1, tensor_view<const T, output_shape>,
+                         decltype(tuple_of_outputs(std::make_index_sequence<output_count>{}))>;
 
   /// Parameters are initialised from (seed, path) alone. `inputs` gives every extent that
   /// parameters depend on. Throws shape_error if they do not fit.
-  model(M module, seed s, const shape_list& inputs)
-      : module_{std::move(module)}, tables_{new tables}, seed_{s} {
-    set_up(inputs);
-    for (std::size_t i = 0; i < sizes.parameters; ++i) {
-      const parameter_spec& spec = tables_->lowered.parameters[i].spec;
-      const random_stream stream{
-          s, hash_path(tables_->lowered.path(tables_->lowered.parameters[i]).view())};
-      spec.init.template fill<T>(stream, parameters_.data() + tables_->layout.offsets[i],
-                                 spec.extents.numel());
-    }
-    for (std::size_t i = 0; i < sizes.buffers; ++i) fill_buffer(i);
-  }
+  model(M m, ikebana::seed s, const shape_list& inputs)
+      : engine(std::move(m), s, declared_inputs, inputs) {}
 
   model(model&&) noexcept = default;
   model& operator=(model&&) noexcept = default;
 
   /// A second model with the same parameters, buffers and mode.
-  model clone() const {
-    model copy(module_, seed_, tables_->bound_inputs);
-    std::ranges::copy(parameters_.span(), copy.parameters_.data());
-    std::ranges::copy(buffers_.span(), copy.buffers_.data());
-    copy.training_ = training_;
-    copy.step_ = step_;
-    copy.stream_ = stream_;
-    return copy;
+  model clone() const { return model(*this); }
+
+  /// What is wrong with a call with arguments of these types; a constant expression.
+  template <model_input... A>
+  static constexpr diagnostic check_call() {
+    constexpr auto order = detail::order_inputs<input_count, M, A...>();
+    if (!order.error.ok()) return order.error;
+    const shape_list given{shape{}, detail::argument_tensor<A>::type::static_shape...};
+    shape_list arranged;
+    for (std::size_t i = 0; i < input_count; ++i) arranged.push_back(given[order.of[i] + 1]);
+    return detail::check_inputs(M{}, declared_inputs, arranged);
   }
 
-  /// The output for the inputs x: a view of memory of the model, valid until its next call. A shape
-  /// that does not fit is a compile error where the compiler knows it, else a shape_error thrown
-  /// before anything changed.
-  template <tensor_like... X>
+  /// The output for the inputs x: memory of the model, valid until its next call. A shape that does
+  /// not fit is a compile error where the compiler knows it, else a shape_error thrown before
+  /// anything changed.
+  template <model_input... X>
   output_view operator()(const X&... x) & {
-    constexpr diagnostic wrong =
-        detail::check_inputs(M{}, declared_inputs, shape_list{X::static_shape...});
+    constexpr diagnostic wrong = check_call<X...>();
     if constexpr (!wrong.ok())
       static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
     else
-      run_forward(x...);
+      call(x...);
     return output();
   }
 
   /// A view of a temporary's memory would dangle.
-  template <tensor_like... X>
+  template <model_input... X>
   output_view operator()(const X&... x) && = delete;
 
   /// The same as operator().
-  template <tensor_like... X>
+  template <model_input... X>
   output_view forward(const X&... x) & {
-    constexpr diagnostic wrong =
-        detail::check_inputs(M{}, declared_inputs, shape_list{X::static_shape...});
+    constexpr diagnostic wrong = check_call<X...>();
     if constexpr (!wrong.ok())
       static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
     else
-      run_forward(x...);
+      call(x...);
     return output();
   }
 
   /// What the last forward gave.
   output_view output() const {
-    const auto v = static_cast<std::size_t>(tables_->lowered.outputs[0]);
-    return output_view(tables_->values[v], tables_->current.values[v]);
+    if constexpr (output_count == 1)
+      return output<0>();
+    else
+      return all_outputs(std::make_index_sequence<output_count>{});
+  }
+  /// Output I of the last forward.
+  template <std::size_t I>
+  tensor_view<const T, shape_of_output<I>> output() const {
+    const auto v = static_cast<std::size_t>(tables_->lowered.outputs[I]);
+    return tensor_view<const T, shape_of_output<I>>(tables_->values[v], tables_->current.values[v]);
   }
 
-  /// Adds the gradients of the parameters for the last forward, given the gradient of its output.
-  /// The last forward's inputs must still be there.
-  template <tensor_like G>
+  /// Adds the gradients of the parameters for the last forward, given the gradient of its output,
+  /// or a std::tuple of those of all outputs. The last forward's inputs must still be there.
+  template <class G>
   void backward(const G& output_gradient) {
-    set_output_gradient(output_gradient);
-    run_backward(true, detail::nobody_listens{});
+    set_output_gradients(output_gradient);
+    engine::run_backward(true, detail::nobody_listens{});
   }
 
-  /// The same, and writes the gradients of the inputs to `input_gradients`. Their memory is planned
-  /// on the first use.
-  template <tensor_like G, tensor_like... X>
-  requires(sizeof...(X) == sizeof...(In)) void backward(const G& output_gradient,
-                                                        X&&... input_gradients) {
+  /// The same, and writes the gradients of the inputs, of those that are numbers, to
+  /// `input_gradients`. Their memory is planned on the first use.
+  template <class G, tensor_like... X>
+  requires(sizeof...(X) > 0) void backward(const G& output_gradient, X&&... input_gradients) {
     begin_input_gradients(output_gradient, input_gradients...);
-    run_backward(true, detail::nobody_listens{});
+    engine::run_backward(true, detail::nobody_listens{});
     end_input_gradients();
   }
 
-  /// What is wrong with an input and a target of these static shapes, for a loss.
+  /// What is wrong with a step of training with an input (or `inputs(...)`) and a target of these
+  /// types.
   template <class X, class Y, class Loss>
   static constexpr diagnostic check_step(const Loss& loss) {
-    const diagnostic wrong =
-        detail::check_inputs(M{}, declared_inputs, shape_list{X::static_shape});
-    return wrong.ok() ? loss.check(output_shape, Y::static_shape) : wrong;
+    if constexpr (detail::is_input_pack<X>) {
+      return check_pack<Y>(std::type_identity<X>{}, loss);
+    } else {
+      const diagnostic wrong = check_call<X>();
+      return wrong.ok() ? loss.check(output_shape, Y::static_shape) : wrong;
+    }
   }
 
-  /// One step of training: forward, loss, gradients of this step alone, optimizer. Returns the
-  /// loss. Allocates nothing once an input of this size was seen.
-  template <tensor_like X, tensor_like Y, class Loss, class Optimizer>
+  /// One step of training: forward, loss, gradients of this step alone, optimizer. x is a tensor or
+  /// `inputs(...)`. Returns the loss. Allocates nothing once inputs of this size were seen.
+  template <class X, tensor_like Y, class Loss, class Optimizer>
   T train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
     constexpr diagnostic wrong = check_step<X, Y>(Loss{});
     if constexpr (!wrong.ok()) {
@@ -181,7 +175,7 @@ class model {
 
   /// Forward, loss and backward; adds to the gradients, so that several batches accumulate. Returns
   /// the loss.
-  template <tensor_like X, tensor_like Y, class Loss>
+  template <class X, tensor_like Y, class Loss>
   T loss_backward(const X& x, const Y& target, const Loss& loss) {
     constexpr diagnostic wrong = check_step<X, Y>(Loss{});
     if constexpr (!wrong.ok())
@@ -210,6 +204,10 @@ class model {
   /// All buffers, as bytes.
   std::span<std::byte> buffers() { return buffers_.span(); }
   std::span<const std::byte> buffers() const { return buffers_.span(); }
+  /// Those that are saved with the parameters, and the same on all replicas.
+  std::span<std::byte> persistent_buffers() {
+    return buffers().first(static_cast<std::size_t>(tables_->layout.persistent_bytes));
+  }
 
   const M& module() const { return module_; }
   /// The lowered network with every extent that is known by now.
@@ -226,6 +224,11 @@ class model {
   void set_random_stream(std::uint32_t stream) { stream_ = stream; }
   ikebana::seed seed() const { return seed_; }
 
+  /// What hook_registration adds to, made when it is first asked for; and what there is, or null.
+  const std::shared_ptr<hook_set>& hooks() { return engine::own_hooks(); }
+  const std::shared_ptr<hook_set>& forward_hooks() { return engine::own_forward_hooks(); }
+  const hook_set* registered_hooks() const { return engine::hooks_.get(); }
+
   /// A parameter by its path: `model["fc1.weight"_s]`, a tensor_view with its static shape.
   template <class Path>
   auto operator[](Path) {
@@ -240,27 +243,28 @@ class model {
   auto gradient(Path) const {
     return parameter<Path, const T>(gradients_.data());
   }
+  /// A buffer by its path: `model.buffer("bn1.running_mean"_s)`, a tensor_view.
+  template <class Path>
+  auto buffer(Path) {
+    return buffer_view<Path, std::byte>(buffers_.data());
+  }
+  template <class Path>
+  auto buffer(Path) const {
+    return buffer_view<Path, const std::byte>(buffers_.data());
+  }
 
  protected:
-  /// All that is as long as the network: on the heap, so that a model on the stack stays small.
-  struct tables {
-    program<sizes> lowered{};
-    program<sizes> current{};
-    parameter_layout<sizes> layout{};
-    memory_plan<sizes> plan{};
-    shape_list bound_inputs{};
-    shape_list current_inputs{};
-    program_table<T*, sizes.values> values{};
-    program_table<T*, sizes.values> value_gradients{};
-    program_table<T*, sizes.edges> edge_gradients{};
-    program_table<T*, sizes.edges> edge_sums{};
-    program_table<bool, sizes.nodes> first_call{};
-    program_table<bool, sizes.nodes> last_call{};
-    program_table<bool, sizes.values> unwritten{};
-    program_table<std::byte*, sizes.saved> saved{};
-    bool input_gradients = false;
-    bool ran_forward = false;
-  };
+  using engine::buffers_;
+  using engine::gradients_;
+  using engine::module_;
+  using engine::parameters_;
+  using engine::seed_;
+  using engine::stream_;
+  using engine::tables_;
+  using engine::training_;
+  using engine::workspace_;
+
+  model(const model&) = default;
 
   template <class Path>
   static constexpr std::size_t index_of() {
@@ -281,277 +285,186 @@ class model {
     }
   }
 
-  void set_up(const shape_list& inputs) {
-    tables& t = *tables_;
-    t.bound_inputs = inputs;
-    lower_into(t.lowered, module_, inputs);
-    if (!t.lowered.error.ok()) throw shape_error(t.lowered.error);
-    detail::bind_leaves bind{t.lowered.nodes.data(), t.lowered.values.data()};
-    detail::for_each_leaf(module_, bind);
-    lower_into(t.lowered, module_, inputs);
-    for (const program_parameter& p : t.lowered.all_parameters())
-      if (!p.spec.extents.is_static())
-        throw shape_error(
-            diagnostic{"has shape {input}; the extents of the first input must be given",
-                       0,
-                       0,
-                       p.spec.extents,
-                       {},
-                       t.lowered.path(p)});
-    t.layout = lay_out<T>(t.lowered);
-    program_table<bool, sizes.leaves> seen{};
-    for (std::size_t k = 0; k < sizes.nodes; ++k) {
-      bool& s = seen[static_cast<std::size_t>(t.lowered.nodes[k].leaf)];
-      t.first_call[k] = !s;
-      s = true;
+  template <class Path, class Byte>
+  auto buffer_view(Byte* base) const {
+    constexpr std::size_t i = [] {
+      constexpr program<sizes> p = lowered();
+      for (std::size_t b = 0; b < sizes.buffers; ++b)
+        if (p.path(p.buffers[b]).view() == std::string_view{Path::c_str()}) return b;
+      return sizes.buffers;
+    }();
+    static_assert(i < sizes.buffers, "ikebana: the model has no buffer of this path");
+    if constexpr (i < sizes.buffers) {
+      constexpr buffer_spec spec = lowered().buffers[i].spec;
+      using element = std::conditional_t<spec.follows_model, T, typed<spec.type>>;
+      using U = std::conditional_t<std::is_const_v<Byte>, const element, element>;
+      return tensor_view<U, spec.extents>(
+          reinterpret_cast<U*>(base + tables_->layout.buffer_offsets[i]),
+          tables_->lowered.buffers[i].spec.extents);
     }
-    seen = {};
-    for (std::size_t k = sizes.nodes; k-- > 0;) {
-      bool& s = seen[static_cast<std::size_t>(t.lowered.nodes[k].leaf)];
-      t.last_call[k] = !s;
-      s = true;
-    }
-    parameters_ = aligned_buffer<T>(t.layout.parameter_elements);
-    gradients_ = aligned_buffer<T>(t.layout.parameter_elements);
-    buffers_ = aligned_buffer<std::byte>(t.layout.buffer_bytes);
-    bool known = true;
-    for (std::size_t i = 0; i < inputs.size(); ++i) known = known && inputs[i].is_static();
-    if (known) prepare(inputs);
   }
 
-  void fill_buffer(std::size_t i) {
-    const buffer_spec& spec = tables_->lowered.buffers[i].spec;
-    std::byte* to = buffers_.data() + tables_->layout.buffer_offsets[i];
-    const auto fill = [&]<class U>(U) {
-      std::fill_n(reinterpret_cast<U*>(to), spec.extents.numel(), static_cast<U>(spec.value));
+  template <std::size_t... I>
+  output_view all_outputs(std::index_sequence<I...>) const {
+    return output_view(output<I>()...);
+  }
+
+  /// Forward with arguments whose shapes the compiler has checked.
+  template <class... X>
+  void call(const X&... x) {
+    shape_list shapes;
+    const auto data = arrange(shapes, x...);
+    engine::prepare_for(shapes);
+    engine::run_forward(data);
+  }
+
+  /// The arguments as the inputs that they are.
+  template <class... X>
+  static std::array<const void*, input_count + 1> arrange(shape_list& shapes, const X&... x) {
+    constexpr auto order = detail::order_inputs<input_count, M, X...>();
+    constexpr auto kinds = lowered().kinds;
+    const auto check = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      constexpr std::size_t input_of[] = {input_of_argument(order, I)...};
+      static_assert(
+          (has_kind<typename detail::argument_tensor<X>::type::value_type>(kinds[input_of[I]]) &&
+           ...),
+          "ikebana: the elements of an input are of the model's type (initialize<T, shape> chooses "
+          "it), but std::int64_t where indices and bool where truth values are expected");
     };
-    switch (spec.follows_model ? dtype_of<T> : spec.type) {
-      case dtype::float32:
-        return fill(float{});
-      case dtype::float64:
-        return fill(double{});
-      case dtype::int64:
-        return fill(std::int64_t{});
-      case dtype::int32:
-        return fill(std::int32_t{});
-      case dtype::uint8:
-        return fill(std::uint8_t{});
+    check(std::index_sequence_for<X...>{});
+    const void* const given[] = {detail::tensor_of_argument(x).data()..., nullptr};
+    const shape extents[] = {detail::tensor_of_argument(x).extents()..., shape{}};
+    std::array<const void*, input_count + 1> data{};
+    for (std::size_t i = 0; i < input_count; ++i) {
+      data[i] = given[order.of[i]];
+      shapes.push_back(extents[order.of[i]]);
     }
+    return data;
   }
 
-  /// Makes everything ready for inputs of these shapes, which are known to fit.
-  void prepare(const shape_list& inputs) {
-    tables& t = *tables_;
-    t.current_inputs = {};  // until the end, so that a failed allocation is made up for
-    t.ran_forward = false;
-    lower_into(t.current, module_, inputs);
-    t.plan = plan_memory<T>(t.current, sizeof...(In), t.input_gradients);
-    if (t.plan.bytes > workspace_.size()) workspace_ = aligned_buffer<std::byte>(t.plan.bytes);
-    const auto at = [&](dim_t offset) {
-      return offset < 0 ? nullptr : reinterpret_cast<T*>(workspace_.data() + offset);
-    };
-    for (std::size_t v = 0; v < sizes.values; ++v) {
-      if (v >= sizeof...(In))
-        t.values[v] = at(t.plan.values[static_cast<std::size_t>(t.plan.root[v])]);
-      t.value_gradients[v] =
-          at(t.plan.value_gradients[static_cast<std::size_t>(t.plan.gradient_root[v])]);
-      t.unwritten[v] = t.value_gradients[v] != nullptr && !t.plan.gradient_written[v];
-    }
-    for (std::size_t s = 0; s < sizes.saved; ++s)
-      t.saved[s] = workspace_.data() + (t.plan.saved[s] < 0 ? 0 : t.plan.saved[s]);
-    point_edges();
-    t.current_inputs = inputs;
+  static constexpr std::size_t input_of_argument(const auto& order, std::size_t a) {
+    for (std::size_t i = 0; i < input_count; ++i)
+      if (order.of[i] == a) return i;
+    return 0;
   }
 
-  void point_edges() {
-    tables& t = *tables_;
-    for (const program_node& node : t.current.all_nodes())
-      for (std::size_t i = 0; i < node.input_count; ++i) {
-        const auto e = static_cast<std::size_t>(node.first_edge) + i;
-        T* whole = t.value_gradients[static_cast<std::size_t>(node.inputs[i])];
-        const dim_t scratch = t.plan.edge_scratch[e];
-        t.edge_sums[e] = scratch >= 0 ? whole : nullptr;
-        t.edge_gradients[e] = !t.plan.edge_needed[e] ? nullptr
-                              : scratch >= 0 ? reinterpret_cast<T*>(workspace_.data() + scratch)
-                                             : whole;
-      }
+  template <class U>
+  static constexpr bool has_kind(element_kind kind) {
+    return std::is_same_v<U, T> ? kind == element_kind::real
+           : std::is_same_v<U, bool>
+               ? kind == element_kind::boolean
+               : std::is_same_v<U, std::int64_t> && kind == element_kind::index;
   }
 
-  /// Makes the next run_backward write the gradients of the inputs too. The first time, this needs
-  /// another plan of the memory; the activations of the last forward are had by running it again.
+  template <class Y, class... A, class Loss>
+  static constexpr diagnostic check_pack(std::type_identity<input_pack<A...>>, const Loss& loss) {
+    const diagnostic wrong = check_call<A...>();
+    return wrong.ok() ? loss.check(output_shape, Y::static_shape) : wrong;
+  }
+
+  /// Gradients of the outputs as shapes and plain pointers.
+  struct gradient_list {
+    shape_list shapes{};
+    std::array<const T*, output_count> data{};
+  };
+
+  template <class... G>
+  static gradient_list list_gradients(const G&... g) {
+    static_assert(sizeof...(G) == output_count,
+                  "ikebana: backward takes a gradient for each output, several as a std::tuple");
+    static_assert((std::is_same_v<typename G::value_type, T> && ...),
+                  "ikebana: the gradient is not of the model's type");
+    return {shape_list{g.extents()...}, {g.data()...}};
+  }
+  template <class... G>
+  static gradient_list list_gradients(const std::tuple<G...>& g) {
+    return std::apply([](const auto&... each) { return list_gradients(each...); }, g);
+  }
+
+  void check_gradients(const gradient_list& given) const {
+    for (std::size_t i = 0; i < output_count; ++i)
+      engine::check_output_gradient(i, given.shapes[i]);
+  }
+
+  void copy_gradients(const gradient_list& given) {
+    for (std::size_t i = 0; i < output_count; ++i)
+      if (T* to = engine::output_gradient(i))
+        std::copy_n(given.data[i], given.shapes[i].numel(), to);
+  }
+
+  template <class G>
+  void set_output_gradients(const G& g) {
+    const gradient_list given = list_gradients(g);
+    check_gradients(given);
+    copy_gradients(given);
+  }
+
+  /// Makes the next run_backward write the gradients of the inputs too.
   template <class G, class... X>
   void begin_input_gradients(const G& output_gradient, X&... input_gradients) {
-    tables& t = *tables_;
-    check_output_gradient(output_gradient);
-    std::size_t v = 0;
-    const auto check = [&](const auto& gradient) {
-      if (!(gradient.extents() == t.current.values[v]))
-        throw shape_error(diagnostic{"the gradient of an input has shape {input}, got {other}", 0,
-                                     0, t.current.values[v], gradient.extents()});
-      ++v;
-    };
-    (check(input_gradients), ...);
-    if (t.input_gradients) {
-      set_output_gradient(output_gradient);
-    } else {
-      // The gradient given may be in the memory that is planned anew.
-      const tensor<T, G::static_shape> kept{
-          tensor_view<const T, G::static_shape>(output_gradient.data(), output_gradient.extents())};
-      plan_input_gradients();
-      set_output_gradient(kept);
+    constexpr auto kinds = lowered().kinds;
+    constexpr std::size_t numbers = [&] {
+      std::size_t n = 0;
+      for (std::size_t i = 0; i < input_count; ++i) n += kinds[i] == element_kind::real;
+      return n;
+    }();
+    static_assert(sizeof...(X) == numbers,
+                  "ikebana: backward takes a gradient for each input of numbers");
+    gradient_list given = list_gradients(output_gradient);
+    check_gradients(given);
+    const shape extents[] = {input_gradients.extents()...};
+    T* const data[] = {input_gradients.data()...};
+    std::array<T*, input_count + 1> to{};
+    for (std::size_t v = 0, i = 0; v < input_count; ++v) {
+      if (kinds[v] != element_kind::real) continue;
+      engine::check_input_gradient(v, extents[i]);
+      to[v] = data[i++];
     }
-    v = 0;
-    const auto set = [&](auto& gradient) {
-      if (!t.plan.gradient_written[v])
-        std::fill_n(gradient.data(), gradient.extents().numel(), T{0});
-      t.value_gradients[v++] = gradient.data();
-    };
-    (set(input_gradients), ...);
+    std::array<aligned_buffer<T>, output_count> kept;
+    if (!tables_->input_gradients) {
+      // The gradients given may be in memory that is planned anew.
+      for (std::size_t i = 0; i < output_count; ++i) {
+        const dim_t n = given.shapes[i].numel();
+        kept[i] = aligned_buffer<T>(n);
+        std::copy_n(given.data[i], n, kept[i].data());
+        given.data[i] = kept[i].data();
+      }
+      engine::plan_input_gradients();
+    }
+    copy_gradients(given);
+    engine::set_input_gradients(to);
     // An output that is an input.
-    const auto out = static_cast<std::size_t>(t.lowered.outputs[0]);
-    if (out < sizeof...(In)) set_output_gradient(output_gradient);
-    point_edges();
+    for (std::size_t i = 0; i < output_count; ++i)
+      if (tables_->lowered.outputs[i] < static_cast<int>(input_count))
+        std::copy_n(given.data[i], given.shapes[i].numel(), engine::output_gradient(i));
   }
 
   /// The caller's memory is the caller's again.
-  void end_input_gradients() {
-    for (std::size_t v = 0; v < sizeof...(In); ++v) tables_->value_gradients[v] = nullptr;
-    point_edges();
-  }
-
-  void plan_input_gradients() {
-    tables& t = *tables_;
-    t.input_gradients = true;
-    std::array<T*, sizeof...(In)> inputs{};
-    for (std::size_t i = 0; i < sizeof...(In); ++i) inputs[i] = t.values[i];
-    const shape_list shapes = t.current_inputs;
-    // What training moves has been moved by the first run.
-    aligned_buffer<std::byte> before(buffers_.size());
-    std::ranges::copy(buffers_.span(), before.data());
-    prepare(shapes);
-    for (std::size_t i = 0; i < sizeof...(In); ++i) t.values[i] = inputs[i];
-    const detail::execution<T> run = execution_tables(false);
-    detail::forward_pass<T> pass{run};
-    detail::for_each_leaf(module_, pass);
-    std::ranges::copy(before.span(), buffers_.data());
-    t.ran_forward = true;
-  }
-
-  detail::execution<T> execution_tables(bool accumulate) {
-    tables& t = *tables_;
-    detail::execution<T> run;
-    run.nodes = t.current.nodes.data();
-    run.leaves = t.current.leaves.data();
-    run.shapes = t.current.values.data();
-    run.values = t.values.data();
-    run.value_gradients = t.value_gradients.data();
-    run.edge_gradients = t.edge_gradients.data();
-    run.edge_sums = t.edge_sums.data();
-    run.runs_backward = t.plan.runs_backward.data();
-    run.first_call = t.first_call.data();
-    run.last_call = t.last_call.data();
-    run.unwritten = t.unwritten.data();
-    run.parameters = parameters_.data();
-    run.gradients = gradients_.data();
-    run.parameter_offsets = t.layout.offsets.data();
-    run.completed = t.layout.completed.data();
-    run.buffers = buffers_.data();
-    run.buffer_offsets = t.layout.buffer_offsets.data();
-    run.saved = t.saved.data();
-    run.model_seed = seed_;
-    run.step = step_;
-    run.stream = stream_;
-    run.training = training_;
-    run.accumulate = accumulate;
-    return run;
-  }
-
-  /// Checks the inputs and makes everything ready for their shapes. Changes no state.
-  template <tensor_like... X>
-  void prepare_for(const X&... x) {
-    static_assert((std::is_same_v<typename X::value_type, T> && ...),
-                  "ikebana: the elements of the input are not of the model's type; initialize<T, "
-                  "shape> chooses it");
-    const shape_list given{x.extents()...};
-    if (same(given, tables_->current_inputs)) return;
-    const diagnostic wrong = detail::check_inputs(module_, declared_inputs, given);
-    if (!wrong.ok()) throw shape_error(wrong);
-    prepare(given);
-  }
-
-  template <tensor_like... X>
-  void run_forward(const X&... x) {
-    prepare_for(x...);
-    tables& t = *tables_;
-    t.ran_forward = false;
-    std::size_t v = 0;
-    ((t.values[v++] = const_cast<T*>(x.data())), ...);
-    if (training_) ++step_;
-    const detail::execution<T> run = execution_tables(false);
-    detail::forward_pass<T> pass{run};
-    detail::for_each_leaf(module_, pass);
-    t.ran_forward = true;
-  }
-
-  static bool same(const shape_list& a, const shape_list& b) {
-    if (a.size() != b.size()) return false;
-    for (std::size_t i = 0; i < sizeof...(In); ++i)
-      if (!(a[i] == b[i])) return false;
-    return true;
-  }
-
-  template <class G>
-  void check_output_gradient(const G& g) const {
-    static_assert(std::is_same_v<typename G::value_type, T>,
-                  "ikebana: the gradient is not of the model's type");
-    if (!tables_->ran_forward) throw error("backward needs a forward before it");
-    const shape& expected = tables_->current.output();
-    if (!(g.extents() == expected))
-      throw shape_error(diagnostic{"the gradient of the output has shape {input}, got {other}", 0,
-                                   0, expected, g.extents()});
-  }
-
-  template <class G>
-  void set_output_gradient(const G& g) {
-    check_output_gradient(g);
-    T* to = tables_->value_gradients[static_cast<std::size_t>(tables_->lowered.outputs[0])];
-    if (to != nullptr) std::copy_n(g.data(), g.extents().numel(), to);
-  }
+  void end_input_gradients() { engine::set_input_gradients({}); }
 
   /// Forward, loss and backward. `completed(n)` is called while backward runs, whenever the first n
   /// elements of gradients() are final.
   template <class X, class Y, class Loss, class Completed>
   T run_loss(const X& x, const Y& target, const Loss& loss, bool accumulate,
              Completed&& completed) {
-    prepare_for(x);
+    static_assert(output_count == 1,
+                  "ikebana: a loss is of one output: choose it in a graph, or call backward");
+    shape_list shapes;
+    const auto data = [&] {
+      if constexpr (detail::is_input_pack<X>)
+        return std::apply([&](const auto&... each) { return arrange(shapes, each...); }, x.items);
+      else
+        return arrange(shapes, x);
+    }();
+    engine::prepare_for(shapes);
     loss.validate(tables_->current.output(), target);
-    run_forward(x);
-    const auto v = static_cast<std::size_t>(tables_->lowered.outputs[0]);
+    engine::run_forward(data);
     const tensor_view<const typename Y::value_type, Y::static_shape> wanted(target.data(),
                                                                             target.extents());
-    const T value = loss.backward(output(), wanted, tables_->value_gradients[v]);
-    run_backward(accumulate, completed);
+    const T value = loss.backward(output(), wanted, engine::output_gradient(0));
+    engine::run_backward(accumulate, completed);
     return value;
   }
-
-  template <class Completed>
-  void run_backward(bool accumulate, Completed&& completed) {
-    const detail::execution<T> run = execution_tables(accumulate);
-    detail::backward_pass<T, std::remove_reference_t<Completed>> pass{
-        run, completed, static_cast<int>(sizes.nodes)};
-    detail::for_each_leaf_reversed(module_, pass);
-  }
-
-  M module_;
-  std::unique_ptr<tables> tables_;
-  aligned_buffer<T> parameters_;
-  aligned_buffer<T> gradients_;
-  aligned_buffer<std::byte> buffers_;
-  aligned_buffer<std::byte> workspace_;
-  ikebana::seed seed_{};
-  std::uint32_t step_ = 0;
-  std::uint32_t stream_ = 0;
-  bool training_ = true;
 };
 
 }  // namespace ikebana

@@ -40,9 +40,13 @@ auto named_parameter(Model& m) {
 template <class Model>
 auto named_parameters(Model& m) {
   using model_type = std::remove_const_t<Model>;
-  return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return boost::hana::make_tuple(detail::named_parameter<Model, I>(m)...);
-  }
+  static_assert(
+      !any_module<model_type>,
+      "ikebana: named_parameters needs an initialized model: initialize<T, shape>(module, "
+      "seed) gives one");
+  if constexpr (!any_module<model_type>) return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return boost::hana::make_tuple(detail::named_parameter<Model, I>(m)...);
+    }
   (std::make_index_sequence<model_type::parameter_count>{});
 }
 

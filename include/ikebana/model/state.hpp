@@ -3,10 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
+#include "ikebana/model/hooks.hpp"
 #include "ikebana/model/model.hpp"
 #include "ikebana/model/state_dict.hpp"
 
@@ -33,6 +36,7 @@ void for_each_state(Model& m, F&& f) {
     for (std::size_t i = 0; i < leaf.buffer_count; ++i) {
       const std::size_t index = static_cast<std::size_t>(leaf.first_buffer) + i;
       const buffer_spec& spec = p.buffers[index].spec;
+      if (!spec.persistent) continue;
       const dtype type = spec.follows_model ? dtype_of<T> : spec.type;
       f(p.path(leaf, spec.name), type, spec.extents,
         std::span{const_cast<std::byte*>(m.buffers().data()) + layout.buffer_offsets[index],
@@ -68,15 +72,111 @@ concept initialized_model = requires(Model& m) {
   m.buffers();
 };
 
+namespace detail {
+
+/// The state as it is in memory, before any hook.
+template <class Model>
+state_dict views_of_state(const Model& m) {
+  state_dict dict;
+  for_each_state(m, [&](const path_text& path, dtype type, const shape& extents,
+                        std::span<const std::byte> b) {
+    dict.add_view(path.view(), type, extents, b.data());
+  });
+  return dict;
+}
+
+template <class Model>
+const hook_set* hooks_of(const Model& m) {
+  if constexpr (requires { m.registered_hooks(); })
+    return m.registered_hooks();
+  else
+    return nullptr;
+}
+
+/// What is wrong with a state, all of it in one sentence.
+class state_complaint {
+ public:
+  enum kind : std::size_t { missing, unexpected, mismatched, uninitialized };
+
+  void add(kind k, const std::string& what) {
+    if (!lists_[k].empty()) lists_[k] += ", ";
+    lists_[k] += what;
+  }
+  void throw_if_any() const {
+    static constexpr const char* titles[] = {
+        "missing keys: ", "unexpected keys: ", "mismatched: ", "uninitialized: "};
+    std::string all;
+    for (std::size_t k = 0; k < 4; ++k) {
+      if (lists_[k].empty()) continue;
+      all += all.empty() ? "load_state_dict: " : "; ";
+      all += titles[k] + lists_[k];
+    }
+    if (!all.empty()) throw state_error(all);
+  }
+
+ private:
+  std::string lists_[4];
+};
+
+/// Compares what is given with what there is to be, which may be `dynamic` in places. Uninitialized
+/// entries are complained of if `all_there`.
+inline void compare_state(state_complaint& wrong, const state_dict& expected,
+                          const state_dict& given, bool all_there) {
+  for (const auto& own : expected) {
+    const auto* e = given.find(own.name);
+    if (e == nullptr)
+      wrong.add(state_complaint::missing, own.name);
+    else if (e->uninitialized && all_there)
+      wrong.add(state_complaint::uninitialized, own.name);
+    else if ((!e->uninitialized && !compatible(own.extents, e->extents)) ||
+             !convertible(e->type, own.type))
+      wrong.add(state_complaint::mismatched, own.name + " expects " +
+                                                 describe(own.type, own.extents) + ", got " +
+                                                 describe(e->type, e->extents));
+  }
+  for (const auto& e : given)
+    if (expected.find(e.name) == nullptr) wrong.add(state_complaint::unexpected, e.name);
+}
+
+/// Copies elements, which are of a convertible type.
+inline void copy_elements(std::byte* to, dtype type, const state_dict::entry& given) {
+  const auto n = static_cast<std::size_t>(given.extents.numel());
+  if (n == 0) return;
+  if (given.type == type)
+    std::memmove(to, given.bytes.data(), given.bytes.size());
+  else if (type == dtype::float64)
+    convert<double, float>(to, given.bytes.data(), n);
+  else
+    convert<float, double>(to, given.bytes.data(), n);
+}
+
+/// Copies what is there of a state that fits.
+template <class Model>
+void copy_state(Model& m, const state_dict& dict) {
+  for_each_state(m, [&](const path_text& path, dtype type, const shape&, std::span<std::byte> to) {
+    if (const auto& given = dict.at(path.view()); !given.uninitialized)
+      copy_elements(to.data(), type, given);
+  });
+}
+
+/// Loads with the hooks around it: `load` gets what the hooks made of the dict.
+template <class Load>
+void load_with_hooks(const hook_set* hooks, const state_dict& dict, Load&& load) {
+  if (hooks == nullptr) return load(dict);
+  state_dict seen = dict.views();
+  hooks->run(hook_point::loading, seen);
+  load(seen);
+  hooks->run(hook_point::loaded, std::as_const(seen));
+}
+
+}  // namespace detail
+
 /// The parameters and buffers of a model by path, in PyTorch's names and order, as views of its
 /// memory: what the model changes, they show. `clone()` the result to keep it. Allocates the table.
 template <initialized_model Model>
 state_dict get_state_dict(const Model& m) {
-  state_dict dict;
-  detail::for_each_state(m, [&](const path_text& path, dtype type, const shape& extents,
-                                std::span<const std::byte> b) {
-    dict.add_view(path.view(), type, extents, b.data());
-  });
+  state_dict dict = detail::views_of_state(m);
+  if (const hook_set* hooks = detail::hooks_of(m)) hooks->run(hook_point::saving, dict);
   return dict;
 }
 
@@ -88,56 +188,25 @@ state_dict get_state_dict(const M&) {
   return {};
 }
 
-/// Copies a state into a model. Strict: every parameter and buffer must be there with its shape,
-/// and nothing else; all that is wrong is reported at once in a state_error, before anything has
-/// changed. float32 and float64 convert.
+/// Copies a state into a model. Strict: every parameter and buffer must be there with its shape and
+/// elements, and nothing else; all that is wrong is reported at once in a state_error, before
+/// anything has changed. float32 and float64 convert. Hooks before loading may rename keys first;
+/// `dict` stays as it is.
 template <initialized_model Model>
 void load_state_dict(Model& m, const state_dict& dict) {
-  std::string missing, unexpected, mismatched;
-  const auto list = [](std::string& to, std::string_view what) {
-    if (!to.empty()) to += ", ";
-    to += what;
-  };
-  std::size_t found = 0;
-  state_dict expected = get_state_dict(m);
-  for (const auto& own : expected) {
-    const auto* given = dict.find(own.name);
-    if (given == nullptr) {
-      list(missing, own.name);
-      continue;
-    }
-    ++found;
-    if (!(given->extents == own.extents) || !detail::convertible(given->type, own.type))
-      list(mismatched, own.name + " expects " + detail::describe(own.type, own.extents) + ", got " +
-                           detail::describe(given->type, given->extents));
-  }
-  if (found < dict.size())
-    for (const auto& given : dict)
-      if (expected.find(given.name) == nullptr) list(unexpected, given.name);
-  std::string wrong;
-  const auto section = [&](const char* title, const std::string& keys) {
-    if (keys.empty()) return;
-    wrong += wrong.empty() ? "load_state_dict: " : "; ";
-    wrong += title;
-    wrong += keys;
-  };
-  section("missing keys: ", missing);
-  section("unexpected keys: ", unexpected);
-  section("mismatched: ", mismatched);
-  if (!wrong.empty()) throw state_error(wrong);
+  detail::load_with_hooks(detail::hooks_of(m), dict, [&m](const state_dict& given) {
+    detail::state_complaint wrong;
+    detail::compare_state(wrong, detail::views_of_state(m), given, true);
+    wrong.throw_if_any();
+    detail::copy_state(m, given);
+  });
+}
 
-  detail::for_each_state(
-      m, [&](const path_text& path, dtype type, const shape& extents, std::span<std::byte> to) {
-        const auto& given = dict.at(path.view());
-        const auto n = static_cast<std::size_t>(extents.numel());
-        if (n == 0) return;
-        if (given.type == type)
-          std::memcpy(to.data(), given.bytes.data(), to.size());
-        else if (type == dtype::float64)
-          detail::convert<double, float>(to.data(), given.bytes.data(), n);
-        else
-          detail::convert<float, double>(to.data(), given.bytes.data(), n);
-      });
+template <any_module M>
+void load_state_dict(const M&, const state_dict&) {
+  static_assert(initialized_model<M>,
+                "ikebana: load_state_dict needs an initialized model, or a lazy_model: "
+                "initialize<T, shape>(module, seed) gives one");
 }
 
 }  // namespace ikebana

@@ -48,8 +48,9 @@ inline std::string describe(dtype type, const shape& extents) {
 }  // namespace detail
 
 /// Named tensors in the order in which they were added: what a model saves and loads. An entry is
-/// either a view of memory that outlives the dict (a model's parameters) or owned by it. Movable,
-/// not copyable: `clone()` says what a copy means. Spans stay valid when the dict is moved.
+/// either a view of memory that outlives the dict (a model's parameters) or owned by it, or only
+/// says that there is nothing yet (a lazy module's). Movable, not copyable: `clone()` says what a
+/// copy means. Spans stay valid when the dict is moved.
 class state_dict {
  public:
   struct entry {
@@ -57,11 +58,14 @@ class state_dict {
     dtype type;
     shape extents;
     std::span<const std::byte> bytes;
+    bool uninitialized = false;  ///< No elements yet; extents that are not known are `lazy`.
 
     /// The elements as a tensor. Throws state_error if the type is not T or the extents do not fit
     /// S. Does not allocate otherwise.
     template <class T, shape S>
     tensor_view<const T, S> view() const {
+      if (uninitialized)
+        throw state_error(name + ": has no elements, for its module is still lazy");
       if (type != dtype_of<T> || !compatible(S, extents))
         throw state_error(name + ": expected " + detail::describe(dtype_of<T>, S) + ", got " +
                           detail::describe(type, extents));
@@ -95,6 +99,32 @@ class state_dict {
     return data;
   }
 
+  /// Adds the mark of a tensor that is not there yet. Throws state_error if the name is there
+  /// already.
+  void add_uninitialized(std::string_view name, dtype type, const shape& extents) {
+    check_name(name);
+    append(name, type, extents, {});
+    entries_.back().uninitialized = true;
+  }
+
+  /// Gives the entry of that name another. Throws state_error if there is none of the first or one
+  /// of the second. O(entries).
+  void rename(std::string_view from, std::string_view to) {
+    const std::size_t i = static_cast<std::size_t>(&at(from) - entries_.data());
+    if (from == to) return;
+    check_name(to);
+    entries_[i].name = to;
+    reindex();
+  }
+
+  /// Takes the entry of that name away, if there is one. O(entries).
+  void erase(std::string_view name) {
+    if (const entry* e = find(name)) {
+      entries_.erase(entries_.begin() + (e - entries_.data()));
+      reindex();
+    }
+  }
+
   /// The entry of that name, or null. O(1) on average. The pointer is valid until the next
   /// addition.
   const entry* find(std::string_view name) const {
@@ -120,9 +150,22 @@ class state_dict {
   state_dict clone() const {
     state_dict copy;
     for (const entry& e : entries_) {
+      if (e.uninitialized) {
+        copy.add_uninitialized(e.name, e.type, e.extents);
+        continue;
+      }
       std::byte* data = copy.add_owned(e.name, e.type, e.extents);
       if (!e.bytes.empty()) std::memcpy(data, e.bytes.data(), e.bytes.size());
     }
+    copy.metadata_ = metadata_;
+    return copy;
+  }
+
+  /// A dict of views of the same memory, which must outlive it: for changing names.
+  state_dict views() const {
+    state_dict copy;
+    copy.entries_ = entries_;
+    copy.slots_ = slots_;
     copy.metadata_ = metadata_;
     return copy;
   }
@@ -154,8 +197,12 @@ class state_dict {
   }
 
  private:
-  std::size_t check(std::string_view name, dtype type, const shape& extents) const {
+  void check_name(std::string_view name) const {
     if (contains(name)) throw state_error(std::string(name) + ": already in this state_dict");
+  }
+
+  std::size_t check(std::string_view name, dtype type, const shape& extents) const {
+    check_name(name);
     const dim_t size = detail::checked_byte_size(type, extents);
     if (size < 0)
       throw state_error(std::string(name) + ": no size for " + detail::describe(type, extents));
@@ -165,7 +212,7 @@ class state_dict {
   void append(std::string_view name, dtype type, const shape& extents,
               std::span<const std::byte> bytes) {
     if (2 * (entries_.size() + 1) > slots_.size()) rehash();
-    entries_.push_back(entry{std::string(name), type, extents, bytes});
+    entries_.push_back(entry{std::string(name), type, extents, bytes, false});
     slots_[slot_of(name)] = static_cast<std::uint32_t>(entries_.size());
   }
 
@@ -178,7 +225,12 @@ class state_dict {
   }
 
   void rehash() {
-    slots_.assign(slots_.empty() ? 16 : 2 * slots_.size(), 0);
+    slots_.resize(slots_.empty() ? 16 : 2 * slots_.size());
+    reindex();
+  }
+
+  void reindex() {
+    slots_.assign(slots_.size(), 0);
     for (std::size_t i = 0; i < entries_.size(); ++i)
       slots_[slot_of(entries_[i].name)] = static_cast<std::uint32_t>(i + 1);
   }

@@ -24,7 +24,11 @@ class context {
   const shape& output_shape(std::size_t i = 0) const {
     return shapes[first_output + static_cast<int>(i)];
   }
-  const T* input(std::size_t i = 0) const { return values[inputs[i]]; }
+  /// U is std::int64_t for indices and bool for truth values.
+  template <class U = T>
+  const U* input(std::size_t i = 0) const {
+    return reinterpret_cast<const U*>(values[inputs[i]]);
+  }
   T* output(std::size_t i = 0) const { return values[first_output + static_cast<int>(i)]; }
   std::size_t input_count() const { return arity; }
 
@@ -34,13 +38,13 @@ class context {
   /// Null where nobody needs it.
   T* input_gradient(std::size_t i = 0) const { return edge_gradients[i]; }
 
-  const T* parameter(std::size_t i) const { return parameters + parameter_offsets[i]; }
-  T* parameter_gradient(std::size_t i) const { return gradients + parameter_offsets[i]; }
+  const T* parameter(std::size_t i) const { return parameters[i]; }
+  T* parameter_gradient(std::size_t i) const { return gradients[i]; }
   bool accumulate() const { return accumulating; }
 
   template <class U = T>
   U* buffer(std::size_t i) const {
-    return reinterpret_cast<U*>(buffers + buffer_offsets[i]);
+    return reinterpret_cast<U*>(buffers[i]);
   }
   template <class U = T>
   U* saved(std::size_t i) const {
@@ -63,11 +67,9 @@ class context {
   T* const* values = nullptr;
   T* const* value_gradients = nullptr;
   T* const* edge_gradients = nullptr;
-  T* parameters = nullptr;
-  T* gradients = nullptr;
-  const dim_t* parameter_offsets = nullptr;
-  std::byte* buffers = nullptr;
-  const dim_t* buffer_offsets = nullptr;
+  T* const* parameters = nullptr;
+  T* const* gradients = nullptr;
+  std::byte* const* buffers = nullptr;
   std::byte* const* saved_data = nullptr;
   bool accumulating = false;
   bool is_training = false;

@@ -60,6 +60,22 @@ struct program_saved {
   saved_spec spec{};
 };
 
+/// The values that a module takes or gives.
+struct value_list {
+  int ids[max_arity]{};
+  std::size_t count = 0;
+};
+
+/// One call of a module of the network, leaf or composition. Beginnings and ends are counted
+/// together, in the order of forward.
+struct program_call {
+  int scope = 0;
+  std::string_view kind{};
+  int begin = 0, end = 0;
+  int first_node = 0, end_node = 0;
+  value_list inputs{}, outputs{};
+};
+
 /// How much of each a network has; known from its type.
 struct program_sizes {
   std::size_t nodes = 0, values = 0, edges = 0, leaves = 0, scopes = 0, parameters = 0, buffers = 0,
@@ -67,11 +83,6 @@ struct program_sizes {
 };
 
 namespace detail {
-
-struct value_list {
-  int ids[max_arity]{};
-  std::size_t count = 0;
-};
 
 /// Writes a network down as a flat program while it infers every shape. Non-template, so that the
 /// code that runs over leaves is named on the leaf alone. With null tables it only counts.
@@ -84,6 +95,12 @@ struct lowering {
   program_parameter* parameters = nullptr;
   program_buffer* buffers = nullptr;
   program_saved* saved = nullptr;
+  element_kind* kinds = nullptr;
+  program_call* calls = nullptr;  ///< Null where nobody asks for them.
+  std::size_t call_count = 0;
+  int clock = 0;              ///< Of the beginnings and ends of calls.
+  std::size_t inputs = 0;     ///< The values that the caller gives.
+  bool claimed[max_arity]{};  ///< By input: a module has said what its elements are.
   diagnostic error{};
 
   constexpr bool counting() const { return nodes == nullptr; }
@@ -92,9 +109,22 @@ struct lowering {
     if (!counting()) scopes[n.scopes] = {parent, name, index};
     return static_cast<int>(n.scopes++);
   }
+  /// Notes that value v is to have elements of this kind.
+  constexpr void claim(int v, element_kind kind, std::size_t input, int scope);
   constexpr int add_value(const shape& s) {
     if (!counting()) values[n.values] = s;
     return static_cast<int>(n.values++);
+  }
+  constexpr std::size_t begin_call(std::string_view kind, const value_list& in, int scope) {
+    if (calls != nullptr)
+      calls[call_count] = {scope, kind, clock++, 0, static_cast<int>(n.nodes), 0, in, {}};
+    return call_count++;
+  }
+  constexpr void end_call(std::size_t call, const value_list& out) {
+    if (calls == nullptr) return;
+    calls[call].end = clock++;
+    calls[call].end_node = static_cast<int>(n.nodes);
+    calls[call].outputs = out;
   }
 };
 
@@ -115,6 +145,26 @@ constexpr path_text scope_path(const program_scope* scopes, int scope) {
       path.append(static_cast<dim_t>(s.index));
   }
   return path;
+}
+
+constexpr void lowering::claim(int v, element_kind kind, std::size_t input, int scope) {
+  const auto value = static_cast<std::size_t>(v);
+  const bool given = value < inputs;
+  if (given && !claimed[value]) {
+    claimed[value] = true;
+    kinds[value] = kind;
+  }
+  if (kinds[value] == kind || !error.ok()) return;
+  constexpr const char* wants[] = {
+      "expects numbers of the model's type as input {expected}, got what is used otherwise too",
+      "expects indices (std::int64_t) as input {expected}, got what is not only that",
+      "expects truth values (bool) as input {expected}, got what is not only that"};
+  error = {wants[static_cast<std::size_t>(kind)],
+           static_cast<dim_t>(input),
+           0,
+           {},
+           {},
+           scope_path(scopes, scope)};
 }
 
 template <leaf_module M>
@@ -153,27 +203,60 @@ constexpr int lower_new_leaf(const M& m, lowering& l, int scope) {
   return leaf;
 }
 
+/// How many leaves and scopes stand in a module, itself among the leaves and not among the scopes.
+struct module_counts {
+  int leaves = 0;
+  int scopes = 0;
+};
+
 template <class M>
-constexpr std::size_t count_leaves(const M& m) {
+constexpr module_counts count_modules() {
   if constexpr (composite_module<M>)
-    return boost::hana::unpack(m.children, [](const auto&... c) {
-      return (std::size_t{0} + ... + count_leaves(module_of(c)));
-    });
+    return []<class... C>(const boost::hana::tuple<C...>*) {
+      module_counts n;
+      ((n.leaves += count_modules<typename unwrap_named<C>::type>().leaves,
+        n.scopes += 1 + count_modules<typename unwrap_named<C>::type>().scopes),
+       ...);
+      return n;
+    }(static_cast<const decltype(M::children)*>(nullptr));
   else
-    return 1;
+    return {1, 0};
 }
 
-/// Where the leaves and scopes of a child that was already lowered begin: a child that runs twice
-/// has them once.
-struct lowered_child {
-  int first_leaf = -1;
-  int scope = -1;
+template <leaf_module M>
+[[gnu::noinline]] constexpr void declare(const M& m, lowering& l, int scope) {
+  lower_new_leaf(m, l, scope);
+}
+
+template <composite_module M>
+constexpr void declare(const M& m, lowering& l, int scope);
+
+template <class C>
+[[gnu::noinline]] constexpr void declare_child(const C& child, int index, lowering& l, int scope) {
+  declare(module_of(child), l, l.add_scope(scope, name_of<C>(), is_named<C> ? -1 : index));
+}
+
+/// Writes down the leaves with their parameters and buffers, depth first in the order of children:
+/// so do PyTorch's state dicts.
+template <composite_module M>
+constexpr void declare(const M& m, lowering& l, int scope) {
+  boost::hana::unpack(m.children, [&](const auto&... child) {
+    int i = 0;
+    (declare_child(child, i++, l, scope), ...);
+  });
+}
+
+/// Where the leaves and scopes of a module begin.
+struct module_place {
+  int leaf = 0;
+  int scope = 0;
 };
 
 template <leaf_module M>
 [[gnu::noinline]] constexpr value_list lower(const M& m, lowering& l, const value_list& in,
-                                             int scope, int known_leaf) {
-  const int leaf = known_leaf >= 0 ? known_leaf : lower_new_leaf(m, l, scope);
+                                             module_place place) {
+  const auto [leaf, scope] = place;
+  const std::size_t call = l.begin_call(M::kind, in, scope);
   value_list out;
   out.count = output_count<M>();
   if (l.counting()) {
@@ -184,7 +267,10 @@ template <leaf_module M>
     return out;
   }
   shape_list shapes;
-  for (std::size_t i = 0; i < in.count; ++i) shapes.push_back(l.values[in.ids[i]]);
+  for (std::size_t i = 0; i < in.count; ++i) {
+    shapes.push_back(l.values[in.ids[i]]);
+    l.claim(in.ids[i], input_kind_of<M>(i, in.count), i, scope);
+  }
   shape_list inferred_shapes;
   if (l.error.ok()) {
     inferred r = infer_leaf(m, shapes);
@@ -216,34 +302,28 @@ template <leaf_module M>
       l.n.saved += saved_count<M>();
   }
   ++l.n.nodes;
+  l.end_call(call, out);
   return out;
 }
 
 template <composite_module M>
-constexpr value_list lower(const M& m, lowering& l, const value_list& in, int scope,
-                           int known_leaf);
+constexpr value_list lower(const M& m, lowering& l, const value_list& in, module_place place);
 
 /// Not inlined: of a network of many equal children, the code of one is enough.
 template <class C, class Step>
-[[gnu::noinline]] constexpr void lower_step(const C& child, int index, lowering& l,
-                                            const Step& step, int* local, int& local_count,
-                                            int scope, lowered_child& known) {
+[[gnu::noinline]] constexpr void lower_step(const C& child, lowering& l, const Step& step,
+                                            int* local, int& local_count, module_place place) {
   value_list in;
   for (; in.count < step.input_count; ++in.count) in.ids[in.count] = local[step.inputs[in.count]];
-  int known_leaf = known.first_leaf;
-  if (known_leaf < 0) {
-    known.first_leaf = static_cast<int>(l.n.leaves);
-    known.scope = l.add_scope(scope, name_of<C>(), is_named<C> ? -1 : index);
-  }
-  const value_list out = lower(module_of(child), l, in, known.scope, known_leaf);
+  const value_list out = lower(module_of(child), l, in, place);
   for (std::size_t i = 0; i < out.count; ++i) local[local_count++] = out.ids[i];
 }
 
 template <composite_module M>
-constexpr value_list lower(const M& m, lowering& l, const value_list& in, int scope,
-                           int known_leaf) {
+constexpr value_list lower(const M& m, lowering& l, const value_list& in, module_place place) {
   constexpr auto w = M::wiring();
-  return boost::hana::unpack(m.children, [&](const auto&... child) {
+  const std::size_t call = l.begin_call(M::kind, in, place.scope);
+  return boost::hana::unpack(m.children, [&]<class... C>(const C&... child) {
     constexpr std::size_t children = sizeof...(child);
     constexpr std::size_t most_values = max_arity * (w.size() + 1);
     int local[most_values]{};
@@ -251,31 +331,23 @@ constexpr value_list lower(const M& m, lowering& l, const value_list& in, int sc
     if (l.error.ok() && in.count != static_cast<std::size_t>(w.inputs)) {
       l.error = diagnostic{"a composition takes {expected} inputs, got {got}", w.inputs,
                            static_cast<dim_t>(in.count)};
-      if (!l.counting()) l.error.path = scope_path(l.scopes, scope);
+      if (!l.counting()) l.error.path = scope_path(l.scopes, place.scope);
     }
     for (int i = 0; i < w.inputs; ++i) local[local_count++] = in.ids[i];
-    lowered_child known[children + 1]{};
-    if (known_leaf >= 0) {
-      // This composition runs again: its children have the leaves they had, in the order of their
-      // first steps.
-      const std::size_t leaves[children + 1]{count_leaves(module_of(child))..., 0};
-      int next = known_leaf;
-      for (std::size_t s = 0; s < w.size(); ++s) {
-        const auto c = static_cast<std::size_t>(w.steps[s].child);
-        if (known[c].first_leaf >= 0) continue;
-        known[c] = {next, scope};
-        next += static_cast<int>(leaves[c]);
-      }
-    }
+    constexpr module_counts counts[children + 1]{count_modules<typename unwrap_named<C>::type>()...,
+                                                 {}};
+    module_place places[children + 1]{};
+    places[0] = {place.leaf, place.scope + 1};
+    for (std::size_t c = 0; c < children; ++c)
+      places[c + 1] = {places[c].leaf + counts[c].leaves, places[c].scope + 1 + counts[c].scopes};
     if constexpr (w.in_order(children)) {
       int i = 0;
-      ((lower_step(child, i, l, w.steps[i], local, local_count, scope, known[i]), ++i), ...);
+      ((lower_step(child, l, w.steps[i], local, local_count, places[i]), ++i), ...);
     } else {
       for (std::size_t s = 0; s < w.size(); ++s) {
         int i = 0;
-        ((i == w.steps[s].child
-              ? lower_step(child, i, l, w.steps[s], local, local_count, scope, known[i])
-              : void(),
+        ((i == w.steps[s].child ? lower_step(child, l, w.steps[s], local, local_count, places[i])
+                                : void(),
           ++i),
          ...);
       }
@@ -283,8 +355,26 @@ constexpr value_list lower(const M& m, lowering& l, const value_list& in, int sc
     value_list out;
     for (; out.count < w.output_count; ++out.count)
       out.ids[out.count] = local[w.outputs[out.count]];
+    l.end_call(call, out);
     return out;
   });
+}
+
+/// Writes down a whole network, whose input values are there.
+template <any_module M>
+constexpr value_list lower_root(const M& m, lowering& l, const value_list& in) {
+  declare(m, l, l.add_scope(-1, nullptr, 0));
+  return lower(m, l, in, {0, 0});
+}
+
+/// What a network with this many inputs comes to.
+template <any_module M>
+constexpr lowering count_network(std::size_t inputs) {
+  lowering l;
+  value_list in;
+  for (; in.count < inputs; ++in.count) in.ids[in.count] = l.add_value({});
+  lower_root(M{}, l, in);
+  return l;
 }
 
 }  // namespace detail
@@ -292,12 +382,7 @@ constexpr value_list lower(const M& m, lowering& l, const value_list& in, int sc
 /// How much of each table the lowered form of M has, for `inputs` input values.
 template <any_module M>
 constexpr program_sizes sizes_of(std::size_t inputs) {
-  detail::lowering l;
-  detail::value_list in;
-  for (; in.count < inputs; ++in.count) in.ids[in.count] = l.add_value({});
-  l.add_scope(-1, nullptr, 0);
-  detail::lower(M{}, l, in, 0, -1);
-  return l.n;
+  return detail::count_network<M>(inputs).n;
 }
 
 /// A table with a place even where it has no entry: what loops over none of them can still name
@@ -319,6 +404,7 @@ struct program {
   program_table<program_parameter, N.parameters> parameters{};
   program_table<program_buffer, N.buffers> buffers{};
   program_table<program_saved, N.saved> saved{};
+  program_table<element_kind, N.values> kinds{};
   int outputs[max_arity]{};
   std::size_t output_count = 0;
   diagnostic error{};
@@ -351,11 +437,21 @@ struct program {
   }
 };
 
+/// How often the modules of M are called in one forward, for `inputs` input values.
+template <any_module M>
+constexpr std::size_t count_calls(std::size_t inputs) {
+  return detail::count_network<M>(inputs).call_count;
+}
+
 /// Writes the program of m for inputs of these shapes to p. `p.error` then says what is wrong with
-/// them, with the path. O(nodes); does not allocate.
+/// them, with the path. `calls`, where it is not null, has room for count_calls. O(nodes); does not
+/// allocate.
 template <program_sizes N, any_module M>
-constexpr void lower_into(program<N>& p, const M& m, const shape_list& inputs) {
+constexpr void lower_into(program<N>& p, const M& m, const shape_list& inputs,
+                          program_call* calls = nullptr, const diagnostic& known_error = {}) {
   detail::lowering l;
+  l.calls = calls;
+  l.error = known_error;
   l.nodes = p.nodes.data();
   l.values = p.values.data();
   l.leaves = p.leaves.data();
@@ -363,10 +459,11 @@ constexpr void lower_into(program<N>& p, const M& m, const shape_list& inputs) {
   l.parameters = p.parameters.data();
   l.buffers = p.buffers.data();
   l.saved = p.saved.data();
-  detail::value_list in;
+  l.kinds = p.kinds.data();
+  l.inputs = inputs.size();
+  value_list in;
   for (std::size_t i = 0; i < inputs.size(); ++i) in.ids[in.count++] = l.add_value(inputs[i]);
-  l.add_scope(-1, nullptr, 0);
-  const detail::value_list out = detail::lower(m, l, in, 0, -1);
+  const value_list out = detail::lower_root(m, l, in);
   for (p.output_count = 0; p.output_count < out.count; ++p.output_count)
     p.outputs[p.output_count] = out.ids[p.output_count];
   p.error = l.error;
@@ -377,6 +474,27 @@ template <program_sizes N, any_module M>
 constexpr program<N> lower(const M& m, const shape_list& inputs) {
   program<N> p;
   lower_into(p, m, inputs);
+  return p;
+}
+
+/// How many inputs a module takes, as far as that can be told without them: a leaf may take more.
+template <any_module M>
+constexpr std::size_t input_count_of() {
+  if constexpr (composite_module<M>)
+    return static_cast<std::size_t>(M::wiring().inputs);
+  else
+    return 1;
+}
+
+/// The program of m without any shapes: its modules, their paths and parameters.
+template <any_module M>
+constexpr auto outline(const M& m) {
+  constexpr std::size_t inputs = input_count_of<M>();
+  program<sizes_of<M>(inputs)> p;
+  shape_list unknown;
+  while (unknown.size() < inputs) unknown.push_back({});
+  // What is wrong already is not looked for.
+  lower_into(p, m, unknown, nullptr, {"no shapes are given"});
   return p;
 }
 

@@ -26,6 +26,15 @@ namespace ikebana {
 /// - `parameters()`, `buffers()`, `saved(const shape_list&)`: arrays of specs;
 /// - `become<shape... In>()`: the module that a lazy one becomes for inputs of these shapes;
 /// - `bind(const shape_list&)`: takes over the extents that only run time knows;
+/// - `bind_state(std::span<const shape> parameters, std::span<const shape> buffers)`: the same from
+///   the shapes of a state that is loaded before any input;
+/// - `input_kind(i, count)`: an `element_kind` for input i of count, where not all are `real`;
+/// - `input_names`: an array of the names by which inputs may be given;
+/// - `check(const shape_list&, bool training)`: what else is wrong, asked before each forward;
+/// - `validate(const context<T>&)`: throws where indices or truth values given to it are wrong,
+///   before anything runs;
+/// - `finish_initialization(T* const* parameters, std::byte* const* buffers)`: runs once after
+///   parameters and buffers have their initial values;
 /// - `describe(description&)`: its options, for printing;
 /// - `multiply_adds(const shape_list& in, const shape_list& out)`;
 /// - `keeps`: what backward reads of inputs and outputs (default: both);
@@ -51,6 +60,10 @@ concept composite_module = requires(const M& m) {
 
 template <class M>
 concept any_module = leaf_module<M> || composite_module<M>;
+
+/// What the elements of a module's input are: numbers of the model's type, indices (std::int64_t)
+/// or truth values (bool). Outputs are of the model's type.
+enum class element_kind : unsigned char { real, index, boolean };
 
 /// What a module's backward reads of its inputs and outputs; the memory of the rest is free after
 /// forward.
@@ -88,6 +101,15 @@ constexpr kept keeps_of() {
     return M::keeps;
   else
     return kept::both;
+}
+
+template <class M>
+constexpr element_kind input_kind_of([[maybe_unused]] std::size_t i,
+                                     [[maybe_unused]] std::size_t count) {
+  if constexpr (requires { M::input_kind(i, count); })
+    return M::input_kind(i, count);
+  else
+    return element_kind::real;
 }
 
 template <class M>
@@ -145,6 +167,8 @@ constexpr inferred infer_leaf(const M& m, const shape_list& in) {
       if (in.size() == 2) return m.infer(in[0], in[1]);
     if constexpr (requires { m.infer(in[0], in[1], in[2]); })
       if (in.size() == 3) return m.infer(in[0], in[1], in[2]);
+    if constexpr (requires { m.infer(in[0], in[1], in[2], in[3]); })
+      if (in.size() == 4) return m.infer(in[0], in[1], in[2], in[3]);
     return diagnostic{"a module was given {got} inputs, which it does not take", 0,
                       static_cast<dim_t>(in.size())};
   }

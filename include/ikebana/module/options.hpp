@@ -13,6 +13,8 @@ namespace detail {
 struct kernel_option;
 struct stride_option;
 struct padding_option;
+struct padding_mode_option;
+struct output_padding_option;
 struct dilation_option;
 struct groups_option;
 struct bias_option;
@@ -20,8 +22,27 @@ struct dim_option;
 struct ceil_mode_option;
 struct count_include_pad_option;
 struct divisor_override_option;
+struct output_size_option;
+struct padding_idx_option;
+struct scale_grad_by_freq_option;
 struct affine_option;
 struct track_running_stats_option;
+struct sections_option;
+struct elementwise_affine_option;
+struct num_layers_option;
+struct batch_first_option;
+struct bidirectional_option;
+struct proj_size_option;
+struct packed_option;
+struct stateful_option;
+struct kdim_option;
+struct vdim_option;
+struct is_causal_option;
+struct key_padding_mask_option;
+struct attn_mask_option;
+struct need_weights_option;
+struct norm_first_option;
+struct activation_option;
 }  // namespace detail
 
 // Options of modules are types, given in any order. Those with a value for each spatial dimension
@@ -42,6 +63,22 @@ struct stride {
 template <dim_t... N>
 struct padding {
   using option = detail::padding_option;
+  static constexpr std::array<dim_t, sizeof...(N)> values{N...};
+};
+
+/// padding='same': as much as keeps each spatial extent, the odd one after it. Of convolutions.
+struct same_padding {
+  using option = detail::padding_option;
+  static constexpr std::array<dim_t, 1> values{-1};
+};
+
+/// padding='valid': none.
+struct valid_padding : padding<0> {};
+
+/// What a transposed convolution adds to one side of each spatial dimension of its output.
+template <dim_t... N>
+struct output_padding {
+  using option = detail::output_padding_option;
   static constexpr std::array<dim_t, sizeof...(N)> values{N...};
 };
 
@@ -89,6 +126,28 @@ struct divisor_override {
   static constexpr dim_t value = N;
 };
 
+/// In output_size: as large as the input.
+inline constexpr dim_t unchanged = -3;
+
+template <dim_t... N>
+struct output_size {
+  using option = detail::output_size_option;
+  static constexpr std::array<dim_t, sizeof...(N)> values{N...};
+};
+
+/// The row of an embedding that stands for no word; negative counts from the end.
+template <dim_t N>
+struct padding_idx {
+  using option = detail::padding_idx_option;
+  static constexpr dim_t value = N;
+};
+
+template <bool B>
+struct scale_grad_by_freq {
+  using option = detail::scale_grad_by_freq_option;
+  static constexpr bool value = B;
+};
+
 template <bool B>
 struct affine {
   using option = detail::affine_option;
@@ -99,6 +158,119 @@ template <bool B>
 struct track_running_stats {
   using option = detail::track_running_stats_option;
   static constexpr bool value = B;
+};
+
+template <bool B>
+struct elementwise_affine {
+  using option = detail::elementwise_affine_option;
+  static constexpr bool value = B;
+};
+
+template <dim_t N>
+struct num_layers {
+  using option = detail::num_layers_option;
+  static constexpr dim_t value = N;
+};
+
+/// Whether the batch comes before the sequence: [N, L, features] and not [L, N, features].
+template <bool B>
+struct batch_first {
+  using option = detail::batch_first_option;
+  static constexpr bool value = B;
+};
+
+template <bool B>
+struct bidirectional {
+  using option = detail::bidirectional_option;
+  static constexpr bool value = B;
+};
+
+/// The features that an LSTM's hidden state is projected to; 0 for no projection.
+template <dim_t N>
+struct proj_size {
+  using option = detail::proj_size_option;
+  static constexpr dim_t value = N;
+};
+
+/// Whether each sequence of a batch has its own length.
+template <bool B>
+struct packed {
+  using option = detail::packed_option;
+  static constexpr bool value = B;
+};
+
+/// A state that stays from call to call, of so many sequences side by side; 0 for none.
+template <dim_t Batch>
+struct stateful {
+  using option = detail::stateful_option;
+  static constexpr dim_t value = Batch;
+};
+
+/// The features of keys, and of values, where they are not those of queries. A number, `lazy` or
+/// `dynamic`.
+template <dim_t N>
+struct kdim {
+  using option = detail::kdim_option;
+  static constexpr dim_t value = N;
+};
+
+template <dim_t N>
+struct vdim {
+  using option = detail::vdim_option;
+  static constexpr dim_t value = N;
+};
+
+/// Whether element i of a sequence attends to none after it.
+template <bool B>
+struct is_causal {
+  using option = detail::is_causal_option;
+  static constexpr bool value = B;
+};
+
+/// Whether there is an input of bools that says which keys of each sample are ignored.
+template <bool B>
+struct key_padding_mask {
+  using option = detail::key_padding_mask_option;
+  static constexpr bool value = B;
+};
+
+/// What a mask of attention holds: true where a key is ignored, or a number that is added to the
+/// score.
+enum class mask_kind : unsigned char { boolean, additive };
+
+/// There is an input that masks pairs of query and key.
+template <mask_kind K>
+struct attn_mask {
+  using option = detail::attn_mask_option;
+  static constexpr mask_kind value = K;
+};
+
+/// Whether attention weights are an output.
+template <bool B>
+struct need_weights {
+  using option = detail::need_weights_option;
+  static constexpr bool value = B;
+};
+
+/// Whether a block normalises its input and not its output.
+template <bool B>
+struct norm_first {
+  using option = detail::norm_first_option;
+  static constexpr bool value = B;
+};
+
+/// The module between two linear ones: activation<gelu<>>.
+template <class M>
+struct activation {
+  using option = detail::activation_option;
+  using type = M;
+};
+
+/// The sizes into which a dimension is cut.
+template <dim_t... N>
+struct sections {
+  using option = detail::sections_option;
+  static constexpr std::array<dim_t, sizeof...(N)> values{N...};
 };
 
 namespace detail {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <type_traits>
 
 #include "ikebana/core/diagnostic.hpp"
@@ -27,6 +28,9 @@ struct shape_list {
   constexpr shape& operator[](std::size_t i) { return items[i]; }
   constexpr void push_back(const shape& s) { items[count++] = s; }
 };
+
+/// The shapes of a module's own parameters or buffers, as bind_state gets them.
+using shape_span = std::span<const shape>;
 
 /// What a module makes of its input shapes: its output shapes, or a diagnostic that says what is
 /// wrong with them.

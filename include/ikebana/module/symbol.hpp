@@ -4,6 +4,7 @@
 #include <boost/hana/at.hpp>
 #include <boost/hana/tuple.hpp>
 #include <cstddef>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -21,21 +22,28 @@ struct application {
   using child_type = Child;
   static constexpr int inputs[sizeof...(Inputs) + 1] = {Inputs..., 0};
   static constexpr std::size_t arity = sizeof...(Inputs);
+  static constexpr int outputs =
+      static_cast<int>(output_count<typename unwrap_named<Child>::type>());
 };
 
 /// The applications that a symbol depends on, in an order in which they can run. Flat, so that a
-/// value used many times does not multiply the type.
+/// value used many times does not multiply the type. Values are numbered: the inputs of the graph,
+/// then the outputs of each application.
 template <int GraphInputs, class... Applications>
 struct trace {
   static constexpr int inputs = GraphInputs;
   static constexpr int size = sizeof...(Applications);
+  static constexpr int values = (GraphInputs + ... + Applications::outputs);
 };
 
+/// The first value of application A in a trace, or -1.
 template <class A, int GraphInputs, class... Applications>
-constexpr int index_in(const trace<GraphInputs, Applications...>*) {
-  int i = 0;
-  const bool found = ((std::is_same_v<A, Applications> ? true : (++i, false)) || ... || false);
-  return found ? i : -1;
+constexpr int value_of(const trace<GraphInputs, Applications...>*) {
+  int v = GraphInputs;
+  const bool found =
+      ((std::is_same_v<A, Applications> ? true : (v += Applications::outputs, false)) || ... ||
+       false);
+  return found ? v : -1;
 }
 
 template <int I, class T>
@@ -82,39 +90,51 @@ struct merged {
 template <int... I>
 struct int_list {};
 
+/// A trace with an application added, unless it has it; `value` is the first that it makes.
+template <class Trace, int Value, class Children>
+struct extended {
+  using trace_type = Trace;
+  static constexpr int value = Value;
+  Children children;
+};
+
 template <class Child, int GraphInputs, class... A, class Children, class Module, int... In>
 constexpr auto add_application(const trace<GraphInputs, A...>* t, const Children& children,
                                const Module& child, int_list<In...>) {
+  using old = trace<GraphInputs, A...>;
   using added = application<Child, In...>;
-  constexpr int found = index_in<added>(static_cast<const trace<GraphInputs, A...>*>(nullptr));
+  constexpr int found = value_of<added>(static_cast<const old*>(nullptr));
   (void)t;
-  if constexpr (found >= 0)
-    return symbol<trace<GraphInputs, A...>, GraphInputs + found, Children>{children};
-  else {
+  if constexpr (found >= 0) {
+    return extended<old, found, Children>{children};
+  } else {
     auto more = boost::hana::append(children, child);
-    return symbol<trace<GraphInputs, A..., added>, GraphInputs + static_cast<int>(sizeof...(A)),
-                  decltype(more)>{more};
+    return extended<trace<GraphInputs, A..., added>, old::values, decltype(more)>{more};
   }
 }
 
-/// Adds the applications of trace B, from the K-th on, to the symbol s; Map says where B's values
-/// are in s's trace.
-template <int K, int... Map, class Symbol, int GraphInputs, class... B, class BChildren>
-constexpr auto merge_from(const Symbol& s, const trace<GraphInputs, B...>* b,
+/// Adds the applications of trace B, from the K-th on, to a trace; Map says where B's values are in
+/// it.
+template <int K, class Trace, int... Map, class Children, int GraphInputs, class... B,
+          class BChildren>
+constexpr auto merge_from(const Children& children, const trace<GraphInputs, B...>* b,
                           const BChildren& b_children, int_list<Map...>) {
   if constexpr (K == static_cast<int>(sizeof...(B))) {
-    return merged<typename Symbol::trace_type, decltype(s.children), Map...>{s.children};
+    return merged<Trace, Children, Map...>{children};
   } else {
     using application_type = nth<K, B...>;
     constexpr int map[] = {Map..., 0};
-    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return [&]<std::size_t... I, int... New>(std::index_sequence<I...>,
+                                             std::integer_sequence<int, New...>) {
       const auto next = add_application<typename application_type::child_type>(
-          static_cast<const typename Symbol::trace_type*>(nullptr), s.children,
-          boost::hana::at_c<K>(b_children), int_list<map[application_type::inputs[I]]...>{});
-      return merge_from<K + 1>(next, b, b_children,
-                               int_list<Map..., std::remove_cvref_t<decltype(next)>::id>{});
+          static_cast<const Trace*>(nullptr), children, boost::hana::at_c<K>(b_children),
+          int_list<map[application_type::inputs[I]]...>{});
+      using next_type = std::remove_cvref_t<decltype(next)>;
+      return merge_from<K + 1, typename next_type::trace_type>(
+          next.children, b, b_children, int_list<Map..., (next_type::value + New)...>{});
     }
-    (std::make_index_sequence<application_type::arity>{});
+    (std::make_index_sequence<application_type::arity>{},
+     std::make_integer_sequence<int, application_type::outputs>{});
   }
 }
 
@@ -129,40 +149,71 @@ struct trace_state {
   Children children;
 };
 
-template <class Child, class Trace, class Children, int... Ids>
-constexpr auto apply_merged(const Child& child, const trace_state<Trace, Children>& state,
-                            int_list<Ids...> ids) {
-  return add_application<Child>(static_cast<const Trace*>(nullptr), state.children, child, ids);
+/// A trace that holds those of several symbols, and the numbers of their values in it.
+template <class Trace, class Children, int... Ids>
+struct joined_traces {
+  using trace_type = Trace;
+  using ids = int_list<Ids...>;
+  Children children;
+};
+
+template <class Trace, class Children, int... Ids>
+constexpr auto join(const trace_state<Trace, Children>& state, int_list<Ids...>) {
+  return joined_traces<Trace, Children, Ids...>{state.children};
 }
 
-template <class Child, class Trace, class Children, int... Ids, class First, class... Rest>
-constexpr auto apply_merged(const Child& child, const trace_state<Trace, Children>& state,
-                            int_list<Ids...>, const First& first, const Rest&... rest) {
+template <class Trace, class Children, int... Ids, class First, class... Rest>
+constexpr auto join(const trace_state<Trace, Children>& state, int_list<Ids...>, const First& first,
+                    const Rest&... rest) {
   using first_trace = typename First::trace_type;
   if constexpr (std::is_same_v<Trace, first_trace>) {
-    return apply_merged(child, state, int_list<Ids..., First::id>{}, rest...);
+    return join(state, int_list<Ids..., First::id>{}, rest...);
   } else {
-    const auto m = merge_from<0>(symbol<Trace, 0, Children>{state.children},
-                                 static_cast<const first_trace*>(nullptr), first.children,
-                                 identity_map<Trace::inputs>());
+    const auto m = merge_from<0, Trace>(state.children, static_cast<const first_trace*>(nullptr),
+                                        first.children, identity_map<Trace::inputs>());
     return [&]<class T, class C, int... Map>(const merged<T, C, Map...>& merged_trace) {
       constexpr int map[] = {Map..., 0};
-      return apply_merged(child, trace_state<T, std::remove_cvref_t<C>>{merged_trace.children},
-                          int_list<Ids..., map[First::id]>{}, rest...);
+      return join(trace_state<T, std::remove_cvref_t<C>>{merged_trace.children},
+                  int_list<Ids..., map[First::id]>{}, rest...);
     }(m);
   }
 }
 
-template <class C>
-inline constexpr bool has_state = [] {
-  using M = typename unwrap_named<C>::type;
+/// One trace of several symbols.
+template <class First, class... Rest>
+constexpr auto join_symbols(const First& first, const Rest&... rest) {
+  using state = trace_state<typename First::trace_type, decltype(first.children)>;
+  return join(state{first.children}, int_list<First::id>{}, rest...);
+}
+
+/// The values that an application made, as symbols.
+template <class Trace, int First, class Children, int... I>
+constexpr auto symbols_of(const Children& children, std::integer_sequence<int, I...>) {
+  if constexpr (sizeof...(I) == 1)
+    return symbol<Trace, First, Children>{children};
+  else
+    return std::tuple<symbol<Trace, First + I, Children>...>{
+        symbol<Trace, First + I, Children>{children}...};
+}
+
+template <class M>
+constexpr bool has_state();
+
+template <class... C>
+constexpr bool any_has_state(const boost::hana::tuple<C...>*) {
+  return (has_state<typename unwrap_named<C>::type>() || ... || false);
+}
+
+/// Whether M, or a module in it, has parameters, buffers or randomness, or will have.
+template <class M>
+constexpr bool has_state() {
   if constexpr (composite_module<M>)
-    return true;
+    return any_has_state(static_cast<const decltype(M::children)*>(nullptr));
   else if constexpr (requires { M::is_random; })
     return true;
   else
     return parameter_count<M>() + buffer_count<M>() > 0 || requires { M::is_lazy; };
-}();
+}
 
 }  // namespace detail
 
@@ -170,16 +221,26 @@ inline constexpr bool has_state = [] {
 template <class X>
 concept symbolic = detail::is_symbol<std::remove_cvref_t<X>>;
 
-/// The application of a module to values of a graph; the result is another value. The same module
-/// under the same name on the same values is one node; a module that has parameters or draws random
-/// numbers must be named.
+/// The application of a module to values of a graph; the result is another value, or a std::tuple
+/// of values where the module has several outputs. The same module under the same name on the same
+/// values is one node; on other values it is another node with the same parameters. A module that
+/// has parameters or draws random numbers must be named.
 template <class Child, symbolic First, symbolic... Rest>
 constexpr auto apply(const Child& child, const First& first, const Rest&... rest) {
-  static_assert(detail::is_named<Child> || !detail::has_state<Child>,
-                "ikebana: in a graph, a module with parameters or randomness needs a name: "
-                "\"fc1\"_m(linear<..>{}, x)");
-  using state = detail::trace_state<typename First::trace_type, decltype(first.children)>;
-  return detail::apply_merged(child, state{first.children}, detail::int_list<First::id>{}, rest...);
+  static_assert(
+      detail::is_named<Child> || !detail::has_state<typename detail::unwrap_named<Child>::type>(),
+      "ikebana: in a graph, a module with parameters or randomness needs a name: "
+      "\"fc1\"_m(linear<..>{}, x)");
+  const auto joined = detail::join_symbols(first, rest...);
+  using joined_type = std::remove_cvref_t<decltype(joined)>;
+  const auto made =
+      detail::add_application<Child>(static_cast<const typename joined_type::trace_type*>(nullptr),
+                                     joined.children, child, typename joined_type::ids{});
+  using made_type = std::remove_cvref_t<decltype(made)>;
+  constexpr int outputs =
+      static_cast<int>(detail::output_count<typename detail::unwrap_named<Child>::type>());
+  return detail::symbols_of<typename made_type::trace_type, made_type::value>(
+      made.children, std::make_integer_sequence<int, outputs>{});
 }
 
 }  // namespace ikebana

@@ -4,9 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
-#include "ikebana/core/error.hpp"
+#include "ikebana/core/diagnostic.hpp"
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/norm.hpp"
 #include "ikebana/module/context.hpp"
@@ -21,13 +22,14 @@
 namespace ikebana {
 
 /// y = (x - mean) / sqrt(variance + eps) * weight + bias for each channel of [N, num_features,
-/// spatial...] (Ioffe and Szegedy, Batch Normalization, 2015).
+/// spatial...], or of [N, num_features] where Spatial is 1 (Ioffe and Szegedy, Batch Normalization,
+/// 2015).
 ///
 /// In training, mean and (biased) variance are those of the batch, and the running statistics move
 /// towards the batch's (the variance unbiased): running = (1 - momentum) running + momentum batch;
 /// with momentum std::nullopt they are the means over all batches so far. In evaluation the running
-/// statistics are taken, or the batch's with track_running_stats<false>. Throws shape_error for a
-/// batch of one element in each channel while training.
+/// statistics are taken, or the batch's with track_running_stats<false>. The batch's statistics
+/// need more than one element in each channel; a batch of none is left out of the running ones.
 ///
 /// Parameters: weight (num_features), bias (num_features) unless affine<false>. Buffers:
 /// running_mean, running_var (num_features), num_batches_tracked () unless
@@ -35,7 +37,7 @@ namespace ikebana {
 /// track_running_stats<bool> (true).
 template <std::size_t Spatial, dim_t C, class... Options>
 struct batch_norm {
-  static_assert(Spatial <= 3);
+  static_assert(Spatial >= 1 && Spatial <= 3);
   static_assert(
       detail::option_set<affine<true>, track_running_stats<true>>::template accepts<Options...>,
       "ikebana: batch norm takes the options affine and track_running_stats, each once");
@@ -52,14 +54,25 @@ struct batch_norm {
   [[no_unique_address]] extent<C> num_features{};
 
   constexpr inferred infer(const shape& in) const {
-    if (in.rank() != Spatial + 2)
-      return diagnostic{
-          says<" expects an input of {expected} dimensions, got {got} (input {input})">,
-          Spatial + 2, static_cast<dim_t>(in.rank()), in};
+    if (in.rank() != Spatial + 2 && (Spatial > 1 || in.rank() != 2))
+      return diagnostic{Spatial == 1 ? says<" expects an input of 2 or {expected} dimensions, got "
+                                            "{got} (input {input})">
+                                     : says<" expects an input of {expected} dimensions, got {got} "
+                                            "(input {input})">,
+                        Spatial + 2, static_cast<dim_t>(in.rank()), in};
     if (!fits(num_features.value(), in[1]))
       return diagnostic{says<" expects num_features = {expected}, got {got} (input {input})">,
                         num_features.value(), in[1], in};
     return in;
+  }
+
+  /// A batch of one element in each channel has no variance.
+  constexpr diagnostic check(const shape_list& in, bool training) const {
+    if ((training || !tracks) && in[0].with(1, 1).numel() == 1)
+      return {says<" expects more than 1 value per channel when training, got {got} (input "
+                   "{input})">,
+              2, 1, in[0]};
+    return {};
   }
 
   template <shape Input>
@@ -68,6 +81,13 @@ struct batch_norm {
   }
 
   constexpr void bind(const shape_list& in) { num_features.bind(in[0][1]); }
+
+  constexpr void bind_state(std::span<const shape> parameters, std::span<const shape> buffers) {
+    if (is_affine)
+      num_features.bind(parameters[0][0]);
+    else if (tracks)
+      num_features.bind(buffers[0][0]);
+  }
 
   constexpr std::array<parameter_spec, 2> parameters() const requires(is_affine) {
     const shape each{num_features.value()};
@@ -78,8 +98,8 @@ struct batch_norm {
   constexpr std::array<buffer_spec, 3> buffers() const requires(tracks) {
     const shape each{num_features.value()};
     return {
-        buffer_spec{.name = "running_mean", .extents = each, .value = 0},
-        buffer_spec{.name = "running_var", .extents = each, .value = 1},
+        buffer_spec{.name = "running_mean", .extents = each},
+        buffer_spec{.name = "running_var", .extents = each, .init = initializer::constant(1)},
         buffer_spec{.name = "num_batches_tracked", .type = dtype::int64, .follows_model = false}};
   }
 
@@ -113,10 +133,6 @@ struct batch_norm {
                                       epsilon, c.buffer(0), c.buffer(1), c.output());
       return;
     }
-    if (c.training() && n.batch * n.inner == 1)
-      throw shape_error(diagnostic{
-          says<" expects more than 1 value per channel when training, got {got} (input {input})">,
-          2, 1, c.input_shape()});
     T factor{};
     if constexpr (tracks) {
       const std::int64_t batches = ++*c.template buffer<std::int64_t>(2);
@@ -168,12 +184,22 @@ struct batch_norm {
   };
 };
 
+/// Batch norm over [N, num_features] or [N, num_features, length].
+template <dim_t C, class... Options>
+using batch_norm1d = batch_norm<1, C, Options...>;
 /// Batch norm over [N, num_features, height, width].
 template <dim_t C, class... Options>
 using batch_norm2d = batch_norm<2, C, Options...>;
+/// Batch norm over [N, num_features, depth, height, width].
+template <dim_t C, class... Options>
+using batch_norm3d = batch_norm<3, C, Options...>;
 
-/// A batch_norm2d whose num_features come from the first input.
+/// A batch norm whose num_features come from the first input.
+template <class... Options>
+using lazy_batch_norm1d = batch_norm<1, lazy, Options...>;
 template <class... Options>
 using lazy_batch_norm2d = batch_norm<2, lazy, Options...>;
+template <class... Options>
+using lazy_batch_norm3d = batch_norm<3, lazy, Options...>;
 
 }  // namespace ikebana

@@ -2,9 +2,12 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "ikebana/cpu/conv.hpp"
+#include "ikebana/cpu/pad.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/extent.hpp"
@@ -12,139 +15,173 @@
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/conv_options.hpp"
 #include "ikebana/nn/detail/spatial.hpp"
 
 namespace ikebana {
+
+/// What the padding of a convolution holds: padding_mode<"zeros">, "reflect" (the image mirrored at
+/// the edge), "replicate" (the edge) or "circular" (the opposite side).
+template <detail::literal Mode>
+struct padding_mode {
+  using option = detail::padding_mode_option;
+  static constexpr std::string_view value{Mode.data, Mode.size()};
+};
 
 /// The cross-correlation of an input [N, in_channels, spatial...], or unbatched [in_channels,
 /// spatial...], with out_channels kernels; each spatial extent becomes floor((extent + 2 padding -
 /// dilation (kernel - 1) - 1) / stride) + 1. Parameters: weight (out_channels, in_channels /
 /// groups, kernel...), bias (out_channels) unless bias<false>. In is a number, `lazy` or `dynamic`.
-/// Options: kernel<..> (required), stride<..> (default 1), padding<..> (0), dilation<..> (1),
-/// groups<N> (1), bias<bool> (true); with one number for all spatial dimensions or one for each.
+/// Options: kernel<..> (required), stride<..> (default 1), padding<..> (0), dilation<..> (1), with
+/// one number for all spatial dimensions or one for each; groups<N> (1), bias<bool> (true),
+/// padding_mode<..> ("zeros"). In place of padding<..>: same_padding, where the stride is 1, or
+/// valid_padding. A mode other than zeros copies the input, widened, into planned memory.
 template <std::size_t Spatial, dim_t In, dim_t Out, class... Options>
 struct conv {
-  static_assert(Spatial >= 1 && Spatial <= 3);
   static_assert(detail::option_set<ikebana::kernel<>, ikebana::stride<>, ikebana::padding<>,
-                                   ikebana::dilation<>, ikebana::groups<1>,
-                                   ikebana::bias<true>>::template accepts<Options...>,
+                                   ikebana::dilation<>, ikebana::groups<1>, ikebana::bias<true>,
+                                   ikebana::padding_mode<"zeros">>::template accepts<Options...>,
                 "ikebana: a convolution takes the options kernel, stride, padding, dilation, "
-                "groups and bias, each once");
+                "groups, bias and padding_mode, each once");
   static_assert(detail::times_given<detail::kernel_option, Options...> > 0,
                 "ikebana: a convolution needs the option kernel<..>");
   static_assert(Out >= 0, "ikebana: a convolution needs out_channels, a number");
 
+  using options = detail::conv_options<Spatial, Options...>;
   static constexpr std::string_view kind = detail::joined<"conv", detail::digit<Spatial>, "d">;
+  static constexpr std::string_view mode =
+      detail::option_or<padding_mode<"zeros">, Options...>::value;
   static constexpr bool is_lazy = In == lazy;
   static constexpr kept keeps = kept::input;
+  static constexpr bool keeps_extents =
+      std::is_same_v<detail::option_or<padding<0>, Options...>, same_padding>;
 
-  static constexpr auto kernel_size =
-      detail::spatial<Spatial, detail::option_or<kernel<1>, Options...>>();
-  static constexpr auto strides =
-      detail::spatial<Spatial, detail::option_or<stride<1>, Options...>>();
-  static constexpr auto paddings =
-      detail::spatial<Spatial, detail::option_or<padding<0>, Options...>>();
-  static constexpr auto dilations =
-      detail::spatial<Spatial, detail::option_or<dilation<1>, Options...>>();
-  static constexpr dim_t group_count = detail::option_or<groups<1>, Options...>::value;
-  static constexpr bool has_bias = detail::option_or<bias<true>, Options...>::value;
-
-  static_assert(detail::all_at_least(kernel_size, 1) && detail::all_at_least(strides, 1) &&
-                    detail::all_at_least(dilations, 1) && detail::all_at_least(paddings, 0) &&
-                    group_count >= 1,
+  static_assert(options::are_sane && (keeps_extents || detail::all_at_least(options::padding, 0)),
                 "ikebana: a convolution needs a kernel, stride, dilation and groups of at least 1, "
                 "padding of at least 0");
+  static_assert(!keeps_extents || detail::all_equal_to(options::stride, 1),
+                "ikebana: a convolution with same_padding needs a stride of 1");
+  static_assert(mode == "zeros" || mode == "reflect" || mode == "replicate" || mode == "circular",
+                "ikebana: a convolution takes padding_mode<\"zeros\">, <\"reflect\">, "
+                "<\"replicate\"> or <\"circular\">");
+
+  /// Zeros, or copies, before and after the input in each spatial dimension.
+  static constexpr auto pads_before = [] {
+    auto p = options::padding;
+    if (keeps_extents)
+      for (std::size_t i = 0; i < Spatial; ++i) p[i] = (options::reach[i] - 1) / 2;
+    return p;
+  }();
+  static constexpr auto pads_after = [] {
+    auto p = options::padding;
+    if (keeps_extents)
+      for (std::size_t i = 0; i < Spatial; ++i) p[i] = options::reach[i] / 2;
+    return p;
+  }();
+
+  /// Whether the kernels' own padding will do.
+  static constexpr bool is_zeros = mode == "zeros" || detail::all_equal_to(pads_after, 0);
+  static constexpr cpu::border border = mode == "reflect"     ? cpu::border::reflect
+                                        : mode == "replicate" ? cpu::border::replicate
+                                                              : cpu::border::circular;
 
   [[no_unique_address]] extent<In> in_channels{};
 
   constexpr inferred infer(const shape& in) const {
-    if (in.rank() != Spatial + 1 && in.rank() != Spatial + 2)
-      return diagnostic{
-          says<" expects an input of ", detail::digit<Spatial + 1>, " (unbatched) or ",
-               detail::digit<Spatial + 2>, " dimensions, got {got} (input {input})">,
-          Spatial + 2, static_cast<dim_t>(in.rank()), in};
-    const std::size_t c = in.rank() - Spatial - 1;
-    if (!fits(in_channels.value(), in[c]))
-      return diagnostic{says<" expects in_channels = {expected}, got {got} (input {input})">,
-                        in_channels.value(), in[c], in};
-    const dim_t channels = in_channels.value() >= 0 ? in_channels.value() : in[c];
-    if (channels >= 0 && channels % group_count != 0)
-      return diagnostic{
-          says<" expects in_channels divisible by groups = {expected}, got {got} (input {input})">,
-          group_count, channels, in};
-    if (Out % group_count != 0)
-      return diagnostic{
-          says<" expects out_channels divisible by groups = {expected}, got {got} (input {input})">,
-          group_count, Out, in};
+    if (const diagnostic wrong = detail::check_conv_channels<"conv", Spatial>(
+            in, in_channels.value(), Out, options::groups);
+        !wrong.ok())
+      return wrong;
+    const std::size_t c = options::channel_dim(in);
     shape out = in.with(c, Out);
     for (std::size_t i = 0; i < Spatial; ++i) {
       dim_t& extent = out[c + 1 + i];
       if (extent < 0) continue;
-      const dim_t needed = detail::reach(kernel_size[i], dilations[i]);
-      const dim_t padded = extent + 2 * paddings[i];
-      if (padded < needed)
+      if (const diagnostic wrong = check_border(in, extent, pads_after[i]); !wrong.ok())
+        return wrong;
+      const dim_t padded = extent + pads_before[i] + pads_after[i];
+      if (padded < options::reach[i])
         return diagnostic{says<" expects a padded input of at least {expected} (the reach of the "
                                "kernel), got {got} "
                                "(input {input})">,
-                          needed, padded, in};
-      extent = (padded - needed) / strides[i] + 1;
+                          options::reach[i], padded, in};
+      extent = (padded - options::reach[i]) / options::stride[i] + 1;
     }
     return out;
   }
 
   template <shape Input>
   constexpr auto become() const {
-    return conv<Spatial, Input[Input.rank() - Spatial - 1], Out, Options...>{};
+    return conv<Spatial, Input[options::channel_dim(Input)], Out, Options...>{};
   }
 
-  constexpr void bind(const shape_list& in) { in_channels.bind(in[0][in[0].rank() - Spatial - 1]); }
+  constexpr void bind(const shape_list& in) {
+    in_channels.bind(in[0][options::channel_dim(in[0])]);
+  }
 
-  constexpr std::array<parameter_spec, has_bias ? 2 : 1> parameters() const {
+  constexpr void bind_state(std::span<const shape> parameters, std::span<const shape>) {
+    in_channels.bind(parameters[0][1] * options::groups);
+  }
+
+  constexpr std::array<parameter_spec, options::bias ? 2 : 1> parameters() const {
     const dim_t in = in_channels.value();
-    const dim_t per_group = in >= 0 ? in / group_count : in;
+    const dim_t per_group = in >= 0 ? in / options::groups : in;
     shape extents{Out, per_group};
-    dim_t fan_in = per_group;
-    for (dim_t k : kernel_size) {
-      extents.push_back(k);
-      fan_in *= k;
-    }
-    const parameter_spec weight{"weight", extents, initializer::kaiming_uniform(fan_in)};
-    if constexpr (has_bias)
-      return {weight, parameter_spec{"bias", shape{Out}, initializer::kaiming_uniform(fan_in)}};
+    for (dim_t k : options::kernel) extents.push_back(k);
+    const initializer drawn = initializer::kaiming_uniform(per_group * options::taps);
+    const parameter_spec weight{"weight", extents, drawn};
+    if constexpr (options::bias)
+      return {weight, parameter_spec{"bias", shape{Out}, drawn}};
     else
       return {weight};
   }
 
+  /// The widened input, and in backward its gradient.
+  constexpr std::array<saved_spec, is_zeros ? 0 : 1> saved(const shape_list& in) const {
+    if constexpr (is_zeros)
+      return {};
+    else
+      return {saved_spec{0, widened(in[0])}};
+  }
+
   constexpr dim_t multiply_adds(const shape_list& in, const shape_list& out) const {
-    dim_t each = in[0][in[0].rank() - Spatial - 1] / group_count;
-    for (dim_t k : kernel_size) each *= k;
-    return out[0].numel() * each;
+    return out[0].numel() * (in[0][options::channel_dim(in[0])] / options::groups * options::taps);
   }
 
   void describe(description& d) const {
     d.add("in_channels", in_channels.value()).add("out_channels", Out);
-    d.add("kernel_size", kernel_size).add("stride", strides);
-    if (!detail::all_equal_to(paddings, 0)) d.add("padding", paddings);
-    if (!detail::all_equal_to(dilations, 1)) d.add("dilation", dilations);
-    if (group_count != 1) d.add("groups", group_count);
-    if (!has_bias) d.add("bias", false);
+    d.add("kernel_size", options::kernel).add("stride", options::stride);
+    if (keeps_extents)
+      d.add("padding", std::string_view{"same"});
+    else if (!detail::all_equal_to(options::padding, 0))
+      d.add("padding", options::padding);
+    if (!detail::all_equal_to(options::dilation, 1)) d.add("dilation", options::dilation);
+    if (options::groups != 1) d.add("groups", options::groups);
+    if (!options::bias) d.add("bias", false);
+    if (mode != "zeros") d.add("padding_mode", mode);
   }
 
   template <class T>
   void forward(const context<T>& c) const {
-    cpu::conv_forward<T>(geometry(c.input_shape(), c.output_shape()), c.input(), c.parameter(0),
-                         has_bias ? c.parameter(1) : nullptr, c.output());
+    cpu::conv_forward<T>(geometry(c.input_shape(), c.output_shape()), seen(c), c.parameter(0),
+                         options::bias ? c.parameter(1) : nullptr, c.output());
   }
 
   template <class T>
   void backward(const context<T>& c) const {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* dy = c.output_gradient();
-    cpu::conv_backward_weights<T>(g, c.input(), dy, c.parameter_gradient(0), c.accumulate());
-    if constexpr (has_bias)
+    cpu::conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0), c.accumulate());
+    if constexpr (options::bias)
       cpu::conv_backward_bias<T>(g, dy, c.parameter_gradient(1), c.accumulate());
-    if (c.input_gradient() != nullptr)
+    if (c.input_gradient() == nullptr) return;
+    if constexpr (is_zeros) {
       cpu::conv_backward_data<T>(g, dy, c.parameter(0), c.input_gradient());
+    } else {
+      cpu::conv_backward_data<T>(g, dy, c.parameter(0), c.template saved<T>(0));
+      cpu::pad_backward<T>(pads(c.input_shape()), border, c.template saved<T>(0),
+                           c.input_gradient());
+    }
   }
 
   template <symbolic... X>
@@ -156,28 +193,83 @@ struct conv {
   template <detail::literal... Text>
   static constexpr const char* says = detail::joined<"conv", detail::digit<Spatial>, "d", Text...>;
 
+  static constexpr diagnostic check_border(const shape& in, dim_t extent, dim_t pad) {
+    if (is_zeros || pad == 0) return {};
+    if (border == cpu::border::reflect && extent <= pad)
+      return {says<" expects spatial extents of at least {expected} (more than the padding, which "
+                   "reflects), got {got} (input {input})">,
+              pad + 1, extent, in};
+    if (border == cpu::border::circular && extent < pad)
+      return {says<" expects spatial extents of at least {expected} (the padding, which is "
+                   "circular), got {got} (input {input})">,
+              pad, extent, in};
+    if (extent == 0)
+      return {says<" expects spatial extents of at least {expected} (padding replicates the edge), "
+                   "got {got} (input {input})">,
+              1, 0, in};
+    return {};
+  }
+
+  static constexpr shape widened(const shape& in) {
+    shape wide = in;
+    for (std::size_t i = 0; i < Spatial; ++i) {
+      dim_t& extent = wide[options::channel_dim(in) + 1 + i];
+      if (extent >= 0) extent += pads_before[i] + pads_after[i];
+    }
+    return wide;
+  }
+
+  static cpu::pad_geometry pads(const shape& in) {
+    return {in.numel(0, in.rank() - Spatial), detail::spatial_extents<Spatial>(in),
+            detail::in_three(pads_before, 0), detail::spatial_extents<Spatial>(widened(in))};
+  }
+
+  /// What the kernel walks over: the input, or the widened one, made again.
+  template <class T>
+  static const T* seen(const context<T>& c) {
+    if constexpr (is_zeros) {
+      return c.input();
+    } else {
+      cpu::pad_forward<T>(pads(c.input_shape()), border, c.input(), c.template saved<T>(0));
+      return c.template saved<T>(0);
+    }
+  }
+
   static cpu::conv_geometry geometry(const shape& in, const shape& out) {
-    cpu::conv_geometry g;
-    g.batch = in.rank() == Spatial + 2 ? in[0] : 1;
-    g.in_channels = in[in.rank() - Spatial - 1];
+    cpu::conv_geometry g = options::geometry();
+    g.batch = options::batch(in);
+    g.in_channels = in[options::channel_dim(in)];
     g.out_channels = Out;
-    g.groups = group_count;
-    g.in = detail::spatial_extents<Spatial>(in);
+    g.in = detail::spatial_extents<Spatial>(is_zeros ? in : widened(in));
     g.out = detail::spatial_extents<Spatial>(out);
-    g.kernel = detail::in_three(kernel_size, 1);
-    g.stride = detail::in_three(strides, 1);
-    g.padding = detail::in_three(paddings, 0);
-    g.dilation = detail::in_three(dilations, 1);
+    g.padding = is_zeros ? detail::in_three(pads_before, 0) : std::array<dim_t, 3>{};
     return g;
   }
 };
+
+/// A convolution over [N, in_channels, length] or [in_channels, length].
+template <dim_t In, dim_t Out, class... Options>
+using conv1d = conv<1, In, Out, Options...>;
 
 /// A convolution over [N, in_channels, height, width] or [in_channels, height, width].
 template <dim_t In, dim_t Out, class... Options>
 using conv2d = conv<2, In, Out, Options...>;
 
+/// A convolution over [N, in_channels, depth, height, width] or [in_channels, depth, height,
+/// width].
+template <dim_t In, dim_t Out, class... Options>
+using conv3d = conv<3, In, Out, Options...>;
+
+/// A conv1d whose in_channels come from the first input.
+template <dim_t Out, class... Options>
+using lazy_conv1d = conv<1, lazy, Out, Options...>;
+
 /// A conv2d whose in_channels come from the first input.
 template <dim_t Out, class... Options>
 using lazy_conv2d = conv<2, lazy, Out, Options...>;
+
+/// A conv3d whose in_channels come from the first input.
+template <dim_t Out, class... Options>
+using lazy_conv3d = conv<3, lazy, Out, Options...>;
 
 }  // namespace ikebana

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "ikebana/cpu/gemm.hpp"
@@ -47,6 +48,9 @@ struct linear {
   }
 
   constexpr void bind(const shape_list& in) { in_features.bind(in[0].back()); }
+  constexpr void bind_state(std::span<const shape> parameters, std::span<const shape>) {
+    in_features.bind(parameters[0][1]);
+  }
 
   constexpr std::array<parameter_spec, has_bias ? 2 : 1> parameters() const {
     const dim_t in = in_features.value();

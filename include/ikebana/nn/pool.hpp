@@ -168,7 +168,7 @@ struct max_pool {
 /// input with count_include_pad<false>, or over divisor_override<D>. Output extents are those of
 /// max_pool with dilation 1. Options: kernel<..> (required), stride<..> (default: the kernel),
 /// padding<..> (0), ceil_mode<bool> (false), count_include_pad<bool> (true), divisor_override<D>
-/// (none).
+/// (none; over two and three dimensions).
 template <std::size_t Spatial, class... Options>
 struct avg_pool {
   static_assert(
@@ -189,6 +189,7 @@ struct avg_pool {
   /// 0 for none.
   static constexpr dim_t divisor = detail::option_or<divisor_override<0>, Options...>::value;
   static_assert(!has_divisor || divisor >= 1, "ikebana: divisor_override is at least 1");
+  static_assert(!has_divisor || Spatial > 1, "ikebana: avg_pool1d takes no divisor_override");
 
   constexpr inferred infer(const shape& in) const { return window::infer(in); }
 
@@ -220,12 +221,28 @@ struct avg_pool {
   }
 };
 
+/// Max pooling over [N, C, length] or [C, length].
+template <class... Options>
+using max_pool1d = max_pool<1, Options...>;
+
 /// Max pooling over [N, C, height, width] or [C, height, width].
 template <class... Options>
 using max_pool2d = max_pool<2, Options...>;
 
+/// Max pooling over [N, C, depth, height, width] or [C, depth, height, width].
+template <class... Options>
+using max_pool3d = max_pool<3, Options...>;
+
+/// Average pooling over [N, C, length] or [C, length].
+template <class... Options>
+using avg_pool1d = avg_pool<1, Options...>;
+
 /// Average pooling over [N, C, height, width] or [C, height, width].
 template <class... Options>
 using avg_pool2d = avg_pool<2, Options...>;
+
+/// Average pooling over [N, C, depth, height, width] or [C, depth, height, width].
+template <class... Options>
+using avg_pool3d = avg_pool<3, Options...>;
 
 }  // namespace ikebana

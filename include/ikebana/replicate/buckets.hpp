@@ -6,6 +6,7 @@
 #include <span>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/replicate/gradient_bucket.hpp"
 
 namespace ikebana {
 
@@ -106,6 +107,40 @@ template <std::size_t N>
 constexpr bucket_plan<N> plan_buckets(const std::array<dim_t, N>& ends, dim_t first_cap,
                                       dim_t cap) {
   return plan_buckets(ends, std::array{first_cap, cap});
+}
+
+/// The same with the parameters it was made for, in the order of the flat gradient buffer. Prints
+/// their paths.
+template <std::size_t N>
+class named_bucket_plan : public bucket_plan<N> {
+ public:
+  constexpr named_bucket_plan() = default;
+  constexpr named_bucket_plan(const bucket_plan<N>& plan,
+                              const std::array<bucket_parameter, N>& parameters)
+      : bucket_plan<N>{plan}, parameters_{parameters} {}
+
+  constexpr std::span<const bucket_parameter> parameters() const { return parameters_; }
+  /// Those of bucket b.
+  constexpr std::span<const bucket_parameter> parameters(std::size_t b) const {
+    const bucket_range& range = (*this)[b];
+    return parameters().subspan(range.first_parameter,
+                                range.last_parameter - range.first_parameter + 1);
+  }
+
+ private:
+  std::array<bucket_parameter, N> parameters_{};
+};
+
+template <class Traits, std::size_t N>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out,
+                                             const named_bucket_plan<N>& plan) {
+  for (std::size_t b = 0; b < plan.size(); ++b) {
+    out << "bucket " << b << ": bytes [" << plan[b].begin << ", " << plan[b].end << "), "
+        << plan[b].bytes() << " bytes:";
+    for (const bucket_parameter& p : plan.parameters(b)) out << ' ' << p.path.c_str();
+    out << '\n';
+  }
+  return out;
 }
 
 template <class Traits, std::size_t N>

@@ -5,41 +5,70 @@
 #include <cstdint>
 #include <span>
 
-#include "ikebana/core/dtype.hpp"
-#include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/collective.hpp"
+#include "ikebana/replicate/gradient_bucket.hpp"
 #include "ikebana/replicate/process_group.hpp"
 
 namespace ikebana {
-
-/// A contiguous slice of the flat gradient buffer, handed to the communication hook as soon as
-/// backward has finished it. Buckets come in the order of their index on every rank.
-template <class T>
-struct gradient_bucket {
-  std::span<T> data;
-  std::size_t index = 0;
-  std::size_t count = 1;  // of the buckets of one backward
-
-  constexpr bool is_last() const { return index + 1 == count; }
-};
 
 /// What the gradients are when a hook has finished with them. A `sum` is divided by the number of
 /// ranks afterwards by whoever runs the hook; the others are left alone.
 enum class hook_result : std::uint8_t { average, sum, local };
 
-/// A communication hook: what happens to a bucket between backward and the optimizer.
+/// A communication hook: what happens to a bucket between backward and the optimizer. One object
+/// for each rank; it may keep state. It has
 ///
-/// `hook.start(bucket, group)` is called when the bucket is ready, begins the communication without
-/// waiting for it, and returns its handle. When the handle is complete, `hook.finish(bucket,
-/// group)` is called, in the order of the buckets. `result` says what the bucket then holds. A hook
-/// may keep state; it is one object for each rank.
+/// - `static constexpr hook_result result`: what the bucket holds in the end;
+/// - `start(bucket, group)`, called when the bucket is ready: begins the communication without
+///   waiting for it, and returns its handle;
+/// - `finish(bucket, group)`, called in the order of the buckets once the handle is complete. It
+///   begins no communication: ranks get there at different times, and collectives must be called in
+///   the same order everywhere.
+///
+/// and may have
+///
+/// - `static constexpr std::size_t stages = n` and `proceed(bucket, group, stage)`, for what needs
+///   several collectives, one after the other: called for each stage in 1 ... n - 1 once the one
+///   before is complete, and returns the handle of the next, of the same type as that of `start`
+///   (`work_of<Group>{}` where there is nothing to do). It runs when bucket `index + stage` is
+///   started, or after the last: a moment which is the same on every rank;
+/// - `prepare(std::span<const gradient_bucket<T>>, group)`, called once, before the first step,
+/// with
+///   all buckets: the place to allocate, so that steps do not.
+///
+/// Gradients that each rank clips before they are averaged:
+///
+///     struct clip_and_average {
+///       static constexpr ike::hook_result result = ike::hook_result::sum;
+///       template <class T, ike::process_group G>
+///       auto start(ike::gradient_bucket<T> bucket, G& group) {
+///         for (T& g : bucket.data) g = std::clamp(g, T{-1}, T{1});
+///         return group.all_reduce_async(bucket.data, ike::reduce_op::sum);
+///       }
+///       template <class T, ike::process_group G>
+///       void finish(ike::gradient_bucket<T>, G&) {}
+///     };
+///
+/// is used as `replicate_policy<comm_hook<clip_and_average>>`; one with run-time options is given
+/// to `replicate` as an object.
 template <class H, class T, class G>
-concept comm_hook_for = std::default_initializable<H> && std::movable<H> &&
-    requires(H& h, gradient_bucket<T> bucket, G& group) {
+concept comm_hook_for = std::movable<H> && requires(H& h, gradient_bucket<T> bucket, G& group) {
   { H::result } -> std::convertible_to<hook_result>;
   { h.start(bucket, group) } -> pending_work;
   h.finish(bucket, group);
 };
+
+/// How many collectives a hook runs for a bucket, one after the other.
+template <class H>
+inline constexpr std::size_t hook_stages = 1;
+template <class H>
+requires requires { H::stages; }
+inline constexpr std::size_t hook_stages<H> = H::stages;
+
+/// Lets a hook allocate, if it wants to.
+template <class H, class T, class G>
+void prepare_hook(H& hook, std::span<const gradient_bucket<T>> buckets, G& group) {
+  if constexpr (requires { hook.prepare(buckets, group); }) hook.prepare(buckets, group);
+}
 
 /// The default: the average over the ranks.
 struct all_reduce_hook {
@@ -63,32 +92,6 @@ struct noop_hook {
   }
   template <class T, process_group G>
   void finish(gradient_bucket<T>, G&) {}
-};
-
-/// Gradients to the precision of bfloat16: each rank rounds its own before the averaging, the sum
-/// is taken in the full type in the order of the ranks, and the average is rounded; to nearest,
-/// ties to even, a double through float, as in PyTorch. So the result is what a transport of two
-/// bytes per gradient would give that accumulates in full precision. Between threads nothing is
-/// sent at all: ranks read each other's memory, and the rounding saves no bandwidth; it serves to
-/// train here as on several machines.
-struct bf16_compress {
-  static constexpr hook_result result = hook_result::average;
-
-  template <floating T, process_group G>
-  auto start(gradient_bucket<T> bucket, G& group) {
-    round(bucket.data);
-    return group.all_reduce_async(bucket.data, reduce_op::avg);
-  }
-  template <floating T, process_group G>
-  void finish(gradient_bucket<T> bucket, G&) {
-    round(bucket.data);
-  }
-
- private:
-  template <class T>
-  static void round(std::span<T> data) {
-    cpu::round_to_bf16(static_cast<dim_t>(data.size()), data.data());
-  }
 };
 
 }  // namespace ikebana

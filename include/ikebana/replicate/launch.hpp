@@ -8,11 +8,11 @@
 #include <string>
 #include <thread>
 #include <type_traits>
-#include <typeinfo>
 #include <utility>
 #include <vector>
 
 #include "ikebana/core/error.hpp"
+#include "ikebana/replicate/request.hpp"
 #include "ikebana/replicate/thread_group.hpp"
 #include "ikebana/replicate/thread_world.hpp"
 
@@ -37,24 +37,6 @@ struct alignas(64) rank_outcome {
   std::optional<std::conditional_t<std::is_void_v<R>, nothing, R>> result;
 };
 
-/// Rethrows with "rank r: " before the text, as the same type, if it is one of Ikebana's own types
-/// and does not say so already; anything else unchanged.
-[[noreturn]] inline void rethrow_with_rank(const std::exception_ptr& failure, int rank) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const error& e) {
-    const std::string prefix = rank_text(rank) + ": ";
-    const std::string text = e.what();
-    if (text.rfind(prefix, 0) == 0) throw;
-    if (typeid(e) == typeid(shape_error)) throw shape_error(prefix + text);
-    if (typeid(e) == typeid(state_error)) throw state_error(prefix + text);
-    if (typeid(e) == typeid(io_error)) throw io_error(prefix + text);
-    if (typeid(e) == typeid(communication_error)) throw communication_error(prefix + text);
-    if (typeid(e) == typeid(error)) throw error(prefix + text);
-    throw;
-  }
-}
-
 /// The rank whose exception tells why the world failed; -1 if none threw.
 template <class R>
 int rank_to_blame(const std::vector<rank_outcome<R>>& outcomes, const thread_world& world) {
@@ -70,15 +52,17 @@ int rank_to_blame(const std::vector<rank_outcome<R>>& outcomes, const thread_wor
   }
   if (first < 0) return -1;
   const thread_world::failure f = world.first_failure();
-  if (f.kind == thread_world::failure_kind::thrown &&
-      outcomes[static_cast<std::size_t>(f.rank)].failure)
+  const rank_outcome<R>& told = outcomes[static_cast<std::size_t>(f.rank)];
+  // In a part of the world others may hear of an exception, and throw, before it has arrived here.
+  if (f.kind == thread_world::failure_kind::thrown && told.failure &&
+      (!told.of_group || first_of_user < 0))
     return f.rank;
   if (first_of_user >= 0) return first_of_user;
   // They all say the same: let it always be the same one that does.
   if (f.kind == thread_world::failure_kind::mismatch)
     for (int r = 0; r < world.size(); ++r)
       if (outcomes[static_cast<std::size_t>(r)].failure) return r;
-  return outcomes[static_cast<std::size_t>(f.rank)].failure ? f.rank : first;
+  return told.failure ? f.rank : first;
 }
 
 }  // namespace detail

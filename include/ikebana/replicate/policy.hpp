@@ -7,6 +7,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/replicate/buckets.hpp"
 #include "ikebana/replicate/comm_hook.hpp"
+#include "ikebana/replicate/compress.hpp"
 
 namespace ikebana {
 
@@ -54,7 +55,7 @@ struct check_replicate_option {
 
 }  // namespace detail
 
-/// The caps of the buckets in bytes, the last one standing for all that follow.
+/// The caps of the buckets in bytes, bucket by bucket, the last one standing for all that follow.
 template <dim_t... Bytes>
 struct bucket_caps {
   static_assert(sizeof...(Bytes) > 0 && ((Bytes > 0) && ...),
@@ -63,7 +64,7 @@ struct bucket_caps {
   static constexpr std::array<dim_t, sizeof...(Bytes)> value{Bytes...};
 };
 
-/// One cap for all buckets: `bucket_cap<MiB(25)>`.
+/// One cap for all buckets, the first included: `bucket_cap<MiB(25)>`.
 template <dim_t Bytes>
 struct bucket_cap {
   static_assert(Bytes > 0, "ikebana: bucket_cap expects a number of bytes above 0");
@@ -71,7 +72,8 @@ struct bucket_cap {
   static constexpr std::array<dim_t, 1> value{Bytes};
 };
 
-/// What happens to a bucket between backward and the optimizer: `comm_hook<bf16_compress>`.
+/// What happens to a bucket between backward and the optimizer: `comm_hook<bf16_compress>`. A hook
+/// with options of run time is given to `replicate` as an object of this type.
 template <class Hook>
 struct comm_hook {
   using replicate_key = detail::comm_hook_key;

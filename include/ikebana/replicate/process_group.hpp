@@ -5,14 +5,16 @@
 #include <cstring>
 #include <span>
 #include <type_traits>
+#include <utility>
 
+#include "ikebana/core/bfloat16.hpp"
 #include "ikebana/core/error.hpp"
 
 namespace ikebana {
 
 /// How a collective joins the values of the ranks. The order is always that of the ranks, so the
-/// same values give the same bits on every run. `avg` of integers rounds towards zero; `bit_or` is
-/// for integers.
+/// same values give the same bits on every run and on every kind of group. `avg` of integers rounds
+/// towards zero; `bit_or` is for integers. bfloat16 is summed in float and rounded once.
 enum class reduce_op : std::uint8_t { sum, avg, max, min, bit_or };
 
 constexpr const char* name(reduce_op op) {
@@ -37,7 +39,8 @@ concept transferable = std::is_trivially_copyable_v<T> && !std::is_const_v<T>;
 
 /// What a collective can reduce.
 template <class T>
-concept reducible = transferable<T> && std::is_arithmetic_v<T> && !std::same_as<T, bool>;
+concept reducible = transferable<T> && !std::same_as<T, bool> &&
+                    (std::is_arithmetic_v<T> || std::same_as<T, bfloat16>);
 
 /// The handle of a collective under way. `poll()` makes what progress is possible without waiting
 /// and says whether the collective is complete; `wait()` returns once it is. Both throw
@@ -62,12 +65,15 @@ concept pending_work = std::movable<W> && requires(W& w) {
 ///   valid and untouched until it is complete.
 template <class G>
 concept process_group = requires(G& g, const G& c, std::span<float> x, std::span<const float> y,
-                                 std::span<double> d, std::span<std::int64_t> i, int root) {
+                                 std::span<double> d, std::span<bfloat16> h,
+                                 std::span<std::int64_t> i, std::span<std::uint8_t> b, int root) {
   { c.rank() } -> std::same_as<int>;
   { c.size() } -> std::same_as<int>;
   g.all_reduce(x, reduce_op::sum);
   g.all_reduce(d, reduce_op::avg);
+  g.all_reduce(h, reduce_op::avg);
   g.all_reduce(i, reduce_op::max);
+  g.all_reduce(b, reduce_op::bit_or);
   g.broadcast(x, root);
   g.broadcast(i, root);
   g.all_gather(y, x);
@@ -79,6 +85,14 @@ concept process_group = requires(G& g, const G& c, std::span<float> x, std::span
   { g.all_gather_async(y, x) } -> pending_work;
   { g.reduce_scatter_async(y, x, reduce_op::sum) } -> pending_work;
   { g.barrier_async() } -> pending_work;
+};
+
+/// A group that can be cut: `g.split(color, key)` gives each rank the group of those that called it
+/// with the same color, in the order of their keys, equal keys in that of their ranks. All ranks
+/// call it. Roots count within the group; errors name ranks as the whole world does.
+template <class G>
+concept divisible_group = process_group<G> && std::movable<G> && requires(G& g, int i) {
+  { g.split(i, i) } -> std::same_as<G>;
 };
 
 /// The handle of an asynchronous collective of the group G. A default-constructed one is complete.
@@ -144,6 +158,8 @@ class single {
     return {};
   }
   complete_work barrier_async() { return {}; }
+
+  static constexpr single split(int /*color*/, int /*key*/) { return {}; }
 
  private:
   template <class T>

@@ -16,93 +16,14 @@
 #include "ikebana/model/model.hpp"
 #include "ikebana/replicate/buckets.hpp"
 #include "ikebana/replicate/comm_hook.hpp"
+#include "ikebana/replicate/model_buckets.hpp"
 #include "ikebana/replicate/policy.hpp"
 #include "ikebana/replicate/process_group.hpp"
+#include "ikebana/replicate/verify_parameters.hpp"
 
 namespace ikebana {
 
 namespace detail {
-
-/// The buckets of a model whose parameters are laid out as given: cut at parameters, in the order
-/// of the buffer.
-template <class T, program_sizes N>
-constexpr bucket_plan<N.parameters> buckets_of(const parameter_layout<N>& layout,
-                                               std::span<const dim_t> caps) {
-  std::array<dim_t, N.parameters> ends{};
-  for (std::size_t i = 0; i < N.parameters; ++i) ends[i] = layout.offsets[i];
-  for (std::size_t i = 1; i < N.parameters; ++i)
-    for (std::size_t j = i; j > 0 && ends[j - 1] > ends[j]; --j) std::swap(ends[j - 1], ends[j]);
-  for (std::size_t i = 0; i < N.parameters; ++i)
-    ends[i] = (i + 1 < N.parameters ? ends[i + 1] : layout.parameter_elements) *
-              static_cast<dim_t>(sizeof(T));
-  return plan_buckets(ends, caps);
-}
-
-/// What a parameter or buffer is, as the ranks must agree on it. Buffers are numbered after
-/// parameters.
-struct state_identity {
-  path_text path;
-  std::uint64_t hash;
-};
-
-template <class Model>
-state_identity identify_state(const Model& m, std::size_t i) {
-  const auto& p = m.current_program();
-  const std::size_t parameters = p.all_parameters().size();
-  dtype type = dtype_of<typename Model::value_type>;
-  path_text path, extents;
-  if (i < parameters) {
-    path = p.path(p.parameters[i]);
-    extents.append(" ").append(p.parameters[i].spec.extents);
-  } else {
-    const program_buffer& buffer = p.buffers[i - parameters];
-    path = p.path(buffer);
-    extents.append(" ").append(buffer.spec.extents);
-    if (!buffer.spec.follows_model) type = buffer.spec.type;
-  }
-  return {path, hash_path(extents.append(name(type)).view(), hash_path(path.view()))};
-}
-
-/// Compares paths, types, shapes and order across ranks; throws state_error on every rank if they
-/// differ, with the first path that does. Allocates.
-template <class Model, class Group>
-void compare_states(const Model& m, Group& group) {
-  const auto& p = m.current_program();
-  struct fingerprint {
-    std::size_t count;
-    std::uint64_t hash;
-    bool operator==(const fingerprint&) const = default;
-  };
-  fingerprint mine{p.all_parameters().size() + p.all_buffers().size(), 0};
-  for (std::size_t i = 0; i < mine.count; ++i)
-    mine.hash = mine.hash * 0x100000001b3u ^ identify_state(m, i).hash;
-  const auto world = static_cast<std::size_t>(group.size());
-  std::vector<fingerprint> all(world);
-  exchange(group, mine, std::span{all});
-  // Every rank sees the same fingerprints, so all go the same way from here.
-  std::size_t common = mine.count;
-  bool equal = true;
-  for (const fingerprint& f : all) {
-    common = f.count < common ? f.count : common;
-    equal = equal && f == all[0];
-  }
-  if (equal) return;
-  std::vector<std::uint64_t> hashes(world);
-  for (std::size_t i = 0; i < common; ++i) {
-    const state_identity own = identify_state(m, i);
-    exchange(group, own.hash, std::span{hashes});
-    for (std::size_t r = 1; r < world; ++r)
-      if (hashes[r] != hashes[0])
-        throw state_error("replicate: rank 0 and rank " + std::to_string(r) +
-                          " have different models: the first difference is at " + own.path.c_str() +
-                          ", as rank " + std::to_string(group.rank()) + " names it");
-  }
-  std::string counts;
-  for (std::size_t r = 0; r < world; ++r)
-    counts +=
-        (r == 0 ? "rank " : ", rank ") + std::to_string(r) + " has " + std::to_string(all[r].count);
-  throw state_error("replicate: ranks have different numbers of parameters and buffers: " + counts);
-}
 
 template <class M>
 inline constexpr bool is_replicated = false;
@@ -126,13 +47,25 @@ class replicated : private Model {
   using model_type = Model;
   using typename Model::output_view;
 
-  replicated(Model made, Group& group) : Model{std::move(made)}, group_{&group} {
-    detail::compare_states(static_cast<const Model&>(*this), group);
+  static_assert(
+      comm_hook_for<typename Policy::hook_type, value_type, Group>,
+      "ikebana: comm_hook expects a hook: a type with `result`, start(bucket, group) that "
+      "returns a handle, and finish(bucket, group)");
+
+  replicated(Model made, Group& group, typename Policy::hook_type hook)
+      : Model{std::move(made)}, group_{&group}, hook_{std::move(hook)} {
+    verify_parameters(static_cast<const Model&>(*this), group, "replicate");
     if constexpr (Policy::syncs_at_start) {
       group.broadcast(Model::parameters(), 0);
-      group.broadcast(Model::buffers(), 0);
+      group.broadcast(Model::persistent_buffers(), 0);
     }
-    buckets_ = detail::buckets_of<value_type>(Model::layout(), Policy::caps);
+    buckets_ =
+        detail::buckets_of<value_type>(Model::current_program(), Model::layout(), Policy::caps);
+    {
+      std::vector<bucket_type> all;
+      for (std::size_t b = 0; b < buckets_.size(); ++b) all.push_back(bucket(b));
+      prepare_hook(hook_, std::span<const bucket_type>{all}, group);
+    }
     Model::set_random_stream(static_cast<std::uint32_t>(group.rank()));
   }
 
@@ -143,6 +76,7 @@ class replicated : private Model {
 
   using Model::operator();
   using Model::operator[];
+  using Model::buffer;
   using Model::buffers;
   using Model::current_inputs;
   using Model::current_program;
@@ -158,15 +92,22 @@ class replicated : private Model {
   using Model::output_shape;
   using Model::parameter_count;
   using Model::parameters;
+  using Model::persistent_buffers;
+  using Model::register_forward_hook;
+  using Model::register_forward_pre_hook;
+  using Model::register_load_state_dict_post_hook;
+  using Model::register_load_state_dict_pre_hook;
+  using Model::register_state_dict_hook;
+  using Model::registered_hooks;
   using Model::seed;
   using Model::train;
   using Model::workspace_bytes;
   using Model::zero_grad;
 
   /// As model::backward; then the gradients are averaged over the ranks.
-  template <tensor_like G>
+  template <class G>
   void backward(const G& output_gradient) {
-    Model::set_output_gradient(output_gradient);
+    Model::set_output_gradients(output_gradient);
     if (synchronises_) {
       reducer reduce{*this};
       Model::run_backward(true, reduce);
@@ -177,7 +118,7 @@ class replicated : private Model {
   }
 
   /// The same with the gradients of the inputs, which are this rank's own.
-  template <tensor_like G, tensor_like... X>
+  template <class G, tensor_like... X>
   requires(sizeof...(X) > 0) void backward(const G& output_gradient, X&&... input_gradients) {
     Model::begin_input_gradients(output_gradient, input_gradients...);
     if (synchronises_) {
@@ -193,7 +134,7 @@ class replicated : private Model {
 
   /// As model::train_step, with the gradients averaged over the ranks. Returns the loss of this
   /// rank.
-  template <tensor_like X, tensor_like Y, class Loss, class Optimizer>
+  template <class X, tensor_like Y, class Loss, class Optimizer>
   value_type train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
     constexpr diagnostic wrong = Model::template check_step<X, Y>(Loss{});
     if constexpr (!wrong.ok()) {
@@ -207,7 +148,7 @@ class replicated : private Model {
 
   /// As model::loss_backward: adds this batch's gradients to what was accumulated, then averages
   /// the sum over the ranks.
-  template <tensor_like X, tensor_like Y, class Loss>
+  template <class X, tensor_like Y, class Loss>
   value_type loss_backward(const X& x, const Y& target, const Loss& loss) {
     constexpr diagnostic wrong = Model::template check_step<X, Y>(Loss{});
     if constexpr (!wrong.ok())
@@ -238,6 +179,8 @@ class replicated : private Model {
   /// The slices of the gradients that are reduced together, in the order in which they become
   /// ready; printable.
   const auto& bucket_plan() const { return buckets_; }
+  /// The communication hook with its state.
+  auto& hook() { return hook_; }
 
  private:
   static constexpr std::size_t most_buckets = Model::parameter_count;
@@ -246,28 +189,50 @@ class replicated : private Model {
   using work_type = decltype(std::declval<hook_type&>().start(std::declval<bucket_type>(),
                                                               std::declval<Group&>()));
 
+  static constexpr std::size_t stages = hook_stages<hook_type>;
+
   bucket_type bucket(std::size_t b) {
     const bucket_range& range = buckets_[b];
     constexpr auto element = static_cast<dim_t>(sizeof(value_type));
     return {Model::gradients().subspan(static_cast<std::size_t>(range.begin / element),
                                        static_cast<std::size_t>(range.bytes() / element)),
-            b, buckets_.size()};
+            b, buckets_.size(), buckets_.parameters(b), range.begin / element};
   }
 
-  /// Hears of finished gradients while backward runs, and starts the buckets that are complete.
+  /// Hears of finished gradients while backward runs, and starts the buckets that are complete. A
+  /// hook of several stages goes through them at moments that depend on no clock, so that all ranks
+  /// call the same collectives in the same order: stage s of bucket b when bucket b + s is started.
   struct reducer {
     replicated& self;
     std::size_t started = 0;
+    std::size_t in_last_stage = 0;
     std::size_t finished = 0;
 
     void operator()(dim_t elements) {
       const dim_t bytes = elements * static_cast<dim_t>(sizeof(value_type));
       while (started < self.buckets_.size() && self.buckets_[started].end <= bytes) {
+        proceed(started);
         self.works_[started] = self.hook_.start(self.bucket(started), *self.group_);
         ++started;
+        if constexpr (stages == 1) ++in_last_stage;
       }
-      while (finished < started && self.works_[finished].poll()) finish();
+      while (finished < started && self.works_[finished].poll() && finished < in_last_stage)
+        finish();
     }
+
+    /// The later stages of the buckets before `next`, the furthest first.
+    void proceed(std::size_t next) {
+      for (std::size_t s = stages; --s > 0;) {
+        if (next < s || next - s >= started) continue;
+        const std::size_t b = next - s;
+        if constexpr (stages > 1) {
+          self.works_[b].wait();
+          self.works_[b] = self.hook_.proceed(self.bucket(b), *self.group_, s);
+        }
+        if (s + 1 == stages) ++in_last_stage;
+      }
+    }
+
     void finish() {
       const bucket_type b = self.bucket(finished);
       self.hook_.finish(b, *self.group_);
@@ -276,6 +241,15 @@ class replicated : private Model {
                                value_type{1} / static_cast<value_type>(self.group_->size()),
                                b.data.data());
       ++finished;
+    }
+
+    /// Waits for all buckets, in their order.
+    void drain() {
+      for (std::size_t s = 0; s + 1 < stages; ++s) proceed(started + s);
+      while (finished < started) {
+        self.works_[finished].wait();
+        finish();
+      }
     }
   };
 
@@ -289,20 +263,16 @@ class replicated : private Model {
     return value;
   }
 
-  /// Waits for all buckets, in their order.
   void complete(reducer& reduce) {
     reduce(Model::layout().parameter_elements);
-    while (reduce.finished < reduce.started) {
-      works_[reduce.finished].wait();
-      reduce.finish();
-    }
+    reduce.drain();
     if constexpr (Policy::broadcasts_buffers)
-      if (!Model::buffers().empty()) group_->broadcast(Model::buffers(), 0);
+      if (!Model::persistent_buffers().empty()) group_->broadcast(Model::persistent_buffers(), 0);
   }
 
   Group* group_;
-  hook_type hook_{};
-  ikebana::bucket_plan<most_buckets> buckets_{};
+  hook_type hook_;
+  named_bucket_plan<most_buckets> buckets_{};
   std::array<work_type, most_buckets> works_{};
   bool synchronises_ = true;
 };
@@ -314,19 +284,29 @@ inline constexpr bool is_replicated<replicated<Policy, Model, Group>> = true;
 
 /// Makes the model one of `group.size()` replicas: `replicate<policy>(initialize<float, S>(net,
 /// seed{1}), group)`. Compares the models of all ranks (state_error names the first path that
-/// differs, on every rank) and copies the parameters and buffers of rank 0 to all. The group must
-/// outlive the result. Allocates.
-template <class Policy = replicate_policy<>, class Model, process_group Group>
-auto replicate(Model model, Group& group) {
+/// differs, on every rank) and copies the parameters and buffers of rank 0 to all. A hook with
+/// options of run time is the last argument. The group must outlive the result. Allocates.
+template <class Policy = replicate_policy<>, class Model, process_group Group, class... Hook>
+requires(sizeof...(Hook) <= 1) auto replicate(Model model, Group& group, Hook... hook) {
   static_assert(is_replicate_policy<Policy>,
                 "ikebana: replicate<Policy> expects a replicate_policy<...>");
   static_assert(!detail::is_replicated<Model>,
                 "ikebana: replicate was already applied to this model");
-  static_assert(!any_module<Model>,
+  constexpr bool is_initialized = requires(Model & m) { m.current_program(); };
+  static_assert(is_initialized,
                 "ikebana: replicate needs an initialized model: initialize<T, shape>(module, seed) "
                 "gives one");
-  if constexpr (is_replicate_policy<Policy> && !detail::is_replicated<Model> && !any_module<Model>)
-    return replicated<Policy, Model, Group>(std::move(model), group);
+  if constexpr (is_replicate_policy<Policy> && !detail::is_replicated<Model> && is_initialized) {
+    using hook_type = typename Policy::hook_type;
+    constexpr bool fits = std::is_constructible_v<hook_type, Hook...>;
+    static_assert(
+        fits,
+        "ikebana: replicate expects a hook of the policy's comm_hook as its last argument, "
+        "and needs one where that has no default");
+    if constexpr (fits)
+      return replicated<Policy, Model, Group>(std::move(model), group,
+                                              hook_type(std::move(hook)...));
+  }
 }
 
 }  // namespace ikebana

@@ -3,14 +3,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <exception>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/replicate/thread_shares.hpp"
 #include "ikebana/replicate/thread_world.hpp"
+#include "ikebana/replicate/work.hpp"
 
 namespace ikebana {
 
@@ -27,6 +26,7 @@ class thread_engine {
 
   int rank() const { return rank_; }
   int size() const { return world_.size(); }
+  thread_world& world() const { return world_; }
 
   /// Publishes a request. Waits only if `max_in_flight` collectives are under way.
   std::uint64_t announce(const request& asked, share how) {
@@ -61,15 +61,19 @@ class thread_engine {
   /// Fails the world, if it has not failed before, and throws when no rank touches the memory of
   /// this one any more.
   [[noreturn]] void stop(std::string text) {
-    world_.fail(rank_, thread_world::failure_kind::gave_up, text);
+    world_.fail(world_.name_of(rank_), thread_world::failure_kind::gave_up, text);
     world_.quarantine(rank_);
-    throw communication_error(rank_text(rank_) + ": " + text);
+    throw communication_error(called(rank_) + ": " + text);
   }
 
   /// For a buffer that goes away with its collective under way.
   void withdraw(std::uint64_t number) noexcept {
-    if (is_complete(number)) return;
-    world_.fail(rank_, thread_world::failure_kind::thrown, "an exception ended it");
+    if (!is_complete(number)) give_up_on_exception();
+  }
+
+  /// For a group that goes away while an exception unwinds.
+  void give_up_on_exception() noexcept {
+    world_.fail(world_.name_of(rank_), thread_world::failure_kind::thrown, "an exception ended it");
     world_.quarantine(rank_);
   }
 
@@ -110,9 +114,9 @@ class thread_engine {
     const announcement* row = &world_.at(done_, 0);
     for (int r = 1; r < size(); ++r)
       if (!row[r].what.agrees_with(row[0].what)) {
-        const std::string text = rank_text(r) + " called " + row[r].what.text() + ", " +
-                                 rank_text(0) + " called " + row[0].what.text();
-        world_.fail(rank_, thread_world::failure_kind::mismatch, text);
+        const std::string text =
+            mismatch_text(world_.name_of(r), row[r].what, world_.name_of(0), row[0].what);
+        world_.fail(world_.name_of(rank_), thread_world::failure_kind::mismatch, text);
         stop(text);
       }
     std::atomic<std::uint64_t>& step = world_.progress(rank_).step;
@@ -157,8 +161,8 @@ class thread_engine {
     if (world_.failed() && !advance(number)) stop_after_failure(mine, waited);
     for (int r = 0; r < size(); ++r)
       if (world_.progress(r).left.load(std::memory_order_acquire) && !has_done(r, number))
-        stop(mine.text() + ": " + rank_text(r) + " has returned without it (waited " +
-             seconds_text(waited) + ")");
+        stop(mine.text() + ": " + called(r) + " has returned without it (waited " +
+             seconds_text(seconds(waited)) + ")");
   }
 
   [[noreturn]] void stop_after_timeout(std::uint64_t number, std::chrono::nanoseconds waited) {
@@ -167,9 +171,9 @@ class thread_engine {
     while (absent + 1 < size() && has_done(absent, number)) ++absent;
     for (int r = 0; r < size() && done_ <= number; ++r)
       if (!has_come(r, done_)) absent = r;
-    stop(mine.text() + ": " + rank_text(absent) +
+    stop(mine.text() + ": " + called(absent) +
          (has_come(absent, number) ? " has not done its share" : " did not come") + " (waited " +
-         seconds_text(waited) + ")");
+         seconds_text(seconds(waited)) + ")");
   }
 
   [[noreturn]] void stop_after_failure(const request& mine, std::chrono::nanoseconds waited) {
@@ -177,7 +181,13 @@ class thread_engine {
     if (f.kind == thread_world::failure_kind::mismatch) stop(f.text);
     stop(mine.text() + ": " + rank_text(f.rank) +
          (f.kind == thread_world::failure_kind::thrown ? " failed" : " gave up") + " (waited " +
-         seconds_text(waited) + "): " + f.text);
+         seconds_text(seconds(waited)) + "): " + f.text);
+  }
+
+  std::string called(int rank) const { return rank_text(world_.name_of(rank)); }
+
+  static double seconds(std::chrono::nanoseconds t) {
+    return std::chrono::duration<double>(t).count();
   }
 
   static void pause() {
@@ -198,63 +208,7 @@ class thread_engine {
 
 }  // namespace detail
 
-/// A collective of a `thread_group` under way. It must not outlive its group, and its buffer must
-/// outlive it. The destructor of an unfinished one waits for it, so that no other rank touches the
-/// buffer afterwards; while an exception unwinds it withdraws the buffer instead, which fails the
-/// world.
-class [[nodiscard]] thread_work {
- public:
-  thread_work() = default;
-  thread_work(thread_work&& other) noexcept
-      : engine_{std::exchange(other.engine_, nullptr)},
-        number_{other.number_},
-        exceptions_{other.exceptions_} {}
-  thread_work& operator=(thread_work&& other) noexcept {
-    std::swap(engine_, other.engine_);
-    std::swap(number_, other.number_);
-    std::swap(exceptions_, other.exceptions_);
-    return *this;
-  }
-  ~thread_work();
-
-  /// Does this rank's share if the others have come; true once the collective is complete. Never
-  /// waits. Throws communication_error if it never will be complete.
-  bool poll();
-
-  /// Returns when the collective is complete. Throws communication_error if it never will be, or
-  /// is not within the timeout.
-  void wait();
-
- private:
-  friend class thread_group;
-  thread_work(detail::thread_engine& engine, std::uint64_t number)
-      : engine_{&engine}, number_{number}, exceptions_{std::uncaught_exceptions()} {}
-
-  detail::thread_engine* engine_ = nullptr;
-  std::uint64_t number_ = 0;
-  int exceptions_ = 0;
-};
-
-inline thread_work::~thread_work() {
-  if (engine_ == nullptr) return;
-  if (std::uncaught_exceptions() > exceptions_) {
-    engine_->withdraw(number_);
-    return;
-  }
-  try {
-    engine_->complete(number_);
-  } catch (...) {
-    // The world has failed: the next collective, and the launcher, say so.
-  }
-}
-
-inline bool thread_work::poll() {
-  if (engine_ != nullptr && engine_->poll(number_)) engine_ = nullptr;
-  return engine_ == nullptr;
-}
-
-inline void thread_work::wait() {
-  if (engine_ != nullptr) std::exchange(engine_, nullptr)->complete(number_);
-}
+/// A collective of a `thread_group` under way.
+using thread_work = collective_work<detail::thread_engine>;
 
 }  // namespace ikebana

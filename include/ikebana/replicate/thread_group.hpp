@@ -1,20 +1,24 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
+#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
-#include "ikebana/core/shape.hpp"
 #include "ikebana/replicate/process_group.hpp"
+#include "ikebana/replicate/request.hpp"
 #include "ikebana/replicate/thread_engine.hpp"
 #include "ikebana/replicate/thread_shares.hpp"
 #include "ikebana/replicate/thread_world.hpp"
 
 namespace ikebana {
 
-/// A process group whose ranks are threads of this process; one object for each rank, used by the
-/// thread of that rank alone. `launch(threads{n}, f)` makes them.
+/// A process group whose ranks are threads of this process; one object for each rank, movable, used
+/// by the thread of that rank alone. `launch(threads{n}, f)` makes them.
 ///
 /// Collectives are cooperative: there is no thread but the ranks'. Each announces its memory in a
 /// table; whoever notices, in `poll()` or `wait()`, that all have come does its own share, which
@@ -28,17 +32,57 @@ namespace ikebana {
 /// buffers are then unspecified, and the world stays failed.
 class thread_group {
  public:
-  thread_group(thread_world& world, int rank) : engine_{world, rank} {}
-  thread_group(const thread_group&) = delete;
-  thread_group& operator=(const thread_group&) = delete;
+  thread_group(thread_world& world, int rank)
+      : engine_{std::make_unique<detail::thread_engine>(world, rank)} {}
+  thread_group(thread_group&&) = default;
+  thread_group& operator=(thread_group&& other) noexcept {
+    std::swap(part_, other.part_);
+    std::swap(engine_, other.engine_);
+    std::swap(exceptions_, other.exceptions_);
+    return *this;
+  }
+  ~thread_group() {
+    if (part_ == nullptr || engine_ == nullptr) return;
+    if (std::uncaught_exceptions() > exceptions_)
+      engine_->give_up_on_exception();
+    else
+      engine_->leave();
+  }
 
-  int rank() const { return engine_.rank(); }
-  int size() const { return engine_.size(); }
+  int rank() const { return engine_->rank(); }
+  int size() const { return engine_->size(); }
+
+  /// The group of the ranks that gave the same color, in the order of their keys, equal keys in
+  /// that of their ranks. Every rank of this group calls it, with nothing of its own under way that
+  /// others wait for. The part lives on its own: what goes wrong in it is thrown to its ranks, what
+  /// fails this group's world fails it too. A part may be gone before its parent. Allocates. Throws
+  /// communication_error.
+  thread_group split(int color, int key) {
+    const std::vector<detail::split_entry> members = detail::members_with(*this, color, key);
+    int place = 0;
+    while (members[static_cast<std::size_t>(place)].rank != rank()) ++place;
+
+    // The first of the part makes its world; the others take it while it waits for them.
+    thread_world& whole = engine_->world();
+    std::shared_ptr<thread_world> part;
+    if (place == 0) {
+      std::vector<int> names;
+      for (const detail::split_entry& e : members) names.push_back(whole.name_of(e.rank));
+      part = std::make_shared<thread_world>(static_cast<int>(members.size()), whole.timeout(),
+                                            std::move(names));
+      whole.adopt(part);
+    }
+    std::vector<thread_world*> parts(static_cast<std::size_t>(size()));
+    exchange(*this, part.get(), std::span{parts});
+    if (place != 0) part = whole.part_at(parts[static_cast<std::size_t>(members[0].rank)]);
+    barrier();
+    return {std::move(part), place};
+  }
 
   template <reducible T>
   thread_work all_reduce_async(std::span<T> data, reduce_op op) {
     check_op<T>(op);
-    detail::request r = request_of<T>(detail::collective::all_reduce, data.size());
+    detail::request r = detail::request_of<T>(detail::collective::all_reduce, data.size());
     r.op = op;
     r.receive = data.data();
     if (size() == 1) return {};
@@ -47,9 +91,9 @@ class thread_group {
 
   template <transferable T>
   thread_work broadcast_async(std::span<T> data, int root) {
-    detail::request r = request_of<T>(detail::collective::broadcast, data.size());
+    detail::request r = detail::request_of<T>(detail::collective::broadcast, data.size());
     r.root = root;
-    if (root < 0 || root >= size()) engine_.stop(r.text() + ": there is no such rank");
+    if (root < 0 || root >= size()) engine_->stop(r.text() + ": there is no such rank");
     r.receive = data.data();
     if (size() == 1) return {};
     return start(r, &detail::broadcast_share);
@@ -57,7 +101,7 @@ class thread_group {
 
   template <transferable T>
   thread_work all_gather_async(std::span<const T> mine, std::span<T> all) {
-    detail::request r = request_of<T>(detail::collective::all_gather, mine.size());
+    detail::request r = detail::request_of<T>(detail::collective::all_gather, mine.size());
     check_room(r, all.size());
     r.send = mine.data();
     r.receive = all.data();
@@ -68,7 +112,7 @@ class thread_group {
   template <reducible T>
   thread_work reduce_scatter_async(std::span<const T> all, std::span<T> mine, reduce_op op) {
     check_op<T>(op);
-    detail::request r = request_of<T>(detail::collective::reduce_scatter, mine.size());
+    detail::request r = detail::request_of<T>(detail::collective::reduce_scatter, mine.size());
     check_room(r, all.size());
     r.op = op;
     r.send = all.data();
@@ -97,37 +141,32 @@ class thread_group {
   void barrier() { barrier_async().wait(); }
 
   /// Says that this rank calls no more collectives: who waits for it then learns so at once.
-  void leave() noexcept { engine_.leave(); }
+  void leave() noexcept { engine_->leave(); }
 
  private:
   template <class T>
-  static detail::request request_of(detail::collective what, std::size_t length) {
-    detail::request r;
-    r.what = what;
-    r.element = detail::element_type_of<T>();
-    r.length = static_cast<dim_t>(length);
-    return r;
-  }
-
-  template <class T>
   void check_op(reduce_op op) {
     if constexpr (!std::is_integral_v<T>)
-      if (op == reduce_op::bit_or) engine_.stop("bit_or is for integers");
+      if (op == reduce_op::bit_or) engine_->stop("bit_or is for integers");
   }
 
   void check_room(const detail::request& r, std::size_t all) {
-    if (static_cast<dim_t>(all) != r.length * size())
-      engine_.stop(r.text() + ": expects " + std::to_string(r.length * size()) +
-                   " elements for all ranks together, got " + std::to_string(all));
+    if (std::string wrong = detail::room_text(r, size(), all); !wrong.empty())
+      engine_->stop(std::move(wrong));
   }
 
   thread_work start(const detail::request& asked, detail::share how) {
-    return {engine_, engine_.announce(asked, how)};
+    return {*engine_, engine_->announce(asked, how)};
   }
 
-  detail::thread_engine engine_;
+  thread_group(std::shared_ptr<thread_world> part, int rank)
+      : part_{std::move(part)}, engine_{std::make_unique<detail::thread_engine>(*part_, rank)} {}
+
+  std::shared_ptr<thread_world> part_;  // null for that of the launcher
+  std::unique_ptr<detail::thread_engine> engine_;
+  int exceptions_ = std::uncaught_exceptions();
 };
 
-static_assert(process_group<single> && process_group<thread_group>);
+static_assert(divisible_group<single> && divisible_group<thread_group>);
 
 }  // namespace ikebana

@@ -6,91 +6,21 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
-#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "ikebana/core/error.hpp"
-#include "ikebana/core/shape.hpp"
-#include "ikebana/replicate/process_group.hpp"
+#include "ikebana/replicate/request.hpp"
 
 namespace ikebana {
 
 namespace detail {
 
 class thread_engine;
-
-enum class collective : std::uint8_t { barrier, broadcast, all_gather, reduce_scatter, all_reduce };
-
-constexpr const char* name(collective what) {
-  switch (what) {
-    case collective::barrier:
-      return "barrier";
-    case collective::broadcast:
-      return "broadcast";
-    case collective::all_gather:
-      return "all_gather";
-    case collective::reduce_scatter:
-      return "reduce_scatter";
-    case collective::all_reduce:
-      return "all_reduce";
-  }
-  return "?";
-}
-
-/// The type of the elements, as far as ranks must agree on it.
-struct element_type {
-  char kind = 'x';  // f: floating, i: signed, u: unsigned, x: bytes
-  std::uint32_t size = 0;
-  constexpr bool operator==(const element_type&) const = default;
-};
-
-template <class T>
-constexpr element_type element_type_of() {
-  constexpr char kind = std::is_floating_point_v<T> ? 'f'
-                        : !std::is_integral_v<T>    ? 'x'
-                        : std::is_signed_v<T>       ? 'i'
-                                                    : 'u';
-  return {kind, static_cast<std::uint32_t>(sizeof(T))};
-}
-
-/// What a rank asks for: which collective, of what, and where its memory is.
-struct request {
-  collective what = collective::barrier;
-  reduce_op op = reduce_op::sum;
-  element_type element{};
-  int root = 0;
-  dim_t length = 0;
-  const void* send = nullptr;
-  void* receive = nullptr;
-
-  bool agrees_with(const request& other) const {
-    return what == other.what && op == other.op && element == other.element && root == other.root &&
-           length == other.length;
-  }
-
-  /// "all_reduce of 10 float32 (avg)"
-  std::string text() const {
-    std::string s = detail::name(what);
-    if (what == collective::barrier) return s;
-    s += " of " + std::to_string(length) + " ";
-    if (element.kind == 'x')
-      s += "x " + std::to_string(element.size) + " bytes";
-    else
-      s += (element.kind == 'f'   ? "float"
-            : element.kind == 'i' ? "int"
-                                  : "uint") +
-           std::to_string(8 * element.size);
-    if (what == collective::broadcast) s += " (from rank " + std::to_string(root) + ")";
-    if (what == collective::reduce_scatter || what == collective::all_reduce)
-      s += std::string(" (") + ikebana::name(op) + ")";
-    return s;
-  }
-};
 
 /// A rank's request in the table, in one cache line with the number that publishes it.
 struct alignas(64) announcement {
@@ -106,18 +36,11 @@ struct alignas(64) progress_line {
   std::atomic<bool> left{false};
 };
 
-inline std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
-
-inline std::string seconds_text(std::chrono::nanoseconds t) {
-  char s[32];
-  std::snprintf(s, sizeof(s), "%.3f s", std::chrono::duration<double>(t).count());
-  return s;
-}
-
 }  // namespace detail
 
-/// What the ranks of a `thread_group` share. Made before their threads start and outliving them.
-/// All of it is allocated here; the collectives allocate nothing.
+/// What the ranks of a `thread_group` share. Made before their threads start and outliving them;
+/// the world of a part of the ranks is made by `thread_group::split`. All of it is allocated here;
+/// the collectives allocate nothing.
 class thread_world {
  public:
   using clock = std::chrono::steady_clock;
@@ -132,7 +55,8 @@ class thread_world {
   enum class failure_kind { thrown, gave_up, mismatch };
 
   struct failure {
-    int rank = -1;  // of the one that noticed, which for `thrown` is the one that threw
+    int rank = -1;  // of the one that noticed, which for `thrown` is the one that threw; in the
+                    // whole world, where this one is a part of it
     failure_kind kind = failure_kind::thrown;
     std::string text;
   };
@@ -140,7 +64,12 @@ class thread_world {
   /// Throws ikebana::error unless 1 <= size <= max_size. `timeout` is how long a rank waits for
   /// another in one collective.
   explicit thread_world(int size, std::chrono::nanoseconds timeout = std::chrono::seconds{300})
+      : thread_world(size, timeout, {}) {}
+
+  /// Of a part of the ranks of a larger one: `names[r]` is what rank r is called in errors.
+  thread_world(int size, std::chrono::nanoseconds timeout, std::vector<int> names)
       : size_{checked(size)},
+        names_{std::move(names)},
         timeout_{timeout},
         table_{std::make_unique<detail::announcement[]>(static_cast<std::size_t>(size) *
                                                         max_in_flight)},
@@ -154,13 +83,22 @@ class thread_world {
   thread_world& operator=(const thread_world&) = delete;
 
   int size() const { return size_; }
+  /// What errors call a rank.
+  int name_of(int rank) const {
+    return names_.empty() ? rank : names_[static_cast<std::size_t>(rank)];
+  }
   std::chrono::nanoseconds timeout() const { return timeout_; }
 
   bool failed() const { return (status_.load(std::memory_order_seq_cst) & failed_bit) != 0; }
 
-  /// Stops the world, for good: every rank that waits or comes later throws communication_error.
-  /// Only the first failure is kept; the rank that threw may tell more of it later.
+  /// Stops the world and its parts, for good: every rank that waits or comes later throws
+  /// communication_error. Only the first failure is kept; the rank that threw may tell more of it
+  /// later. `rank` is a name.
   void fail(int rank, failure_kind kind, std::string text) noexcept {
+    // The parts first: who hears of it there must not tell it here as a failure of its own.
+    std::lock_guard parts_lock{parts_mutex_};
+    for (const std::weak_ptr<thread_world>& part : parts_)
+      if (const auto alive = part.lock()) alive->fail(rank, kind, text);
     {
       std::lock_guard lock{mutex_};
       if (!failed()) {
@@ -171,6 +109,26 @@ class thread_world {
       }
     }
     condition_.notify_all();
+  }
+
+  /// The part at that address, if it lives.
+  std::shared_ptr<thread_world> part_at(const thread_world* address) const {
+    std::lock_guard lock{parts_mutex_};
+    for (const std::weak_ptr<thread_world>& part : parts_)
+      if (auto alive = part.lock(); alive.get() == address) return alive;
+    return nullptr;
+  }
+
+  /// Makes another world fail with this one.
+  void adopt(const std::shared_ptr<thread_world>& part) {
+    {
+      std::lock_guard lock{parts_mutex_};
+      std::erase_if(parts_, [](const auto& p) { return p.expired(); });
+      parts_.push_back(part);
+    }
+    if (!failed()) return;
+    failure f = first_failure();
+    part->fail(f.rank, f.kind, std::move(f.text));
   }
 
   /// The first failure. Requires failed().
@@ -231,6 +189,7 @@ class thread_world {
   }
 
   const int size_;
+  const std::vector<int> names_;
   int spins_ = 2000;
   const std::chrono::nanoseconds timeout_;
   const std::unique_ptr<detail::announcement[]> table_;
@@ -243,6 +202,9 @@ class thread_world {
   alignas(64) mutable std::mutex mutex_;
   std::condition_variable condition_;
   failure failure_;
+
+  mutable std::mutex parts_mutex_;
+  std::vector<std::weak_ptr<thread_world>> parts_;
 };
 
 }  // namespace ikebana

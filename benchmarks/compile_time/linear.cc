@@ -1,0 +1,22 @@
+// A training step of LAYERS linear layers: growth is to be linear in their number.
+#include <ikebana/ikebana.hpp>
+#include <utility>
+
+namespace ike = ikebana;
+
+#ifndef LAYERS
+#define LAYERS 25
+#endif
+
+template <std::size_t... I>
+constexpr auto stack(std::index_sequence<I...>) {
+  return ike::sequential((static_cast<void>(I), ike::lazy_linear<8>{})...);
+}
+
+int main() {
+  constexpr auto net = stack(std::make_index_sequence<LAYERS>{});
+  auto model = ike::initialize<float, ike::shape{4, 8}>(net, ike::seed{1});
+  ike::sgd optimizer{model, {.lr = 0.01f}};
+  const auto x = ike::ones<float, ike::shape{4, 8}>();
+  return model.train_step(x, x, ike::mse_loss{}, optimizer) >= 0 ? 0 : 1;
+}

@@ -1,0 +1,92 @@
+// Prints how long compilers take for programs that use the library, and how much memory:
+// tools/bazel run //benchmarks:compile_time
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+extern char** environ;
+
+namespace {
+
+struct cost {
+  double seconds = 0;
+  double mebibytes = 0;
+  bool ok = false;
+};
+
+/// Runs a program and waits for it; the memory is the largest of any of its processes.
+cost run(const std::vector<std::string>& words) {
+  std::vector<char*> arguments;
+  for (const std::string& w : words) arguments.push_back(const_cast<char*>(w.c_str()));
+  arguments.push_back(nullptr);
+  const auto begin = std::chrono::steady_clock::now();
+  pid_t child = 0;
+  if (posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0)
+    return {};
+  int status = 0;
+  rusage used{};
+  if (wait4(child, &status, 0, &used) != child) return {};
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  return {taken.count(), static_cast<double>(used.ru_maxrss) / 1024,
+          WIFEXITED(status) && WEXITSTATUS(status) == 0};
+}
+
+struct program {
+  std::string name;
+  std::string file;
+  std::string define;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Seconds and memory of compiling programs that use Ikebana, with -O2."};
+  std::vector<std::string> compilers{"g++", "clang++"};
+  std::vector<std::string> include;
+  std::string only;
+  const char* const workspace = std::getenv("BUILD_WORKSPACE_DIRECTORY");
+  std::string root = workspace != nullptr ? workspace : ".";
+  app.add_option("--compiler", compilers, "compilers to run")->capture_default_str();
+  app.add_option("--include", include, "further include directories");
+  app.add_option("--only", only, "only programs whose name contains this");
+  app.add_option("--root", root, "the checkout")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+
+  const std::vector<program> programs{{"umbrella header", "umbrella.cc", ""},
+                                      {"LeNet training", "lenet.cc", ""},
+                                      {"ResNet-18 training", "resnet18.cc", ""},
+                                      {"12-layer transformer training", "transformer.cc", ""},
+                                      {"25 linear layers", "linear.cc", "-DLAYERS=25"},
+                                      {"50 linear layers", "linear.cc", "-DLAYERS=50"},
+                                      {"100 linear layers", "linear.cc", "-DLAYERS=100"},
+                                      {"200 linear layers", "linear.cc", "-DLAYERS=200"}};
+  bool ok = true;
+  for (const std::string& compiler : compilers) {
+    std::printf("%-32s %10s %10s\n", compiler.c_str(), "seconds", "MiB");
+    for (const program& p : programs) {
+      if (p.name.find(only) == std::string::npos) continue;
+      std::vector<std::string> words{
+          compiler,   "-std=c++20", "-O2", "-c", "-o", "/dev/null", "-I" + root + "/include",
+          "-I" + root};
+      for (const std::string& directory : include) words.push_back("-I" + directory);
+      if (!p.define.empty()) words.push_back(p.define);
+      words.push_back(root + "/benchmarks/compile_time/" + p.file);
+      const cost c = run(words);
+      ok = ok && c.ok;
+      std::printf("%-32s %10.1f %10.0f%s\n", p.name.c_str(), c.seconds, c.mebibytes,
+                  c.ok ? "" : "  failed");
+      std::fflush(stdout);
+    }
+  }
+  return ok ? 0 : 1;
+}

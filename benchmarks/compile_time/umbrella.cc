@@ -1,0 +1,4 @@
+// What including the umbrella header costs.
+#include <ikebana/ikebana.hpp>
+
+int main() {}

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "ikebana/compose/sequential.hpp"
+
+namespace ikebana {
+
+/// N modules like m one after another, each with parameters of its own, named 0 to N - 1:
+/// `"layers"_m = repeat<6>(layer)`.
+template <std::size_t N, any_module M>
+constexpr auto repeat(const M& m) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return sequential((static_cast<void>(I), m)...);
+  }
+  (std::make_index_sequence<N>{});
+}
+
+}  // namespace ikebana

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/pool.hpp"
+
+namespace ikebana::cpu {
+
+/// Pooling to extents that are given: along each dimension window i holds the elements from
+/// floor(i in / out) to ceil((i + 1) in / out). No extent of `in` may be 0 where there are windows.
+struct adaptive_pool_geometry {
+  dim_t planes;
+  std::array<dim_t, 3> in, out;
+};
+
+}  // namespace ikebana::cpu
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/adaptive_pool-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+/// Pooling with PyTorch's semantics. None throws, nor allocates but for the thread's packing
+/// buffer, at its first use.
+namespace ikebana::cpu {
+
+/// As max_pool_forward.
+template <class T>
+void adaptive_max_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y,
+                               std::int32_t* indices) {
+  IKEBANA_CPU_DISPATCH(adaptive_maximum<T>)(g, x, y, indices);
+}
+/// Overwrites dx.
+template <class T>
+void adaptive_max_pool_backward(const adaptive_pool_geometry& g, const T* dy,
+                                const std::int32_t* indices, T* dx) {
+  IKEBANA_CPU_DISPATCH(scatter_by_index<T>)
+  (g.planes, g.in[0] * g.in[1] * g.in[2], g.out[0] * g.out[1] * g.out[2], dy, indices, dx);
+}
+
+/// Each window's sum divided by its size.
+template <class T>
+void adaptive_avg_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y) {
+  IKEBANA_CPU_DISPATCH(adaptive_average<T>)(g, x, y);
+}
+/// Overwrites dx.
+template <class T>
+void adaptive_avg_pool_backward(const adaptive_pool_geometry& g, const T* dy, T* dx) {
+  IKEBANA_CPU_DISPATCH(adaptive_average_backward<T>)(g, dy, dx);
+}
+
+}  // namespace ikebana::cpu

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/vec.hpp"
+#include "ikebana/cpu/dispatch.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/embedding-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+/// Rows of a table, by index. Every index must be one of a row. None allocates or throws.
+namespace ikebana::cpu {
+
+/// y[i] = table[index[i]], rows of `width`, for i < n.
+template <class T>
+void gather_rows(dim_t n, dim_t width, const std::int64_t* index, const T* table, T* y) {
+  if (width == 0) return;
+  for (dim_t i = 0; i < n; ++i)
+    std::memcpy(y + i * width, table + index[i] * width,
+                static_cast<std::size_t>(width) * sizeof(T));
+}
+
+/// table[index[i]] += dy[i], in the order of i, over a table of zeros or, if `accumulate`, over
+/// what stands there; but for row `skipped` (-1: none). `frequencies`, where given, is room for a
+/// number for each of `rows`: each dy[i] is then divided by how often its index occurs.
+template <class T>
+void scatter_rows(dim_t n, dim_t width, const std::int64_t* index, const T* dy, dim_t rows,
+                  dim_t skipped, std::int32_t* frequencies, T* table, bool accumulate) {
+  IKEBANA_CPU_DISPATCH(scatter_table<T>)
+  (n, width, index, dy, rows, skipped, frequencies, table, accumulate);
+}
+
+}  // namespace ikebana::cpu

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <type_traits>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/math.hpp"
+#include "ikebana/cpu/detail/vec.hpp"
+#include "ikebana/cpu/dispatch.hpp"
+
+namespace ikebana::cpu {
+
+/// Rows of an array, `step` elements between their beginnings.
+template <class T>
+struct rows_of {
+  T* data = nullptr;
+  dim_t step = 0;
+  T* operator[](dim_t i) const { return data + i * step; }
+  explicit operator bool() const { return data != nullptr; }
+  operator rows_of<const T>() const requires(!std::is_const_v<T>) { return {data, step}; }
+};
+
+}  // namespace ikebana::cpu
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/recurrent-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+/// One time step of the gates of recurrent modules, for m sequences and n hidden units: a pass over
+/// rows. Backward's `dy`, where given, is added to `dh`, the gradient that comes from later steps.
+/// None allocates or throws.
+namespace ikebana::cpu {
+
+/// gates = h = tanh(gates), or max(gates, 0) if `rectified`.
+template <class T>
+void rnn_gates(dim_t m, dim_t n, bool rectified, rows_of<T> gates, rows_of<T> h) {
+  IKEBANA_CPU_DISPATCH(simple_gates<T>)(m, n, rectified, gates, h);
+}
+/// The gradient of the sums from that of h: `gates` as forward left them.
+template <class T>
+void rnn_gates_backward(dim_t m, dim_t n, bool rectified, rows_of<const T> gates,
+                        rows_of<const T> dh, rows_of<const T> dy, rows_of<T> dgates) {
+  IKEBANA_CPU_DISPATCH(simple_gates_backward<T>)(m, n, rectified, gates, dh, dy, dgates);
+}
+
+/// Long short-term memory (Hochreiter and Schmidhuber, 1997; with forget gates, Gers et al., 2000).
+/// `gates` has rows of 4 n, the sums i, f, g, o, and receives sigmoid(i), sigmoid(f), tanh(g),
+/// sigmoid(o); c = f c + i g; h = o tanh(c). What c was goes to c_before.
+template <class T>
+void lstm_gates(dim_t m, dim_t n, rows_of<T> gates, rows_of<T> c, rows_of<T> c_before,
+                rows_of<T> tanh_c, rows_of<T> h) {
+  IKEBANA_CPU_DISPATCH(memory_gates<T>)(m, n, gates, c, c_before, tanh_c, h);
+}
+/// The gradient of the sums; dc becomes that of c_before.
+template <class T>
+void lstm_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const T> c_before,
+                         rows_of<const T> tanh_c, rows_of<const T> dh, rows_of<const T> dy,
+                         rows_of<T> dc, rows_of<T> dgates) {
+  IKEBANA_CPU_DISPATCH(memory_gates_backward<T>)
+  (m, n, gates, c_before, tanh_c, dh, dy, dc, dgates);
+}
+
+/// Gated recurrent unit (Cho et al., 2014). `gates` and `from_h` have rows of 3 n, the sums r, z, n
+/// of x and of h; gates receives r = sigmoid, z = sigmoid, n = tanh(x_n + r h_n), new_from_h the
+/// h_n; h = (1 - z) n + z h.
+template <class T>
+void gru_gates(dim_t m, dim_t n, rows_of<T> gates, rows_of<const T> from_h, rows_of<T> new_from_h,
+               rows_of<T> h) {
+  IKEBANA_CPU_DISPATCH(gated_unit<T>)(m, n, gates, from_h, new_from_h, h);
+}
+/// The gradients of both sums; dh becomes the part of the gradient of h_before that does not go
+/// through them.
+template <class T>
+void gru_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const T> new_from_h,
+                        rows_of<const T> h_before, rows_of<T> dh, rows_of<const T> dy,
+                        rows_of<T> dgates, rows_of<T> dfrom_h) {
+  IKEBANA_CPU_DISPATCH(gated_unit_backward<T>)
+  (m, n, gates, new_from_h, h_before, dh, dy, dgates, dfrom_h);
+}
+
+/// to = from, or to = to + from if `adds`, row by row of n.
+template <class T>
+void move_rows(dim_t m, dim_t n, rows_of<const T> from, rows_of<T> to, bool adds = false) {
+  IKEBANA_CPU_DISPATCH(copy_rows<T>)(m, n, from, to, adds);
+}
+
+}  // namespace ikebana::cpu

@@ -1,0 +1,431 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "ikebana/core/dtype.hpp"
+#include "ikebana/core/error.hpp"
+#include "ikebana/model/execution.hpp"
+#include "ikebana/model/hooked_forward.hpp"
+#include "ikebana/model/hooks.hpp"
+#include "ikebana/model/layout.hpp"
+#include "ikebana/model/memory_plan.hpp"
+#include "ikebana/module/lazy.hpp"
+#include "ikebana/module/lowering.hpp"
+
+namespace ikebana::detail {
+
+/// What is wrong with inputs of the shapes `given` for a module resolved for the shapes `declared`.
+template <any_module M>
+constexpr diagnostic check_inputs(const M& m, const shape_list& declared, const shape_list& given) {
+  if (given.size() != declared.size())
+    return {"the model takes {expected} inputs, got {got}", static_cast<dim_t>(declared.size()),
+            static_cast<dim_t>(given.size())};
+  shape_list assumed = given;
+  bool same_ranks = true;
+  for (std::size_t i = 0; i < given.size(); ++i)
+    same_ranks = same_ranks && given[i].rank() == declared[i].rank();
+  if (same_ranks)
+    for (std::size_t i = 0; i < given.size(); ++i)
+      for (std::size_t d = 0; d < given[i].rank(); ++d)
+        if (assumed[i][d] < 0) assumed[i][d] = declared[i][d];
+  // The module is asked first: its sentence names the path.
+  const inferred made = infer(m, assumed);
+  if (!made.ok()) return made.error;
+  for (std::size_t i = 0; i < given.size(); ++i)
+    if (!compatible(declared[i], given[i]))
+      return {"the model expects an input {input}, got {other}", 0, 0, declared[i], given[i]};
+  return {};
+}
+
+inline bool same(const shape_list& a, const shape_list& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (!(a[i] == b[i])) return false;
+  return true;
+}
+
+/// The initial values of a buffer of a model of T.
+template <class T>
+void fill_buffer(const buffer_spec& spec, const random_stream& stream, std::byte* to) {
+  const auto fill = [&]<class U>(U) {
+    if constexpr (floating<U>)
+      spec.init.template fill<U>(stream, reinterpret_cast<U*>(to), spec.extents);
+    else
+      std::fill_n(reinterpret_cast<U*>(to), spec.extents.numel(), static_cast<U>(spec.init.value));
+  };
+  switch (spec.follows_model ? dtype_of<T> : spec.type) {
+    case dtype::float32:
+      return fill(float{});
+    case dtype::float64:
+      return fill(double{});
+    case dtype::int64:
+      return fill(std::int64_t{});
+    case dtype::int32:
+      return fill(std::int32_t{});
+    case dtype::uint8:
+      return fill(std::uint8_t{});
+  }
+}
+
+/// The memory of a model and the passes over it, with inputs as plain pointers: what does not
+/// depend on the types of a call.
+template <class T, any_module M, std::size_t Inputs>
+class engine {
+ protected:
+  static constexpr program_sizes sizes = sizes_of<M>(Inputs);
+
+  /// All that is as long as the network: on the heap, so that a model on the stack stays small.
+  struct tables {
+    program<sizes> lowered{};
+    program<sizes> current{};
+    parameter_layout<sizes> layout{};
+    memory_plan<sizes> plan{};
+    shape_list declared_inputs{};
+    shape_list bound_inputs{};
+    shape_list current_inputs{};
+    program_table<T*, sizes.parameters> parameters{};
+    program_table<T*, sizes.parameters> gradients{};
+    program_table<std::byte*, sizes.buffers> buffers{};
+    program_table<T*, sizes.values> values{};
+    program_table<T*, sizes.values> value_gradients{};
+    program_table<T*, sizes.edges> edge_gradients{};
+    program_table<T*, sizes.edges> edge_sums{};
+    program_table<bool, sizes.nodes> first_call{};
+    program_table<bool, sizes.nodes> last_call{};
+    program_table<bool, sizes.values> unwritten{};
+    program_table<std::byte*, sizes.saved> saved{};
+    bool input_gradients = false;
+    bool ran_forward = false;
+    bool checked = false;  ///< The leaves' checks passed, for the mode that stands beside it.
+    bool checked_training = false;
+  };
+
+  engine(M m, seed s, const shape_list& declared, const shape_list& inputs)
+      : module_{std::move(m)}, tables_{new tables}, seed_{s} {
+    set_up(declared, inputs);
+    tables& t = *tables_;
+    for (std::size_t l = 0; l < sizes.leaves; ++l) {
+      const program_leaf& leaf = t.lowered.leaves[l];
+      const auto stream = [&](const char* name) {
+        return random_stream{s, hash_path(t.lowered.path(leaf, name).view(), s.path)};
+      };
+      for (std::size_t i = 0; i < leaf.parameter_count; ++i) {
+        const std::size_t p = static_cast<std::size_t>(leaf.first_parameter) + i;
+        const parameter_spec& spec = t.lowered.parameters[p].spec;
+        spec.init.template fill<T>(stream(*spec.drawn_as != '\0' ? spec.drawn_as : spec.name),
+                                   t.parameters[p], spec.extents);
+      }
+      for (std::size_t i = 0; i < leaf.buffer_count; ++i) {
+        const std::size_t b = static_cast<std::size_t>(leaf.first_buffer) + i;
+        fill_buffer<T>(t.lowered.buffers[b].spec, stream(t.lowered.buffers[b].spec.name),
+                       t.buffers[b]);
+      }
+    }
+    finish_leaves<T> finish{t.lowered.nodes.data(), t.lowered.leaves.data(), t.parameters.data(),
+                            t.buffers.data()};
+    for_each_leaf(module_, finish);
+  }
+
+  /// A second one with the same parameters, buffers and mode.
+  engine(const engine& other)
+      : module_{other.module_},
+        tables_{new tables},
+        seed_{other.seed_},
+        step_{other.step_},
+        stream_{other.stream_},
+        training_{other.training_} {
+    set_up(other.tables_->declared_inputs, other.tables_->bound_inputs);
+    std::ranges::copy(other.parameters_.span(), parameters_.data());
+    std::ranges::copy(other.buffers_.span(), buffers_.data());
+  }
+
+  engine(engine&&) noexcept = default;
+  engine& operator=(engine&&) noexcept = default;
+  ~engine() = default;
+
+  void set_up(const shape_list& declared, const shape_list& inputs) {
+    tables& t = *tables_;
+    t.declared_inputs = declared;
+    t.bound_inputs = inputs;
+    lower_into(t.lowered, module_, inputs);
+    if (!t.lowered.error.ok()) throw shape_error(t.lowered.error);
+    bind_leaves bind{t.lowered.nodes.data(), t.lowered.values.data()};
+    for_each_leaf(module_, bind);
+    lower_into(t.lowered, module_, inputs);
+    for (const program_parameter& p : t.lowered.all_parameters())
+      if (!p.spec.extents.is_static())
+        throw shape_error(
+            diagnostic{"has shape {input}; the extents of the first input must be given",
+                       0,
+                       0,
+                       p.spec.extents,
+                       {},
+                       t.lowered.path(p)});
+    t.layout = lay_out<T>(t.lowered);
+    program_table<bool, sizes.leaves> seen{};
+    for (std::size_t k = 0; k < sizes.nodes; ++k) {
+      bool& s = seen[static_cast<std::size_t>(t.lowered.nodes[k].leaf)];
+      t.first_call[k] = !s;
+      s = true;
+    }
+    seen = {};
+    for (std::size_t k = sizes.nodes; k-- > 0;) {
+      bool& s = seen[static_cast<std::size_t>(t.lowered.nodes[k].leaf)];
+      t.last_call[k] = !s;
+      s = true;
+    }
+    parameters_ = aligned_buffer<T>(t.layout.parameter_elements);
+    gradients_ = aligned_buffer<T>(t.layout.parameter_elements);
+    buffers_ = aligned_buffer<std::byte>(t.layout.buffer_bytes);
+    for (std::size_t i = 0; i < sizes.parameters; ++i) {
+      t.parameters[i] = parameters_.data() + t.layout.offsets[i];
+      t.gradients[i] = gradients_.data() + t.layout.offsets[i];
+    }
+    for (std::size_t i = 0; i < sizes.buffers; ++i)
+      t.buffers[i] = buffers_.data() + t.layout.buffer_offsets[i];
+    bool known = true;
+    for (std::size_t i = 0; i < inputs.size(); ++i) known = known && inputs[i].is_static();
+    if (known) prepare(inputs);
+  }
+
+  /// Makes everything ready for inputs of these shapes, which are known to fit.
+  void prepare(const shape_list& inputs) {
+    tables& t = *tables_;
+    t.current_inputs = {};  // until the end, so that a failed allocation is made up for
+    t.ran_forward = t.checked = false;
+    lower_into(t.current, module_, inputs);
+    t.plan = plan_memory<T>(t.current, Inputs, t.input_gradients);
+    if (t.plan.bytes > workspace_.size()) workspace_ = aligned_buffer<std::byte>(t.plan.bytes);
+    const auto at = [&](dim_t offset) {
+      return offset < 0 ? nullptr : reinterpret_cast<T*>(workspace_.data() + offset);
+    };
+    for (std::size_t v = 0; v < sizes.values; ++v) {
+      if (v >= Inputs) t.values[v] = at(t.plan.values[static_cast<std::size_t>(t.plan.root[v])]);
+      t.value_gradients[v] =
+          at(t.plan.value_gradients[static_cast<std::size_t>(t.plan.gradient_root[v])]);
+      t.unwritten[v] = t.value_gradients[v] != nullptr && !t.plan.gradient_written[v];
+    }
+    for (std::size_t s = 0; s < sizes.saved; ++s)
+      t.saved[s] = workspace_.data() + (t.plan.saved[s] < 0 ? 0 : t.plan.saved[s]);
+    point_edges();
+    t.current_inputs = inputs;
+  }
+
+  void point_edges() {
+    tables& t = *tables_;
+    for (const program_node& node : t.current.all_nodes())
+      for (std::size_t i = 0; i < node.input_count; ++i) {
+        const auto e = static_cast<std::size_t>(node.first_edge) + i;
+        T* whole = t.value_gradients[static_cast<std::size_t>(node.inputs[i])];
+        const dim_t scratch = t.plan.edge_scratch[e];
+        t.edge_sums[e] = scratch >= 0 ? whole : nullptr;
+        t.edge_gradients[e] = !t.plan.edge_needed[e] ? nullptr
+                              : scratch >= 0 ? reinterpret_cast<T*>(workspace_.data() + scratch)
+                                             : whole;
+      }
+  }
+
+  /// Checks the shapes of inputs and makes everything ready for them. Changes no state.
+  void prepare_for(const shape_list& given) {
+    tables& t = *tables_;
+    if (!same(given, t.current_inputs)) {
+      const diagnostic wrong = check_inputs(module_, t.declared_inputs, given);
+      if (!wrong.ok()) throw shape_error(wrong);
+      prepare(given);
+    }
+    if constexpr (any_leaf_checks<M>) {
+      if (t.checked && t.checked_training == training_) return;
+      check_leaves check{t.current.nodes.data(), t.current.values.data(), training_};
+      for_each_leaf(module_, check);
+      if (!check.error.ok()) {
+        check.error.path = t.current.path(t.current.leaves[static_cast<std::size_t>(check.leaf)]);
+        throw shape_error(check.error);
+      }
+      t.checked = true;
+      t.checked_training = training_;
+    }
+  }
+
+  /// What the elements of each input are.
+  element_kind input_kind(std::size_t i) const { return tables_->lowered.kinds[i]; }
+
+  /// Runs on inputs of these shapes, which prepare_for has seen.
+  void run_forward(const std::array<const void*, Inputs + 1>& data) {
+    tables& t = *tables_;
+    for (std::size_t i = 0; i < Inputs; ++i)
+      t.values[i] = static_cast<T*>(const_cast<void*>(data[i]));
+    execution<T> run = execution_tables(false);
+    if constexpr (any_leaf_validates<T, M>) {
+      validate_leaves<T> validate{run};
+      try {
+        for_each_leaf(module_, validate);
+      } catch (const error& e) {
+        const program_node& node = t.current.nodes[static_cast<std::size_t>(validate.k - 1)];
+        const path_text path =
+            t.current.path(t.current.leaves[static_cast<std::size_t>(node.leaf)]);
+        if (path.empty()) throw;
+        throw error(path.c_str() + std::string{": "} + e.what());
+      }
+    }
+    t.ran_forward = false;
+    if (training_) run.step = ++step_;
+    run_leaves(run);
+    t.ran_forward = true;
+  }
+
+  void run_leaves(const execution<T>& run) {
+    if (run_with_hooks_ != nullptr && hooks_->any_forward()) return run_with_hooks_(*this, run);
+    forward_pass<T> pass{run};
+    for_each_leaf(module_, pass);
+  }
+
+  /// Forward with hooks. Instantiated only where one is registered.
+  static void run_with_hooks(engine& e, const execution<T>& run) {
+    const tables& t = *e.tables_;
+    hooked_calls& own = *e.hooked_calls_;
+    if (own.calls.empty()) {
+      own.calls.resize(count_calls<M>(Inputs));
+      const auto scratch = std::make_unique<program<sizes>>();
+      lower_into(*scratch, e.module_, t.current_inputs, own.calls.data());
+    }
+    const std::shared_ptr<hook_set> set = e.hooks_;
+    own.bind(*set, t.current.scopes.data(), sizes.nodes);
+    const hooked_tables tables{.scopes = t.current.scopes.data(),
+                               .kinds = t.current.kinds.data(),
+                               .nodes = t.current.nodes.data(),
+                               .shapes = t.current.values.data(),
+                               .roots = t.plan.root.data(),
+                               .offsets = t.plan.values.data(),
+                               .saved_offsets = t.plan.saved.data(),
+                               .saved = t.current.saved.data(),
+                               .values = reinterpret_cast<void* const*>(t.values.data()),
+                               .inputs = static_cast<int>(Inputs),
+                               .element_size = sizeof(T),
+                               .type = dtype_of<T>,
+                               .training = e.training_};
+    hook_runner hooks{tables, own.calls, own.hooks};
+    hooked_forward_pass<T> pass{run, hooks, own.begins.data()};
+    for_each_leaf(e.module_, pass);
+    hooks.run_until(2 * static_cast<int>(own.calls.size()));
+  }
+
+  const std::shared_ptr<hook_set>& own_hooks() {
+    if (hooks_ == nullptr) hooks_ = std::make_shared<hook_set>();
+    return hooks_;
+  }
+  void share_hooks(std::shared_ptr<hook_set> set) {
+    hooks_ = std::move(set);
+    own_forward_hooks();
+  }
+  const std::shared_ptr<hook_set>& own_forward_hooks() {
+    if (hooked_calls_ == nullptr) hooked_calls_ = std::make_unique<hooked_calls>();
+    run_with_hooks_ = &run_with_hooks;
+    return own_hooks();
+  }
+
+  template <class Completed>
+  void run_backward(bool accumulate, Completed&& completed) {
+    const execution<T> run = execution_tables(accumulate);
+    backward_pass<T, std::remove_reference_t<Completed>> pass{run, completed,
+                                                              static_cast<int>(sizes.nodes)};
+    for_each_leaf_reversed(module_, pass);
+  }
+
+  /// Where the gradient of output i goes; null where nobody needs it.
+  T* output_gradient(std::size_t i) const {
+    return tables_->value_gradients[static_cast<std::size_t>(tables_->lowered.outputs[i])];
+  }
+
+  void check_output_gradient(std::size_t i, const shape& given) const {
+    if (!tables_->ran_forward) throw error("backward needs a forward before it");
+    const shape& expected = tables_->current.output(i);
+    if (!(given == expected))
+      throw shape_error(diagnostic{"the gradient of the output has shape {input}, got {other}", 0,
+                                   0, expected, given});
+  }
+
+  void check_input_gradient(std::size_t i, const shape& given) const {
+    if (!(given == tables_->current.values[i]))
+      throw shape_error(diagnostic{"the gradient of an input has shape {input}, got {other}", 0, 0,
+                                   tables_->current.values[i], given});
+  }
+
+  /// Plans the memory anew, such that backward gives the gradients of the inputs too; the
+  /// activations of the last forward are had by running it again.
+  void plan_input_gradients() {
+    tables& t = *tables_;
+    t.input_gradients = true;
+    std::array<T*, Inputs + 1> inputs{};
+    for (std::size_t i = 0; i < Inputs; ++i) inputs[i] = t.values[i];
+    const shape_list shapes = t.current_inputs;
+    // What training moves has been moved by the first run.
+    aligned_buffer<std::byte> before(buffers_.size());
+    std::ranges::copy(buffers_.span(), before.data());
+    prepare(shapes);
+    for (std::size_t i = 0; i < Inputs; ++i) t.values[i] = inputs[i];
+    run_leaves(execution_tables(false));
+    std::ranges::copy(before.span(), buffers_.data());
+    t.ran_forward = true;
+  }
+
+  /// Makes the next run_backward write the gradients of the inputs to this memory, which is the
+  /// caller's; null for what is not a number.
+  void set_input_gradients(const std::array<T*, Inputs + 1>& to) {
+    tables& t = *tables_;
+    for (std::size_t v = 0; v < Inputs; ++v) {
+      if (to[v] != nullptr && !t.plan.gradient_written[v])
+        std::fill_n(to[v], t.current.values[v].numel(), T{0});
+      t.value_gradients[v] = to[v];
+    }
+    point_edges();
+  }
+
+  execution<T> execution_tables(bool accumulate) {
+    tables& t = *tables_;
+    execution<T> run;
+    run.nodes = t.current.nodes.data();
+    run.leaves = t.current.leaves.data();
+    run.shapes = t.current.values.data();
+    run.values = t.values.data();
+    run.value_gradients = t.value_gradients.data();
+    run.edge_gradients = t.edge_gradients.data();
+    run.edge_sums = t.edge_sums.data();
+    run.runs_backward = t.plan.runs_backward.data();
+    run.first_call = t.first_call.data();
+    run.last_call = t.last_call.data();
+    run.unwritten = t.unwritten.data();
+    run.parameters = t.parameters.data();
+    run.gradients = t.gradients.data();
+    run.completed = t.layout.completed.data();
+    run.buffers = t.buffers.data();
+    run.saved = t.saved.data();
+    run.model_seed = seed_;
+    run.step = step_;
+    run.stream = stream_;
+    run.training = training_;
+    run.accumulate = accumulate;
+    return run;
+  }
+
+  M module_;
+  std::unique_ptr<tables> tables_;
+  aligned_buffer<T> parameters_;
+  aligned_buffer<T> gradients_;
+  aligned_buffer<std::byte> buffers_;
+  aligned_buffer<std::byte> workspace_;
+  ikebana::seed seed_{};
+  std::uint32_t step_ = 0;
+  std::uint32_t stream_ = 0;
+  bool training_ = true;
+  std::shared_ptr<hook_set> hooks_;
+  std::unique_ptr<hooked_calls> hooked_calls_;
+  void (*run_with_hooks_)(engine&, const execution<T>&) = nullptr;
+};
+
+}  // namespace ikebana::detail

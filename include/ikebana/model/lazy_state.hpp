@@ -1,0 +1,235 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ikebana/core/dtype.hpp"
+#include "ikebana/core/random.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/model/engine.hpp"
+#include "ikebana/model/hooks.hpp"
+#include "ikebana/model/state.hpp"
+#include "ikebana/model/state_dict.hpp"
+#include "ikebana/module/lazy.hpp"
+#include "ikebana/module/lowering.hpp"
+#include "ikebana/module/parameter.hpp"
+
+namespace ikebana::detail {
+
+/// Lets each leaf take over the extents of its own state.
+struct bind_leaf_states {
+  const program_node* nodes;
+  const program_leaf* leaves;
+  const shape* parameters;
+  const shape* buffers;
+  const char* is_there;  ///< By leaf: all of its state is.
+  int k = 0;
+
+  template <class Leaf>
+  [[gnu::noinline]] void operator()(Leaf& leaf) {
+    const int l = nodes[k++].leaf;
+    if constexpr (requires(std::span<const shape> s) { leaf.bind_state(s, s); }) {
+      const program_leaf& own = leaves[l];
+      if (is_there[l])
+        leaf.bind_state(std::span{parameters + own.first_parameter, own.parameter_count},
+                        std::span{buffers + own.first_buffer, own.buffer_count});
+    }
+  }
+};
+
+/// An extent that is not known is `lazy`, whatever was computed from it.
+constexpr shape with_unknown_lazy(shape s) {
+  for (std::size_t i = 0; i < s.rank(); ++i)
+    if (s[i] < 0) s[i] = lazy;
+  return s;
+}
+
+/// A parameter, or a buffer that is saved, of a network that has no inputs yet.
+struct state_row {
+  path_text path, drawn_as;
+  dtype type = dtype::float32;
+  shape extents{};
+  shape written{};  ///< The extents as the module's type has them.
+  std::size_t leaf = 0, index = 0;
+  initializer init{};
+  buffer_spec buffer{};
+  bool is_buffer = false;
+  bool waits = false;  ///< Its module is lazy, and this needs the dimension that is left out.
+};
+
+/// The rows of a program, leaf by leaf. `written` is the program of the module as it stands.
+template <program_sizes N>
+std::vector<state_row> rows_of(const program<N>& p, const program<N>& written,
+                               const program_table<bool, N.leaves>& is_lazy, dtype element) {
+  std::vector<state_row> rows;
+  for (std::size_t l = 0; l < N.leaves; ++l) {
+    const program_leaf& leaf = p.leaves[l];
+    for (std::size_t i = 0; i < leaf.parameter_count; ++i) {
+      const std::size_t at = static_cast<std::size_t>(leaf.first_parameter) + i;
+      const parameter_spec& s = p.parameters[at].spec;
+      const char* drawn = *s.drawn_as != '\0' ? s.drawn_as : s.name;
+      rows.push_back({p.path(leaf, s.name),
+                      p.path(leaf, drawn),
+                      element,
+                      with_unknown_lazy(s.extents),
+                      written.parameters[at].spec.extents,
+                      l,
+                      at,
+                      s.init,
+                      {},
+                      false,
+                      is_lazy[l]});
+    }
+    for (std::size_t i = 0; i < leaf.buffer_count; ++i) {
+      const std::size_t at = static_cast<std::size_t>(leaf.first_buffer) + i;
+      const buffer_spec& s = p.buffers[at].spec;
+      const shape& as_written = written.buffers[at].spec.extents;
+      if (s.persistent)
+        rows.push_back({p.path(leaf, s.name), p.path(leaf, s.name),
+                        s.follows_model ? element : s.type, with_unknown_lazy(s.extents),
+                        as_written, l, at, s.init, s, true, is_lazy[l] && !as_written.is_static()});
+    }
+  }
+  return rows;
+}
+
+/// Marks for what waits, initial values for the rest. `parameters` and `buffers` get the addresses.
+template <class T>
+state_dict initial_state(const std::vector<state_row>& rows, seed s, T** parameters,
+                         std::byte** buffers) {
+  state_dict dict;
+  for (const state_row& r : rows) {
+    if (r.waits) {
+      dict.add_uninitialized(r.path.view(), r.type, r.extents);
+      continue;
+    }
+    const random_stream stream{s, hash_path(r.drawn_as.view(), s.path)};
+    std::byte* to = dict.add_owned(r.path.view(), r.type, r.extents);
+    if (r.is_buffer) {
+      buffers[r.index] = to;
+      fill_buffer<T>(r.buffer, stream, to);
+    } else {
+      parameters[r.index] = reinterpret_cast<T*>(to);
+      r.init.template fill<T>(stream, parameters[r.index], r.extents);
+    }
+  }
+  return dict;
+}
+
+/// Of which leaves all of the state is given, and with what extents.
+struct given_extents {
+  std::vector<shape> parameters, buffers;
+  std::vector<char> is_there;
+
+  given_extents(const std::vector<state_row>& rows, const state_dict& given, program_sizes n)
+      : parameters(n.parameters + 1), buffers(n.buffers + 1), is_there(n.leaves + 1, 1) {
+    for (const state_row& r : rows) {
+      const auto* e = given.find(r.path.view());
+      const bool usable =
+          e != nullptr && !e->uninitialized && e->extents.rank() == r.extents.rank();
+      if (!usable) is_there[r.leaf] = 0;
+      (r.is_buffer ? buffers : parameters)[r.index] = usable ? e->extents : r.extents;
+    }
+  }
+};
+
+/// The given state in the types of the rows, or in its own where they are not chosen; throws
+/// state_error with all that does not fit them.
+inline state_dict take_state(const std::vector<state_row>& rows, const state_dict& given,
+                             std::size_t leaves, bool types_are_chosen) {
+  state_dict expected;
+  std::vector<char> has_some(leaves + 1);  // of what could be uninitialized
+  for (const state_row& r : rows) {
+    // What the module's type says holds, whatever was taken over.
+    shape extents = r.extents;
+    for (std::size_t i = 0; i < extents.rank(); ++i)
+      if (r.written[i] >= 0) extents[i] = r.written[i];
+    expected.add_uninitialized(r.path.view(), r.type, extents);
+    const auto* e = given.find(r.path.view());
+    if (e != nullptr && r.waits && !e->uninitialized) has_some[r.leaf] = 1;
+  }
+  state_complaint wrong;
+  compare_state(wrong, expected, given, false);
+  for (const state_row& r : rows) {
+    const auto* e = given.find(r.path.view());
+    if (e != nullptr && e->uninitialized && (!r.waits || has_some[r.leaf]))
+      wrong.add(state_complaint::uninitialized, r.path.c_str());
+  }
+  wrong.throw_if_any();
+  state_dict taken;
+  for (const state_row& r : rows) {
+    const auto& e = given.at(r.path.view());
+    const bool keeps_type = !types_are_chosen && (!r.is_buffer || r.buffer.follows_model);
+    const dtype type = keeps_type ? e.type : r.type;
+    if (e.uninitialized)
+      taken.add_uninitialized(e.name, type, r.extents);
+    else
+      copy_elements(taken.add_owned(e.name, type, e.extents), type, e);
+  }
+  return taken;
+}
+
+/// The state of a network of element type T before its first input: what is lazy is marked, the
+/// rest has its initial values; or what was loaded. T is void where it is not chosen yet: float32
+/// then, PyTorch's default, until a state or an input says otherwise.
+template <any_module M, class T>
+class pending_state {
+  using element = std::conditional_t<std::is_void_v<T>, float, T>;
+  static constexpr program_sizes sizes = outline_of<M>.sizes;
+
+ public:
+  explicit pending_state(const M& m) : open_{open_dimensions(m)} {}
+
+  /// Whether a state was loaded, all or a part of it.
+  bool is_loaded() const { return !loaded_.empty(); }
+  const state_dict& loaded() const { return loaded_; }
+
+  bool has_uninitialized() const {
+    if (!is_loaded()) return has_uninitialized_params(module_value<M>);
+    for (const auto& e : loaded_)
+      if (e.uninitialized) return true;
+    return false;
+  }
+
+  /// The module with every extent that is known by now; the others are dynamic.
+  const opened_t<M>& module() const { return open_; }
+
+  state_dict get(seed s) const {
+    if (is_loaded()) return loaded_.views();
+    const auto p = outline(open_);
+    std::vector<element*> parameters(sizes.parameters + 1);
+    std::vector<std::byte*> buffers(sizes.buffers + 1);
+    state_dict dict = initial_state<element>(rows(p), s, parameters.data(), buffers.data());
+    finish_leaves<element> finish{p.nodes.data(), p.leaves.data(), parameters.data(),
+                                  buffers.data(), lazy_leaves_of<M>.data()};
+    for_each_leaf(open_, finish);
+    return dict;
+  }
+
+  /// Takes a state over, with the extents that it brings. What is lazy here may be uninitialized
+  /// there, a module at a time; any other difference in keys, shapes or types is a state_error that
+  /// names all of them, and nothing has changed.
+  void load(const M& m, const state_dict& given) {
+    opened_t<M> bound = open_dimensions(m);
+    const auto p = outline(bound);
+    const given_extents extents(rows(p), given, sizes);
+    bind_leaf_states bind{p.nodes.data(), p.leaves.data(), extents.parameters.data(),
+                          extents.buffers.data(), extents.is_there.data()};
+    for_each_leaf(bound, bind);
+    loaded_ = take_state(rows(outline(bound)), given, sizes.leaves, !std::is_void_v<T>);
+    open_ = bound;
+  }
+
+ private:
+  static std::vector<state_row> rows(const program<sizes>& p) {
+    return rows_of(p, outline_of<M>, lazy_leaves_of<M>, dtype_of<element>);
+  }
+
+  opened_t<M> open_;
+  state_dict loaded_;
+};
+
+}  // namespace ikebana::detail

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv.hpp"
+#include "ikebana/module/extent.hpp"
+#include "ikebana/module/named.hpp"
+#include "ikebana/module/options.hpp"
+#include "ikebana/nn/detail/spatial.hpp"
+
+namespace ikebana::detail {
+
+/// What convolutions and transposed ones share: their numbers.
+template <std::size_t Spatial, class... Options>
+struct conv_options {
+  static_assert(Spatial >= 1 && Spatial <= 3);
+  using per_dimension = std::array<dim_t, Spatial>;
+
+  static constexpr per_dimension kernel =
+      spatial<Spatial, option_or<ikebana::kernel<1>, Options...>>();
+  static constexpr per_dimension stride =
+      spatial<Spatial, option_or<ikebana::stride<1>, Options...>>();
+  static constexpr per_dimension padding =
+      spatial<Spatial, option_or<ikebana::padding<0>, Options...>>();
+  static constexpr per_dimension dilation =
+      spatial<Spatial, option_or<ikebana::dilation<1>, Options...>>();
+  static constexpr dim_t groups = option_or<ikebana::groups<1>, Options...>::value;
+  static constexpr bool bias = option_or<ikebana::bias<true>, Options...>::value;
+
+  static constexpr bool are_sane = all_at_least(kernel, 1) && all_at_least(stride, 1) &&
+                                   all_at_least(dilation, 1) && groups >= 1;
+
+  static constexpr dim_t taps = [] {
+    dim_t n = 1;
+    for (dim_t k : kernel) n *= k;
+    return n;
+  }();
+
+  /// How far the dilated kernel reaches in each dimension.
+  static constexpr per_dimension reach = [] {
+    per_dimension r{};
+    for (std::size_t i = 0; i < Spatial; ++i) r[i] = detail::reach(kernel[i], dilation[i]);
+    return r;
+  }();
+
+  /// Where the channels are in an input: of rank Spatial + 2, or of rank Spatial + 1 if unbatched.
+  static constexpr std::size_t channel_dim(const shape& in) { return in.rank() - Spatial - 1; }
+  static constexpr dim_t batch(const shape& in) { return in.rank() == Spatial + 2 ? in[0] : 1; }
+
+  static constexpr cpu::conv_geometry geometry() {
+    cpu::conv_geometry g{};
+    g.groups = groups;
+    g.kernel = in_three(kernel, 1);
+    g.stride = in_three(stride, 1);
+    g.padding = in_three(padding, 0);
+    g.dilation = in_three(dilation, 1);
+    return g;
+  }
+};
+
+/// What is wrong with an input's rank or channels.
+template <literal Name, std::size_t Spatial>
+constexpr diagnostic check_conv_channels(const shape& in, dim_t in_channels, dim_t out_channels,
+                                         dim_t groups) {
+  if (in.rank() != Spatial + 1 && in.rank() != Spatial + 2)
+    return {
+        joined<Name, digit<Spatial>, "d expects an input of ", digit<Spatial + 1>,
+               " (unbatched) or ", digit<Spatial + 2>, " dimensions, got {got} (input {input})">,
+        Spatial + 2, static_cast<dim_t>(in.rank()), in};
+  const dim_t given = in[in.rank() - Spatial - 1];
+  if (!fits(in_channels, given))
+    return {joined<Name, digit<Spatial>,
+                   "d expects in_channels = {expected}, got {got} (input {input})">,
+            in_channels, given, in};
+  const dim_t channels = in_channels >= 0 ? in_channels : given;
+  if (channels >= 0 && channels % groups != 0)
+    return {joined<Name, digit<Spatial>,
+                   "d expects in_channels divisible by groups = {expected}, got {got} (input "
+                   "{input})">,
+            groups, channels, in};
+  if (out_channels % groups != 0)
+    return {joined<Name, digit<Spatial>,
+                   "d expects out_channels divisible by groups = {expected}, got {got} (input "
+                   "{input})">,
+            groups, out_channels, in};
+  return {};
+}
+
+}  // namespace ikebana::detail

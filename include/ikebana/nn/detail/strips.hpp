@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+#include "ikebana/core/shape.hpp"
+
+namespace ikebana::detail {
+
+/// The dimension that `along` names, negative from the end.
+constexpr std::size_t dimension(dim_t along, const shape& s) {
+  return static_cast<std::size_t>(along < 0 ? along + static_cast<dim_t>(s.rank()) : along);
+}
+
+/// Copies a block of the extents `block` from one array, where it begins at `from_at` of dimension
+/// d, to another: of all other dimensions it has the whole.
+template <class T>
+void copy_strips(const shape& block, std::size_t d, const T* from, dim_t from_at,
+                 const shape& from_shape, T* to, dim_t to_at, const shape& to_shape) {
+  const dim_t outer = block.numel(0, d), inner = block.numel(d + 1, block.rank());
+  const dim_t strip = block[d] * inner;
+  if (strip == 0) return;
+  for (dim_t o = 0; o < outer; ++o)
+    std::memcpy(to + (o * to_shape[d] + to_at) * inner,
+                from + (o * from_shape[d] + from_at) * inner,
+                static_cast<std::size_t>(strip) * sizeof(T));
+}
+
+}  // namespace ikebana::detail

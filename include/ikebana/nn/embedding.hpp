@@ -1,0 +1,119 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "ikebana/core/error.hpp"
+#include "ikebana/cpu/embedding.hpp"
+#include "ikebana/module/context.hpp"
+#include "ikebana/module/describe.hpp"
+#include "ikebana/module/module.hpp"
+#include "ikebana/module/options.hpp"
+#include "ikebana/module/parameter.hpp"
+#include "ikebana/module/symbol.hpp"
+
+namespace ikebana {
+
+namespace detail {
+
+[[noreturn]] inline void refuse_index(dim_t below, std::int64_t index) {
+  throw error(index < 0 ? "embedding expects indices of at least 0, got " + std::to_string(index)
+                        : "embedding expects indices below " + std::to_string(below) + ", got " +
+                              std::to_string(index));
+}
+
+}  // namespace detail
+
+/// Rows of a table by their indices: std::int64_t of any shape [...] -> [..., embedding_dim].
+/// A model throws error, before anything runs, where an index is negative or not below
+/// num_embeddings.
+/// Parameter: weight (num_embeddings, embedding_dim). Row padding_idx starts as zeros and gets no
+/// gradient; with scale_grad_by_freq<true> a row's gradient is divided by how often its index
+/// stands in the input. Options: padding_idx<N> (none; negative counts from the end),
+/// scale_grad_by_freq<bool> (false).
+template <dim_t Num, dim_t Dim, class... Options>
+struct embedding {
+  static_assert(
+      detail::option_set<padding_idx<0>, scale_grad_by_freq<false>>::template accepts<Options...>,
+      "ikebana: embedding takes the options padding_idx and scale_grad_by_freq, each once");
+  static_assert(Num >= 0 && Dim >= 0,
+                "ikebana: embedding needs num_embeddings and embedding_dim, numbers");
+
+  static constexpr std::string_view kind = "embedding";
+  static constexpr kept keeps = kept::input;
+  static constexpr bool has_padding =
+      detail::times_given<detail::padding_idx_option, Options...> > 0;
+  static constexpr dim_t given_padding = detail::option_or<padding_idx<0>, Options...>::value;
+  static_assert(!has_padding || (given_padding >= -Num && given_padding < Num),
+                "ikebana: padding_idx is within num_embeddings");
+  /// -1 for none.
+  static constexpr dim_t padding = !has_padding        ? -1
+                                   : given_padding < 0 ? given_padding + Num
+                                                       : given_padding;
+  static constexpr bool by_frequency =
+      detail::option_or<scale_grad_by_freq<false>, Options...>::value;
+
+  static constexpr element_kind input_kind(std::size_t, std::size_t) { return element_kind::index; }
+
+  constexpr inferred infer(const shape& in) const {
+    if (in.rank() == shape::max_rank)
+      return diagnostic{
+          "embedding expects an input of at most {expected} dimensions, got {got} (input {input})",
+          shape::max_rank - 1, static_cast<dim_t>(in.rank()), in};
+    shape out = in;
+    out.push_back(Dim);
+    return out;
+  }
+
+  constexpr std::array<parameter_spec, 1> parameters() const {
+    return {parameter_spec{"weight", shape{Num, Dim},
+                           initializer::normal(0, 1).with_zero_row(padding)}};
+  }
+
+  /// How often each index stands in the input.
+  constexpr std::array<saved_spec, 1> saved(const shape_list&) const requires(by_frequency) {
+    return {saved_spec{sizeof(std::int32_t), shape{Num}}};
+  }
+
+  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+
+  void describe(description& d) const {
+    d.add("num_embeddings", Num).add("embedding_dim", Dim);
+    if (has_padding) d.add("padding_idx", padding);
+    if (by_frequency) d.add("scale_grad_by_freq", true);
+  }
+
+  template <class T>
+  void validate(const context<T>& c) const {
+    const std::int64_t* const index = c.template input<std::int64_t>();
+    const dim_t n = c.input_shape().numel();
+    for (dim_t i = 0; i < n; ++i)
+      if (index[i] < 0 || index[i] >= Num) detail::refuse_index(Num, index[i]);
+  }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    cpu::gather_rows<T>(c.input_shape().numel(), Dim, c.template input<std::int64_t>(),
+                        c.parameter(0), c.output());
+  }
+
+  /// Adds up in the order of the input. Costs O(num_embeddings) besides: the gradient is dense.
+  template <class T>
+  void backward(const context<T>& c) const {
+    std::int32_t* frequencies = nullptr;
+    if constexpr (by_frequency) frequencies = c.template saved<std::int32_t>(0);
+    cpu::scatter_rows<T>(c.input_shape().numel(), Dim, c.template input<std::int64_t>(),
+                         c.output_gradient(), Num, padding, frequencies, c.parameter_gradient(0),
+                         c.accumulate());
+  }
+
+  template <symbolic... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+};
+
+}  // namespace ikebana

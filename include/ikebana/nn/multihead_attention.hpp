@@ -1,0 +1,220 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "ikebana/module/context.hpp"
+#include "ikebana/module/describe.hpp"
+#include "ikebana/module/extent.hpp"
+#include "ikebana/module/module.hpp"
+#include "ikebana/module/options.hpp"
+#include "ikebana/module/parameter.hpp"
+#include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/attention_inputs.hpp"
+#include "ikebana/nn/detail/attention_run.hpp"
+#include "ikebana/nn/dropout.hpp"
+
+namespace ikebana {
+
+/// Multi-head attention (Vaswani et al., Attention Is All You Need, 2017): of each head's
+/// projections q, k, v of query, key and value, softmax(q k^T / sqrt(embed_dim / num_heads)) v, the
+/// heads side by side, projected once more.
+///
+/// Inputs: one (its own query, key and value) or the three: [L, N, embed_dim], [S, N, kdim], [S, N,
+/// vdim], or [N, L, embed_dim] and so on with batch_first<true>, or without N; then the masks that
+/// the options ask for, key_padding_mask before attn_mask:
+/// - key_padding_mask<true>: bools [N, S] ([S]), true for keys that are ignored;
+/// - attn_mask<mask_kind::boolean>: bools [L, S] or [N num_heads, L, S], true where ignored;
+/// - attn_mask<mask_kind::additive>: numbers of these shapes, added to the scores; has a gradient.
+/// is_causal<true>: query i ignores the keys from i + 1 on, with no mask. A query that ignores
+/// every key gets weights of 0 (in PyTorch, not-a-number).
+///
+/// Output: of query's shape; with need_weights<true> a second one, [N, L, S] ([L, S]), the mean of
+/// the heads' weights. In training, weights are dropped with probability `dropout`.
+///
+/// Parameters: in_proj_weight (3 embed_dim, embed_dim), or where kdim or vdim is another number
+/// q_proj_weight, k_proj_weight, v_proj_weight; in_proj_bias (3 embed_dim); out_proj.weight
+/// (embed_dim, embed_dim), out_proj.bias (embed_dim); no biases with bias<false>. EmbedDim is a
+/// number, `lazy` or `dynamic`; kdim<N> and vdim<N> too, EmbedDim where left out. A dynamic kdim or
+/// vdim has weights of its own. Further options: bias<bool> (true), batch_first<bool> (false).
+///
+/// Keeps N num_heads L S weights for backward.
+template <dim_t EmbedDim, dim_t Heads, class... Options>
+struct multihead_attention {
+  static_assert(
+      detail::option_set<bias<true>, batch_first<false>, kdim<0>, vdim<0>, is_causal<false>,
+                         key_padding_mask<false>, attn_mask<mask_kind::boolean>,
+                         need_weights<false>>::template accepts<Options...>,
+      "ikebana: multihead_attention takes the options bias, batch_first, kdim, vdim, "
+      "is_causal, key_padding_mask, attn_mask and need_weights, each once");
+  static_assert(Heads > 0, "ikebana: multihead_attention needs num_heads > 0");
+
+  static constexpr std::string_view kind = "multihead_attention";
+  static constexpr dim_t Key = detail::option_or<kdim<EmbedDim>, Options...>::value;
+  static constexpr dim_t Value = detail::option_or<vdim<EmbedDim>, Options...>::value;
+  static constexpr bool is_lazy = EmbedDim == lazy || Key == lazy || Value == lazy;
+  static constexpr bool is_random = true;
+  static constexpr kept keeps = kept::input;
+  static constexpr bool has_bias = detail::option_or<bias<true>, Options...>::value;
+  static constexpr bool has_weights = detail::option_or<need_weights<false>, Options...>::value;
+  static constexpr std::size_t outputs = has_weights ? 2 : 1;
+  static constexpr bool has_kdim = detail::times_given<detail::kdim_option, Options...> > 0;
+  static constexpr bool has_vdim = detail::times_given<detail::vdim_option, Options...> > 0;
+  using mask_option = detail::option_or<attn_mask<mask_kind::boolean>, Options...>;
+  static constexpr bool has_mask = detail::times_given<detail::attn_mask_option, Options...> > 0;
+  /// Whether one matrix holds the weights of query, key and value.
+  static constexpr bool is_packed =
+      !(has_kdim || has_vdim) || (EmbedDim >= 0 && Key == EmbedDim && Value == EmbedDim);
+
+  /// All of this as values.
+  static constexpr detail::attention_layout layout{
+      Heads,
+      has_bias,
+      is_packed,
+      has_weights,
+      has_kdim,
+      has_vdim,
+      detail::option_or<batch_first<false>, Options...>::value,
+      detail::option_or<is_causal<false>, Options...>::value,
+      detail::option_or<key_padding_mask<false>, Options...>::value,
+      has_mask,
+      has_mask && (mask_option::value == mask_kind::additive)};
+
+  /// Of query, key and value, and masks: for one input, masks have no names.
+  static constexpr auto input_names = [] {
+    std::array<std::string_view, 3 + layout.mask_count()> names{"query", "key", "value"};
+    if (layout.padding) names[3] = "key_padding_mask";
+    if (layout.mask) names[2 + layout.mask_count()] = "attn_mask";
+    return names;
+  }();
+
+  probability dropout = 0;
+  [[no_unique_address]] extent<EmbedDim> embed_dim{};
+  [[no_unique_address]] extent<Key> key_dim{};
+  [[no_unique_address]] extent<Value> value_dim{};
+
+  static constexpr element_kind input_kind(std::size_t i, std::size_t count) {
+    const std::size_t numbers = layout.numbers(count);
+    if (i < numbers) return element_kind::real;
+    if (layout.padding && i == numbers) return element_kind::boolean;
+    return layout.additive ? element_kind::real : element_kind::boolean;
+  }
+
+  constexpr inferred infer(const shape_list& in) const {
+    const diagnostic wrong =
+        layout.check(in, embed_dim.value(), key_dim.value(), value_dim.value());
+    if (!wrong.ok()) return wrong;
+    const detail::attention_extents n(layout, in);
+    shape_list out{in[0]};
+    if (EmbedDim >= 0) out[0] = in[0].with(in[0].rank() - 1, EmbedDim);
+    if constexpr (has_weights)
+      out.push_back(n.batched ? shape{n.batch, n.queries, n.keys} : shape{n.queries, n.keys});
+    return out;
+  }
+
+  template <shape... In>
+  constexpr auto become() const {
+    constexpr shape_list in{In...};
+    constexpr bool three = layout.numbers(in.size()) == 3;
+    constexpr dim_t e = EmbedDim == lazy ? in[0].back() : EmbedDim;
+    constexpr dim_t k = Key == lazy ? in[three ? 1 : 0].back() : Key;
+    constexpr dim_t v = Value == lazy ? in[three ? 2 : 0].back() : Value;
+    multihead_attention<e, Heads, detail::replaced<detail::replaced<Options, kdim<k>>, vdim<v>>...>
+        m;
+    m.dropout = dropout;
+    return m;
+  }
+
+  constexpr void bind(const shape_list& in) {
+    const bool three = layout.numbers(in.size()) == 3;
+    embed_dim.bind(in[0].back());
+    key_dim.bind(in[three ? 1 : 0].back());
+    value_dim.bind(in[three ? 2 : 0].back());
+  }
+  constexpr void bind_state(std::span<const shape> parameters, std::span<const shape>) {
+    embed_dim.bind(parameters[0][1]);
+    key_dim.bind(parameters[is_packed ? 0 : 1][1]);
+    value_dim.bind(parameters[is_packed ? 0 : 2][1]);
+  }
+
+  constexpr auto parameters() const {
+    const dim_t e = embed_dim.value();
+    std::array<parameter_spec, layout.out_weight() + (has_bias ? 2 : 1)> all;
+    if constexpr (is_packed) {
+      all[0] = weight("in_proj_weight", detail::times(3, e), e);
+    } else {
+      all[0] = weight("q_proj_weight", e, e);
+      all[1] = weight("k_proj_weight", e, key_dim.value());
+      all[2] = weight("v_proj_weight", e, value_dim.value());
+    }
+    if constexpr (has_bias)
+      all[layout.in_bias()] = {"in_proj_bias", shape{detail::times(3, e)},
+                               initializer::constant(0)};
+    all[layout.out_weight()] = {"out_proj.weight", shape{e, e}, initializer::kaiming_uniform(e)};
+    if constexpr (has_bias)
+      all[layout.out_bias()] = {"out_proj.bias", shape{e}, initializer::constant(0)};
+    return all;
+  }
+
+  /// The projections of query, key and value, the weights, the heads' outputs, and what backward
+  /// writes: the gradients of the projections and two matrices of scores.
+  constexpr std::array<saved_spec, 9> saved(const shape_list& in) const {
+    const detail::attention_extents n(layout, in);
+    const dim_t e = in[0].back();
+    const auto rows = [&](std::size_t i, dim_t columns) {
+      return saved_spec{0, in[i].with(in[i].rank() - 1, columns)};
+    };
+    const saved_spec none{0, shape{0}};
+    const saved_spec q = rows(0, n.self ? detail::times(3, e) : e);
+    const saved_spec k = n.self ? none : rows(1, e), v = n.self ? none : rows(2, e);
+    const saved_spec weights{0, shape{n.batch, Heads, n.queries, n.keys}};
+    return {q, k, v, weights, rows(0, e), q, k, v, saved_spec{0, shape{2, n.queries, n.keys}}};
+  }
+
+  constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const {
+    const detail::attention_extents n(layout, in);
+    const dim_t e = in[0].back(), k = n.self ? e : in[1].back(), v = n.self ? e : in[2].back();
+    return n.batch * (2 * n.queries * e * e + n.keys * e * (k + v) + 2 * n.queries * n.keys * e);
+  }
+
+  void describe(description& d) const {
+    d.add("embed_dim", embed_dim.value()).add("num_heads", Heads);
+    if (has_kdim) d.add("kdim", key_dim.value());
+    if (has_vdim) d.add("vdim", value_dim.value());
+    d.add("dropout", static_cast<double>(dropout)).add("bias", has_bias);
+    d.add("batch_first", layout.batch_first);
+    if (layout.causal) d.add("is_causal", true);
+    if (layout.padding) d.add("key_padding_mask", true);
+    if (layout.mask) d.add("attn_mask", std::string_view{layout.additive ? "additive" : "boolean"});
+    if (has_weights) d.add("need_weights", true);
+  }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    detail::attention_run<T>(layout, c, dropout).forward();
+  }
+
+  template <class T>
+  void backward(const context<T>& c) const {
+    detail::attention_run<T>(layout, c, dropout).backward();
+  }
+
+  template <symbolic... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+
+ private:
+  static constexpr parameter_spec weight(const char* name, dim_t out, dim_t in) {
+    return {name, shape{out, in}, initializer::xavier_uniform(in, out)};
+  }
+};
+
+/// A multihead_attention whose embed_dim comes from the first query.
+template <dim_t Heads, class... Options>
+using lazy_multihead_attention = multihead_attention<lazy, Heads, Options...>;
+
+}  // namespace ikebana

@@ -1,0 +1,171 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "ikebana/cpu/weight_norm.hpp"
+#include "ikebana/module/context.hpp"
+#include "ikebana/module/describe.hpp"
+#include "ikebana/module/module.hpp"
+#include "ikebana/module/parameter.hpp"
+#include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/reparametrized.hpp"
+#include "ikebana/nn/detail/spatial.hpp"
+
+namespace ikebana {
+
+namespace detail {
+
+/// The dimension that counts a weight's outputs.
+template <class M>
+inline constexpr dim_t output_dim = std::string_view{M::kind}.starts_with("conv_transpose") ? 1 : 0;
+
+}  // namespace detail
+
+/// The leaf M with its parameter `Name` divided by an estimate of its largest singular value, as a
+/// matrix of (extent of Dim, the rest) (Miyato et al., Spectral Normalization for Generative
+/// Adversarial Networks, 2018): spectral_norm(linear<3, 4>{}). Each forward in training refines the
+/// estimate by `n_power_iterations` of power iteration; the gradient takes its vectors for
+/// constants.
+///
+/// Parameters: M's without `Name`, then `Name`_orig. Buffers: M's, then `Name`_u (extent of Dim)
+/// and `Name`_v (product of the rest), as PyTorch's torch.nn.utils.spectral_norm has them. Dim is 0
+/// unless given, 1 for a transposed convolution. M has no dimension left out.
+template <leaf_module M, detail::literal Name = "weight", dim_t Dim = detail::output_dim<M>>
+struct spectral_norm : detail::reparametrized<M, Name> {
+ private:
+  using base = detail::reparametrized<M, Name>;
+
+ public:
+  static_assert(!detail::is_lazy_leaf<M>(),
+                "ikebana: spectral_norm expects a module whose parameters exist; this one has a "
+                "dimension left out: write it, or wrap what become<shape_list{..}>(module) gives");
+  static_assert(detail::is_lazy_leaf<M>() || base::is_found,
+                "ikebana: spectral_norm expects the name of a parameter of the module");
+  static_assert(detail::is_lazy_leaf<M>() || !base::is_found || base::has_dim(Dim),
+                "ikebana: spectral_norm expects a dimension of the parameter, counted from 0");
+
+  /// Of each forward in training.
+  int n_power_iterations = 1;
+  /// The least norm that a vector is divided by.
+  double least_norm = 1e-12;
+
+  constexpr spectral_norm() = default;
+  constexpr explicit spectral_norm(const M& m, int iterations = 1, double least = 1e-12)
+      : base(m), n_power_iterations{iterations}, least_norm{least} {}
+
+  constexpr auto parameters() const {
+    auto out = base::template other_parameters<1>();
+    parameter_spec& original = out[original_at];
+    original = base::computed();
+    if (*original.drawn_as == '\0') original.drawn_as = original.name;
+    original.name = detail::joined<Name, "_orig">;
+    return out;
+  }
+
+  constexpr auto buffers() const {
+    std::array<buffer_spec, base::inner_buffers + 2> out{};
+    if constexpr (base::inner_buffers > 0) {
+      const auto inner = M::buffers();
+      for (std::size_t i = 0; i < base::inner_buffers; ++i) out[i] = inner[i];
+    }
+    const detail::channel_sizes n = sizes();
+    out[base::inner_buffers] = {.name = detail::joined<Name, "_u">,
+                                .extents = shape{n.channels},
+                                .init = initializer::unit_normal()};
+    out[base::inner_buffers + 1] = {.name = detail::joined<Name, "_v">,
+                                    .extents = shape{rest(n)},
+                                    .init = initializer::unit_normal()};
+    return out;
+  }
+
+  /// What M saves, the computed weight, its gradient, and the vectors and value of this forward.
+  constexpr auto saved(const shape_list& in) const {
+    auto out = base::template inner_saved_and<5>(in);
+    const detail::channel_sizes n = sizes();
+    out[weight_at].extents = out[gradient_at].extents = base::computed().extents;
+    out[u_at].extents = shape{n.channels};
+    out[v_at].extents = shape{rest(n)};
+    out[sigma_at].extents = shape{1};
+    return out;
+  }
+
+  template <shape...>
+  constexpr spectral_norm become() const {
+    return *this;
+  }
+
+  constexpr void bind_state(std::span<const shape> parameters, std::span<const shape> buffers) {
+    base::bind_inner_state(parameters, buffers);
+  }
+
+  template <class T>
+  void finish_initialization(T* const* parameters, std::byte* const* buffers) const {
+    base::template finish_inner<T>(parameters, parameters[original_at], buffers);
+  }
+
+  void describe(description& d) const {
+    if constexpr (requires(const M& m) { m.describe(d); }) M::describe(d);
+    d.add("spectral_norm", std::string_view{Name.data, Name.size()});
+  }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    const detail::channel_sizes n = sizes();
+    const T* original = c.parameter(original_at);
+    T *u = c.buffer(base::inner_buffers), *v = c.buffer(base::inner_buffers + 1);
+    if (c.training())
+      for (int i = 0; i < n_power_iterations; ++i)
+        cpu::power_iteration<T>(n.outer, n.channels, n.inner, original, static_cast<T>(least_norm),
+                                u, v);
+    // The next forward may come before this one's backward.
+    T *kept_u = c.template saved<T>(u_at), *kept_v = c.template saved<T>(v_at);
+    for (dim_t i = 0; i < n.channels; ++i) kept_u[i] = u[i];
+    for (dim_t i = 0; i < rest(n); ++i) kept_v[i] = v[i];
+    const T sigma = cpu::spectral_sigma<T>(n.outer, n.channels, n.inner, original, u, v);
+    *c.template saved<T>(sigma_at) = sigma;
+    T* weight = c.template saved<T>(weight_at);
+    cpu::spectral_norm_forward<T>(rest(n) * n.channels, original, sigma, weight);
+    base::template run_inner_forward<T>(c, weight);
+  }
+
+  template <class T>
+  void backward(const context<T>& c) const {
+    const detail::channel_sizes n = sizes();
+    T* dweight = c.template saved<T>(gradient_at);
+    base::template run_inner_backward<T>(c, c.template saved<T>(weight_at), dweight,
+                                         rest(n) * n.channels);
+    cpu::spectral_norm_backward<T>(n.outer, n.channels, n.inner, c.parameter(original_at),
+                                   c.template saved<T>(u_at), c.template saved<T>(v_at),
+                                   *c.template saved<T>(sigma_at), dweight,
+                                   c.parameter_gradient(original_at), c.accumulate());
+  }
+
+  template <symbolic... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+
+ private:
+  static constexpr std::size_t original_at = base::inner_parameters - 1;
+  static constexpr std::size_t weight_at = base::inner_saved, gradient_at = weight_at + 1,
+                               u_at = weight_at + 2, v_at = weight_at + 3, sigma_at = weight_at + 4;
+
+  constexpr detail::channel_sizes sizes() const {
+    return {base::computed().extents, static_cast<std::size_t>(Dim)};
+  }
+
+  /// The columns of the matrix.
+  static constexpr dim_t rest(const detail::channel_sizes& n) { return n.outer * n.inner; }
+};
+
+template <leaf_module M>
+spectral_norm(const M&) -> spectral_norm<M>;
+template <leaf_module M>
+spectral_norm(const M&, int) -> spectral_norm<M>;
+template <leaf_module M>
+spectral_norm(const M&, int, double) -> spectral_norm<M>;
+
+}  // namespace ikebana

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include "ikebana/cpu/weight_norm.hpp"
+#include "ikebana/module/context.hpp"
+#include "ikebana/module/describe.hpp"
+#include "ikebana/module/module.hpp"
+#include "ikebana/module/parameter.hpp"
+#include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/reparametrized.hpp"
+#include "ikebana/nn/detail/spatial.hpp"
+
+namespace ikebana {
+
+/// For weight_norm: one norm over the whole parameter.
+inline constexpr dim_t no_dim = std::numeric_limits<dim_t>::min();
+
+/// The leaf M with its parameter `Name` computed before each forward as v * g / norm(v), the norm
+/// taken over all dimensions but Dim (Salimans, Kingma, Weight Normalization, 2016):
+/// weight_norm(linear<3, 4>{}), or weight_norm<linear<3, 4>, "weight", 1>{}.
+///
+/// Parameters: M's without `Name`, then `Name`_g (1, ..., extent of Dim, ..., 1; no dimension for
+/// no_dim) and `Name`_v (as `Name`), as PyTorch's torch.nn.utils.weight_norm has them. Initially
+/// the computed weight has the bits that M's own would have. M has no dimension left out.
+template <leaf_module M, detail::literal Name = "weight", dim_t Dim = 0>
+struct weight_norm : detail::reparametrized<M, Name> {
+ private:
+  using base = detail::reparametrized<M, Name>;
+
+ public:
+  static_assert(!detail::is_lazy_leaf<M>(),
+                "ikebana: weight_norm expects a module whose parameters exist; this one has a "
+                "dimension left out: write it, or wrap what become<shape_list{..}>(module) gives");
+  static_assert(detail::is_lazy_leaf<M>() || base::is_found,
+                "ikebana: weight_norm expects the name of a parameter of the module");
+  static_assert(detail::is_lazy_leaf<M>() || !base::is_found || Dim == no_dim || base::has_dim(Dim),
+                "ikebana: weight_norm expects a dimension of the parameter, counted from 0");
+
+  constexpr weight_norm() = default;
+  constexpr explicit weight_norm(const M& m) : base(m) {}
+
+  constexpr auto parameters() const {
+    auto out = base::template other_parameters<2>();
+    const parameter_spec weight = base::computed();
+    shape each;
+    if (Dim != no_dim)
+      for (std::size_t i = 0; i < weight.extents.rank(); ++i)
+        each.push_back(i == dim ? weight.extents[i] : 1);
+    out[g] = {detail::joined<Name, "_g">, each};
+    out[v] = weight;
+    out[v].name = detail::joined<Name, "_v">;
+    if (*weight.drawn_as == '\0') out[v].drawn_as = weight.name;
+    return out;
+  }
+
+  /// What M saves, the computed weight, its gradient, and the norms.
+  constexpr auto saved(const shape_list& in) const {
+    auto out = base::template inner_saved_and<3>(in);
+    out[weight_at].extents = out[gradient_at].extents = base::computed().extents;
+    out[norms_at].extents = shape{sizes().channels};
+    return out;
+  }
+
+  template <shape...>
+  constexpr weight_norm become() const {
+    return *this;
+  }
+
+  constexpr void bind_state(std::span<const shape> parameters, std::span<const shape> buffers) {
+    base::bind_inner_state(parameters, buffers);
+  }
+
+  template <class T>
+  void finish_initialization(T* const* parameters, std::byte* const* buffers) const {
+    base::template finish_inner<T>(parameters, parameters[v], buffers);
+    const detail::channel_sizes n = sizes();
+    cpu::channel_norms<T>(n.outer, n.channels, n.inner, parameters[v], parameters[g]);
+  }
+
+  void describe(description& d) const {
+    if constexpr (requires(const M& m) { m.describe(d); }) M::describe(d);
+    d.add("weight_norm", std::string_view{Name.data, Name.size()});
+  }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    const detail::channel_sizes n = sizes();
+    T *weight = c.template saved<T>(weight_at), *norms = c.template saved<T>(norms_at);
+    cpu::channel_norms<T>(n.outer, n.channels, n.inner, c.parameter(v), norms);
+    cpu::weight_norm_forward<T>(n.outer, n.channels, n.inner, c.parameter(v), c.parameter(g), norms,
+                                weight);
+    base::template run_inner_forward<T>(c, weight);
+  }
+
+  template <class T>
+  void backward(const context<T>& c) const {
+    const detail::channel_sizes n = sizes();
+    T* dweight = c.template saved<T>(gradient_at);
+    base::template run_inner_backward<T>(c, c.template saved<T>(weight_at), dweight,
+                                         n.outer * n.channels * n.inner);
+    cpu::weight_norm_backward<T>(n.outer, n.channels, n.inner, c.parameter(v), c.parameter(g),
+                                 c.template saved<T>(norms_at), dweight, c.parameter_gradient(v),
+                                 c.parameter_gradient(g), c.accumulate());
+  }
+
+  template <symbolic... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+
+ private:
+  static constexpr std::size_t g = base::inner_parameters - 1, v = base::inner_parameters;
+  static constexpr std::size_t weight_at = base::inner_saved, gradient_at = weight_at + 1,
+                               norms_at = weight_at + 2;
+  static constexpr std::size_t dim = Dim == no_dim ? 0 : static_cast<std::size_t>(Dim);
+
+  constexpr detail::channel_sizes sizes() const {
+    const shape weight = base::computed().extents;
+    return Dim == no_dim ? detail::channel_sizes(weight) : detail::channel_sizes(weight, dim);
+  }
+};
+
+template <leaf_module M>
+weight_norm(const M&) -> weight_norm<M>;
+
+}  // namespace ikebana

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/shape.hpp"
+
+namespace ikebana {
+
+/// A parameter, as those see it who handle its gradient.
+struct bucket_parameter {
+  path_text path;
+  shape extents;
+  dim_t begin = 0;  ///< Where its gradient begins in the flat gradient buffer, in elements.
+};
+
+/// A contiguous slice of the flat gradient buffer, handed to the communication hook as soon as
+/// backward has finished it. Buckets come in the order of their index on every rank. The gradients
+/// of its parameters stand in `data` in the order of `parameters`; what lies between them is zero.
+template <class T>
+struct gradient_bucket {
+  std::span<T> data;
+  std::size_t index = 0;
+  std::size_t count = 1;                           ///< Of the buckets of one backward.
+  std::span<const bucket_parameter> parameters{};  ///< Empty where nobody knows them.
+  dim_t begin = 0;                                 ///< Where `data` begins in the flat buffer.
+
+  constexpr bool is_last() const { return index + 1 == count; }
+
+  /// The gradient of parameters[i], row-major.
+  constexpr std::span<T> gradient(std::size_t i) const {
+    const bucket_parameter& p = parameters[i];
+    return data.subspan(static_cast<std::size_t>(p.begin - begin),
+                        static_cast<std::size_t>(p.extents.numel()));
+  }
+
+  /// The gradient of the parameter at that path; empty if it is not in this bucket. O(parameters).
+  constexpr std::span<T> gradient(std::string_view path) const {
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].path.view() == path) return gradient(i);
+    return {};
+  }
+};
+
+}  // namespace ikebana

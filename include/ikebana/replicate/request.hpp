@@ -1,0 +1,162 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <typeinfo>
+#include <vector>
+
+#include "ikebana/core/bfloat16.hpp"
+#include "ikebana/core/error.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/replicate/process_group.hpp"
+
+/// What a rank asks of its group, in a form that ranks can compare, and the words for what goes
+/// wrong; shared by all kinds of groups.
+namespace ikebana::detail {
+
+enum class collective : std::uint8_t { barrier, broadcast, all_gather, reduce_scatter, all_reduce };
+
+constexpr const char* name(collective what) {
+  switch (what) {
+    case collective::barrier:
+      return "barrier";
+    case collective::broadcast:
+      return "broadcast";
+    case collective::all_gather:
+      return "all_gather";
+    case collective::reduce_scatter:
+      return "reduce_scatter";
+    case collective::all_reduce:
+      return "all_reduce";
+  }
+  return "?";
+}
+
+/// The type of the elements, as far as ranks must agree on it.
+struct element_type {
+  char kind = 'x';  // f: floating, b: bfloat, i: signed, u: unsigned, x: bytes
+  std::uint32_t size = 0;
+  constexpr bool operator==(const element_type&) const = default;
+};
+
+template <class T>
+constexpr element_type element_type_of() {
+  constexpr char kind = std::is_same_v<T, bfloat16>   ? 'b'
+                        : std::is_floating_point_v<T> ? 'f'
+                        : !std::is_integral_v<T>      ? 'x'
+                        : std::is_signed_v<T>         ? 'i'
+                                                      : 'u';
+  return {kind, static_cast<std::uint32_t>(sizeof(T))};
+}
+
+/// What a rank asks for: which collective, of what, and where its memory is.
+struct request {
+  collective what = collective::barrier;
+  reduce_op op = reduce_op::sum;
+  element_type element{};
+  int root = 0;
+  dim_t length = 0;
+  const void* send = nullptr;
+  void* receive = nullptr;
+
+  std::size_t bytes() const { return static_cast<std::size_t>(length) * element.size; }
+
+  bool agrees_with(const request& other) const {
+    return what == other.what && op == other.op && element == other.element && root == other.root &&
+           length == other.length;
+  }
+
+  /// "all_reduce of 10 float32 (avg)"
+  std::string text() const {
+    std::string s = detail::name(what);
+    if (what == collective::barrier) return s;
+    s += " of " + std::to_string(length) + " ";
+    if (element.kind == 'x')
+      s += "x " + std::to_string(element.size) + " bytes";
+    else
+      s += (element.kind == 'f'   ? "float"
+            : element.kind == 'b' ? "bfloat"
+            : element.kind == 'i' ? "int"
+                                  : "uint") +
+           std::to_string(8 * element.size);
+    if (what == collective::broadcast) s += " (from rank " + std::to_string(root) + ")";
+    if (what == collective::reduce_scatter || what == collective::all_reduce)
+      s += std::string(" (") + ikebana::name(op) + ")";
+    return s;
+  }
+};
+
+template <class T>
+constexpr request request_of(collective what, std::size_t length) {
+  request r;
+  r.what = what;
+  r.element = element_type_of<T>();
+  r.length = static_cast<dim_t>(length);
+  return r;
+}
+
+inline std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
+
+inline std::string seconds_text(double seconds) {
+  char s[32];
+  std::snprintf(s, sizeof(s), "%.3f s", seconds);
+  return s;
+}
+
+/// What two ranks say when they called different collectives; the same on every rank.
+inline std::string mismatch_text(int one, const request& its, int other, const request& others) {
+  return rank_text(one) + " called " + its.text() + ", " + rank_text(other) + " called " +
+         others.text();
+}
+
+/// "all_reduce of 10 float32 (avg): expects 20 elements for all ranks together, got 19"; empty if
+/// `all` is right.
+inline std::string room_text(const request& r, int size, std::size_t all) {
+  const dim_t expected = r.length * size;
+  if (static_cast<dim_t>(all) == expected) return {};
+  return r.text() + ": expects " + std::to_string(expected) +
+         " elements for all ranks together, got " + std::to_string(all);
+}
+
+struct split_entry {
+  int color, key, rank;
+};
+
+/// The ranks of a group that gave this color, in the order of their keys, then of their ranks. All
+/// ranks call it.
+template <class Group>
+std::vector<split_entry> members_with(Group& group, int color, int key) {
+  std::vector<split_entry> all(static_cast<std::size_t>(group.size()));
+  exchange(group, split_entry{color, key, group.rank()}, std::span{all});
+  std::erase_if(all, [&](const split_entry& e) { return e.color != color; });
+  std::sort(all.begin(), all.end(), [](const split_entry& a, const split_entry& b) {
+    return a.key != b.key ? a.key < b.key : a.rank < b.rank;
+  });
+  return all;
+}
+
+/// Rethrows with "rank r: " before the text, as the same type, if it is one of Ikebana's own types
+/// and does not say so already; anything else unchanged.
+[[noreturn]] inline void rethrow_with_rank(const std::exception_ptr& failure, int rank) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const error& e) {
+    const std::string prefix = rank_text(rank) + ": ";
+    const std::string text = e.what();
+    if (text.rfind(prefix, 0) == 0) throw;
+    if (typeid(e) == typeid(shape_error)) throw shape_error(prefix + text);
+    if (typeid(e) == typeid(state_error)) throw state_error(prefix + text);
+    if (typeid(e) == typeid(io_error)) throw io_error(prefix + text);
+    if (typeid(e) == typeid(communication_error)) throw communication_error(prefix + text);
+    if (typeid(e) == typeid(error)) throw error(prefix + text);
+    throw;
+  }
+}
+
+}  // namespace ikebana::detail

@@ -1,0 +1,10 @@
+// expect: ikebana: padding_idx is within num_embeddings
+#include <ikebana/nn/embedding.hpp>
+
+namespace ike = ikebana;
+
+#ifdef MENDED
+inline constexpr ike::embedding<10, 4, ike::padding_idx<-10>> net;
+#else
+inline constexpr ike::embedding<10, 4, ike::padding_idx<10>> net;
+#endif

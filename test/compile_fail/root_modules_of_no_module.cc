@@ -1,0 +1,17 @@
+// expect-gcc: layer.fc2: is not the path of a module
+// expect-clang: path<'l', 'a', 'y', 'e', 'r', '.', 'f', 'c', '2'>
+#include <ikebana/compose/sequential.hpp>
+#include <ikebana/nn/linear.hpp>
+#include <ikebana/replicate/root_modules.hpp>
+
+namespace ike = ikebana;
+using namespace ike::literals;
+
+constexpr auto net = ike::sequential("layer"_m = ike::sequential("fc1"_m = ike::linear<2, 2>{}));
+
+#ifdef MENDED
+constexpr auto roots = ike::root_modules<"layer", "layer.fc1">(net);
+#else
+constexpr auto roots = ike::root_modules<"layer", "layer.fc2">(net);
+#endif
+static_assert(roots.size() == 1);

@@ -1,0 +1,18 @@
+// A mask of four keys for sequences of five.
+// expect-gcc: shape_mismatch<.*"layers\.0\.self_attn: multihead_attention expects a key_padding_mask \[2, 5\], got \[2, 4\]"
+// expect-clang: path<'l', 'a', 'y', 'e', 'r', 's', '\.', '0', '\.', 's', 'e', 'l', 'f', '_', 'a', 't', 't', 'n'>
+#include <ikebana/model/initialize.hpp>
+#include <ikebana/nn/transformer_encoder.hpp>
+
+namespace ike = ikebana;
+
+using block = ike::transformer_encoder_layer<ike::lazy, 2, 16, ike::key_padding_mask<true>>;
+constexpr ike::transformer_encoder<2, block> net;
+
+#ifdef MENDED
+constexpr ike::shape mask{2, 5};
+#else
+constexpr ike::shape mask{2, 4};
+#endif
+
+auto model = ike::initialize<float, ike::shape{5, 2, 8}, mask>(net, ike::seed{1});

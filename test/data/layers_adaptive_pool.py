@@ -1,0 +1,26 @@
+"""Adaptive pooling."""
+
+from collections import OrderedDict
+
+from torch import nn
+
+from layers import Case
+
+
+def cases():
+    c = OrderedDict()
+    for name, kinds in (
+            ("avg", (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)),
+            ("max", (nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d))):
+        for key, x, size in (
+                ("1d", [2, 3, 7], 3), ("1d_more", [2, 2, 5], 8), ("1d_unbatched", [3, 11], 4),
+                ("1d_one", [2, 2, 19], 1),
+                ("2d", [2, 3, 7, 5], (3, 2)), ("2d_one", [2, 3, 5, 7], 1),
+                ("2d_unchanged", [2, 2, 5, 7], (None, 3)), ("2d_more", [1, 2, 3, 4], (5, 7)),
+                ("2d_unbatched", [3, 8, 9], (4, 3)),
+                ("3d", [1, 2, 5, 4, 7], (2, 3, 3)), ("3d_one", [2, 2, 3, 2, 5], 1),
+                ("3d_unchanged", [2, 1, 3, 4, 5], (2, None, 2)), ("3d_unbatched", [2, 4, 3, 5], 2)):
+            kind = kinds[int(key[0]) - 1]
+            c[f"adaptive_{name}_pool{key}"] = Case(lambda k=kind, s=size: k(s), [x],
+                                                   options=f"output_size {size}")
+    return c

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# mpirun.sh RANKS PROGRAM [ARGUMENT...]: runs it on so many ranks of this machine, however many
+# processors that has. MPIRUN_FLAGS: more options of mpirun.
+set -euo pipefail
+
+ranks=$1
+shift
+# Containers often forbid processes to read each other's memory, which Open MPI tries to do.
+flags=(--oversubscribe --mca btl_vader_single_copy_mechanism none)
+[ "$(id -u)" != 0 ] || flags+=(--allow-run-as-root)
+# shellcheck disable=SC2086
+exec mpirun "${flags[@]}" ${MPIRUN_FLAGS:-} -np "$ranks" "$@" </dev/null

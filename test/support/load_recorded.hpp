@@ -1,0 +1,8 @@
+#pragma once
+
+#include <string>
+
+#include "ikebana/model/state_dict.hpp"
+
+/// A file of test/data, by its name. Compiled apart: reading JSON takes a compiler seconds.
+ikebana::state_dict load_recorded(const std::string& name);
