@@ -162,7 +162,7 @@ int main(int argc, char** argv) {
     std::mt19937 random(1);
     texts x(shape{batch, sizes.length});
     targets t(shape{batch * sizes.length});
-    const auto places = static_cast<std::uint32_t>(text.size()) - sizes.length;
+    const auto places = text.size() - static_cast<std::size_t>(sizes.length);
     double sum = 0, bits = 0;
     int summed = 0;
     for (int step = 1; step <= steps; ++step) {
