@@ -1,12 +1,8 @@
-// A training step of LAYERS linear layers: growth is to be linear in their number.
+// A training step of IKEBANA_LINEAR_LAYERS linear layers: growth is to be linear in their number.
 #include <ikebana/ikebana.hpp>
 #include <utility>
 
 namespace ike = ikebana;
-
-#ifndef LAYERS
-#define LAYERS 25
-#endif
 
 template <std::size_t... I>
 constexpr auto stack(std::index_sequence<I...>) {
@@ -14,7 +10,7 @@ constexpr auto stack(std::index_sequence<I...>) {
 }
 
 int main() {
-  constexpr auto net = stack(std::make_index_sequence<LAYERS>{});
+  constexpr auto net = stack(std::make_index_sequence<IKEBANA_LINEAR_LAYERS>{});
   auto model = ike::initialize<float, ike::shape{4, 8}>(net, ike::seed{1});
   ike::sgd optimizer{model, {.lr = 0.01f}};
   const auto x = ike::ones<float, ike::shape{4, 8}>();

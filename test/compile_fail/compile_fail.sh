@@ -44,7 +44,8 @@ for kind in gcc clang; do
     continue
   fi
 
-  if ! compile -DMENDED; then
+  # Once is enough to know that the case is right but for what it breaks.
+  if [ $kind = gcc ] && ! compile -DMENDED; then
     complain 'the mended twin does not compile:'
     head -n 60 "$output"
     continue

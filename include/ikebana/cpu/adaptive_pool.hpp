@@ -50,4 +50,9 @@ void adaptive_avg_pool_backward(const adaptive_pool_geometry& g, const T* dy, T*
   IKEBANA_CPU_DISPATCH(adaptive_average_backward<T>)(g, dy, dx);
 }
 
+IKEBANA_CPU_KERNEL(adaptive_max_pool_forward)
+IKEBANA_CPU_KERNEL(adaptive_max_pool_backward)
+IKEBANA_CPU_KERNEL(adaptive_avg_pool_forward)
+IKEBANA_CPU_KERNEL(adaptive_avg_pool_backward)
+
 }  // namespace ikebana::cpu

@@ -137,4 +137,8 @@ void attention_backward(const attention_sizes& n, attention_operand<const T> q,
     }
 }
 
+IKEBANA_CPU_KERNEL(masked_softmax)
+IKEBANA_CPU_KERNEL(attention_forward)
+IKEBANA_CPU_KERNEL(attention_backward)
+
 }  // namespace ikebana::cpu

@@ -37,4 +37,9 @@ void round_to_bf16(dim_t n, T* x) {
   IKEBANA_CPU_DISPATCH(round_array_to_bf16<T>)(n, x);
 }
 
+IKEBANA_CPU_KERNEL(average_slice)
+IKEBANA_CPU_KERNEL(to_bf16)
+IKEBANA_CPU_KERNEL(from_bf16)
+IKEBANA_CPU_KERNEL(round_to_bf16)
+
 }  // namespace ikebana::cpu

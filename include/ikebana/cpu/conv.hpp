@@ -55,4 +55,10 @@ void conv_backward_bias(const conv_geometry& g, const T* dy, T* db, bool accumul
   channel_sums<T>(g.batch, g.out_channels, conv_geometry::volume(g.out), dy, db, accumulate);
 }
 
+IKEBANA_CPU_KERNEL(conv_forward)
+IKEBANA_CPU_KERNEL(conv_backward_data)
+IKEBANA_CPU_KERNEL(conv_backward_weights)
+IKEBANA_CPU_KERNEL(channel_sums)
+IKEBANA_CPU_KERNEL(conv_backward_bias)
+
 }  // namespace ikebana::cpu

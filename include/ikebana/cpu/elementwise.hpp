@@ -121,4 +121,24 @@ void dropout(dim_t n, const T* x, T* y, double p, const random_stream& stream,
   IKEBANA_CPU_DISPATCH(map_dropout<T>)(n, x, y, p, stream, offset);
 }
 
+IKEBANA_CPU_KERNEL(relu_forward)
+IKEBANA_CPU_KERNEL(relu_backward)
+IKEBANA_CPU_KERNEL(tanh_forward)
+IKEBANA_CPU_KERNEL(tanh_backward)
+IKEBANA_CPU_KERNEL(sigmoid_forward)
+IKEBANA_CPU_KERNEL(sigmoid_backward)
+IKEBANA_CPU_KERNEL(gelu_forward)
+IKEBANA_CPU_KERNEL(gelu_backward)
+IKEBANA_CPU_KERNEL(gelu_tanh_forward)
+IKEBANA_CPU_KERNEL(gelu_tanh_backward)
+IKEBANA_CPU_KERNEL(exp)
+IKEBANA_CPU_KERNEL(log)
+IKEBANA_CPU_KERNEL(erf)
+IKEBANA_CPU_KERNEL(add)
+IKEBANA_CPU_KERNEL(multiply)
+IKEBANA_CPU_KERNEL(axpy)
+IKEBANA_CPU_KERNEL(scale)
+IKEBANA_CPU_KERNEL(fill)
+IKEBANA_CPU_KERNEL(dropout)
+
 }  // namespace ikebana::cpu

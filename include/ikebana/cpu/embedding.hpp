@@ -34,4 +34,7 @@ void scatter_rows(dim_t n, dim_t width, const std::int64_t* index, const T* dy, 
   (n, width, index, dy, rows, skipped, frequencies, table, accumulate);
 }
 
+IKEBANA_CPU_KERNEL(gather_rows)
+IKEBANA_CPU_KERNEL(scatter_rows)
+
 }  // namespace ikebana::cpu

@@ -33,4 +33,6 @@ void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha, const 
   (ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, bias);
 }
 
+IKEBANA_CPU_KERNEL(gemm)
+
 }  // namespace ikebana::cpu

@@ -65,4 +65,11 @@ void group_norm_backward(dim_t batch, dim_t channels, dim_t inner, dim_t groups,
    accumulate);
 }
 
+IKEBANA_CPU_KERNEL(layer_norm_forward)
+IKEBANA_CPU_KERNEL(layer_norm_backward)
+IKEBANA_CPU_KERNEL(rms_norm_forward)
+IKEBANA_CPU_KERNEL(rms_norm_backward)
+IKEBANA_CPU_KERNEL(group_norm_forward)
+IKEBANA_CPU_KERNEL(group_norm_backward)
+
 }  // namespace ikebana::cpu

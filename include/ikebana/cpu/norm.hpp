@@ -50,4 +50,9 @@ void batch_norm_backward_eval(dim_t batch, dim_t channels, dim_t inner, const T*
    accumulate);
 }
 
+IKEBANA_CPU_KERNEL(batch_norm_forward_train)
+IKEBANA_CPU_KERNEL(batch_norm_forward_eval)
+IKEBANA_CPU_KERNEL(batch_norm_backward)
+IKEBANA_CPU_KERNEL(batch_norm_backward_eval)
+
 }  // namespace ikebana::cpu

@@ -64,4 +64,7 @@ void adam_step(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, double l
   IKEBANA_CPU_DISPATCH(adam_update<T>)(n, params, grads, m, v, vmax, f);
 }
 
+IKEBANA_CPU_KERNEL(sgd_step)
+IKEBANA_CPU_KERNEL(adam_step)
+
 }  // namespace ikebana::cpu

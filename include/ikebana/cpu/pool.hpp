@@ -60,4 +60,9 @@ void avg_pool_backward(const pool_geometry& g, const T* dy, T* dx, bool count_in
   IKEBANA_CPU_DISPATCH(pool_average_backward<T>)(g, dy, dx, count_include_pad, divisor_override);
 }
 
+IKEBANA_CPU_KERNEL(max_pool_forward)
+IKEBANA_CPU_KERNEL(max_pool_backward)
+IKEBANA_CPU_KERNEL(avg_pool_forward)
+IKEBANA_CPU_KERNEL(avg_pool_backward)
+
 }  // namespace ikebana::cpu

@@ -155,7 +155,7 @@ void gated_unit_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const
 }
 
 template <class T>
-void copy_rows(dim_t m, dim_t n, rows_of<const T> from, rows_of<T> to, bool adds) {
+void copy_state_rows(dim_t m, dim_t n, rows_of<const T> from, rows_of<T> to, bool adds) {
   for (dim_t b = 0; b < m; ++b) {
     const T* const x = from[b];
     T* const y = to[b];

@@ -79,7 +79,15 @@ void gru_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const 
 /// to = from, or to = to + from if `adds`, row by row of n.
 template <class T>
 void move_rows(dim_t m, dim_t n, rows_of<const T> from, rows_of<T> to, bool adds = false) {
-  IKEBANA_CPU_DISPATCH(copy_rows<T>)(m, n, from, to, adds);
+  IKEBANA_CPU_DISPATCH(copy_state_rows<T>)(m, n, from, to, adds);
 }
+
+IKEBANA_CPU_KERNEL(rnn_gates)
+IKEBANA_CPU_KERNEL(rnn_gates_backward)
+IKEBANA_CPU_KERNEL(lstm_gates)
+IKEBANA_CPU_KERNEL(lstm_gates_backward)
+IKEBANA_CPU_KERNEL(gru_gates)
+IKEBANA_CPU_KERNEL(gru_gates_backward)
+IKEBANA_CPU_KERNEL(move_rows)
 
 }  // namespace ikebana::cpu

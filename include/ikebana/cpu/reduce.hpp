@@ -39,4 +39,10 @@ T mse(dim_t n, const T* x, const T* t, T* dx, T grad_scale) {
   return IKEBANA_CPU_DISPATCH(sum_squared_difference<T>)(n, x, t, dx, grad_scale);
 }
 
+IKEBANA_CPU_KERNEL(sum)
+IKEBANA_CPU_KERNEL(dot)
+IKEBANA_CPU_KERNEL(squared_norm)
+IKEBANA_CPU_KERNEL(column_sums)
+IKEBANA_CPU_KERNEL(mse)
+
 }  // namespace ikebana::cpu

@@ -57,4 +57,10 @@ inline std::int64_t count_targets(dim_t rows, const std::int64_t* target,
   return n;
 }
 
+IKEBANA_CPU_KERNEL(softmax_forward)
+IKEBANA_CPU_KERNEL(log_softmax_forward)
+IKEBANA_CPU_KERNEL(softmax_backward)
+IKEBANA_CPU_KERNEL(log_softmax_backward)
+IKEBANA_CPU_KERNEL(cross_entropy)
+
 }  // namespace ikebana::cpu

@@ -12,11 +12,12 @@
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/model/module_call.hpp"
-#include "ikebana/model/state_dict.hpp"
 #include "ikebana/module/lazy.hpp"
 #include "ikebana/module/lowering.hpp"
 
 namespace ikebana {
+
+class state_dict;
 
 /// When a hook runs.
 enum class hook_point : unsigned char { before_forward, after_forward, saving, loading, loaded };

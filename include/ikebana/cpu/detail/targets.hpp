@@ -14,3 +14,20 @@
   (::ikebana::cpu::detail::dispatch_table< \
       &::ikebana::cpu::scalar::__VA_ARGS__>::entries[::ikebana::cpu::detail::dispatch_index()])
 #endif
+
+// What IKEBANA_EXTERN_KERNELS does to a kernel of cpu/: each unit of a program that defines it is
+// spared the kernels, which are built once, in cpu/detail/kernels.cc. By default there is nothing to
+// link: a unit builds what it uses.
+#if defined(IKEBANA_KERNELS_OF)
+#define IKEBANA_CPU_KERNEL(f) template decltype(f<IKEBANA_KERNELS_OF>) f<IKEBANA_KERNELS_OF>;
+#elif defined(IKEBANA_ALL_KERNELS)
+#define IKEBANA_CPU_KERNEL(f)           \
+  template decltype(f<float>) f<float>; \
+  template decltype(f<double>) f<double>;
+#elif defined(IKEBANA_EXTERN_KERNELS)
+#define IKEBANA_CPU_KERNEL(f)                  \
+  extern template decltype(f<float>) f<float>; \
+  extern template decltype(f<double>) f<double>;
+#else
+#define IKEBANA_CPU_KERNEL(f)
+#endif

@@ -1,0 +1,21 @@
+// The kernels, for programs that define IKEBANA_EXTERN_KERNELS: for float and double, or for the
+// type IKEBANA_KERNELS_OF alone, so that two units can be built side by side.
+#ifndef IKEBANA_KERNELS_OF
+#define IKEBANA_ALL_KERNELS
+#endif
+
+#include "ikebana/cpu/adaptive_pool.hpp"
+#include "ikebana/cpu/attention.hpp"
+#include "ikebana/cpu/collective.hpp"
+#include "ikebana/cpu/conv.hpp"
+#include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/cpu/embedding.hpp"
+#include "ikebana/cpu/gemm.hpp"
+#include "ikebana/cpu/layer_norm.hpp"
+#include "ikebana/cpu/norm.hpp"
+#include "ikebana/cpu/optim.hpp"
+#include "ikebana/cpu/pool.hpp"
+#include "ikebana/cpu/recurrent.hpp"
+#include "ikebana/cpu/reduce.hpp"
+#include "ikebana/cpu/softmax.hpp"
+#include "ikebana/cpu/weight_norm.hpp"
