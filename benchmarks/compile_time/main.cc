@@ -64,16 +64,16 @@ int main(int argc, char** argv) {
   app.add_option("--root", root, "the checkout")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  const std::vector<program> programs{{"umbrella header", "umbrella.cc", ""},
-                                      {"LeNet training", "lenet.cc", ""},
-                                      {"ResNet-18 training", "resnet18.cc", ""},
-                                      {"12-layer transformer training", "transformer.cc", ""},
-                                      {"the same, its kernels elsewhere", "transformer.cc",
-                                       "-DIKEBANA_EXTERN_KERNELS"},
-                                      {"25 linear layers", "linear.cc", "-DIKEBANA_LINEAR_LAYERS=25"},
-                                      {"50 linear layers", "linear.cc", "-DIKEBANA_LINEAR_LAYERS=50"},
-                                      {"100 linear layers", "linear.cc", "-DIKEBANA_LINEAR_LAYERS=100"},
-                                      {"200 linear layers", "linear.cc", "-DIKEBANA_LINEAR_LAYERS=200"}};
+  const std::vector<program> programs{
+      {"umbrella header", "umbrella.cc", ""},
+      {"LeNet training", "lenet.cc", ""},
+      {"ResNet-18 training", "resnet18.cc", ""},
+      {"12-layer transformer training", "transformer.cc", ""},
+      {"the same, its kernels elsewhere", "transformer.cc", "-DIKEBANA_EXTERN_KERNELS"},
+      {"25 linear layers", "linear.cc", "-DIKEBANA_LINEAR_LAYERS=25"},
+      {"50 linear layers", "linear.cc", "-DIKEBANA_LINEAR_LAYERS=50"},
+      {"100 linear layers", "linear.cc", "-DIKEBANA_LINEAR_LAYERS=100"},
+      {"200 linear layers", "linear.cc", "-DIKEBANA_LINEAR_LAYERS=200"}};
   bool ok = true;
   for (const std::string& compiler : compilers) {
     std::printf("%-32s %10s %10s\n", compiler.c_str(), "seconds", "MiB");

@@ -26,7 +26,7 @@ complain() {
 said() { sed -n "s|^// $1: *||p" "$source" | sed 's/[[:space:]]*$//'; }
 
 compile() {
-  "$compiler" -std=c++20 -fsyntax-only -Wall -Wextra -Werror "@$flags" "$@" "$source" >"$output" 2>&1
+  "$compiler" -std=c++20 -DIKEBANA_EXTERN_KERNELS -fsyntax-only -Wall -Wextra -Werror "@$flags" "$@" "$source" >"$output" 2>&1
 }
 
 limit=$(said max-lines)

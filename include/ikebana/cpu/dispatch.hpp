@@ -88,6 +88,14 @@ struct dispatch_table {
   static constexpr decltype((Kernels, ...)) entries[] = {Kernels...};
 };
 
+/// Stands for what a kernel gives where its text is not read: such a call is never built.
+struct given_elsewhere {
+  template <class T>
+  operator T() const;
+};
+template <class... Arguments>
+given_elsewhere kernel_elsewhere(const Arguments&...);
+
 }  // namespace detail
 
 /// The instruction set that kernels use: the widest supported, or what the environment variable

@@ -3,8 +3,10 @@
 // without any -m flag. Within the body, IKEBANA_CPU_WIDTH is the bytes of a vector register (0:
 // scalar) and IKEBANA_CPU_INLINE marks what must be inlined. The body includes nothing itself. A
 // further set is one more block here and one more name in targets.hpp.
-#include "ikebana/cpu/detail/intrinsics.hpp"
 #include "ikebana/cpu/detail/targets.hpp"
+
+#if IKEBANA_CPU_HERE
+#include "ikebana/cpu/detail/intrinsics.hpp"
 
 #define IKEBANA_CPU_INLINE [[gnu::always_inline]] inline
 
@@ -54,4 +56,5 @@ namespace ikebana::cpu::avx512 {
 #endif
 
 #undef IKEBANA_CPU_INLINE
+#endif
 #undef IKEBANA_CPU_BODY
