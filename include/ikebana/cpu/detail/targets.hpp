@@ -1,7 +1,7 @@
 #pragma once
 
 // A program that defines IKEBANA_EXTERN_KERNELS is spared the kernels, even their text: they are
-// built once, in cpu/detail/kernels.cc. By default there is nothing to link: a unit builds what it
+// built once, in cpu/kernels.cc. By default there is nothing to link: a unit builds what it
 // uses. IKEBANA_CPU_KERNEL says it of each kernel.
 #if defined(IKEBANA_KERNELS_OF)
 #define IKEBANA_CPU_HERE 1
