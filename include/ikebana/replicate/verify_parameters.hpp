@@ -68,18 +68,17 @@ inline std::string describe_identity(const parameter_identity& p, bool with_path
                     describe_identity(b, paths));
 }
 
-/// Of a list of `count` entries, of which `identify(i)` is the i-th.
-template <class Group, class Identify>
-void verify_identities(std::size_t count, const Identify& identify, Group& group,
+template <class Group>
+void verify_identities(std::span<const parameter_identity> list, Group& group,
                        std::string_view who) {
   struct fingerprint {
     std::uint64_t count, hash;
     bool operator==(const fingerprint&) const = default;
   };
   const auto world = static_cast<std::size_t>(group.size());
+  const std::uint64_t count = list.size();
   fingerprint mine{count, 0};
-  for (std::size_t i = 0; i < count; ++i)
-    mine.hash = mine.hash * 0x100000001b3u ^ identify(i).hash();
+  for (const parameter_identity& p : list) mine.hash = mine.hash * 0x100000001b3u ^ p.hash();
   std::vector<fingerprint> all(world);
   exchange(group, mine, std::span{all});
   // Every rank sees the same fingerprints, and whatever is exchanged from here: all go one way.
@@ -94,13 +93,13 @@ void verify_identities(std::size_t count, const Identify& identify, Group& group
 
   const auto common = static_cast<std::size_t>(least);
   std::vector<std::uint64_t> hashes(common), gathered(world * common);
-  for (std::size_t i = 0; i < common; ++i) hashes[i] = identify(i).hash();
+  for (std::size_t i = 0; i < common; ++i) hashes[i] = list[i].hash();
   group.all_gather(std::span<const std::uint64_t>{hashes}, std::span{gathered});
   std::vector<parameter_identity> there(world);
   for (std::size_t i = 0; i < common; ++i)
     for (std::size_t r = 1; r < world; ++r) {
       if (gathered[r * common + i] == gathered[i]) continue;
-      exchange(group, identify(i), std::span{there});
+      exchange(group, list[i], std::span{there});
       throw_difference(who, there[0], there[r], r);
     }
 
@@ -113,7 +112,7 @@ void verify_identities(std::size_t count, const Identify& identify, Group& group
     if (all[r].count > all[longest].count) longest = r;
   }
   if (least < most) {
-    exchange(group, count > common ? identify(common) : parameter_identity{}, std::span{there});
+    exchange(group, count > common ? list[common] : parameter_identity{}, std::span{there});
     text += "; the first difference is at " + std::string(there[longest].path.c_str()) +
             ", which is not on every rank";
   }
@@ -131,18 +130,16 @@ template <class Model, process_group Group>
 requires requires(const Model& m) { m.current_program(); }
 void verify_parameters(const Model& m, Group& group, std::string_view who = "verify_parameters") {
   const auto& p = m.current_program();
-  detail::verify_identities(
-      p.all_parameters().size() + p.all_buffers().size(),
-      [&m](std::size_t i) { return identify_parameter(m, i); }, group, who);
+  std::vector<parameter_identity> list(p.all_parameters().size() + p.all_buffers().size());
+  for (std::size_t i = 0; i < list.size(); ++i) list[i] = identify_parameter(m, i);
+  detail::verify_identities(std::span<const parameter_identity>{list}, group, who);
 }
 
 /// The same of a list that the caller made: some of a model's parameters.
 template <process_group Group>
 void verify_parameters(std::span<const parameter_identity> list, Group& group,
                        std::string_view who = "verify_parameters") {
-  detail::verify_identities(
-      list.size(), [list](std::size_t i) -> const parameter_identity& { return list[i]; }, group,
-      who);
+  detail::verify_identities(list, group, who);
 }
 
 }  // namespace ikebana
