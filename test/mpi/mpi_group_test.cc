@@ -48,13 +48,14 @@ TEST_CASE("The world has as many ranks as were started") {
   CHECK(group.rank() == std::atoi(std::getenv("OMPI_COMM_WORLD_RANK")));
 }
 
-TEST_CASE_TEMPLATE("Collectives", T, float, double, ike::bfloat16, std::int64_t, std::int32_t,
-                   std::uint8_t) {
+TEST_CASE_TEMPLATE("Collectives", T, float, double, ike::bfloat16, ike::float16, std::int64_t,
+                   std::int32_t, std::uint8_t) {
   ike::mpi_group group = ike::mpi_group::world();
   CHECK(group_checks::collectives<T>(group) == 0);
 }
 
-TEST_CASE_TEMPLATE("Sums are taken in the order of the ranks", T, float, double, ike::bfloat16) {
+TEST_CASE_TEMPLATE("Sums are taken in the order of the ranks", T, float, double, ike::bfloat16,
+                   ike::float16) {
   ike::mpi_group group = ike::mpi_group::world();
   CHECK(group_checks::order_of_sums<T>(group) == 0);
 }

@@ -68,6 +68,30 @@ TEST_CASE("No parameters make no buckets, and small models one") {
   CHECK(plan.size() == 1);
 }
 
+TEST_CASE("Groups end buckets, count their caps apart, and leave out what is in none") {
+  constexpr std::array<int, 7> group{0, 0, 1, -1, 0, 0, 1};
+  constexpr std::array<dim_t, 2> small_first{8, 20};
+  constexpr std::array<dim_t, 1> large{100};
+  constexpr auto ends = ends_of(std::array<dim_t, 7>{8, 8, 8, 8, 8, 8, 8});
+  constexpr auto plan = [&] {
+    std::array<bucket_range, 7> out{};
+    const std::size_t n = ike::detail::plan_grouped_buckets(
+        ends, [&](std::size_t i) { return group[i]; },
+        [&](std::size_t g) {
+          return g == 0 ? std::span<const dim_t>(small_first) : std::span<const dim_t>(large);
+        },
+        out);
+    return ike::bucket_plan<7>(out, n);
+  }();
+  static_assert(plan.size() == 5);
+  static_assert(plan[0] == bucket_range{0, 8, 0, 0, 0} && plan[1] == bucket_range{8, 16, 1, 1, 0});
+  static_assert(plan[2] == bucket_range{16, 24, 2, 2, 1});
+  static_assert(plan[3] == bucket_range{32, 48, 4, 5, 0});
+  static_assert(plan[4] == bucket_range{48, 56, 6, 6, 1});
+  static_assert(plan.bucket_of(2) == 2 && plan.bucket_of(3) == 5 && plan.bucket_of(5) == 3);
+  CHECK(plan.size() == 5);
+}
+
 TEST_CASE("Buckets become ready as backward goes on") {
   constexpr auto plan = ike::plan_buckets(ends_of(std::array<dim_t, 5>{5, 5, 5, 5, 5}), 10, 10);
   static_assert(plan.size() == 3);

@@ -24,6 +24,8 @@ using ike::gradient_bucket;
 
 namespace {
 
+constexpr float to_fp16(float x) { return ike::float16(x); }
+
 /// The gradients of rank r after a hook.
 template <class Hook, class T>
 std::vector<std::vector<T>> run(int ranks, const std::vector<std::vector<T>>& gradients) {
@@ -125,30 +127,30 @@ TEST_CASE("A bucket gives the gradients of its parameters, by index and by path"
 }
 
 TEST_CASE("A float rounds to half precision as IEEE 754 says") {
-  const auto same = [](float x) { CHECK(ike::round_to_fp16(x) == x); };
+  const auto same = [](float x) { CHECK(to_fp16(x) == x); };
   for (float x : {0.0f, 1.0f, -2.5f, 65504.0f, 0x1p-14f, 0x1p-24f, -0x1.8p-23f, 0x1.ff8p-15f})
     same(x);
-  CHECK(ike::round_to_fp16(1 + 0x1p-11f) == 1);                // a tie, to even
-  CHECK(ike::round_to_fp16(1 + 0x3p-11f) == 1 + 0x1p-9f);      // a tie, to even
-  CHECK(ike::round_to_fp16(1 + 0x1.01p-11f) == 1 + 0x1p-10f);  // above
-  CHECK(ike::round_to_fp16(0x1p-25f) == 0);                    // a tie, to even
-  CHECK(ike::round_to_fp16(0x1.8p-25f) == 0x1p-24f);           // subnormal
-  CHECK(ike::round_to_fp16(0x1.ffep-15f) == 0x1p-14f);         // up to the normal ones
-  CHECK(std::signbit(ike::round_to_fp16(-0x1p-30f)));
-  CHECK(ike::round_to_fp16(65519.996f) == 65504);
-  CHECK(ike::round_to_fp16(65520.0f) == std::numeric_limits<float>::infinity());
-  CHECK(ike::round_to_fp16(-1e30f) == -std::numeric_limits<float>::infinity());
-  CHECK(ike::round_to_fp16(-std::numeric_limits<float>::infinity()) ==
+  CHECK(to_fp16(1 + 0x1p-11f) == 1);                // a tie, to even
+  CHECK(to_fp16(1 + 0x3p-11f) == 1 + 0x1p-9f);      // a tie, to even
+  CHECK(to_fp16(1 + 0x1.01p-11f) == 1 + 0x1p-10f);  // above
+  CHECK(to_fp16(0x1p-25f) == 0);                    // a tie, to even
+  CHECK(to_fp16(0x1.8p-25f) == 0x1p-24f);           // subnormal
+  CHECK(to_fp16(0x1.ffep-15f) == 0x1p-14f);         // up to the normal ones
+  CHECK(std::signbit(to_fp16(-0x1p-30f)));
+  CHECK(to_fp16(65519.996f) == 65504);
+  CHECK(to_fp16(65520.0f) == std::numeric_limits<float>::infinity());
+  CHECK(to_fp16(-1e30f) == -std::numeric_limits<float>::infinity());
+  CHECK(to_fp16(-std::numeric_limits<float>::infinity()) ==
         -std::numeric_limits<float>::infinity());
-  CHECK(std::isnan(ike::round_to_fp16(std::numeric_limits<float>::quiet_NaN())));
-  static_assert(ike::round_to_fp16(1.0002f) == 1.0f);
+  CHECK(std::isnan(to_fp16(std::numeric_limits<float>::quiet_NaN())));
+  static_assert(to_fp16(1.0002f) == 1.0f);
 }
 
 #if defined(__FLT16_MANT_DIG__) && !defined(__clang__)
 TEST_CASE("As the compiler's own half precision, for a sample of all floats") {
   for (std::uint64_t bits = 0; bits < 0x7F800000u; bits += 9973) {
     const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
-    if (ike::round_to_fp16(x) != static_cast<float>(static_cast<_Float16>(x))) FAIL(x);
+    if (to_fp16(x) != static_cast<float>(static_cast<_Float16>(x))) FAIL(x);
   }
 }
 #endif

@@ -33,12 +33,13 @@ void check(F f) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("Collectives, 1 to 4 ranks", T, float, double, ike::bfloat16, std::int64_t,
-                   std::int32_t, std::uint8_t) {
+TEST_CASE_TEMPLATE("Collectives, 1 to 4 ranks", T, float, double, ike::bfloat16, ike::float16,
+                   std::int64_t, std::int32_t, std::uint8_t) {
   check([](auto& group) { return group_checks::collectives<T>(group); });
 }
 
-TEST_CASE_TEMPLATE("Sums are taken in the order of the ranks", T, float, double, ike::bfloat16) {
+TEST_CASE_TEMPLATE("Sums are taken in the order of the ranks", T, float, double, ike::bfloat16,
+                   ike::float16) {
   check([](auto& group) { return group_checks::order_of_sums<T>(group); });
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ikebana/core/bfloat16.hpp"
+#include "ikebana/core/float16.hpp"
 #include "ikebana/core/random.hpp"
 #include "ikebana/replicate/mesh.hpp"
 #include "ikebana/replicate/process_group.hpp"
@@ -46,7 +47,7 @@ std::vector<T> awkward(int rank, std::size_t n) {
                     x.data(), static_cast<ike::dim_t>(n));
   std::vector<T> y(n);
   for (std::size_t i = 0; i < n; ++i) {
-    if constexpr (std::is_same_v<T, ike::bfloat16>)
+    if constexpr (std::is_same_v<T, ike::bfloat16> || std::is_same_v<T, ike::float16>)
       y[i] = T(static_cast<float>(x[i]));
     else
       y[i] = static_cast<T>(x[i]);
@@ -64,7 +65,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 template <class T, class Values>
 std::vector<T> expected(reduce_op op, int ranks, std::size_t n, Values of_rank) {
   using A = std::conditional_t<std::is_integral_v<T>, std::int64_t,
-                               std::conditional_t<std::is_same_v<T, ike::bfloat16>, float, T>>;
+                               std::conditional_t<sizeof(T) == 2, float, T>>;
   std::vector<A> sum(n);
   for (int r = 0; r < ranks; ++r) {
     const std::vector<T> y = of_rank(r, n);

@@ -17,5 +17,6 @@
 #include "ikebana/cpu/pool.hpp"
 #include "ikebana/cpu/recurrent.hpp"
 #include "ikebana/cpu/reduce.hpp"
+#include "ikebana/cpu/round.hpp"
 #include "ikebana/cpu/softmax.hpp"
 #include "ikebana/cpu/weight_norm.hpp"

@@ -15,6 +15,7 @@
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/layout.hpp"
 #include "ikebana/model/memory_plan.hpp"
+#include "ikebana/model/partial_execution.hpp"
 #include "ikebana/module/lazy.hpp"
 #include "ikebana/module/lowering.hpp"
 
@@ -79,6 +80,10 @@ template <class T, any_module M, std::size_t Inputs>
 class engine {
  protected:
   static constexpr program_sizes sizes = sizes_of<M>(Inputs);
+  static constexpr bool has_choices = sizes.choices > 0;
+  /// Whether run time may leave a parameter without a gradient.
+  static constexpr bool is_partial = has_choices || output_count<M>() > 1;
+  struct always_whole {};
 
   /// All that is as long as the network: on the heap, so that a model on the stack stays small.
   struct tables {
@@ -104,6 +109,7 @@ class engine {
     bool ran_forward = false;
     bool checked = false;  ///< The leaves' checks passed, for the mode that stands beside it.
     bool checked_training = false;
+    std::conditional_t<is_partial, partial_state<T, sizes>, always_whole> partial{};
   };
 
   engine(M m, seed s, const shape_list& declared, const shape_list& inputs)
@@ -141,6 +147,10 @@ class engine {
         stream_{other.stream_},
         training_{other.training_} {
     set_up(other.tables_->declared_inputs, other.tables_->bound_inputs);
+    if constexpr (has_choices) {
+      tables_->partial.set = other.tables_->partial.set;
+      tables_->partial.policies = other.tables_->partial.policies;
+    }
     std::ranges::copy(other.parameters_.span(), parameters_.data());
     std::ranges::copy(other.buffers_.span(), buffers_.data());
   }
@@ -189,6 +199,7 @@ class engine {
     }
     for (std::size_t i = 0; i < sizes.buffers; ++i)
       t.buffers[i] = buffers_.data() + t.layout.buffer_offsets[i];
+    if constexpr (is_partial) t.partial.set_up(t.lowered, t.layout);
     bool known = true;
     for (std::size_t i = 0; i < inputs.size(); ++i) known = known && inputs[i].is_static();
     if (known) prepare(inputs);
@@ -224,6 +235,9 @@ class engine {
         const auto e = static_cast<std::size_t>(node.first_edge) + i;
         T* whole = t.value_gradients[static_cast<std::size_t>(node.inputs[i])];
         const dim_t scratch = t.plan.edge_scratch[e];
+        if constexpr (is_partial)
+          t.partial.scratch[e] =
+              scratch >= 0 ? reinterpret_cast<T*>(workspace_.data() + scratch) : nullptr;
         t.edge_sums[e] = scratch >= 0 ? whole : nullptr;
         t.edge_gradients[e] = !t.plan.edge_needed[e] ? nullptr
                               : scratch >= 0 ? reinterpret_cast<T*>(workspace_.data() + scratch)
@@ -239,9 +253,13 @@ class engine {
       if (!wrong.ok()) throw shape_error(wrong);
       prepare(given);
     }
+    if constexpr (has_choices)
+      t.partial.decide(t.current, seed_, training_ ? step_ + 1 : step_, stream_, training_);
     if constexpr (any_leaf_checks<M>) {
-      if (t.checked && t.checked_training == training_) return;
+      // What was not checked may be chosen now.
+      if (t.checked && t.checked_training == training_ && !has_choices) return;
       check_leaves check{t.current.nodes.data(), t.current.values.data(), training_};
+      if constexpr (has_choices) check.runs = t.partial.next.runs.data();
       for_each_leaf(module_, check);
       if (!check.error.ok()) {
         check.error.path = t.current.path(t.current.leaves[static_cast<std::size_t>(check.leaf)]);
@@ -261,6 +279,7 @@ class engine {
     for (std::size_t i = 0; i < Inputs; ++i)
       t.values[i] = static_cast<T*>(const_cast<void*>(data[i]));
     execution<T> run = execution_tables(false);
+    if constexpr (has_choices) run.partial.runs = t.partial.next.runs.data();
     if constexpr (any_leaf_validates<T, M>) {
       validate_leaves<T> validate{run};
       try {
@@ -274,19 +293,26 @@ class engine {
       }
     }
     t.ran_forward = false;
+    if constexpr (has_choices) t.partial.now = t.partial.next;
     if (training_) run.step = ++step_;
     run_leaves(run);
     t.ran_forward = true;
   }
 
   void run_leaves(const execution<T>& run) {
-    if (run_with_hooks_ != nullptr && hooks_->any_forward()) return run_with_hooks_(*this, run);
-    forward_pass<T> pass{run};
+    if (run_otherwise_ != nullptr) return run_otherwise_(*this, run);
+    forward_pass<T, no_boundary, has_choices> pass{run};
     for_each_leaf(module_, pass);
   }
 
   /// Forward with hooks. Instantiated only where one is registered.
   static void run_with_hooks(engine& e, const execution<T>& run) {
+    if (!e.hooks_->any_forward()) {
+      if (e.boundary_ != nullptr) return run_with_boundary(e, run);
+      forward_pass<T, no_boundary, has_choices> pass{run};
+      return for_each_leaf(e.module_, pass);
+    }
+    if (e.boundary_ != nullptr) e.boundary_->begin_forward(run);
     const tables& t = *e.tables_;
     hooked_calls& own = *e.hooked_calls_;
     if (own.calls.empty()) {
@@ -296,11 +322,21 @@ class engine {
     }
     const std::shared_ptr<hook_set> set = e.hooks_;
     own.bind(*set, t.current.scopes.data(), sizes.nodes);
+    [[maybe_unused]] program_table<int, sizes.values> roots = t.plan.root;
+    if constexpr (has_choices)
+      for (const program_node& node : t.current.all_nodes()) {
+        const auto out = static_cast<std::size_t>(node.first_output);
+        if (node.choice >= 0 && run.does_run(node))
+          roots[out] = roots[static_cast<std::size_t>(
+              node.inputs[run.partial.taken[static_cast<std::size_t>(node.choice)]])];
+        else if (node.is_view)
+          roots[out] = roots[static_cast<std::size_t>(node.inputs[0])];
+      }
     const hooked_tables tables{.scopes = t.current.scopes.data(),
                                .kinds = t.current.kinds.data(),
                                .nodes = t.current.nodes.data(),
                                .shapes = t.current.values.data(),
-                               .roots = t.plan.root.data(),
+                               .roots = roots.data(),
                                .offsets = t.plan.values.data(),
                                .saved_offsets = t.plan.saved.data(),
                                .saved = t.current.saved.data(),
@@ -308,11 +344,29 @@ class engine {
                                .inputs = static_cast<int>(Inputs),
                                .element_size = sizeof(T),
                                .type = dtype_of<T>,
-                               .training = e.training_};
+                               .training = e.training_,
+                               .runs = run.partial.runs};
     hook_runner hooks{tables, own.calls, own.hooks};
-    hooked_forward_pass<T> pass{run, hooks, own.begins.data()};
+    hooked_forward_pass<T, has_choices> pass{run, hooks, own.begins.data(), e.boundary_};
     for_each_leaf(e.module_, pass);
     hooks.run_until(2 * static_cast<int>(own.calls.size()));
+    if (e.boundary_ != nullptr) e.boundary_->end_forward(run);
+  }
+
+  /// Forward with what happens around every leaf. Instantiated only by who sets it.
+  static void run_with_boundary(engine& e, const execution<T>& run) {
+    e.boundary_->begin_forward(run);
+    forward_pass<T, leaf_boundary<T>*, has_choices> pass{run, 0, e.boundary_};
+    for_each_leaf(e.module_, pass);
+    e.boundary_->end_forward(run);
+  }
+  /// Puts it around every leaf from now on, and has the leaves read their parameters and write
+  /// their gradients elsewhere.
+  void set_boundary(leaf_boundary<T>* boundary, T* const* parameters, T* const* gradients) {
+    std::copy_n(parameters, sizes.parameters, tables_->parameters.data());
+    std::copy_n(gradients, sizes.parameters, tables_->gradients.data());
+    boundary_ = boundary;
+    if (run_otherwise_ == nullptr) run_otherwise_ = &run_with_boundary;
   }
 
   const std::shared_ptr<hook_set>& own_hooks() {
@@ -325,16 +379,76 @@ class engine {
   }
   const std::shared_ptr<hook_set>& own_forward_hooks() {
     if (hooked_calls_ == nullptr) hooked_calls_ = std::make_unique<hooked_calls>();
-    run_with_hooks_ = &run_with_hooks;
+    run_otherwise_ = &run_with_hooks;
     return own_hooks();
   }
 
   template <class Completed>
   void run_backward(bool accumulate, Completed&& completed) {
     const execution<T> run = execution_tables(accumulate);
-    backward_pass<T, std::remove_reference_t<Completed>> pass{run, completed,
-                                                              static_cast<int>(sizes.nodes)};
+    if constexpr (is_partial) {
+      run_partial_backward(run, completed);
+    } else {
+      if constexpr (requires { completed.boundary; }) completed.boundary->begin_backward(run);
+      backward_pass<T, std::remove_reference_t<Completed>> pass{run, completed,
+                                                                static_cast<int>(sizes.nodes)};
+      for_each_leaf_reversed(module_, pass);
+      if constexpr (requires { completed.boundary; }) completed.boundary->end_backward(run);
+    }
+  }
+
+  template <class Completed>
+  void run_partial_backward(const execution<T>& run, Completed& completed) {
+    tables& t = *tables_;
+    auto& p = t.partial;
+    p.begin_backward(t.current);
+    p.presence.begin_backward();
+    if constexpr (requires { completed.boundary; }) completed.boundary->begin_backward(run);
+    partial_backward_pass<T, Completed> pass{run, completed, static_cast<int>(sizes.nodes)};
     for_each_leaf_reversed(module_, pass);
+    if constexpr (requires { completed.boundary; }) completed.boundary->end_backward(run);
+    for (std::size_t v = 0; v < Inputs; ++v)
+      if (t.value_gradients[v] != nullptr && !p.written[v])
+        std::fill_n(t.value_gradients[v], t.current.values[v].numel(), T{0});
+  }
+
+  /// Calls f(first, count) for the parameters that run_backward would reach now, in the order in
+  /// which it would finish them; they are numbered as in gradient_presence. O(edges).
+  template <class F>
+  void predict_reached(F&& f) {
+    if constexpr (is_partial) {
+      tables& t = *tables_;
+      auto& p = t.partial;
+      p.begin_backward(t.current);
+      program_table<bool, sizes.leaves> reached{};
+      const execution<T> run = execution_tables(true);
+      for (int k = static_cast<int>(sizes.nodes); k-- > 0;) {
+        const program_node& node = run.nodes[k];
+        const program_leaf& leaf = run.leaves[node.leaf];
+        bool& is_reached = reached[static_cast<std::size_t>(node.leaf)];
+        if (run.runs_backward[k] && run.does_run(node) && p.is_written(node)) {
+          is_reached = true;
+          for (std::size_t i = 0; i < node.input_count; ++i)
+            if ((node.choice < 0 || run.partial.taken[node.choice] == static_cast<int>(i)) &&
+                run.partial.edge_needed[node.first_edge + static_cast<int>(i)])
+              p.written[static_cast<std::size_t>(node.inputs[i])] = true;
+        }
+        if (is_reached && run.first_call[k] && leaf.parameter_count > 0)
+          f(static_cast<std::size_t>(run.partial.places[node.leaf]), leaf.parameter_count);
+      }
+    }
+  }
+
+  /// Says which outputs the next run_backward has gradients of; without it, those of the last one.
+  void set_output_written(std::size_t i, [[maybe_unused]] bool written) {
+    if constexpr (is_partial) tables_->partial.output_written[i] = written;
+  }
+
+  gradient_presence* presence_or_null() const {
+    if constexpr (is_partial)
+      return &tables_->partial.presence;
+    else
+      return nullptr;
   }
 
   /// Where the gradient of output i goes; null where nobody needs it.
@@ -410,6 +524,15 @@ class engine {
     run.stream = stream_;
     run.training = training_;
     run.accumulate = accumulate;
+    if constexpr (is_partial)
+      run.partial = {.runs = t.partial.now.runs.data(),
+                     .taken = t.partial.now.taken.data(),
+                     .written = t.partial.written.data(),
+                     .edge_needed = t.plan.edge_needed.data(),
+                     .scratch = t.partial.scratch.data(),
+                     .presence = &t.partial.presence,
+                     .places = t.partial.places.data(),
+                     .flat_gradients = gradients_.data()};
     return run;
   }
 
@@ -425,7 +548,9 @@ class engine {
   bool training_ = true;
   std::shared_ptr<hook_set> hooks_;
   std::unique_ptr<hooked_calls> hooked_calls_;
-  void (*run_with_hooks_)(engine&, const execution<T>&) = nullptr;
+  leaf_boundary<T>* boundary_ = nullptr;
+  /// How the leaves run where it is not one after the other and nothing else.
+  void (*run_otherwise_)(engine&, const execution<T>&) = nullptr;
 };
 
 }  // namespace ikebana::detail

@@ -3,13 +3,34 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/model/gradient_presence.hpp"
 #include "ikebana/model/hooked_forward.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/lowering.hpp"
 
 namespace ikebana::detail {
+
+/// Whether a leaf gives what one of its inputs is, the one that was chosen.
+template <class Leaf>
+inline constexpr bool joins_alternatives = requires {
+  Leaf::joins_alternatives;
+};
+
+/// What a pass needs in which not every leaf runs; null where every leaf does.
+template <class T>
+struct partial_tables {
+  const bool* runs = nullptr;         ///< By arm.
+  const int* taken = nullptr;         ///< By choice.
+  bool* written = nullptr;            ///< By value: there is a gradient.
+  const bool* edge_needed = nullptr;  ///< By edge.
+  T* const* scratch = nullptr;        ///< By edge, for those that may add to a gradient.
+  gradient_presence* presence = nullptr;
+  const int* places = nullptr;  ///< By leaf: its first parameter among those of the flat array.
+  T* flat_gradients = nullptr;
+};
 
 /// Everything that a pass over the leaves needs, as plain tables: no type of a network in it.
 template <class T>
@@ -36,6 +57,9 @@ struct execution {
   std::uint32_t stream = 0;
   bool training = true;
   bool accumulate = false;
+  partial_tables<T> partial{};
+
+  bool does_run(const program_node& node) const { return node.arm < 0 || partial.runs[node.arm]; }
 
   context<T> context_of(const program_node& node) const {
     const program_leaf& leaf = leaves[node.leaf];
@@ -57,37 +81,64 @@ struct execution {
   }
 };
 
+/// What happens around every call of a leaf, for whoever rounds what goes in and out. k is the
+/// node. A pass without one knows nothing of it.
+template <class T>
+class leaf_boundary {
+ public:
+  virtual void begin_forward(const execution<T>&) = 0;
+  virtual void before_forward(const execution<T>&, int k) = 0;
+  virtual void after_forward(const execution<T>&, int k) = 0;
+  virtual void end_forward(const execution<T>&) = 0;
+
+ protected:
+  ~leaf_boundary() = default;
+};
+
 // The calls for a leaf are not inlined: equal leaves share their code, and a pass over a long
 // network stays a short function.
 
-/// Visits the leaves in order and runs each forward.
-template <class T>
+struct no_boundary {};
+
+/// Visits the leaves in order and runs each forward, or, where Partial, those of the alternatives
+/// that are taken.
+template <class T, class Boundary = no_boundary, bool Partial = false>
 struct forward_pass {
   const execution<T>& run;
   int k = 0;
+  Boundary boundary{};  ///< Or a leaf_boundary<T>*, which may be null.
 
   template <class Leaf>
   [[gnu::noinline]] void operator()(const Leaf& leaf) {
     const program_node& node = run.nodes[k++];
+    if constexpr (Partial)
+      if (!run.does_run(node)) return;
+    if constexpr (!std::is_same_v<Boundary, no_boundary>)
+      if (boundary != nullptr) boundary->before_forward(run, k - 1);
     if constexpr (is_view_module<Leaf>())
       run.values[node.first_output] = run.values[node.inputs[0]];
+    else if constexpr (joins_alternatives<Leaf>)
+      run.values[node.first_output] = run.values[node.inputs[run.partial.taken[node.choice]]];
     else
       leaf.forward(run.context_of(node));
+    if constexpr (!std::is_same_v<Boundary, no_boundary>)
+      if (boundary != nullptr) boundary->after_forward(run, k - 1);
   }
 };
 
 /// The same with hooks, which run as their time comes.
-template <class T>
+template <class T, bool Partial = false>
 struct hooked_forward_pass {
   const execution<T>& run;
   hook_runner& hooks;
   const int* begins;
+  leaf_boundary<T>* boundary = nullptr;
   int k = 0;
 
   template <class Leaf>
   [[gnu::noinline]] void operator()(const Leaf& leaf) {
     hooks.run_until(begins[k]);
-    forward_pass<T> one{run, k};
+    forward_pass<T, leaf_boundary<T>*, Partial> one{run, k, boundary};
     one(leaf);
     // Leaf calls end where they begin, but for the node itself.
     hooks.run_until(begins[k++] + 1);
@@ -95,23 +146,28 @@ struct hooked_forward_pass {
 };
 
 /// Visits the leaves in reverse order and runs each backward; `completed(n)` hears that the first n
-/// elements of the gradients are final.
+/// elements of the gradients are final, and, if it has them, `before_leaf(k)` and `after_leaf(k)`.
 template <class T, class Completed>
 struct backward_pass {
   const execution<T>& run;
   Completed& completed;
   int k = 0;
 
+  /// Whether somebody rounds what a leaf gives; the gradients that it then writes are no sums.
+  static constexpr bool bounded = requires { completed.boundary; };
+
   template <class Leaf>
   [[gnu::noinline]] void operator()(const Leaf& leaf) {
     const program_node& node = run.nodes[--k];
     if (!run.runs_backward[k]) return;
+    if constexpr (requires { completed.before_leaf(k); }) completed.before_leaf(k);
     for (std::size_t i = 0; i < node.output_count; ++i) {
       const int v = node.first_output + static_cast<int>(i);
       if (run.unwritten[v]) std::memset(run.value_gradients[v], 0, bytes(v));
     }
     context<T> c = run.context_of(node);
-    c.accumulating = run.accumulate || !run.last_call[k];
+    c.accumulating = (run.accumulate && !bounded) || !run.last_call[k];
+    if constexpr (bounded) completed.boundary->before_backward(run, k);
     if constexpr (!is_view_module<Leaf>()) {
       leaf.backward(c);
     } else {
@@ -119,9 +175,12 @@ struct backward_pass {
       if (c.edge_gradients[0] != nullptr && c.edge_gradients[0] != gradient)
         std::memcpy(c.edge_gradients[0], gradient, bytes(node.first_output));
     }
+    if constexpr (bounded) completed.boundary->after_backward(run, k);
     for (std::size_t i = 0; i < node.input_count; ++i)
       if (T* sum = run.edge_sums[node.first_edge + static_cast<int>(i)])
         cpu::add<T>(run.shapes[node.inputs[i]].numel(), sum, c.edge_gradients[i], sum);
+    if constexpr (bounded) completed.boundary->after_sums(run, k);
+    if constexpr (requires { completed.after_leaf(k); }) completed.after_leaf(k);
     if (run.first_call[k] && run.leaves[node.leaf].parameter_count > 0)
       completed(run.completed[node.leaf]);
   }
@@ -179,6 +238,7 @@ struct check_leaves {
   const program_node* nodes;
   const shape* shapes;
   bool training;
+  const bool* runs = nullptr;  ///< By arm, where not all do.
   diagnostic error{};
   int leaf = 0;  ///< The one that refuses.
   int k = 0;
@@ -187,7 +247,7 @@ struct check_leaves {
   [[gnu::noinline]] void operator()(const Leaf& m) {
     const program_node& node = nodes[k++];
     if constexpr (requires(const shape_list& in) { m.check(in, training); }) {
-      if (!error.ok()) return;
+      if (!error.ok() || (node.arm >= 0 && !runs[node.arm])) return;
       shape_list in;
       for (std::size_t i = 0; i < node.input_count; ++i) in.push_back(shapes[node.inputs[i]]);
       error = m.check(in, training);
@@ -206,7 +266,7 @@ struct validate_leaves {
   [[gnu::noinline]] void operator()(const Leaf& leaf) {
     const program_node& node = run.nodes[k++];
     if constexpr (requires(const context<T>& c) { leaf.validate(c); })
-      leaf.validate(run.context_of(node));
+      if (run.does_run(node)) leaf.validate(run.context_of(node));
   }
 };
 

@@ -80,13 +80,14 @@ struct checked_model {
 /// where the module takes such; they must keep clear of points where the module has no derivative.
 /// O(elements) forwards; allocates. What is random in the module (dropout) is held fixed by running
 /// in evaluation mode, unless `training`.
-template <any_module M, tensor_like... X>
-gradient_check_result gradient_check(const M& m, const std::tuple<X...>& inputs, seed s = {1},
-                                     bool training = true, double step = 1e-6) {
-  auto net = initialize<double, X::static_shape...>(m, s);
-  net.train(training);
+///
+/// Of a model of double, in its mode and with the branches that it is told to take; its gradients
+/// are those of the check afterwards, and what else forward moves is as after many of them.
+template <class Model, tensor_like... X>
+requires(!any_module<Model>) gradient_check_result
+    gradient_check(Model& net, const std::tuple<X...>& inputs, seed s = {1}, double step = 1e-6) {
   std::tuple<X...> x = inputs;
-  detail::checked_model<decltype(net), X...> run{net, x};
+  detail::checked_model<Model, X...> run{net, x};
   std::apply(
       [&](const auto&... y) {
         const auto draw = [&](dim_t n) {
@@ -147,6 +148,15 @@ gradient_check_result gradient_check(const M& m, const std::tuple<X...>& inputs,
     }
   }
   return result;
+}
+
+/// Of a new model of this module, with the seed s.
+template <any_module M, tensor_like... X>
+gradient_check_result gradient_check(const M& m, const std::tuple<X...>& inputs, seed s = {1},
+                                     bool training = true, double step = 1e-6) {
+  auto net = initialize<double, X::static_shape...>(m, s);
+  net.train(training);
+  return gradient_check(net, inputs, s, step);
 }
 
 /// The same for one input.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "ikebana/core/dtype.hpp"
@@ -29,6 +31,9 @@ struct hooked_tables {
   dim_t element_size = 0;
   dtype type = dtype::float32;
   bool training = true;
+  const bool* runs = nullptr;  ///< By arm, where not all do.
+
+  bool does_run(int arm) const { return arm < 0 || runs[arm]; }
 
   bool overlaps(int value, dim_t begin, dim_t bytes) const {
     const int root = roots[value];
@@ -46,9 +51,10 @@ struct hooked_tables {
       ++k;
     for (++k; k < (call.after_ ? call.end_node_ : call.first_node_); ++k) {
       const program_node& node = t.nodes[k];
+      if (!t.does_run(node.arm)) continue;
       for (std::size_t i = 0; i < node.output_count; ++i) {
         const int w = node.first_output + static_cast<int>(i);
-        if (t.roots[w] == w &&
+        if (t.roots[w] == w && t.offsets[w] >= 0 &&
             t.overlaps(value, t.offsets[w], t.shapes[w].numel() * t.element_size))
           return nullptr;
       }
@@ -73,7 +79,7 @@ struct hooked_calls {
   };
   std::vector<program_call> calls;
   std::vector<int> begins;  ///< By node: the time at which its leaf is called.
-  std::vector<bound> hooks;
+  std::shared_ptr<const std::vector<bound>> hooks;  ///< Never changed: a forward may read them.
   std::uint64_t version = 0;
 
   /// Finds the calls of every hook. A hook before a module runs when its call begins, one after it
@@ -81,7 +87,7 @@ struct hooked_calls {
   void bind(const hook_set& set, const program_scope* scopes, std::size_t nodes) {
     if (version == set.version()) return;
     begins.assign(nodes, 0);
-    hooks.clear();
+    std::vector<bound> found;
     for (std::size_t c = 0; c < calls.size(); ++c) {
       const program_call& call = calls[c];
       // Of the calls that are of this node alone, the last is the leaf's.
@@ -90,12 +96,19 @@ struct hooked_calls {
       const path_text path = scope_path(scopes, call.scope);
       for (const hook_set::entry& e : set.entries())
         if (e->point <= hook_point::after_forward && e->path == path.view())
-          hooks.push_back({e->point == hook_point::before_forward ? call.begin : call.end,
-                           static_cast<int>(c), e});
+          insert(found, {e->point == hook_point::before_forward ? call.begin : call.end,
+                         static_cast<int>(c), e});
     }
-    std::stable_sort(hooks.begin(), hooks.end(),
-                     [](const bound& a, const bound& b) { return a.time < b.time; });
+    hooks = std::make_shared<const std::vector<bound>>(std::move(found));
     version = set.version();
+  }
+
+ private:
+  /// By time; after those of the same time.
+  static void insert(std::vector<bound>& sorted, bound b) {
+    const auto at = std::upper_bound(sorted.begin(), sorted.end(), b.time,
+                                     [](int time, const bound& x) { return time < x.time; });
+    sorted.insert(at, std::move(b));
   }
 };
 
@@ -103,14 +116,15 @@ struct hooked_calls {
 struct hook_runner {
   const hooked_tables& tables;
   const std::vector<program_call>& calls;
-  const std::vector<hooked_calls::bound> hooks;  ///< A copy: a hook may register others.
+  const std::shared_ptr<const std::vector<hooked_calls::bound>> hooks;
   std::size_t next = 0;
 
   void run_until(int time) {
-    for (; next < hooks.size() && hooks[next].time <= time; ++next) {
-      const hooked_calls::bound& b = hooks[next];
+    for (; next < hooks->size() && (*hooks)[next].time <= time; ++next) {
+      const hooked_calls::bound& b = (*hooks)[next];
       if (b.hook->removed) continue;
       const program_call& from = calls[static_cast<std::size_t>(b.call)];
+      if (!tables.does_run(from.arm)) continue;
       module_call call;
       call.path = b.hook->path;
       call.kind = from.kind;

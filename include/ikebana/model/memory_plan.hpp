@@ -36,12 +36,24 @@ struct memory_request {
   int end = 0;
   dim_t offset = -1;
   dim_t* to = nullptr;
+  int arm = -1;  ///< The alternative without which it is not needed.
 };
+
+/// Whether two alternatives never run in one pass.
+constexpr bool exclude_each_other(const program_arm* arms, int a, int b) {
+  for (; a >= 0; a = arms[a].parent)
+    for (int c = b; c >= 0; c = arms[c].parent)
+      if (arms[a].choice == arms[c].choice && arms[a].alternative != arms[c].alternative)
+        return true;
+  return false;
+}
 
 /// Gives each request an offset such that requests whose lifetimes overlap do not: largest first,
 /// each at the lowest place that is free (the greedy-by-size strategy of Pisarchyk and Lee,
 /// Efficient Memory Management for Deep Neural Net Inference, 2020). Returns the bytes needed.
-constexpr dim_t place(memory_request* requests, std::size_t count) {
+/// What alternatives of one choice need stands in the same memory.
+constexpr dim_t place(memory_request* requests, std::size_t count,
+                      const program_arm* arms = nullptr) {
   for (std::size_t i = 1; i < count; ++i)
     for (std::size_t j = i; j > 0 && requests[j - 1].bytes < requests[j].bytes; --j) {
       const memory_request swapped = requests[j];
@@ -59,7 +71,7 @@ constexpr dim_t place(memory_request* requests, std::size_t count) {
         const bool alive_together = r.begin <= other.end && other.begin <= r.end;
         const bool overlap =
             r.offset < other.offset + other.bytes && other.offset < r.offset + r.bytes;
-        if (alive_together && overlap) {
+        if (alive_together && overlap && !exclude_each_other(arms, r.arm, other.arm)) {
           r.offset = other.offset + other.bytes;
           moved = true;
         }
@@ -92,13 +104,14 @@ constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
   };
   program_table<lifetime, N.values> alive{};
   program_table<int, N.values> producer{};
+  program_table<int, N.values> arm{};
   program_table<int, N.values> last_consumer{};
   program_table<int, N.values> consumers{};
   program_table<bool, N.values> needs_gradient{};
   for (std::size_t v = 0; v < N.values; ++v) {
     plan.values[v] = plan.value_gradients[v] = -1;
     plan.root[v] = plan.gradient_root[v] = static_cast<int>(v);
-    producer[v] = -1;
+    producer[v] = arm[v] = -1;
     last_consumer[v] = -1;
     needs_gradient[v] = v < inputs && input_gradients && p.kinds[v] == element_kind::real;
   }
@@ -116,6 +129,7 @@ constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
     for (std::size_t i = 0; i < node.output_count; ++i) {
       const auto v = static_cast<std::size_t>(node.first_output) + i;
       producer[v] = k;
+      arm[v] = node.arm;
       needs_gradient[v] = backward;
       if (node.is_view) plan.root[v] = plan.root[static_cast<std::size_t>(node.inputs[0])];
       alive[v].begin = k;
@@ -125,7 +139,7 @@ constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
     const program_node& node = p.nodes[static_cast<std::size_t>(k)];
     const bool backward = plan.runs_backward[static_cast<std::size_t>(k)];
     const auto keeps = static_cast<unsigned>(node.keeps);
-    if (node.is_view) continue;
+    if (node.is_view || node.choice >= 0) continue;
     for (std::size_t i = 0; i < node.input_count; ++i) {
       lifetime& a =
           alive[static_cast<std::size_t>(plan.root[static_cast<std::size_t>(node.inputs[i])])];
@@ -147,13 +161,27 @@ constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
     alive[static_cast<std::size_t>(plan.root[v])].cover(backward_time(0) + 1);
   }
 
-  // A view hands its gradient on without a copy where nobody else adds to it.
+  if constexpr (N.choices > 0) {
+    // The output of a choice is in the memory of the alternative that ran.
+    for (int k = nodes; k-- > 0;) {
+      const program_node& node = p.nodes[static_cast<std::size_t>(k)];
+      if (node.choice < 0) continue;
+      for (std::size_t i = 0; i < node.input_count; ++i)
+        alive[static_cast<std::size_t>(plan.root[static_cast<std::size_t>(node.inputs[i])])].cover(
+            alive[static_cast<std::size_t>(node.first_output)].end);
+    }
+  }
+
+  // A view hands its gradient on without a copy where nobody else adds to it, and so does a choice.
   for (int k = nodes; k-- > 0;) {
     const program_node& node = p.nodes[static_cast<std::size_t>(k)];
-    const auto in = static_cast<std::size_t>(node.inputs[0]);
-    const auto out = static_cast<std::size_t>(node.first_output);
-    if (node.is_view && in >= inputs && consumers[in] == 1 && !is_output[in])
-      plan.gradient_root[in] = plan.gradient_root[out];
+    if (!node.is_view && node.choice < 0) continue;
+    for (std::size_t i = 0; i < node.input_count; ++i) {
+      const auto in = static_cast<std::size_t>(node.inputs[i]);
+      if (in >= inputs && consumers[in] == 1 && !is_output[in] &&
+          (node.choice >= 0 || arm[in] == node.arm))
+        plan.gradient_root[in] = plan.gradient_root[static_cast<std::size_t>(node.first_output)];
+    }
   }
   program_table<lifetime, N.values> gradient_alive{};
   for (std::size_t v = 0; v < N.values; ++v) gradient_alive[v].begin = backward_time(0) + 1;
@@ -172,10 +200,11 @@ constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
 
   std::array<detail::memory_request, 2 * N.values + N.edges + N.saved + 1> requests{};
   std::size_t count = 0;
-  const auto request = [&](dim_t elements, std::size_t element_size, lifetime a, dim_t& to) {
+  const auto request = [&](dim_t elements, std::size_t element_size, lifetime a, dim_t& to,
+                           int alternative) {
     const dim_t bytes =
         round_up_to_alignment<std::byte>(elements * static_cast<dim_t>(element_size));
-    requests[count++] = {bytes, a.begin, a.end, -1, &to};
+    requests[count++] = {bytes, a.begin, a.end, -1, &to, alternative};
   };
   for (int k = nodes; k-- > 0;) {
     const program_node& node = p.nodes[static_cast<std::size_t>(k)];
@@ -189,9 +218,9 @@ constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
       const bool same_memory =
           node.is_view &&
           plan.gradient_root[v] == plan.gradient_root[static_cast<std::size_t>(node.first_output)];
-      if (plan.gradient_written[v] && !same_memory)
+      if (plan.gradient_written[v] && !same_memory && node.choice < 0)
         request(p.values[v].numel(), sizeof(T), {backward_time(k), backward_time(k)},
-                plan.edge_scratch[e]);
+                plan.edge_scratch[e], node.arm);
       plan.gradient_written[v] = true;
     }
     if constexpr (N.saved > 0) {
@@ -199,17 +228,18 @@ constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
         const auto s = static_cast<std::size_t>(node.first_saved) + i;
         const saved_spec& spec = p.saved[s].spec;
         request(spec.extents.numel(), spec.element_size == 0 ? sizeof(T) : spec.element_size,
-                {k, backward ? backward_time(k) : k}, plan.saved[s]);
+                {k, backward ? backward_time(k) : k}, plan.saved[s], node.arm);
       }
     }
   }
   for (std::size_t v = inputs; v < N.values; ++v) {
-    if (plan.root[v] == static_cast<int>(v))
-      request(p.values[v].numel(), sizeof(T), alive[v], plan.values[v]);
+    const bool is_choice = p.nodes[static_cast<std::size_t>(producer[v])].choice >= 0;
+    if (plan.root[v] == static_cast<int>(v) && !is_choice)
+      request(p.values[v].numel(), sizeof(T), alive[v], plan.values[v], arm[v]);
     if (needs_gradient[v] && plan.gradient_root[v] == static_cast<int>(v))
-      request(p.values[v].numel(), sizeof(T), gradient_alive[v], plan.value_gradients[v]);
+      request(p.values[v].numel(), sizeof(T), gradient_alive[v], plan.value_gradients[v], arm[v]);
   }
-  plan.bytes = detail::place(requests.data(), count);
+  plan.bytes = detail::place(requests.data(), count, p.arms.data());
   return plan;
 }
 

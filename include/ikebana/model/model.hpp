@@ -13,6 +13,7 @@
 
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/tensor.hpp"
+#include "ikebana/model/choices.hpp"
 #include "ikebana/model/engine.hpp"
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/inputs.hpp"
@@ -21,6 +22,11 @@
 #include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
+
+/// Stands for the gradient of an output that no loss depends on: `backward(std::tuple{gradient,
+/// no_gradient})`. What only leads there then has no gradient.
+struct no_gradient_t {};
+inline constexpr no_gradient_t no_gradient{};
 
 /// A resolved module with its parameters, gradients, buffers and workspace, for element type T and
 /// inputs of the shapes In. Made by `initialize`. Movable, not copyable (`clone()`); addresses of
@@ -34,7 +40,8 @@ namespace ikebana {
 /// than any before. Not for concurrent use: replicate it instead.
 template <floating T, resolved_module M, shape... In>
 class model : protected detail::engine<T, M, sizeof...(In)>,
-              public hook_registration<model<T, M, In...>, M> {
+              public hook_registration<model<T, M, In...>, M>,
+              public choice_selection<model<T, M, In...>, M> {
   using engine = detail::engine<T, M, sizeof...(In)>;
   using engine::sizes;
   static constexpr shape_list declared_inputs{In...};
@@ -184,8 +191,27 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
       return run_loss(x, target, loss, true, detail::nobody_listens{});
   }
 
-  /// Sets all gradients to zero.
-  void zero_grad() { std::ranges::fill(gradients_.span(), T{0}); }
+  /// Sets all gradients to zero; where run time may leave a parameter without one, all are absent.
+  void zero_grad() {
+    std::ranges::fill(gradients_.span(), T{0});
+    if (gradient_presence* p = presence()) p->clear();
+  }
+
+  /// Which parameters have a gradient; null where every backward reaches every parameter.
+  gradient_presence* presence() { return engine::presence_or_null(); }
+  const gradient_presence* presence() const { return engine::presence_or_null(); }
+
+  /// Whether a backward reached the parameter since zero_grad: `model.has_gradient("a.weight"_s)`.
+  /// Always, where neither a `choose` nor one of several outputs can leave it out.
+  template <class Path>
+  bool has_gradient(Path) const {
+    if constexpr (engine::is_partial)
+      return (*presence())[place_of<Path>()];
+    else
+      return index_of<Path>() < sizes.parameters;
+  }
+  /// Whether some may lack one.
+  static constexpr bool may_lack_gradients = engine::is_partial;
 
   /// Training mode (the mode after initialize): dropout drops, batch norm takes the batch's
   /// statistics.
@@ -222,7 +248,30 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
 
   /// Of the randomness drawn in training: replicas draw from different streams.
   void set_random_stream(std::uint32_t stream) { stream_ = stream; }
+  /// How many forwards in training there were: what randomness is counted by. Set it to resume.
+  std::uint32_t random_step() const { return step_; }
+  void set_random_step(std::uint32_t step) { step_ = step; }
   ikebana::seed seed() const { return seed_; }
+  /// Of what is drawn from now on; parameters stay.
+  void set_seed(ikebana::seed s) { seed_ = s; }
+
+  // What choice_selection asks for.
+  void set_choice(std::size_t c, int alternative) {
+    if constexpr (engine::has_choices) {
+      tables_->partial.set[c] = alternative;
+      tables_->partial.policies[c] = nullptr;
+      if (!tables_->ran_forward) tables_->partial.now.taken[c] = alternative;
+    }
+  }
+  void set_choice(std::size_t c, std::shared_ptr<detail::choice_policy> policy) {
+    if constexpr (engine::has_choices) tables_->partial.policies[c] = std::move(policy);
+  }
+  int choice(std::size_t c) const {
+    if constexpr (engine::has_choices)
+      return tables_->partial.now.taken[c];
+    else
+      return -1;
+  }
 
   /// What hook_registration adds to, made when it is first asked for; and what there is, or null.
   const std::shared_ptr<hook_set>& hooks() { return engine::own_hooks(); }
@@ -259,6 +308,7 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
   using engine::module_;
   using engine::parameters_;
   using engine::seed_;
+  using engine::step_;
   using engine::stream_;
   using engine::tables_;
   using engine::training_;
@@ -272,6 +322,20 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
     for (std::size_t i = 0; i < sizes.parameters; ++i)
       if (p.path(p.parameters[i]).view() == std::string_view{Path::c_str()}) return i;
     return sizes.parameters;
+  }
+
+  /// The number of a parameter in gradient_presence.
+  template <class Path>
+  std::size_t place_of() const {
+    constexpr std::size_t i = index_of<Path>();
+    static_assert(i < sizes.parameters, "ikebana: the model has no parameter of this path");
+    if constexpr (engine::is_partial && i < sizes.parameters) {
+      constexpr auto leaf = static_cast<std::size_t>(lowered().parameters[i].leaf);
+      constexpr int nth = static_cast<int>(i) - lowered().leaves[leaf].first_parameter;
+      return static_cast<std::size_t>(tables_->partial.places[leaf] + nth);
+    } else {
+      return i;
+    }
   }
 
   template <class Path, class U>
@@ -366,15 +430,34 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
   struct gradient_list {
     shape_list shapes{};
     std::array<const T*, output_count> data{};
+    std::array<bool, output_count> given{};
   };
+
+  template <class G>
+  using element_of_gradient = typename std::conditional_t<std::is_same_v<G, no_gradient_t>,
+                                                          tensor_view<T, shape{}>, G>::value_type;
 
   template <class... G>
   static gradient_list list_gradients(const G&... g) {
     static_assert(sizeof...(G) == output_count,
                   "ikebana: backward takes a gradient for each output, several as a std::tuple");
-    static_assert((std::is_same_v<typename G::value_type, T> && ...),
-                  "ikebana: the gradient is not of the model's type");
-    return {shape_list{g.extents()...}, {g.data()...}};
+    static_assert(
+        ((std::is_same_v<G, no_gradient_t> || std::is_same_v<element_of_gradient<G>, T>)&&...),
+        "ikebana: the gradient is not of the model's type");
+    gradient_list list;
+    std::size_t i = 0;
+    [[maybe_unused]] const auto add = [&](const auto& each) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(each)>, no_gradient_t>) {
+        list.shapes.push_back({});
+      } else {
+        list.shapes.push_back(each.extents());
+        list.given[i] = true;
+        list.data[i] = each.data();
+      }
+      ++i;
+    };
+    (add(g), ...);
+    return list;
   }
   template <class... G>
   static gradient_list list_gradients(const std::tuple<G...>& g) {
@@ -383,13 +466,16 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
 
   void check_gradients(const gradient_list& given) const {
     for (std::size_t i = 0; i < output_count; ++i)
-      engine::check_output_gradient(i, given.shapes[i]);
+      engine::check_output_gradient(i,
+                                    given.given[i] ? given.shapes[i] : tables_->current.output(i));
   }
 
   void copy_gradients(const gradient_list& given) {
-    for (std::size_t i = 0; i < output_count; ++i)
-      if (T* to = engine::output_gradient(i))
+    for (std::size_t i = 0; i < output_count; ++i) {
+      engine::set_output_written(i, given.given[i]);
+      if (T* to = engine::output_gradient(i); to != nullptr && given.given[i])
         std::copy_n(given.data[i], given.shapes[i].numel(), to);
+    }
   }
 
   template <class G>
@@ -424,6 +510,7 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
     if (!tables_->input_gradients) {
       // The gradients given may be in memory that is planned anew.
       for (std::size_t i = 0; i < output_count; ++i) {
+        if (!given.given[i]) continue;
         const dim_t n = given.shapes[i].numel();
         kept[i] = aligned_buffer<T>(n);
         std::copy_n(given.data[i], n, kept[i].data());
@@ -435,7 +522,7 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
     engine::set_input_gradients(to);
     // An output that is an input.
     for (std::size_t i = 0; i < output_count; ++i)
-      if (tables_->lowered.outputs[i] < static_cast<int>(input_count))
+      if (tables_->lowered.outputs[i] < static_cast<int>(input_count) && given.given[i])
         std::copy_n(given.data[i], given.shapes[i].numel(), engine::output_gradient(i));
   }
 
@@ -461,6 +548,7 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
     engine::run_forward(data);
     const tensor_view<const typename Y::value_type, Y::static_shape> wanted(target.data(),
                                                                             target.extents());
+    engine::set_output_written(0, true);
     const T value = loss.backward(output(), wanted, engine::output_gradient(0));
     engine::run_backward(accumulate, completed);
     return value;

@@ -25,6 +25,23 @@ struct program_node {
   std::size_t saved_count = 0;
   kept keeps = kept::both;
   bool is_view = false;
+  int arm = -1;     ///< The alternative that it stands in; -1 where it always runs.
+  int choice = -1;  ///< The choice whose alternatives it joins; else -1.
+};
+
+/// A composition of which one alternative runs. Its arms are numbered from `first_arm` on.
+struct program_choice {
+  int scope = 0;
+  int first_arm = 0;
+  int alternatives = 0;
+  int arm = -1;  ///< That it stands in itself.
+};
+
+/// An alternative.
+struct program_arm {
+  int choice = 0;
+  int alternative = 0;
+  int parent = -1;  ///< The arm around its choice.
 };
 
 /// A scope of names: a module in its parent. A path is the names from the root, joined by dots.
@@ -74,12 +91,13 @@ struct program_call {
   int begin = 0, end = 0;
   int first_node = 0, end_node = 0;
   value_list inputs{}, outputs{};
+  int arm = -1;
 };
 
 /// How much of each a network has; known from its type.
 struct program_sizes {
   std::size_t nodes = 0, values = 0, edges = 0, leaves = 0, scopes = 0, parameters = 0, buffers = 0,
-              saved = 0;
+              saved = 0, choices = 0, arms = 0;
 };
 
 namespace detail {
@@ -96,6 +114,10 @@ struct lowering {
   program_buffer* buffers = nullptr;
   program_saved* saved = nullptr;
   element_kind* kinds = nullptr;
+  program_choice* choices = nullptr;
+  program_arm* arms = nullptr;
+  int arm = -1;                   ///< Of what is written down now.
+  int choice = -1;                ///< Whose alternatives are joined now.
   program_call* calls = nullptr;  ///< Null where nobody asks for them.
   std::size_t call_count = 0;
   int clock = 0;              ///< Of the beginnings and ends of calls.
@@ -117,7 +139,7 @@ struct lowering {
   }
   constexpr std::size_t begin_call(std::string_view kind, const value_list& in, int scope) {
     if (calls != nullptr)
-      calls[call_count] = {scope, kind, clock++, 0, static_cast<int>(n.nodes), 0, in, {}};
+      calls[call_count] = {scope, kind, clock++, 0, static_cast<int>(n.nodes), 0, in, {}, arm};
     return call_count++;
   }
   constexpr void end_call(std::size_t call, const value_list& out) {
@@ -126,7 +148,34 @@ struct lowering {
     calls[call].end_node = static_cast<int>(n.nodes);
     calls[call].outputs = out;
   }
+  constexpr int add_choice(int scope, int alternatives) {
+    const auto first = static_cast<int>(n.arms), added = static_cast<int>(n.choices++);
+    n.arms += static_cast<std::size_t>(alternatives);
+    if (counting()) return added;
+    choices[added] = {scope, first, alternatives, arm};
+    for (int a = 0; a < alternatives; ++a) arms[first + a] = {added, a, arm};
+    return added;
+  }
+  constexpr int choice_at(int scope) const {
+    int c = 0;
+    if (!counting())
+      while (choices[c].scope != scope) ++c;
+    return c;
+  }
+  /// What follows is child i of a choice that stands in the arm `outer`.
+  constexpr void enter_child(int of, int i, int outer) {
+    if (counting()) return;
+    const bool is_alternative = i < choices[of].alternatives;
+    arm = is_alternative ? choices[of].first_arm + i : outer;
+    choice = is_alternative ? -1 : of;
+  }
 };
+
+/// Whether M runs one of its children, of which the last one joins the others.
+template <class M>
+constexpr bool is_choice_module() {
+  return requires { M::is_choice; };
+}
 
 /// The rest of a path_text is for the name of a parameter.
 inline constexpr std::size_t longest_path = 100;
@@ -242,7 +291,14 @@ template <composite_module M>
 constexpr void declare(const M& m, lowering& l, int scope) {
   boost::hana::unpack(m.children, [&](const auto&... child) {
     int i = 0;
-    (declare_child(child, i++, l, scope), ...);
+    if constexpr (is_choice_module<M>()) {
+      const int outer = l.arm;
+      const int choice = l.add_choice(scope, static_cast<int>(sizeof...(child)) - 1);
+      ((l.enter_child(choice, i, outer), declare_child(child, i++, l, scope)), ...);
+      l.arm = outer;
+    } else {
+      (declare_child(child, i++, l, scope), ...);
+    }
   });
 }
 
@@ -292,6 +348,8 @@ template <leaf_module M>
   for (std::size_t i = 0; i < out.count; ++i) out.ids[i] = l.add_value(inferred_shapes[i]);
   node.keeps = keeps_of<M>();
   node.is_view = is_view_module<M>();
+  node.arm = l.arm;
+  if constexpr (requires { M::joins_alternatives; }) node.choice = l.choice;
   node.first_saved = static_cast<int>(l.n.saved);
   node.saved_count = saved_count<M>();
   if constexpr (saved_count<M>() > 0) {
@@ -340,7 +398,18 @@ constexpr value_list lower(const M& m, lowering& l, const value_list& in, module
     places[0] = {place.leaf, place.scope + 1};
     for (std::size_t c = 0; c < children; ++c)
       places[c + 1] = {places[c].leaf + counts[c].leaves, places[c].scope + 1 + counts[c].scopes};
-    if constexpr (w.in_order(children)) {
+    if constexpr (is_choice_module<M>()) {
+      const int outer = l.arm, choice = l.choice_at(place.scope);
+      for (std::size_t s = 0; s < w.size(); ++s) {
+        int i = 0;
+        ((i == w.steps[s].child ? (l.enter_child(choice, i, outer),
+                                   lower_step(child, l, w.steps[s], local, local_count, places[i]))
+                                : void(),
+          ++i),
+         ...);
+      }
+      l.arm = outer;
+    } else if constexpr (w.in_order(children)) {
       int i = 0;
       ((lower_step(child, l, w.steps[i], local, local_count, places[i]), ++i), ...);
     } else {
@@ -405,6 +474,8 @@ struct program {
   program_table<program_buffer, N.buffers> buffers{};
   program_table<program_saved, N.saved> saved{};
   program_table<element_kind, N.values> kinds{};
+  program_table<program_choice, N.choices> choices{};
+  program_table<program_arm, N.arms> arms{};
   int outputs[max_arity]{};
   std::size_t output_count = 0;
   diagnostic error{};
@@ -425,6 +496,9 @@ struct program {
     path_text p = path(leaf);
     if (!p.empty()) p.append(".");
     return p.append(std::string_view{name});
+  }
+  constexpr path_text path(const program_choice& c) const {
+    return detail::scope_path(scopes.data(), c.scope);
   }
   constexpr path_text path(const program_parameter& p) const {
     return path(leaves[static_cast<std::size_t>(p.leaf)], p.spec.name);
@@ -460,6 +534,8 @@ constexpr void lower_into(program<N>& p, const M& m, const shape_list& inputs,
   l.buffers = p.buffers.data();
   l.saved = p.saved.data();
   l.kinds = p.kinds.data();
+  l.choices = p.choices.data();
+  l.arms = p.arms.data();
   l.inputs = inputs.size();
   value_list in;
   for (std::size_t i = 0; i < inputs.size(); ++i) in.ids[in.count++] = l.add_value(inputs[i]);

@@ -44,32 +44,37 @@ class adam_state {
   /// switched on since the last step. Throws error for options that make no sense, before anything
   /// has changed.
   void step() {
-    check();
-    make_maximum();
-    const Options& o = options_;
-    cpu::adam_step<T>(static_cast<dim_t>(parameters_.size()), parameters_.data(), gradients_.data(),
-                      exp_avg_.data(), exp_avg_sq_.data(),
-                      o.amsgrad ? max_exp_avg_sq_.data() : nullptr, o.lr, o.beta1, o.beta2, o.eps,
-                      o.weight_decay, Decoupled, ++step_, o.maximize);
+    begin_step();
+    target_.update(updater());
   }
 
-  /// What it remembers; arrays without memory are not in use.
+  /// A step in parts, for those who know when which gradients are final: `begin_step`, then
+  /// `step_elements(begin, end)` until every element of the flat parameters was in one range.
+  void begin_step() {
+    check();
+    target_.begin_step();
+    make_maximum();
+    target_.count_step();
+  }
+  void step_elements(dim_t begin, dim_t end) { target_.update(begin, end, updater()); }
+
+  /// What it remembers. `max_exp_avg_sq` is in use from the first step with amsgrad on.
   std::array<optimizer_state, 4> state() {
-    return {optimizer_state::of("step", std::span{&step_, 1}),
+    return {optimizer_state::of("step", target_.steps()),
             optimizer_state::of("exp_avg", exp_avg_.span()),
             optimizer_state::of("exp_avg_sq", exp_avg_sq_.span()),
-            optimizer_state::of("max_exp_avg_sq", max_exp_avg_sq_.span())};
+            optimizer_state::of("max_exp_avg_sq", max_exp_avg_sq_.span(), has_maximum_)};
   }
 
  protected:
   explicit adam_state(const Options& options) : options_{options} {}
 
-  void take(std::span<T> parameters, std::span<const T> gradients) {
+  template <class Model>
+  void take(Model& model) {
     check();
-    parameters_ = parameters;
-    gradients_ = gradients;
-    exp_avg_ = aligned_buffer<T>(static_cast<dim_t>(parameters.size()));
-    exp_avg_sq_ = aligned_buffer<T>(static_cast<dim_t>(parameters.size()));
+    target_.take(model);
+    exp_avg_ = aligned_buffer<T>(target_.elements());
+    exp_avg_sq_ = aligned_buffer<T>(target_.elements());
     make_maximum();
   }
 
@@ -85,17 +90,26 @@ class adam_state {
   }
 
   void make_maximum() {
-    if (options_.amsgrad && max_exp_avg_sq_.empty())
-      max_exp_avg_sq_ = aligned_buffer<T>(static_cast<dim_t>(parameters_.size()));
+    if (!options_.amsgrad || has_maximum_) return;
+    max_exp_avg_sq_ = aligned_buffer<T>(target_.elements());
+    has_maximum_ = true;
+  }
+
+  auto updater() {
+    return [this](dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step) {
+      const Options& o = options_;
+      cpu::adam_step<T>(n, parameters, gradients, exp_avg_.data() + at, exp_avg_sq_.data() + at,
+                        o.amsgrad ? max_exp_avg_sq_.data() + at : nullptr, o.lr, o.beta1, o.beta2,
+                        o.eps, o.weight_decay, Decoupled, step, o.maximize);
+    };
   }
 
   Options options_;
-  std::span<T> parameters_;
-  std::span<const T> gradients_;
+  optimizer_target<T> target_;
   aligned_buffer<T> exp_avg_;
   aligned_buffer<T> exp_avg_sq_;
   aligned_buffer<T> max_exp_avg_sq_;
-  std::int64_t step_ = 0;
+  bool has_maximum_ = false;
 };
 
 }  // namespace detail
@@ -107,15 +121,15 @@ class adam_state {
 template <class T>
 class adam : public detail::adam_state<T, adam_options, false> {
  public:
-  /// Allocates two arrays as long as the parameters, three with amsgrad. Throws error for options
-  /// that make no sense.
+  /// Allocates two arrays as long as the parameters (this rank's, where ranks share them), three
+  /// with amsgrad. Throws error for options that make no sense.
   template <class Model>
   explicit adam(Model& model, const adam_options& options = {})
       : detail::adam_state<T, adam_options, false>{options} {
     static_assert(
         optimizable<Model>,
         "ikebana: adam needs an initialized model: initialize<T, shape>(module, seed) gives one");
-    if constexpr (optimizable<Model>) this->take(model.parameters(), model.gradients());
+    if constexpr (optimizable<Model>) this->take(model);
   }
 
   /// A temporary model would be gone before the first step.
@@ -128,15 +142,15 @@ class adam : public detail::adam_state<T, adam_options, false> {
 template <class T>
 class adamw : public detail::adam_state<T, adamw_options, true> {
  public:
-  /// Allocates two arrays as long as the parameters, three with amsgrad. Throws error for options
-  /// that make no sense.
+  /// Allocates two arrays as long as the parameters (this rank's, where ranks share them), three
+  /// with amsgrad. Throws error for options that make no sense.
   template <class Model>
   explicit adamw(Model& model, const adamw_options& options = {})
       : detail::adam_state<T, adamw_options, true>{options} {
     static_assert(
         optimizable<Model>,
         "ikebana: adamw needs an initialized model: initialize<T, shape>(module, seed) gives one");
-    if constexpr (optimizable<Model>) this->take(model.parameters(), model.gradients());
+    if constexpr (optimizable<Model>) this->take(model);
   }
 
   /// A temporary model would be gone before the first step.

@@ -37,8 +37,7 @@ class sgd {
         "ikebana: sgd needs an initialized model: initialize<T, shape>(module, seed) gives one");
     if constexpr (optimizable<Model>) {
       check();
-      parameters_ = model.parameters();
-      gradients_ = model.gradients();
+      target_.take(model);
       make_momentum_buffer();
     }
   }
@@ -60,22 +59,25 @@ class sgd {
   /// all steps before and is not any more. Throws error for options that make no sense, before
   /// anything has changed.
   void step() {
-    check();
-    make_momentum_buffer();
-    const bool with_momentum = options_.momentum != 0;
-    cpu::sgd_step<T>(static_cast<dim_t>(parameters_.size()), parameters_.data(), gradients_.data(),
-                     with_momentum ? momentum_buffer_.data() : nullptr, static_cast<T>(options_.lr),
-                     static_cast<T>(options_.momentum), static_cast<T>(options_.dampening),
-                     static_cast<T>(options_.weight_decay), options_.nesterov, momentum_steps_ == 0,
-                     options_.maximize);
-    if (with_momentum) ++momentum_steps_;
+    begin_step();
+    target_.update(updater());
   }
 
-  /// What it remembers; arrays without memory are not in use. `step` counts the steps with
-  /// momentum.
+  /// A step in parts, for those who know when which gradients are final: `begin_step`, then
+  /// `step_elements(begin, end)` until every element of the flat parameters was in one range.
+  void begin_step() {
+    check();
+    target_.begin_step();
+    make_momentum_buffer();
+    if (options_.momentum != 0) target_.count_step();
+  }
+  void step_elements(dim_t begin, dim_t end) { target_.update(begin, end, updater()); }
+
+  /// What it remembers: `momentum_buffer`, in use from the first step with momentum, and `step`,
+  /// which counts those.
   std::array<optimizer_state, 2> state() {
-    return {optimizer_state::of("step", std::span{&momentum_steps_, 1}),
-            optimizer_state::of("momentum_buffer", momentum_buffer_.span())};
+    return {optimizer_state::of("step", target_.steps()),
+            optimizer_state::of("momentum_buffer", momentum_buffer_.span(), has_momentum_)};
   }
 
  private:
@@ -90,15 +92,25 @@ class sgd {
   }
 
   void make_momentum_buffer() {
-    if (options_.momentum != 0 && momentum_buffer_.empty())
-      momentum_buffer_ = aligned_buffer<T>(static_cast<dim_t>(parameters_.size()));
+    if (options_.momentum == 0 || has_momentum_) return;
+    momentum_buffer_ = aligned_buffer<T>(target_.elements());
+    has_momentum_ = true;
+  }
+
+  auto updater() {
+    return [this](dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step) {
+      const sgd_options& o = options_;
+      cpu::sgd_step<T>(
+          n, parameters, gradients, o.momentum != 0 ? momentum_buffer_.data() + at : nullptr,
+          static_cast<T>(o.lr), static_cast<T>(o.momentum), static_cast<T>(o.dampening),
+          static_cast<T>(o.weight_decay), o.nesterov, step == 1, o.maximize);
+    };
   }
 
   sgd_options options_;
-  std::span<T> parameters_;
-  std::span<const T> gradients_;
+  detail::optimizer_target<T> target_;
   aligned_buffer<T> momentum_buffer_;
-  std::int64_t momentum_steps_ = 0;
+  bool has_momentum_ = false;
 };
 
 template <class Model>

@@ -22,10 +22,47 @@ inline constexpr std::array<dim_t, 2> default_bucket_caps{MiB(1), MiB(25)};
 struct bucket_range {
   dim_t begin = 0, end = 0;
   std::size_t first_parameter = 0, last_parameter = 0;  // both included
+  std::size_t group = 0;                                // of the policy's groups; 0: the network
 
   constexpr dim_t bytes() const { return end - begin; }
   constexpr bool operator==(const bucket_range&) const = default;
 };
+
+namespace detail {
+
+/// Cuts parameters into buckets by `group_of(i)`, the group of parameter i, negative where it is in
+/// none, and `caps_of(group)`: a bucket holds parameters of one group that stand side by side.
+template <class GroupOf, class CapsOf>
+constexpr std::size_t plan_grouped_buckets(std::span<const dim_t> ends, const GroupOf& group_of,
+                                           const CapsOf& caps_of, std::span<bucket_range> out) {
+  std::size_t count = 0;
+  bool is_open = false;
+  dim_t cap = 0;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    const int group = group_of(i);
+    if (is_open && static_cast<int>(out[count].group) != group) {
+      ++count;
+      is_open = false;
+    }
+    if (group < 0) continue;
+    if (!is_open) {
+      out[count] = {i == 0 ? 0 : ends[i - 1], 0, i, i, static_cast<std::size_t>(group)};
+      std::size_t before = 0;
+      for (std::size_t b = 0; b < count; ++b) before += out[b].group == out[count].group;
+      const std::span<const dim_t> caps = caps_of(static_cast<std::size_t>(group));
+      cap = caps[before < caps.size() ? before : caps.size() - 1];
+      is_open = true;
+    }
+    out[count].end = ends[i];
+    out[count].last_parameter = i;
+    if (out[count].bytes() < cap) continue;
+    ++count;
+    is_open = false;
+  }
+  return count + is_open;
+}
+
+}  // namespace detail
 
 /// Cuts parameters into buckets. `ends[i]` is where parameter i ends, in bytes, in a buffer laid
 /// out in the order in which backward finishes them (its padding counts as its own). The rule is
@@ -36,18 +73,8 @@ struct bucket_range {
 /// ends.size(), and returns how many. Requires a cap. O(parameters).
 constexpr std::size_t plan_buckets(std::span<const dim_t> ends, std::span<const dim_t> caps,
                                    std::span<bucket_range> out) {
-  std::size_t count = 0;
-  bucket_range open;
-  for (std::size_t i = 0; i < ends.size(); ++i) {
-    open.end = ends[i];
-    open.last_parameter = i;
-    const dim_t cap = caps[count < caps.size() ? count : caps.size() - 1];
-    if (open.bytes() >= cap || i + 1 == ends.size()) {
-      out[count++] = open;
-      open = {ends[i], ends[i], i + 1, i + 1};
-    }
-  }
-  return count;
+  return detail::plan_grouped_buckets(
+      ends, [](std::size_t) { return 0; }, [caps](std::size_t) { return caps; }, out);
 }
 
 /// The buckets of N parameters, as a value: in the order in which they become ready. Prints one
@@ -61,11 +88,11 @@ class bucket_plan {
   constexpr const bucket_range* begin() const { return buckets_.data(); }
   constexpr const bucket_range* end() const { return buckets_.data() + size_; }
 
-  /// The bucket that parameter i is in.
+  /// The bucket that parameter i is in; size() if it is in none.
   constexpr std::size_t bucket_of(std::size_t parameter) const {
     std::size_t b = 0;
-    while (buckets_[b].last_parameter < parameter) ++b;
-    return b;
+    while (b < size_ && buckets_[b].last_parameter < parameter) ++b;
+    return b < size_ && buckets_[b].first_parameter <= parameter ? b : size_;
   }
 
   /// How many buckets are ready once backward has finished the parameters [0, n).
@@ -84,9 +111,9 @@ class bucket_plan {
 
   constexpr bool operator==(const bucket_plan&) const = default;
 
-  template <std::size_t M>
-  friend constexpr bucket_plan<M> plan_buckets(const std::array<dim_t, M>& ends,
-                                               std::span<const dim_t> caps);
+  constexpr bucket_plan() = default;
+  constexpr bucket_plan(const std::array<bucket_range, N>& buckets, std::size_t size)
+      : buckets_{buckets}, size_{size} {}
 
  private:
   std::array<bucket_range, N> buckets_{};
@@ -97,9 +124,9 @@ class bucket_plan {
 template <std::size_t N>
 constexpr bucket_plan<N> plan_buckets(const std::array<dim_t, N>& ends,
                                       std::span<const dim_t> caps = default_bucket_caps) {
-  bucket_plan<N> plan;
-  plan.size_ = plan_buckets(std::span<const dim_t>{ends}, caps, std::span{plan.buckets_});
-  return plan;
+  std::array<bucket_range, N> buckets{};
+  const std::size_t size = plan_buckets(std::span<const dim_t>{ends}, caps, std::span{buckets});
+  return {buckets, size};
 }
 
 /// With one cap for the first bucket and one for the others.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ikebana/core/bfloat16.hpp"
+#include "ikebana/core/float16.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/model/inputs.hpp"
 #include "ikebana/replicate/holds_tensors.hpp"
@@ -16,12 +17,13 @@ namespace ikebana {
 namespace detail {
 
 template <class T>
-inline constexpr bool has_fraction = std::is_floating_point_v<T> || std::is_same_v<T, bfloat16>;
+inline constexpr bool has_fraction =
+    std::is_floating_point_v<T> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
 template <class To, class From>
 constexpr To cast_element(From x) {
-  if constexpr (std::is_same_v<To, bfloat16>)
-    return bfloat16(static_cast<float>(x));
+  if constexpr (std::is_same_v<To, bfloat16> || std::is_same_v<To, float16>)
+    return To(static_cast<float>(x));
   else
     return static_cast<To>(x);
 }
@@ -87,8 +89,8 @@ using kept_input = std::conditional_t<std::is_lvalue_reference_v<X>, X, std::rem
 
 }  // namespace detail
 
-/// The arguments as a tuple, with every tensor of numbers with a fraction (float, double,
-/// bfloat16), at any depth that map_tensors looks into, as a tensor of To of the same extents,
+/// The arguments as a tuple, with every tensor of numbers with a fraction (float, double, bfloat16,
+/// float16), at any depth that map_tensors looks into, as a tensor of To of the same extents,
 /// rounded to the nearest: what a replica of lower precision is called with. `std::apply(model,
 /// cast_forward_inputs<float>(x, lengths))`.
 ///

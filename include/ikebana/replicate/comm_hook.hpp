@@ -73,6 +73,9 @@ void prepare_hook(H& hook, std::span<const gradient_bucket<T>> buckets, G& group
 /// The default: the average over the ranks.
 struct all_reduce_hook {
   static constexpr hook_result result = hook_result::average;
+  /// In what type it averages gradients of T: of hooks that do no more than that.
+  template <class T>
+  using wire_type = T;
 
   template <class T, process_group G>
   auto start(gradient_bucket<T> bucket, G& group) {

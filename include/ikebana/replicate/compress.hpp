@@ -1,9 +1,8 @@
 #pragma once
 
-#include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -11,54 +10,27 @@
 #include "ikebana/core/bfloat16.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
+#include "ikebana/core/float16.hpp"
+#include "ikebana/core/precision.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/collective.hpp"
+#include "ikebana/cpu/round.hpp"
 #include "ikebana/replicate/comm_hook.hpp"
+#include "ikebana/replicate/gradient_cast.hpp"
 
 namespace ikebana {
-
-/// x rounded to the nearest IEEE 754 binary16, ties to even: subnormal numbers kept, from 65520 on
-/// infinity; not-a-number stays.
-constexpr float round_to_fp16(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  const std::uint32_t sign = bits & 0x80000000u;
-  const std::uint32_t magnitude = bits ^ sign;
-  // Below 2^-14 what is left is a multiple of 2^-24, the last place of numbers from 1/2 to 1.
-  const float small = (std::bit_cast<float>(magnitude) + 0.5f) - 0.5f;
-  const std::uint32_t rounded = (magnitude + 0xFFFu + ((magnitude >> 13) & 1)) & ~0x1FFFu;
-  const std::uint32_t large = rounded >= 0x47800000u ? 0x7F800000u : rounded;
-  const std::uint32_t kept = magnitude > 0x7F800000u   ? magnitude | 0x400000u
-                             : magnitude < 0x38800000u ? std::bit_cast<std::uint32_t>(small)
-                                                       : large;
-  return std::bit_cast<float>(sign | kept);
-}
-
-/// The precisions that gradients are sent in.
-struct fp16_precision {
-  template <floating T>
-  static void round(std::span<T> data) {
-    for (T& x : data) x = static_cast<T>(round_to_fp16(static_cast<float>(x)));
-  }
-};
-struct bf16_precision {
-  template <floating T>
-  static void round(std::span<T> data) {
-    cpu::round_to_bf16(static_cast<dim_t>(data.size()), data.data());
-  }
-};
 
 /// Gradients to a smaller precision, around any hook: each rank rounds its own before the hook, and
 /// what the hook makes of them is rounded; to nearest, ties to even, a double through float, as in
 /// PyTorch. The hook between works in the full type: so the result is what a transport of two bytes
 /// per gradient would give that accumulates in full precision, and what is sent does not shrink.
-template <class Precision, class Hook = all_reduce_hook>
-class compress_hook {
+template <class Half, class Hook>
+class compress_wrapper {
  public:
   static constexpr hook_result result = Hook::result;
   static constexpr std::size_t stages = hook_stages<Hook>;
 
-  compress_hook() = default;
-  explicit compress_hook(Hook hook) : hook_{std::move(hook)} {}
+  compress_wrapper() = default;
+  explicit compress_wrapper(Hook hook) : hook_{std::move(hook)} {}
 
   template <class T, process_group G>
   void prepare(std::span<const gradient_bucket<T>> buckets, G& group) {
@@ -66,7 +38,7 @@ class compress_hook {
   }
   template <floating T, process_group G>
   auto start(gradient_bucket<T> bucket, G& group) {
-    Precision::round(bucket.data);
+    round(bucket.data);
     return hook_.start(bucket, group);
   }
   template <floating T, process_group G>
@@ -76,23 +48,34 @@ class compress_hook {
   template <floating T, process_group G>
   void finish(gradient_bucket<T> bucket, G& group) {
     hook_.finish(bucket, group);
-    Precision::round(bucket.data);
+    round(bucket.data);
   }
+
+  void reset() requires requires(Hook& h) { h.reset(); }
+  { hook_.reset(); }
 
   Hook& inner() { return hook_; }
 
  private:
+  template <class T>
+  static void round(std::span<T> data) {
+    constexpr precision to =
+        std::is_same_v<Half, bfloat16> ? precision::bfloat16 : precision::float16;
+    cpu::round_to(static_cast<dim_t>(data.size()), to, data.data(), data.data());
+  }
+
   Hook hook_{};
 };
 
-/// The average of gradients that were rounded to half precision, rounded again.
-using fp16_compress = compress_hook<fp16_precision>;
-
-/// The average of gradients in bfloat16: two bytes for each are sent, summed in float in the order
-/// of the ranks, and rounded once. Allocates two bytes per gradient in `prepare`.
-class bf16_compress {
+/// The average of gradients in a type of two bytes: so many are sent for each, summed in float in
+/// the order of the ranks, and rounded once. Of float16 no gradient may exceed 65504, which becomes
+/// infinity. Allocates two bytes per gradient in `prepare`.
+template <class Half>
+class compress_hook {
  public:
   static constexpr hook_result result = hook_result::average;
+  template <class>
+  using wire_type = Half;
 
   template <floating T, process_group G>
   void prepare(std::span<const gradient_bucket<T>> buckets, G&) {
@@ -100,37 +83,41 @@ class bf16_compress {
     dim_t size = 0;
     for (const gradient_bucket<T>& b : buckets) {
       offsets_.push_back(size);
-      size += round_up_to_alignment<bfloat16>(static_cast<dim_t>(b.data.size()));
+      size += round_up_to_alignment<Half>(static_cast<dim_t>(b.data.size()));
     }
-    memory_ = aligned_buffer<bfloat16>(size);
+    memory_ = aligned_buffer<Half>(size);
   }
   template <floating T, process_group G>
   auto start(gradient_bucket<T> bucket, G& group) {
     if (bucket.index >= offsets_.size())
-      throw state_error("bf16_compress: prepare must be called before the first bucket");
-    cpu::to_bf16(static_cast<dim_t>(bucket.data.size()), bucket.data.data(), bits(bucket.index));
-    return group.all_reduce_async(
-        std::span<bfloat16>{memory_.data() + offsets_[bucket.index], bucket.data.size()},
-        reduce_op::avg);
+      throw state_error("compress_hook: prepare must be called before the first bucket");
+    const std::span<Half> sent = memory_of(bucket);
+    detail::pack_gradients(static_cast<dim_t>(sent.size()), bucket.data.data(), sent.data());
+    return group.all_reduce_async(sent, reduce_op::avg);
   }
   template <floating T, process_group G>
   void finish(gradient_bucket<T> bucket, G&) {
-    cpu::from_bf16(static_cast<dim_t>(bucket.data.size()), bits(bucket.index), bucket.data.data());
+    const std::span<Half> sent = memory_of(bucket);
+    detail::unpack_gradients(static_cast<dim_t>(sent.size()), sent.data(), bucket.data.data());
   }
 
  private:
-  std::uint16_t* bits(std::size_t bucket) {
-    return reinterpret_cast<std::uint16_t*>(memory_.data() + offsets_[bucket]);
+  template <class T>
+  std::span<Half> memory_of(const gradient_bucket<T>& b) {
+    return {memory_.data() + offsets_[b.index], b.data.size()};
   }
 
   std::vector<dim_t> offsets_;  // of the buckets in the memory
-  aligned_buffer<bfloat16> memory_;
+  aligned_buffer<Half> memory_;
 };
+
+using fp16_compress = compress_hook<float16>;
+using bf16_compress = compress_hook<bfloat16>;
 
 /// The same around another hook: `fp16_compress_wrapper<powersgd>`.
 template <class Hook>
-using fp16_compress_wrapper = compress_hook<fp16_precision, Hook>;
+using fp16_compress_wrapper = compress_wrapper<float16, Hook>;
 template <class Hook>
-using bf16_compress_wrapper = compress_hook<bf16_precision, Hook>;
+using bf16_compress_wrapper = compress_wrapper<bfloat16, Hook>;
 
 }  // namespace ikebana

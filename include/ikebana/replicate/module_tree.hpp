@@ -121,9 +121,14 @@ struct module_tree {
       if (modules[i].path.view() == path) return static_cast<int>(i);
     return -1;
   }
-  constexpr bool has_state(std::string_view path) const {
+  constexpr bool has_parameter(std::string_view path) const {
     for (std::size_t i = 0; i < Parameters; ++i)
       if (parameters[i].path.view() == path) return true;
+    return false;
+  }
+  /// Whether a parameter or a buffer has that path.
+  constexpr bool has_state(std::string_view path) const {
+    if (has_parameter(path)) return true;
     for (std::size_t i = 0; i < Buffers; ++i)
       if (buffers[i].path.view() == path) return true;
     return false;

@@ -36,26 +36,36 @@ class mpi_engine final : mpi_listener {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm_, &rank_);
     phases_ = mpi_phases(comm_, rank_, size());
-    for (operation& o : operations_) o.prepare(size());
-    process_.attach(this);
-    process_.wait_at_end(timeout);
+    begin();
+  }
+  /// Of ranks of the world that have no communicator of their own.
+  mpi_engine(std::uint64_t id, std::vector<int> names, std::chrono::nanoseconds timeout)
+      : process_{mpi_process::instance()},
+        id_{id},
+        names_{std::move(names)},
+        timeout_{timeout},
+        left_(names_.size(), not_left),
+        operations_(max_in_flight) {
+    while (names_[static_cast<std::size_t>(rank_)] != process_.rank()) ++rank_;
+    const int first_tag = (1 + static_cast<int>(id % 100000)) * mpi_phases::tags;
+    phases_ = mpi_phases(process_.control(), rank_, names_, first_tag);
+    begin();
   }
   mpi_engine(const mpi_engine&) = delete;
   mpi_engine& operator=(const mpi_engine&) = delete;
 
   ~mpi_engine() {
     process_.detach(this);
-    if (failure_ || process_.failure()) {
+    if (failure_ || process_.failure())
       process_.keep(std::move(operations_));
-    } else {
+    else if (comm_ != MPI_COMM_NULL)
       MPI_Comm_free(&comm_);
-    }
   }
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(names_.size()); }
   int name_of(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
-  MPI_Comm communicator() const { return comm_; }
+  const std::vector<int>& names() const { return names_; }
   std::uint64_t id() const { return id_; }
   std::chrono::nanoseconds timeout() const { return timeout_; }
 
@@ -135,6 +145,12 @@ class mpi_engine final : mpi_listener {
   }
 
  private:
+  void begin() {
+    for (operation& o : operations_) o.prepare(size());
+    process_.attach(this);
+    process_.wait_at_end(timeout_);
+  }
+
   using operation = mpi_operation;
   using clock = mpi_process::clock;
   static constexpr std::uint64_t not_left = ~std::uint64_t{0};
@@ -191,7 +207,6 @@ class mpi_engine final : mpi_listener {
     }
   }
 
-  /// Memory for an operation, of those that went before it where they left enough.
   void hear(const mpi_notice& notice) override {
     if (notice.group != id_) return;
     if (notice.kind != mpi_notice_kind::left) {
@@ -206,7 +221,12 @@ class mpi_engine final : mpi_listener {
   void look_for_trouble(std::uint64_t number, double waited) {
     process_.poll();
     const request& mine = slot(number).asked;
-    if (failure_ || process_.failure()) stop_after_failure(mine, waited);
+    if (failure_ || process_.failure()) {
+      // Where all ranks throw for what this collective told them, the first to do so is heard of
+      // before its messages have arrived.
+      if (arrives(number, std::chrono::milliseconds(50))) return;
+      stop_after_failure(mine, waited);
+    }
     for (int r = 0; r < size(); ++r) {
       if (r == rank_) continue;
       const bool returned = left_[static_cast<std::size_t>(r)] <= number;
@@ -228,6 +248,17 @@ class mpi_engine final : mpi_listener {
     if (mpi_signal.load() != 0)
       stop(mine.text() + ": the launcher ends the job, as it does when a rank dies (signal " +
            std::to_string(mpi_signal.load()) + ", waited " + seconds_text(waited) + ")");
+  }
+
+  /// Whether the collective is completed by what is still on its way.
+  bool arrives(std::uint64_t number, std::chrono::nanoseconds longest) {
+    const clock::time_point deadline = clock::now() + longest;
+    do {
+      progress();
+      if (!is_active(number)) return true;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    } while (clock::now() < deadline);
+    return false;
   }
 
   [[noreturn]] void stop_after_timeout(std::uint64_t number, double waited) {
@@ -279,7 +310,7 @@ class mpi_engine final : mpi_listener {
   }
 
   mpi_process& process_;
-  MPI_Comm comm_;
+  MPI_Comm comm_ = MPI_COMM_NULL;  // of its ranks alone; null where they have none
   const std::uint64_t id_;
   int rank_ = 0;
   const std::vector<int> names_;  // by rank of this group, ranks of the world

@@ -15,6 +15,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/replicate/mpi_engine.hpp"
 #include "ikebana/replicate/mpi_process.hpp"
+#include "ikebana/replicate/mpi_survivors.hpp"
 #include "ikebana/replicate/process_group.hpp"
 #include "ikebana/replicate/request.hpp"
 #include "ikebana/replicate/work.hpp"
@@ -76,28 +77,34 @@ class mpi_group {
   /// that of their ranks. Every rank of this group calls it. The part lives on its own: what goes
   /// wrong in it is thrown to its ranks. Allocates. Throws communication_error.
   mpi_group split(int color, int key) {
-    std::vector<int> members, names;
-    for (const detail::split_entry& e : detail::members_with(*this, color, key)) {
-      members.push_back(e.rank);
+    std::vector<int> names;
+    for (const detail::split_entry& e : detail::members_with(*this, color, key))
       names.push_back(engine_->name_of(e.rank));
-    }
     // Ranks of a part agree on its number, and it is hardly that of any other.
     std::uint64_t id = engine_->id();
     for (const auto word :
          {static_cast<std::uint64_t>(++parts_), static_cast<std::uint64_t>(color)})
       id = (id ^ (word + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
     id |= std::uint64_t{1} << 63;
+    return {communicator_of(names), id, std::move(names), engine_->timeout()};
+  }
 
-    MPI_Group whole, part;
-    MPI_Comm comm = MPI_COMM_NULL;
-    detail::check_mpi("MPI_Comm_group", MPI_Comm_group(engine_->communicator(), &whole));
-    detail::check_mpi("MPI_Group_incl", MPI_Group_incl(whole, static_cast<int>(members.size()),
-                                                       members.data(), &part));
-    detail::check_mpi("MPI_Comm_create_group",
-                      MPI_Comm_create_group(engine_->communicator(), part, 20000, &comm));
-    MPI_Group_free(&part);
-    MPI_Group_free(&whole);
-    return {comm, id, std::move(names), engine_->timeout()};
+  /// After a communication_error: the group of those who are left, in the order of their ranks. All
+  /// of them call it, with nothing of their own under way; nobody is waited for who has died, ended
+  /// its program or left `launch` by an exception. It learns of a death on its own machine alone,
+  /// and needs a launcher that lets the others live (Open MPI: mpirun --enable-recovery). Throws
+  /// communication_error where one that lives does not come in time, or where one dies amid this
+  /// call and the others disagree: then start again from a checkpoint.
+  mpi_group survivors(std::chrono::nanoseconds patience = std::chrono::seconds{30}) {
+    detail::mpi_process& process = detail::mpi_process::instance();
+    std::vector<int> names =
+        detail::mpi_agreement(process, engine_->names(), engine_->id(), patience).survivors();
+    process.forget_failure();
+    std::uint64_t id = engine_->id();
+    for (const int r : names) id = (id ^ static_cast<std::uint64_t>(r + 1)) * 0xbf58476d1ce4e5b9u;
+    mpi_group left(std::make_unique<detail::mpi_engine>(id | std::uint64_t{1} << 63,
+                                                        std::move(names), engine_->timeout()));
+    return left;
   }
 
   template <reducible T>
@@ -166,6 +173,22 @@ class mpi_group {
   mpi_group(MPI_Comm comm, std::uint64_t id, std::vector<int> names,
             std::chrono::nanoseconds timeout)
       : engine_{std::make_unique<detail::mpi_engine>(comm, id, std::move(names), timeout)} {}
+
+  explicit mpi_group(std::unique_ptr<detail::mpi_engine> engine) : engine_{std::move(engine)} {}
+
+  /// A communicator of these ranks of the world, made by them alone.
+  static MPI_Comm communicator_of(const std::vector<int>& names) {
+    const MPI_Comm world = detail::mpi_process::instance().control();
+    MPI_Group whole, part;
+    MPI_Comm comm = MPI_COMM_NULL;
+    detail::check_mpi("MPI_Comm_group", MPI_Comm_group(world, &whole));
+    detail::check_mpi("MPI_Group_incl",
+                      MPI_Group_incl(whole, static_cast<int>(names.size()), names.data(), &part));
+    detail::check_mpi("MPI_Comm_create_group", MPI_Comm_create_group(world, part, 1, &comm));
+    MPI_Group_free(&part);
+    MPI_Group_free(&whole);
+    return comm;
+  }
 
   template <class T>
   void check_op(reduce_op op) {

@@ -110,6 +110,15 @@ class mpi_phases {
   mpi_phases() = default;
   mpi_phases(MPI_Comm comm, int rank, int size)
       : comm_{comm}, rank_{rank}, size_{size}, pieces_(static_cast<std::size_t>(size)) {}
+  /// Of some ranks of a communicator that is not theirs alone: `ranks[r]` is rank r, and their
+  /// messages have tags from first_tag to first_tag + tags - 1.
+  mpi_phases(MPI_Comm comm, int rank, std::vector<int> ranks, int first_tag)
+      : mpi_phases(comm, rank, static_cast<int>(ranks.size())) {
+    ranks_ = std::move(ranks);
+    first_tag_ = first_tag;
+  }
+
+  static constexpr int tags = 4096 * 4;
 
   int size() const { return size_; }
 
@@ -157,7 +166,7 @@ class mpi_phases {
     for (std::size_t at = 0; at < bytes; at += longest_message) {
       MPI_Request request = MPI_REQUEST_NULL;
       const auto n = static_cast<int>(std::min(bytes - at, longest_message));
-      check_mpi("MPI_Irecv", MPI_Irecv(to + at, n, MPI_BYTE, from, tag(o), comm_, &request));
+      check_mpi("MPI_Irecv", MPI_Irecv(to + at, n, MPI_BYTE, there(from), tag(o), comm_, &request));
       o.requests.push_back(request);
       o.peers.push_back(from);
     }
@@ -166,15 +175,19 @@ class mpi_phases {
     for (std::size_t at = 0; at < bytes; at += longest_message) {
       MPI_Request request = MPI_REQUEST_NULL;
       const auto n = static_cast<int>(std::min(bytes - at, longest_message));
-      check_mpi("MPI_Isend", MPI_Isend(from + at, n, MPI_BYTE, to, tag(o), comm_, &request));
+      check_mpi("MPI_Isend", MPI_Isend(from + at, n, MPI_BYTE, there(to), tag(o), comm_, &request));
       o.requests.push_back(request);
       o.peers.push_back(-1);
     }
   }
-  static int tag(const operation& o) {
+  /// What the communicator calls a rank.
+  int there(int rank) const {
+    return ranks_.empty() ? rank : ranks_[static_cast<std::size_t>(rank)];
+  }
+  int tag(const operation& o) const {
     // What a rank sends on in its second phase of a broadcast, its children expect in their first.
     const int phase = o.asked.what == collective::broadcast ? o.phase != 0 : o.phase;
-    return static_cast<int>(o.number % 4096) * 4 + phase;
+    return first_tag_ + static_cast<int>(o.number % 4096) * 4 + phase;
   }
 
   /// Memory for an operation: the smallest left by those before it that is enough, or else larger
@@ -295,7 +308,8 @@ class mpi_phases {
   }
 
   MPI_Comm comm_ = MPI_COMM_NULL;
-  int rank_ = 0, size_ = 1;
+  int rank_ = 0, size_ = 1, first_tag_ = 0;
+  std::vector<int> ranks_;
   std::vector<aligned_buffer<std::byte>> spare_;
   std::vector<const std::byte*> pieces_;
 };

@@ -140,6 +140,14 @@ class mpi_process {
     return n;
   }
 
+  /// Among those who are left a failure is past.
+  void forget_failure() { failure_.reset(); }
+  /// Of all ranks; notices have the tag 0.
+  MPI_Comm control() const { return control_; }
+
+  /// Whether a rank has said that it failed with all its groups, or is gone.
+  bool is_out(int rank) { return states_[static_cast<std::size_t>(rank)].failed || is_gone(rank); }
+
   /// Whether a rank has ended its program or its process is no more. Asks the system at most every
   /// few milliseconds.
   bool is_gone(int rank) { return states_[static_cast<std::size_t>(rank)].ended || is_dead(rank); }

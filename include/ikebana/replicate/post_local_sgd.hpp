@@ -28,6 +28,7 @@ template <class Subgroup = no_subgroup>
 class post_local_sgd {
  public:
   static constexpr hook_result result = hook_result::local;
+  static constexpr bool holds_a_group = !std::same_as<Subgroup, no_subgroup>;
 
   explicit post_local_sgd(std::int64_t start_iteration = 0) requires(
       std::same_as<Subgroup, no_subgroup>)
@@ -43,6 +44,7 @@ class post_local_sgd {
   std::int64_t iteration() const { return iteration_; }
   /// Goes on where a saved run stopped.
   void set_iteration(std::int64_t iteration) { iteration_ = iteration; }
+  void reset() { iteration_ = 0; }
 
   template <class T, process_group G>
   auto start(gradient_bucket<T> bucket, G& group) {

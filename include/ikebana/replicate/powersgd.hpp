@@ -85,6 +85,8 @@ class powersgd {
   const powersgd_options& options() const { return options_; }
   /// How many backwards it has been through.
   std::int64_t iteration() const { return iteration_; }
+  /// As if it had been through none; `prepare` follows.
+  void reset() { iteration_ = 0; }
 
   /// Elements of gradients, and those sent in their place once compression has begun.
   struct statistics {

@@ -9,12 +9,14 @@
 
 #include "ikebana/core/bfloat16.hpp"
 #include "ikebana/core/error.hpp"
+#include "ikebana/core/float16.hpp"
 
 namespace ikebana {
 
 /// How a collective joins the values of the ranks. The order is always that of the ranks, so the
 /// same values give the same bits on every run and on every kind of group. `avg` of integers rounds
-/// towards zero; `bit_or` is for integers. bfloat16 is summed in float and rounded once.
+/// towards zero; `bit_or` is for integers. bfloat16 and float16 are summed in float and rounded
+/// once.
 enum class reduce_op : std::uint8_t { sum, avg, max, min, bit_or };
 
 constexpr const char* name(reduce_op op) {
@@ -39,8 +41,9 @@ concept transferable = std::is_trivially_copyable_v<T> && !std::is_const_v<T>;
 
 /// What a collective can reduce.
 template <class T>
-concept reducible = transferable<T> && !std::same_as<T, bool> &&
-                    (std::is_arithmetic_v<T> || std::same_as<T, bfloat16>);
+concept reducible =
+    transferable<T> && !std::same_as<T, bool> &&
+    (std::is_arithmetic_v<T> || std::same_as<T, bfloat16> || std::same_as<T, float16>);
 
 /// The handle of a collective under way. `poll()` makes what progress is possible without waiting
 /// and says whether the collective is complete; `wait()` returns once it is. Both throw

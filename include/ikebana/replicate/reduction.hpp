@@ -6,6 +6,7 @@
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/bfloat16.hpp"
 #include "ikebana/core/dtype.hpp"
+#include "ikebana/core/float16.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/collective.hpp"
 #include "ikebana/replicate/process_group.hpp"
@@ -34,7 +35,8 @@ constexpr slice slice_of(dim_t n, int parts, int part, dim_t step, dim_t lead) {
 
 /// What T is reduced in.
 template <class T>
-using accumulator_of = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
+using accumulator_of =
+    std::conditional_t<std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>, float, T>;
 
 /// out[r][at + i] = finish(combine(... combine(in[0][from + i], in[1][from + i]) ...)), in the
 /// order of the ranks; `outs` pointers of out, which may be those of in at the same place.

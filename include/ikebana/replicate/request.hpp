@@ -13,6 +13,7 @@
 
 #include "ikebana/core/bfloat16.hpp"
 #include "ikebana/core/error.hpp"
+#include "ikebana/core/float16.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/replicate/process_group.hpp"
 
@@ -47,11 +48,12 @@ struct element_type {
 
 template <class T>
 constexpr element_type element_type_of() {
-  constexpr char kind = std::is_same_v<T, bfloat16>   ? 'b'
-                        : std::is_floating_point_v<T> ? 'f'
-                        : !std::is_integral_v<T>      ? 'x'
-                        : std::is_signed_v<T>         ? 'i'
-                                                      : 'u';
+  constexpr bool is_floating = std::is_floating_point_v<T> || std::is_same_v<T, float16>;
+  constexpr char kind = std::is_same_v<T, bfloat16> ? 'b'
+                        : is_floating               ? 'f'
+                        : !std::is_integral_v<T>    ? 'x'
+                        : std::is_signed_v<T>       ? 'i'
+                                                    : 'u';
   return {kind, static_cast<std::uint32_t>(sizeof(T))};
 }
 

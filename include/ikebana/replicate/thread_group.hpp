@@ -17,6 +17,8 @@
 
 namespace ikebana {
 
+class rendezvous;
+
 /// A process group whose ranks are threads of this process; one object for each rank, movable, used
 /// by the thread of that rank alone. `launch(threads{n}, f)` makes them.
 ///
@@ -144,6 +146,8 @@ class thread_group {
   void leave() noexcept { engine_->leave(); }
 
  private:
+  friend class rendezvous;
+
   template <class T>
   void check_op(reduce_op op) {
     if constexpr (!std::is_integral_v<T>)

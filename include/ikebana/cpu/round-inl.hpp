@@ -1,0 +1,196 @@
+/// x rounded to IEEE binary16, still as floats.
+IKEBANA_CPU_INLINE vec<float> rounded_to_fp16(vec<float> x) {
+  using words = vec<std::uint32_t>;
+  const words bits = as<std::uint32_t>(x);
+  const words sign = bits & words::broadcast(0x80000000u);
+  const words magnitude = bits ^ sign;
+  // Below 2^-14 what is left is a multiple of 2^-24, the last place of numbers from 1/2 to 1.
+  vec<float> small = as<float>(magnitude) + 0.5f;
+  keep_rounding(small);
+  small = small - 0.5f;
+  keep_rounding(small);
+  const words kept =
+      (magnitude + ((magnitude >> 13) & words::broadcast(1)) + words::broadcast(0xFFF)) &
+      words::broadcast(0xFFFFE000u);
+  vec<float> y = as<float>(kept);
+  y = select(y >= vec<float>::broadcast(0x1p16f), as<float>(words::broadcast(0x7F800000u)), y);
+  y = select(as<float>(magnitude) < vec<float>::broadcast(0x1p-14f), small, y);
+  const words quiet = sign | words::broadcast(0x7FC00000u);
+  return select(x == x, as<float>(as<std::uint32_t>(y) | sign), as<float>(quiet));
+}
+
+/// y[i] = f(x[i]), by blocks of as many turns as the compiler knows, and so unrolls.
+template <class X, class Y, class F>
+IKEBANA_CPU_INLINE void map_blocks(dim_t n, const X* x, Y* y, F f) {
+  constexpr dim_t block = 32;
+  dim_t i = 0;
+  for (; i + block <= n; i += block)
+    for (dim_t j = 0; j < block; ++j) y[i + j] = f(x[i + j]);
+  for (; i < n; ++i) y[i] = f(x[i]);
+}
+template <class X, class Y>
+IKEBANA_CPU_INLINE void convert_blocks(dim_t n, const X* x, Y* y) {
+  map_blocks(
+      n, x, y, [](X a) __attribute__((always_inline)) { return static_cast<Y>(a); });
+}
+
+/// y[i] = f(x[i]...) for f of whole registers.
+template <class T, class F, class... X>
+IKEBANA_CPU_INLINE void map_registers(dim_t n, T* y, F f, const X*... x) {
+  constexpr dim_t w = vec<T>::size;
+  dim_t i = 0;
+  for (; i + w <= n; i += w) f(vec<T>::load(x + i)...).store(y + i);
+  if (i < n) f(vec<T>::load(x + i, n - i)...).store(y + i, n - i);
+}
+
+/// What is done by chunks that stay in the first-level cache.
+inline constexpr dim_t rounding_chunk = 512;
+
+/// y = f(x) for f of registers of floats; a double goes through float. y may be x.
+template <class T, class F>
+IKEBANA_CPU_INLINE void map_floats(dim_t n, const T* x, T* y, F f) {
+  if constexpr (sizeof(T) == 4) {
+    map_registers(n, y, f, x);
+  } else {
+    alignas(64) float buffer[rounding_chunk];
+    for (dim_t i = 0; i < n; i += rounding_chunk) {
+      const dim_t count = n - i < rounding_chunk ? n - i : rounding_chunk;
+      convert_blocks(count, x + i, buffer);
+      map_registers(count, buffer, f, static_cast<const float*>(buffer));
+      convert_blocks(count, static_cast<const float*>(buffer), y + i);
+    }
+  }
+}
+
+template <class T>
+void round_array(dim_t n, precision p, const T* x, T* y) {
+  if (p == precision::bfloat16)
+    map_floats(
+        n, x, y, [](vec<float> a) __attribute__((always_inline)) { return rounded_to_bf16(a); });
+  else if (p == precision::float16)
+    map_floats(
+        n, x, y, [](vec<float> a) __attribute__((always_inline)) { return rounded_to_fp16(a); });
+  else if (p == precision::float32 && sizeof(T) > 4)
+    map_floats(
+        n, x, y, [](vec<float> a) __attribute__((always_inline)) { return a; });
+  else if (x != y)
+    map_registers(
+        n, y, [](vec<T> a) __attribute__((always_inline)) { return a; }, x);
+}
+
+template <class T>
+void add_rounded_array(dim_t n, precision p, const T* x, precision r, bool add, T* y) {
+  alignas(64) T buffer[rounding_chunk];
+  for (dim_t i = 0; i < n; i += rounding_chunk) {
+    const dim_t count = n - i < rounding_chunk ? n - i : rounding_chunk;
+    const T* from = x + i;
+    if (p != precision::full) {
+      round_array(count, p, from, static_cast<T*>(buffer));
+      from = buffer;
+    }
+    if (add) {
+      map_registers(
+          count, y + i, [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return a + b; },
+          static_cast<const T*>(y + i), from);
+      from = y + i;
+    }
+    round_array(count, r, from, y + i);
+  }
+}
+
+/// Floats that are binary16 numbers, as their bits. No branches: numbers of all sizes come in any
+/// order.
+IKEBANA_CPU_INLINE vec<std::uint32_t> bits_of_fp16(vec<float> x) {
+  using words = vec<std::uint32_t>;
+  const words bits = as<std::uint32_t>(x);
+  const words sign = (bits >> 16) & words::broadcast(0x8000u);
+  const vec<float> a = abs(x);
+  vec<float> shifted = a + 0.5f;
+  keep_rounding(shifted);
+  const words small = as<std::uint32_t>(shifted) - words::broadcast(0x3F000000u);
+  const words normal = (as<std::uint32_t>(a) - words::broadcast(0x38000000u)) >> 13;
+  vec<float> half =
+      select(a < vec<float>::broadcast(0x1p-14f), as<float>(small), as<float>(normal));
+  half = select(a >= vec<float>::broadcast(0x1p16f), as<float>(words::broadcast(0x7C00u)), half);
+  half = select(x == x, half, as<float>(words::broadcast(0x7E00u)));
+  return as<std::uint32_t>(half) | sign;
+}
+/// And back, not by a product of numbers that are subnormal as floats: those are slow.
+IKEBANA_CPU_INLINE vec<float> fp16_of_bits(vec<std::uint32_t> b) {
+  using words = vec<std::uint32_t>;
+  const words magnitude = b & words::broadcast(0x7FFFu);
+  vec<float> whole = as<float>(magnitude | words::broadcast(0x4B000000u));  // 2^23 + magnitude
+  whole = whole - 0x1p23f;
+  keep_rounding(whole);
+  const words normal = (magnitude << 13) + words::broadcast(0x38000000u);
+  const words beyond = (magnitude << 13) | words::broadcast(0x7F800000u);
+  vec<float> y =
+      select(whole < vec<float>::broadcast(0x1p10f), whole * 0x1p-24f, as<float>(normal));
+  y = select(whole >= vec<float>::broadcast(31744.0f), as<float>(beyond), y);
+  return as<float>(as<std::uint32_t>(y) | ((b & words::broadcast(0x8000u)) << 16));
+}
+
+template <class T>
+void narrow_to_fp16(dim_t n, const T* x, std::uint16_t* y) {
+  alignas(64) float buffer[rounding_chunk];
+  alignas(64) std::uint32_t words[rounding_chunk];
+  for (dim_t i = 0; i < n; i += rounding_chunk) {
+    const dim_t count = n - i < rounding_chunk ? n - i : rounding_chunk;
+    convert_blocks(count, x + i, buffer);
+    for (dim_t j = count; j % 16 != 0; ++j) buffer[j] = 0;
+    for (dim_t j = 0; j < count; j += vec<float>::size)
+      bits_of_fp16(rounded_to_fp16(vec<float>::load(buffer + j))).store(words + j);
+    convert_blocks(count, static_cast<const std::uint32_t*>(words), y + i);
+  }
+}
+
+template <class T>
+void widen_from_fp16(dim_t n, const std::uint16_t* x, T* y) {
+  alignas(64) float buffer[rounding_chunk];
+  alignas(64) std::uint32_t words[rounding_chunk];
+  for (dim_t i = 0; i < n; i += rounding_chunk) {
+    const dim_t count = n - i < rounding_chunk ? n - i : rounding_chunk;
+    convert_blocks(count, x + i, words);
+    for (dim_t j = count; j % 16 != 0; ++j) words[j] = 0;
+    for (dim_t j = 0; j < count; j += vec<float>::size)
+      fp16_of_bits(vec<std::uint32_t>::load(words + j)).store(buffer + j);
+    convert_blocks(count, static_cast<const float*>(buffer), y + i);
+  }
+}
+
+template <class T>
+void convert_to_float(dim_t n, const T* x, float* y) {
+  convert_blocks(n, x, y);
+}
+template <class T>
+void convert_from_float(dim_t n, const float* x, T* y) {
+  convert_blocks(n, x, y);
+}
+template <class T>
+void convert_to_double(dim_t n, const T* x, double* y) {
+  convert_blocks(n, x, y);
+}
+template <class T>
+void convert_from_double(dim_t n, const double* x, T* y) {
+  convert_blocks(n, x, y);
+}
+
+template <class T>
+bool scale_and_check(dim_t n, T alpha, T* x) {
+  using bits = bits_of<T>;
+  using B = typename number<T>::bits;
+  constexpr dim_t w = vec<T>::size;
+  const vec<T> factor = vec<T>::broadcast(alpha);
+  // Of the largest magnitude that was seen, as an integer: beyond all finite ones are infinity and
+  // what is not a number.
+  bits most = bits::broadcast(0);
+  const auto scaled = [&](vec<T> v) __attribute__((always_inline)) {
+    const bits magnitude = as<B>(abs(v));
+    most = select(magnitude > most, magnitude, most);
+    return v * factor;
+  };
+  dim_t i = 0;
+  for (; i + w <= n; i += w) scaled(vec<T>::load(x + i)).store(x + i);
+  if (i < n) scaled(vec<T>::load(x + i, n - i)).store(x + i, n - i);
+  return maximum(most) < number<T>::infinity;
+}

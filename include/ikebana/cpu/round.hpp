@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ikebana/core/precision.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/collective.hpp"
+#include "ikebana/cpu/detail/vec.hpp"
+#include "ikebana/cpu/dispatch.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/round-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+/// Rounding to smaller precisions: to nearest, ties to even, a double through float, as PyTorch
+/// does. Of bfloat16 see collective.hpp. None allocates or throws.
+namespace ikebana::cpu {
+
+/// y = x rounded to p. y may be x.
+template <class T>
+void round_to(dim_t n, precision p, const T* x, T* y) {
+  IKEBANA_CPU_DISPATCH(round_array<T>)(n, p, x, y);
+}
+
+/// y = x rounded to p, plus y if `add`; then rounded to r.
+template <class T>
+void add_rounded(dim_t n, precision p, const T* x, precision r, bool add, T* y) {
+  IKEBANA_CPU_DISPATCH(add_rounded_array<T>)(n, p, x, r, add, y);
+}
+
+/// Rounds to the nearest IEEE binary16, ties to even: subnormal numbers kept, from 65520 on
+/// infinity; not-a-number becomes the quiet 0x7E00 with its sign.
+template <class T>
+void to_fp16(dim_t n, const T* x, std::uint16_t* y) {
+  IKEBANA_CPU_DISPATCH(narrow_to_fp16<T>)(n, x, y);
+}
+template <class T>
+void from_fp16(dim_t n, const std::uint16_t* x, T* y) {
+  IKEBANA_CPU_DISPATCH(widen_from_fp16<T>)(n, x, y);
+}
+
+/// y = x in another type.
+template <class T>
+void to_float(dim_t n, const T* x, float* y) {
+  IKEBANA_CPU_DISPATCH(convert_to_float<T>)(n, x, y);
+}
+template <class T>
+void from_float(dim_t n, const float* x, T* y) {
+  IKEBANA_CPU_DISPATCH(convert_from_float<T>)(n, x, y);
+}
+template <class T>
+void to_double(dim_t n, const T* x, double* y) {
+  IKEBANA_CPU_DISPATCH(convert_to_double<T>)(n, x, y);
+}
+template <class T>
+void from_double(dim_t n, const double* x, T* y) {
+  IKEBANA_CPU_DISPATCH(convert_from_double<T>)(n, x, y);
+}
+
+/// x = alpha x. Returns whether all of them were finite before.
+template <class T>
+bool scale_finite(dim_t n, T alpha, T* x) {
+  return IKEBANA_CPU_DISPATCH(scale_and_check<T>)(n, alpha, x);
+}
+
+IKEBANA_CPU_KERNEL(round_to)
+IKEBANA_CPU_KERNEL(add_rounded)
+IKEBANA_CPU_KERNEL(to_fp16)
+IKEBANA_CPU_KERNEL(from_fp16)
+IKEBANA_CPU_KERNEL(to_float)
+IKEBANA_CPU_KERNEL(from_float)
+IKEBANA_CPU_KERNEL(to_double)
+IKEBANA_CPU_KERNEL(from_double)
+IKEBANA_CPU_KERNEL(scale_finite)
+
+}  // namespace ikebana::cpu

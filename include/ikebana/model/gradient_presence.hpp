@@ -1,0 +1,50 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/model/parameter_shards.hpp"
+
+namespace ikebana {
+
+/// Which parameters of a model have a gradient (in PyTorch, a `grad` that is not None): those that
+/// a backward reached since zero_grad. Parameters are numbered as they stand in the flat arrays.
+/// What is absent is zero in memory.
+///
+/// A model has it as `gradient_presence* presence()`: null where every backward reaches every
+/// parameter, so that nothing need be asked; else optimizers leave alone what has no gradient.
+class gradient_presence {
+ public:
+  std::size_t size() const { return ranges_.size(); }
+  bool operator[](std::size_t i) const { return present_[i] != 0; }
+  /// Whether the last backward reached parameter i.
+  bool reached(std::size_t i) const { return reached_[i] != 0; }
+  /// The elements of parameter i, with the gap after it.
+  const parameter_range& range(std::size_t i) const { return ranges_[i]; }
+
+  bool all() const {
+    return std::all_of(present_.begin(), present_.end(), [](std::uint8_t p) { return p != 0; });
+  }
+
+  void set(std::size_t i, bool present = true) { present_[i] = present; }
+  void reach(std::size_t i) { present_[i] = reached_[i] = 1; }
+  void clear() { std::fill(present_.begin(), present_.end(), std::uint8_t{0}); }
+  void begin_backward() { std::fill(reached_.begin(), reached_.end(), std::uint8_t{0}); }
+
+  /// Called by the model for each parameter, in order.
+  void add(const parameter_range& range) {
+    ranges_.push_back(range);
+    present_.push_back(0);
+    reached_.push_back(0);
+  }
+
+ private:
+  std::vector<parameter_range> ranges_;
+  std::vector<std::uint8_t> present_;
+  std::vector<std::uint8_t> reached_;
+};
+
+}  // namespace ikebana

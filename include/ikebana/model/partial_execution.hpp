@@ -1,0 +1,206 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+
+#include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/model/choices.hpp"
+#include "ikebana/model/execution.hpp"
+#include "ikebana/model/gradient_presence.hpp"
+#include "ikebana/model/layout.hpp"
+#include "ikebana/module/lowering.hpp"
+
+namespace ikebana::detail {
+
+// Networks of which not everything runs in every step: those that choose branches, and those with
+// several outputs, of which some may be left out of a loss. What runs, and who is the first to
+// write a gradient to which others add, is known only while they run.
+
+/// What a model keeps for such a network.
+template <class T, program_sizes N>
+struct partial_state {
+  struct chosen {
+    program_table<int, N.choices> taken{};  ///< By choice: an alternative; -1 where none runs.
+    program_table<bool, N.arms> runs{};     ///< By arm.
+  };
+  program_table<int, N.choices> set{};
+  std::array<std::shared_ptr<choice_policy>, N.choices + 1> policies{};
+  chosen next{};  ///< Decided for the forward that begins.
+  chosen now{};   ///< Of the last forward.
+
+  std::array<bool, max_arity> output_written{};
+  program_table<bool, N.values> written{};
+  program_table<T*, N.edges> scratch{};
+  gradient_presence presence{};
+  program_table<int, N.leaves> places{};
+
+  void set_up(const program<N>& p, const parameter_layout<N>& layout) {
+    std::array<std::size_t, N.parameters + 1> order{};
+    for (std::size_t i = 0; i < N.parameters; ++i) order[i] = i;
+    std::sort(order.begin(), order.begin() + N.parameters, [&](std::size_t a, std::size_t b) {
+      // Those without elements share their offset with the next.
+      return layout.offsets[a] != layout.offsets[b] ? layout.offsets[a] < layout.offsets[b] : a < b;
+    });
+    presence = {};
+    for (std::size_t i = 0; i < N.parameters; ++i) {
+      const program_parameter& parameter = p.parameters[order[i]];
+      const auto leaf = static_cast<std::size_t>(parameter.leaf);
+      if (p.leaves[leaf].first_parameter == static_cast<int>(order[i]))
+        places[leaf] = static_cast<int>(i);
+      presence.add({layout.offsets[order[i]], i + 1 < N.parameters ? layout.offsets[order[i + 1]]
+                                                                   : layout.parameter_elements});
+    }
+  }
+
+  /// There are gradients of outputs, and of no other value.
+  void begin_backward(const program<N>& p) {
+    written = {};
+    for (std::size_t i = 0; i < p.output_count; ++i) {
+      bool& is_given = written[static_cast<std::size_t>(p.outputs[i])];
+      is_given = is_given || output_written[i];
+    }
+  }
+  bool is_written(const program_node& node) const {
+    for (std::size_t i = 0; i < node.output_count; ++i)
+      if (written[static_cast<std::size_t>(node.first_output) + i]) return true;
+    return false;
+  }
+
+  /// Decides what the next forward runs. Throws error where a function gives no alternative.
+  void decide(const program<N>& p, seed s, std::uint32_t step, std::uint32_t stream,
+              bool training) {
+    next = {};
+    for (std::size_t c = 0; c < N.choices; ++c) {
+      const program_choice& choice = p.choices[c];
+      next.taken[c] = -1;
+      if (choice.arm >= 0 && !next.runs[static_cast<std::size_t>(choice.arm)]) continue;
+      int alternative = set[c];
+      if (choice_policy* policy = policies[c].get()) {
+        choice_context context{policy->path, static_cast<std::size_t>(choice.alternatives), step,
+                               training};
+        const std::uint64_t path = hash_path(policy->path, s.path);
+        context.random = random_stream{s, path, step, stream};
+        context.shared_random = random_stream{s, path, step, 0};
+        const std::size_t given = policy->choose(context);
+        check_alternative(policy->path, choice.alternatives, given);
+        alternative = static_cast<int>(given);
+      }
+      next.taken[c] = alternative;
+      next.runs[static_cast<std::size_t>(choice.first_arm + alternative)] = true;
+    }
+  }
+};
+
+/// The backward of a pass in which not every leaf runs: of those that the forward ran, those that a
+/// gradient reaches. `completed` is as in backward_pass.
+template <class T, class Completed>
+struct partial_backward_pass {
+  const execution<T>& run;
+  Completed& completed;
+  int k = 0;
+
+  static constexpr bool bounded = requires { completed.boundary; };
+
+  template <class Leaf>
+  [[gnu::noinline]] void operator()(const Leaf& leaf) {
+    const program_node& node = run.nodes[--k];
+    const program_leaf& own = run.leaves[node.leaf];
+    if (run.runs_backward[k] && run.does_run(node) && is_reached(node)) {
+      if constexpr (requires { completed.before_leaf(k); }) completed.before_leaf(k);
+      if constexpr (joins_alternatives<Leaf>)
+        hand_on(node, static_cast<std::size_t>(run.partial.taken[node.choice]));
+      else
+        run_leaf(leaf, node, own);
+      if constexpr (requires { completed.after_leaf(k); }) completed.after_leaf(k);
+    }
+    if (!run.first_call[k] || own.parameter_count == 0) return;
+    if (!run.accumulate) forget(own, place_of(node));
+    completed(run.completed[node.leaf]);
+  }
+
+ private:
+  bool is_reached(const program_node& node) const {
+    for (std::size_t i = 0; i < node.output_count; ++i)
+      if (run.partial.written[node.first_output + static_cast<int>(i)]) return true;
+    return false;
+  }
+
+  std::size_t place_of(const program_node& node) const {
+    return static_cast<std::size_t>(run.partial.places[node.leaf]);
+  }
+
+  std::size_t bytes(int v) const {
+    return static_cast<std::size_t>(run.shapes[v].numel()) * sizeof(T);
+  }
+
+  template <class Leaf>
+  void run_leaf(const Leaf& leaf, const program_node& node, const program_leaf& own) {
+    const partial_tables<T>& p = run.partial;
+    for (std::size_t i = 0; i < node.output_count; ++i) {
+      const int v = node.first_output + static_cast<int>(i);
+      if (!p.written[v]) std::memset(run.value_gradients[v], 0, bytes(v));
+    }
+    bool adds[max_arity]{};
+    for (std::size_t i = 0; i < node.input_count; ++i) {
+      const int e = node.first_edge + static_cast<int>(i), v = node.inputs[i];
+      if (!p.edge_needed[e]) continue;
+      adds[i] = p.written[v] && run.value_gradients[v] != nullptr;
+      run.edge_gradients[e] = adds[i] ? p.scratch[e] : run.value_gradients[v];
+      run.edge_sums[e] = adds[i] ? run.value_gradients[v] : nullptr;
+      p.written[v] = true;
+    }
+    context<T> c = run.context_of(node);
+    if (own.parameter_count > 0) {
+      const gradient_presence& presence = *p.presence;
+      const std::size_t place = place_of(node);
+      c.accumulating = presence.reached(place) || (run.accumulate && !bounded && presence[place]);
+    }
+    if constexpr (bounded) completed.boundary->before_backward(run, k);
+    if constexpr (!is_view_module<Leaf>()) {
+      leaf.backward(c);
+    } else {
+      const T* gradient = run.value_gradients[node.first_output];
+      if (c.edge_gradients[0] != nullptr && c.edge_gradients[0] != gradient)
+        std::memcpy(c.edge_gradients[0], gradient, bytes(node.first_output));
+    }
+    if constexpr (bounded) completed.boundary->after_backward(run, k);
+    for (std::size_t i = 0; i < node.input_count; ++i)
+      if (adds[i]) add_to(node.inputs[i], c.edge_gradients[i]);
+    if constexpr (bounded) completed.boundary->after_sums(run, k);
+    for (std::size_t i = 0; i < own.parameter_count; ++i) p.presence->reach(place_of(node) + i);
+  }
+
+  /// The gradient of a choice is that of the alternative that ran.
+  void hand_on(const program_node& node, std::size_t taken) {
+    const int v = node.inputs[taken];
+    T* const to = run.value_gradients[v];
+    if (!run.partial.edge_needed[node.first_edge + static_cast<int>(taken)] || to == nullptr)
+      return;
+    const T* gradient = run.value_gradients[node.first_output];
+    if (run.partial.written[v])
+      add_to(v, gradient);
+    else if (to != gradient)
+      std::memcpy(to, gradient, bytes(v));
+    run.partial.written[v] = true;
+  }
+
+  void add_to(int v, const T* gradient) const {
+    cpu::add<T>(run.shapes[v].numel(), run.value_gradients[v], gradient, run.value_gradients[v]);
+  }
+
+  /// What had a gradient before this step and has none now.
+  void forget(const program_leaf& own, std::size_t place) const {
+    gradient_presence& presence = *run.partial.presence;
+    if (presence.reached(place) || !presence[place]) return;
+    for (std::size_t i = place; i < place + own.parameter_count; ++i) {
+      const parameter_range& r = presence.range(i);
+      std::fill(run.partial.flat_gradients + r.begin, run.partial.flat_gradients + r.end, T{0});
+      presence.set(i, false);
+    }
+  }
+};
+
+}  // namespace ikebana::detail

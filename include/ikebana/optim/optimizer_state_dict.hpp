@@ -1,0 +1,191 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/core/dtype.hpp"
+#include "ikebana/core/error.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/model/parameter_shards.hpp"
+#include "ikebana/model/state.hpp"
+#include "ikebana/model/state_dict.hpp"
+#include "ikebana/optim/optimizer.hpp"
+
+namespace ikebana {
+
+namespace detail {
+
+/// "state.fc1.weight.exp_avg", the name of PyTorch's distributed checkpoints.
+template <class Program, class Parameter>
+std::string optimizer_key(const Program& p, const Parameter& parameter, std::string_view name) {
+  return std::string("state.") + p.path(parameter).c_str() + '.' + std::string(name);
+}
+
+/// Whether an array of the state has an element for each of the model's parameters' elements; the
+/// others (steps) are one number for all parameters, or one for each.
+template <class T>
+bool is_elementwise(const optimizer_state& s) {
+  return s.type == dtype_of<T>;
+}
+
+template <class Model>
+dim_t own_elements(Model& model) {
+  if constexpr (sharded_optimizable<Model>)
+    return model.shards()->elements();
+  else
+    return static_cast<dim_t>(model.parameters().size());
+}
+
+template <class Model>
+void check_optimizer_of(Model& model, const optimizer_state& s) {
+  using T = typename Model::value_type;
+  if (is_elementwise<T>(s) &&
+      s.bytes.size() != static_cast<std::size_t>(own_elements(model)) * sizeof(T))
+    throw state_error("the optimizer is that of another model: its " + std::string(s.name) +
+                      " has " + std::to_string(s.bytes.size() / sizeof(T)) +
+                      " elements, the model's parameters have " +
+                      std::to_string(own_elements(model)));
+}
+
+/// Between this rank's elements, one range after the other, and a whole array.
+template <class Model, class F>
+void for_each_own_range(Model& model, F&& f) {
+  if constexpr (sharded_optimizable<Model>) {
+    dim_t at = 0;
+    for (const parameter_range& r : model.shards()->ranges()) {
+      f(r.begin, at, r.size());
+      at += r.size();
+    }
+  } else {
+    f(dim_t{0}, dim_t{0}, own_elements(model));
+  }
+}
+
+/// An array of the state as it is without sharing; all ranks call it. Throws state_error for an
+/// optimizer of another model.
+template <class Model>
+auto gather_state(Model& model, const optimizer_state& s) {
+  using T = typename Model::value_type;
+  check_optimizer_of(model, s);
+  aligned_buffer<T> whole(static_cast<dim_t>(model.parameters().size()));
+  const T* own = reinterpret_cast<const T*>(s.bytes.data());
+  for_each_own_range(
+      model, [&](dim_t at, dim_t from, dim_t n) { std::copy_n(own + from, n, whole.data() + at); });
+  if constexpr (sharded_optimizable<Model>) model.shards()->gather(whole.data());
+  return whole;
+}
+
+/// This rank's part of such an array.
+template <class Model, class T>
+void take_state(Model& model, const optimizer_state& s, const aligned_buffer<T>& whole) {
+  T* own = reinterpret_cast<T*>(s.bytes.data());
+  for_each_own_range(
+      model, [&](dim_t at, dim_t from, dim_t n) { std::copy_n(whole.data() + at, n, own + from); });
+}
+
+/// The byte at which the number for parameter i begins in a state that is not element by element:
+/// numbers stand as parameters do in the flat arrays. O(parameters).
+template <class Model>
+std::size_t place_of_number(const Model& model, const optimizer_state& s, std::size_t i) {
+  const std::size_t size = size_of(s.type);
+  if (s.bytes.size() <= size) return 0;
+  const auto& offsets = model.layout().offsets;
+  std::size_t before = 0;
+  for (std::size_t j = 0; j < model.current_program().all_parameters().size(); ++j)
+    before += offsets[j] < offsets[i] || (offsets[j] == offsets[i] && j < i);
+  return before * size;
+}
+
+}  // namespace detail
+
+/// All that an optimizer remembers, by parameter and in the names of PyTorch's distributed
+/// checkpoints: "state.fc1.weight.exp_avg", in the shape of the parameter, "state.fc1.weight.step".
+/// The model is the one that the optimizer was made of. The dict owns its memory. Options are not
+/// in it.
+///
+/// With shard_optimizer the ranks' parts are put together (ZeroRedundancyOptimizer's
+/// consolidate_state_dict): all ranks must call it, and every rank gets the whole, the same as
+/// without. Allocates one array as long as the parameters besides. Throws state_error for an
+/// optimizer of another model.
+template <initialized_model Model, class Optimizer>
+state_dict get_optimizer_state_dict(Model& model, Optimizer& optimizer) {
+  using T = typename std::remove_cvref_t<Model>::value_type;
+  const auto& p = model.current_program();
+  const auto parameters = p.all_parameters();
+  state_dict dict;
+  for (const optimizer_state& s : optimizer.state()) {
+    if (!s.in_use) continue;
+    aligned_buffer<T> whole;
+    if (detail::is_elementwise<T>(s)) whole = detail::gather_state(model, s);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const bool elementwise = detail::is_elementwise<T>(s);
+      const shape extents = elementwise ? parameters[i].spec.extents : shape{};
+      std::byte* to =
+          dict.add_owned(detail::optimizer_key(p, parameters[i], s.name), s.type, extents);
+      const std::byte* from =
+          elementwise ? reinterpret_cast<const std::byte*>(whole.data() + model.layout().offsets[i])
+                      : s.bytes.data() + detail::place_of_number(model, s, i);
+      const auto n = static_cast<std::size_t>(extents.numel()) * size_of(s.type);
+      if (n > 0) std::memcpy(to, from, n);
+    }
+  }
+  return dict;
+}
+
+/// Takes over what get_optimizer_state_dict gave, of this world of ranks or of another: each rank
+/// takes its part. Does not communicate. Strict: all must be there and nothing else; what is wrong
+/// is reported at once in a state_error, before anything has changed. float32 and float64 convert.
+template <initialized_model Model, class Optimizer>
+void set_optimizer_state_dict(Model& model, Optimizer& optimizer, const state_dict& dict) {
+  using T = typename std::remove_cvref_t<Model>::value_type;
+  const auto& p = model.current_program();
+  const auto parameters = p.all_parameters();
+  const auto states = optimizer.state();
+  {
+    state_dict expected;
+    for (const optimizer_state& s : states) {
+      if (!s.in_use) continue;
+      detail::check_optimizer_of(model, s);
+      for (const auto& parameter : parameters)
+        expected.add_uninitialized(detail::optimizer_key(p, parameter, s.name), s.type,
+                                   detail::is_elementwise<T>(s) ? parameter.spec.extents : shape{});
+    }
+    detail::state_complaint wrong;
+    detail::compare_state(wrong, expected, dict, true);
+    wrong.throw_if_any();
+  }
+  for (const optimizer_state& s : states) {
+    if (!s.in_use || detail::is_elementwise<T>(s) || parameters.empty()) continue;
+    if (s.bytes.size() > size_of(s.type)) continue;
+    const auto& first = dict.at(detail::optimizer_key(p, parameters[0], s.name));
+    for (const auto& parameter : parameters) {
+      const auto& other = dict.at(detail::optimizer_key(p, parameter, s.name));
+      if (!std::ranges::equal(first.bytes, other.bytes))
+        throw state_error("set_optimizer_state_dict: " + first.name + " and " + other.name +
+                          " differ, but this optimizer keeps one for all parameters");
+    }
+  }
+  for (const optimizer_state& s : states) {
+    if (!s.in_use) continue;
+    if (!detail::is_elementwise<T>(s)) {
+      for (std::size_t i = 0; i < parameters.size(); ++i)
+        detail::copy_elements(s.bytes.data() + detail::place_of_number(model, s, i), s.type,
+                              dict.at(detail::optimizer_key(p, parameters[i], s.name)));
+      continue;
+    }
+    aligned_buffer<T> whole(static_cast<dim_t>(model.parameters().size()));
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      detail::copy_elements(reinterpret_cast<std::byte*>(whole.data() + model.layout().offsets[i]),
+                            s.type, dict.at(detail::optimizer_key(p, parameters[i], s.name)));
+    detail::take_state(model, s, whole);
+  }
+}
+
+}  // namespace ikebana

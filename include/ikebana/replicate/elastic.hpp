@@ -1,0 +1,136 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/error.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/core/text.hpp"
+#include "ikebana/optim/optimizer.hpp"
+#include "ikebana/replicate/join.hpp"
+#include "ikebana/replicate/process_group.hpp"
+#include "ikebana/replicate/verify_parameters.hpp"
+
+namespace ikebana {
+
+namespace detail {
+
+/// What can be given to newcomers: an optimizer whose state() names its arrays.
+template <class O>
+concept has_optimizer_state = requires(O& o) {
+  o.step();
+  { o.state()[0] } -> std::convertible_to<optimizer_state>;
+};
+
+/// The first rank that has made the most steps; `steps` becomes theirs.
+template <process_group Group>
+int newest_rank(Group& group, std::int64_t& steps) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
+  exchange(group, steps, std::span{all});
+  std::size_t newest = 0;
+  for (std::size_t r = 1; r < all.size(); ++r)
+    if (all[r] > all[newest]) newest = r;
+  steps = all[newest];
+  return static_cast<int>(newest);
+}
+
+/// Compares what an optimizer remembers across ranks. Throws state_error, on every rank, where it
+/// is not the same.
+template <class Optimizer, process_group Group>
+void verify_optimizer(Optimizer& optimizer, Group& group, std::string_view who) {
+  std::vector<parameter_identity> list;
+  for (const optimizer_state& s : optimizer.state())
+    list.push_back(
+        {path_text{s.name}, s.type, shape{static_cast<dim_t>(s.bytes.size() / size_of(s.type))}});
+  verify_parameters(std::span<const parameter_identity>{list}, group, who);
+}
+
+/// Gives an optimizer the state that it has on one rank.
+template <class Optimizer, process_group Group>
+void broadcast_optimizer(Optimizer& optimizer, Group& group, int from) {
+  for (const optimizer_state& s : optimizer.state()) group.broadcast(s.bytes, from);
+}
+
+/// A hook without the memory of what it has seen: reset() where it has that, else a copy of what it
+/// is where it can be copied (it is prepared anew), else a new one.
+template <class Hook>
+Hook renewed(Hook& hook) {
+  constexpr bool holds_a_group = requires { requires Hook::holds_a_group; };
+  static_assert(
+      !holds_a_group,
+      "ikebana: set_process_group needs a new hook as its second argument: this one holds "
+      "a group of its own");
+  if constexpr (requires { hook.reset(); }) {
+    hook.reset();
+    return std::move(hook);
+  } else if constexpr (std::is_copy_constructible_v<Hook>) {
+    return hook;
+  } else {
+    static_assert(
+        std::is_default_constructible_v<Hook>,
+        "ikebana: set_process_group needs a new hook as its second argument: this one can "
+        "neither be reset nor copied nor made without arguments");
+    return Hook();
+  }
+}
+
+}  // namespace detail
+
+/// What a replica does when the group changes: a base of `replicated`.
+template <class Replica, class Policy, process_group Group>
+class elastic_replica {
+ public:
+  /// How many synchronised backwards it has been through: the same on all replicas.
+  std::int64_t steps() const { return steps_; }
+  /// For a replica that goes on from a checkpoint.
+  void set_steps(std::int64_t steps) { steps_ = steps; }
+
+  /// Goes on in another group, of any size: after a communication_error with those who are left, or
+  /// with newcomers. Called by all ranks of that group, with as many optimizers; `hook` replaces
+  /// the communication hook, whose state begins anew in any case (`detail::renewed`). Compares
+  /// models and optimizers as `replicate` does. All then have the parameters, persistent buffers,
+  /// steps() and optimizer states of the replica that has made the most steps (the first of them):
+  /// of rank 0 where all have made the same. Gradients are zero. `group` must outlive the replica;
+  /// the former one may be gone. Returns the rank that gave the state. Allocates.
+  template <class... Optimizer>
+  int set_process_group(Group& group, Optimizer&... optimizers) requires(
+      detail::has_optimizer_state<Optimizer>&&...) {
+    return regroup(
+        group, [this] { return detail::renewed(self().reducer_.hook()); }, optimizers...);
+  }
+  template <class... Optimizer>
+  int set_process_group(Group& group, typename Policy::hook_type hook, Optimizer&... optimizers) {
+    return regroup(
+        group, [&hook] { return std::move(hook); }, optimizers...);
+  }
+
+ protected:
+  std::int64_t steps_ = 0;
+
+ private:
+  Replica& self() { return static_cast<Replica&>(*this); }
+
+  template <class MakeHook, class... Optimizer>
+  int regroup(Group& group, const MakeHook& make_hook, Optimizer&... optimizers) {
+    static_assert(detail::joins_without_optimizer<Policy>,
+                  "ikebana: under shard_optimizer a rank that is lost takes its part of the "
+                  "optimizer's state along: continue from a checkpoint");
+    self().forget_step();
+    self().verify(group, "set_process_group");
+    (detail::verify_optimizer(optimizers, group, "set_process_group"), ...);
+    const int source = detail::newest_rank(group, steps_);
+    self().broadcast_states(group, source);
+    (detail::broadcast_optimizer(optimizers, group, source), ...);
+    self().enter(group, make_hook());
+    return source;
+  }
+};
+
+}  // namespace ikebana

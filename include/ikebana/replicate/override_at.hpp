@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+#include "ikebana/module/named.hpp"
+#include "ikebana/replicate/find_option.hpp"
+#include "ikebana/replicate/root_modules.hpp"
+
+namespace ikebana {
+
+namespace detail {
+
+template <literal Path>
+struct override_key {};
+
+/// The questions that override_at may answer in the policy's place.
+template <class Option>
+inline constexpr bool is_overriding_option =
+    answers<bucket_caps_key, Option> || answers<comm_hook_key, Option> ||
+    answers<divide_factor_key, Option> || answers<gradient_sync_key, Option>;
+
+template <class Option>
+struct check_override {
+  static constexpr bool value = is_overriding_option<Option>;
+  static_assert(value,
+                "ikebana: override_at takes bucket_cap, bucket_caps, comm_hook, "
+                "gradient_divide_factor and requires_gradient_sync");
+};
+
+}  // namespace detail
+
+/// Other options for the gradients of one module and all below it, which become a group of their
+/// own: `override_at<"head", comm_hook<bf16_compress>, bucket_cap<MiB(4)>>`. What it does not say
+/// is as in the policy; of modules that lie in one another the deepest that says it counts. A hook
+/// is an object of its own, made without arguments: `replica.hook("head"_s)`.
+template <detail::literal Path, class... Options>
+struct override_at {
+  static_assert(sizeof...(Options) > 0, "ikebana: override_at expects a path and options");
+  // Only so that each check is instantiated: the sentences are there.
+  static_assert(((sizeof(detail::check_override<Options>) > 0) && ...));
+  using replicate_key = detail::override_key<Path>;
+
+  static constexpr std::string_view path{Path.data, Path.size()};
+
+  template <class Key>
+  static constexpr bool says = (detail::answers<Key, Options> || ...);
+  template <class Key, class Default>
+  using option_of = detail::find_option<Key, Default, Options...>;
+};
+
+namespace detail {
+
+template <class Option>
+struct override_of : std::type_identity<std::tuple<>> {};
+template <literal Path, class... Options>
+struct override_of<override_at<Path, Options...>>
+    : std::type_identity<std::tuple<override_at<Path, Options...>>> {};
+
+/// Which of the overrides, a std::tuple, answers Key for what has this path: the deepest at or
+/// above it; -1 if none does.
+template <class Key, class... Overrides>
+constexpr int find_override(std::tuple<Overrides...>*, std::string_view path) {
+  int best = -1, i = 0;
+  std::size_t length = 0;
+  [[maybe_unused]] const auto look = [&]<class O>(std::type_identity<O>) {
+    if (O::template says<Key> && is_at_or_below(path, O::path) &&
+        (best < 0 || O::path.size() > length)) {
+      best = i;
+      length = O::path.size();
+    }
+    ++i;
+  };
+  (look(std::type_identity<Overrides>{}), ...);
+  return best;
+}
+
+}  // namespace detail
+}  // namespace ikebana

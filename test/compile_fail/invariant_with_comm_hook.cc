@@ -1,0 +1,22 @@
+// expect: ikebana: invariant goes with init_sync alone: it sums the gradients in its own way, and leaves the same buffers on every rank
+#include <ikebana/compose/sequential.hpp>
+#include <ikebana/model/initialize.hpp>
+#include <ikebana/nn/linear.hpp>
+#include <ikebana/replicate/replicate.hpp>
+#include <ikebana/replicate/thread_group.hpp>
+
+namespace ike = ikebana;
+using namespace ike::literals;
+
+constexpr auto net = ike::sequential("fc1"_m = ike::lazy_linear<10>{});
+
+void on_each_rank(ike::thread_group& group) {
+#ifdef MENDED
+  using policy = ike::replicate_policy<ike::invariant<8>, ike::init_sync<false>>;
+#else
+  using policy = ike::replicate_policy<ike::invariant<8>, ike::comm_hook<ike::bf16_compress>>;
+#endif
+  auto model =
+      ike::replicate<policy>(ike::initialize<float, ike::shape{4, 20}>(net, ike::seed{1}), group);
+  model.zero_grad();
+}

@@ -1,0 +1,55 @@
+// Run by mpirun: each rank runs all of it. What test/replicate runs on threads, on processes: the
+// policies that change what is sent.
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+#include "ikebana/replicate/mpi_group.hpp"
+#include "test/replicate/ddp_trajectories_checks.hpp"
+#include "test/replicate/mixed_precision_checks.hpp"
+#include "test/replicate/optimizer_in_backward_checks.hpp"
+#include "test/replicate/shard_optimizer_checks.hpp"
+#include "test/replicate/trace_checks.hpp"
+#include "test/replicate/unused_checks.hpp"
+
+namespace ike = ikebana;
+using namespace std::chrono_literals;
+
+namespace {
+
+ike::mpi_group world() { return ike::mpi_group::world(60s); }
+
+}  // namespace
+
+TEST_CASE("branches that not every rank chooses") {
+  ike::mpi_group group = world();
+  unused_checks::another_branch_on_each_rank<double>(group);
+  unused_checks::left_out_without_the_option<double>(group);
+  unused_checks::a_static_graph_that_changes<double>(group);
+}
+
+TEST_CASE("sharded optimizers, and those that step in backward") {
+  ike::mpi_group group = world();
+  CHECK(shard_optimizer_checks::compressed<float>(group) == 0);
+  CHECK(shard_optimizer_checks::accumulation<float>(group) == 0);
+  CHECK(optimizer_in_backward_checks::hooks<float>(group) == 0);
+}
+
+TEST_CASE("mixed precision") {
+  ike::mpi_group group = world();
+  mixed_precision_checks::trains<float>(group);
+  mixed_precision_checks::accumulates<float, ike::bfloat16, float>(group);
+}
+
+TEST_CASE("traces") {
+  ike::mpi_group group = world();
+  trace_checks::events<float>(group);
+}
+
+TEST_CASE("two ranks train as two of PyTorch's DistributedDataParallel") {
+  ike::mpi_group group = world();
+  if (group.size() != 2) return;
+  ddp_trajectories::sgd_with_momentum<double>(group);
+  ddp_trajectories::uneven_inputs<double>(group, true);
+  ddp_trajectories::uneven_inputs<double>(group, false);
+}

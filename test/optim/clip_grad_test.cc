@@ -1,0 +1,98 @@
+#include "ikebana/optim/clip_grad.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "flat_model.hpp"
+#include "test/support/count_allocations.hpp"
+
+using namespace ikebana;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+template <class T>
+double norm_of(std::span<const T> x, double p) {
+  double sum = 0, most = 0;
+  for (T v : x) {
+    sum += std::pow(std::fabs(static_cast<double>(v)), p);
+    most = std::fmax(most, std::fabs(static_cast<double>(v)));
+  }
+  return std::isinf(p) ? most : std::pow(sum, 1 / p);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("clip_grad_norm scales to the norm that was asked for, and returns what it was",
+                   T, float, double) {
+  constexpr double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-13;
+  for (const dim_t n : {1, 37, 5000})
+    for (const double p : {1.0, 2.0, 3.5, infinity}) {
+      flat_model<T> model(n);
+      model.draw_gradients(3);
+      const double before = norm_of<T>(model.gradients(), p);
+      const std::vector<T> gradients(model.gradients().begin(), model.gradients().end());
+      CHECK(clip_grad_norm(model, before + 1, {.norm_type = p}) ==
+            doctest::Approx(before).epsilon(tolerance));
+      CHECK(std::equal(gradients.begin(), gradients.end(), model.gradients().begin()));
+      CHECK(clip_grad_norm(model, before / 4, {.norm_type = p}) ==
+            doctest::Approx(before).epsilon(tolerance));
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < gradients.size(); ++i)
+        wrong += !(std::fabs(model.gradients()[i] -
+                             gradients[i] * static_cast<T>(before / 4 / (before + 1e-6))) <=
+                   static_cast<T>(tolerance));
+      CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("clip_grad_norm of gradients that are not finite") {
+  for (const double p : {1.0, 2.0, infinity}) {
+    flat_model<float> model;
+    model.draw_gradients(0);
+    model.slopes[3] = std::numeric_limits<float>::quiet_NaN();
+    const float before = model.slopes[0];
+    CHECK_THROWS_AS(clip_grad_norm(model, 1, {.norm_type = p, .error_if_nonfinite = true}), error);
+    CHECK(model.slopes[0] == before);
+    CHECK(std::isnan(clip_grad_norm(model, 1, {.norm_type = p})));
+    CHECK(std::isnan(model.slopes[0]));
+  }
+  flat_model<float> model;
+  CHECK_THROWS_WITH_AS(clip_grad_norm(model, 1, {.norm_type = 0}),
+                       "clip_grad_norm expects a norm type above 0", error);
+  model.slopes[0] = std::numeric_limits<float>::infinity();
+  CHECK_THROWS_WITH_AS(
+      clip_grad_norm(model, 1, {.norm_type = infinity, .error_if_nonfinite = true}),
+      "clip_grad_norm: the total norm of order inf of the gradients is not "
+      "finite, so they cannot be clipped; without error_if_nonfinite they are "
+      "scaled by it anyway",
+      error);
+}
+
+TEST_CASE("clip_grad_value limits every element") {
+  flat_model<double> model(4);
+  model.slopes[0] = -3;
+  model.slopes[1] = 0.25;
+  model.slopes[2] = 0.5;
+  model.slopes[3] = 7;
+  clip_grad_value(model, 0.5);
+  CHECK(std::vector<double>(model.gradients().begin(), model.gradients().end()) ==
+        std::vector<double>{-0.5, 0.25, 0.5, 0.5});
+}
+
+TEST_CASE("clipping no gradients, and without allocating") {
+  flat_model<float> none(0);
+  CHECK(clip_grad_norm(none, 1) == 0);
+  flat_model<float> model;
+  model.draw_gradients(1);
+  const long before = allocation_count_here;
+  clip_grad_norm(model, 0.1);
+  clip_grad_value(model, 0.01);
+  CHECK(allocation_count_here == before);
+}

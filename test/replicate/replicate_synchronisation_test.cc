@@ -1,0 +1,139 @@
+#include <doctest/doctest.h>
+
+#include "ikebana/replicate/launch.hpp"
+#include "synchronisation_checks.hpp"
+
+namespace ike = ikebana;
+namespace checks = synchronisation_checks;
+using namespace ike::literals;
+using ike::threads;
+
+namespace {
+
+/// A check, on every number of ranks.
+template <class Check>
+void on_threads(const Check& check) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    CAPTURE(ranks);
+    for (const int failures : ike::launch(threads{ranks}, check)) CHECK(failures == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gradient_accumulation: all groups, the root alone or some modules wait for the last") {
+  for (const auto which :
+       {checks::flags::all, checks::flags::root_only, checks::flags::some_mlps}) {
+    on_threads([&](ike::thread_group& group) {
+      return checks::gradient_accumulation<double>(group, which);
+    });
+    on_threads([&](ike::thread_group& group) {
+      return checks::gradient_accumulation<float>(group, which);
+    });
+  }
+}
+
+TEST_CASE("1f1b_microbatching: backward returns while gradients are reduced, but for the last") {
+  for (const bool reduce_each : {false, true})
+    on_threads([&](ike::thread_group& group) {
+      return checks::microbatching<double>(group, reduce_each);
+    });
+}
+
+TEST_CASE("train_parity_multi_groups: by module, by bytes, one in another") {
+  on_threads([](ike::thread_group& group) {
+    using nested = ike::groups_by_module<"mlp2", "mlp2.up", "out">;
+    return checks::train_parity<double, ike::replicate_policy<checks::by_block>>(group,
+                                                                                 checks::blocks) +
+           checks::train_parity<double, ike::replicate_policy<nested, ike::groups_by_bytes<900>>>(
+               group, checks::blocks) +
+           checks::train_parity<float, ike::replicate_policy<ike::groups_by_bytes<1>>>(
+               group, checks::blocks);
+  });
+}
+
+TEST_CASE(
+    "multi_forward_module and shared parameters: reduced once, with the gradients of all calls") {
+  on_threads([](ike::thread_group& group) {
+    return checks::train_parity<double, ike::replicate_policy<ike::groups_by_module<"mlp">>>(
+               group, checks::shared) +
+           checks::train_parity<double, ike::replicate_policy<ike::bucket_cap<1>>>(group,
+                                                                                   checks::shared);
+  });
+}
+
+TEST_CASE("non_root_forward_backward: replicas of parts, one after the other, share a group") {
+  for (const int failures : ike::launch(threads{2}, [](ike::thread_group& group) {
+         auto first = ike::replicate(
+             ike::initialize<double, checks::rows>(checks::block, ike::seed{1}), group);
+         auto second = ike::replicate(
+             ike::initialize<double, checks::rows>(ike::lazy_linear<5>{}, ike::seed{2}), group);
+         auto whole = ike::initialize<double, checks::rows>(
+             ike::sequential("body"_m = checks::block, "head"_m = ike::lazy_linear<5>{}),
+             ike::seed{3});
+         const std::size_t n = second.parameters().size();
+         std::ranges::copy(second.parameters(), whole.parameters().begin());
+         std::ranges::copy(first.parameters(),
+                           whole.parameters().begin() + static_cast<std::ptrdiff_t>(n));
+         const auto x = checks::inputs<double>(group.rank(), 0);
+         const auto g = checks::targets<double>(group.rank(), 0);
+         ike::tensor<double, checks::rows> dh(x.extents()), dx(x.extents()), whole_dx(x.extents());
+         int failures = 0;
+         second(first(x));
+         second.backward(g, dh);
+         first.backward(dh, dx);
+         whole(x);
+         whole.backward(g, whole_dx);
+         std::vector<double> gradients(second.gradients().begin(), second.gradients().end());
+         gradients.insert(gradients.end(), first.gradients().begin(), first.gradients().end());
+         failures +=
+             !checks::are_sums<double>(group, gradients, checks::copied(whole.gradients()), 2);
+         for (ike::dim_t i = 0; i < dx.size(); ++i)
+           failures += std::fabs(dx.data()[i] - whole_dx.data()[i]) > 1e-14;
+         // Then one of them alone.
+         first.zero_grad();
+         first(x);
+         first.backward(dh);
+         auto alone = ike::initialize<double, checks::rows>(checks::block, ike::seed{1});
+         alone(x);
+         alone.backward(dh);
+         failures += !checks::are_sums<double>(group, std::as_const(first).gradients(),
+                                               checks::copied(alone.gradients()), 2);
+         return failures;
+       }))
+    CHECK(failures == 0);
+}
+
+namespace {
+
+constexpr auto four =
+    ike::sequential("fc1"_m = ike::lazy_linear<2000>{}, "fc2"_m = ike::lazy_linear<2000>{},
+                    "fc3"_m = ike::lazy_linear<2000>{}, "fc4"_m = ike::lazy_linear<2000>{});
+constexpr auto small =
+    ike::sequential("fc1"_m = ike::lazy_linear<20>{}, "fc2"_m = ike::lazy_linear<20>{},
+                    "fc3"_m = ike::lazy_linear<20>{}, "fc4"_m = ike::lazy_linear<20>{});
+
+}  // namespace
+
+TEST_CASE("bucketing_coalesced_op: 4 x linear(2000) make 3 buckets") {
+  using model = decltype(ike::initialize<float, ike::shape{1, 2000}>(four, ike::seed{1}));
+  constexpr auto plan = ike::bucket_plan_of<ike::replicate_policy<>, model>();
+  static_assert(plan.size() == 3);
+  CHECK(plan.parameters(0).size() == 1);
+  CHECK(plan.parameters(0)[0].path.view() == "fc4.weight");
+  // The same at a hundredth of the extents: 3 reductions a step, whether gradients were there or
+  // not.
+  ike::launch(threads{2}, [](ike::thread_group& inner) {
+    counting_group group(inner);
+    using policy = ike::replicate_policy<ike::bucket_caps<105, 2621>>;
+    auto m = ike::replicate<policy>(ike::initialize<float, ike::shape{1, 20}>(small, ike::seed{1}),
+                                    group);
+    static_cast<void>(group.take());
+    for (int step = 0; step < 3; ++step) {
+      m(ike::uniform<float, ike::shape{1, 20}>(ike::seed{2}));
+      m.backward(ike::ones<float, ike::shape{1, 20}>());
+      CHECK(group.take() == counting_group<ike::thread_group>::counts{3, 0});
+      if (step == 1) m.zero_grad();
+    }
+  });
+}
