@@ -1,6 +1,6 @@
 """One test per source file of a room."""
 
-load("//tools:copts.bzl", "COPTS")
+load("//tools:copts.bzl", "COPTS", "UNOPTIMISED")
 
 def room_tests(corpus = {}, deps = [], instruction_sets = [], header_only = False, **kwargs):
     """Makes every `*_test.cc` of the calling package a test of its own, and every `fuzz_*.cc`.
@@ -15,15 +15,15 @@ def room_tests(corpus = {}, deps = [], instruction_sets = [], header_only = Fals
       corpus: by name of a fuzz target, well formed files to start from.
       deps: what the tests need beside the library and doctest.
       header_only: whether each test builds the kernels that it uses, optimised, as a user's program
-        does by default. Otherwise they are built once for all, and the rest with little
-        optimisation, which halves the time to compile.
+        does by default. Otherwise they are built once for all, and the rest without
+        optimisation, which takes a third of the time to compile.
       instruction_sets: names that IKEBANA_ISA takes; each runs the same binaries once more.
       **kwargs: passed to each cc_test.
     """
     if header_only:
         copts = COPTS
     else:
-        copts = COPTS + ["-O1"]
+        copts = COPTS + UNOPTIMISED
         deps = deps + ["//:kernels"]
 
     # What the documentation cites.

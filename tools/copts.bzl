@@ -10,3 +10,10 @@ COPTS = [
     "-Wshadow",
     "-Werror",
 ]
+
+# For tests whose kernels are built apart: what is left takes longer to optimise than to run.
+UNOPTIMISED = [
+    "-O0",
+    # It warns where nothing is optimised.
+    "-U_FORTIFY_SOURCE",
+]

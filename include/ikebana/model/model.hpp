@@ -95,9 +95,9 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
     return detail::check_inputs(M{}, declared_inputs, arranged);
   }
 
-  /// The output for the inputs x: memory of the model, valid until its next call. A shape that does
-  /// not fit is a compile error where the compiler knows it, else a shape_error thrown before
-  /// anything changed.
+  /// The output for the inputs x: memory of the model, valid until its next call. Backward reads
+  /// the inputs where they were: they must live until then. A shape that does not fit is a compile
+  /// error where the compiler knows it, else a shape_error thrown before anything changed.
   template <model_input... X>
   output_view operator()(const X&... x) & {
     constexpr diagnostic wrong = check_call<X...>();
