@@ -1,9 +1,9 @@
 #include <doctest/doctest.h>
 
-#include "test/support/count_allocations.hpp"
 #include "ikebana/optim/sgd.hpp"
 #include "ikebana/replicate/launch.hpp"
 #include "test/replicate/policy_checks.hpp"
+#include "test/support/count_allocations.hpp"
 
 namespace ike = ikebana;
 namespace checks = policy_checks;
