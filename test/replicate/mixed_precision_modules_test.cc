@@ -83,7 +83,8 @@ template <class Mixed>
 auto run_chain(ike::single& group) {
   auto model =
       ike::replicate<policy<Mixed>>(ike::initialize<float, four>(chain, ike::seed{1}), group);
-  model(random_input());
+  const auto x = random_input();
+  model(x);
   model.backward(random_input(4));
   return model;
 }

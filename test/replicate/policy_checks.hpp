@@ -308,7 +308,9 @@ int ignored_buffers(Group& group) {
   int failures = 0;
   auto model = ike::replicate<ike::replicate_policy<ike::ignored<"norm.running_var">>>(
       ike::initialize<double, images>(normed, ike::seed{1}), group);
-  model(ike::uniform<double, images>(ike::seed{static_cast<std::uint64_t>(group.rank())}, 4));
+  const auto x =
+      ike::uniform<double, images>(ike::seed{static_cast<std::uint64_t>(group.rank())}, 4);
+  model(x);
   model.backward(ike::ones<double, shape{dynamic, 5}>(4));
   failures +=
       agree<double>(group, values(model.buffer("norm.running_var"_s))) != (group.size() == 1);

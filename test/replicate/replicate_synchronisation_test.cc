@@ -130,7 +130,8 @@ TEST_CASE("bucketing_coalesced_op: 4 x linear(2000) make 3 buckets") {
                                     group);
     static_cast<void>(group.take());
     for (int step = 0; step < 3; ++step) {
-      m(ike::uniform<float, ike::shape{1, 20}>(ike::seed{2}));
+      const auto x = ike::uniform<float, ike::shape{1, 20}>(ike::seed{2});
+      m(x);
       m.backward(ike::ones<float, ike::shape{1, 20}>());
       CHECK(group.take() == counting_group<ike::thread_group>::counts{3, 0});
       if (step == 1) m.zero_grad();
