@@ -5,22 +5,11 @@
 
 #include "ikebana/replicate/launch.hpp"
 #include "test/replicate/conformance_checks.hpp"
+#include "test/replicate/on_threads.hpp"
 
 namespace ike = ikebana;
 namespace checks = conformance_checks;
 using ike::threads;
-
-namespace {
-
-template <class Check>
-void on_threads(const Check& check) {
-  for (const int ranks : {1, 2, 3, 4}) {
-    CAPTURE(ranks);
-    ike::launch(threads{ranks}, [&](ike::thread_group& group) { check(group); });
-  }
-}
-
-}  // namespace
 
 TEST_CASE("replicate_single_module") {
   on_threads([](auto& group) { checks::single_module<float>(group); });

@@ -9,22 +9,11 @@
 
 #include "ikebana/replicate/launch.hpp"
 #include "test/replicate/join_checks.hpp"
+#include "test/replicate/on_threads.hpp"
 
 namespace ike = ikebana;
 using ike::replicate_policy;
 using ike::threads;
-
-namespace {
-
-template <class Check>
-void on_threads(Check check) {
-  for (int ranks : {1, 2, 4}) {
-    CAPTURE(ranks);
-    ike::launch(threads{ranks}, [&](ike::thread_group& group) { check(group); });
-  }
-}
-
-}  // namespace
 
 TEST_CASE("ranks that are through make their part of a sharded optimizer's steps") {
   on_threads([](auto& group) {

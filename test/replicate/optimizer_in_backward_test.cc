@@ -5,21 +5,11 @@
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/process_group.hpp"
 #include "optimizer_in_backward_checks.hpp"
+#include "test/replicate/on_threads.hpp"
 #include "test/support/count_allocations.hpp"
 
 namespace ike = ikebana;
 using namespace optimizer_in_backward_checks;
-
-namespace {
-
-void on_threads(auto check) {
-  for (int ranks : {1, 2, 3, 4}) {
-    CAPTURE(ranks);
-    for (int wrong : ike::launch(ike::threads{ranks}, check)) CHECK(wrong == 0);
-  }
-}
-
-}  // namespace
 
 TEST_CASE_TEMPLATE("Stepping while backward runs gives the bits of a step at the end", T, float,
                    double) {

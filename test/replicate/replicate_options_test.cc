@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "ikebana/replicate/launch.hpp"
+#include "test/replicate/on_threads.hpp"
 #include "test/replicate/policy_checks.hpp"
 
 namespace ike = ikebana;
@@ -8,15 +9,6 @@ namespace checks = policy_checks;
 using ike::threads;
 
 namespace {
-
-/// A check, on every number of ranks.
-template <class Check>
-void on_threads(const Check& check) {
-  for (const int ranks : {1, 2, 3, 4}) {
-    CAPTURE(ranks);
-    for (const int failures : ike::launch(threads{ranks}, check)) CHECK(failures == 0);
-  }
-}
 
 template <class... Options>
 using policy = ike::replicate_policy<Options...>;

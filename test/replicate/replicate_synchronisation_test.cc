@@ -2,24 +2,12 @@
 
 #include "ikebana/replicate/launch.hpp"
 #include "synchronisation_checks.hpp"
+#include "test/replicate/on_threads.hpp"
 
 namespace ike = ikebana;
 namespace checks = synchronisation_checks;
 using namespace ike::literals;
 using ike::threads;
-
-namespace {
-
-/// A check, on every number of ranks.
-template <class Check>
-void on_threads(const Check& check) {
-  for (const int ranks : {1, 2, 3, 4}) {
-    CAPTURE(ranks);
-    for (const int failures : ike::launch(threads{ranks}, check)) CHECK(failures == 0);
-  }
-}
-
-}  // namespace
 
 TEST_CASE("gradient_accumulation: all groups, the root alone or some modules wait for the last") {
   for (const auto which :

@@ -11,22 +11,12 @@
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/training_state.hpp"
 #include "shard_optimizer_checks.hpp"
+#include "test/replicate/on_threads.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
 namespace checks = shard_optimizer_checks;
 using namespace optimizer_run;
-
-namespace {
-
-void on_threads(auto check) {
-  for (int ranks : {1, 2, 3, 4}) {
-    CAPTURE(ranks);
-    for (int wrong : ike::launch(ike::threads{ranks}, check)) CHECK(wrong == 0);
-  }
-}
-
-}  // namespace
 
 TEST_CASE("Gradients accumulate as without") {
   on_threads([](auto& group) { return checks::accumulation<float>(group); });

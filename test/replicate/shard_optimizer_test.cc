@@ -10,22 +10,12 @@
 
 #include "ikebana/replicate/launch.hpp"
 #include "shard_optimizer_checks.hpp"
+#include "test/replicate/on_threads.hpp"
 #include "test/support/count_allocations.hpp"
 
 namespace ike = ikebana;
 namespace checks = shard_optimizer_checks;
 using namespace optimizer_run;
-
-namespace {
-
-void on_threads(auto check) {
-  for (int ranks : {1, 2, 3, 4}) {
-    CAPTURE(ranks);
-    for (int wrong : ike::launch(ike::threads{ranks}, check)) CHECK(wrong == 0);
-  }
-}
-
-}  // namespace
 
 TEST_CASE("Ranks share a bucket in whole steps, evenly but for what is left over") {
   using ike::detail::share_bucket;

@@ -8,6 +8,7 @@
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/powersgd.hpp"
 #include "ikebana/replicate/unused.hpp"
+#include "test/replicate/on_threads.hpp"
 #include "test/replicate/unused_checks.hpp"
 
 // Parameters that a backward leaves out, with the other options of a policy.
@@ -18,14 +19,6 @@ using ike::threads;
 using unused_checks::fresh, unused_checks::policy;
 
 namespace {
-
-template <class Check>
-void on_threads(Check check) {
-  for (int ranks : {1, 2, 3}) {
-    CAPTURE(ranks);
-    ike::launch(threads{ranks}, [&](ike::thread_group& group) { check(group); });
-  }
-}
 
 int chosen(int rank, int step) { return step % 3 == 0 ? 0 : step % 3 == 1 ? 1 : rank % 2; }
 

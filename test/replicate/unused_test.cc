@@ -3,25 +3,13 @@
 #include <doctest/doctest.h>
 
 #include "ikebana/replicate/launch.hpp"
+#include "test/replicate/on_threads.hpp"
 #include "test/replicate/unused_checks.hpp"
 #include "test/support/count_allocations.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
 using ike::threads;
-
-namespace {
-
-/// check(group) on 1 to 4 threads.
-template <class Check>
-void on_threads(Check check) {
-  for (int ranks : {1, 2, 3, 4}) {
-    CAPTURE(ranks);
-    ike::launch(threads{ranks}, [&](ike::thread_group& group) { check(group); });
-  }
-}
-
-}  // namespace
 
 TEST_CASE("what no rank uses stays absent, what some use is averaged") {
   on_threads([](auto& group) { unused_checks::the_same_branch_on_every_rank<double>(group); });
