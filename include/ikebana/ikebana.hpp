@@ -78,7 +78,7 @@
 #include "ikebana/replicate/replicate.hpp"
 #include "ikebana/replicate/thread_group.hpp"
 #include "ikebana/replicate/trace.hpp"
-#include "ikebana/replicate/training_state.hpp"
 #include "ikebana/replicate/unused.hpp"
 #include "ikebana/train/metrics.hpp"
 #include "ikebana/train/progress.hpp"
+#include "ikebana/train/training_state.hpp"

@@ -31,7 +31,7 @@
 #include "ikebana/optim/sgd.hpp"
 #include "ikebana/replicate/mpi_group.hpp"
 #include "ikebana/replicate/replicate.hpp"
-#include "ikebana/replicate/training_state.hpp"
+#include "ikebana/train/training_state.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;

@@ -30,7 +30,7 @@
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/powersgd.hpp"
 #include "ikebana/replicate/replicate.hpp"
-#include "ikebana/replicate/training_state.hpp"
+#include "ikebana/train/training_state.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;

@@ -21,7 +21,7 @@
 #include "ikebana/optim/sgd.hpp"
 #include "ikebana/replicate/process_group.hpp"
 #include "ikebana/replicate/replicate.hpp"
-#include "ikebana/replicate/training_state.hpp"
+#include "ikebana/train/training_state.hpp"
 
 // Training with invariant<S>, on any kind of group.
 namespace invariant_checks {

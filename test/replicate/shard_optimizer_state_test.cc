@@ -9,7 +9,7 @@
 
 #include "ikebana/compose/choose.hpp"
 #include "ikebana/replicate/launch.hpp"
-#include "ikebana/replicate/training_state.hpp"
+#include "ikebana/train/training_state.hpp"
 #include "shard_optimizer_checks.hpp"
 #include "test/replicate/on_threads.hpp"
 

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/core/text.hpp"
-#include "ikebana/optim/optimizer.hpp"
 #include "ikebana/replicate/join.hpp"
 #include "ikebana/replicate/process_group.hpp"
 #include "ikebana/replicate/verify_parameters.hpp"
@@ -26,7 +26,8 @@ namespace detail {
 template <class O>
 concept has_optimizer_state = requires(O& o) {
   o.step();
-  { o.state()[0] } -> std::convertible_to<optimizer_state>;
+  { o.state()[0].name } -> std::convertible_to<std::string_view>;
+  { o.state()[0].bytes } -> std::convertible_to<std::span<std::byte>>;
 };
 
 /// The first rank that has made the most steps; `steps` becomes theirs.
@@ -46,7 +47,7 @@ int newest_rank(Group& group, std::int64_t& steps) {
 template <class Optimizer, process_group Group>
 void verify_optimizer(Optimizer& optimizer, Group& group, std::string_view who) {
   std::vector<parameter_identity> list;
-  for (const optimizer_state& s : optimizer.state())
+  for (const auto& s : optimizer.state())
     list.push_back(
         {path_text{s.name}, s.type, shape{static_cast<dim_t>(s.bytes.size() / size_of(s.type))}});
   verify_parameters(std::span<const parameter_identity>{list}, group, who);
@@ -55,7 +56,7 @@ void verify_optimizer(Optimizer& optimizer, Group& group, std::string_view who) 
 /// Gives an optimizer the state that it has on one rank.
 template <class Optimizer, process_group Group>
 void broadcast_optimizer(Optimizer& optimizer, Group& group, int from) {
-  for (const optimizer_state& s : optimizer.state()) group.broadcast(s.bytes, from);
+  for (const auto& s : optimizer.state()) group.broadcast(s.bytes, from);
 }
 
 /// A hook without the memory of what it has seen: reset() where it has that, else a copy of what it

@@ -1,4 +1,4 @@
-#include "ikebana/replicate/training_state.hpp"
+#include "ikebana/train/training_state.hpp"
 
 #include <doctest/doctest.h>
 
