@@ -2,7 +2,7 @@
 
 load("//tools:copts.bzl", "COPTS", "UNOPTIMISED")
 
-def room_tests(corpus = {}, deps = [], instruction_sets = [], header_only = False, **kwargs):
+def room_tests(corpus = {}, deps = [], instruction_sets = [], optimised = False, **kwargs):
     """Makes every `*_test.cc` of the calling package a test of its own, and every `fuzz_*.cc`.
 
     The test of a fuzz target runs it on a few thousand mutations; libFuzzer itself drives it by
@@ -14,22 +14,30 @@ def room_tests(corpus = {}, deps = [], instruction_sets = [], header_only = Fals
     Args:
       corpus: by name of a fuzz target, well formed files to start from.
       deps: what the tests need beside the library and doctest.
-      header_only: whether each test builds the kernels that it uses, optimised, as a user's program
-        does by default. Otherwise they are built once for all, and the rest without
-        optimisation, which takes a third of the time to compile.
       instruction_sets: names that IKEBANA_ISA takes; each runs the same binaries once more.
+      optimised: whether the tests themselves are optimised, as the kernels are, which are built
+        once for all. Most run for less time than that takes.
       **kwargs: passed to each cc_test.
     """
-    if header_only:
-        copts = COPTS
-    else:
-        copts = COPTS + UNOPTIMISED
-        deps = deps + ["//:kernels"]
+    copts = COPTS if optimised else COPTS + UNOPTIMISED
+    deps = deps + ["//:kernels"]
 
     # What the documentation cites.
     native.filegroup(
         name = "sources",
         srcs = native.glob(["*_test.cc"], allow_empty = True),
+        visibility = ["//test:__subpackages__"],
+    )
+    # What test/isa compiles and runs on other processors.
+    native.filegroup(
+        name = "own_headers",
+        srcs = native.glob(["*.hpp"], allow_empty = True),
+        visibility = ["//test:__subpackages__"],
+    )
+    native.filegroup(
+        name = "programs",
+        testonly = True,
+        srcs = [source[:-len(".cc")] for source in native.glob(["*_test.cc"], allow_empty = True)],
         visibility = ["//test:__subpackages__"],
     )
     for source in native.glob(["*_test.cc"], allow_empty = True):
@@ -40,6 +48,7 @@ def room_tests(corpus = {}, deps = [], instruction_sets = [], header_only = Fals
             srcs = [source] + native.glob(["*.hpp"], allow_empty = True),
             copts = copts,
             data = ["//test:data"],
+            visibility = ["//test:__subpackages__"],
             deps = ["//:ikebana", "//test:main", "//test:recorded", "//test:support"] + deps,
             **kwargs
         )

@@ -5,6 +5,8 @@ isa=$1
 shift
 case $isa in
   scalar) flags= ;;
+  neon) flags=asimd ;;
+  sse42) flags=sse4_2 ;;
   avx2) flags='avx2 fma' ;;
   avx512) flags='avx512f avx512bw avx512dq avx512vl' ;;
   *) echo "with_isa.sh: no instruction set is called $isa" >&2; exit 2 ;;

@@ -1,10 +1,13 @@
 #include "ikebana/cpu/attention.hpp"
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <vector>
 
+#include "ikebana/core/random.hpp"
+#include "ikebana/cpu/attention_weights.hpp"
 #include "support.hpp"
 
 using namespace cpu_test;
@@ -50,6 +53,108 @@ std::vector<double> expected_softmax(dim_t rows, dim_t n, const guarded<T>& x, c
   return y;
 }
 
+/// Attention of every head by plain loops, operands (batch, rows, heads * width) without gaps.
+struct plain_attention {
+  cpu::attention_sizes n;
+  std::vector<double> out, dq, dk, dv, dadded;
+
+  template <class T>
+  plain_attention(const cpu::attention_sizes& sizes, const guarded<T>& q, const guarded<T>& k,
+                  const guarded<T>& v, const cpu::attention_masks<T>& m,
+                  const cpu::attention_dropout& dropped, const guarded<T>& dout)
+      : n{sizes},
+        out(count(n.queries)),
+        dq(count(n.queries)),
+        dk(count(n.keys)),
+        dv(count(n.keys)),
+        dadded(at(n.queries * n.keys * (m.for_each_head ? n.batch * n.heads : 1))) {
+    const double scale = 1 / std::sqrt(static_cast<double>(n.width));
+    for (dim_t b = 0; b < n.batch; ++b)
+      for (dim_t h = 0; h < n.heads; ++h)
+        for (dim_t i = 0; i < n.queries; ++i) {
+          const dim_t row = (b * n.heads + h) * n.queries + i;
+          const dim_t mask_at = (m.for_each_head ? row : i) * n.keys;
+          std::vector<double> w(at(n.keys)), kept(at(n.keys)), d(at(n.keys));
+          double total = 0, mean = 0;
+          for (dim_t j = 0; j < n.keys; ++j) {
+            if ((m.ignored != nullptr && m.ignored[mask_at + j]) || (m.causal && j > i) ||
+                (m.ignored_keys != nullptr && m.ignored_keys[b * n.keys + j]))
+              continue;
+            double score = m.added == nullptr ? 0 : static_cast<double>(m.added[mask_at + j]);
+            for (dim_t c = 0; c < n.width; ++c)
+              score += scale * of(q, n.queries, b, h, i, c) * of(k, n.keys, b, h, j, c);
+            total += w[at(j)] = std::exp(score);
+          }
+          for (dim_t j = 0; j < n.keys; ++j) {
+            const auto element = static_cast<std::uint64_t>(row * n.keys + j);
+            const auto word = dropped.stream.words(static_cast<std::uint32_t>(element / 4));
+            kept[at(j)] = dropped.p == 0                           ? 1
+                          : word[element % 4] < dropped.p * 0x1p32 ? 0
+                                                                   : 1 / (1 - dropped.p);
+            if (total > 0) w[at(j)] /= total;
+            for (dim_t c = 0; c < n.width; ++c) {
+              out[place(n.queries, b, h, i, c)] +=
+                  w[at(j)] * kept[at(j)] * of(v, n.keys, b, h, j, c);
+              d[at(j)] += kept[at(j)] * of(dout, n.queries, b, h, i, c) * of(v, n.keys, b, h, j, c);
+              dv[place(n.keys, b, h, j, c)] +=
+                  w[at(j)] * kept[at(j)] * of(dout, n.queries, b, h, i, c);
+            }
+            mean += w[at(j)] * d[at(j)];
+          }
+          for (dim_t j = 0; j < n.keys; ++j) {
+            const double slope = w[at(j)] * (d[at(j)] - mean);
+            dadded[at(mask_at + j)] += slope;
+            for (dim_t c = 0; c < n.width; ++c) {
+              dq[place(n.queries, b, h, i, c)] += scale * slope * of(k, n.keys, b, h, j, c);
+              dk[place(n.keys, b, h, j, c)] += scale * slope * of(q, n.queries, b, h, i, c);
+            }
+          }
+        }
+  }
+
+  static std::size_t at(dim_t i) { return static_cast<std::size_t>(i); }
+  std::size_t count(dim_t rows) const { return at(n.batch * rows * n.heads * n.width); }
+  std::size_t place(dim_t rows, dim_t b, dim_t h, dim_t i, dim_t c) const {
+    return at(((b * rows + i) * n.heads + h) * n.width + c);
+  }
+  template <class T>
+  double of(const guarded<T>& x, dim_t rows, dim_t b, dim_t h, dim_t i, dim_t c) const {
+    return static_cast<double>(x[static_cast<dim_t>(place(rows, b, h, i, c))]);
+  }
+};
+
+/// The same by the kernels.
+template <class T>
+struct fused_attention {
+  cpu::attention_sizes n;
+  guarded<T> out, log_sums, dq, dk, dv, scratch;
+
+  fused_attention(const cpu::attention_sizes& sizes, const guarded<T>& q, const guarded<T>& k,
+                  const guarded<T>& v, const cpu::attention_masks<T>& m,
+                  const cpu::attention_dropout& dropped, const guarded<T>& dout, T* dadded)
+      : n{sizes},
+        out(q.size(), T(8)),
+        log_sums(n.batch * n.heads * n.queries),
+        dq{dout},
+        dk(k.size(), T(8)),
+        dv(k.size(), T(8)),
+        scratch(cpu::attention_scratch(n), std::numeric_limits<T>::quiet_NaN()) {
+    const auto qo = operand(q.data(), n.queries), ko = operand(k.data(), n.keys),
+               vo = operand(v.data(), n.keys);
+    cpu::attention_forward<T>(n, qo, ko, vo, m, dropped, operand(out.data(), n.queries),
+                              log_sums.data(), scratch.data());
+    cpu::attention_backward<T>(n, qo, ko, vo, m, dropped, operand(out.data(), n.queries),
+                               log_sums.data(), operand(dq.data(), n.queries),
+                               operand(dk.data(), n.keys), operand(dv.data(), n.keys), dadded,
+                               scratch.data());
+    for (const auto* x : {&out, &log_sums, &dq, &dk, &dv, &scratch}) CHECK(x->intact());
+  }
+  template <class U>
+  cpu::attention_operand<U> operand(U* data, dim_t rows) const {
+    return {data, n.heads * n.width, rows * n.heads * n.width};
+  }
+};
+
 }  // namespace
 
 TEST_CASE_TEMPLATE("masked softmax: every mask, odd tails, rows that ignore every key", T, float,
@@ -88,7 +193,7 @@ TEST_CASE_TEMPLATE("masked softmax of infinities and of what is not a number", T
   });
 }
 
-TEST_CASE_TEMPLATE("attention is softmax(q k^T / sqrt(width)) v, wherever its operands lie", T,
+TEST_CASE_TEMPLATE("attention that hands out its weights is softmax(q k^T / sqrt(width)) v", T,
                    float, double) {
   generator r(82);
   for_each_set([&] {
@@ -111,8 +216,8 @@ TEST_CASE_TEMPLATE("attention is softmax(q k^T / sqrt(width)) v, wherever its op
         const auto ko = operand(k.data(), keys), vo = operand(v.data(), keys),
                    qo = operand(q.data(), n.queries);
         const auto oo = operand(out.data(), n.queries);
-        cpu::attention_forward<T>(n, qo, ko, vo, masks, {}, weights.data(), oo, mean.data(),
-                                  static_cast<T*>(nullptr));
+        cpu::attention_weights_forward<T>(n, qo, ko, vo, masks, {}, weights.data(), oo, mean.data(),
+                                          static_cast<T*>(nullptr));
         CHECK(weights.intact());
         CHECK(mean.intact());
         CHECK(out.intact());
@@ -157,4 +262,97 @@ TEST_CASE_TEMPLATE("attention is softmax(q k^T / sqrt(width)) v, wherever its op
           for (dim_t d = embed; d < ld; ++d) CHECK(out[row * ld + d] == T(9));
       }
   });
+}
+
+TEST_CASE_TEMPLATE("fused attention: every mask, odd sizes, sizes of one and of many blocks", T,
+                   float, double) {
+  generator r(83);
+  // batch, heads, queries, keys, width
+  const cpu::attention_sizes all[] = {{2, 3, 5, 7, 4},    {1, 1, 1, 1, 1},   {2, 1, 0, 3, 2},
+                                      {1, 2, 3, 0, 2},    {0, 2, 3, 4, 2},   {1, 2, 33, 65, 7},
+                                      {2, 1, 17, 64, 16}, {1, 1, 70, 40, 9}, {1, 1, 131, 67, 34}};
+  for (const auto& n : all)
+    for (int which = 0; which<16; which += n.queries> 32 ? 5 : 1) {
+      INFO("queries " << n.queries << " keys " << n.keys << " masks " << which);
+      const dim_t area = n.queries * n.keys, e = n.heads * n.width;
+      const bool each = which == 3 || which == 9;
+      const dim_t masked = each ? n.batch * n.heads * area : area;
+      const guarded<T> q(n.batch * n.queries * e, r, 2), k(n.batch * n.keys * e, r, 2),
+          v(n.batch * n.keys * e, r, 2), dout(n.batch * n.queries * e, r, 2), added(masked, r, 2);
+      const flags ignored(masked, r, 3), padding(n.batch * n.keys, r, 4);
+      cpu::attention_masks<T> m;
+      m.for_each_head = each;
+      if ((which & 1) != 0) m.added = added.data();
+      if ((which & 2) != 0) m.ignored = ignored.data();
+      if ((which & 4) != 0) m.ignored_keys = padding.data();
+      m.causal = (which & 8) != 0;
+      cpu::attention_dropout dropped;
+      if (which % 3 == 1) dropped = {0.4, ikebana::random_stream(ikebana::seed{7}, 11, 2)};
+      const plain_attention expected(n, q, k, v, m, dropped, dout);
+      for_each_set([&] {
+        guarded<T> dadded(masked, T(5));
+        const fused_attention<T> got(n, q, k, v, m, dropped, dout, dadded.data());
+        CHECK(all_close(got.out, expected.out, rounding<T> * 64));
+        CHECK(all_close(got.dq, expected.dq, rounding<T> * 512));
+        CHECK(all_close(got.dk, expected.dk, rounding<T> * 512));
+        CHECK(all_close(got.dv, expected.dv, rounding<T> * 512));
+        CHECK(all_close(dadded, expected.dadded, rounding<T> * 512));
+        const fused_attention<T> alone(n, q, k, v, m, dropped, dout, nullptr);
+        CHECK(all_close(alone.dk, expected.dk, rounding<T> * 512));
+      });
+    }
+}
+
+TEST_CASE_TEMPLATE("a query's attention does not depend on the others", T, float, double) {
+  generator r(84);
+  const dim_t keys = 70, width = 5;
+  const guarded<T> q(40 * width, r, 2), k(keys * width, r, 2), v(keys * width, r, 2),
+      d(40 * width, r);
+  for_each_set([&] {
+    const fused_attention<T> all({1, 1, 40, keys, width}, q, k, v, {}, {}, d, nullptr);
+    for (dim_t i : {0, 17, 39}) {
+      guarded<T> one(width), done(width);
+      for (dim_t c = 0; c < width; ++c) one[c] = q[i * width + c];
+      const fused_attention<T> alone({1, 1, 1, keys, width}, one, k, v, {}, {}, done, nullptr);
+      for (dim_t c = 0; c < width; ++c) CHECK(alone.out[c] == all.out[i * width + c]);
+    }
+  });
+}
+
+TEST_CASE_TEMPLATE("fused attention of infinities and of what is not a number", T, float, double) {
+  const T inf = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
+  for_each_set([&] {
+    guarded<T> q(3, T(1)), k(3, T(0)), v(3), d(3, T(1)), added(9);
+    for (dim_t i = 0; i < 3; ++i) v[i] = static_cast<T>(i + 1);
+    // Every score -infinity; one not a number; one ignored.
+    const T rows[] = {-inf, -inf, -inf, -inf, nan, -inf, T(0), -inf, T(0)};
+    for (dim_t i = 0; i < 9; ++i) added[i] = rows[i];
+    cpu::attention_masks<T> m;
+    m.added = added.data();
+    const fused_attention<T> got({1, 1, 3, 3, 1}, q, k, v, m, {}, d, nullptr);
+    CHECK(got.out[0] == T(0));
+    CHECK(std::isnan(got.out[1]));
+    CHECK(got.out[2] == T(2));
+    CHECK(got.log_sums[0] == inf);
+    CHECK(got.dq[0] == T(0));
+    CHECK(std::isnan(got.dq[1]));
+    CHECK_FALSE(std::isnan(got.dq[2]));
+    // Weights that are far below the largest are 0, not slow denormals.
+    for (dim_t i = 0; i < 9; ++i) added[i] = static_cast<T>(i % 3) * T(-400);
+    const fused_attention<T> steep({1, 1, 3, 3, 1}, q, k, v, m, {}, d, nullptr);
+    for (dim_t i = 0; i < 3; ++i) CHECK(steep.out[i] == doctest::Approx(1));
+    // A key that is ignored may be anything.
+    bool ignored[3] = {false, true, false};
+    cpu::attention_masks<T> keys;
+    keys.ignored_keys = ignored;
+    k[1] = nan;
+    const fused_attention<T> masked({1, 1, 3, 3, 1}, q, k, v, keys, {}, d, nullptr);
+    for (dim_t i = 0; i < 3; ++i) CHECK(masked.out[i] == T(2));
+  });
+}
+
+TEST_CASE("fused attention wants no more scratch for longer sequences") {
+  CHECK(cpu::attention_scratch({1, 1, 128, 128, 64}) ==
+        cpu::attention_scratch({9, 9, 5000, 7000, 64}));
+  CHECK(cpu::attention_scratch({1, 1, 5, 5, 4}) < cpu::attention_scratch({1, 1, 128, 5, 4}));
 }

@@ -59,12 +59,24 @@ const conv_geometry geometries[] = {
     // Copies that do not fit the scratch at once; weights that do not fit it at all.
     geometry(1, 30, 2, 1, {1, 70, 64}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 300, 60, 1, {1, 3, 2}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
-    // So many channels that a matrix product is faster.
+    // So many channels that panels are packed, or results are lanes.
     geometry(2, 65, 67, 1, {1, 7, 6}, {1, 3, 2}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, 65, 67, 1, {1, 7, 6}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, 9, 12, 1, {1, 8, 8}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, 5, 5, 1, {1, 8, 9}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, 8, 4, 1, {1, 9, 8}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
+    // Every tile of these: wide planes, whole registers of channels and not, several blocks of
+    // them, strides, gaps between what a backward pass reaches, small planes that share tiles.
+    geometry(1, 20, 64, 1, {1, 14, 57}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, 17, 37, 1, {1, 23, 40}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, 16, 40, 1, {1, 30, 30}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2}, {1, 1, 1}),
+    geometry(1, 40, 64, 1, {1, 16, 52}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+    geometry(2, 33, 36, 1, {1, 7, 7}, {1, 1, 1}, {1, 3, 2}, {0, 0, 0}, {1, 1, 1}),
+    geometry(3, 36, 35, 1, {1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(2, 3, 40, 1, {1, 21, 23}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}, {1, 1, 1}),
+    geometry(1, 4, 34, 1, {1, 1, 1500}, {1, 1, 3}, {1, 1, 1}, {0, 0, 2}, {1, 1, 2}),
+    geometry(2, 18, 33, 1, {3, 4, 9}, {2, 2, 3}, {1, 2, 2}, {1, 0, 1}, {1, 1, 1}),
+    geometry(1, 3, 2, 1, {1, 9, 9}, {1, 3, 3}, {1, 4, 2}, {0, 1, 1}, {1, 2, 2}),
     // More padding after the image than before it, by one and by many; less; and transposed ones'
     // output_padding, which leaves the end of the image unseen.
     with_output(geometry(2, 3, 4, 1, {1, 5, 7}, {1, 2, 4}, {1, 1, 1}, {0, 0, 1}, {1, 1, 1}),
@@ -220,6 +232,107 @@ TEST_CASE_TEMPLATE("what is not finite reaches the weights that see it, and no o
       guarded<T> dw(nw);
       cpu::conv_backward_weights<T>(g, x.data(), dy.data(), dw.data(), false);
       for (dim_t i = 0; i < nw; ++i) CHECK(std::isfinite(dw[i]) == !(i / 6 % 2 == 1 && i % 3 == 2));
+    });
+  }
+}
+
+TEST_CASE_TEMPLATE("convolutions of random geometries", T, float, double) {
+  const std::uint64_t seed = 20261121;
+  generator r(seed);
+  for (int round = 0; round < 60; ++round) {
+    conv_geometry g{};
+    g.batch = 1 + r.below(3);
+    g.groups = r.below(4) == 0 ? 2 : 1;
+    g.in_channels = g.groups * (1 + r.below(round % 3 == 0 ? 40 : 6));
+    g.out_channels = g.groups * (1 + r.below(round % 4 == 0 ? 70 : 10));
+    for (std::size_t d = 0; d < 3; ++d) {
+      const bool flat = d == 0 && round % 5 != 0;
+      g.kernel[d] = flat ? 1 : 1 + r.below(4);
+      g.stride[d] = flat ? 1 : 1 + r.below(3);
+      g.dilation[d] = flat ? 1 : 1 + r.below(3);
+      g.padding[d] = flat ? 0 : r.below(4);
+      const dim_t reach = g.dilation[d] * (g.kernel[d] - 1) + 1;
+      const dim_t least = reach > 2 * g.padding[d] ? reach - 2 * g.padding[d] : 1;
+      g.in[d] = flat ? 1 : least + r.below(d == 0 ? 3 : 14);
+      g.out[d] = (g.in[d] + 2 * g.padding[d] - reach) / g.stride[d] + 1;
+    }
+    const dim_t in_plane = conv_geometry::volume(g.in), out_plane = conv_geometry::volume(g.out);
+    const dim_t nx = g.batch * g.in_channels * in_plane, ny = g.batch * g.out_channels * out_plane;
+    const dim_t nw = g.out_channels * (g.in_channels / g.groups) * conv_geometry::volume(g.kernel);
+    const guarded<T> x(nx, r), w(nw, r), dy(ny, r), bias(g.out_channels, r), residual(ny, r);
+    std::vector<double> ey(at(ny)), edx(at(nx)), edw(at(nw));
+    for_each_product(g, [&](dim_t i, dim_t j, dim_t o) {
+      ey[at(o)] += static_cast<double>(x[i]) * static_cast<double>(w[j]);
+      edx[at(i)] += static_cast<double>(dy[o]) * static_cast<double>(w[j]);
+      edw[at(j)] += static_cast<double>(dy[o]) * static_cast<double>(x[i]);
+    });
+    std::vector<double> eadded = ey;
+    for (dim_t o = 0; o < ny; ++o) {
+      const double b = static_cast<double>(bias[o / out_plane % g.out_channels]);
+      const double sum = ey[at(o)] + b + static_cast<double>(residual[o]);
+      eadded[at(o)] = std::tanh(sum);
+      ey[at(o)] = ey[at(o)] + b > 0 ? ey[at(o)] + b : 0;
+    }
+    const double tolerance = rounding<T> * (32 + 0.4 * static_cast<double>(out_plane * g.batch) +
+                                            static_cast<double>(nw) / 25);
+    for_each_set([&] {
+      INFO("seed " << seed << ", round " << round);
+      guarded<T> y(ny), added(ny), one(ny), dx(nx), dw(nw);
+      cpu::conv_forward<T>(g, x.data(), w.data(), bias.data(), y.data(),
+                           {nullptr, cpu::activation::relu});
+      cpu::conv_forward<T>(g, x.data(), w.data(), bias.data(), added.data(),
+                           {residual.data(), cpu::activation::tanh});
+      cpu::conv_backward_data<T>(g, dy.data(), w.data(), dx.data());
+      cpu::conv_backward_weights<T>(g, x.data(), dy.data(), dw.data(), false);
+      CHECK(all_close(y, ey, tolerance));
+      CHECK(all_close(added, eadded, tolerance));
+      CHECK(all_close(dx, edx, tolerance));
+      CHECK(all_close(dw, edw, tolerance));
+      for (const auto* a : {&y, &added, &dx, &dw}) CHECK(a->intact());
+      // An image gives the same alone.
+      conv_geometry single = g;
+      single.batch = 1;
+      for (dim_t b = 0; b < g.batch; ++b)
+        cpu::conv_forward<T>(single, x.data() + b * (nx / g.batch), w.data(), bias.data(),
+                             one.data() + b * (ny / g.batch), {nullptr, cpu::activation::relu});
+      bool same = true;
+      for (dim_t o = 0; o < ny; ++o) same = same && y[o] == one[o];
+      CHECK(same);
+    });
+  }
+}
+
+TEST_CASE("what is not finite reaches what meets it, and nothing else, in every direction") {
+  for (const conv_geometry& g :
+       {geometry(2, 3, 5, 1, {1, 6, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+        geometry(2, 20, 40, 1, {1, 6, 30}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+        geometry(2, 18, 64, 1, {1, 14, 57}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+        geometry(2, 18, 34, 1, {1, 9, 8}, {1, 3, 2}, {1, 2, 2}, {0, 1, 0}, {1, 1, 1})}) {
+    const dim_t nx = g.batch * g.in_channels * conv_geometry::volume(g.in),
+                ny = g.batch * g.out_channels * conv_geometry::volume(g.out),
+                nw = g.out_channels * g.in_channels * conv_geometry::volume(g.kernel);
+    generator r(74);
+    guarded<float> x(nx, r), dy(ny, r);
+    const guarded<float> w(nw, r);
+    // In the middle, for what is not finite in dy meets the zeros around x, too.
+    const dim_t bad_x = nx / 2 + 3, bad_dy = ny / 2 + g.out[1] / 2 * g.out[2] + g.out[2] / 2;
+    x[bad_x] = std::numeric_limits<float>::quiet_NaN();
+    dy[bad_dy] = std::numeric_limits<float>::infinity();
+    std::vector<char> meets_y(at(ny)), meets_dx(at(nx)), meets_dw(at(nw));
+    for_each_product(g, [&](dim_t i, dim_t j, dim_t o) {
+      if (i == bad_x) meets_y[at(o)] = meets_dw[at(j)] = 1;
+      if (o == bad_dy) meets_dx[at(i)] = meets_dw[at(j)] = 1;
+    });
+    for_each_set([&] {
+      guarded<float> y(ny), dx(nx), dw(nw);
+      cpu::conv_forward<float>(g, x.data(), w.data(), nullptr, y.data());
+      cpu::conv_backward_data<float>(g, dy.data(), w.data(), dx.data());
+      cpu::conv_backward_weights<float>(g, x.data(), dy.data(), dw.data(), false);
+      dim_t wrong = 0;
+      for (dim_t i = 0; i < ny; ++i) wrong += std::isfinite(y[i]) == (meets_y[at(i)] != 0);
+      for (dim_t i = 0; i < nx; ++i) wrong += std::isfinite(dx[i]) == (meets_dx[at(i)] != 0);
+      for (dim_t i = 0; i < nw; ++i) wrong += std::isfinite(dw[i]) == (meets_dw[at(i)] != 0);
+      CHECK(wrong == 0);
     });
   }
 }

@@ -123,13 +123,20 @@ TEST_CASE_TEMPLATE("functions are accurate over the whole range", T, float, doub
   check_accuracy<T>(
       cpu::log<T>, [](long double x) { return std::log(x); }, 1.5);
   check_accuracy<T>(
-      cpu::tanh_forward<T>, [](long double x) { return std::tanh(x); }, 3);
-  check_accuracy<T>(cpu::sigmoid_forward<T>, sigmoid_reference, 3);
+      cpu::tanh_forward<T>, [](long double x) { return std::tanh(x); }, 2);
+  check_accuracy<T>(cpu::sigmoid_forward<T>, sigmoid_reference, 2);
   check_accuracy<T>(
-      cpu::erf<T>, [](long double x) { return std::erf(x); }, 3);
-  // Below the least normal number the parts of a product have no bits left to be right in.
-  check_accuracy<T>(cpu::gelu_forward<T>, gelu_reference, 12,
-                    static_cast<long double>(std::numeric_limits<T>::min()) * 1e5L);
+      cpu::silu_forward<T>, [](long double x) { return x * sigmoid_reference(x); }, 2.25);
+  check_accuracy<T>(
+      cpu::erf<T>, [](long double x) { return std::erf(x); }, 2);
+  check_accuracy<T>(cpu::gelu_forward<T>, gelu_reference, 2.5);
+  check_accuracy<T>(
+      cpu::gelu_tanh_forward<T>,
+      [](long double x) {
+        return x * sigmoid_reference(
+                       x * (1.595769121605730711759L + 0.07135481627260024877634L * x * x));
+      },
+      2.25);
 }
 
 TEST_CASE_TEMPLATE("activations and their derivatives, with every tail", T, float, double) {
@@ -145,6 +152,12 @@ TEST_CASE_TEMPLATE("activations and their derivatives, with every tail", T, floa
                  [](double a, double b) { return b * (1 - a * a); }, tolerance);
   check_tails<T>([](dim_t n, P a, P b, T* y) { cpu::sigmoid_backward(n, a, b, y); },
                  [](double a, double b) { return b * a * (1 - a); }, tolerance);
+  check_tails<T>([](dim_t n, P a, P b, T* y) { cpu::silu_backward(n, a, b, y); },
+                 [](double a, double b) {
+                   const double e = 1 / (1 + std::exp(-a));
+                   return b * e * (1 + a * (1 - e));
+                 },
+                 tolerance);
   check_tails<T>([](dim_t n, P a, P, T* y) { cpu::gelu_forward(n, a, y); },
                  [](double a, double) { return a * std::erfc(-a / std::sqrt(2.0)) / 2; },
                  tolerance);

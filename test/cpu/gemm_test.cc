@@ -5,6 +5,7 @@
 #include "support.hpp"
 
 using namespace cpu_test;
+using ikebana::cpu::activation;
 using ikebana::cpu::transpose;
 
 namespace {
@@ -56,6 +57,84 @@ void check(const problem<T>& p, generator& r) {
   });
 }
 
+double apply(activation f, double x) {
+  switch (f) {
+    case activation::none:
+      return x;
+    case activation::relu:
+      return x > 0 || std::isnan(x) ? x : 0;
+    case activation::tanh:
+      return std::tanh(x);
+    case activation::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case activation::silu:
+      return x / (1 + std::exp(-x));
+    case activation::gelu:
+      return x * 0.5 * std::erfc(-x * 0.70710678118654752440);
+    case activation::gelu_tanh:
+      return x * 0.5 * (1 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+  }
+  return x;
+}
+double slope_at(activation f, double y) {
+  if (f == activation::relu) return y > 0 ? 1 : 0;
+  return f == activation::tanh ? 1 - y * y : y * (1 - y);
+}
+
+struct sizes {
+  dim_t m, n, k;
+};
+
+/// Every part of an epilogue, alone and with others.
+template <class T>
+void check_epilogue(const sizes& s, bool ta, bool tb, T alpha, T beta, unsigned parts, activation f,
+                    activation slope, generator& r) {
+  const dim_t lda = ta ? s.m : s.k, ldb = tb ? s.k : s.n, ldc = s.n + 2, ldr = s.n + 1,
+              lds = s.n + 3;
+  const guarded<T> a(s.m * s.k, r), b(s.k * s.n, r), bias(s.n, r), residual(s.m * ldr, r),
+      y(s.m * lds, r), before(s.m * ldc, r);
+  ikebana::cpu::gemm_epilogue<T> then;
+  if (parts & 1) then.bias = bias.data();
+  if (parts & 2) {
+    then.residual = residual.data();
+    then.ld_residual = ldr;
+  }
+  then.function = f;
+  if (slope != activation::none) {
+    then.slope_of = y.data();
+    then.ld_slope = lds;
+    then.slope = slope;
+  }
+  std::vector<double> expected(static_cast<std::size_t>(s.m * ldc));
+  for (dim_t i = 0; i < s.m; ++i)
+    for (dim_t j = 0; j < ldc; ++j) {
+      double x = static_cast<double>(before[i * ldc + j]);
+      if (j < s.n) {
+        x *= static_cast<double>(beta);
+        for (dim_t q = 0; q < s.k; ++q)
+          x += static_cast<double>(alpha) * static_cast<double>(a[ta ? q * lda + i : i * lda + q]) *
+               static_cast<double>(b[tb ? j * ldb + q : q * ldb + j]);
+        if (parts & 1) x += static_cast<double>(bias[j]);
+        if (parts & 2) x += static_cast<double>(residual[i * ldr + j]);
+        x = apply(f, x);
+        if (slope != activation::none) x *= slope_at(slope, static_cast<double>(y[i * lds + j]));
+      }
+      expected[static_cast<std::size_t>(i * ldc + j)] = x;
+    }
+  for_each_set([&] {
+    INFO("m " << s.m << " n " << s.n << " k " << s.k << " transposed " << ta << tb << " alpha "
+              << alpha << " beta " << beta << " parts " << parts << " function "
+              << static_cast<int>(f) << " slope " << static_cast<int>(slope));
+    guarded<T> c(s.m * ldc);
+    for (dim_t i = 0; i < s.m * ldc; ++i) c[i] = before[i];
+    ikebana::cpu::gemm<T>(ta ? transpose::yes : transpose::no, tb ? transpose::yes : transpose::no,
+                          s.m, s.n, s.k, alpha, a.data(), lda, b.data(), ldb, beta, c.data(), ldc,
+                          then);
+    CHECK(all_close(c, expected, rounding<T> * (32 + 2 * static_cast<double>(s.k))));
+    CHECK(c.intact());
+  });
+}
+
 }  // namespace
 
 TEST_CASE_TEMPLATE("products of every small size and transposition", T, float, double) {
@@ -74,12 +153,11 @@ TEST_CASE_TEMPLATE("products of every small size and transposition", T, float, d
 
 TEST_CASE_TEMPLATE("products that span several blocks", T, float, double) {
   generator r(2);
-  struct sizes {
-    dim_t m, n, k;
-  };
   for (const sizes s :
        {sizes{1, 700, 530}, sizes{2, 67, 513}, sizes{3, 40, 300}, sizes{29, 530, 71},
-        sizes{61, 97, 263}, sizes{17, 1031, 521}, sizes{101, 1, 67}, sizes{131, 1, 300}})
+        sizes{61, 97, 263}, sizes{17, 1031, 521}, sizes{101, 1, 67}, sizes{131, 1, 300},
+        sizes{75, 10, 29}, sizes{40, 5, 600}, sizes{35, 3, 70}, sizes{19, 170, 1030},
+        sizes{9, 33, 65}, sizes{260, 130, 700}})
     for (int t = 0; t < 4; ++t)
       check<T>(
           {t & 1 ? transpose::yes : transpose::no, t & 2 ? transpose::yes : transpose::no, s.m, s.n,
@@ -106,5 +184,93 @@ TEST_CASE_TEMPLATE("the bits do not depend on the alignment of pointers", T, flo
       }
       CHECK(same);
     }
+  });
+}
+
+TEST_CASE_TEMPLATE("what follows a product", T, float, double) {
+  generator r(4);
+  constexpr activation functions[] = {activation::none,     activation::relu, activation::tanh,
+                                      activation::sigmoid,  activation::silu, activation::gelu,
+                                      activation::gelu_tanh};
+  constexpr activation slopes[] = {activation::none, activation::relu, activation::tanh,
+                                   activation::sigmoid};
+  unsigned variant = 0;
+  for (const sizes s : {sizes{1, 37, 40}, sizes{3, 20, 33}, sizes{17, 35, 24}, sizes{37, 6, 40},
+                        sizes{41, 3, 70}, sizes{20, 1, 19}, sizes{7, 70, 0}, sizes{13, 90, 700}})
+    for (unsigned parts = 0; parts < 4; ++parts)
+      for (int t = 0; t < 4; ++t, ++variant)
+        check_epilogue<T>(s, t & 1, t & 2, variant % 3 == 0 ? T(0.5) : T(1),
+                          variant % 5 == 0   ? T(-0.25)
+                          : variant % 5 == 1 ? T(1)
+                                             : T(0),
+                          parts, functions[variant % 7], slopes[variant / 7 % 4], r);
+}
+
+TEST_CASE_TEMPLATE("an element's bits do not depend on the rows and columns beside it", T, float,
+                   double) {
+  generator r(5);
+  const dim_t m = 61, n = 150, k = 77;
+  const guarded<T> a(m * k, r), b(k * n, r), bias(n, r);
+  for_each_set([&] {
+    guarded<T> whole(m * n), part(m * n);
+    ikebana::cpu::gemm<T>(transpose::no, transpose::no, m, n, k, T(1), a.data(), k, b.data(), n,
+                          T(0), whole.data(), n, bias.data());
+    for (const dim_t rows : {dim_t{1}, dim_t{2}, dim_t{13}, dim_t{40}})
+      for (const dim_t columns : {dim_t{17}, dim_t{64}, dim_t{149}}) {
+        ikebana::cpu::gemm<T>(transpose::no, transpose::no, rows, columns, k, T(1), a.data(), k,
+                              b.data() + (n - columns), n, T(0), part.data(), n,
+                              bias.data() + (n - columns));
+        bool same = true;
+        for (dim_t i = 0; i < rows; ++i)
+          for (dim_t j = 0; j < columns; ++j)
+            same = same && part[i * n + j] == whole[i * n + (n - columns) + j];
+        INFO("rows " << rows << " columns " << columns);
+        CHECK(same);
+      }
+  });
+}
+
+TEST_CASE_TEMPLATE("not-a-number and infinity go where they belong and nowhere else", T, float,
+                   double) {
+  constexpr T nan = std::numeric_limits<T>::quiet_NaN(), inf = std::numeric_limits<T>::infinity();
+  for (const sizes s : {sizes{9, 21, 18}, sizes{40, 5, 40}, sizes{2, 33, 50}})
+    for (int t = 0; t < 4; ++t) {
+      const bool ta = t & 1, tb = t & 2;
+      const dim_t lda = ta ? s.m : s.k, ldb = tb ? s.k : s.n;
+      guarded<T> a(s.m * s.k, T(1)), b(s.k * s.n, T(1));
+      a[ta ? 2 * lda + 1 : lda + 2] = nan;
+      b[tb ? 3 * ldb + 4 : 4 * ldb + 3] = inf;
+      for_each_set([&] {
+        guarded<T> c(s.m * s.n, nan);
+        ikebana::cpu::gemm<T>(ta ? transpose::yes : transpose::no,
+                              tb ? transpose::yes : transpose::no, s.m, s.n, s.k, T(1), a.data(),
+                              lda, b.data(), ldb, T(0), c.data(), s.n,
+                              {.function = activation::relu});
+        bool right = true;
+        for (dim_t i = 0; i < s.m; ++i)
+          for (dim_t j = 0; j < s.n; ++j) {
+            const T x = c[i * s.n + j];
+            right = right && (i == 1 ? std::isnan(x) : x == (j == 3 ? inf : static_cast<T>(s.k)));
+          }
+        CHECK(right);
+      });
+    }
+}
+
+TEST_CASE_TEMPLATE("a batch is as many products, each as by itself", T, float, double) {
+  generator r(6);
+  const dim_t m = 7, n = 21, k = 13, count = 5;
+  const guarded<T> a(count * m * k, r), b(k * n, r);
+  for_each_set([&] {
+    guarded<T> all(count * m * n, T(2)), one(count * m * n, T(2));
+    ikebana::cpu::gemm_batched<T>(count, transpose::no, transpose::no, m, n, k, T(1), a.data(), k,
+                                  m * k, b.data(), n, 0, T(1), all.data(), n, m * n);
+    for (dim_t i = 0; i < count; ++i)
+      ikebana::cpu::gemm<T>(transpose::no, transpose::no, m, n, k, T(1), a.data() + i * m * k, k,
+                            b.data(), n, T(1), one.data() + i * m * n, n);
+    bool same = true;
+    for (dim_t i = 0; i < count * m * n; ++i) same = same && all[i] == one[i];
+    CHECK(same);
+    CHECK(all.intact());
   });
 }

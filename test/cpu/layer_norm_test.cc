@@ -167,3 +167,39 @@ TEST_CASE("the gradient of a norm may be written over the one it is given") {
     for (dim_t i = 0; i < 6; ++i) CHECK(dbeta[i] == dbeta2[i]);
   });
 }
+
+TEST_CASE_TEMPLATE("a norm of a sum is the norm of what was added before", T, float, double) {
+  generator r(64);
+  for_each_set([&] {
+    for (const sizes s : {sizes{1, 1}, {3, 5}, {37, 64}, {5, 331}, {2, 5000}}) {
+      const dim_t rows = s.batch, n = s.channels, all = rows * n;
+      INFO("rows " << rows << " n " << n);
+      const guarded<T> x(all, r), residual(all, r), gamma(n, r), beta(n, r);
+      guarded<T> added(all), total(all), y(all), expected(all), mean(rows), invstd(rows);
+      for (dim_t i = 0; i < all; ++i) added[i] = x[i] + residual[i];
+      const auto same = [&] {
+        bool equal = true;
+        for (dim_t i = 0; i < all; ++i)
+          equal = equal && y[i] == expected[i] && total[i] == added[i];
+        CHECK(equal);
+        for (const auto* g : {&total, &y, &mean, &invstd}) CHECK(g->intact());
+      };
+      cpu::layer_norm_forward<T>(rows, n, 1, added.data(), gamma.data(), beta.data(), T(1e-5),
+                                 expected.data(), mean.data(), invstd.data());
+      cpu::add_layer_norm_forward<T>(rows, n, x.data(), residual.data(), total.data(), gamma.data(),
+                                     beta.data(), T(1e-5), y.data(), mean.data(), invstd.data());
+      same();
+      cpu::rms_norm_forward<T>(rows, n, added.data(), gamma.data(), T(1e-5), expected.data(),
+                               invstd.data());
+      cpu::add_rms_norm_forward<T>(rows, n, x.data(), residual.data(), total.data(), gamma.data(),
+                                   T(1e-5), y.data(), invstd.data());
+      same();
+
+      // A row is the same with any others.
+      const dim_t last = (rows - 1) * n;
+      cpu::rms_norm_forward<T>(1, n, added.data() + last, gamma.data(), T(1e-5), y.data() + last,
+                               invstd.data());
+      same();
+    }
+  });
+}

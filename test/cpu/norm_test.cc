@@ -132,3 +132,34 @@ TEST_CASE("batch norm's gradients agree with finite differences") {
       }
   });
 }
+
+TEST_CASE("batch norm with relu is batch norm and then relu, not-a-number included") {
+  generator r(53);
+  for (const sizes s : {sizes{3, 2, 37}, sizes{9, 19, 1}, sizes{2, 3, 5000}}) {
+    const dim_t n = s.batch * s.channels * s.inner;
+    guarded<float> x(n, r);
+    x[n / 2] = std::nanf("");
+    const guarded<float> gamma(s.channels, r), beta(s.channels, r), mean(s.channels, r),
+        var(s.channels, 0.7f);
+    for_each_set([&] {
+      guarded<float> plain(n), y(n), saved(s.channels), invstd(s.channels);
+      for (bool train : {false, true}) {
+        for (bool relu : {false, true}) {
+          float* const to = (relu ? y : plain).data();
+          if (train)
+            cpu::batch_norm_forward_train<float>(s.batch, s.channels, s.inner, x.data(),
+                                                 gamma.data(), beta.data(), 1e-5f, to, saved.data(),
+                                                 invstd.data(), nullptr, nullptr, 0.1f, relu);
+          else
+            cpu::batch_norm_forward_eval<float>(s.batch, s.channels, s.inner, x.data(),
+                                                gamma.data(), beta.data(), 1e-5f, mean.data(),
+                                                var.data(), to, relu);
+        }
+        bool same = true;
+        for (dim_t i = 0; i < n; ++i)
+          same &= std::isnan(plain[i]) ? std::isnan(y[i]) : y[i] == (plain[i] > 0 ? plain[i] : 0);
+        CHECK(same);
+      }
+    });
+  }
+}

@@ -1,6 +1,7 @@
 #include "ikebana/cpu/optim.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "support.hpp"
 
@@ -77,5 +78,45 @@ TEST_CASE_TEMPLATE("adam, adamw and amsgrad follow their formulas through severa
         CHECK(v.intact());
         CHECK(vmax.intact());
       }
+  });
+}
+
+TEST_CASE_TEMPLATE("a factor of the gradients is that of gradients scaled before", T, float,
+                   double) {
+  generator r(43);
+  for_each_set([&] {
+    const dim_t n = 67;
+    const guarded<T> g(n, r);
+    guarded<T> scaled(n), p(n, r), q = p, m(n), v(n), k(n), u(n);
+    for (dim_t i = 0; i < n; ++i) scaled[i] = g[i] * T(0.25);
+    for (int step = 1; step <= 3; ++step) {
+      cpu::adam_step(n, p.data(), scaled.data(), m.data(), v.data(), static_cast<T*>(nullptr), 0.01,
+                     0.9, 0.999, 1e-8, 0.1, true, step, true);
+      cpu::adam_step(n, q.data(), g.data(), k.data(), u.data(), static_cast<T*>(nullptr), 0.01, 0.9,
+                     0.999, 1e-8, 0.1, true, step, true, 0.25);
+    }
+    for (dim_t i = 0; i < n; ++i) CHECK(p[i] == q[i]);
+    cpu::sgd_step(n, p.data(), scaled.data(), m.data(), T(0.1), T(0.9), T(0), T(0.01), true, false,
+                  true);
+    cpu::sgd_step(n, q.data(), g.data(), k.data(), T(0.1), T(0.9), T(0), T(0.01), true, false, true,
+                  T(0.25));
+    for (dim_t i = 0; i < n; ++i) CHECK(p[i] == q[i]);
+  });
+}
+
+TEST_CASE("adam with moments of 0, of infinity and of denormals divides as it should") {
+  for_each_set([] {
+    constexpr float inf = std::numeric_limits<float>::infinity();
+    std::vector<float> p(20, 1.0f), g(20, 0.0f), m(20, 0.5f),
+        v{0.0f, inf, 1e-42f, 1.0f, 1e38f, 1e-30f};
+    v.resize(20, 0.25f);
+    cpu::adam_step<float>(20, p.data(), g.data(), m.data(), v.data(), nullptr, 0.05, 0.5, 0.5, 1e-8,
+                          0, false, 1, false);
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      INFO("element " << i);
+      // m and v were halved, and their corrections are 0.5.
+      const double size = std::sqrt(static_cast<double>(v[i]) / 0.5) + 1e-8;
+      CHECK(close(static_cast<double>(p[i]), 1 - 0.05 * 0.5 / size, 1e-6));
+    }
   });
 }

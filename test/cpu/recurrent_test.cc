@@ -1,5 +1,9 @@
 #include "ikebana/cpu/recurrent.hpp"
 
+#include <cmath>
+#include <limits>
+#include <vector>
+
 #include "support.hpp"
 
 using namespace cpu_test;
@@ -111,8 +115,9 @@ TEST_CASE_TEMPLATE("the gates of a gated recurrent unit", T, float, double) {
       const matrix<T> sums(sequences, 3 * n, r), from_h(sequences, 3 * n, r),
           before(sequences, n, r), dy(sequences, n, r), dlater(sequences, n, r);
       matrix<T> gates = sums, inner(sequences, n, r), h = before, dh = dlater,
-                d(sequences, 3 * n, r), dfrom_h = d;
-      cpu::gru_gates<T>(sequences, n, gates.rows(), from_h.rows(), inner.rows(), h.rows());
+                d(sequences, 3 * n, r), dfrom_h = d, y = before;
+      cpu::gru_gates<T>(sequences, n, gates.rows(), from_h.rows(), inner.rows(), before.rows(),
+                        h.rows(), y.rows());
       const matrix<T>&kept = gates, &kept_inner = inner;
       cpu::gru_gates_backward<T>(sequences, n, kept.rows(), kept_inner.rows(), before.rows(),
                                  dh.rows(), dy.rows(), d.rows(), dfrom_h.rows());
@@ -123,6 +128,7 @@ TEST_CASE_TEMPLATE("the gates of a gated recurrent unit", T, float, double) {
                      fresh = std::tanh(sums.at(b, 2 * n + i) + reset * part);
         const double tolerance = 16 * rounding<T>;
         CHECK(close(h.at(b, i), (1 - keep) * fresh + keep * before.at(b, i), tolerance));
+        CHECK(y.at(b, i) == h.at(b, i));
         CHECK(inner.at(b, i) == part);
         const double down = dlater.at(b, i) + dy.at(b, i);
         const double dfresh = down * (1 - keep) * (1 - fresh * fresh);
@@ -136,8 +142,63 @@ TEST_CASE_TEMPLATE("the gates of a gated recurrent unit", T, float, double) {
         CHECK(close(dfrom_h.at(b, 2 * n + i), dfresh * reset, tolerance));
         CHECK(close(dh.at(b, i), down * keep, tolerance));
       });
-      for (const auto* x : {&gates, &inner, &h, &dh, &d, &dfrom_h}) CHECK(x->gaps_intact());
+      for (const auto* x : {&gates, &inner, &h, &y, &dh, &d, &dfrom_h}) CHECK(x->gaps_intact());
     }
+  });
+}
+
+TEST_CASE_TEMPLATE("the product by packed recurrent weights", T, float, double) {
+  generator r(65);
+  for_each_set([&] {
+    for (dim_t m : {0, 1, 2, 5, 13})
+      for (dim_t n : {1, 4, 12, 17, 64, 68, 100})
+        for (dim_t k : {0, 1, 2, 5, 16, 19}) {
+          INFO("m " << m << " n " << n << " k " << k);
+          const matrix<T> x(m, k, r), to(m, n, r);
+          const guarded<T> w(n * k, r), bias(n, r);
+          guarded<T> packed(cpu::packed_recurrent_size(n, k), T(99));
+          cpu::pack_recurrent<T>(n, k, w.data(), packed.data());
+          CHECK(packed.intact());
+          matrix<T> added = to, written = to;
+          cpu::recurrent_product<T>(m, n, k, packed.data(), bias.data(), x.rows(), added.rows(),
+                                    true);
+          cpu::recurrent_product<T>(m, n, k, packed.data(), nullptr, x.rows(), written.rows(),
+                                    false);
+          bool right = true;
+          for (dim_t b = 0; b < m; ++b)
+            for (dim_t i = 0; i < n; ++i) {
+              double sum = 0;
+              for (dim_t p = 0; p < k; ++p) sum += x.at(b, p) * static_cast<double>(w[i * k + p]);
+              right = right && close(written.at(b, i), sum, 16 * rounding<T>) &&
+                      close(added.at(b, i), sum + to.at(b, i) + static_cast<double>(bias[i]),
+                            16 * rounding<T>);
+            }
+          CHECK(right);
+          CHECK(added.gaps_intact());
+          CHECK(written.gaps_intact());
+        }
+  });
+}
+
+TEST_CASE_TEMPLATE("recurrent gates of infinities and of what is not a number", T, float, double) {
+  const T inf = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
+  for_each_set([&] {
+    // One unit in each column: i, f, g, o at their limits; then one of them not a number.
+    std::vector<T> gates{inf, -inf, nan, -inf, inf, T(0), inf, -inf, T(0), inf, inf, T(0)};
+    std::vector<T> c{T(2), T(3), T(4)}, before(3), tanh_c(3), h(3), y(3);
+    cpu::lstm_gates<T>(1, 3, {gates.data(), 12}, {c.data(), 3}, {before.data(), 3},
+                       {tanh_c.data(), 3}, {h.data(), 3}, {y.data(), 3});
+    CHECK(close(static_cast<double>(c[0]), 1, rounding<T>));  // sigmoid(inf) tanh(inf)
+    CHECK(close(static_cast<double>(c[1]), 3, rounding<T>));  // what it was
+    CHECK(std::isnan(c[2]));
+    CHECK(h[1] == doctest::Approx(std::tanh(3.0)));
+    CHECK(std::isnan(h[2]));
+    CHECK(y[1] == h[1]);
+    std::vector<T> sums{nan, -inf, T(1)}, state(3);
+    cpu::rnn_gates<T>(1, 3, true, {sums.data(), 3}, {state.data(), 3});
+    CHECK(std::isnan(state[0]));
+    CHECK(state[1] == T(0));
+    CHECK(state[2] == T(1));
   });
 }
 

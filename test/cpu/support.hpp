@@ -21,7 +21,7 @@ template <class F>
 void for_each_set(F f) {
   using ikebana::cpu::instruction_set;
   const instruction_set before = ikebana::cpu::active_instruction_set();
-  for (auto s : {instruction_set::scalar, instruction_set::avx2, instruction_set::avx512}) {
+  for (const instruction_set s : ikebana::cpu::instruction_sets) {
     if (!ikebana::cpu::supports(s)) continue;
     ikebana::cpu::set_instruction_set(s);
     INFO("instruction set " << std::string(ikebana::cpu::name(s)));

@@ -76,8 +76,7 @@ TEST_CASE("the lazy and the written-out network have the same weights, bit for b
 TEST_CASE("weights are the same on every instruction set") {
   const auto before = ike::cpu::active_instruction_set();
   const auto first = ike::initialize<float, image>(lazy_net, ike::seed{42});
-  for (auto set : {ike::cpu::instruction_set::scalar, ike::cpu::instruction_set::avx2,
-                   ike::cpu::instruction_set::avx512}) {
+  for (const auto set : ike::cpu::instruction_sets) {
     if (!ike::cpu::supports(set)) continue;
     ike::cpu::set_instruction_set(set);
     CHECK(same_bits(first, ike::initialize<float, image>(lazy_net, ike::seed{42})));

@@ -147,8 +147,7 @@ void check_optimizers() {
 template <class T, ike::shape In>
 void check_on_every_instruction_set() {
   const ike::cpu::instruction_set before = ike::cpu::active_instruction_set();
-  for (auto set : {ike::cpu::instruction_set::scalar, ike::cpu::instruction_set::avx2,
-                   ike::cpu::instruction_set::avx512}) {
+  for (const auto set : ike::cpu::instruction_sets) {
     if (!ike::cpu::supports(set)) continue;
     ike::cpu::set_instruction_set(set);
     CAPTURE(ike::cpu::name(set));

@@ -101,8 +101,7 @@ TEST_CASE("on any rank") {
 TEST_CASE("under any instruction set") {
   const ike::cpu::instruction_set before = ike::cpu::active_instruction_set();
   const std::string expected = bits(whole);
-  for (auto isa : {ike::cpu::instruction_set::scalar, ike::cpu::instruction_set::avx2,
-                   ike::cpu::instruction_set::avx512}) {
+  for (const auto isa : ike::cpu::instruction_sets) {
     if (!ike::cpu::supports(isa)) continue;
     ike::cpu::set_instruction_set(isa);
     CHECK_MESSAGE(bits(whole) == expected, ike::cpu::name(isa));

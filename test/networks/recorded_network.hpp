@@ -115,8 +115,7 @@ struct record {
 template <class F>
 void for_each_instruction_set(F&& f) {
   const ike::cpu::instruction_set before = ike::cpu::active_instruction_set();
-  for (auto s : {ike::cpu::instruction_set::scalar, ike::cpu::instruction_set::avx2,
-                 ike::cpu::instruction_set::avx512}) {
+  for (const auto s : ike::cpu::instruction_sets) {
     if (!ike::cpu::supports(s)) continue;
     ike::cpu::set_instruction_set(s);
     CAPTURE(ike::cpu::name(s));

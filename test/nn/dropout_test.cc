@@ -56,8 +56,7 @@ TEST_CASE("dropout drops the same elements on every instruction set and in float
   for (double& x : twice.input.span()) x = 1;
   single.forward();
   const std::vector<float> expected(single.output.data(), single.output.data() + 1003);
-  for (auto s :
-       {cpu::instruction_set::scalar, cpu::instruction_set::avx2, cpu::instruction_set::avx512}) {
+  for (const auto s : cpu::instruction_sets) {
     if (!cpu::supports(s)) continue;
     cpu::set_instruction_set(s);
     single.forward();

@@ -121,6 +121,42 @@ TEST_CASE("dropout drops attention weights in training alone") {
   CHECK(dropped_sum == doctest::Approx(40).epsilon(0.1));
 }
 
+TEST_CASE("dropout without the weights drops the same ones") {
+  const shape each{9, 2, 6};
+  multihead_attention<6, 2> fused;
+  multihead_attention<6, 2, need_weights<true>> weighted;
+  fused.dropout = weighted.dropout = 0.4;
+  leaf_run<double, decltype(fused)> one(fused, each);
+  leaf_run<double, decltype(weighted)> two(weighted, each);
+  for (any_leaf_run<double>* r :
+       {static_cast<any_leaf_run<double>*>(&one), static_cast<any_leaf_run<double>*>(&two)}) {
+    fill_random(r->parameters.data(), r->parameters.size(), 1);
+    fill_random(r->inputs[0].data(), r->inputs[0].size(), 2);
+    fill_random(r->output_gradient.data(), r->output_gradient.size(), 3);
+    r->forward();
+    r->backward(false);
+  }
+  for (dim_t i = 0; i < one.output.size(); ++i)
+    CHECK(one.output[i] == doctest::Approx(two.output[i]).epsilon(1e-12));
+  for (dim_t i = 0; i < one.gradients.size(); ++i)
+    CHECK(one.gradients[i] == doctest::Approx(two.gradients[i]).epsilon(1e-10));
+  multihead_attention<4, 2, additive> dropping;
+  dropping.dropout = 0.4;
+  check_gradients(dropping, {shape{3, 2, 4}, shape{4, 3, 3}});
+}
+
+TEST_CASE("what multihead_attention keeps is linear in the length of the sequence") {
+  const auto kept = [](const auto& m, dim_t length) {
+    dim_t n = 0;
+    for (const saved_spec& s : m.saved(shape_list{shape{length, 2, 64}})) n += s.extents.numel();
+    return n;
+  };
+  const multihead_attention<64, 4> m;
+  CHECK(kept(m, 4096) - kept(m, 2048) == 2048 * (kept(m, 257) - kept(m, 256)));
+  CHECK(kept(m, 4096) < 4096 * 2 * 64 * 8);
+  CHECK(kept(multihead_attention<64, 4, need_weights<true>>{}, 4096) > 4096 * 4096 * 8);
+}
+
 TEST_CASE("a query that ignores every key gets the bias and leaves no gradient") {
   leaf_run<double, multihead_attention<4, 2, padded>> run({}, {shape{3, 2, 4}, shape{2, 3}});
   fill_random(run.input.data(), run.input.size(), 1);

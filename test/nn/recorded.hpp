@@ -44,8 +44,7 @@ extern template void check_close<double>(const double*, const ikebana::state_dic
 template <class F>
 void for_each_instruction_set(F&& f) {
   const ikebana::cpu::instruction_set before = ikebana::cpu::active_instruction_set();
-  for (auto s : {ikebana::cpu::instruction_set::scalar, ikebana::cpu::instruction_set::avx2,
-                 ikebana::cpu::instruction_set::avx512}) {
+  for (const auto s : ikebana::cpu::instruction_sets) {
     if (!ikebana::cpu::supports(s)) continue;
     ikebana::cpu::set_instruction_set(s);
     f(std::string{" on "} + ikebana::cpu::name(s));

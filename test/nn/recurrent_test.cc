@@ -86,7 +86,7 @@ TEST_CASE("a stateful lstm goes on where its last call ended") {
   using part_module = lstm<2, 3, num_layers<2>, proj_size<2>, stateful<2>>;
   leaf_run<double, whole_module> whole({}, shape{6, 2, 2});
   leaf_run<double, part_module> part({}, shape{3, 2, 2});
-  REQUIRE(part.buffer_specs.size() == 2);
+  REQUIRE(part.buffer_specs.size() == 3);
   CHECK(part.buffer_specs[0].extents == shape{2, 2, 2});
   CHECK(part.buffer_specs[1].extents == shape{2, 2, 3});
   CHECK_FALSE(part.buffer_specs[0].persistent);
@@ -97,14 +97,16 @@ TEST_CASE("a stateful lstm goes on where its last call ended") {
     for (dim_t half = 0; half < 2; ++half) {
       std::memcpy(part.input.data(), whole.input.data() + half * 12, 12 * sizeof(double));
       part.forward(training);
-      for (dim_t i = 0; i < 12; ++i) CHECK(part.output[i] == whole.output[half * 12 + i]);
+      // The products of a longer sequence may be summed in another order.
+      for (dim_t i = 0; i < 12; ++i)
+        CHECK(part.output[i] == doctest::Approx(whole.output[half * 12 + i]).epsilon(1e-12));
       if (half == 1)
         for (std::size_t b = 0; b < 2; ++b)
           std::memset(part.buffer(b), 0, sizeof(double) * (b == 0 ? 8 : 12));
     }
   for (std::size_t o = 1; o < 3; ++o)
     for (dim_t i = 0; i < whole.outputs[o].size(); ++i)
-      CHECK(part.outputs[o][i] == whole.outputs[o][i]);
+      CHECK(part.outputs[o][i] == doctest::Approx(whole.outputs[o][i]).epsilon(1e-12));
   check_gradients(part_module{}, shape{3, 2, 2});
   check_gradients(lstm<2, 3, stateful<1>>{}, shape{3, 2});
 }

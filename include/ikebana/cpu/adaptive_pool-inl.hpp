@@ -14,10 +14,10 @@ void adaptive_maximum(const adaptive_pool_geometry& g, const T* x, T* y, std::in
 
 template <class T>
 void adaptive_average(const adaptive_pool_geometry& g, const T* x, T* y) {
-  const auto span = [&](std::size_t d, dim_t o) { return span_of(g, d, o); };
-  for_each_window(g, span, [&](dim_t plane, pool_span z, pool_span r, pool_span c, dim_t o) {
-    y[o] = sum_of_window(g, x + plane, z, r, c) * window_weight<T>(z, r, c, true, 0);
-  });
+  average_by_rows(
+      g, [&](std::size_t d, dim_t o) { return span_of(g, d, o); },
+      [](pool_span z, pool_span r, pool_span c) { return window_weight<T>(z, r, c, true, 0); }, x,
+      y);
 }
 
 template <class T>

@@ -16,6 +16,21 @@ struct adaptive_pool_geometry {
   std::array<dim_t, 3> in, out;
 };
 
+namespace detail {
+
+/// Whether all windows are of one size and share nothing.
+constexpr bool is_even(const adaptive_pool_geometry& g) {
+  for (std::size_t d = 0; d < 3; ++d)
+    if (g.out[d] <= 0 || g.in[d] <= 0 || g.in[d] % g.out[d] != 0) return false;
+  return true;
+}
+constexpr pool_geometry even_windows(const adaptive_pool_geometry& g) {
+  const std::array<dim_t, 3> size{g.in[0] / g.out[0], g.in[1] / g.out[1], g.in[2] / g.out[2]};
+  return {g.planes, g.in, g.out, size, size, {0, 0, 0}, {1, 1, 1}};
+}
+
+}  // namespace detail
+
 }  // namespace ikebana::cpu
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/adaptive_pool-inl.hpp"
@@ -29,6 +44,7 @@ namespace ikebana::cpu {
 template <class T>
 void adaptive_max_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y,
                                std::int32_t* indices) {
+  if (detail::is_even(g)) return max_pool_forward<T>(detail::even_windows(g), x, y, indices);
   IKEBANA_CPU_DISPATCH(adaptive_maximum<T>)(g, x, y, indices);
 }
 /// Overwrites dx.
@@ -42,11 +58,13 @@ void adaptive_max_pool_backward(const adaptive_pool_geometry& g, const T* dy,
 /// Each window's sum divided by its size.
 template <class T>
 void adaptive_avg_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y) {
+  if (detail::is_even(g)) return avg_pool_forward<T>(detail::even_windows(g), x, y, true, 0);
   IKEBANA_CPU_DISPATCH(adaptive_average<T>)(g, x, y);
 }
 /// Overwrites dx.
 template <class T>
 void adaptive_avg_pool_backward(const adaptive_pool_geometry& g, const T* dy, T* dx) {
+  if (detail::is_even(g)) return avg_pool_backward<T>(detail::even_windows(g), dy, dx, true, 0);
   IKEBANA_CPU_DISPATCH(adaptive_average_backward<T>)(g, dy, dx);
 }
 

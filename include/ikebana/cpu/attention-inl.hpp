@@ -1,60 +1,283 @@
-/// Which of the n bools at p are true; those past n count as false.
-template <class T>
-IKEBANA_CPU_INLINE lane_mask<T> lanes_set(const bool* p, dim_t n) {
+// Fused attention of one head: blocks of queries against blocks of keys, so that the scores live in
+// the first-level cache alone.
+
+template <class T, std::size_t... L>
+IKEBANA_CPU_INLINE vec<T> query_numbers(std::index_sequence<L...>) {
 #if IKEBANA_CPU_WIDTH == 0
-  return {n > 0 && *p};
+  return {T(0)};
 #else
-  using B = typename number<T>::bits;
-  if constexpr (sizeof(T) == 4) {
-    typedef std::uint8_t bytes __attribute__((vector_size(IKEBANA_CPU_WIDTH / 4)));
-    bytes b{};
-    std::memcpy(&b, p, n < vec<T>::size ? static_cast<std::size_t>(n) : sizeof b);
-    return {vec<B>{__builtin_convertvector(b, typename vec<B>::raw)}.v != vec<B>::zero().v};
-  } else {
-    typedef std::uint8_t bytes __attribute__((vector_size(IKEBANA_CPU_WIDTH / 8)));
-    bytes b{};
-    std::memcpy(&b, p, n < vec<T>::size ? static_cast<std::size_t>(n) : sizeof b);
-    return {vec<B>{__builtin_convertvector(b, typename vec<B>::raw)}.v != vec<B>::zero().v};
-  }
+  return {typename vec<T>::raw{static_cast<T>(L)...}};
 #endif
 }
 
-/// Adds `added` to n scores and makes those that are ignored -infinity.
+/// Queries [q, q + queries) against keys [k, k + keys): what every step is told.
 template <class T>
-IKEBANA_CPU_INLINE void mask_scores(dim_t n, T* x, const T* added, const bool* ignored,
-                                    const bool* ignored_keys) {
+struct attention_block {
+  dim_t q, queries, k, keys;
+  dim_t lanes() const { return queries > vec<T>::size ? attention_lanes<T> : vec<T>::size; }
+};
+
+template <class T>
+[[gnu::noinline]] void mask_block(const attention_head<T>& n, const attention_block<T>& at, T* x) {
+  constexpr dim_t w = vec<T>::size, step = attention_lanes<T>;
+  const vec<T> never = vec<T>::broadcast(-static_cast<T>(__builtin_inff()));
+  const dim_t first = at.q * n.keys + at.k;
+  if (n.added != nullptr)
+    transpose_into<T>(at.keys, n.added + first, n.keys, at.queries, T(1), x, step, true);
+  if (n.ignored != nullptr)
+    for (dim_t i = 0; i < at.queries; ++i) {
+      const bool* const ignored = n.ignored + first + i * n.keys;
+      for (dim_t j = 0; j < at.keys; ++j)
+        if (ignored[j]) x[j * step + i] = -static_cast<T>(__builtin_inff());
+    }
+  if (n.ignored_keys != nullptr)
+    for (dim_t j = 0; j < at.keys; ++j)
+      if (n.ignored_keys[at.k + j])
+        for (dim_t i = 0; i < at.lanes(); i += w) never.store(x + j * step + i);
+  if (n.causal && at.k + at.keys > at.q + 1)
+    for (dim_t i = 0; i < at.lanes(); i += w) {
+      const vec<T> query =
+          query_numbers<T>(std::make_index_sequence<static_cast<std::size_t>(w)>{}) +
+          static_cast<T>(at.q + i - at.k);
+      for (dim_t j = at.q + i < at.k ? 0 : at.q + i - at.k; j < at.keys; ++j) {
+        T* const to = x + j * step + i;
+        select(query < vec<T>::broadcast(static_cast<T>(j)), never, vec<T>::load(to)).store(to);
+      }
+    }
+}
+
+/// x[j * attention_lanes + i], the masked score of key j for query i; `q` has a query in each lane.
+template <class T>
+IKEBANA_CPU_INLINE void score_block(const attention_head<T>& n, const attention_block<T>& at,
+                                    const T* q, const T* k, dim_t k_row, T* x) {
+  small_product<T>(at.keys, at.lanes(), n.width, k, dim_t{1}, k_row, q, attention_lanes<T>, x,
+                   attention_lanes<T>, false);
+  if (n.added != nullptr || n.ignored != nullptr || n.ignored_keys != nullptr || n.causal)
+    mask_block(n, at, x);
+}
+
+/// Multiplies the weights of dropped keys by 0, the others by 1 / (1 - p).
+template <class T>
+struct attention_drop {
+  std::uint32_t threshold;
+  vec<T> factor;
+  explicit attention_drop(double p)
+      : threshold{p < 1 ? static_cast<std::uint32_t>(p * 0x1p32) : ~0u},
+        factor{vec<T>::broadcast(p < 1 ? static_cast<T>(1 / (1 - p)) : T(0))} {}
+  IKEBANA_CPU_INLINE vec<T> operator()(const std::uint32_t* words, vec<T> x) const {
+    return select(at_least<T>(words, threshold), x * factor, vec<T>::zero());
+  }
+};
+inline constexpr dim_t attention_words = attention_keys * attention_lanes<float> + 16;
+
+template <class T>
+IKEBANA_CPU_INLINE void words_of_block(const attention_head<T>& n, const attention_block<T>& at,
+                                       std::uint32_t* words) {
+  words_across<attention_lanes<T>>(n.dropped.stream,
+                                   n.first + static_cast<std::uint64_t>(at.q * n.keys + at.k),
+                                   n.keys, at.keys, words);
+}
+
+/// x = exp(x) for x <= 0, several registers side by side: one alone would wait for its own sums.
+/// What is below the least normal number is 0, for denormals are slow to make.
+template <class T, std::size_t... I>
+IKEBANA_CPU_INLINE void exp_below(vec<T>* x, std::index_sequence<I...>) {
+  using c = coefficients<T>;
+  constexpr std::size_t terms = sizeof(c::exp_tail) / sizeof(T);
+  const vec<T> least = vec<T>::broadcast(sizeof(T) == 4 ? T(-87) : T(-708));
+  const lane_mask<T> none[] = {x[I] < least...};
+  ((x[I] = max(least, x[I])), ...);
+  const vec<T> n[] = {round(x[I] * T(1.4426950408889634074))...};
+  ((x[I] = fma(n[I], vec<T>::broadcast(-c::log2_high), x[I])), ...);
+  ((x[I] = fma(n[I], vec<T>::broadcast(-c::log2_low), x[I])), ...);
+  vec<T> y[] = {(static_cast<void>(I), vec<T>::broadcast(c::exp_tail[terms - 1]))...};
+  const auto term = [&](std::size_t t) __attribute__((always_inline)) {
+    ((y[I] = fma(y[I], x[I], vec<T>::broadcast(c::exp_tail[t]))), ...);
+  };
+  [&]<std::size_t... J>(std::index_sequence<J...>) __attribute__((always_inline)) {
+    (term(terms - 2 - J), ...);
+  }
+  (std::make_index_sequence<terms - 1>{});
+  ((x[I] = fma(x[I] * x[I], y[I], x[I])), ...);
+#if IKEBANA_CPU_WIDTH == 64
+  ((x[I] = scale_by_power(x[I] + T(1), n[I])), ...);
+#else
+  ((x[I] = (x[I] + T(1)) * power_of_two(n[I])), ...);
+#endif
+  ((x[I] = select(none[I], vec<T>::zero(), x[I])), ...);
+}
+
+/// Of one register of queries: x becomes exp(x - shift). Returns the sums.
+template <class T>
+[[gnu::noinline]] vec<T> exp_of_keys(dim_t keys, T* x, const T* shift) {
+  constexpr dim_t step = attention_lanes<T>;
+  const vec<T> less = vec<T>::load(shift);
+  vec<T> sum = vec<T>::zero();
+  dim_t j = 0;
+  for (; j + 4 <= keys; j += 4, x += 4 * step) {
+    vec<T> e[] = {vec<T>::load(x) - less, vec<T>::load(x + step) - less,
+                  vec<T>::load(x + 2 * step) - less, vec<T>::load(x + 3 * step) - less};
+    exp_below(e, std::make_index_sequence<4>{});
+    e[0].store(x);
+    e[1].store(x + step);
+    e[2].store(x + 2 * step);
+    e[3].store(x + 3 * step);
+    sum = sum + ((e[0] + e[1]) + (e[2] + e[3]));
+  }
+  for (; j < keys; ++j, x += step) {
+    vec<T> e = vec<T>::load(x) - less;
+    exp_below(&e, std::make_index_sequence<1>{});
+    e.store(x);
+    sum = sum + e;
+  }
+  return sum;
+}
+
+/// A step of the softmax of one register of queries: x becomes exp(x - most) for the largest score
+/// so far, `total` their sum so far, `rescale` what earlier weights are to be multiplied by.
+template <class T>
+IKEBANA_CPU_INLINE void softmax_step(dim_t keys, T* x, T* most, T* total, T* rescale) {
+  constexpr dim_t step = attention_lanes<T>;
+  const vec<T> never = vec<T>::broadcast(-static_cast<T>(__builtin_inff()));
+  const vec<T> before = vec<T>::load(most);
+  vec<T> a = before, b = never, c = never, d = never;
+  dim_t j = 0;
+  for (; j + 4 <= keys; j += 4) {
+    a = max(a, vec<T>::load(x + j * step));
+    b = max(b, vec<T>::load(x + (j + 1) * step));
+    c = max(c, vec<T>::load(x + (j + 2) * step));
+    d = max(d, vec<T>::load(x + (j + 3) * step));
+  }
+  for (; j < keys; ++j) a = max(a, vec<T>::load(x + j * step));
+  const vec<T> now = max(max(a, b), max(c, d));
+  const vec<T> shift = select(now == never, vec<T>::zero(), now);
+  now.store(most);
+  vec<T> factor = before - shift;
+  exp_below(&factor, std::make_index_sequence<1>{});
+  factor.store(rescale);
+  T shifts[vec<T>::size];
+  shift.store(shifts);
+  const vec<T> sum = exp_of_keys(keys, x, shifts);
+  fma(vec<T>::load(total), vec<T>::load(rescale), sum).store(total);
+}
+
+template <class T>
+[[gnu::noinline]] void weigh_block(const attention_head<T>& n, const attention_block<T>& at, T* x,
+                                   T* most, T* total, T* rescale) {
+  constexpr dim_t w = vec<T>::size, step = attention_lanes<T>;
+  for (dim_t i = 0; i < at.lanes(); i += w)
+    softmax_step(at.keys, x + i, most + i, total + i, rescale + i);
+  if (!(n.dropped.p > 0)) return;
+  alignas(64) std::uint32_t words[attention_words];
+  words_of_block(n, at, words);
+  const attention_drop<T> drop{n.dropped.p};
+  for (dim_t j = 0; j < at.keys * step; j += step)
+    for (dim_t i = j; i < j + at.lanes(); i += w) drop(words + i, vec<T>::load(x + i)).store(x + i);
+}
+
+template <class T>
+IKEBANA_CPU_INLINE void scale_lanes(dim_t n, T factor, T* x) {
   constexpr dim_t w = vec<T>::size;
-  const vec<T> never = vec<T>::broadcast(-__builtin_inff());
-  for (dim_t i = 0; i < n; i += w) {
-    const dim_t left = n - i < w ? n - i : w;
-    vec<T> v = vec<T>::load(x + i, left);
-    if (added != nullptr) v = v + vec<T>::load(added + i, left);
-    if (ignored != nullptr) v = select(lanes_set<T>(ignored + i, left), never, v);
-    if (ignored_keys != nullptr) v = select(lanes_set<T>(ignored_keys + i, left), never, v);
-    v.store(x + i, left);
+  dim_t i = 0;
+  for (; i + w <= n; i += w) (vec<T>::load(x + i) * factor).store(x + i);
+  if (i < n) (vec<T>::load(x + i, n - i) * factor).store(x + i, n - i);
+}
+
+/// The queries whose operands are kept packed while all keys pass.
+inline constexpr dim_t attention_queries = 128;
+
+/// The keys that queries below `end` attend to.
+template <class T>
+IKEBANA_CPU_INLINE dim_t attended_keys(const attention_head<T>& n, dim_t end) {
+  return n.causal && end < n.keys ? end : n.keys;
+}
+
+/// Rows with a distance: as they stand in an operand, or, where several blocks of the other side
+/// pass over them, a copy without gaps.
+template <class T>
+struct attention_rows_of {
+  T* data;
+  dim_t row;
+  IKEBANA_CPU_INLINE T* operator[](dim_t r) const { return data + r * row; }
+};
+template <class T>
+IKEBANA_CPU_INLINE attention_rows_of<const T> source_of(bool copies, dim_t rows, dim_t width,
+                                                        const T* from, dim_t row, T* to) {
+  if (!copies) return {from, row};
+  copy_block<T>(rows, width, from, row, to, width);
+  return {to, width};
+}
+
+/// What is done once the queries from `from` have met all keys: out = sums / total, in `out` or
+/// from a copy without gaps.
+template <class T>
+void finish_queries(dim_t count, dim_t width, const T* most, const T* total,
+                    attention_rows_of<T> sums, attention_rows_of<T> out, T* log_sums) {
+  constexpr dim_t w = vec<T>::size;
+  for (dim_t r = 0; r < count; ++r) {
+    if (total[r] == T(0)) {
+      clear_block<T>(1, width, out[r], 0);
+      continue;
+    }
+    const vec<T> factor = vec<T>::broadcast(T(1) / total[r]);
+    dim_t i = 0;
+    for (; i + w <= width; i += w) (vec<T>::load(sums[r] + i) * factor).store(out[r] + i);
+    if (i < width) (vec<T>::load(sums[r] + i, width - i) * factor).store(out[r] + i, width - i);
+  }
+  if (log_sums == nullptr) return;
+  for (dim_t i = 0; i < count; i += w) {
+    // Where no key is attended to, backward is to find weights of 0.
+    const vec<T> sum = vec<T>::load(total + i);
+    select(sum == vec<T>::zero(), vec<T>::broadcast(static_cast<T>(__builtin_inff())),
+           vec<T>::load(most + i) + log(sum))
+        .store(log_sums + i, count - i < w ? count - i : w);
   }
 }
 
 template <class T>
-void masked_softmax_rows(dim_t rows, dim_t columns, T* x, const T* added, const bool* ignored,
-                         const bool* ignored_keys, bool causal) {
-  using B = typename number<T>::bits;
-  constexpr dim_t w = vec<T>::size;
-  const auto bits = [](T v) __attribute__((always_inline)) { return __builtin_bit_cast(B, v); };
-  constexpr B never = number<T>::infinity | number<T>::sign;
-  const bool masked = added != nullptr || ignored != nullptr || ignored_keys != nullptr;
-  for (dim_t r = 0; r < rows; ++r, x += columns) {
-    const dim_t n = causal && r + 1 < columns ? r + 1 : columns;
-    if (n == 0) continue;
-    if (masked)
-      mask_scores(n, x, added == nullptr ? nullptr : added + r * columns,
-                  ignored == nullptr ? nullptr : ignored + r * columns, ignored_keys);
-    const T most = row_maximum(n, x);
-    bool empty = bits(most) == never;
-    for (dim_t i = 0; empty && i < n; ++i) empty = bits(x[i]) == never;
-    const dim_t from = empty ? 0 : n;
-    if (!empty) scale_row(n, x, T(1) / exp_shifted(n, x, x, vec<T>::broadcast(most)));
-    for (dim_t i = from; i < columns; i += w)
-      vec<T>::zero().store(x + i, columns - i < w ? columns - i : w);
+void attend(const attention_head<T>& n, T* out, dim_t out_row, T* log_sums) {
+  constexpr dim_t w = vec<T>::size, lanes = attention_lanes<T>;
+  alignas(64) T x[static_cast<std::size_t>(attention_keys * lanes)];
+  alignas(64) T most[attention_queries], total[attention_queries], rescale[lanes];
+  for (dim_t from = 0; from < n.queries; from += attention_queries) {
+    const dim_t count = n.queries - from < attention_queries ? n.queries - from : attention_queries;
+    const dim_t padded = (count + lanes - 1) / lanes * lanes;
+    T *const q = n.scratch, *const packed = q + padded * n.width;
+    for (dim_t i = 0; i < padded; i += lanes)
+      transpose_into<T>(n.width, n.q + (from + i) * n.q_row, n.q_row,
+                        count - i < lanes ? count - i : lanes, n.scale, q + i * n.width, lanes,
+                        false);
+    for (dim_t i = 0; i < padded; i += w) {
+      vec<T>::broadcast(-static_cast<T>(__builtin_inff())).store(most + i);
+      vec<T>::zero().store(total + i);
+    }
+    const dim_t keys = attended_keys(n, from + count);
+    const attention_rows_of<T> to{out + from * out_row, out_row};
+    const attention_rows_of<T> sums =
+        keys <= attention_keys
+            ? to
+            : attention_rows_of<T>{packed + 2 * attention_keys * n.width, n.width};
+    for (dim_t k = 0; k < keys; k += attention_keys) {
+      const dim_t all = keys - k < attention_keys ? keys - k : attention_keys;
+      const auto source =
+                     source_of<T>(padded > lanes, all, n.width, n.k + k * n.k_row, n.k_row, packed),
+                 values = source_of<T>(padded > lanes, all, n.width, n.v + k * n.v_row, n.v_row,
+                                       packed + attention_keys * n.width);
+      for (dim_t i = 0; i < count; i += lanes) {
+        const dim_t queries = count - i < lanes ? count - i : lanes;
+        const dim_t last = attended_keys(n, from + i + queries) - k;
+        if (last <= 0) continue;
+        const attention_block<T> at{from + i, queries, k, last < all ? last : all};
+        score_block<T>(n, at, q + i * n.width, source.data, source.row, x);
+        weigh_block<T>(n, at, x, most + i, total + i, rescale);
+        if (k > 0)
+          for (dim_t r = 0; r < queries; ++r)
+            if (rescale[r] != T(1)) scale_lanes(n.width, rescale[r], sums[i + r]);
+        small_product<T>(queries, n.width, at.keys, x, lanes, dim_t{1}, values.data, values.row,
+                         sums[i], sums.row, k > 0);
+      }
+    }
+    finish_queries<T>(count, n.width, most, total, sums, to,
+                      log_sums == nullptr ? nullptr : log_sums + from);
   }
 }

@@ -43,12 +43,27 @@ IKEBANA_CPU_INLINE void by_float_chunks(dim_t n, const T* x, F f) {
   }
 }
 
+#if IKEBANA_CPU_WIDTH != 0
+/// As many numbers of 16 bits as a register has floats.
+typedef std::uint16_t half_register __attribute__((vector_size(IKEBANA_CPU_WIDTH / 2)));
+#endif
+
 template <class T>
 void narrow_to_bf16(dim_t n, const T* x, std::uint16_t* y) {
+  dim_t done = 0;
+#if IKEBANA_CPU_WIDTH != 0
+  if constexpr (sizeof(T) == 4)
+    for (; done + vec<T>::size <= n; done += vec<T>::size) {
+      const auto bits = as<std::uint32_t>(rounded_to_bf16(vec<T>::load(x + done))) >> 16;
+      const half_register half = __builtin_convertvector(bits.v, half_register);
+      __builtin_memcpy(y + done, &half, sizeof(half));
+    }
+#endif
   by_float_chunks(
-      n, x, [=](dim_t i, dim_t count, const float* rounded) __attribute__((always_inline)) {
+      n - done,
+      x + done, [=](dim_t i, dim_t count, const float* rounded) __attribute__((always_inline)) {
         for (dim_t j = 0; j < count; ++j)
-          y[i + j] =
+          y[done + i + j] =
               static_cast<std::uint16_t>(__builtin_bit_cast(std::uint32_t, rounded[j]) >> 16);
       });
 }
@@ -69,6 +84,15 @@ void round_array_to_bf16(dim_t n, T* x) {
 }
 template <class T>
 void widen_from_bf16(dim_t n, const std::uint16_t* x, T* y) {
-  for (dim_t i = 0; i < n; ++i)
-    y[i] = static_cast<T>(__builtin_bit_cast(float, std::uint32_t{x[i]} << 16));
+  dim_t i = 0;
+#if IKEBANA_CPU_WIDTH != 0
+  if constexpr (sizeof(T) == 4)
+    for (; i + vec<T>::size <= n; i += vec<T>::size) {
+      half_register half;
+      __builtin_memcpy(&half, x + i, sizeof(half));
+      const vec<std::uint32_t> bits{__builtin_convertvector(half, vec<std::uint32_t>::raw)};
+      as<T>(bits << 16).store(y + i);
+    }
+#endif
+  for (; i < n; ++i) y[i] = static_cast<T>(__builtin_bit_cast(float, std::uint32_t{x[i]} << 16));
 }

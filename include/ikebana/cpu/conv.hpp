@@ -1,48 +1,77 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <utility>
+#include <cstddef>
+#include <numeric>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/conv_direct.hpp"
-#include "ikebana/cpu/gemm.hpp"
+#include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/conv_lanes.hpp"
+#include "ikebana/cpu/conv_weights.hpp"
 #include "ikebana/cpu/reduce.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-/// Convolutions: direct ones of few channels and stride 1, else matrix products whose packer reads
-/// the image; neither needs a column buffer. All allocate only the thread's packing buffer, at its
-/// first use, and give the same bits for the same geometry and instruction set.
+/// Convolutions, straight from bands of the image: no column buffer. All allocate only the thread's
+/// packing buffer, at its first use, and give the same bits for the same geometry and instruction
+/// set; an image's result does not depend on the others of its batch. Those of several groups:
+/// grouped_conv.hpp.
 namespace ikebana::cpu {
 
-/// y = conv(x, w) + bias, which may be null.
+/// y = function(scale conv(x, w) + bias + residual); scale, bias and residual may be null.
 template <class T>
-void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y) {
-  if (detail::may_be_direct(g, false) &&
-      detail::convolve_directly(IKEBANA_CPU_DISPATCH(kernels_for_direct<T>)(), g, false, x, w, bias,
-                                y))
-    return;
-  IKEBANA_CPU_DISPATCH(convolve<T>)(g, x, w, bias, y);
+void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
+                  const conv_epilogue<T>& then = {}) {
+  const detail::conv_tiles<T>& tiles = IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)();
+  const detail::conv_pass pass = detail::forward_pass(g);
+  const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
+  for (dim_t group = 0; group < g.groups; ++group) {
+    const dim_t first = group * pass.results, at = first * plane;
+    detail::run_pass<T>(tiles, pass, x + group * pass.sources * in_plane,
+                        w + first * pass.weight_result, bias == nullptr ? nullptr : bias + first,
+                        y + at,
+                        {then.residual == nullptr ? nullptr : then.residual + at, then.function,
+                         then.scale == nullptr ? nullptr : then.scale + first});
+  }
 }
 /// Overwrites dx. The transposed convolution of dy, which may have a bias for each of x's channels.
 template <class T>
 void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
                         const T* bias = nullptr) {
-  if (detail::may_be_direct(g, true) &&
-      detail::convolve_directly(IKEBANA_CPU_DISPATCH(kernels_for_direct<T>)(), g, true, dy, w, bias,
-                                dx))
-    return;
-  IKEBANA_CPU_DISPATCH(convolve_backward_data<T>)(g, dy, w, bias, dx);
+  const detail::conv_tiles<T>& tiles = IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)();
+  const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
+  bool gaps = false;  // between the positions that any weight reaches
+  for (std::size_t d = 0; d < 3; ++d)
+    gaps = gaps || g.kernel[d] < g.stride[d] || std::gcd(g.stride[d], g.dilation[d]) != 1;
+  if (gaps)
+    for (dim_t i = 0; i < g.batch * g.in_channels; ++i) {
+      T* const to = dx + i * in_plane;
+      if (bias == nullptr)
+        tiles.clear(to, in_plane);
+      else
+        std::fill(to, to + in_plane, bias[i % g.in_channels]);
+    }
+  const auto part = [&](dim_t extent, dim_t stride) { return extent < stride ? extent : stride; };
+  for (dim_t z = 0; z < part(g.in[0], g.stride[0]); ++z)
+    for (dim_t y = 0; y < part(g.in[1], g.stride[1]); ++y)
+      for (dim_t x = 0; x < part(g.in[2], g.stride[2]); ++x) {
+        const detail::conv_pass pass = detail::backward_pass(g, {z, y, x});
+        if (gaps && pass.taps() == 0) continue;
+        for (dim_t group = 0; group < g.groups; ++group) {
+          const dim_t first = group * pass.results;
+          detail::run_pass<T>(tiles, pass, dy + group * pass.sources * plane,
+                              w + group * pass.sources * pass.weight_source,
+                              bias == nullptr ? nullptr : bias + first, dx + first * in_plane, {});
+        }
+      }
 }
+/// dw = (accumulate ? dw : 0) + the gradient of the weights.
 template <class T>
 void conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
                            bool accumulate) {
-  if (detail::may_be_direct(g, false) &&
-      detail::convolve_weights_directly(IKEBANA_CPU_DISPATCH(kernels_for_direct<T>)(), g, x, dy, dw,
-                                        accumulate))
-    return;
-  IKEBANA_CPU_DISPATCH(convolve_backward_weights<T>)(g, x, dy, dw, accumulate);
+  detail::weights_gradient(IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g, x, dy, dw, accumulate);
 }
 /// sums[c] = (accumulate ? sums[c] : 0) + the sum of channel c of x (batch, channels, plane): the
 /// gradient of a bias.

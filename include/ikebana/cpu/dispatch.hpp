@@ -1,8 +1,8 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -10,26 +10,64 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/targets.hpp"
 
+/// Which instruction set kernels use. By default every kernel is built for all sets of the
+/// architecture, and the widest that the machine supports is picked at run time. Where the
+/// compiler's flags allow a set everywhere (-march=native, -mavx2 -mfma), the narrower ones are not
+/// built; if they allow the widest, calls are direct, and nothing is picked at run time.
+///
+/// Units of one program may be compiled with different flags: all of ikebana::cpu then has other
+/// symbols in each kind of unit, with an active set of its own, so that none runs kernels that
+/// were built for another. (Not with clang: there one of each function remains, which runs wherever
+/// the whole program does, but may not heed a set that the other kind of unit has forced.) Programs
+/// that define IKEBANA_EXTERN_KERNELS have one kind, whose sets are those of the flags that
+/// cpu/kernels.cc is compiled with.
 namespace ikebana::cpu {
 
-/// The instruction sets that every kernel is built for, the widest last.
-enum class instruction_set { scalar, avx2, avx512 };
+/// Every instruction set there is a kernel for, on any machine; of one machine's, the widest last.
+enum class instruction_set { scalar, neon, sse42, avx2, avx512 };
+
+/// The name that IKEBANA_ISA uses.
+constexpr const char* name(instruction_set s) {
+  constexpr const char* names[] = {"scalar", "neon", "sse42", "avx2", "avx512"};
+  return names[static_cast<int>(s)];
+}
+
+/// The sets of this architecture, the widest last.
+inline constexpr instruction_set instruction_sets[] = {
+    instruction_set::scalar,
+#if IKEBANA_CPU_ARM64
+    instruction_set::neon,
+#elif IKEBANA_CPU_X86
+    instruction_set::sse42,
+    instruction_set::avx2,
+    instruction_set::avx512,
+#endif
+};
 
 namespace detail {
 
-inline constexpr const char* set_names[] = {"scalar", "avx2", "avx512"};
-inline constexpr int set_count = 3;
-
-/// The index of the active set, or -1 before the first kernel has run.
+/// The active set, or -1 before the first kernel has run.
 inline std::atomic<int> active_index{-1};
+
+/// The narrowest set that kernels are built for, which the kernels' own unit knows.
+template <class T>
+int narrowest_built() {
+  return IKEBANA_CPU_FLOOR;
+}
+IKEBANA_CPU_KERNEL(narrowest_built)
+
+inline bool is_built(instruction_set s) {
+  if (static_cast<int>(s) < narrowest_built<float>()) return false;
+  for (const instruction_set of_architecture : instruction_sets)
+    if (of_architecture == s) return true;
+  return false;
+}
 
 }  // namespace detail
 
-/// The name that IKEBANA_ISA uses.
-constexpr const char* name(instruction_set s) { return detail::set_names[static_cast<int>(s)]; }
-
 /// Whether this machine (processor and operating system) can run `s`, and this build holds it.
 inline bool supports(instruction_set s) {
+  if (!detail::is_built(s)) return false;
 #if IKEBANA_CPU_X86
   // The compiler's run-time support reads XCR0 too, so a set the system does not save counts as
   // absent.
@@ -41,52 +79,89 @@ inline bool supports(instruction_set s) {
              __builtin_cpu_supports("fma");
     case instruction_set::avx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    case instruction_set::sse42:
+      return __builtin_cpu_supports("sse4.2");
     default:
-      return true;
+      break;
   }
-#else
-  return s == instruction_set::scalar;
 #endif
+  return true;
 }
 
 /// Makes every later kernel call, on all threads, use `s`. For tests and benchmarks.
-/// Throws `ikebana::error` if this machine does not support it.
+/// Throws `ikebana::error` if this machine or this build does not support it.
 inline void set_instruction_set(instruction_set s) {
   if (!supports(s))
-    throw error(std::string("this machine does not support the instruction set ") + name(s));
+    throw error(std::string(detail::is_built(s) ? "this machine does not support"
+                                                : "this build has no kernels for") +
+                " the instruction set " + name(s));
   detail::active_index.store(static_cast<int>(s), std::memory_order_relaxed);
 }
 
 namespace detail {
 
+/// The set that IKEBANA_ISA asks for, or -1.
+inline int wanted_set() {
+  const char* const wanted = std::getenv("IKEBANA_ISA");
+  if (wanted == nullptr || *wanted == '\0') return -1;
+  std::string text = "IKEBANA_ISA is \"";
+  text.append(wanted).append("\"");
+  const char* before = "; in this build it can be ";
+  for (const instruction_set s : instruction_sets) {
+    if (!is_built(s)) continue;
+    // Names of extensions of the set (low_precision.hpp) begin with its own, but for AMX.
+    const std::string_view asked = wanted;
+    if (asked == name(s) ||
+        (s == instruction_set::avx512 &&
+         (asked == "avx512_vnni" || asked == "avx512_bf16" || asked == "amx"))) {
+      if (!supports(s)) throw error(text.append(", which this machine does not support"));
+      return static_cast<int>(s);
+    }
+  }
+  for (const instruction_set& s : instruction_sets) {
+    if (!is_built(s)) continue;
+    text.append(before).append(name(s));
+    before = &s + 2 == std::end(instruction_sets) ? " or " : ", ";
+  }
+  throw error(text);
+}
+
 // Threads that come here at once find the same answer.
 inline int detect_set() {
-  int found = set_count - 1;
-  while (!supports(static_cast<instruction_set>(found))) --found;
-  if (const char* wanted = std::getenv("IKEBANA_ISA"); wanted != nullptr && *wanted != '\0') {
-    found = 0;
-    while (found < set_count && std::string_view{wanted} != set_names[found]) ++found;
-    if (found == set_count)
-      throw error(std::string("IKEBANA_ISA is \"") + wanted +
-                  "\"; it can be scalar, avx2 or avx512");
-    if (!supports(static_cast<instruction_set>(found)))
-      throw error(std::string("IKEBANA_ISA is \"") + wanted +
-                  "\", which this machine does not support");
+  int found = wanted_set();
+  // The narrowest is what the compiler itself takes for granted.
+  if (found < 0) {
+    found = narrowest_built<float>();
+    for (const instruction_set s : instruction_sets)
+      if (supports(s)) found = static_cast<int>(s);
   }
   active_index.store(found, std::memory_order_relaxed);
   return found;
 }
 
-inline std::size_t dispatch_index() {
+inline int dispatch_index() {
   const int i = active_index.load(std::memory_order_relaxed);
-  return static_cast<std::size_t>(i >= 0 ? i : detect_set());
+  return i >= 0 ? i : detect_set();
 }
 
-/// One kernel as built for each set, in the order of `instruction_set`.
-template <auto... Kernels>
-struct dispatch_table {
-  static constexpr decltype((Kernels, ...)) entries[] = {Kernels...};
-};
+/// Of one kernel as built for each set of the architecture, the one to call. What is not built is
+/// never asked for: the next wider one stands in its place.
+#if IKEBANA_CPU_X86
+template <class Kernel>
+[[gnu::always_inline]] inline Kernel* pick(Kernel* scalar, Kernel* sse42, Kernel* avx2,
+                                           Kernel* avx512) {
+  const auto active = static_cast<instruction_set>(dispatch_index());
+  return active == instruction_set::avx512  ? avx512
+         : active == instruction_set::avx2  ? avx2
+         : active == instruction_set::sse42 ? sse42
+                                            : scalar;
+}
+#else
+template <class Kernel>
+[[gnu::always_inline]] inline Kernel* pick(Kernel* scalar, Kernel* neon) {
+  return static_cast<instruction_set>(dispatch_index()) == instruction_set::neon ? neon : scalar;
+}
+#endif
 
 /// Stands for what a kernel gives where its text is not read: such a call is never built.
 struct given_elsewhere {
@@ -96,11 +171,16 @@ struct given_elsewhere {
 template <class... Arguments>
 given_elsewhere kernel_elsewhere(const Arguments&...);
 
+#if IKEBANA_CPU_DIRECT
+// No kernel call looks at IKEBANA_ISA here, so the program refuses at its start what it cannot do.
+inline const int checked_at_start = wanted_set();
+#endif
+
 }  // namespace detail
 
 /// The instruction set that kernels use: the widest supported, or what the environment variable
-/// IKEBANA_ISA (scalar, avx2, avx512) says. Found once. Throws `ikebana::error` if IKEBANA_ISA is
-/// unknown or unsupported.
+/// IKEBANA_ISA (a name) says. Found once. Throws `ikebana::error` if IKEBANA_ISA is unknown, not
+/// built or unsupported.
 inline instruction_set active_instruction_set() {
   return static_cast<instruction_set>(detail::dispatch_index());
 }

@@ -1,8 +1,30 @@
-// y[i] = f(operands[i]...), whole registers first, then what is left of the last one.
+// y[i] = f(operands[i]...). What is far from the limit of memory is written once, for whole
+// registers and for what is left of the last one; the processor overlaps the rounds by itself.
 template <class T, class F, class... Operand>
 IKEBANA_CPU_INLINE void map_lanes(dim_t n, T* y, F f, const Operand*... operands) {
   constexpr dim_t w = vec<T>::size;
+  for (dim_t i = 0; i < n; i += w) {
+    const dim_t lanes = n - i;
+    if (lanes >= w) [[likely]]
+      f(vec<T>::load(operands + i)...).store(y + i);
+    else
+      f(vec<T>::load(operands + i, lanes)...).store(y + i, lanes);
+  }
+}
+/// The same for f of an instruction or two.
+template <class T, class F, class... Operand>
+IKEBANA_CPU_INLINE void stream_lanes(dim_t n, T* y, F f, const Operand*... operands) {
+  constexpr dim_t w = vec<T>::size;
   dim_t i = 0;
+  for (; i + 4 * w <= n; i += 4 * w) {
+    const vec<T> a = f(vec<T>::load(operands + i)...), b = f(vec<T>::load(operands + i + w)...);
+    const vec<T> c = f(vec<T>::load(operands + i + 2 * w)...),
+                 d = f(vec<T>::load(operands + i + 3 * w)...);
+    a.store(y + i);
+    b.store(y + i + w);
+    c.store(y + i + 2 * w);
+    d.store(y + i + 3 * w);
+  }
   for (; i + w <= n; i += w) f(vec<T>::load(operands + i)...).store(y + i);
   if (i < n) f(vec<T>::load(operands + i, n - i)...).store(y + i, n - i);
 }
@@ -11,12 +33,12 @@ IKEBANA_CPU_INLINE void map_lanes(dim_t n, T* y, F f, const Operand*... operands
 
 template <class T>
 void map_relu(dim_t n, const T* x, T* y) {
-  map_lanes(
+  stream_lanes(
       n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return max(vec<T>::zero(), a); }, x);
 }
 template <class T>
 void map_relu_backward(dim_t n, const T* y, const T* dy, T* dx) {
-  map_lanes(
+  stream_lanes(
       n, dx,
       IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) {
         return select(a > vec<T>::zero(), d, vec<T>::zero());
@@ -31,8 +53,10 @@ void map_tanh(dim_t n, const T* x, T* y) {
 }
 template <class T>
 void map_tanh_backward(dim_t n, const T* y, const T* dy, T* dx) {
-  map_lanes(
-      n, dx, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * (T(1) - a * a); }, y, dy);
+  stream_lanes(
+      n, dx,
+      IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * fma(-a, a, vec<T>::broadcast(T(1))); }, y,
+      dy);
 }
 
 template <class T>
@@ -42,46 +66,44 @@ void map_sigmoid(dim_t n, const T* x, T* y) {
 }
 template <class T>
 void map_sigmoid_backward(dim_t n, const T* y, const T* dy, T* dx) {
-  map_lanes(
+  stream_lanes(
       n, dx, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * (T(1) - a) * a; }, y, dy);
 }
 
 template <class T>
 void map_gelu(dim_t n, const T* x, T* y) {
   map_lanes(
-      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return a * normal_cdf(a); }, x);
+      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return gelu(a); }, x);
 }
 template <class T>
 void map_gelu_backward(dim_t n, const T* x, const T* dy, T* dx) {
   map_lanes(
-      n, dx,
-      IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) {
-        const vec<T> density = exp(a * a * T(-0.5)) * T(0.39894228040143267794);
-        return d * fma(a, density, normal_cdf(a));
-      },
-      x, dy);
+      n, dx, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * gelu_slope(a); }, x, dy);
 }
 
-/// tanh(sqrt(2 / pi) (a + 0.044715 a^3)).
-template <class T>
-IKEBANA_CPU_INLINE vec<T> gelu_inner(vec<T> a) {
-  return tanh(a * T(0.79788456080286535588) *
-              fma(a * a, vec<T>::broadcast(T(0.044715)), vec<T>::broadcast(T(1))));
-}
 template <class T>
 void map_gelu_tanh(dim_t n, const T* x, T* y) {
   map_lanes(
-      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return a * T(0.5) * (gelu_inner(a) + T(1)); }, x);
+      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return gelu_tanh(a); }, x);
 }
 template <class T>
 void map_gelu_tanh_backward(dim_t n, const T* x, const T* dy, T* dx) {
   map_lanes(
+      n, dx, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * gelu_tanh_slope(a); }, x, dy);
+}
+
+template <class T>
+void map_silu(dim_t n, const T* x, T* y) {
+  map_lanes(
+      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return silu(a); }, x);
+}
+template <class T>
+void map_silu_backward(dim_t n, const T* x, const T* dy, T* dx) {
+  map_lanes(
       n, dx,
       IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) {
-        const vec<T> t = gelu_inner(a);
-        const vec<T> slope = fma(a * a, vec<T>::broadcast(T(0.10703222440890037)),
-                                 vec<T>::broadcast(T(0.79788456080286535588)));
-        return d * T(0.5) * (t + T(1) + a * (T(1) - t * t) * slope);
+        const vec<T> s = sigmoid(a);
+        return d * fma(a * s, T(1) - s, s);
       },
       x, dy);
 }
@@ -104,24 +126,24 @@ void map_erf(dim_t n, const T* x, T* y) {
 
 template <class T>
 void map_add(dim_t n, const T* a, const T* b, T* y) {
-  map_lanes(
+  stream_lanes(
       n, y, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return u + v; }, a, b);
 }
 template <class T>
 void map_multiply(dim_t n, const T* a, const T* b, T* y) {
-  map_lanes(
+  stream_lanes(
       n, y, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return u * v; }, a, b);
 }
 template <class T>
 void map_axpy(dim_t n, T alpha, const T* x, T* y) {
   const vec<T> factor = vec<T>::broadcast(alpha);
-  map_lanes(
+  stream_lanes(
       n, y, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return fma(factor, u, v); }, x, y);
 }
 template <class T>
 void map_scale(dim_t n, T alpha, T* x) {
   const vec<T> factor = vec<T>::broadcast(alpha);
-  map_lanes(
+  stream_lanes(
       n, x, IKEBANA_CPU_LAMBDA(vec<T> u) { return factor * u; }, x);
 }
 template <class T>
@@ -147,25 +169,23 @@ using words_vec = vec<std::uint32_t>;
 using wide_vec = vec<std::uint64_t>;
 inline constexpr dim_t random_words = 4 * words_vec::size;
 
-IKEBANA_CPU_INLINE wide_vec multiply_even(words_vec a, words_vec b) {
-#if IKEBANA_CPU_WIDTH == 64
-  return {__builtin_bit_cast(wide_vec::raw,
-                             _mm512_maskz_mul_epu32(all8, __builtin_bit_cast(__m512i, a.v),
-                                                    __builtin_bit_cast(__m512i, b.v)))};
-#else
-  return {__builtin_bit_cast(wide_vec::raw, _mm256_mul_epu32(__builtin_bit_cast(__m256i, a.v),
-                                                             __builtin_bit_cast(__m256i, b.v)))};
-#endif
+/// The high and the low words of a * b. Words change their places by shuffles, for the multiplier
+/// shares its port with shifts.
+template <std::size_t... L>
+IKEBANA_CPU_INLINE void multiply_wide(words_vec a, std::uint32_t b, words_vec& high, words_vec& low,
+                                      std::index_sequence<L...>) {
+  constexpr std::size_t n = sizeof...(L);
+  const words_vec factor = words_vec::broadcast(b);
+  const auto even = as<std::uint32_t>(multiply_even(a, factor)).v;
+  const words_vec odd_lanes{__builtin_shufflevector(a.v, a.v, static_cast<int>(L | 1)...)};
+  const auto odd = as<std::uint32_t>(multiply_even(odd_lanes, factor)).v;
+  low.v = __builtin_shufflevector(even, odd, static_cast<int>(L % 2 == 0 ? L : n + L - 1)...);
+  high.v = __builtin_shufflevector(even, odd, static_cast<int>(L % 2 == 0 ? L + 1 : n + L)...);
 }
-/// The high and the low words of a * b.
 IKEBANA_CPU_INLINE void multiply_wide(words_vec a, std::uint32_t b, words_vec& high,
                                       words_vec& low) {
-  const words_vec factor = words_vec::broadcast(b);
-  const wide_vec even = multiply_even(a, factor);
-  const wide_vec odd = multiply_even(as<std::uint32_t>(as<std::uint64_t>(a) >> 32), factor);
-  const wide_vec lower = wide_vec::broadcast(0xFFFFFFFFu);
-  low = as<std::uint32_t>((even & lower) | (odd << 32));
-  high = as<std::uint32_t>((even >> 32) | (odd & (lower << 32)));
+  multiply_wide(a, b, high, low,
+                std::make_index_sequence<static_cast<std::size_t>(words_vec::size)>{});
 }
 template <std::size_t... L>
 IKEBANA_CPU_INLINE words_vec block_offsets(std::index_sequence<L...>) {

@@ -1,3 +1,28 @@
+/// The processor foresees walks through memory, but not jumps from row to row.
+template <class T>
+IKEBANA_CPU_INLINE void prefetch_row(const T* row, dim_t width) {
+  constexpr dim_t line = 64 / static_cast<dim_t>(sizeof(T));
+  for (dim_t j = 0; j < width && j < 16 * line; j += line) __builtin_prefetch(row + j);
+}
+inline constexpr dim_t rows_ahead = 4;
+
+template <class T>
+void gather_table(dim_t n, dim_t width, const std::int64_t* index, const T* table, T* y) {
+  constexpr dim_t w = vec<T>::size;
+  for (dim_t i = 0; i < n; ++i, y += width) {
+    if (i + rows_ahead < n) prefetch_row(table + index[i + rows_ahead] * width, width);
+    const T* const row = table + index[i] * width;
+    dim_t j = 0;
+    for (; j + w <= width; j += w) vec<T>::load(row + j).store(y + j);
+    if (j == width) continue;
+    // The last register overlaps the one before: cheaper than a partial one.
+    if (width >= w)
+      vec<T>::load(row + width - w).store(y + width - w);
+    else
+      vec<T>::load(row, width).store(y, width);
+  }
+}
+
 template <class T>
 void scatter_table(dim_t n, dim_t width, const std::int64_t* index, const T* dy, dim_t rows,
                    dim_t skipped, std::int32_t* frequencies, T* table, bool accumulate) {

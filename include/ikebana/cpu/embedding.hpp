@@ -18,10 +18,7 @@ namespace ikebana::cpu {
 /// y[i] = table[index[i]], rows of `width`, for i < n.
 template <class T>
 void gather_rows(dim_t n, dim_t width, const std::int64_t* index, const T* table, T* y) {
-  if (width == 0) return;
-  for (dim_t i = 0; i < n; ++i)
-    std::memcpy(y + i * width, table + index[i] * width,
-                static_cast<std::size_t>(width) * sizeof(T));
+  IKEBANA_CPU_DISPATCH(gather_table<T>)(n, width, index, table, y);
 }
 
 /// table[index[i]] += dy[i], in the order of i, over a table of zeros or, if `accumulate`, over

@@ -13,27 +13,88 @@ IKEBANA_CPU_INLINE double squared_distance(dim_t n, const T* x, T center) {
       }));
 }
 
-/// Root mean square norm where `means` is null.
 template <class T>
-void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* gamma, const T* beta,
-                    T eps, T* y, T* means, T* invstds) {
+IKEBANA_CPU_INLINE void normalize_row(dim_t n, const T* x, const T* gamma, const T* beta,
+                                      vec<T> center, vec<T> factor, T* y) {
+  constexpr dim_t w = vec<T>::size;
+  const auto scaled = IKEBANA_CPU_TERMS { return (load_lanes(x + i, lanes) - center) * factor; };
+  if (gamma == nullptr && beta == nullptr) return map_terms(n, y, scaled);
+  if (gamma == nullptr)
+    return map_terms(
+        n, y, IKEBANA_CPU_TERMS { return scaled(i, lanes) + load_lanes(beta + i, lanes); });
+  if (beta == nullptr)
+    return map_terms(
+        n, y, IKEBANA_CPU_TERMS { return scaled(i, lanes) * load_lanes(gamma + i, lanes); });
+  const auto term = IKEBANA_CPU_TERMS {
+    return fma(scaled(i, lanes), load_lanes(gamma + i, lanes), load_lanes(beta + i, lanes));
+  };
+  dim_t i = 0;
+  for (; i + 2 * w <= n; i += 2 * w) {
+    const vec<T> a = term(i, w), b = term(i + w, w);
+    a.store(y + i);
+    b.store(y + i + w);
+  }
+  if (i + w <= n) {
+    term(i, w).store(y + i);
+    i += w;
+  }
+  if (i < n) term(i, n - i).store(y + i, n - i);
+}
+
+/// Of x, or of total = x + residual. Root mean square norm where `means` is null.
+template <class T>
+void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* residual, T* total,
+                    const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds) {
   if (n == 0) return;
-  const double count = static_cast<double>(n);
-  for (dim_t r = 0; r < rows; ++r, x += n, y += n) {
-    T mean{};
-    if (means != nullptr)
-      means[r] = mean = static_cast<T>(static_cast<double>(sum_array<T>(n, x)) / count);
-    invstds[r] = static_cast<T>(
-        1 / __builtin_sqrt(squared_distance<T>(n, x, mean) / count + static_cast<double>(eps)));
-    const vec<T> center = vec<T>::broadcast(mean), factor = vec<T>::broadcast(invstds[r]);
-    const T* weight = gamma == nullptr ? nullptr : gamma + r % groups * n;
-    const T* offset = beta == nullptr ? nullptr : beta + r % groups * n;
-    map_terms(
-        n, y, IKEBANA_CPU_TERMS {
-          vec<T> v = (load_lanes(x + i, lanes) - center) * factor;
-          if (weight != nullptr) v = v * load_lanes(weight + i, lanes);
-          return offset == nullptr ? v : v + load_lanes(offset + i, lanes);
-        });
+  constexpr dim_t w = vec<T>::size;
+  const dim_t together = rows_together<T>(n);
+  const vec<T> count = vec<T>::broadcast(static_cast<T>(n));
+  const bits_of<T> kept = last_lanes<T>(n);
+  vec<T> parts[w];
+  T mean[w] = {}, invstd[w];
+  for (dim_t first = 0; first < rows; first += together, x += together * n, y += together * n) {
+    const dim_t here = rows - first < together ? rows - first : together;
+    const T* values = x;
+    if (residual != nullptr) {
+      const T *a = x, *b = residual + first * n;
+      T* const added = total + first * n;
+      map_terms(
+          here * n, added,
+          IKEBANA_CPU_TERMS { return load_lanes(a + i, lanes) + load_lanes(b + i, lanes); });
+      values = added;
+    }
+    if (means != nullptr) {
+      for (dim_t r = 0; r < here; ++r) {
+        const T* row = values + r * n;
+        parts[r] = sum_by_lanes<T>(
+            n, IKEBANA_CPU_TERMS { return load_lanes(row + i, lanes); });
+      }
+      const vec<T> m = sum_each(parts, together, here) / count;
+      m.store(mean);
+      store_lanes(m, means + first, here);
+    }
+    for (dim_t r = 0; r < here; ++r) {
+      const T* row = values + r * n;
+      const vec<T> center = vec<T>::broadcast(mean[r]);
+      parts[r] = sum_by_lanes<T>(
+          n, IKEBANA_CPU_TERMS {
+            vec<T> d = load_lanes(row + i, lanes) - center;
+            if (lanes != w) d = keep_lanes(d, kept);
+            return d * d;
+          });
+    }
+    const vec<T> inverse =
+        T(1) / sqrt(sum_each(parts, together, here) / count + vec<T>::broadcast(eps));
+    inverse.store(invstd);
+    store_lanes(inverse, invstds + first, here);
+    for (dim_t r = 0; r < here; ++r) {
+      const T* row = values + r * n;
+      const vec<T> center = vec<T>::broadcast(mean[r]), factor = vec<T>::broadcast(invstd[r]);
+      const dim_t part = groups == 1 ? 0 : (first + r) % groups * n;
+      const T* weight = gamma == nullptr ? nullptr : gamma + part;
+      const T* offset = beta == nullptr ? nullptr : beta + part;
+      normalize_row(n, row, weight, offset, center, factor, y + r * n);
+    }
   }
 }
 
@@ -71,7 +132,10 @@ void normalize_rows_backward(dim_t rows, dim_t n, dim_t groups, const T* x, cons
             [](dim_t, dim_t) __attribute__((always_inline)) { return vec<T>::zero(); });
   // Some rows at a time, so that they are still near for dx, and that partial sums stay small.
   const dim_t step = 32 * groups;
-  const double count = static_cast<double>(n);
+  const dim_t together = rows_together<T>(n);
+  const vec<T> count = vec<T>::broadcast(static_cast<T>(n));
+  vec<T> parts[vec<T>::size], slopes[vec<T>::size];
+  T mean_dy[vec<T>::size] = {}, slope[vec<T>::size];
   for (dim_t first = 0; first < rows; first += step) {
     const dim_t last = rows - first < step ? rows : first + step;
     if (dgamma != nullptr || dbeta != nullptr)
@@ -80,26 +144,42 @@ void normalize_rows_backward(dim_t rows, dim_t n, dim_t groups, const T* x, cons
                              dgamma == nullptr ? nullptr : dgamma + g * n,
                              dbeta == nullptr ? nullptr : dbeta + g * n);
     if (dx == nullptr) continue;
-    for (dim_t r = first; r < last; ++r) {
-      const T *row = x + r * n, *given = dy + r * n;
-      const T* weight = gamma == nullptr ? nullptr : gamma + r % groups * n;
-      const vec<T> center = vec<T>::broadcast(means == nullptr ? T(0) : means[r]);
-      const auto term = IKEBANA_CPU_TERMS {
-        const vec<T> g = load_lanes(given + i, lanes);
-        return weight == nullptr ? g : g * load_lanes(weight + i, lanes);
+    for (dim_t from = first; from < last; from += together) {
+      const dim_t here = last - from < together ? last - from : together;
+      const auto part = [=](dim_t r) __attribute__((always_inline)) {
+        return gamma == nullptr ? nullptr : gamma + (groups == 1 ? 0 : (from + r) % groups * n);
       };
-      const double total = means == nullptr ? 0 : static_cast<double>(sum_terms<T>(n, term));
-      const double total_x = static_cast<double>(sum_terms<T>(
-          n, IKEBANA_CPU_TERMS { return term(i, lanes) * (load_lanes(row + i, lanes) - center); }));
-      const double invstd = static_cast<double>(invstds[r]);
-      const vec<T> scale = vec<T>::broadcast(invstds[r]);
-      const vec<T> mean_dy = vec<T>::broadcast(static_cast<T>(total / count));
-      const vec<T> slope = vec<T>::broadcast(static_cast<T>(-total_x / count * invstd * invstd));
-      map_terms(
-          n, dx + r * n, IKEBANA_CPU_TERMS {
-            return scale *
-                   fma(load_lanes(row + i, lanes) - center, slope, term(i, lanes) - mean_dy);
-          });
+      const auto center = [=](dim_t r) __attribute__((always_inline)) {
+        return vec<T>::broadcast(means == nullptr ? T(0) : means[from + r]);
+      };
+      for (dim_t r = 0; r < here; ++r) {
+        const T *row = x + (from + r) * n, *given = dy + (from + r) * n, *weight = part(r);
+        const vec<T> middle = center(r);
+        vec<T> all = vec<T>::zero();
+        slopes[r] = sum_by_lanes<T>(
+            n, [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+              vec<T> g = load_lanes(given + i, lanes);
+              if (weight != nullptr) g = g * load_lanes(weight + i, lanes);
+              all = all + g;
+              return g * (load_lanes(row + i, lanes) - middle);
+            });
+        parts[r] = all;
+      }
+      const vec<T> inverse = load_lanes(invstds + from, here);
+      const vec<T> mean_slope = sum_each(slopes, together, here) / count;
+      (-(mean_slope * inverse * inverse)).store(slope);
+      if (means != nullptr) (sum_each(parts, together, here) / count).store(mean_dy);
+      for (dim_t r = 0; r < here; ++r) {
+        const T *row = x + (from + r) * n, *given = dy + (from + r) * n, *weight = part(r);
+        const vec<T> middle = center(r), scale = vec<T>::broadcast(invstds[from + r]);
+        const vec<T> by = vec<T>::broadcast(slope[r]), less = vec<T>::broadcast(mean_dy[r]);
+        map_terms(
+            n, dx + (from + r) * n, IKEBANA_CPU_TERMS {
+              vec<T> g = load_lanes(given + i, lanes);
+              if (weight != nullptr) g = g * load_lanes(weight + i, lanes);
+              return scale * fma(load_lanes(row + i, lanes) - middle, by, g - less);
+            });
+      }
     }
   }
 }

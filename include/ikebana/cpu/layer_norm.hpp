@@ -19,7 +19,15 @@ template <class T>
 void layer_norm_forward(dim_t rows, dim_t n, dim_t groups, const T* x, const T* gamma,
                         const T* beta, T eps, T* y, T* save_mean, T* save_invstd) {
   IKEBANA_CPU_DISPATCH(normalize_rows<T>)
-  (rows, n, groups, x, gamma, beta, eps, y, save_mean, save_invstd);
+  (rows, n, groups, x, nullptr, nullptr, gamma, beta, eps, y, save_mean, save_invstd);
+}
+/// The same of total = x + residual, which is stored too and may be either.
+template <class T>
+void add_layer_norm_forward(dim_t rows, dim_t n, const T* x, const T* residual, T* total,
+                            const T* gamma, const T* beta, T eps, T* y, T* save_mean,
+                            T* save_invstd) {
+  IKEBANA_CPU_DISPATCH(normalize_rows<T>)
+  (rows, n, 1, x, residual, total, gamma, beta, eps, y, save_mean, save_invstd);
 }
 /// dx may be dy.
 template <class T>
@@ -36,7 +44,14 @@ template <class T>
 void rms_norm_forward(dim_t rows, dim_t n, const T* x, const T* gamma, T eps, T* y,
                       T* save_invrms) {
   IKEBANA_CPU_DISPATCH(normalize_rows<T>)
-  (rows, n, 1, x, gamma, nullptr, eps, y, nullptr, save_invrms);
+  (rows, n, 1, x, nullptr, nullptr, gamma, nullptr, eps, y, nullptr, save_invrms);
+}
+/// The same of total = x + residual, which is stored too and may be either.
+template <class T>
+void add_rms_norm_forward(dim_t rows, dim_t n, const T* x, const T* residual, T* total,
+                          const T* gamma, T eps, T* y, T* save_invrms) {
+  IKEBANA_CPU_DISPATCH(normalize_rows<T>)
+  (rows, n, 1, x, residual, total, gamma, nullptr, eps, y, nullptr, save_invrms);
 }
 template <class T>
 void rms_norm_backward(dim_t rows, dim_t n, const T* x, const T* dy, const T* gamma,
@@ -66,8 +81,10 @@ void group_norm_backward(dim_t batch, dim_t channels, dim_t inner, dim_t groups,
 }
 
 IKEBANA_CPU_KERNEL(layer_norm_forward)
+IKEBANA_CPU_KERNEL(add_layer_norm_forward)
 IKEBANA_CPU_KERNEL(layer_norm_backward)
 IKEBANA_CPU_KERNEL(rms_norm_forward)
+IKEBANA_CPU_KERNEL(add_rms_norm_forward)
 IKEBANA_CPU_KERNEL(rms_norm_backward)
 IKEBANA_CPU_KERNEL(group_norm_forward)
 IKEBANA_CPU_KERNEL(group_norm_backward)

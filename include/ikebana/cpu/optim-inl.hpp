@@ -1,22 +1,21 @@
 template <class T>
 void sgd_update(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T momentum,
-                T dampening, T weight_decay, bool nesterov, bool first_step, bool maximize) {
+                T dampening, T weight_decay, bool nesterov, bool first_step, T gradient_scale) {
   constexpr dim_t w = vec<T>::size;
   const vec<T> rate = vec<T>::broadcast(-lr), decay = vec<T>::broadcast(weight_decay),
-               mu = vec<T>::broadcast(momentum);
-  const vec<T> sign = vec<T>::broadcast(maximize ? T(-1) : T(1));
+               mu = vec<T>::broadcast(momentum), scale = vec<T>::broadcast(gradient_scale);
   const vec<T> fresh = vec<T>::broadcast(first_step ? T(1) : T(1) - dampening);
   const bool has_momentum = momentum != T(0) && momentum_buffer != nullptr;
   for (dim_t i = 0; i < n; i += w) {
-    const dim_t lanes = n - i < w ? n - i : w;
+    const dim_t lanes = n - i;
     const auto load = [lanes](const T* p) __attribute__((always_inline)) {
-      return lanes == w ? vec<T>::load(p) : vec<T>::load(p, lanes);
+      return lanes >= w ? vec<T>::load(p) : vec<T>::load(p, lanes);
     };
     const auto store = [lanes](vec<T> x, T * p) __attribute__((always_inline)) {
-      lanes == w ? x.store(p) : x.store(p, lanes);
+      lanes >= w ? x.store(p) : x.store(p, lanes);
     };
     const vec<T> p = load(params + i);
-    vec<T> g = fma(p, decay, load(grads + i) * sign);
+    vec<T> g = fma(p, decay, load(grads + i) * scale);
     if (has_momentum) {
       const vec<T> b = first_step ? g : fma(mu, load(momentum_buffer + i), g * fresh);
       store(b, momentum_buffer + i);
@@ -26,27 +25,56 @@ void sgd_update(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T 
   }
 }
 
+/// a / (sqrt(v) scale + eps) for v >= 0.
 template <class T>
-void adam_update(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax,
-                 const detail::adam_factors<T>& f) {
+IKEBANA_CPU_INLINE vec<T> over_root(vec<T> a, vec<T> v, vec<T> scale, vec<T> eps) {
+#if IKEBANA_CPU_WIDTH == 64
+  if constexpr (sizeof(T) == 4) {
+    // The divider would take twice as long as all the rest. One step of Newton's each from 14 bits
+    // is right to about a unit in the last place.
+    const vec<T> y =
+        vec<T>{_mm512_maskz_rsqrt14_ps(_mm512_cmp_ps_mask(v.v, vec<T>::zero().v, _CMP_GT_OQ), v.v)};
+    const vec<T> root = v * y;
+    const vec<T> denominator =
+        fma(fma(root, fma(root * T(-0.5), y, vec<T>::broadcast(T(0.5))), root), scale, eps);
+    const vec<T> r{_mm512_maskz_rcp14_ps(all16, denominator.v)};
+    const vec<T> q = a * r;
+    const vec<T> quotient = fma(fma(-q, denominator, a), r, q);
+    // What overflows or divides by nothing: not a number, 0, infinite or denormal.
+    const __mmask16 unusual = __builtin_ia32_fpclassps512_mask(denominator.v, 0x3F, all16);
+    if (unusual != 0) [[unlikely]]
+      return {_mm512_mask_blend_ps(unusual, quotient.v, (a / fma(sqrt(v), scale, eps)).v)};
+    return quotient;
+  }
+#endif
+  return a / fma(sqrt(v), scale, eps);
+}
+
+template <class T, bool Decays>
+IKEBANA_CPU_INLINE void adam_loop(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax,
+                                  const detail::adam_factors<T>& f) {
   constexpr dim_t w = vec<T>::size;
-  const vec<T> sign = vec<T>::broadcast(f.gradient_sign), decay = vec<T>::broadcast(f.weight_decay);
+  const vec<T> scale = vec<T>::broadcast(f.gradient_scale),
+               decay = vec<T>::broadcast(f.weight_decay);
   const vec<T> kept = vec<T>::broadcast(f.parameter_scale);
   const vec<T> beta1 = vec<T>::broadcast(f.beta1), fresh1 = vec<T>::broadcast(f.one_minus_beta1);
   const vec<T> beta2 = vec<T>::broadcast(f.beta2), fresh2 = vec<T>::broadcast(f.one_minus_beta2);
   const vec<T> eps = vec<T>::broadcast(f.eps), rate = vec<T>::broadcast(-f.step_size);
   const vec<T> inverse_sqrt = vec<T>::broadcast(f.inverse_correction2_sqrt);
   for (dim_t i = 0; i < n; i += w) {
-    const dim_t lanes = n - i < w ? n - i : w;
+    const dim_t lanes = n - i;
     const auto load = [lanes](const T* p) __attribute__((always_inline)) {
-      return lanes == w ? vec<T>::load(p) : vec<T>::load(p, lanes);
+      return lanes >= w ? vec<T>::load(p) : vec<T>::load(p, lanes);
     };
     const auto store = [lanes](vec<T> x, T * p) __attribute__((always_inline)) {
-      lanes == w ? x.store(p) : x.store(p, lanes);
+      lanes >= w ? x.store(p) : x.store(p, lanes);
     };
     vec<T> p = load(params + i);
-    const vec<T> g = fma(p, decay, load(grads + i) * sign);
-    p = p * kept;
+    vec<T> g = load(grads + i) * scale;
+    if constexpr (Decays) {
+      g = fma(p, decay, g);
+      p = p * kept;
+    }
     const vec<T> first = fma(beta1, load(m + i), fresh1 * g);
     const vec<T> second = fma(beta2, load(v + i), fresh2 * (g * g));
     store(first, m + i);
@@ -56,7 +84,15 @@ void adam_update(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax,
       largest = max(load(vmax + i), second);
       store(largest, vmax + i);
     }
-    const vec<T> denominator = fma(sqrt(largest), inverse_sqrt, eps);
-    store(fma(rate, first / denominator, p), params + i);
+    store(fma(rate, over_root(first, largest, inverse_sqrt, eps), p), params + i);
   }
+}
+
+template <class T>
+void adam_update(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax,
+                 const detail::adam_factors<T>& f) {
+  if (f.weight_decay == T(0) && f.parameter_scale == T(1))
+    adam_loop<T, false>(n, params, grads, m, v, vmax, f);
+  else
+    adam_loop<T, true>(n, params, grads, m, v, vmax, f);
 }

@@ -11,7 +11,7 @@ namespace ikebana::cpu::detail {
 /// What one Adam step multiplies by, computed once in double as PyTorch does.
 template <class T>
 struct adam_factors {
-  T gradient_sign, weight_decay, parameter_scale, beta1, one_minus_beta1, beta2, one_minus_beta2,
+  T gradient_scale, weight_decay, parameter_scale, beta1, one_minus_beta1, beta2, one_minus_beta2,
       eps, step_size, inverse_correction2_sqrt;
 };
 
@@ -29,17 +29,20 @@ constexpr double integer_power(double beta, std::int64_t step) {
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Optimizer updates, one pass over flat buffers. Formulas and their order are PyTorch 1.13's
-/// (torch/optim/sgd.py, adam.py, adamw.py). None allocates or throws.
+/// (torch/optim/sgd.py, adam.py, adamw.py). Gradients are taken times `gradient_scale`: the factor
+/// that clips their norm, what undoes the scale of a loss, or both, without a pass of their own.
+/// None allocates or throws.
 namespace ikebana::cpu {
 
 /// `momentum_buffer` may be null where momentum is 0. On `first_step` the buffer becomes the
 /// gradient.
 template <class T>
 void sgd_step(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T momentum, T dampening,
-              T weight_decay, bool nesterov, bool first_step, bool maximize) {
+              T weight_decay, bool nesterov, bool first_step, bool maximize,
+              T gradient_scale = T(1)) {
   IKEBANA_CPU_DISPATCH(sgd_update<T>)
   (n, params, grads, momentum_buffer, lr, momentum, dampening, weight_decay, nesterov, first_step,
-   maximize);
+   maximize ? -gradient_scale : gradient_scale);
 }
 
 /// m, v: first and second moments; `vmax` (AMSGrad) may be null. `decoupled` is AdamW. `step`
@@ -47,11 +50,11 @@ void sgd_step(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T mo
 template <class T>
 void adam_step(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, double lr, double beta1,
                double beta2, double eps, double weight_decay, bool decoupled, std::int64_t step,
-               bool maximize) {
+               bool maximize, double gradient_scale = 1) {
   const double correction1 = 1 - detail::integer_power(beta1, step);
   const double correction2 = 1 - detail::integer_power(beta2, step);
   const detail::adam_factors<T> f{
-      .gradient_sign = maximize ? T(-1) : T(1),
+      .gradient_scale = static_cast<T>(maximize ? -gradient_scale : gradient_scale),
       .weight_decay = decoupled ? T(0) : static_cast<T>(weight_decay),
       .parameter_scale = decoupled ? static_cast<T>(1 - lr * weight_decay) : T(1),
       .beta1 = static_cast<T>(beta1),

@@ -12,42 +12,7 @@ inline pool_span span_of(const pool_geometry& g, std::size_t d, dim_t o, dim_t d
   return {begin, reach < g.in[d] ? reach : g.in[d], padded_end - start};
 }
 
-/// The columns of the output whose windows lie within the width of the input.
-struct inner_columns {
-  dim_t begin, end;
-};
-inline inner_columns inner_columns_of(const pool_geometry& g, dim_t dilation) {
-  const dim_t first = (g.padding[2] + g.stride[2] - 1) / g.stride[2];
-  const dim_t room = g.in[2] - 1 - (g.kernel[2] - 1) * dilation + g.padding[2];
-  const dim_t behind = room < 0 ? 0 : room / g.stride[2] + 1;
-  const dim_t end = behind < g.out[2] ? behind : g.out[2];
-  return {first < end ? first : end, end};
-}
-
-inline bool is_halving(const pool_geometry& g) {
-  for (std::size_t d = 0; d < 3; ++d) {
-    const dim_t size = d == 0 ? 1 : 2;
-    if (g.kernel[d] != size || g.stride[d] != size || g.padding[d] != 0 ||
-        g.out[d] * size > g.in[d])
-      return false;
-  }
-  return g.dilation[1] == 1 && g.dilation[2] == 1;
-}
-
-/// Splits 2 * size neighbours into those at even and at odd places.
-template <class T>
-struct even_odd {
-  vec<T> even, odd;
-};
 #if IKEBANA_CPU_WIDTH == 0
-template <class T>
-IKEBANA_CPU_INLINE vec<T> load_strided(const T* p, dim_t, dim_t) {
-  return {p[0]};
-}
-template <class T>
-IKEBANA_CPU_INLINE even_odd<T> load_pairs(const T* p, dim_t) {
-  return {{p[0]}, {p[1]}};
-}
 template <class T>
 IKEBANA_CPU_INLINE bits_of<T> lane_numbers() {
   return {0};
@@ -56,64 +21,57 @@ template <class T>
 IKEBANA_CPU_INLINE void store_indices(bits_of<T> i, std::int32_t* p, dim_t) {
   *p = static_cast<std::int32_t>(i.v);
 }
+template <class T>
+IKEBANA_CPU_INLINE bits_of<T> load_indices(const std::int32_t* p, dim_t) {
+  return {static_cast<typename number<T>::bits>(*p)};
+}
 #else
-template <class T, std::size_t... L>
-IKEBANA_CPU_INLINE even_odd<T> split_pairs(vec<T> a, vec<T> b, std::index_sequence<L...>) {
-  return {{__builtin_shufflevector(a.v, b.v, static_cast<int>(2 * L)...)},
-          {__builtin_shufflevector(a.v, b.v, static_cast<int>(2 * L + 1)...)}};
-}
-/// The first n pairs.
-template <class T>
-IKEBANA_CPU_INLINE even_odd<T> load_pairs(const T* p, dim_t n) {
-  constexpr dim_t w = vec<T>::size;
-  using lanes = std::make_index_sequence<static_cast<std::size_t>(w)>;
-  if (n == w) return split_pairs(vec<T>::load(p), vec<T>::load(p + w), lanes{});
-  const dim_t first = 2 * n < w ? 2 * n : w;
-  return split_pairs(vec<T>::load(p, first), vec<T>::load(p + first, 2 * n - first), lanes{});
-}
-/// n elements, each `stride` behind the one before; nothing else is read.
-template <class T>
-IKEBANA_CPU_INLINE vec<T> load_strided(const T* p, dim_t stride, dim_t n) {
-  constexpr dim_t w = vec<T>::size;
-  if (stride == 1) return n == w ? vec<T>::load(p) : vec<T>::load(p, n);
-  if (stride == 2) {
-    using lanes = std::make_index_sequence<static_cast<std::size_t>(w)>;
-    const dim_t last = 2 * n - 1;
-    if (last <= w) return split_pairs(vec<T>::load(p, last), vec<T>::zero(), lanes{}).even;
-    return split_pairs(vec<T>::load(p), vec<T>::load(p + w, last - w), lanes{}).even;
-  }
-  T gathered[w]{};
-  for (dim_t lane = 0; lane < n; ++lane) gathered[lane] = p[lane * stride];
-  return vec<T>::load(gathered);
-}
 template <class T, std::size_t... L>
 IKEBANA_CPU_INLINE bits_of<T> lane_numbers(std::index_sequence<L...>) {
   return {typename bits_of<T>::raw{static_cast<typename number<T>::bits>(L)...}};
 }
 template <class T>
 IKEBANA_CPU_INLINE bits_of<T> lane_numbers() {
-  return lane_numbers<T>(std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>{});
+  return lane_numbers<T>(lane_sequence<T>{});
 }
 template <class T>
 IKEBANA_CPU_INLINE void store_indices(bits_of<T> i, std::int32_t* p, dim_t n) {
   if constexpr (sizeof(T) == 4) {
-    i.store(p, n);
+    if (n == vec<T>::size)
+      i.store(p);
+    else
+      i.store(p, n);
   } else {
     for (dim_t lane = 0; lane < n; ++lane) p[lane] = static_cast<std::int32_t>(i.v[lane]);
   }
 }
+template <class T>
+IKEBANA_CPU_INLINE bits_of<T> load_indices(const std::int32_t* p, dim_t n) {
+  if constexpr (sizeof(T) == 4) {
+    return n == vec<T>::size ? bits_of<T>::load(p) : bits_of<T>::load(p, n);
+  } else {
+    bits_of<T> i = bits_of<T>::zero();
+    for (dim_t lane = 0; lane < n; ++lane) i.v[lane] = p[lane];
+    return i;
+  }
+}
 #endif
 
-template <class T>
+/// The larger of what was met, and where it was; `Careful` where there may be what is not a number.
+template <bool Careful, class T>
 struct running_maximum {
   using place = typename number<T>::bits;
   vec<T> best;
   bits_of<T> where;
 
   IKEBANA_CPU_INLINE void meet(vec<T> x, bits_of<T> at) {
-    const lane_mask<T> wins = (x > best) | (x != x);
+    lane_mask<T> wins = x > best;
+    if (Careful) wins = wins | (x != x);
     best = select(wins, x, best);
     where = select(lane_mask<place>{wins.m}, at, where);
+  }
+  IKEBANA_CPU_INLINE void meet(vec<T> x) {
+    best = Careful ? select((x > best) | (x != x), x, best) : max(x, best);
   }
 };
 
@@ -125,30 +83,144 @@ IKEBANA_CPU_INLINE void meet_one(T x, std::int32_t at, T& best, std::int32_t& wh
   }
 }
 
-template <class T>
-void halve_by_maximum(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
+/// One plane; what is doubtful is returned: times zero, what is not finite is not a number.
+template <bool Careful, class T>
+IKEBANA_CPU_INLINE vec<T> halve_plane(const pool_geometry& g, const T* x, T* y,
+                                      std::int32_t* indices) {
   using B = typename number<T>::bits;
   constexpr dim_t w = vec<T>::size;
-  const dim_t width = g.in[2];
+  const dim_t width = g.in[2], step = indices != nullptr ? 1 : 0;
   const bits_of<T> twice = lane_numbers<T>() + lane_numbers<T>();
-  for (dim_t plane = 0; plane < g.planes; ++plane, x += g.in[0] * g.in[1] * width)
-    for (dim_t z = 0; z < g.out[0]; ++z)
-      for (dim_t r = 0; r < g.out[1];
-           ++r, y += g.out[2], indices += indices != nullptr ? g.out[2] : 0) {
-        const dim_t start = (z * g.in[1] + 2 * r) * width;
-        for (dim_t c = 0; c < g.out[2]; c += w) {
-          const dim_t n = g.out[2] - c < w ? g.out[2] - c : w;
-          const auto upper = load_pairs(x + start + 2 * c, n),
-                     lower = load_pairs(x + start + width + 2 * c, n);
-          const bits_of<T> at = twice + static_cast<B>(start + 2 * c);
-          running_maximum<T> m{upper.even, at};
-          m.meet(upper.odd, at + B{1});
-          m.meet(lower.even, at + static_cast<B>(width));
-          m.meet(lower.odd, at + static_cast<B>(width + 1));
+  const vec<T> zero = vec<T>::zero();
+  vec<T> doubtful = zero;
+  for (dim_t z = 0; z < g.out[0]; ++z)
+    for (dim_t r = 0; r < g.out[1]; ++r, y += g.out[2], indices += step * g.out[2]) {
+      const dim_t start = (z * g.in[1] + 2 * r) * width;
+      const auto columns = [&](dim_t c, dim_t n) __attribute__((always_inline)) {
+        const T* const from = x + start + 2 * c;
+        const auto upper = load_pairs(from, n), lower = load_pairs(from + width, n);
+        if (!Careful)
+          doubtful = fma((upper.even + upper.odd) + (lower.even + lower.odd), zero, doubtful);
+        const bits_of<T> at = twice + static_cast<B>(start + 2 * c);
+        running_maximum<Careful, T> m{upper.even, at};
+        m.meet(upper.odd, at + B{1});
+        m.meet(lower.even, at + static_cast<B>(width));
+        m.meet(lower.odd, at + static_cast<B>(width + 1));
+        if (n == w)
+          m.best.store(y + c);
+        else
           m.best.store(y + c, n);
-          if (indices != nullptr) store_indices<T>(m.where, indices + c, n);
+        if (indices != nullptr) store_indices<T>(m.where, indices + c, n);
+      };
+      dim_t c = 0;
+      for (; c + w <= g.out[2]; c += w) columns(c, w);
+      if (c < g.out[2]) columns(c, g.out[2] - c);
+    }
+  return doubtful;
+}
+template <class T>
+void halve_by_maximum(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
+  const dim_t plane = g.in[0] * g.in[1] * g.in[2], out = g.out[0] * g.out[1] * g.out[2];
+  for (dim_t n = 0; n < g.planes; ++n, x += plane, y += out) {
+    if (sum(halve_plane<false>(g, x, y, indices)) != T(0)) halve_plane<true>(g, x, y, indices);
+    if (indices != nullptr) indices += out;
+  }
+}
+
+/// dx of windows of two by two that share nothing: each element of it is written once.
+template <class T>
+void halve_backward(const pool_geometry& g, const T* dy, const std::int32_t* indices, T* dx) {
+  using B = typename number<T>::bits;
+  constexpr dim_t w = vec<T>::size;
+  const dim_t width = g.in[2], height = g.in[1], out = g.out[2];
+  const bits_of<T> twice = lane_numbers<T>() + lane_numbers<T>();
+  const vec<T> zero = vec<T>::zero();
+  const auto clear = [](T* p, dim_t n) {
+    if (n > 0) std::memset(static_cast<void*>(p), 0, static_cast<std::size_t>(n) * sizeof(T));
+  };
+  for (dim_t plane = 0; plane < g.planes; ++plane, dx += g.in[0] * height * width) {
+    T* slice = dx;
+    for (dim_t z = 0; z < g.out[0]; ++z, slice += height * width) {
+      for (dim_t r = 0; r < g.out[1]; ++r, dy += out, indices += out) {
+        const dim_t start = (z * height + 2 * r) * width;
+        T* const upper = dx + start;
+        T* const lower = upper + width;
+        for (dim_t c = 0; c < out; c += w) {
+          const dim_t n = out - c < w ? out - c : w;
+          const vec<T> given = n == w ? vec<T>::load(dy + c) : vec<T>::load(dy + c, n);
+          const bits_of<T> where = load_indices<T>(indices + c, n) - twice;
+          const auto at = [&](dim_t place) __attribute__((always_inline)) {
+            const auto here = where == bits_of<T>::broadcast(static_cast<B>(start + 2 * c + place));
+            return select(lane_mask<T>{here.m}, given, zero);
+          };
+          store_pairs(at(0), at(1), upper + 2 * c, n);
+          store_pairs(at(width), at(width + 1), lower + 2 * c, n);
+        }
+        clear(upper + 2 * out, width - 2 * out);
+        clear(lower + 2 * out, width - 2 * out);
+      }
+      clear(slice + 2 * g.out[1] * width, (height - 2 * g.out[1]) * width);
+    }
+    clear(slice, (g.in[0] - g.out[0]) * height * width);
+  }
+}
+
+template <bool Index, bool Careful, class T, std::size_t... N>
+IKEBANA_CPU_INLINE void maximum_rows(const detail::maximum_job<T>& job, std::index_sequence<N...>) {
+  using B = typename number<T>::bits;
+  using running = running_maximum<Careful, T>;
+  constexpr dim_t w = vec<T>::size;
+  const vec<T> lowest = vec<T>::broadcast(-std::numeric_limits<T>::infinity());
+  bits_of<T> lanes = bits_of<T>::zero();
+  for (dim_t s = 0; Index && s < job.stride; ++s) lanes = lanes + lane_numbers<T>();
+  for (dim_t j = 0; j < job.length; j += w) {
+    const dim_t n = job.length - j < w ? job.length - j : w;
+    const bits_of<T> first = Index ? load_indices<T>(job.first_columns + j, n) : bits_of<T>::zero();
+    running m[] = {running{lowest, first + static_cast<B>(Index ? job.first[N] : 0)}...};
+    for (dim_t s = 0; s < job.slabs; ++s)
+      for (dim_t ky = 0; ky < job.kernel_rows; ++ky) {
+        const T* const row = job.image + s * job.slab_step + ky * job.row_step + j;
+        const dim_t at = job.slab_places[s] + ky * job.row_places;
+        for (dim_t kx = 0; kx < job.kernel_columns; ++kx) {
+          const T* const x = row + job.columns[kx];
+          if constexpr (Index) {
+            const bits_of<T> place =
+                in_register(bits_of<T>::broadcast(static_cast<B>(at + kx * job.column_places)));
+            (m[N].meet(vec<T>::load(x + static_cast<dim_t>(N) * job.block_step), place), ...);
+          } else {
+            (m[N].meet(vec<T>::load(x + static_cast<dim_t>(N) * job.block_step)), ...);
+          }
         }
       }
+    const auto finish = [&](dim_t r, const running& found) __attribute__((always_inline)) {
+      if (r >= job.rows) return;
+      T* const to = job.out + r * job.out_step + j;
+      if (n == w)
+        found.best.store(to);
+      else
+        found.best.store(to, n);
+      if constexpr (Index)
+        store_indices<T>(
+            found.where + lanes + static_cast<B>(job.base + r * job.base_step + j * job.stride),
+            job.indices + r * job.out_step + j, n);
+    };
+    (finish(static_cast<dim_t>(N), m[N]), ...);
+  }
+}
+template <class T>
+[[gnu::noinline]] void maximum_rows(const detail::maximum_job<T>& job) {
+  constexpr auto n = std::make_index_sequence<detail::maximum_job<T>::most_rows>{};
+  if (job.indices == nullptr)
+    job.careful ? maximum_rows<false, true>(job, n) : maximum_rows<false, false>(job, n);
+  else
+    job.careful ? maximum_rows<true, true>(job, n) : maximum_rows<true, false>(job, n);
+}
+
+template <class T>
+const detail::pool_kernels<T>& kernels_for_pool() {
+  static constexpr detail::pool_kernels<T> all{{vec<T>::size, &pad_rows<true, T>},
+                                               &maximum_rows<T>};
+  return all;
 }
 
 /// f(input plane's offset, spans of depth and height, output's offset) for every row of windows.
@@ -189,43 +261,13 @@ IKEBANA_CPU_INLINE void maximum_of(const G& g, const std::array<dim_t, 3>& dilat
   if (index != nullptr) *index = where;
 }
 
-/// The maxima of n neighbouring windows, the first of which begins in column `column`.
-template <class T>
-IKEBANA_CPU_INLINE void maxima_of(const pool_geometry& g, const T* x, pool_span z, pool_span r,
-                                  dim_t column, dim_t n, T* y, std::int32_t* indices) {
-  using B = typename number<T>::bits;
-  bits_of<T> steps = bits_of<T>::zero();
-  const bits_of<T> each = lane_numbers<T>();
-  for (dim_t s = 0; s < g.stride[2]; ++s) steps = steps + each;
-  const dim_t first = (z.begin * g.in[1] + r.begin) * g.in[2] + column;
-  running_maximum<T> m{load_strided(x + first, g.stride[2], n), steps + static_cast<B>(first)};
-  for (dim_t iz = z.begin; iz < z.end; iz += g.dilation[0])
-    for (dim_t iy = r.begin; iy < r.end; iy += g.dilation[1])
-      for (dim_t k = 0; k < g.kernel[2]; ++k) {
-        const dim_t at = (iz * g.in[1] + iy) * g.in[2] + column + k * g.dilation[2];
-        m.meet(load_strided(x + at, g.stride[2], n), steps + static_cast<B>(at));
-      }
-  m.best.store(y, n);
-  if (indices != nullptr) store_indices<T>(m.where, indices, n);
-}
-
 template <class T>
 void pool_maximum(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
-  if (is_halving(g)) return halve_by_maximum(g, x, y, indices);
-  constexpr dim_t w = vec<T>::size;
-  const inner_columns inner = inner_columns_of(g, g.dilation[2]);
+  if (detail::is_halving(g)) return halve_by_maximum(g, x, y, indices);
   const auto span = [&](std::size_t d, dim_t o) { return span_of(g, d, o, g.dilation[d]); };
-  for_each_window_row(g, span, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
-    const auto outer = [&](dim_t ox) {
-      maximum_of(g, g.dilation, x + plane, z, r, span(2, ox), y + o + ox,
-                 indices != nullptr ? indices + o + ox : nullptr);
-    };
-    for (dim_t ox = 0; ox < inner.begin; ++ox) outer(ox);
-    for (dim_t ox = inner.begin; ox < inner.end; ox += w)
-      maxima_of(g, x + plane, z, r, ox * g.stride[2] - g.padding[2],
-                inner.end - ox < w ? inner.end - ox : w, y + o + ox,
-                indices != nullptr ? indices + o + ox : nullptr);
-    for (dim_t ox = inner.end; ox < g.out[2]; ++ox) outer(ox);
+  for_each_window(g, span, [&](dim_t plane, pool_span z, pool_span r, pool_span c, dim_t o) {
+    maximum_of(g, g.dilation, x + plane, z, r, c, y + o,
+               indices != nullptr ? indices + o : nullptr);
   });
 }
 
@@ -237,4 +279,14 @@ void scatter_by_index(dim_t planes, dim_t inputs, dim_t outputs, const T* dy,
   std::memset(static_cast<void*>(dx), 0, static_cast<std::size_t>(n) * sizeof(T));
   for (dim_t plane = 0; plane < planes; ++plane, dx += inputs, dy += outputs, indices += outputs)
     for (dim_t o = 0; o < outputs; ++o) dx[indices[o]] += dy[o];
+}
+template <class T>
+void pool_maximum_backward(const pool_geometry& g, const T* dy, const std::int32_t* indices,
+                           T* dx) {
+  // A few elements a row are sooner written one by one.
+  if (detail::is_halving(g) && g.out[2] >= 8)
+    halve_backward(g, dy, indices, dx);
+  else
+    scatter_by_index(g.planes, g.in[0] * g.in[1] * g.in[2], g.out[0] * g.out[1] * g.out[2], dy,
+                     indices, dx);
 }

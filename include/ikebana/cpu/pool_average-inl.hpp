@@ -56,45 +56,123 @@ IKEBANA_CPU_INLINE T sum_of_window(const G& g, const T* x, pool_span z, pool_spa
   return total;
 }
 
-/// The sums of n neighbouring windows, the first of which begins in column `column`.
+/// The sums of `count` planes of n, each divided by `divisor`; some are found side by side.
 template <class T>
-IKEBANA_CPU_INLINE vec<T> sums_of_windows(const pool_geometry& g, const T* x, pool_span z,
-                                          pool_span r, dim_t column, dim_t n) {
-  vec<T> total = vec<T>::zero();
-  for (dim_t iz = z.begin; iz < z.end; ++iz)
-    for (dim_t iy = r.begin; iy < r.end; ++iy)
-      for (dim_t k = 0; k < g.kernel[2]; ++k)
-        total =
-            total + load_strided(x + (iz * g.in[1] + iy) * g.in[2] + column + k, g.stride[2], n);
-  return total;
+void average_planes(dim_t count, dim_t n, const T* x, T divisor, T* y) {
+  constexpr dim_t w = vec<T>::size;
+  const vec<T> by = vec<T>::broadcast(T(1) / divisor);
+  alignas(64) T partial[w * w];
+  for (dim_t p = 0; p < count; p += w, y += w) {
+    const dim_t now = count - p < w ? count - p : w;
+    for (dim_t i = 0; i < now; ++i, x += n) {
+      vec<T> s0 = vec<T>::zero(), s1 = s0;
+      dim_t j = 0;
+      for (; j + 2 * w <= n; j += 2 * w) {
+        s0 = s0 + vec<T>::load(x + j);
+        s1 = s1 + vec<T>::load(x + j + w);
+      }
+      if (j + w <= n) {
+        s0 = s0 + vec<T>::load(x + j);
+        j += w;
+      }
+      if (j < n) s1 = s1 + vec<T>::load(x + j, n - j);
+      (s0 + s1).store(partial + i * w);
+    }
+    for (dim_t i = now; i < w; ++i) vec<T>::zero().store(partial + i * w);
+    const vec<T> averages = sums_of(static_cast<const T*>(partial)) * by;
+    if (now == w)
+      averages.store(y);
+    else
+      averages.store(y, now);
+  }
 }
 
 template <class T>
+void halve_by_average(const pool_geometry& g, const T* x, T factor, T* y) {
+  constexpr dim_t w = vec<T>::size;
+  const dim_t width = g.in[2];
+  const vec<T> by = vec<T>::broadcast(factor);
+  for (dim_t plane = 0; plane < g.planes; ++plane, x += g.in[0] * g.in[1] * width)
+    for (dim_t z = 0; z < g.out[0]; ++z)
+      for (dim_t r = 0; r < g.out[1]; ++r, y += g.out[2]) {
+        const T* const from = x + (z * g.in[1] + 2 * r) * width;
+        for (dim_t c = 0; c < g.out[2]; c += w) {
+          const dim_t n = g.out[2] - c < w ? g.out[2] - c : w;
+          const auto upper = load_pairs(from + 2 * c, n),
+                     lower = load_pairs(from + width + 2 * c, n);
+          const vec<T> s = ((upper.even + upper.odd) + (lower.even + lower.odd)) * by;
+          if (n == w)
+            s.store(y + c);
+          else
+            s.store(y + c, n);
+        }
+      }
+}
+template <class T>
+void halve_by_average_backward(const pool_geometry& g, const T* dy, T factor, T* dx) {
+  constexpr dim_t w = vec<T>::size;
+  const dim_t width = g.in[2], height = g.in[1], out = g.out[2];
+  const vec<T> by = vec<T>::broadcast(factor);
+  const auto clear = [](T* p, dim_t n) {
+    if (n > 0) std::memset(static_cast<void*>(p), 0, static_cast<std::size_t>(n) * sizeof(T));
+  };
+  for (dim_t plane = 0; plane < g.planes; ++plane) {
+    for (dim_t z = 0; z < g.out[0]; ++z, dx += height * width) {
+      for (dim_t r = 0; r < g.out[1]; ++r, dy += out) {
+        T* const upper = dx + 2 * r * width;
+        T* const lower = upper + width;
+        for (dim_t c = 0; c < out; c += w) {
+          const dim_t n = out - c < w ? out - c : w;
+          const vec<T> share = (n == w ? vec<T>::load(dy + c) : vec<T>::load(dy + c, n)) * by;
+          store_pairs(share, share, upper + 2 * c, n);
+          store_pairs(share, share, lower + 2 * c, n);
+        }
+        clear(upper + 2 * out, width - 2 * out);
+        clear(lower + 2 * out, width - 2 * out);
+      }
+      clear(dx + 2 * g.out[1] * width, (height - 2 * g.out[1]) * width);
+    }
+    clear(dx, (g.in[0] - g.out[0]) * height * width);
+    dx += (g.in[0] - g.out[0]) * height * width;
+  }
+}
+
+/// Windows of any kind: rows of the input are summed first, then columns of what came out.
+template <class T, class G, class S, class W>
+IKEBANA_CPU_INLINE void average_by_rows(const G& g, S span, W weight, const T* x, T* y) {
+  constexpr dim_t w = vec<T>::size;
+  T* const row_sums = reinterpret_cast<T*>(detail::thread_scratch());
+  const dim_t width = g.in[2];
+  const bool apart = static_cast<std::size_t>(width) * sizeof(T) > detail::packed_b_bytes;
+  for_each_window_row(g, span, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
+    if (!apart)
+      for (dim_t j = 0; j < width; j += w) {
+        const dim_t n = width - j < w ? width - j : w;
+        vec<T> total = vec<T>::zero();
+        for (dim_t iz = z.begin; iz < z.end; ++iz)
+          for (dim_t iy = r.begin; iy < r.end; ++iy) {
+            const T* const from = x + plane + (iz * g.in[1] + iy) * width + j;
+            total = total + (n == w ? vec<T>::load(from) : vec<T>::load(from, n));
+          }
+        total.store(row_sums + j, n);
+      }
+    for (dim_t ox = 0; ox < g.out[2]; ++ox) {
+      const pool_span c = span(2, ox);
+      const T total = apart ? sum_of_window(g, x + plane, z, r, c)
+                            : sum_run(row_sums + c.begin, c.end - c.begin);
+      y[o + ox] = total * weight(z, r, c);
+    }
+  });
+}
+template <class T>
 void pool_average(const pool_geometry& g, const T* x, T* y, bool count_include_pad,
                   dim_t divisor_override) {
-  constexpr dim_t w = vec<T>::size;
-  const inner_columns inner = inner_columns_of(g, 1);
-  const auto span = [&](std::size_t d, dim_t o) { return span_of(g, d, o, 1); };
-  for_each_window_row(g, span, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
-    const auto outer = [&](dim_t ox) {
-      const pool_span c = span(2, ox);
-      y[o + ox] = sum_of_window(g, x + plane, z, r, c) *
-                  window_weight<T>(z, r, c, count_include_pad, divisor_override);
-    };
-    // A row of few windows that span much is summed along the windows.
-    if (inner.end - inner.begin < w && g.kernel[2] >= w) {
-      for (dim_t ox = 0; ox < g.out[2]; ++ox) outer(ox);
-      return;
-    }
-    for (dim_t ox = 0; ox < inner.begin; ++ox) outer(ox);
-    for (dim_t ox = inner.begin; ox < inner.end; ox += w) {
-      const dim_t n = inner.end - ox < w ? inner.end - ox : w;
-      const T weight = window_weight<T>(z, r, span(2, ox), count_include_pad, divisor_override);
-      (sums_of_windows(g, x + plane, z, r, ox * g.stride[2] - g.padding[2], n) * weight)
-          .store(y + o + ox, n);
-    }
-    for (dim_t ox = inner.end; ox < g.out[2]; ++ox) outer(ox);
-  });
+  average_by_rows(
+      g, [&](std::size_t d, dim_t o) { return span_of(g, d, o, 1); },
+      [&](pool_span z, pool_span r, pool_span c) {
+        return window_weight<T>(z, r, c, count_include_pad, divisor_override);
+      },
+      x, y);
 }
 
 /// Adds to each window's elements its share of dy, `weight(spans) dy`.

@@ -33,16 +33,23 @@ IKEBANA_CPU_INLINE const T* row_or_null(rows_of<const T> rows, dim_t b) {
   return rows ? rows[b] : nullptr;
 }
 
+/// Row b of y, or where there is none, what is written anyway.
 template <class T>
-void simple_gates(dim_t m, dim_t n, bool rectified, rows_of<T> gates, rows_of<T> h) {
+IKEBANA_CPU_INLINE T* also_to(rows_of<T> y, dim_t b, T* h) {
+  return y ? y[b] : h;
+}
+
+template <class T>
+void simple_gates(dim_t m, dim_t n, bool rectified, rows_of<T> gates, rows_of<T> h, rows_of<T> y) {
   for (dim_t b = 0; b < m; ++b) {
-    T *const g = gates[b], *const to = h[b];
+    T *const g = gates[b], *const to = h[b], *const also = also_to(y, b, to);
     along_row<T>(
         n, IKEBANA_CPU_ALONG {
           const vec<T> a = lanes.load(g + i);
-          const vec<T> y = rectified ? max(vec<T>::zero(), a) : tanh(a);
-          lanes.store(y, g + i);
-          lanes.store(y, to + i);
+          const vec<T> v = rectified ? max(vec<T>::zero(), a) : tanh(a);
+          lanes.store(v, g + i);
+          lanes.store(v, to + i);
+          lanes.store(v, also + i);
         });
   }
 }
@@ -64,24 +71,25 @@ void simple_gates_backward(dim_t m, dim_t n, bool rectified, rows_of<const T> ga
 
 template <class T>
 void memory_gates(dim_t m, dim_t n, rows_of<T> gates, rows_of<T> c, rows_of<T> c_before,
-                  rows_of<T> tanh_c, rows_of<T> h) {
+                  rows_of<T> tanh_c, rows_of<T> h, rows_of<T> y) {
   for (dim_t b = 0; b < m; ++b) {
     T *const g = gates[b], *const cell = c[b], *const kept = c_before[b], *const curbed = tanh_c[b],
-             *const to = h[b];
+             *const to = h[b], *const also = also_to(y, b, to);
     along_row<T>(
         n, IKEBANA_CPU_ALONG {
           const vec<T> in = sigmoid(lanes.load(g + i)), forget = sigmoid(lanes.load(g + n + i)),
                        fresh = tanh(lanes.load(g + 2 * n + i)),
                        out = sigmoid(lanes.load(g + 3 * n + i)), before = lanes.load(cell + i);
-          const vec<T> now = fma(forget, before, in * fresh), y = tanh(now);
+          const vec<T> now = fma(forget, before, in * fresh), squashed = tanh(now);
           lanes.store(in, g + i);
           lanes.store(forget, g + n + i);
           lanes.store(fresh, g + 2 * n + i);
           lanes.store(out, g + 3 * n + i);
           lanes.store(before, kept + i);
           lanes.store(now, cell + i);
-          lanes.store(y, curbed + i);
-          lanes.store(out * y, to + i);
+          lanes.store(squashed, curbed + i);
+          lanes.store(out * squashed, to + i);
+          lanes.store(out * squashed, also + i);
         });
   }
 }
@@ -110,10 +118,11 @@ void memory_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<con
 
 template <class T>
 void gated_unit(dim_t m, dim_t n, rows_of<T> gates, rows_of<const T> from_h, rows_of<T> new_from_h,
-                rows_of<T> h) {
+                rows_of<const T> h_before, rows_of<T> h, rows_of<T> y) {
   for (dim_t b = 0; b < m; ++b) {
-    T *const g = gates[b], *const kept = new_from_h[b], *const state = h[b];
-    const T* const a = from_h[b];
+    T *const g = gates[b], *const kept = new_from_h[b], *const state = h[b],
+             *const also = also_to(y, b, state);
+    const T *const a = from_h[b], *const before = h_before[b];
     along_row<T>(
         n, IKEBANA_CPU_ALONG {
           const vec<T> r = sigmoid(lanes.load(g + i) + lanes.load(a + i)),
@@ -124,7 +133,9 @@ void gated_unit(dim_t m, dim_t n, rows_of<T> gates, rows_of<const T> from_h, row
           lanes.store(z, g + n + i);
           lanes.store(fresh, g + 2 * n + i);
           lanes.store(inner, kept + i);
-          lanes.store(fma(z, lanes.load(state + i) - fresh, fresh), state + i);
+          const vec<T> now = fma(z, lanes.load(before + i) - fresh, fresh);
+          lanes.store(now, state + i);
+          lanes.store(now, also + i);
         });
   }
 }

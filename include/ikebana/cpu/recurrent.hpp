@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <type_traits>
+#include <utility>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/math.hpp"
@@ -23,16 +25,19 @@ struct rows_of {
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/recurrent-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/recurrent_step-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// One time step of the gates of recurrent modules, for m sequences and n hidden units: a pass over
-/// rows. Backward's `dy`, where given, is added to `dh`, the gradient that comes from later steps.
-/// None allocates or throws.
+/// rows. What h becomes goes to y, too, where given. Backward's `dy`, where given, is added to
+/// `dh`, the gradient that comes from later steps. None allocates or throws.
 namespace ikebana::cpu {
 
 /// gates = h = tanh(gates), or max(gates, 0) if `rectified`.
 template <class T>
-void rnn_gates(dim_t m, dim_t n, bool rectified, rows_of<T> gates, rows_of<T> h) {
-  IKEBANA_CPU_DISPATCH(simple_gates<T>)(m, n, rectified, gates, h);
+void rnn_gates(dim_t m, dim_t n, bool rectified, rows_of<T> gates, rows_of<T> h,
+               rows_of<T> y = {}) {
+  IKEBANA_CPU_DISPATCH(simple_gates<T>)(m, n, rectified, gates, h, y);
 }
 /// The gradient of the sums from that of h: `gates` as forward left them.
 template <class T>
@@ -46,8 +51,8 @@ void rnn_gates_backward(dim_t m, dim_t n, bool rectified, rows_of<const T> gates
 /// sigmoid(o); c = f c + i g; h = o tanh(c). What c was goes to c_before.
 template <class T>
 void lstm_gates(dim_t m, dim_t n, rows_of<T> gates, rows_of<T> c, rows_of<T> c_before,
-                rows_of<T> tanh_c, rows_of<T> h) {
-  IKEBANA_CPU_DISPATCH(memory_gates<T>)(m, n, gates, c, c_before, tanh_c, h);
+                rows_of<T> tanh_c, rows_of<T> h, rows_of<T> y = {}) {
+  IKEBANA_CPU_DISPATCH(memory_gates<T>)(m, n, gates, c, c_before, tanh_c, h, y);
 }
 /// The gradient of the sums; dc becomes that of c_before.
 template <class T>
@@ -60,11 +65,11 @@ void lstm_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const
 
 /// Gated recurrent unit (Cho et al., 2014). `gates` and `from_h` have rows of 3 n, the sums r, z, n
 /// of x and of h; gates receives r = sigmoid, z = sigmoid, n = tanh(x_n + r h_n), new_from_h the
-/// h_n; h = (1 - z) n + z h.
+/// h_n; h = (1 - z) n + z h_before, which may be h.
 template <class T>
 void gru_gates(dim_t m, dim_t n, rows_of<T> gates, rows_of<const T> from_h, rows_of<T> new_from_h,
-               rows_of<T> h) {
-  IKEBANA_CPU_DISPATCH(gated_unit<T>)(m, n, gates, from_h, new_from_h, h);
+               rows_of<const T> h_before, rows_of<T> h, rows_of<T> y = {}) {
+  IKEBANA_CPU_DISPATCH(gated_unit<T>)(m, n, gates, from_h, new_from_h, h_before, h, y);
 }
 /// The gradients of both sums; dh becomes the part of the gradient of h_before that does not go
 /// through them.
@@ -82,6 +87,24 @@ void move_rows(dim_t m, dim_t n, rows_of<const T> from, rows_of<T> to, bool adds
   IKEBANA_CPU_DISPATCH(copy_state_rows<T>)(m, n, from, to, adds);
 }
 
+/// The elements of n rows of k weights as pack_recurrent leaves them.
+constexpr dim_t packed_recurrent_size(dim_t n, dim_t k) { return (n + 15) / 16 * 16 * k; }
+
+/// Packs weights, w of (n, k), for recurrent_product under the same instruction set.
+template <class T>
+void pack_recurrent(dim_t n, dim_t k, const T* w, T* packed) {
+  IKEBANA_CPU_DISPATCH(pack_panels<T>)(n, k, w, packed);
+}
+/// Rows of `to` = x w^T, plus what they are if `adds`, plus bias (or null), for m rows of x, of k
+/// elements; w as packed. O(m n k).
+template <class T>
+void recurrent_product(dim_t m, dim_t n, dim_t k, const T* packed, const T* bias,
+                       rows_of<const T> x, rows_of<T> to, bool adds) {
+  IKEBANA_CPU_DISPATCH(product_of_panels<T>)(m, n, k, packed, bias, x, to, adds);
+}
+
+IKEBANA_CPU_KERNEL(pack_recurrent)
+IKEBANA_CPU_KERNEL(recurrent_product)
 IKEBANA_CPU_KERNEL(rnn_gates)
 IKEBANA_CPU_KERNEL(rnn_gates_backward)
 IKEBANA_CPU_KERNEL(lstm_gates)

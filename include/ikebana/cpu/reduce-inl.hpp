@@ -76,3 +76,103 @@ void sum_columns(dim_t m, dim_t n, const T* x, dim_t ldx, T* out, bool accumulat
   }
 }
 #undef IKEBANA_CPU_TERMS
+
+// ---- rows that are reduced together ----
+
+/// Lane r: the lanes of rows[r] joined by f, in an order that depends on the width alone.
+#if IKEBANA_CPU_WIDTH == 0
+template <class T, class F>
+IKEBANA_CPU_INLINE vec<T> fold_each(vec<T>* rows, F) {
+  return rows[0];
+}
+#else
+template <int D, class T, class F, std::size_t... I>
+IKEBANA_CPU_INLINE void join_pairs(vec<T>* rows, F f, std::index_sequence<I...>) {
+  using lanes = std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>;
+  ((exchange<D>(rows[2 * I].v, rows[2 * I + 1].v, lanes{}),
+    rows[I] = f(rows[2 * I], rows[2 * I + 1])),
+   ...);
+}
+template <class T, class F, int D = 1>
+IKEBANA_CPU_INLINE vec<T> fold_each(vec<T>* rows, F f) {
+  constexpr auto left = static_cast<std::size_t>(vec<T>::size) / (2 * D);
+  join_pairs<D>(rows, f, std::make_index_sequence<left>{});
+  if constexpr (left > 1)
+    return fold_each<T, F, 2 * D>(rows, f);
+  else
+    return rows[0];
+}
+#endif
+
+/// How many rows go together: where they are short, one for each lane, so that what comes between
+/// two passes over a row is done once for all of them; else some, so that it overlaps. The result
+/// of a row does not depend on it.
+template <class T>
+inline constexpr dim_t most_together = 16 * vec<T>::size;  ///< How long the short ones are.
+template <class T>
+IKEBANA_CPU_INLINE dim_t rows_together(dim_t n) {
+  constexpr dim_t w = vec<T>::size;
+  return n <= most_together<T> ? w : n > 4096 || w < 4 ? 1 : 4;
+}
+/// Lane r: the sum or the maximum of the lanes of rows[r], for r < count <= together.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> sum_each(vec<T>* rows, dim_t together, dim_t count) {
+  constexpr dim_t w = vec<T>::size;
+  if (together == w) {
+    for (dim_t r = count; r < w; ++r) rows[r] = vec<T>::zero();
+    return fold_each(
+        rows, [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return a + b; });
+  }
+  T totals[w] = {};
+  for (dim_t r = 0; r < count; ++r) totals[r] = sum(rows[r]);
+  return vec<T>::load(totals);
+}
+template <class T>
+IKEBANA_CPU_INLINE vec<T> maximum_each(vec<T>* rows, dim_t together, dim_t count) {
+  constexpr dim_t w = vec<T>::size;
+  if (together == w) {
+    for (dim_t r = count; r < w; ++r) rows[r] = vec<T>::zero();
+    return fold_each(
+        rows, [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return max(a, b); });
+  }
+  T most[w] = {};
+  for (dim_t r = 0; r < count; ++r) most[r] = maximum(rows[r]);
+  return vec<T>::load(most);
+}
+
+/// f(i) for i < n joined by `join` in four interleaved parts, in each lane of the result. f may be
+/// anything past the end that leaves its lane as it is.
+template <class T, class Join, class F>
+IKEBANA_CPU_INLINE vec<T> fold_lanes(dim_t n, vec<T> neutral, Join join, F f) {
+  constexpr dim_t w = vec<T>::size;
+  vec<T> s0 = neutral, s1 = s0, s2 = s0, s3 = s0;
+  dim_t i = 0;
+  for (; i + 4 * w <= n; i += 4 * w) {
+    s0 = join(s0, f(i, w));
+    s1 = join(s1, f(i + w, w));
+    s2 = join(s2, f(i + 2 * w, w));
+    s3 = join(s3, f(i + 3 * w, w));
+  }
+  for (; i + w <= n; i += w) s0 = join(s0, f(i, w));
+  if (i < n) s1 = join(s1, f(i, n - i));
+  return join(join(s0, s1), join(s2, s3));
+}
+template <class T, class F>
+IKEBANA_CPU_INLINE vec<T> sum_by_lanes(dim_t n, F f) {
+  return fold_lanes<T>(
+      n, vec<T>::zero(), [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return a + b; },
+      f);
+}
+
+/// All bits of the first n % size lanes.
+template <class T>
+IKEBANA_CPU_INLINE bits_of<T> last_lanes(dim_t n) {
+  using B = typename number<T>::bits;
+  B all[vec<T>::size];
+  for (B& b : all) b = B{-1};
+  return bits_of<T>::load(all, n % vec<T>::size);
+}
+template <class T>
+IKEBANA_CPU_INLINE vec<T> keep_lanes(vec<T> x, bits_of<T> kept) {
+  return as<T>(as<typename number<T>::bits>(x) & kept);
+}

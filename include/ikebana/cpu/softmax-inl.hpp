@@ -1,62 +1,61 @@
-/// exp(x - maximum) into y and its sum; -infinity past the end of x adds nothing.
+#define IKEBANA_CPU_TERMS [=](dim_t i, dim_t lanes) __attribute__((always_inline))
+
+/// 0 in the first n % size lanes and -infinity in the others: added to the end of a row, it takes
+/// them out of a maximum, and of a sum of exponentials.
 template <class T>
-IKEBANA_CPU_INLINE T exp_shifted(dim_t n, const T* x, T* y, vec<T> shift) {
+IKEBANA_CPU_INLINE vec<T> absent_lanes(dim_t n) {
+  const bits_of<T> kept = last_lanes<T>(n);
+  return as<T>(bits_of<T>::broadcast(number<T>::infinity | number<T>::sign) &
+               (kept ^ bits_of<T>::broadcast(-1)));
+}
+
+template <class T>
+IKEBANA_CPU_INLINE vec<T> row_maximum(dim_t n, const T* x, vec<T> absent) {
+  constexpr dim_t w = vec<T>::size;
+  const vec<T> least = -as<T>(bits_of<T>::broadcast(number<T>::infinity));
+  return fold_lanes<T>(
+      n, least, [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return max(a, b); },
+      IKEBANA_CPU_TERMS {
+        return lanes == w ? vec<T>::load(x + i) : vec<T>::load(x + i, lanes) + absent;
+      });
+}
+/// The sum of exp(x - shift), which becomes y where that is given, in whole registers if `padded`.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> exp_shifted(dim_t n, const T* x, T* y, vec<T> shift, vec<T> absent,
+                                      bool padded = false) {
   constexpr dim_t w = vec<T>::size;
   vec<T> total = vec<T>::zero();
-  dim_t i = 0;
-  for (; i + w <= n; i += w) {
-    const vec<T> e = exp(vec<T>::load(x + i) - shift);
-    if (y != nullptr) e.store(y + i);
+  for (dim_t i = 0; i < n; i += w) {
+    const dim_t lanes = n - i;
+    const vec<T> v = lanes >= w ? vec<T>::load(x + i) : vec<T>::load(x + i, lanes) + absent;
+    const vec<T> e = exp(v - shift);
+    if (y != nullptr) lanes >= w || padded ? e.store(y + i) : e.store(y + i, lanes);
     total = total + e;
   }
-  T last = T(0);
-  if (i < n) {
-    const vec<T> e = exp(vec<T>::load(x + i, n - i) - shift);
-    T lanes[w];
-    e.store(lanes);
-    if (y != nullptr) e.store(y + i, n - i);
-    for (dim_t j = 0; j < n - i; ++j) last += lanes[j];
-  }
-  return sum(total) + last;
+  return total;
+}
+template <class T, class F>
+IKEBANA_CPU_INLINE void map_row(dim_t n, T* y, F f) {
+  constexpr dim_t w = vec<T>::size;
+  dim_t i = 0;
+  for (; i + w <= n; i += w) f(i, w).store(y + i);
+  if (i < n) f(i, n - i).store(y + i, n - i);
 }
 
-/// The largest of n > 0 elements; not-a-number if any is.
+// One row alone.
 template <class T>
 IKEBANA_CPU_INLINE T row_maximum(dim_t n, const T* x) {
-  constexpr dim_t w = vec<T>::size;
-  T best = x[0];
-  dim_t i = 0;
-  if (n >= w) {
-    vec<T> m = vec<T>::load(x);
-    for (i = w; i + w <= n; i += w) m = max(m, vec<T>::load(x + i));
-    best = maximum(m);
-  }
-  for (; i < n; ++i) best = x[i] > best ? x[i] : best;
-  return best;
+  return maximum(row_maximum(n, x, absent_lanes<T>(n)));
 }
-
 template <class T>
-IKEBANA_CPU_INLINE T log_one(T x) {
-  T lanes[vec<T>::size];
-  log(vec<T>::broadcast(x)).store(lanes);
-  return lanes[0];
+IKEBANA_CPU_INLINE T exp_shifted(dim_t n, const T* x, T* y, vec<T> shift) {
+  return sum(exp_shifted(n, x, y, shift, absent_lanes<T>(n)));
 }
-
 template <class T>
 IKEBANA_CPU_INLINE void scale_row(dim_t n, T* y, T factor) {
-  constexpr dim_t w = vec<T>::size;
   const vec<T> f = vec<T>::broadcast(factor);
-  dim_t i = 0;
-  for (; i + w <= n; i += w) (vec<T>::load(y + i) * f).store(y + i);
-  if (i < n) (vec<T>::load(y + i, n - i) * f).store(y + i, n - i);
-}
-template <class T>
-IKEBANA_CPU_INLINE void shift_row(dim_t n, const T* x, T* y, T most, T log_total) {
-  constexpr dim_t w = vec<T>::size;
-  const vec<T> m = vec<T>::broadcast(most), s = vec<T>::broadcast(log_total);
-  dim_t i = 0;
-  for (; i + w <= n; i += w) (vec<T>::load(x + i) - m - s).store(y + i);
-  if (i < n) (vec<T>::load(x + i, n - i) - m - s).store(y + i, n - i);
+  map_row(
+      n, y, IKEBANA_CPU_TERMS { return load_lanes(y + i, lanes) * f; });
 }
 
 /// Along a strided dimension, registers hold neighbouring columns of `inner`.
@@ -78,49 +77,150 @@ IKEBANA_CPU_INLINE void softmax_columns(dim_t n, dim_t inner, const T* x, T* y, 
         .store(y + i * inner, lanes);
 }
 
+/// Rows no longer than a register are turned over: lane r of columns[j] is element j of row r. A
+/// row stored in part and read back at once would wait for its way to the cache.
+template <class T>
+IKEBANA_CPU_INLINE void load_columns(dim_t rows, dim_t n, const T* x, vec<T>* columns) {
+  for (dim_t r = 0; r < rows; ++r) columns[r] = vec<T>::load(x + r * n, n);
+  for (dim_t r = rows; r < vec<T>::size; ++r) columns[r] = vec<T>::zero();
+  transpose_block(columns);
+}
+template <class T>
+IKEBANA_CPU_INLINE void store_columns(dim_t rows, dim_t n, vec<T>* columns, T* y) {
+  transpose_block(columns);
+  for (dim_t r = 0; r < rows; ++r) columns[r].store(y + r * n, n);
+}
+template <class T>
+IKEBANA_CPU_INLINE vec<T> maximum_of_columns(dim_t n, const vec<T>* columns) {
+  vec<T> most = columns[0];
+  for (dim_t j = 1; j < n; ++j) most = max(most, columns[j]);
+  return most;
+}
+
+template <class T>
+void softmax_short_rows(dim_t rows, dim_t n, const T* x, T* y, bool logarithm) {
+  constexpr dim_t w = vec<T>::size;
+  vec<T> columns[w], e[w];
+  for (dim_t first = 0; first < rows; first += w, x += w * n, y += w * n) {
+    const dim_t here = rows - first < w ? rows - first : w;
+    load_columns(here, n, x, columns);
+    const vec<T> most = maximum_of_columns(n, columns);
+    vec<T> total = vec<T>::zero();
+    for (dim_t j = 0; j < n; ++j) {
+      e[j] = exp(columns[j] - most);
+      total = total + e[j];
+    }
+    if (logarithm) {
+      const vec<T> l = log(total);
+      for (dim_t j = 0; j < n; ++j) columns[j] = columns[j] - most - l;
+    } else {
+      const vec<T> f = T(1) / total;
+      for (dim_t j = 0; j < n; ++j) columns[j] = e[j] * f;
+    }
+    store_columns(here, n, columns, y);
+  }
+}
+
 template <class T>
 void softmax_rows(dim_t outer, dim_t n, dim_t inner, const T* x, T* y, bool logarithm) {
   if (n == 0) return;
   constexpr dim_t w = vec<T>::size;
-  for (dim_t o = 0; o < outer; ++o, x += n * inner, y += n * inner) {
-    if (inner == 1) {
-      const T most = row_maximum(n, x);
-      const T total = exp_shifted(n, x, logarithm ? nullptr : y, vec<T>::broadcast(most));
-      if (logarithm)
-        shift_row(n, x, y, most, log_one(total));
-      else
-        scale_row(n, y, T(1) / total);
-    } else {
+  if (inner != 1) {
+    for (dim_t o = 0; o < outer; ++o, x += n * inner, y += n * inner)
       for (dim_t j = 0; j < inner; j += w)
         softmax_columns(n, inner, x + j, y + j, logarithm, inner - j < w ? inner - j : w);
+    return;
+  }
+  if (w > 1 && n <= w) return softmax_short_rows(outer, n, x, y, logarithm);
+  const dim_t together = rows_together<T>(n);
+  const vec<T> absent = absent_lanes<T>(n);
+  vec<T> parts[w];
+  T most[w], last[w];
+  // Exponentials of short rows, each padded to whole registers.
+  T near[w * most_together<T>];
+  const bool is_short = n <= most_together<T>;
+  const dim_t step = is_short ? (n + w - 1) / w * w : n;
+  for (dim_t first = 0; first < outer; first += together, x += together * n, y += together * n) {
+    const dim_t here = outer - first < together ? outer - first : together;
+    for (dim_t r = 0; r < here; ++r) parts[r] = row_maximum(n, x + r * n, absent);
+    maximum_each(parts, together, here).store(most);
+    T* const kept = logarithm ? nullptr : is_short ? near : y;
+    for (dim_t r = 0; r < here; ++r)
+      parts[r] = exp_shifted(n, x + r * n, kept == nullptr ? kept : kept + r * step,
+                             vec<T>::broadcast(most[r]), absent, is_short);
+    const vec<T> total = sum_each(parts, together, here);
+    (logarithm ? log(total) : T(1) / total).store(last);
+    for (dim_t r = 0; r < here; ++r) {
+      const T* const from = logarithm ? x + r * n : kept + r * step;
+      const vec<T> l = vec<T>::broadcast(last[r]), m = vec<T>::broadcast(most[r]);
+      if (logarithm)
+        map_row(
+            n, y + r * n, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) - m - l; });
+      else
+        map_row(
+            n, y + r * n, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) * l; });
     }
+  }
+}
+
+template <class T>
+IKEBANA_CPU_INLINE void softmax_columns_backward(dim_t n, dim_t inner, const T* y, const T* dy,
+                                                 T* dx, bool logarithm, dim_t lanes) {
+  vec<T> total = vec<T>::zero();
+  for (dim_t i = 0; i < n; ++i) {
+    const vec<T> d = vec<T>::load(dy + i * inner, lanes);
+    total = logarithm ? total + d : fma(d, vec<T>::load(y + i * inner, lanes), total);
+  }
+  for (dim_t i = 0; i < n; ++i) {
+    const vec<T> d = vec<T>::load(dy + i * inner, lanes), v = vec<T>::load(y + i * inner, lanes);
+    (logarithm ? d - exp(v) * total : v * (d - total)).store(dx + i * inner, lanes);
   }
 }
 
 template <class T>
 void softmax_rows_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const T* dy, T* dx,
                            bool logarithm) {
+  if (n == 0) return;
   constexpr dim_t w = vec<T>::size;
-  const dim_t step = inner == 1 ? w : 1;
-  for (dim_t o = 0; o < outer; ++o, y += n * inner, dy += n * inner, dx += n * inner)
-    for (dim_t j = 0; j < inner; j += w) {
-      // One row of neighbours along n, or a column in each lane.
-      const auto lanes = [=](dim_t i) __attribute__((always_inline)) {
-        const dim_t left = inner == 1 ? n - i : inner - j;
-        return left < w ? left : w;
-      };
-      vec<T> total = vec<T>::zero();
-      for (dim_t i = 0; i < n; i += step) {
-        const vec<T> d = vec<T>::load(dy + i * inner + j, lanes(i));
-        total = logarithm ? total + d : fma(d, vec<T>::load(y + i * inner + j, lanes(i)), total);
-      }
-      if (inner == 1) total = vec<T>::broadcast(sum(total));
-      for (dim_t i = 0; i < n; i += step) {
-        const vec<T> d = vec<T>::load(dy + i * inner + j, lanes(i)),
-                     v = vec<T>::load(y + i * inner + j, lanes(i));
-        (logarithm ? d - exp(v) * total : v * (d - total)).store(dx + i * inner + j, lanes(i));
-      }
+  if (inner != 1) {
+    for (dim_t o = 0; o < outer; ++o, y += n * inner, dy += n * inner, dx += n * inner)
+      for (dim_t j = 0; j < inner; j += w)
+        softmax_columns_backward(n, inner, y + j, dy + j, dx + j, logarithm,
+                                 inner - j < w ? inner - j : w);
+    return;
+  }
+  const dim_t together = rows_together<T>(n);
+  vec<T> parts[w];
+  T totals[w];
+  for (dim_t first = 0; first < outer;
+       first += together, y += together * n, dy += together * n, dx += together * n) {
+    const dim_t here = outer - first < together ? outer - first : together;
+    for (dim_t r = 0; r < here; ++r) {
+      const T *given = dy + r * n, *value = y + r * n;
+      parts[r] = logarithm
+                     ? sum_by_lanes<T>(
+                           n, IKEBANA_CPU_TERMS { return load_lanes(given + i, lanes); })
+                     : sum_by_lanes<T>(
+                           n, IKEBANA_CPU_TERMS {
+                             return load_lanes(given + i, lanes) * load_lanes(value + i, lanes);
+                           });
     }
+    sum_each(parts, together, here).store(totals);
+    for (dim_t r = 0; r < here; ++r) {
+      const T *given = dy + r * n, *value = y + r * n;
+      const vec<T> total = vec<T>::broadcast(totals[r]);
+      if (logarithm)
+        map_row(
+            n, dx + r * n, IKEBANA_CPU_TERMS {
+              return load_lanes(given + i, lanes) - exp(load_lanes(value + i, lanes)) * total;
+            });
+      else
+        map_row(
+            n, dx + r * n, IKEBANA_CPU_TERMS {
+              return load_lanes(value + i, lanes) * (load_lanes(given + i, lanes) - total);
+            });
+    }
+  }
 }
 
 template <class T>
@@ -128,39 +228,69 @@ void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::i
                         T label_smoothing, std::int64_t ignore_index, T* losses_sum,
                         std::int64_t* counted, T* dlogits, T grad_scale) {
   constexpr dim_t w = vec<T>::size;
-  T losses = T(0);
+  const dim_t together = rows_together<T>(classes);
+  const vec<T> absent = absent_lanes<T>(classes);
+  const T smooth = label_smoothing / static_cast<T>(classes);
+  // In double, so that many rows lose nothing.
+  double losses = 0;
   std::int64_t count = 0;
-  for (dim_t r = 0; r < rows; ++r, logits += classes) {
-    T* const d = dlogits == nullptr ? nullptr : dlogits + r * classes;
-    if (target[r] == ignore_index) {
-      if (d != nullptr)
-        for (dim_t i = 0; i < classes; i += w)
-          vec<T>::zero().store(d + i, classes - i < w ? classes - i : w);
-      continue;
-    }
-    ++count;
-    const T most = row_maximum(classes, logits);
-    const T of_target = logits[target[r]];
-    T mean = T(0);
-    if (label_smoothing != T(0)) {
-      for (dim_t i = 0; i < classes; ++i) mean += logits[i] - most;
-      mean /= static_cast<T>(classes);
-    }
-    const T total = exp_shifted(classes, logits, d, vec<T>::broadcast(most));
-    const T log_total = log_one(total);
-    losses += (T(1) - label_smoothing) * (log_total - (of_target - most)) +
-              label_smoothing * (log_total - mean);
-    if (d != nullptr) {
-      const vec<T> factor = vec<T>::broadcast(grad_scale / total);
-      const vec<T> smooth =
-          vec<T>::broadcast(grad_scale * label_smoothing / static_cast<T>(classes));
-      for (dim_t i = 0; i < classes; i += w) {
-        const dim_t lanes = classes - i < w ? classes - i : w;
-        (vec<T>::load(d + i, lanes) * factor - smooth).store(d + i, lanes);
+  vec<T> parts[w];
+  T most[w], of_target[w], mean[w], log_total[w], factor[w], near[w * most_together<T>];
+  const bool is_short = classes <= most_together<T>;
+  const dim_t step = is_short ? (classes + w - 1) / w * w : classes;
+  for (dim_t first = 0; first < rows; first += together) {
+    const dim_t here = rows - first < together ? rows - first : together;
+    const T* const x = logits + first * classes;
+    T* const d = dlogits == nullptr ? nullptr : dlogits + first * classes;
+    T* const kept = d == nullptr ? nullptr : is_short ? near : d;
+    const std::int64_t* const labels = target + first;
+    for (dim_t r = 0; r < here; ++r) parts[r] = row_maximum(classes, x + r * classes, absent);
+    maximum_each(parts, together, here).store(most);
+    // All of this comes before the logits may be overwritten.
+    for (dim_t r = 0; r < here; ++r) {
+      const T* const row = x + r * classes;
+      of_target[r] = labels[r] == ignore_index ? T(0) : row[labels[r]] - most[r];
+      mean[r] = T(0);
+      if (label_smoothing != T(0)) {
+        const vec<T> shift = vec<T>::broadcast(most[r]);
+        const bits_of<T> present = last_lanes<T>(classes);
+        mean[r] = sum(sum_by_lanes<T>(
+                      classes,
+                      IKEBANA_CPU_TERMS {
+                        const vec<T> v = load_lanes(row + i, lanes) - shift;
+                        return lanes == w ? v : keep_lanes(v, present);
+                      })) /
+                  static_cast<T>(classes);
       }
-      d[target[r]] -= grad_scale * (T(1) - label_smoothing);
+      parts[r] = exp_shifted(classes, row, kept == nullptr ? kept : kept + r * step,
+                             vec<T>::broadcast(most[r]), absent, is_short);
+    }
+    const vec<T> total = sum_each(parts, together, here);
+    log(total).store(log_total);
+    (vec<T>::broadcast(grad_scale) / total).store(factor);
+    for (dim_t r = 0; r < here; ++r) {
+      if (labels[r] != ignore_index) {
+        ++count;
+        losses += static_cast<double>((T(1) - label_smoothing) * (log_total[r] - of_target[r]) +
+                                      label_smoothing * (log_total[r] - mean[r]));
+      }
+      if (d == nullptr) continue;
+      T* const row = d + r * classes;
+      if (labels[r] == ignore_index) {
+        map_row(
+            classes, row,
+            [](dim_t, dim_t) __attribute__((always_inline)) { return vec<T>::zero(); });
+        continue;
+      }
+      const vec<T> f = vec<T>::broadcast(factor[r]), s = vec<T>::broadcast(grad_scale * smooth);
+      T* const from = kept + r * step;
+      const T of_label = from[labels[r]] * factor[r] - grad_scale * smooth;
+      map_row(
+          classes, row, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) * f - s; });
+      row[labels[r]] = of_label - grad_scale * (T(1) - label_smoothing);
     }
   }
-  *losses_sum = losses;
+  *losses_sum = static_cast<T>(losses);
   *counted = count;
 }
+#undef IKEBANA_CPU_TERMS

@@ -7,6 +7,7 @@
 #include "ikebana/cpu/detail/math.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/reduce.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/softmax-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"

@@ -107,7 +107,8 @@ class engine {
     program_table<std::byte*, sizes.saved> saved{};
     bool input_gradients = false;
     bool ran_forward = false;
-    bool checked = false;  ///< The leaves' checks passed, for the mode that stands beside it.
+    bool left_out = false;  ///< By the last forward: what a backward needs.
+    bool checked = false;   ///< The leaves' checks passed, for the mode that stands beside it.
     bool checked_training = false;
     std::conditional_t<is_partial, partial_state<T, sizes>, always_whole> partial{};
   };
@@ -145,7 +146,8 @@ class engine {
         seed_{other.seed_},
         step_{other.step_},
         stream_{other.stream_},
-        training_{other.training_} {
+        training_{other.training_},
+        fuses_{other.fuses_} {
     set_up(other.tables_->declared_inputs, other.tables_->bound_inputs);
     if constexpr (has_choices) {
       tables_->partial.set = other.tables_->partial.set;
@@ -300,9 +302,18 @@ class engine {
   }
 
   void run_leaves(const execution<T>& run) {
-    if (run_otherwise_ != nullptr) return run_otherwise_(*this, run);
+    tables_->left_out = false;
+    if (run_otherwise_ != nullptr) return run_otherwise_(*this, unfused(run));
+    tables_->left_out =
+        run.fused != nullptr && !training_ && tables_->plan.fusion.evaluation_leaves_out;
     forward_pass<T, no_boundary, has_choices> pass{run};
     for_each_leaf(module_, pass);
+  }
+
+  /// Who looks in between leaves is to find what they would have given.
+  static execution<T> unfused(execution<T> run) {
+    run.fused = nullptr;
+    return run;
   }
 
   /// Forward with hooks. Instantiated only where one is registered.
@@ -385,7 +396,14 @@ class engine {
 
   template <class Completed>
   void run_backward(bool accumulate, Completed&& completed) {
-    const execution<T> run = execution_tables(accumulate);
+    execution<T> run = execution_tables(accumulate);
+    if constexpr (requires { completed.boundary; }) run.fused = nullptr;
+    if (tables_->left_out) {
+      execution<T> again = unfused(run);
+      again.training = false;
+      run_leaves(again);
+      tables_->left_out = false;
+    }
     if constexpr (is_partial) {
       run_partial_backward(run, completed);
     } else {
@@ -524,6 +542,8 @@ class engine {
     run.stream = stream_;
     run.training = training_;
     run.accumulate = accumulate;
+    if (fuses_)
+      run.fused = (training_ ? t.plan.fusion.calls : t.plan.fusion.evaluation_calls).data();
     if constexpr (is_partial)
       run.partial = {.runs = t.partial.now.runs.data(),
                      .taken = t.partial.now.taken.data(),
@@ -546,6 +566,7 @@ class engine {
   std::uint32_t step_ = 0;
   std::uint32_t stream_ = 0;
   bool training_ = true;
+  bool fuses_ = true;
   std::shared_ptr<hook_set> hooks_;
   std::unique_ptr<hooked_calls> hooked_calls_;
   leaf_boundary<T>* boundary_ = nullptr;

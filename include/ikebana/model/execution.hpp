@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
 #include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/model/fusion.hpp"
 #include "ikebana/model/gradient_presence.hpp"
 #include "ikebana/model/hooked_forward.hpp"
 #include "ikebana/module/context.hpp"
@@ -57,9 +59,12 @@ struct execution {
   std::uint32_t stream = 0;
   bool training = true;
   bool accumulate = false;
+  const fused_call* fused = nullptr;  ///< By node; null where each leaf does its own work.
   partial_tables<T> partial{};
 
   bool does_run(const program_node& node) const { return node.arm < 0 || partial.runs[node.arm]; }
+
+  void take_norm(const program_node& norm, context<T>& c) const;
 
   context<T> context_of(const program_node& node) const {
     const program_leaf& leaf = leaves[node.leaf];
@@ -79,7 +84,42 @@ struct execution {
     c.stream = random_stream{model_seed, leaf.path_hash, step, stream};
     return c;
   }
+
+  /// The same with what the call takes over from others.
+  context<T> forward_context_of(const program_node& node) const {
+    context<T> c = context_of(node);
+    if (fused == nullptr) return c;
+    const fused_call& f = fused[&node - nodes];
+    if (f.adds) c.added = values[f.added];
+    c.applied = f.function;
+    if (f.gives_other) c.other_output = values[f.output];
+    if (f.normalises) take_norm(nodes[f.norm], c);
+    return c;
+  }
+  context<T> backward_context_of(const program_node& node) const {
+    context<T> c = context_of(node);
+    if (fused != nullptr) c.slope = fused[&node - nodes].slope;
+    return c;
+  }
 };
+
+// (a channel's scale) x + (its shift) = (x - mean) / sqrt(variance + eps) weight + bias.
+template <class T>
+void execution<T>::take_norm(const program_node& norm, context<T>& c) const {
+  const program_leaf& leaf = leaves[norm.leaf];
+  T* const* const affine = parameters + leaf.first_parameter;
+  const auto buffer = [&](int i) {
+    return reinterpret_cast<const T*>(buffers[leaf.first_buffer + i]);
+  };
+  c.scale = reinterpret_cast<T*>(saved[norm.first_saved]);
+  c.shift = reinterpret_cast<T*>(saved[norm.first_saved + 1]);
+  const T eps = static_cast<T>(norm.role.eps);
+  for (dim_t i = 0; i < shapes[norm.inputs[0]][1]; ++i) {
+    const T weight = norm.role.is_affine ? affine[0][i] : T{1};
+    c.scale[i] = weight / std::sqrt(buffer(1)[i] + eps);
+    c.shift[i] = (norm.role.is_affine ? affine[1][i] : T{0}) - buffer(0)[i] * c.scale[i];
+  }
+}
 
 /// What happens around every call of a leaf, for whoever rounds what goes in and out. k is the
 /// node. A pass without one knows nothing of it.
@@ -113,6 +153,7 @@ struct forward_pass {
     const program_node& node = run.nodes[k++];
     if constexpr (Partial)
       if (!run.does_run(node)) return;
+    if (run.fused != nullptr && run.fused[k - 1].forward_is_done) return;
     if constexpr (!std::is_same_v<Boundary, no_boundary>)
       if (boundary != nullptr) boundary->before_forward(run, k - 1);
     if constexpr (is_view_module<Leaf>())
@@ -120,7 +161,7 @@ struct forward_pass {
     else if constexpr (joins_alternatives<Leaf>)
       run.values[node.first_output] = run.values[node.inputs[run.partial.taken[node.choice]]];
     else
-      leaf.forward(run.context_of(node));
+      leaf.forward(run.forward_context_of(node));
     if constexpr (!std::is_same_v<Boundary, no_boundary>)
       if (boundary != nullptr) boundary->after_forward(run, k - 1);
   }
@@ -165,11 +206,11 @@ struct backward_pass {
       const int v = node.first_output + static_cast<int>(i);
       if (run.unwritten[v]) std::memset(run.value_gradients[v], 0, bytes(v));
     }
-    context<T> c = run.context_of(node);
+    context<T> c = run.backward_context_of(node);
     c.accumulating = (run.accumulate && !bounded) || !run.last_call[k];
     if constexpr (bounded) completed.boundary->before_backward(run, k);
     if constexpr (!is_view_module<Leaf>()) {
-      leaf.backward(c);
+      if (run.fused == nullptr || !run.fused[k].backward_is_done) leaf.backward(c);
     } else {
       const T* gradient = run.value_gradients[node.first_output];
       if (c.edge_gradients[0] != nullptr && c.edge_gradients[0] != gradient)

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/model/fusion.hpp"
 #include "ikebana/module/lowering.hpp"
 
 namespace ikebana {
@@ -20,11 +21,12 @@ struct memory_plan {
   program_table<dim_t, N.edges> edge_scratch{};
   program_table<bool, N.edges> edge_needed{};
   program_table<dim_t, N.saved> saved{};
-  /// By value: the value whose memory it shares (a view of it), or itself.
+  /// By value: the value whose memory it shares (a view of it, or written over it), or itself.
   program_table<int, N.values> root{};
   program_table<int, N.values> gradient_root{};
   program_table<bool, N.values> gradient_written{};
   program_table<bool, N.nodes> runs_backward{};
+  fusion_plan<N> fusion{};
   dim_t bytes = 0;
 };
 
@@ -93,6 +95,7 @@ template <class T, program_sizes N>
 constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
                                      bool input_gradients) {
   memory_plan<N> plan;
+  plan.fusion = plan_fusion(p, inputs);
   constexpr auto nodes = static_cast<int>(N.nodes);
   const auto backward_time = [](int node) { return 2 * nodes - node; };
 
@@ -131,15 +134,26 @@ constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
       producer[v] = k;
       arm[v] = node.arm;
       needs_gradient[v] = backward;
-      if (node.is_view) plan.root[v] = plan.root[static_cast<std::size_t>(node.inputs[0])];
+      const int shared = node.is_view ? 0 : plan.fusion.overwrites[static_cast<std::size_t>(k)];
+      if (shared >= 0) plan.root[v] = plan.root[static_cast<std::size_t>(node.inputs[shared])];
       alive[v].begin = k;
     }
+  }
+  // A call that makes another's output as well uses its memory before its time.
+  program_table<int, N.nodes> first_use{};
+  for (int k = 0; k < nodes; ++k) first_use[static_cast<std::size_t>(k)] = k;
+  for (int k = 0; k < nodes; ++k) {
+    const fused_call& f = plan.fusion.evaluation_calls[static_cast<std::size_t>(k)];
+    if (f.normalises) first_use[static_cast<std::size_t>(f.norm)] = k;
+    if (f.gives_other) alive[static_cast<std::size_t>(f.output)].begin = k;
   }
   for (int k = 0; k < nodes; ++k) {
     const program_node& node = p.nodes[static_cast<std::size_t>(k)];
     const bool backward = plan.runs_backward[static_cast<std::size_t>(k)];
     const auto keeps = static_cast<unsigned>(node.keeps);
     if (node.is_view || node.choice >= 0) continue;
+    if (const fused_call& f = plan.fusion.calls[static_cast<std::size_t>(k)]; f.adds)
+      alive[static_cast<std::size_t>(plan.root[static_cast<std::size_t>(f.added)])].cover(k);
     for (std::size_t i = 0; i < node.input_count; ++i) {
       lifetime& a =
           alive[static_cast<std::size_t>(plan.root[static_cast<std::size_t>(node.inputs[i])])];
@@ -173,8 +187,13 @@ constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
   }
 
   // A view hands its gradient on without a copy where nobody else adds to it, and so does a choice.
+  // What overwrites its input in forward does so in backward.
   for (int k = nodes; k-- > 0;) {
     const program_node& node = p.nodes[static_cast<std::size_t>(k)];
+    const int overwritten = plan.fusion.overwrites[static_cast<std::size_t>(k)];
+    if (overwritten >= 0)
+      plan.gradient_root[static_cast<std::size_t>(node.inputs[overwritten])] =
+          plan.gradient_root[static_cast<std::size_t>(node.first_output)];
     if (!node.is_view && node.choice < 0) continue;
     for (std::size_t i = 0; i < node.input_count; ++i) {
       const auto in = static_cast<std::size_t>(node.inputs[i]);
@@ -228,7 +247,8 @@ constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
         const auto s = static_cast<std::size_t>(node.first_saved) + i;
         const saved_spec& spec = p.saved[s].spec;
         request(spec.extents.numel(), spec.element_size == 0 ? sizeof(T) : spec.element_size,
-                {k, backward ? backward_time(k) : k}, plan.saved[s], node.arm);
+                {first_use[static_cast<std::size_t>(k)], backward ? backward_time(k) : k},
+                plan.saved[s], node.arm);
       }
     }
   }

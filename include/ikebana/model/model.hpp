@@ -220,6 +220,12 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
   void eval() { training_ = false; }
   bool is_training() const { return training_; }
 
+  /// Whether modules may be run in one with others (the mode after initialize): an activation with
+  /// the product before it, and so on (model/fusion.hpp). What comes out is the same within
+  /// rounding. Where a hook may look in between, each runs on its own in any case.
+  void set_fusion(bool on) { fuses_ = on; }
+  bool fuses() const { return fuses_; }
+
   /// All parameters as one array, in the order in which backward finishes them; the gaps between
   /// them are zero.
   std::span<T> parameters() { return parameters_.span(); }
@@ -304,6 +310,7 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
 
  protected:
   using engine::buffers_;
+  using engine::fuses_;
   using engine::gradients_;
   using engine::module_;
   using engine::parameters_;

@@ -152,7 +152,7 @@ struct partial_backward_pass {
       run.edge_sums[e] = adds[i] ? run.value_gradients[v] : nullptr;
       p.written[v] = true;
     }
-    context<T> c = run.context_of(node);
+    context<T> c = run.backward_context_of(node);
     if (own.parameter_count > 0) {
       const gradient_presence& presence = *p.presence;
       const std::size_t place = place_of(node);
@@ -160,7 +160,7 @@ struct partial_backward_pass {
     }
     if constexpr (bounded) completed.boundary->before_backward(run, k);
     if constexpr (!is_view_module<Leaf>()) {
-      leaf.backward(c);
+      if (run.fused == nullptr || !run.fused[k].backward_is_done) leaf.backward(c);
     } else {
       const T* gradient = run.value_gradients[node.first_output];
       if (c.edge_gradients[0] != nullptr && c.edge_gradients[0] != gradient)

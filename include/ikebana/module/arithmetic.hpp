@@ -28,6 +28,7 @@ constexpr inferred infer_elementwise(const char* sentence, const shape& a, const
 struct add {
   static constexpr std::string_view kind = "add";
   static constexpr kept keeps = kept::nothing;
+  static constexpr bool is_sum = true;
 
   constexpr inferred infer(const shape& a, const shape& b) const {
     return detail::infer_elementwise("add expects equal shapes, got {input} and {other}", a, b);
@@ -43,7 +44,7 @@ struct add {
   template <class T>
   void backward(const context<T>& c) const {
     for (std::size_t i = 0; i < 2; ++i)
-      if (c.input_gradient(i) != nullptr)
+      if (c.input_gradient(i) != nullptr && c.input_gradient(i) != c.output_gradient())
         std::memcpy(c.input_gradient(i), c.output_gradient(),
                     static_cast<std::size_t>(c.output_shape().numel()) * sizeof(T));
   }

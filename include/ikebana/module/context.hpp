@@ -4,6 +4,7 @@
 
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/activation.hpp"
 
 namespace ikebana {
 
@@ -29,7 +30,10 @@ class context {
   const U* input(std::size_t i = 0) const {
     return reinterpret_cast<const U*>(values[inputs[i]]);
   }
-  T* output(std::size_t i = 0) const { return values[first_output + static_cast<int>(i)]; }
+  T* output(std::size_t i = 0) const {
+    return i == 0 && other_output != nullptr ? other_output
+                                             : values[first_output + static_cast<int>(i)];
+  }
   std::size_t input_count() const { return arity; }
 
   const T* output_gradient(std::size_t i = 0) const {
@@ -59,6 +63,19 @@ class context {
   /// belongs to it.
   const random_stream& random() const { return stream; }
 
+  /// Of a leaf with `takes_residual`: what forward adds to its output; null for nothing. Of one
+  /// with `adds_before`: what it adds to its input, in summed_input().
+  const T* residual() const { return added; }
+  T* summed_input() const { return values[inputs[0]]; }
+  /// Of a leaf with `takes_norm`: null for none. Scratch of this call, which may be written.
+  T* channel_scale() const { return scale; }
+  T* channel_shift() const { return shift; }
+  /// Of a leaf with `takes_function`: what forward applies to its output after that.
+  cpu::activation function() const { return applied; }
+  /// Of a leaf with `takes_slope`: the activation whose output input(0) is, and whose slope
+  /// backward multiplies input_gradient(0) by.
+  cpu::activation input_slope() const { return slope; }
+
   // Filled in by the model.
   const shape* shapes = nullptr;
   const int* inputs = nullptr;
@@ -73,6 +90,12 @@ class context {
   std::byte* const* saved_data = nullptr;
   bool accumulating = false;
   bool is_training = false;
+  const T* added = nullptr;
+  T* other_output = nullptr;
+  T* scale = nullptr;
+  T* shift = nullptr;
+  cpu::activation applied = cpu::activation::none;
+  cpu::activation slope = cpu::activation::none;
   random_stream stream{};
 };
 

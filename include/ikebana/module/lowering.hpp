@@ -24,6 +24,7 @@ struct program_node {
   int first_saved = 0;
   std::size_t saved_count = 0;
   kept keeps = kept::both;
+  leaf_role role{};
   bool is_view = false;
   int arm = -1;     ///< The alternative that it stands in; -1 where it always runs.
   int choice = -1;  ///< The choice whose alternatives it joins; else -1.
@@ -347,6 +348,7 @@ template <leaf_module M>
   node.output_count = out.count;
   for (std::size_t i = 0; i < out.count; ++i) out.ids[i] = l.add_value(inferred_shapes[i]);
   node.keeps = keeps_of<M>();
+  node.role = role_of(m);
   node.is_view = is_view_module<M>();
   node.arm = l.arm;
   if constexpr (requires { M::joins_alternatives; }) node.choice = l.choice;

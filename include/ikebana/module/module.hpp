@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/activation.hpp"
 #include "ikebana/module/named.hpp"
 #include "ikebana/module/shape_list.hpp"
 
@@ -39,6 +40,20 @@ namespace ikebana {
 /// - `multiply_adds(const shape_list& in, const shape_list& out)`;
 /// - `keeps`: what backward reads of inputs and outputs (default: both);
 /// - `is_view`: the output is the input's memory under another shape;
+/// - `in_place`: forward may write its output over input 0, and backward likewise, element by
+/// element;
+/// - `as_activation`: the cpu::activation that it is, with a slope that its output tells;
+/// - `takes_residual`: forward adds `context::residual()` to its output;
+/// - `takes_function`: forward then applies `context::function()`;
+/// - `takes_norm`: forward, before that, multiplies channel c of its output by
+///   `context::channel_scale()[c]` and adds `channel_shift()[c]`;
+/// - `is_channel_norm`: in evaluation it is such a map: of parameters weight and bias if
+/// `is_affine`,
+///   buffers mean and variance, `eps`, and two saved values for each channel;
+/// - `is_identity_in_evaluation`: forward gives its input then;
+/// - `adds_before`: forward adds `context::residual()` to input 0, where it stands, before all
+/// else;
+/// - `takes_slope`: backward applies `context::input_slope()` to the gradient of input 0;
 /// - `is_lazy`: a dimension is still left out;
 /// - `is_random`: it draws from `context::random()`;
 /// - `outputs`: how many there are (default 1).
@@ -68,6 +83,22 @@ enum class element_kind : unsigned char { real, index, boolean };
 /// What a module's backward reads of its inputs and outputs; the memory of the rest is free after
 /// forward.
 enum class kept : unsigned char { nothing = 0, input = 1, output = 2, both = 3 };
+
+/// What a leaf offers to those that are called before and after it (see model/fusion.hpp).
+struct leaf_role {
+  bool in_place = false;
+  bool is_sum = false;
+  bool takes_residual = false;
+  bool takes_function = false;
+  bool takes_norm = false;
+  bool is_channel_norm = false;
+  bool is_identity_in_evaluation = false;
+  bool adds_before = false;
+  bool takes_slope = false;
+  cpu::activation as_activation = cpu::activation::none;
+  bool is_affine = false;  ///< Of a channel norm, as is `eps`.
+  double eps = 0;
+};
 
 /// A composition as values: step s runs child `steps[s].child` on the values `steps[s].inputs` and
 /// defines the next values, as many as that child has outputs. Values 0 .. inputs-1 are the
@@ -118,6 +149,27 @@ constexpr bool is_view_module() {
     return M::is_view;
   else
     return false;
+}
+
+template <class M>
+constexpr leaf_role role_of([[maybe_unused]] const M& m) {
+  leaf_role role;
+  if constexpr (requires { M::in_place; }) role.in_place = M::in_place;
+  if constexpr (requires { M::is_sum; }) role.is_sum = M::is_sum;
+  if constexpr (requires { M::takes_residual; }) role.takes_residual = M::takes_residual;
+  if constexpr (requires { M::takes_function; }) role.takes_function = M::takes_function;
+  if constexpr (requires { M::takes_norm; }) role.takes_norm = M::takes_norm;
+  if constexpr (requires { M::is_channel_norm; }) {
+    role.is_channel_norm = M::is_channel_norm;
+    role.is_affine = M::is_affine;
+    role.eps = m.eps;
+  }
+  if constexpr (requires { M::is_identity_in_evaluation; })
+    role.is_identity_in_evaluation = M::is_identity_in_evaluation;
+  if constexpr (requires { M::adds_before; }) role.adds_before = M::adds_before;
+  if constexpr (requires { M::takes_slope; }) role.takes_slope = M::takes_slope;
+  if constexpr (requires { M::as_activation; }) role.as_activation = M::as_activation;
+  return role;
 }
 
 template <class M>

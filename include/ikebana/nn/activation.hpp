@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
@@ -19,6 +20,8 @@ struct approximate_option;
 struct relu {
   static constexpr std::string_view kind = "relu";
   static constexpr kept keeps = kept::output;
+  static constexpr bool in_place = true;
+  static constexpr cpu::activation as_activation = cpu::activation::relu;
 
   constexpr inferred infer(const shape& in) const { return in; }
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
@@ -45,6 +48,8 @@ struct relu {
 struct tanh {
   static constexpr std::string_view kind = "tanh";
   static constexpr kept keeps = kept::output;
+  static constexpr bool in_place = true;
+  static constexpr cpu::activation as_activation = cpu::activation::tanh;
 
   constexpr inferred infer(const shape& in) const { return in; }
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
@@ -71,6 +76,8 @@ struct tanh {
 struct sigmoid {
   static constexpr std::string_view kind = "sigmoid";
   static constexpr kept keeps = kept::output;
+  static constexpr bool in_place = true;
+  static constexpr cpu::activation as_activation = cpu::activation::sigmoid;
 
   constexpr inferred infer(const shape& in) const { return in; }
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
@@ -111,6 +118,8 @@ struct gelu {
   static constexpr std::string_view kind = "gelu";
   static constexpr kept keeps = kept::input;
   static constexpr std::string_view how = detail::option_or<approximate<"none">, Options...>::value;
+  static constexpr cpu::activation as_activation =
+      how == "tanh" ? cpu::activation::gelu_tanh : cpu::activation::gelu;
   static_assert(how == "none" || how == "tanh",
                 "ikebana: gelu takes approximate<\"none\"> or approximate<\"tanh\">");
 

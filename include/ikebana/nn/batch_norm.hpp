@@ -48,6 +48,7 @@ struct batch_norm {
   static constexpr kept keeps = kept::input;
   static constexpr bool is_affine = detail::option_or<affine<true>, Options...>::value;
   static constexpr bool tracks = detail::option_or<track_running_stats<true>, Options...>::value;
+  static constexpr bool is_channel_norm = tracks;
 
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;

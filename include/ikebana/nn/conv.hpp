@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "ikebana/cpu/conv.hpp"
+#include "ikebana/cpu/grouped_conv.hpp"
 #include "ikebana/cpu/pad.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
@@ -53,6 +54,9 @@ struct conv {
       detail::option_or<padding_mode<"zeros">, Options...>::value;
   static constexpr bool is_lazy = In == lazy;
   static constexpr kept keeps = kept::input;
+  static constexpr bool takes_residual = true;
+  static constexpr bool takes_function = true;
+  static constexpr bool takes_norm = true;
   static constexpr bool keeps_extents =
       std::is_same_v<detail::option_or<padding<0>, Options...>, same_padding>;
 
@@ -163,25 +167,42 @@ struct conv {
 
   template <class T>
   void forward(const context<T>& c) const {
-    cpu::conv_forward<T>(geometry(c.input_shape(), c.output_shape()), seen(c), c.parameter(0),
-                         options::bias ? c.parameter(1) : nullptr, c.output());
+    const T* bias = options::bias ? c.parameter(1) : nullptr;
+    // scale (conv + bias) + shift.
+    if (T* const shift = c.channel_shift()) {
+      if constexpr (options::bias)
+        for (dim_t i = 0; i < Out; ++i) shift[i] += bias[i] * c.channel_scale()[i];
+      bias = shift;
+    }
+    const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
+    const cpu::conv_epilogue<T> then{c.residual(), c.function(), c.channel_scale()};
+    if constexpr (options::groups == 1)
+      cpu::conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then);
+    else
+      cpu::grouped_conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then);
   }
 
   template <class T>
   void backward(const context<T>& c) const {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* dy = c.output_gradient();
-    cpu::conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0), c.accumulate());
+    if constexpr (options::groups == 1)
+      cpu::conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0), c.accumulate());
+    else
+      cpu::grouped_conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0),
+                                            c.accumulate());
     if constexpr (options::bias)
       cpu::conv_backward_bias<T>(g, dy, c.parameter_gradient(1), c.accumulate());
     if (c.input_gradient() == nullptr) return;
-    if constexpr (is_zeros) {
-      cpu::conv_backward_data<T>(g, dy, c.parameter(0), c.input_gradient());
-    } else {
-      cpu::conv_backward_data<T>(g, dy, c.parameter(0), c.template saved<T>(0));
+    T* dx = c.input_gradient();
+    if constexpr (!is_zeros) dx = c.template saved<T>(0);
+    if constexpr (options::groups == 1)
+      cpu::conv_backward_data<T>(g, dy, c.parameter(0), dx);
+    else
+      cpu::grouped_conv_backward_data<T>(g, dy, c.parameter(0), dx);
+    if constexpr (!is_zeros)
       cpu::pad_backward<T>(pads(c.input_shape()), border, c.template saved<T>(0),
                            c.input_gradient());
-    }
   }
 
   template <symbolic... X>

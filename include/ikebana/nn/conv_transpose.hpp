@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "ikebana/cpu/conv.hpp"
+#include "ikebana/cpu/grouped_conv.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/extent.hpp"
@@ -150,21 +151,31 @@ struct conv_transpose {
 
   template <class T>
   void forward(const context<T>& c) const {
-    cpu::conv_backward_data<T>(geometry(c.input_shape(), c.output_shape()), c.input(),
-                               c.parameter(0), c.output(),
-                               options::bias ? c.parameter(1) : nullptr);
+    const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
+    const T* const bias = options::bias ? c.parameter(1) : nullptr;
+    if constexpr (options::groups == 1)
+      cpu::conv_backward_data<T>(g, c.input(), c.parameter(0), c.output(), bias);
+    else
+      cpu::grouped_conv_backward_data<T>(g, c.input(), c.parameter(0), c.output(), bias);
   }
 
   template <class T>
   void backward(const context<T>& c) const {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* dy = c.output_gradient();
-    cpu::conv_backward_weights<T>(g, dy, c.input(), c.parameter_gradient(0), c.accumulate());
+    if constexpr (options::groups == 1)
+      cpu::conv_backward_weights<T>(g, dy, c.input(), c.parameter_gradient(0), c.accumulate());
+    else
+      cpu::grouped_conv_backward_weights<T>(g, dy, c.input(), c.parameter_gradient(0),
+                                            c.accumulate());
     if constexpr (options::bias)
       cpu::channel_sums<T>(g.batch, Out, cpu::conv_geometry::volume(g.in), dy,
                            c.parameter_gradient(1), c.accumulate());
-    if (c.input_gradient() != nullptr)
+    if (c.input_gradient() == nullptr) return;
+    if constexpr (options::groups == 1)
       cpu::conv_forward<T>(g, dy, c.parameter(0), nullptr, c.input_gradient());
+    else
+      cpu::grouped_conv_forward<T>(g, dy, c.parameter(0), nullptr, c.input_gradient());
   }
 
   template <symbolic... X>

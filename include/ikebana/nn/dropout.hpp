@@ -43,6 +43,8 @@ struct dropout {
   static constexpr std::string_view kind = "dropout";
   static constexpr kept keeps = kept::nothing;
   static constexpr bool is_random = true;
+  static constexpr bool in_place = true;
+  static constexpr bool is_identity_in_evaluation = true;
 
   probability p = 0.5;
 

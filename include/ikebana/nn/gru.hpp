@@ -25,7 +25,7 @@ struct gru_gates {
 
   template <class T>
   static void forward(const recurrent_step<T>& s) {
-    cpu::gru_gates<T>(s.sequences, s.hidden, s.gates, s.from_h, s.extra[0], s.h);
+    cpu::gru_gates<T>(s.sequences, s.hidden, s.gates, s.from_h, s.extra[0], s.before, s.h, s.y);
   }
   template <class T>
   static void backward(const recurrent_step_backward<T>& s) {

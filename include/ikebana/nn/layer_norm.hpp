@@ -34,6 +34,7 @@ struct layer_norm {
   static constexpr std::string_view kind = "layer_norm";
   static constexpr bool is_lazy = detail::has_lazy(Normalized);
   static constexpr kept keeps = kept::input;
+  static constexpr bool adds_before = true;
   static constexpr bool is_affine = detail::option_or<elementwise_affine<true>, Options...>::value;
   static constexpr bool has_bias = is_affine && detail::option_or<bias<true>, Options...>::value;
 
@@ -86,9 +87,15 @@ struct layer_norm {
   template <class T>
   void forward(const context<T>& c) const {
     const detail::row_sizes n(c.input_shape(), Normalized.rank());
-    cpu::layer_norm_forward<T>(n.rows, n.each, 1, c.input(), is_affine ? c.parameter(0) : nullptr,
-                               has_bias ? c.parameter(1) : nullptr, static_cast<T>(eps), c.output(),
-                               c.template saved<T>(0), c.template saved<T>(1));
+    const T* const gamma = is_affine ? c.parameter(0) : nullptr;
+    const T* const beta = has_bias ? c.parameter(1) : nullptr;
+    if (c.residual() != nullptr)
+      cpu::add_layer_norm_forward<T>(n.rows, n.each, c.input(), c.residual(), c.summed_input(),
+                                     gamma, beta, static_cast<T>(eps), c.output(),
+                                     c.template saved<T>(0), c.template saved<T>(1));
+    else
+      cpu::layer_norm_forward<T>(n.rows, n.each, 1, c.input(), gamma, beta, static_cast<T>(eps),
+                                 c.output(), c.template saved<T>(0), c.template saved<T>(1));
   }
 
   template <class T>

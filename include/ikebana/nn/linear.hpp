@@ -29,6 +29,9 @@ struct linear {
   static constexpr std::string_view kind = "linear";
   static constexpr bool is_lazy = In == lazy;
   static constexpr kept keeps = kept::input;
+  static constexpr bool takes_residual = true;
+  static constexpr bool takes_function = true;
+  static constexpr bool takes_slope = true;
   static constexpr bool has_bias = detail::option_or<bias<true>, Options...>::value;
 
   [[no_unique_address]] extent<In> in_features{};
@@ -76,7 +79,11 @@ struct linear {
     const dim_t in = c.input_shape().back();
     const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
     cpu::gemm<T>(cpu::transpose::no, cpu::transpose::yes, rows, Out, in, T{1}, c.input(), in,
-                 c.parameter(0), in, T{0}, c.output(), Out, has_bias ? c.parameter(1) : nullptr);
+                 c.parameter(0), in, T{0}, c.output(), Out,
+                 {.bias = has_bias ? c.parameter(1) : nullptr,
+                  .residual = c.residual(),
+                  .ld_residual = Out,
+                  .function = c.function()});
   }
 
   template <class T>
@@ -88,9 +95,12 @@ struct linear {
                  in, c.accumulate() ? T{1} : T{0}, c.parameter_gradient(0), in);
     if constexpr (has_bias)
       cpu::column_sums<T>(rows, Out, dy, Out, c.parameter_gradient(1), c.accumulate());
-    if (c.input_gradient() != nullptr)
-      cpu::gemm<T>(cpu::transpose::no, cpu::transpose::no, rows, in, Out, T{1}, dy, Out,
-                   c.parameter(0), in, T{0}, c.input_gradient(), in);
+    if (c.input_gradient() == nullptr) return;
+    cpu::gemm_epilogue<T> then;
+    if (c.input_slope() != cpu::activation::none)
+      then = {.slope_of = c.input(), .ld_slope = in, .slope = c.input_slope()};
+    cpu::gemm<T>(cpu::transpose::no, cpu::transpose::no, rows, in, Out, T{1}, dy, Out,
+                 c.parameter(0), in, T{0}, c.input_gradient(), in, then);
   }
 
   template <symbolic... X>

@@ -25,7 +25,7 @@ struct lstm_gates {
 
   template <class T>
   static void forward(const recurrent_step<T>& s) {
-    cpu::lstm_gates<T>(s.sequences, s.hidden, s.gates, s.c, s.extra[0], s.extra[1], s.h);
+    cpu::lstm_gates<T>(s.sequences, s.hidden, s.gates, s.c, s.extra[0], s.extra[1], s.h, s.y);
   }
   template <class T>
   static void backward(const recurrent_step_backward<T>& s) {

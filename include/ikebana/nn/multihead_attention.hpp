@@ -6,6 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "ikebana/cpu/attention.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/extent.hpp"
@@ -41,7 +42,8 @@ namespace ikebana {
 /// number, `lazy` or `dynamic`; kdim<N> and vdim<N> too, EmbedDim where left out. A dynamic kdim or
 /// vdim has weights of its own. Further options: bias<bool> (true), batch_first<bool> (false).
 ///
-/// Keeps N num_heads L S weights for backward.
+/// Keeps O(N (L + S) embed_dim) numbers for backward, and no matrix of queries by keys; with
+/// need_weights<true> N num_heads L S weights besides.
 template <dim_t EmbedDim, dim_t Heads, class... Options>
 struct multihead_attention {
   static_assert(
@@ -159,8 +161,8 @@ struct multihead_attention {
     return all;
   }
 
-  /// The projections of query, key and value, the weights, the heads' outputs, and what backward
-  /// writes: the gradients of the projections and two matrices of scores.
+  /// The projections of query, key and value, what softmax leaves (the logarithm of each row's sum,
+  /// or the weights), the heads' outputs, the gradients of the projections, and scratch.
   constexpr std::array<saved_spec, 9> saved(const shape_list& in) const {
     const detail::attention_extents n(layout, in);
     const dim_t e = in[0].back();
@@ -170,8 +172,13 @@ struct multihead_attention {
     const saved_spec none{0, shape{0}};
     const saved_spec q = rows(0, n.self ? detail::times(3, e) : e);
     const saved_spec k = n.self ? none : rows(1, e), v = n.self ? none : rows(2, e);
-    const saved_spec weights{0, shape{n.batch, Heads, n.queries, n.keys}};
-    return {q, k, v, weights, rows(0, e), q, k, v, saved_spec{0, shape{2, n.queries, n.keys}}};
+    saved_spec softmax{0, shape{n.batch, Heads, n.queries}};
+    saved_spec scratch{0, shape{cpu::attention_scratch({1, 1, n.queries, n.keys, e / Heads})}};
+    if (has_weights) {
+      softmax.extents = shape{n.batch, Heads, n.queries, n.keys};
+      scratch.extents = shape{2, n.queries, n.keys};
+    }
+    return {q, k, v, softmax, rows(0, e), q, k, v, scratch};
   }
 
   constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const {

@@ -35,6 +35,7 @@ struct rms_norm {
   static constexpr std::string_view kind = "rms_norm";
   static constexpr bool is_lazy = detail::has_lazy(Normalized);
   static constexpr kept keeps = kept::input;
+  static constexpr bool adds_before = true;
   static constexpr bool is_affine = detail::option_or<elementwise_affine<true>, Options...>::value;
 
   std::optional<double> eps{};
@@ -85,8 +86,13 @@ struct rms_norm {
   void forward(const context<T>& c) const {
     const detail::row_sizes n(c.input_shape(), Normalized.rank());
     const T epsilon = eps ? static_cast<T>(*eps) : std::numeric_limits<T>::epsilon();
-    cpu::rms_norm_forward<T>(n.rows, n.each, c.input(), is_affine ? c.parameter(0) : nullptr,
-                             epsilon, c.output(), c.template saved<T>(0));
+    const T* const gamma = is_affine ? c.parameter(0) : nullptr;
+    if (c.residual() != nullptr)
+      cpu::add_rms_norm_forward<T>(n.rows, n.each, c.input(), c.residual(), c.summed_input(), gamma,
+                                   epsilon, c.output(), c.template saved<T>(0));
+    else
+      cpu::rms_norm_forward<T>(n.rows, n.each, c.input(), gamma, epsilon, c.output(),
+                               c.template saved<T>(0));
   }
 
   template <class T>

@@ -41,7 +41,7 @@ struct rnn_gates {
 
   template <class T>
   static void forward(const recurrent_step<T>& s) {
-    cpu::rnn_gates<T>(s.sequences, s.hidden, Rectified, s.gates, s.h);
+    cpu::rnn_gates<T>(s.sequences, s.hidden, Rectified, s.gates, s.h, s.y);
   }
   template <class T>
   static void backward(const recurrent_step_backward<T>& s) {

@@ -138,6 +138,7 @@ struct recurrent_cell {
     detail::recurrent_step<T> s{m, Hidden, gates_of(c), {}, {c.output(), Hidden}, {}, {}};
     for (dim_t i = 0; i < gates::extra; ++i) s.extra[i] = extra(c, i);
     T* const h = s.h.data;
+    s.before = s.h;
     load(c, 0, m, extra(c, gates::extra).data);
     load(c, 0, m, h);
     if constexpr (gates::has_cell) {

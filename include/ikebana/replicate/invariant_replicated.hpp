@@ -107,6 +107,7 @@ class invariant_replicated : private Model {
   using Model::current_inputs;
   using Model::current_program;
   using Model::eval;
+  using Model::fuses;
   using Model::gradient;
   using Model::gradients;
   using Model::has_gradient;
@@ -129,6 +130,7 @@ class invariant_replicated : private Model {
   using Model::registered_hooks;
   using Model::seed;
   using Model::set_choice;
+  using Model::set_fusion;
   using Model::set_random_step;
   using Model::set_seed;
   using Model::train;

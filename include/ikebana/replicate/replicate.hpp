@@ -121,6 +121,7 @@ class replicated : private Model,
   using Model::current_inputs;
   using Model::current_program;
   using Model::eval;
+  using Model::fuses;
   using Model::gradient;
   using Model::gradients;
   using Model::has_gradient;
@@ -143,6 +144,7 @@ class replicated : private Model,
   using Model::register_state_dict_hook;
   using Model::registered_hooks;
   using Model::seed;
+  using Model::set_fusion;
   using Model::set_random_step;
   using Model::set_seed;
   using Model::train;

@@ -2,7 +2,7 @@
 // inside its namespace and with its target switched on, so that one source is built for all of them
 // without any -m flag. Within the body, IKEBANA_CPU_WIDTH is the bytes of a vector register (0:
 // scalar) and IKEBANA_CPU_INLINE marks what must be inlined. The body includes nothing itself. A
-// further set is one more block here and one more name in targets.hpp.
+// further set is one more block here and one more name in targets.hpp and dispatch.hpp.
 #include "ikebana/cpu/detail/targets.hpp"
 
 #if IKEBANA_CPU_HERE
@@ -10,46 +10,61 @@
 
 #define IKEBANA_CPU_INLINE [[gnu::always_inline]] inline
 
+#if IKEBANA_CPU_FLOOR == 0
 #define IKEBANA_CPU_WIDTH 0
 namespace ikebana::cpu::scalar {
 #include IKEBANA_CPU_BODY
 }
 #undef IKEBANA_CPU_WIDTH
+#endif
+
+#if IKEBANA_CPU_ARM64
+#define IKEBANA_CPU_WIDTH 16
+namespace ikebana::cpu::neon {
+#include IKEBANA_CPU_BODY
+}
+#undef IKEBANA_CPU_WIDTH
+#endif
 
 #if IKEBANA_CPU_X86
 
+#if IKEBANA_CPU_FLOOR <= 2
+#define IKEBANA_CPU_WIDTH 16
+#if IKEBANA_CPU_FLOOR < 2
+IKEBANA_CPU_BEGIN_TARGET("sse4.2")
+#endif
+namespace ikebana::cpu::sse42 {
+#include IKEBANA_CPU_BODY
+}
+#if IKEBANA_CPU_FLOOR < 2
+IKEBANA_CPU_END_TARGET
+#endif
+#undef IKEBANA_CPU_WIDTH
+#endif
+
+#if IKEBANA_CPU_FLOOR <= 3
 #define IKEBANA_CPU_WIDTH 32
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
+#if IKEBANA_CPU_FLOOR < 3
+IKEBANA_CPU_BEGIN_TARGET("avx2,fma")
 #endif
 namespace ikebana::cpu::avx2 {
 #include IKEBANA_CPU_BODY
 }
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
+#if IKEBANA_CPU_FLOOR < 3
+IKEBANA_CPU_END_TARGET
 #endif
 #undef IKEBANA_CPU_WIDTH
+#endif
 
 #define IKEBANA_CPU_WIDTH 64
-#if defined(__clang__)
-#pragma clang attribute push( \
-    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
+#if IKEBANA_CPU_FLOOR < 4
+IKEBANA_CPU_BEGIN_TARGET("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
 #endif
 namespace ikebana::cpu::avx512 {
 #include IKEBANA_CPU_BODY
 }
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
+#if IKEBANA_CPU_FLOOR < 4
+IKEBANA_CPU_END_TARGET
 #endif
 #undef IKEBANA_CPU_WIDTH
 

@@ -22,4 +22,6 @@
 #else
 #include <immintrin.h>
 #endif
+#elif IKEBANA_CPU_ARM64
+#include <arm_neon.h>
 #endif

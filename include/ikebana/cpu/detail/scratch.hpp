@@ -4,19 +4,32 @@
 #include <new>
 
 #include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/cpu/detail/caches.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 
 namespace ikebana::cpu::detail {
 
-/// What every thread keeps for packing: a block of B that fits the second-level cache, and a panel
-/// of A.
+/// What every thread keeps for packing at least: a block of B that fits the second-level cache, and
+/// a block of A.
 inline constexpr std::size_t packed_b_bytes = std::size_t{512} * 1024;
 inline constexpr std::size_t packed_a_bytes = std::size_t{64} * 1024;
 
-/// The calling thread's packing buffer, aligned to 64 bytes. Allocated at the thread's first use.
+/// The bytes for the two blocks: half and a quarter of the second-level cache.
+struct scratch_sizes {
+  std::size_t b, a;
+};
+inline scratch_sizes scratch_bytes() {
+  const auto second = static_cast<std::size_t>(caches().second);
+  return {second / 2 > packed_b_bytes ? second / 2 : packed_b_bytes,
+          second / 4 > packed_a_bytes ? second / 4 : packed_a_bytes};
+}
+
+/// The calling thread's packing buffer, aligned to 64 bytes: as many bytes as scratch_bytes says,
+/// and a page. Allocated at the thread's first use.
 inline std::byte* thread_scratch() {
   struct owner {
-    std::byte* data = static_cast<std::byte*>(
-        ::operator new (packed_a_bytes + packed_b_bytes, std::align_val_t{storage_alignment}));
+    std::byte* data = static_cast<std::byte*>(::operator new (
+        scratch_bytes().b + scratch_bytes().a + 4096, std::align_val_t{storage_alignment}));
     owner() = default;
     owner(const owner&) = delete;
     owner& operator=(const owner&) = delete;

@@ -3,7 +3,12 @@
 // A program that defines IKEBANA_EXTERN_KERNELS is spared the kernels, even their text: they are
 // built once, in cpu/kernels.cc. By default there is nothing to link: a unit builds what it
 // uses. IKEBANA_CPU_KERNEL says it of each kernel.
-#if defined(IKEBANA_KERNELS_OF)
+#if defined(IKEBANA_LOW_PRECISION_KERNELS)  // cpu/low_precision_kernels.cc, beside the others
+#define IKEBANA_CPU_HERE 1
+#define IKEBANA_CPU_KERNEL(f)                  \
+  extern template decltype(f<float>) f<float>; \
+  extern template decltype(f<double>) f<double>;
+#elif defined(IKEBANA_KERNELS_OF)
 #define IKEBANA_CPU_HERE 1
 #define IKEBANA_CPU_KERNEL(f) template decltype(f<IKEBANA_KERNELS_OF>) f<IKEBANA_KERNELS_OF>;
 #elif defined(IKEBANA_ALL_KERNELS)
@@ -21,22 +26,114 @@
 #define IKEBANA_CPU_KERNEL(f)
 #endif
 
-// The only place that lists the instruction sets, beside foreach_target.hpp. A macro names a kernel
-// in all of their namespaces at once, which nothing else in the language can.
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define IKEBANA_CPU_X86 1
 #else
 #define IKEBANA_CPU_X86 0
 #endif
+#if defined(__aarch64__) && defined(__ARM_NEON) && !defined(__AARCH64EB__) && \
+    (defined(__GNUC__) || defined(__clang__))
+#define IKEBANA_CPU_ARM64 1
+#else
+#define IKEBANA_CPU_ARM64 0
+#endif
+
+// The only place that lists the instruction sets, beside foreach_target.hpp and the names in
+// dispatch.hpp. IKEBANA_CPU_FLOOR is the widest set (a place in `instruction_set`) that the
+// compiler's own flags, such as -march=native, allow everywhere: narrower ones are not built, and
+// where nothing wider exists either, there is nothing left to choose at run time. Neon is part of
+// every processor of its kind, so there any flag that allows more than the first of them counts.
+// A unit that takes its kernels from elsewhere has no floor.
+#define IKEBANA_CPU_FLOOR 0
+#if IKEBANA_CPU_HERE
+#if IKEBANA_CPU_X86 && defined(__SSE4_2__)
+#undef IKEBANA_CPU_FLOOR
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && \
+    defined(__AVX512VL__) && defined(__AVX2__) && defined(__FMA__)
+#define IKEBANA_CPU_FLOOR 4
+#elif defined(__AVX2__) && defined(__FMA__)
+#define IKEBANA_CPU_FLOOR 3
+#else
+#define IKEBANA_CPU_FLOOR 2
+#endif
+#elif IKEBANA_CPU_ARM64 && (defined(__ARM_FEATURE_CRC32) || defined(__ARM_FEATURE_ATOMICS))
+#undef IKEBANA_CPU_FLOOR
+#define IKEBANA_CPU_FLOOR 1
+#endif
+#endif
+
+#if (IKEBANA_CPU_X86 && IKEBANA_CPU_FLOOR == 4) || \
+    (IKEBANA_CPU_ARM64 && IKEBANA_CPU_FLOOR == 1) || (!IKEBANA_CPU_X86 && !IKEBANA_CPU_ARM64)
+#define IKEBANA_CPU_DIRECT 1
+#else
+#define IKEBANA_CPU_DIRECT 0
+#endif
+
+// IKEBANA_CPU_DISPATCH(kernel<T>)(arguments) calls a kernel of the active set. Only a macro can
+// name a kernel in all of the sets' namespaces at once.
 #if !IKEBANA_CPU_HERE
 #define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::detail::kernel_elsewhere
 #elif IKEBANA_CPU_X86
+#if IKEBANA_CPU_FLOOR == 0
+#define IKEBANA_CPU_DISPATCH(...)                                                \
+  (::ikebana::cpu::detail::pick(                                                 \
+      &::ikebana::cpu::scalar::__VA_ARGS__, &::ikebana::cpu::sse42::__VA_ARGS__, \
+      &::ikebana::cpu::avx2::__VA_ARGS__, &::ikebana::cpu::avx512::__VA_ARGS__))
+#elif IKEBANA_CPU_FLOOR == 2
 #define IKEBANA_CPU_DISPATCH(...)                                               \
-  (::ikebana::cpu::detail::dispatch_table<                                      \
-      &::ikebana::cpu::scalar::__VA_ARGS__, &::ikebana::cpu::avx2::__VA_ARGS__, \
-      &::ikebana::cpu::avx512::__VA_ARGS__>::entries[::ikebana::cpu::detail::dispatch_index()])
+  (::ikebana::cpu::detail::pick(                                                \
+      &::ikebana::cpu::sse42::__VA_ARGS__, &::ikebana::cpu::sse42::__VA_ARGS__, \
+      &::ikebana::cpu::avx2::__VA_ARGS__, &::ikebana::cpu::avx512::__VA_ARGS__))
+#elif IKEBANA_CPU_FLOOR == 3
+#define IKEBANA_CPU_DISPATCH(...)                                             \
+  (::ikebana::cpu::detail::pick(                                              \
+      &::ikebana::cpu::avx2::__VA_ARGS__, &::ikebana::cpu::avx2::__VA_ARGS__, \
+      &::ikebana::cpu::avx2::__VA_ARGS__, &::ikebana::cpu::avx512::__VA_ARGS__))
 #else
-#define IKEBANA_CPU_DISPATCH(...)          \
-  (::ikebana::cpu::detail::dispatch_table< \
-      &::ikebana::cpu::scalar::__VA_ARGS__>::entries[::ikebana::cpu::detail::dispatch_index()])
+#define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::avx512::__VA_ARGS__
+#endif
+#elif IKEBANA_CPU_ARM64 && IKEBANA_CPU_FLOOR == 0
+#define IKEBANA_CPU_DISPATCH(...)                                     \
+  (::ikebana::cpu::detail::pick(&::ikebana::cpu::scalar::__VA_ARGS__, \
+                                &::ikebana::cpu::neon::__VA_ARGS__))
+#elif IKEBANA_CPU_ARM64
+#define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::neon::__VA_ARGS__
+#else
+#define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::scalar::__VA_ARGS__
+#endif
+
+// A unit with a floor has all of ikebana::cpu under other symbols, so that the linker never takes
+// its functions for those of a unit compiled with other flags. Opening ikebana::cpu later extends
+// this one; clang does not do so (CWG 2061). The kernels that are built for others must have the
+// usual symbols.
+#if IKEBANA_CPU_FLOOR != 0 && !defined(IKEBANA_KERNELS_OF) && !defined(IKEBANA_ALL_KERNELS) && \
+    !defined(IKEBANA_LOW_PRECISION_KERNELS) && !defined(__clang__)
+namespace ikebana {
+#if IKEBANA_CPU_FLOOR == 1
+inline namespace from_neon {
+#elif IKEBANA_CPU_FLOOR == 2
+inline namespace from_sse42 {
+#elif IKEBANA_CPU_FLOOR == 3
+inline namespace from_avx2 {
+#else
+inline namespace from_avx512 {
+#endif
+namespace cpu {}
+}  // namespace
+}  // namespace ikebana
+#endif
+
+// Between these two, functions may use `features` beyond the compiler's flags.
+#define IKEBANA_CPU_PRAGMA(...) _Pragma(#__VA_ARGS__)
+#if defined(__clang__)
+// A source may have nothing for one of the sets.
+#define IKEBANA_CPU_BEGIN_TARGET(features)                                                 \
+  _Pragma("clang diagnostic push")                                                         \
+      _Pragma("clang diagnostic ignored \"-Wpragma-clang-attribute\"") IKEBANA_CPU_PRAGMA( \
+          clang attribute push(__attribute__((target(features))), apply_to = function))
+#define IKEBANA_CPU_END_TARGET _Pragma("clang attribute pop") _Pragma("clang diagnostic pop")
+#else
+#define IKEBANA_CPU_BEGIN_TARGET(features) \
+  IKEBANA_CPU_PRAGMA(GCC push_options) IKEBANA_CPU_PRAGMA(GCC target(features))
+#define IKEBANA_CPU_END_TARGET IKEBANA_CPU_PRAGMA(GCC pop_options)
 #endif

@@ -130,6 +130,8 @@ template <class T>
 IKEBANA_CPU_INLINE void keep_rounding([[maybe_unused]] vec<T>& x) {
 #if defined(__FAST_MATH__) && IKEBANA_CPU_X86
   asm("" : "+x"(x.v));
+#elif defined(__FAST_MATH__) && IKEBANA_CPU_ARM64
+  asm("" : "+w"(x.v));
 #endif
 }
 
@@ -196,8 +198,10 @@ IKEBANA_CPU_INLINE T maximum(vec<T> a) {
 
 // ---- what depends on the instruction set ----
 
-// fma: a * b + c, rounded once where the instruction set can.
+// fma: a * b + c, rounded once where the instruction set can, which `fuses` says.
 // max, min: the larger, the smaller; b where either is not a number.
+inline constexpr bool fuses = IKEBANA_CPU_WIDTH > 16 ||
+                              (IKEBANA_CPU_WIDTH == 16 && IKEBANA_CPU_ARM64);
 #if IKEBANA_CPU_WIDTH == 0
 template <class T>
 IKEBANA_CPU_INLINE vec<T> max(vec<T> a, vec<T> b) {
@@ -225,6 +229,67 @@ IKEBANA_CPU_INLINE vec<T> vec<T>::load(const T* p, dim_t n) {
 template <class T>
 IKEBANA_CPU_INLINE void vec<T>::store(T* p, dim_t n) const {
   if (n > 0) *p = v;
+}
+
+#elif IKEBANA_CPU_WIDTH == 16
+#if IKEBANA_CPU_X86
+// No fused multiply-add, and no partial loads.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> fma(vec<T> a, vec<T> b, vec<T> c) {
+  return {a.v * b.v + c.v};
+}
+IKEBANA_CPU_INLINE vec<float> max(vec<float> a, vec<float> b) { return {_mm_max_ps(a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<double> max(vec<double> a, vec<double> b) { return {_mm_max_pd(a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<float> min(vec<float> a, vec<float> b) { return {_mm_min_ps(a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<double> min(vec<double> a, vec<double> b) { return {_mm_min_pd(a.v, b.v)}; }
+IKEBANA_CPU_INLINE vec<float> sqrt(vec<float> a) { return {_mm_sqrt_ps(a.v)}; }
+IKEBANA_CPU_INLINE vec<double> sqrt(vec<double> a) { return {_mm_sqrt_pd(a.v)}; }
+#else
+IKEBANA_CPU_INLINE vec<float> fma(vec<float> a, vec<float> b, vec<float> c) {
+  return {__builtin_bit_cast(vec<float>::raw, vfmaq_f32(__builtin_bit_cast(float32x4_t, c.v),
+                                                        __builtin_bit_cast(float32x4_t, a.v),
+                                                        __builtin_bit_cast(float32x4_t, b.v)))};
+}
+IKEBANA_CPU_INLINE vec<double> fma(vec<double> a, vec<double> b, vec<double> c) {
+  return {__builtin_bit_cast(vec<double>::raw, vfmaq_f64(__builtin_bit_cast(float64x2_t, c.v),
+                                                         __builtin_bit_cast(float64x2_t, a.v),
+                                                         __builtin_bit_cast(float64x2_t, b.v)))};
+}
+// The instructions of these names keep what is not a number.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> max(vec<T> a, vec<T> b) {
+  return select(a > b, a, b);
+}
+template <class T>
+IKEBANA_CPU_INLINE vec<T> min(vec<T> a, vec<T> b) {
+  return select(a < b, a, b);
+}
+IKEBANA_CPU_INLINE vec<float> sqrt(vec<float> a) {
+  return {__builtin_bit_cast(vec<float>::raw, vsqrtq_f32(__builtin_bit_cast(float32x4_t, a.v)))};
+}
+IKEBANA_CPU_INLINE vec<double> sqrt(vec<double> a) {
+  return {__builtin_bit_cast(vec<double>::raw, vsqrtq_f64(__builtin_bit_cast(float64x2_t, a.v)))};
+}
+#endif
+template <class T>
+IKEBANA_CPU_INLINE vec<T> vec<T>::load(const T* p, dim_t n) {
+  if (n >= size) return load(p);
+  if (n <= 0) return zero();
+  if constexpr (size == 4) {
+    if (n == 3) return {raw{p[0], p[1], p[2]}};
+    if (n == 2) return {raw{p[0], p[1]}};
+  }
+  return {raw{p[0]}};
+}
+template <class T>
+IKEBANA_CPU_INLINE void vec<T>::store(T* p, dim_t n) const {
+  if (n >= size) return store(p);
+  if (n <= 0) return;
+  p[0] = v[0];
+  if constexpr (size == 4) {
+    if (n >= 2) p[1] = v[1];
+    if (n >= 3) p[2] = v[2];
+  }
 }
 
 #elif IKEBANA_CPU_WIDTH == 32
@@ -333,6 +398,26 @@ IKEBANA_CPU_INLINE vec<T> scale_by_power(vec<T> a, vec<T> n) {
 }
 #endif
 
+#if IKEBANA_CPU_WIDTH != 0
+/// Lane i: the product of the unsigned lanes 2 i, in full.
+IKEBANA_CPU_INLINE vec<std::uint64_t> multiply_even(vec<std::uint32_t> a, vec<std::uint32_t> b) {
+  using wide = vec<std::uint64_t>::raw;
+#if IKEBANA_CPU_WIDTH == 64
+  return {__builtin_bit_cast(wide, _mm512_maskz_mul_epu32(all8, __builtin_bit_cast(__m512i, a.v),
+                                                          __builtin_bit_cast(__m512i, b.v)))};
+#elif IKEBANA_CPU_WIDTH == 32
+  return {__builtin_bit_cast(
+      wide, _mm256_mul_epu32(__builtin_bit_cast(__m256i, a.v), __builtin_bit_cast(__m256i, b.v)))};
+#elif IKEBANA_CPU_X86
+  return {__builtin_bit_cast(
+      wide, _mm_mul_epu32(__builtin_bit_cast(__m128i, a.v), __builtin_bit_cast(__m128i, b.v)))};
+#else
+  return {__builtin_bit_cast(wide, vmull_u32(vmovn_u64(__builtin_bit_cast(uint64x2_t, a.v)),
+                                             vmovn_u64(__builtin_bit_cast(uint64x2_t, b.v))))};
+#endif
+}
+#endif
+
 /// Transposes rows[0, size) in place as a matrix of size x size.
 #if IKEBANA_CPU_WIDTH == 0
 template <class T>
@@ -361,7 +446,7 @@ template <class T>
 IKEBANA_CPU_INLINE void transpose_block(vec<T>* rows) {
   using pairs = std::make_index_sequence<static_cast<std::size_t>(vec<T>::size / 2)>;
   transpose_stage<1>(rows, pairs{});
-  transpose_stage<2>(rows, pairs{});
+  if constexpr (vec<T>::size >= 4) transpose_stage<2>(rows, pairs{});
   if constexpr (vec<T>::size >= 8) transpose_stage<4>(rows, pairs{});
   if constexpr (vec<T>::size >= 16) transpose_stage<8>(rows, pairs{});
 }

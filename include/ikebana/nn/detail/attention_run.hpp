@@ -4,6 +4,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/attention.hpp"
+#include "ikebana/cpu/attention_weights.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/reduce.hpp"
 #include "ikebana/module/context.hpp"
@@ -12,8 +13,8 @@
 namespace ikebana::detail {
 
 /// One call of multihead_attention. saved(): 0 to 2 the projections of query, key and value, beside
-/// each other in 0 for one input; 3 the weights; 4 the heads' outputs; 5 to 7 the gradients of 0 to
-/// 2; 8 two matrices of scores.
+/// each other in 0 for one input; 3 the logarithm of each row's sum, with need_weights the weights;
+/// 4 the heads' outputs; 5 to 7 the gradients of 0 to 2; 8 scratch.
 template <class T>
 class attention_run {
  public:
@@ -37,9 +38,13 @@ class attention_run {
                    l_.bias ? c_.parameter(l_.in_bias()) + p.bias_at : nullptr);
     }
     T* heads = c_.template saved<T>(4);
-    cpu::attention_forward<T>(sizes(), part(0, 0), part(0, 1), part(0, 2), masks(), dropout_,
-                              weights(), operand(heads, embed_, n_.queries),
-                              l_.need_weights ? c_.output(1) : nullptr, scores());
+    const cpu::attention_operand<T> out = operand(heads, embed_, n_.queries);
+    if (l_.need_weights)
+      cpu::attention_weights_forward<T>(sizes(), part(0, 0), part(0, 1), part(0, 2), masks(),
+                                        dropout_, weights(), out, c_.output(1), scratch());
+    else
+      cpu::attention_forward<T>(sizes(), part(0, 0), part(0, 1), part(0, 2), masks(), dropout_, out,
+                                weights(), scratch());
     cpu::gemm<T>(no, yes, query_rows_, embed_, embed_, T{1}, heads, embed_,
                  c_.parameter(l_.out_weight()), embed_, T{0}, c_.output(), embed_,
                  l_.bias ? c_.parameter(l_.out_bias()) : nullptr);
@@ -56,10 +61,15 @@ class attention_run {
     const cpu::attention_operand<T> dq = part(5, 0);
     cpu::gemm<T>(no, no, query_rows_, embed_, embed_, T{1}, dy, embed_,
                  c_.parameter(l_.out_weight()), embed_, T{0}, dq.data, ld_);
-    cpu::attention_backward<T>(sizes(), part(0, 0), part(0, 1), part(0, 2), dropout_, weights(),
-                               l_.need_weights ? c_.output_gradient(1) : nullptr, dq, part(5, 1),
-                               part(5, 2), l_.additive ? c_.input_gradient(last()) : nullptr,
-                               mask_for_each_head(), scores());
+    T* const dadded = l_.additive ? c_.input_gradient(last()) : nullptr;
+    if (l_.need_weights)
+      cpu::attention_weights_backward<T>(sizes(), part(0, 0), part(0, 1), part(0, 2), dropout_,
+                                         weights(), c_.output_gradient(1), dq, part(5, 1),
+                                         part(5, 2), dadded, mask_for_each_head(), scratch());
+    else
+      cpu::attention_backward<T>(sizes(), part(0, 0), part(0, 1), part(0, 2), masks(), dropout_,
+                                 operand(c_.template saved<T>(4), embed_, n_.queries), weights(),
+                                 dq, part(5, 1), part(5, 2), dadded, scratch());
     for (std::size_t i = 0; i < products_; ++i) {
       const projected p = projection(i);
       const T* dp = place(5, i);
@@ -112,7 +122,7 @@ class attention_run {
     return {data, row, length * row};
   }
   T* weights() const { return c_.template saved<T>(3); }
-  T* scores() const { return c_.template saved<T>(8); }
+  T* scratch() const { return c_.template saved<T>(8); }
 
   cpu::attention_sizes sizes() const {
     return {n_.batch, l_.heads, n_.queries, n_.keys, embed_ / l_.heads};

@@ -177,7 +177,7 @@ struct recurrent {
   }
 
   constexpr auto buffers() const requires(state_batch > 0) {
-    std::array<buffer_spec, states> out{};
+    std::array<buffer_spec, states + 1> out{};
     out[0] = {.name = "h",
               .extents = shape{layers * directions, state_batch, out_size},
               .persistent = false};
@@ -185,21 +185,25 @@ struct recurrent {
       out[1] = {.name = "c",
                 .extents = shape{layers * directions, state_batch, Hidden},
                 .persistent = false};
+    out[states] = {.name = "packed_weights",
+                   .extents = shape{layers * directions, kept_weights()},
+                   .persistent = false};
     return out;
   }
 
   constexpr auto saved(const shape_list& in) const {
     const detail::recurrent_sizes n = sizes(in[0]);
     const detail::recurrent_widths<gates> w{n};
-    std::array<saved_spec, is_packed ? 7 : 4> out{};
+    std::array<saved_spec, is_packed ? 8 : 5> out{};
     out[0].extents = shape{layers * directions, n.steps, n.batch, w.kept};
     out[1].extents = shape{n.steps, n.batch, w.backward};
     out[2].extents = shape{n.steps, n.batch, w.values};
     out[3].extents = shape{n.batch, w.sequence};
+    out[4].extents = shape{n.packed_size(w.gates)};
     if constexpr (is_packed) {
-      out[4] = {sizeof(std::int64_t), shape{n.batch}};
-      out[5] = {sizeof(std::int64_t), shape{2, n.steps}};
-      out[6].extents = shape{2, n.steps, n.batch, n.input};
+      out[5] = {sizeof(std::int64_t), shape{n.batch}};
+      out[6] = {sizeof(std::int64_t), shape{2, n.steps}};
+      out[7].extents = shape{2, n.steps, n.batch, n.input};
     }
     return out;
   }
@@ -266,6 +270,12 @@ struct recurrent {
             .has_bias = has_bias,
             .batch_first = is_batch_first,
             .packed = is_packed};
+  }
+  /// Of a stateful module, what it keeps of the weights of a direction.
+  constexpr dim_t kept_weights() const {
+    const dim_t in = input_size.value() < 0 ? 0 : input_size.value();
+    const detail::recurrent_sizes n = sizes(shape{1, 1, in});
+    return n.is_small() ? n.kept_weights(gates::count * Hidden) : 0;
   }
   template <class T>
   auto run(const context<T>& c) const {

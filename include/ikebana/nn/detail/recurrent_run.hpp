@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/recurrent.hpp"
@@ -19,7 +21,7 @@ namespace ikebana::detail {
 template <class T>
 struct recurrent_step {
   dim_t sequences, hidden;
-  cpu::rows_of<T> gates, extra[2], h, c, from_h;
+  cpu::rows_of<T> gates, extra[2], h, c, from_h, before = {}, y = {};
 };
 template <class T>
 struct recurrent_step_backward {
@@ -34,6 +36,18 @@ struct recurrent_sizes {
 
   constexpr dim_t out() const { return projection > 0 ? projection : hidden; }
   constexpr dim_t both() const { return directions * out(); }
+
+  /// Whether the weights of the first layer fit the first-level cache.
+  constexpr bool is_small() const { return input <= 32 && hidden <= 32; }
+  constexpr dim_t packed_hh_size(dim_t gates) const {
+    return cpu::packed_recurrent_size(gates, out());
+  }
+  /// The packed weights of a direction.
+  constexpr dim_t packed_size(dim_t gates) const {
+    return packed_hh_size(gates) + (is_small() ? cpu::packed_recurrent_size(gates, input) : 0);
+  }
+  /// Those that are kept, each behind what it was made of, and for which instruction set.
+  constexpr dim_t kept_weights(dim_t gates) const { return 2 * (16 + packed_size(gates)); }
 };
 
 /// How many elements a module needs for each row (a step of a sequence) and each sequence.
@@ -67,7 +81,7 @@ class recurrent_run {
         capacity_{n_.steps * n_.batch},
         order_{n_.steps, n_.batch, n_.batch_first} {
     if (n_.packed)
-      order_.pack(c.template saved<std::int64_t>(4), c.template saved<std::int64_t>(5));
+      order_.pack(c.template saved<std::int64_t>(5), c.template saved<std::int64_t>(6));
   }
 
   void forward() {
@@ -160,12 +174,12 @@ class recurrent_run {
   T* layer_output(dim_t l) const {
     return l + 1 < n_.layers || n_.packed ? layer_value(l) : c_.output(0);
   }
-  T* packed_input() const { return c_.template saved<T>(6); }
+  T* packed_input() const { return c_.template saved<T>(7); }
   /// Per sequence: h, c, or their gradients, and others.
   T* sequence_scratch(dim_t offset) const { return c_.template saved<T>(3) + offset * n_.batch; }
 
   static void copy(dim_t m, dim_t width, const T* from, T* to) {
-    cpu::move_rows<T>(m, width, {from, width}, {to, width});
+    std::memcpy(to, from, static_cast<std::size_t>(m * width) * sizeof(T));
   }
 
   void drop(dim_t l, T* y) const {
@@ -176,11 +190,13 @@ class recurrent_run {
 
   /// The state in the order of the sequences: loaded from `from` (null: zeros) in the input's
   /// order.
-  void load_state(dim_t width, const T* from, T* to) const {
-    if (from == nullptr) return cpu::fill<T>(n_.batch * width, to, T{0});
-    if (!n_.packed) return copy(n_.batch, width, from, to);
-    for (dim_t b = 0; b < n_.batch; ++b)
-      copy(1, width, from + order_.given(b) * width, to + b * width);
+  void load_state(dim_t width, const T* from, rows to) const {
+    for (dim_t b = 0; b < n_.batch; ++b) {
+      if (from == nullptr)
+        std::memset(to[b], 0, static_cast<std::size_t>(width) * sizeof(T));
+      else
+        copy(1, width, from + (n_.packed ? order_.given(b) : b) * width, to[b]);
+    }
   }
   void store_state(dim_t width, const T* from, T* to) const {
     if (!n_.packed) return copy(n_.batch, width, from, to);
@@ -195,42 +211,85 @@ class recurrent_run {
   }
   static const T* moved(const T* p, dim_t by) { return p == nullptr ? p : p + by; }
 
+  /// The weights of `columns` sums, packed for products of a few rows. Those that a stateful module
+  /// keeps from call to call are compared with the parameter: who changes it need not say so.
+  const T* packed_weights(dim_t l, dim_t d, bool of_input, dim_t columns, const T* w) const {
+    const dim_t size = cpu::packed_recurrent_size(w_.gates, columns), length = w_.gates * columns;
+    if (!(stateful_ && n_.is_small())) {
+      T* const to = c_.template saved<T>(4) + (of_input ? n_.packed_hh_size(w_.gates) : 0);
+      cpu::pack_recurrent<T>(w_.gates, columns, w, to);
+      return to;
+    }
+    T* const kept = c_.buffer(Gates::has_cell ? 2 : 1) +
+                    (l * n_.directions + d) * n_.kept_weights(w_.gates) +
+                    (of_input ? 16 + 2 * n_.packed_hh_size(w_.gates) : 0);
+    const auto set = static_cast<T>(cpu::active_instruction_set());
+    if (kept[0] != set ||
+        std::memcmp(kept + 16, w, static_cast<std::size_t>(length) * sizeof(T)) != 0) {
+      kept[0] = set;
+      copy(1, length, w, kept + 16);
+      cpu::pack_recurrent<T>(w_.gates, columns, w, kept + 16 + size);
+    }
+    return kept + 16 + size;
+  }
+
   void forward(dim_t l, dim_t d, const T* x, T* y) const {
     const weights w = weights_of(l, d);
     const dim_t in = l == 0 ? n_.input : n_.both(), out = n_.out(), hidden = n_.hidden;
-    const dim_t first = (l * n_.directions + d) * n_.batch;
+    const dim_t first = (l * n_.directions + d) * n_.batch, steps = order_.steps();
     const T* const bias = n_.has_bias ? c_.parameter(w.bias_hh) : nullptr;
+    const T* const bias_ih = n_.has_bias ? c_.parameter(w.bias_ih) : nullptr;
     T* const gates = kept(l, d, 0);
-    cpu::gemm<T>(no, yes, order_.rows(), w_.gates, in, T{1}, x, in, c_.parameter(w.ih), in, T{0},
-                 gates, w_.gates, n_.has_bias ? c_.parameter(w.bias_ih) : nullptr);
+    if (n_.is_small() && l == 0)
+      cpu::recurrent_product<T>(order_.rows(), w_.gates, in,
+                                packed_weights(l, d, true, in, c_.parameter(w.ih)), bias_ih,
+                                {x, in}, {gates, w_.gates}, false);
+    else
+      cpu::gemm<T>(no, yes, order_.rows(), w_.gates, in, T{1}, x, in, c_.parameter(w.ih), in, T{0},
+                   gates, w_.gates, bias_ih);
+    // Packing takes as long as several products of a few rows, unless all fits the first-level
+    // cache.
+    const T* const packed = steps >= 8 || n_.is_small()
+                                ? packed_weights(l, d, false, out, c_.parameter(w.hh))
+                                : nullptr;
 
-    T* const h = n_.packed ? sequence_scratch(0) : c_.output(1) + first * out;
-    T* cell = nullptr;
-    load_state(out, moved(initial_state(0), first * out), h);
+    const auto step_at = [&](dim_t s) { return d == 0 ? s : steps - 1 - s; };
+    const auto before_at = [&](dim_t s) { return rows_at(h_before(l, d), out, step_at(s)); };
+    // The state before a step is kept; that after the last goes to the output. Where sequences end
+    // one by one, it stands in between in a place of its own.
+    const rows last{n_.packed ? sequence_scratch(0) : c_.output(1) + first * out, out};
+    load_state(out, moved(initial_state(0), first * out), n_.packed ? last : before_at(0));
+    rows cell{};
     if constexpr (Gates::has_cell) {
-      cell = n_.packed ? sequence_scratch(out) : c_.output(2) + first * hidden;
+      cell = {n_.packed ? sequence_scratch(out) : c_.output(2) + first * hidden, hidden};
       load_state(hidden, moved(initial_state(1), first * hidden), cell);
     }
-    for (dim_t s = 0; s < order_.steps(); ++s) {
-      const dim_t t = d == 0 ? s : order_.steps() - 1 - s, m = order_.sequences(t);
-      cpu::move_rows<T>(m, out, {h, out}, rows_at(h_before(l, d), out, t));
-      recurrent_step<T> step{m, hidden, rows_at(gates, w_.gates, t), {}, {h, out}, {cell, hidden},
-                             {}};
+    for (dim_t s = 0; s < steps; ++s) {
+      const dim_t t = step_at(s), m = order_.sequences(t);
+      const rows before = before_at(s);
+      const rows after = n_.packed || s + 1 == steps ? last : before_at(s + 1);
+      if (n_.packed) cpu::move_rows<T>(m, out, last, before);
+      const rows y_rows = rows_at(y + d * out, n_.both(), t);
+      recurrent_step<T> step{m,      hidden, rows_at(gates, w_.gates, t), {}, after, cell, {},
+                             before, y_rows};
       for (dim_t i = 0; i < Gates::extra; ++i) step.extra[i] = rows_at(extra(l, d, i), hidden, t);
-      if (n_.projection > 0) step.h = rows_at(extra(l, d, Gates::extra), hidden, t);
+      if (n_.projection > 0) step.h = step.y = rows_at(extra(l, d, Gates::extra), hidden, t);
       if constexpr (Gates::separate) step.from_h = {sequence_scratch(out + 2 * hidden), w_.gates};
       const rows sums = Gates::separate ? step.from_h : step.gates;
-      cpu::gemm<T>(no, yes, m, w_.gates, out, T{1}, h, out, c_.parameter(w.hh), out,
-                   Gates::separate ? T{0} : T{1}, sums.data, sums.step, bias);
+      if (packed != nullptr)
+        cpu::recurrent_product<T>(m, w_.gates, out, packed, bias, before, sums, !Gates::separate);
+      else
+        cpu::gemm<T>(no, yes, m, w_.gates, out, T{1}, before.data, before.step, c_.parameter(w.hh),
+                     out, Gates::separate ? T{0} : T{1}, sums.data, sums.step, bias);
       Gates::forward(step);
-      if (n_.projection > 0)
-        cpu::gemm<T>(no, yes, m, out, hidden, T{1}, step.h.data, step.h.step, c_.parameter(w.hr),
-                     hidden, T{0}, h, out);
-      cpu::move_rows<T>(m, out, {h, out}, rows_at(y + d * out, n_.both(), t));
+      if (n_.projection == 0) continue;
+      cpu::gemm<T>(no, yes, m, out, hidden, T{1}, step.h.data, step.h.step, c_.parameter(w.hr),
+                   hidden, T{0}, after.data, after.step);
+      cpu::move_rows<T>(m, out, after, y_rows);
     }
     if (!n_.packed) return;
-    store_state(out, h, c_.output(1) + first * out);
-    if constexpr (Gates::has_cell) store_state(hidden, cell, c_.output(2) + first * hidden);
+    store_state(out, last.data, c_.output(1) + first * out);
+    if constexpr (Gates::has_cell) store_state(hidden, cell.data, c_.output(2) + first * hidden);
   }
 
   void backward(dim_t l, dim_t d, const T* x, const T* dy, T* dx) const {
@@ -243,9 +302,9 @@ class recurrent_run {
     T* const dgates = c_.template saved<T>(1);
     T* const dfrom_h = Gates::separate ? dgates + capacity_ * w_.gates : dgates;
     T* const dprojected = dfrom_h + capacity_ * w_.gates;
-    load_state(out, c_.output_gradient(1) + first * out, dh);
+    load_state(out, c_.output_gradient(1) + first * out, {dh, out});
     if constexpr (Gates::has_cell)
-      load_state(hidden, c_.output_gradient(2) + first * hidden, dcell);
+      load_state(hidden, c_.output_gradient(2) + first * hidden, {dcell, hidden});
     for (dim_t s = order_.steps() - 1; s >= 0; --s) {
       const dim_t t = d == 0 ? s : order_.steps() - 1 - s, m = order_.sequences(t);
       recurrent_step_backward<T> step{m,

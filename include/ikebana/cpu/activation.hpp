@@ -1,0 +1,11 @@
+#pragma once
+
+#include "ikebana/cpu/detail/targets.hpp"
+
+namespace ikebana::cpu {
+
+/// The functions of one element that a product or a convolution applies to its result while that is
+/// still in a register or the first-level cache. `gelu_tanh` is the approximation by tanh.
+enum class activation : unsigned char { none, relu, tanh, sigmoid, silu, gelu, gelu_tanh };
+
+}  // namespace ikebana::cpu

@@ -1,0 +1,130 @@
+// The gradients of fused attention: the weights of a block are computed once more, from the scores
+// and the logarithm of each row's sum.
+
+/// x, the scores, becomes the dropped weights, and d, the gradient of these, `scale` times that of
+/// the scores. `mean`: that of d under the weights.
+template <class T>
+[[gnu::noinline]] void weigh_block_backward(const attention_head<T>& n,
+                                            const attention_block<T>& at, T* x, T* d,
+                                            const T* log_sum, const T* mean, T scale) {
+  constexpr dim_t w = vec<T>::size, step = attention_lanes<T>;
+  const bool drops = n.dropped.p > 0;
+  const attention_drop<T> drop{n.dropped.p};
+  alignas(64) std::uint32_t words[attention_words];
+  if (drops) words_of_block(n, at, words);
+  for (dim_t i = 0; i < at.lanes(); i += w) {
+    exp_of_keys(at.keys, x + i, log_sum + i);
+    const vec<T> center = vec<T>::load(mean + i);
+    for (dim_t j = i; j < at.keys * step; j += step) {
+      const vec<T> weight = vec<T>::load(x + j);
+      vec<T> slope = vec<T>::load(d + j);
+      if (drops) {
+        drop(words + j, weight).store(x + j);
+        slope = drop(words + j, slope);
+      }
+      (weight * (slope - center) * scale).store(d + j);
+    }
+  }
+}
+
+template <class T>
+IKEBANA_CPU_INLINE T dot_of(dim_t n, const T* x, const T* y) {
+  constexpr dim_t w = vec<T>::size;
+  vec<T> s = vec<T>::zero();
+  dim_t i = 0;
+  for (; i + w <= n; i += w) s = fma(vec<T>::load(x + i), vec<T>::load(y + i), s);
+  if (i < n) s = fma(vec<T>::load(x + i, n - i), vec<T>::load(y + i, n - i), s);
+  return sum(s);
+}
+
+template <class T>
+void attend_backward(const attention_head<T>& n, const T* out, dim_t out_row, const T* log_sums,
+                     T* dq, dim_t dq_row, T* dk, dim_t dk_row, T* dv, dim_t dv_row, T* dadded) {
+  constexpr dim_t w = vec<T>::size, lanes = attention_lanes<T>;
+  using rows = attention_rows_of<T>;
+  alignas(64) T x[static_cast<std::size_t>(attention_keys * lanes)];
+  alignas(64) T d[static_cast<std::size_t>(attention_keys * lanes)];
+  alignas(64) T sums[attention_queries], means[attention_queries];
+  if (n.causal || n.queries == 0) {
+    // Keys that the first queries do not reach, or none does.
+    clear_block(n.keys, n.width, dk, dk_row);
+    clear_block(n.keys, n.width, dv, dv_row);
+  }
+  for (dim_t from = 0; from < n.queries; from += attention_queries) {
+    const dim_t count = n.queries - from < attention_queries ? n.queries - from : attention_queries;
+    const dim_t padded = (count + lanes - 1) / lanes * lanes;
+    const dim_t keys = attended_keys(n, from + count), part = padded * n.width,
+                key_part = attention_keys * n.width;
+    // Several blocks of keys pass over these queries; or of queries over a block of keys.
+    const bool many_keys = keys > attention_keys, many_queries = padded > lanes;
+    T *const q = n.scratch, *const g = q + part, *const copies = g + part,
+             *const packed = copies + 3 * part;
+    for (dim_t i = 0; i < padded; i += lanes) {
+      const dim_t queries = count - i < lanes ? count - i : lanes;
+      transpose_into<T>(n.width, n.q + (from + i) * n.q_row, n.q_row, queries, n.scale,
+                        q + i * n.width, lanes, false);
+      transpose_into<T>(n.width, dq + (from + i) * dq_row, dq_row, queries, T(1), g + i * n.width,
+                        lanes, false);
+    }
+    const auto q_rows =
+                   source_of<T>(many_keys, count, n.width, n.q + from * n.q_row, n.q_row, copies),
+               g_rows = source_of<T>(many_keys, count, n.width, dq + from * dq_row, dq_row,
+                                     copies + part);
+    const rows dq_rows =
+        many_keys ? rows{copies + 2 * part, n.width} : rows{dq + from * dq_row, dq_row};
+    for (dim_t i = 0; i < padded; i += w)
+      vec<T>::load(log_sums + from + (i < count ? i : 0), i >= count      ? 0
+                                                          : count - i < w ? count - i
+                                                                          : w)
+          .store(sums + i);
+    for (dim_t r = 0; r < padded; ++r)
+      means[r] = r < count ? dot_of(n.width, g_rows[r], out + (from + r) * out_row) : T(0);
+    for (dim_t k = 0; k < keys; k += attention_keys) {
+      const dim_t all = keys - k < attention_keys ? keys - k : attention_keys;
+      const auto source =
+                     source_of<T>(many_queries, all, n.width, n.k + k * n.k_row, n.k_row, packed),
+                 values = source_of<T>(many_queries, all, n.width, n.v + k * n.v_row, n.v_row,
+                                       packed + key_part);
+      const rows dk_to{dk + k * dk_row, dk_row}, dv_to{dv + k * dv_row, dv_row};
+      const rows dk_rows = many_queries ? rows{packed + 2 * key_part, n.width} : dk_to,
+                 dv_rows = many_queries ? rows{packed + 3 * key_part, n.width} : dv_to;
+      // What the operands hold already, from earlier queries or as zeros, is added to.
+      const bool kept = n.causal || from > 0;
+      if (many_queries && kept) {
+        copy_block<T>(all, n.width, dk_to.data, dk_row, dk_rows.data, n.width);
+        copy_block<T>(all, n.width, dv_to.data, dv_row, dv_rows.data, n.width);
+      }
+      for (dim_t i = 0; i < count; i += lanes) {
+        const dim_t queries = count - i < lanes ? count - i : lanes;
+        const dim_t last = attended_keys(n, from + i + queries) - k;
+        if (last <= 0) continue;
+        const attention_block<T> at{from + i, queries, k, last < all ? last : all};
+        score_block<T>(n, at, q + i * n.width, source.data, source.row, x);
+        small_product<T>(at.keys, at.lanes(), n.width, values.data, dim_t{1}, values.row,
+                         g + i * n.width, lanes, d, lanes, false);
+        weigh_block_backward<T>(n, at, x, d, sums + i, means + i,
+                                dadded != nullptr ? T(1) : n.scale);
+        if (dadded != nullptr) {
+          transpose_into<T>(queries, d, lanes, at.keys, T(1), dadded + at.q * n.keys + k, n.keys,
+                            true);
+          for (dim_t j = 0; j < at.keys; ++j) scale_lanes(at.lanes(), n.scale, d + j * lanes);
+        }
+        const bool adds = kept || i > 0;
+        small_product<T>(at.keys, n.width, queries, x, dim_t{1}, lanes, g_rows[i], g_rows.row,
+                         dv_rows.data, dv_rows.row, adds);
+        small_product<T>(at.keys, n.width, queries, d, dim_t{1}, lanes, q_rows[i], q_rows.row,
+                         dk_rows.data, dk_rows.row, adds);
+        small_product<T>(queries, n.width, at.keys, d, lanes, dim_t{1}, source.data, source.row,
+                         dq_rows[i], dq_rows.row, k > 0);
+      }
+      if (many_queries) {
+        copy_block<T>(all, n.width, dk_rows.data, n.width, dk_to.data, dk_row);
+        copy_block<T>(all, n.width, dv_rows.data, n.width, dv_to.data, dv_row);
+      }
+    }
+    if (keys == 0)
+      clear_block(count, n.width, dq + from * dq_row, dq_row);
+    else if (many_keys)
+      copy_block<T>(count, n.width, dq_rows.data, n.width, dq + from * dq_row, dq_row);
+  }
+}

@@ -1,0 +1,224 @@
+// The parts of fused attention: products of small tiles, blocks that are transposed on their way,
+// and the words that dropout takes. Scores stand with a key in each row and a query in each lane,
+// so that what belongs to a query (its maximum, its sum) needs nothing across lanes.
+
+/// How many queries a block has, and how many keys.
+template <class T>
+inline constexpr dim_t attention_lanes = 2 * vec<T>::size;
+inline constexpr dim_t attention_keys = 64;
+/// The rows that a tile of two registers' width keeps in registers.
+#if IKEBANA_CPU_WIDTH == 64
+inline constexpr int attention_rows = 8;
+#elif IKEBANA_CPU_WIDTH == 32
+inline constexpr int attention_rows = 6;
+#else
+inline constexpr int attention_rows = 4;
+#endif
+
+/// out[r * out_step + j] (+)= sum over p of a[p * a_step + r * a_row] * b[p * b_step + j] for r <
+/// Rows and j < Registers * size, but of a single register only the first `lanes`.
+template <class T, int Registers, std::size_t... I, std::size_t... J, std::size_t... R>
+IKEBANA_CPU_INLINE void small_tile(dim_t depth, const T* a, dim_t a_step, dim_t a_row, const T* b,
+                                   dim_t b_step, T* out, dim_t out_step, bool adds, dim_t lanes,
+                                   std::index_sequence<I...>, std::index_sequence<J...>,
+                                   std::index_sequence<R...>) {
+  constexpr std::size_t n = Registers, w = static_cast<std::size_t>(vec<T>::size);
+  const auto load = [=](const T* p) __attribute__((always_inline)) {
+    return n == 1 ? vec<T>::load(p, lanes) : vec<T>::load(p);
+  };
+  vec<T> sums[sizeof...(I)] = {(static_cast<void>(I), vec<T>::zero())...};
+  const dim_t rows[] = {static_cast<dim_t>(R) * a_row...};
+  for (; depth > 0; --depth) {
+    const vec<T> columns[n] = {load(b + J * w)...};
+    ((sums[I] = fma(vec<T>::broadcast(a[rows[I / n]]), columns[I % n], sums[I])), ...);
+    a += a_step;
+    b += b_step;
+  }
+  const auto finish = [&](std::size_t row) __attribute__((always_inline)) {
+    ((sums[row * n + J] = adds ? sums[row * n + J] + load(out + J * w) : sums[row * n + J],
+      n == 1 ? sums[row * n + J].store(out + J * w, lanes) : sums[row * n + J].store(out + J * w)),
+     ...);
+    out += out_step;
+  };
+  (finish(R), ...);
+}
+template <class T, int Rows, int Registers>
+[[gnu::noinline]] void small_tile(dim_t depth, const T* a, dim_t a_step, dim_t a_row, const T* b,
+                                  dim_t b_step, T* out, dim_t out_step, bool adds, dim_t lanes) {
+  small_tile<T, Registers>(depth, a, a_step, a_row, b, b_step, out, out_step, adds, lanes,
+                           std::make_index_sequence<std::size_t{Rows} * Registers>{},
+                           std::make_index_sequence<Registers>{}, std::make_index_sequence<Rows>{});
+}
+
+template <class T, int Registers>
+IKEBANA_CPU_INLINE void small_column(dim_t m, dim_t depth, const T* a, dim_t a_step, dim_t a_row,
+                                     const T* b, dim_t b_step, T* out, dim_t out_step, bool adds,
+                                     dim_t lanes) {
+  dim_t r = 0;
+  for (; r + attention_rows <= m; r += attention_rows)
+    small_tile<T, attention_rows, Registers>(depth, a + r * a_row, a_step, a_row, b, b_step,
+                                             out + r * out_step, out_step, adds, lanes);
+  if constexpr (attention_rows > 4)
+    for (; r + 4 <= m; r += 4)
+      small_tile<T, 4, Registers>(depth, a + r * a_row, a_step, a_row, b, b_step,
+                                  out + r * out_step, out_step, adds, lanes);
+  for (; r < m; ++r)
+    small_tile<T, 1, Registers>(depth, a + r * a_row, a_step, a_row, b, b_step, out + r * out_step,
+                                out_step, adds, lanes);
+}
+
+/// The same for r < m, j < n. A sum is taken in the order of p whatever m and n are.
+template <class T>
+[[gnu::noinline]] void small_product(dim_t m, dim_t n, dim_t depth, const T* a, dim_t a_step,
+                                     dim_t a_row, const T* b, dim_t b_step, T* out, dim_t out_step,
+                                     bool adds) {
+  constexpr dim_t w = vec<T>::size;
+  dim_t j = 0;
+  for (; j + 2 * w <= n; j += 2 * w)
+    small_column<T, 2>(m, depth, a, a_step, a_row, b + j, b_step, out + j, out_step, adds, w);
+  for (; j < n; j += w)
+    small_column<T, 1>(m, depth, a, a_step, a_row, b + j, b_step, out + j, out_step, adds,
+                       n - j < w ? n - j : w);
+}
+
+template <class T, std::size_t... R>
+IKEBANA_CPU_INLINE void transpose_into(dim_t depth, const T* from, dim_t step, dim_t count,
+                                       T factor, T* to, dim_t to_step, bool adds,
+                                       std::index_sequence<R...>) {
+  constexpr dim_t w = vec<T>::size;
+  const vec<T> scale = vec<T>::broadcast(factor);
+  for (dim_t i = 0; i < count; i += w)
+    for (dim_t p = 0; p < depth; p += w) {
+      const dim_t n = depth - p < w ? depth - p : w, lanes = count - i < w ? count - i : w;
+      const T* const at = from + i * step + p;
+      vec<T> rows[w];
+      if (n == w && lanes == w)
+        ((rows[R] = vec<T>::load(at + static_cast<dim_t>(R) * step)), ...);
+      else
+        ((rows[R] = static_cast<dim_t>(R) < lanes
+                        ? vec<T>::load(at + static_cast<dim_t>(R) * step, n)
+                        : vec<T>::zero()),
+         ...);
+      transpose_block(rows);
+      T* row = to + p * to_step + i;
+      const auto put = [&](dim_t r, vec<T> v) __attribute__((always_inline)) {
+        if (r >= n) return;
+        if (adds)
+          (vec<T>::load(row, lanes) + v).store(row, lanes);
+        else
+          (v * scale).store(row);
+        row += to_step;
+      };
+      (put(static_cast<dim_t>(R), rows[R]), ...);
+    }
+}
+/// to[p * to_step + i] = factor * from[i * step + p] for p < depth and i < count, or is added to it
+/// (then without the factor). What is not added is written up to a whole register, with zeros.
+template <class T>
+[[gnu::noinline]] void transpose_into(dim_t depth, const T* from, dim_t step, dim_t count, T factor,
+                                      T* to, dim_t to_step, bool adds) {
+  transpose_into(depth, from, step, count, factor, to, to_step, adds,
+                 std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>{});
+}
+
+template <class T>
+void copy_block(dim_t m, dim_t n, const T* from, dim_t step, T* to, dim_t to_step) {
+  constexpr dim_t w = vec<T>::size;
+  for (dim_t r = 0; r < m; ++r, from += step, to += to_step) {
+    dim_t i = 0;
+    for (; i + w <= n; i += w) vec<T>::load(from + i).store(to + i);
+    if (i < n) vec<T>::load(from + i, n - i).store(to + i, n - i);
+  }
+}
+template <class T>
+void clear_block(dim_t m, dim_t n, T* to, dim_t step) {
+  constexpr dim_t w = vec<T>::size;
+  for (dim_t r = 0; r < m; ++r, to += step)
+    for (dim_t i = 0; i < n; i += w) vec<T>::zero().store(to + i, n - i < w ? n - i : w);
+}
+
+// ---- dropout ----
+
+#if IKEBANA_CPU_WIDTH == 0
+IKEBANA_CPU_INLINE void multiply_lanes(vec<std::uint32_t> a, std::uint32_t b,
+                                       vec<std::uint32_t>& high, vec<std::uint32_t>& low) {
+  const std::uint64_t p = std::uint64_t{a.v} * b;
+  high.v = static_cast<std::uint32_t>(p >> 32);
+  low.v = static_cast<std::uint32_t>(p);
+}
+#else
+IKEBANA_CPU_INLINE void multiply_lanes(vec<std::uint32_t> a, std::uint32_t b,
+                                       vec<std::uint32_t>& high, vec<std::uint32_t>& low) {
+  multiply_wide(a, b, high, low);
+}
+#endif
+
+/// words[8 g + i]: word i of block block[g] of the stream, for each lane. Several registers side by
+/// side, for one alone would wait for its own products.
+template <std::size_t... G>
+IKEBANA_CPU_INLINE void lanes_words(const random_stream& stream, const vec<std::uint32_t>* block,
+                                    vec<std::uint32_t>* words, std::index_sequence<G...>) {
+  using V = vec<std::uint32_t>;
+  const auto start = stream.counter(0);
+  V c0[] = {block[G]...}, c1[] = {(static_cast<void>(G), V::broadcast(start[1]))...},
+    c2[] = {(static_cast<void>(G), V::broadcast(start[2]))...},
+    c3[] = {(static_cast<void>(G), V::broadcast(start[3]))...};
+  std::uint32_t k0 = stream.key[0], k1 = stream.key[1];
+  for (int r = 0; r < philox4x32::rounds; ++r) {
+    V high0[sizeof...(G)], low0[sizeof...(G)], high1[sizeof...(G)], low1[sizeof...(G)];
+    (multiply_lanes(c0[G], philox4x32::multiplier0, high0[G], low0[G]), ...);
+    (multiply_lanes(c2[G], philox4x32::multiplier1, high1[G], low1[G]), ...);
+    ((c0[G] = high1[G] ^ c1[G] ^ V::broadcast(k0)), ...);
+    ((c2[G] = high0[G] ^ c3[G] ^ V::broadcast(k1)), ...);
+    ((c1[G] = low1[G], c3[G] = low0[G]), ...);
+    k0 += philox4x32::weyl0;
+    k1 += philox4x32::weyl1;
+  }
+  ((words[8 * G] = c0[G], words[8 * G + 1] = c1[G], words[8 * G + 2] = c2[G],
+    words[8 * G + 3] = c3[G]),
+   ...);
+}
+
+/// words[j * Lanes + i] = word first + i * step + j of the stream, for j < count.
+template <dim_t Lanes>
+[[gnu::noinline]] void words_across(const random_stream& stream, std::uint64_t first, dim_t step,
+                                    dim_t count, std::uint32_t* words) {
+  using V = vec<std::uint32_t>;
+  constexpr auto groups = static_cast<std::size_t>(Lanes / V::size);
+  constexpr auto each = std::make_index_sequence<groups>{};
+  std::uint32_t blocks[Lanes], phases[Lanes];
+  bool aligned = true;
+  for (dim_t i = 0; i < Lanes; ++i) {
+    const std::uint64_t element = first + static_cast<std::uint64_t>(i * step);
+    blocks[i] = static_cast<std::uint32_t>(element / 4);
+    phases[i] = static_cast<std::uint32_t>(element % 4);
+    aligned = aligned && phases[i] == 0;
+  }
+  V block[groups], phase[groups], w[8 * groups] = {};
+  for (std::size_t g = 0; g < groups; ++g) {
+    block[g] = V::load(blocks + static_cast<dim_t>(g) * V::size);
+    phase[g] = V::load(phases + static_cast<dim_t>(g) * V::size);
+  }
+  const auto draw = [&](V * to) __attribute__((always_inline)) {
+    lanes_words(stream, block, to, each);
+    for (V& b : block) b = b + 1u;
+  };
+  if (!aligned) draw(w + 4);
+  for (dim_t j = 0; j < count; j += 4) {
+    if (!aligned)
+      for (std::size_t g = 0; g < groups; ++g)
+        for (std::size_t u = 0; u < 4; ++u) w[8 * g + u] = w[8 * g + 4 + u];
+    draw(aligned ? w : w + 4);
+    for (std::size_t g = 0; g < groups; ++g)
+      for (std::size_t u = 0; u < 4; ++u) {
+        const V* const of = w + 8 * g + u;
+        V word = of[0];
+        if (!aligned)
+          word = select(phase[g] == V::broadcast(3), of[3],
+                        select(phase[g] == V::broadcast(2), of[2],
+                               select(phase[g] == V::broadcast(1), of[1], word)));
+        const dim_t key = j + static_cast<dim_t>(u);
+        if (key < count) word.store(words + key * Lanes + static_cast<dim_t>(g) * V::size);
+      }
+  }
+}

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstddef>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/padded_tiles.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// What one block of result rows needs.
+template <class T>
+struct depthwise_slide {
+  /// How many registers `any` sums at once: of as many rows `block_step` apart
+  /// in the copy or, `along`, of one row.
+  static constexpr std::size_t any_rows = 8;
+  const T* image;  // what kernel row 0 meets at the first row of the block
+  dim_t row_step, block_step;
+  dim_t slabs, slab_step;  // copies of planes, all of which are summed over
+  dim_t kernel_rows, kernel_columns;
+  const dim_t *columns, *column_weights,
+      *slab_weights;  // where to find image and weight
+  const T* weights;
+  dim_t weight_step;  // from one kernel row to the next
+  T start;
+  bool relu, along;
+  T* out;
+  dim_t out_step, rows, length;
+};
+
+/// What one block of result rows needs of a plane that is not copied: row i of
+/// it, from row_step i behind `image` on, is there if first_row <= i <
+/// last_row.
+template <class T>
+struct depthwise_sweep {
+  const T* image;
+  dim_t row_step, first_row, last_row, kernel_columns;
+  const dim_t *columns, *column_weights;
+  const void* masks;
+  const T* weights;
+  dim_t weight_step;
+  T start;
+  bool relu;
+  T* out;
+  dim_t out_step, rows, length;
+};
+
+/// What the weights' gradient of one plane needs that is not copied: row 0 of
+/// dy and kernel row 0 meet `image`, which is `padding` rows before the
+/// source's `height`.
+template <class T>
+struct depthwise_gradient {
+  const T *dy, *image;
+  dim_t dy_step, row_step, padding, height, rows, length, kernel_columns;
+  const dim_t* columns;
+  const void* masks;
+  T* sums;
+};
+
+/// What the weights' gradient of one tile needs: sums, a register for each
+/// kernel element.
+template <class T>
+struct depthwise_dots {
+  const T *dy, *image;
+  dim_t dy_step, block_step, row_step, rows, length, kernel_rows, kernel_columns;
+  const dim_t* columns;
+  T* sums;
+};
+
+/// What the instruction sets provide.
+template <class T>
+struct depthwise_kernels {
+  struct slide_shape {
+    int kernel, stride, rows;
+    void (*slide)(const depthwise_slide<T>&);
+  };
+  struct dot_shape {
+    int kernel, stride, rows;
+    void (*dot)(const depthwise_dots<T>&);
+  };
+  tile_copying<T> copying;
+  void (*interleave)(dim_t rows, dim_t phases, const T* from, dim_t from_step, dim_t phase_step,
+                     T* to, dim_t to_step, dim_t length);
+  void (*slide_any)(const depthwise_slide<T>&);
+  void (*dot_any)(const depthwise_dots<T>&);
+  void (*add_sums)(dim_t n, const T* registers, T* dw, bool accumulate);
+  slide_shape slides[6];
+  dot_shape dots[4];
+  struct sweep_shape {
+    int kernel;
+    void (*eight)(const depthwise_sweep<T>&);
+    void (*four)(const depthwise_sweep<T>&);
+  };
+  /// Room for a register each, for every register of a row and kernel column.
+  void (*find_masks)(dim_t length, dim_t width, dim_t kernel_columns, const dim_t* columns,
+                     void* to);
+  sweep_shape sweeps[3];
+  struct gradient_shape {
+    int kernel;
+    void (*sweep)(const depthwise_gradient<T>&);
+  };
+  gradient_shape gradients[3];
+};
+
+}  // namespace ikebana::cpu::detail

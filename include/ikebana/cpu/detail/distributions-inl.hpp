@@ -1,0 +1,226 @@
+// The logistic and the normal distribution on vec<T>, and the activations made of them. They have
+// relative accuracy in both tails: x P(x) is x - |x| P(-|x|) above 0, and what scales a tail comes
+// last, so that a denormal result is rounded once.
+
+/// x or, where that is larger, `most`.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> at_most(vec<T> x, T most) {
+  return min(vec<T>::broadcast(most), x);
+}
+
+/// exp(-v - low) and u = 1 / (1 + exp(v + low)) for v >= 0, low much smaller than 1.
+template <class T>
+struct logistic_parts {
+  scaled_exp<T> s;
+  vec<T> e, u;
+  IKEBANA_CPU_INLINE explicit logistic_parts(vec<T> v, const vec<T>* low = nullptr)
+      : s(max(vec<T>::broadcast(coefficients<T>::exp_least), -v), low) {
+    e = s.scale(s.e + T(1));
+    u = e / (e + T(1));
+  }
+  /// x / (1 + exp(-+(v + low))), minus for x >= 0; a is the smaller of |x| and of where the tail is
+  /// 0.
+  IKEBANA_CPU_INLINE vec<T> times(vec<T> x, vec<T> a) const {
+    const lane_mask<T> negative = x < vec<T>::zero();
+    // At -infinity not a number, as in PyTorch.
+    const vec<T> tail = fma(x, vec<T>::zero(), s.scale(fma(-a, s.e, -a)));
+    // Not over 1 + e, which is rounded.
+    return fma(-select(negative, tail, a), u, select(negative, tail, x));
+  }
+};
+
+template <class T>
+struct normal_parts {
+  vec<T> scaled_tail, tail, density;
+};
+/// a P(X > a) of a standard normal X to the last place, and P(X > a) and the density at a to some
+/// more, for 0 <= a <= normal_limit.
+template <class T>
+IKEBANA_CPU_INLINE normal_parts<T> normal_at(vec<T> a) {
+  using c = coefficients<T>;
+  const vec<T> over = a + c::normal_center;
+  const vec<T> w = a / over;
+  // What rounding took from `over` and w.
+  const vec<T> lost = a - (over - c::normal_center);
+  const exact_product<T> back = multiply_exactly(w, over);
+  const vec<T> one_over =
+      fma(w, vec<T>::broadcast(-1 / c::normal_center), vec<T>::broadcast(1 / c::normal_center));
+  const vec<T> w_low = fma(-w, lost, (a - back.high) - back.low) * one_over;
+  const vec<T> s = fma(w, vec<T>::broadcast(T(2)), vec<T>::broadcast(T(-1)));
+  const exact_product<T> last = multiply_exactly(s, polynomial(c::normal, s));
+  const vec<T> h = last.high + c::normal_constant;
+  const vec<T> h_low = ((c::normal_constant - h) + last.high) + last.low;
+  const exact_product<T> product = multiply_exactly(w, h);
+  const vec<T> low = fma(w_low, polynomial(c::normal_slope, s), fma(w, h_low, product.low));
+  const exact_product<T> square = multiply_exactly(a, a);
+  const vec<T> exponent_low = square.low * T(-0.5);
+  const scaled_exp<T> e(square.high * T(-0.5), &exponent_low);
+  const vec<T> g = h * one_over, d = vec<T>::broadcast(T(0.39894228040143267794));
+  return {e.scale(product.high + fma(product.high, e.e, low)), e.scale(fma(g, e.e, g)),
+          e.scale(fma(d, e.e, d))};
+}
+
+template <class T>
+IKEBANA_CPU_INLINE vec<T> sigmoid(vec<T> x) {
+  if constexpr (through_double<T>) return in_double([](vec<double> d) { return sigmoid(d); }, x);
+#if IKEBANA_CPU_WIDTH == 64
+  if constexpr (sizeof(T) == 4) {
+    constexpr float most = 31.49f * tables::logistic_width;
+    const vec<T> tail = piecewise(tables::logistic, tables::logistic_width, magnitude(x, most));
+    const vec<T> y{
+        _mm512_mask_sub_ps(tail.v, is_at_least(x, vec<T>::zero()), vec<T>::broadcast(1).v, tail.v)};
+    if (const __mmask16 far = is_not_at_least(x, -most); far != 0) {
+      const vec<T> e = exp(x);
+      return {_mm512_mask_blend_ps(far, y.v, fma(-e, e, e).v)};
+    }
+    return y;
+  }
+#endif
+  const logistic_parts<T> p(abs(x));
+  return select(x < vec<T>::zero(), fma(-p.e, p.u, p.e), T(1) - p.u);
+}
+
+template <class T>
+IKEBANA_CPU_INLINE vec<T> silu_by_exp(vec<T> x) {
+  const vec<T> a = at_most(abs(x), -coefficients<T>::exp_least);
+  return logistic_parts<T>(a).times(x, a);
+}
+/// x sigmoid(x).
+template <class T>
+IKEBANA_CPU_INLINE vec<T> silu(vec<T> x) {
+  if constexpr (through_double<T>) return in_double([](vec<double> d) { return silu(d); }, x);
+#if IKEBANA_CPU_WIDTH == 64
+  if constexpr (sizeof(T) == 4) {
+    constexpr float most = 31.49f * tables::logistic_width;
+    const vec<T> a = magnitude(x, most);
+    const vec<T> y =
+        fma(-a, piecewise(tables::logistic, tables::logistic_width, a), max(vec<T>::zero(), x));
+    if (const __mmask16 far = is_not_at_least(x, -most); far != 0)
+      return {_mm512_mask_blend_ps(far, y.v, silu_by_exp(x).v)};
+    return y;
+  }
+#endif
+  return silu_by_exp(x);
+}
+
+/// The standard normal distribution function, to some units in the last place.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> normal_cdf(vec<T> x) {
+  if constexpr (through_double<T>) return in_double([](vec<double> d) { return normal_cdf(d); }, x);
+  const vec<T> tail = normal_at(at_most(abs(x), coefficients<T>::normal_limit)).tail;
+  return select(x < vec<T>::zero(), tail, T(1) - tail);
+}
+
+template <class T>
+IKEBANA_CPU_INLINE vec<T> gelu_by_exp(vec<T> x) {
+  const vec<T> tail = normal_at(at_most(abs(x), coefficients<T>::normal_limit)).scaled_tail;
+  return select(x < vec<T>::zero(), fma(x, vec<T>::zero(), -tail), x - tail);
+}
+/// x P(X <= x) of a standard normal X.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> gelu(vec<T> x) {
+  if constexpr (through_double<T>) return in_double([](vec<double> d) { return gelu(d); }, x);
+#if IKEBANA_CPU_WIDTH == 64
+  if constexpr (sizeof(T) == 4) {
+    constexpr float most = 31.49f * tables::normal_width;
+    const vec<T> a = magnitude(x, most);
+    const vec<T> y =
+        fma(-a, piecewise(tables::normal, tables::normal_width, a), max(vec<T>::zero(), x));
+    if (const __mmask16 far = is_not_at_least(x, -most); far != 0)
+      return {_mm512_mask_blend_ps(far, y.v, gelu_by_exp(x).v)};
+    return y;
+  }
+#endif
+  return gelu_by_exp(x);
+}
+/// The derivative of gelu, to some units in the last place of 1.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> gelu_slope(vec<T> x) {
+#if IKEBANA_CPU_WIDTH == 64
+  if constexpr (sizeof(T) == 4) {
+    const vec<T> a = at_most(abs(x), 31.49f * tables::gelu_slope_width);
+    const vec<T> tail = piecewise(tables::gelu_slope, tables::gelu_slope_width, a);
+    return {
+        _mm512_mask_sub_ps(tail.v, is_at_least(x, vec<T>::zero()), vec<T>::broadcast(1).v, tail.v)};
+  }
+#endif
+  const vec<T> a = at_most(abs(x), coefficients<T>::normal_limit);
+  const normal_parts<T> p = normal_at(a);
+  const vec<T> tail = fma(-a, p.density, p.tail);
+  return select(x < vec<T>::zero(), tail, T(1) - tail);
+}
+
+/// tanh's form of gelu, x / 2 (1 + tanh(u)) = x sigmoid(2 u): 2 u = v + low at a = |x|, as the
+/// tail takes every bit of it, and its derivative.
+template <class T>
+struct gelu_tanh_parts {
+  vec<T> v, low, slope;
+  static constexpr double linear = 1.5957691216057308, cubic = 0.07135481627260025;
+  static constexpr double linear_low = -9.9693088e-17, cubic_low = -6.1751499e-19;
+  IKEBANA_CPU_INLINE explicit gelu_tanh_parts(vec<T> a) {
+    constexpr T c1 = static_cast<T>(linear), c3 = static_cast<T>(cubic);
+    constexpr T c1_low = static_cast<T>((linear - static_cast<double>(c1)) + linear_low);
+    constexpr T c3_low = static_cast<T>((cubic - static_cast<double>(c3)) + cubic_low);
+    const vec<T> first = vec<T>::broadcast(c1), third = vec<T>::broadcast(c3);
+    const exact_product<T> square = multiply_exactly(a, a);
+    const exact_product<T> term = multiply_exactly(third, square.high);
+    const vec<T> sum = first + term.high;
+    const vec<T> larger = max(first, term.high), smaller = min(first, term.high);
+    // What rounding took from the constants, the square, the term and the sum.
+    const vec<T> constants = fma(square.high, vec<T>::broadcast(c3_low), vec<T>::broadcast(c1_low));
+    const vec<T> lost = (smaller - (sum - larger)) + (term.low + fma(third, square.low, constants));
+    const exact_product<T> product = multiply_exactly(a, sum);
+    v = product.high;
+    low = fma(a, lost, product.low);
+    slope = fma(square.high, vec<T>::broadcast(3 * c3), first);
+  }
+  /// Where the tail is 0 in T.
+  static constexpr T most = sizeof(T) == 4 ? 12 : 24;
+};
+template <class T>
+IKEBANA_CPU_INLINE vec<T> gelu_tanh(vec<T> x) {
+  if constexpr (through_double<T>) return in_double([](vec<double> d) { return gelu_tanh(d); }, x);
+  const vec<T> a = at_most(abs(x), gelu_tanh_parts<T>::most);
+  const gelu_tanh_parts<T> u(a);
+  const vec<T> minus_low = -u.low;
+#if IKEBANA_CPU_WIDTH == 64
+  if constexpr (sizeof(T) == 4) {
+    constexpr float most = 31.49f * tables::logistic_width;
+    const vec<T> y =
+        fma(-a, piecewise(tables::logistic, tables::logistic_width, magnitude(u.v, most), &u.low),
+            max(vec<T>::zero(), x));
+    if (const __mmask16 far = is_not_at_least(-u.v, -most); far != 0)
+      return {_mm512_mask_blend_ps(far, y.v, logistic_parts<T>(u.v, &minus_low).times(x, a).v)};
+    return y;
+  }
+#endif
+  return logistic_parts<T>(u.v, &minus_low).times(x, a);
+}
+/// The derivative of gelu_tanh, to some units in the last place of 1.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> gelu_tanh_slope(vec<T> x) {
+  const vec<T> a = at_most(abs(x), gelu_tanh_parts<T>::most);
+  const gelu_tanh_parts<T> u(a);
+  const vec<T> s = sigmoid(-u.v);
+  const vec<T> tail = fma(-(a * u.slope), s * (T(1) - s), s);
+  return select(x < vec<T>::zero(), tail, T(1) - tail);
+}
+
+template <class T>
+IKEBANA_CPU_INLINE vec<T> erf(vec<T> x) {
+  if constexpr (through_double<T>) return in_double([](vec<double> d) { return erf(d); }, x);
+  const vec<T> t = abs(x);
+  const vec<T> inner = fma(t, polynomial(coefficients<T>::erf_small, t * t), t);
+  // Above 1 an error of a counts for little.
+  const vec<T> a = t * T(1.41421356237309504880);
+  vec<T> outer;
+#if IKEBANA_CPU_WIDTH == 64
+  if constexpr (sizeof(T) == 4)
+    outer =
+        piecewise(tables::normal, tables::normal_width, at_most(a, 31.49f * tables::normal_width));
+  else
+#endif
+    outer = normal_at(at_most(a, coefficients<T>::normal_limit)).tail;
+  outer = fma(outer, vec<T>::broadcast(T(-2)), vec<T>::broadcast(T(1)));
+  return copysign(select(t < vec<T>::broadcast(T(1)), inner, outer), x);
+}

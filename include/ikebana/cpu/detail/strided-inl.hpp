@@ -1,0 +1,192 @@
+// Loads of every second element and of those farther apart, stores that interleave, and rows with
+// what stands around them (padded_tiles.hpp).
+
+/// x, from now on in a register: compilers would else load it anew for each use, and loads are what
+/// is short here.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> in_register(vec<T> x) {
+#if IKEBANA_CPU_X86 && IKEBANA_CPU_WIDTH != 0
+  asm("" : "+v"(x.v));
+#endif
+  return x;
+}
+
+template <class T>
+struct even_odd {
+  vec<T> even, odd;
+};
+#if IKEBANA_CPU_WIDTH == 0
+template <class T>
+IKEBANA_CPU_INLINE vec<T> load_strided(const T* p, dim_t, dim_t) {
+  return {p[0]};
+}
+template <class T>
+IKEBANA_CPU_INLINE even_odd<T> load_pairs(const T* p) {
+  return {{p[0]}, {p[1]}};
+}
+template <class T>
+IKEBANA_CPU_INLINE even_odd<T> load_pairs(const T* p, dim_t) {
+  return {{p[0]}, {p[1]}};
+}
+template <class T>
+IKEBANA_CPU_INLINE void store_pairs(vec<T> even, vec<T> odd, T* p) {
+  p[0] = even.v;
+  p[1] = odd.v;
+}
+template <class T>
+IKEBANA_CPU_INLINE void store_pairs(vec<T> even, vec<T> odd, T* p, dim_t) {
+  store_pairs(even, odd, p);
+}
+#else
+template <class T>
+using lane_sequence = std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>;
+
+template <class T, std::size_t... L>
+IKEBANA_CPU_INLINE even_odd<T> split_pairs(vec<T> a, vec<T> b, std::index_sequence<L...>) {
+  return {{__builtin_shufflevector(a.v, b.v, static_cast<int>(2 * L)...)},
+          {__builtin_shufflevector(a.v, b.v, static_cast<int>(2 * L + 1)...)}};
+}
+/// Splits 2 * size neighbours into those at even and at odd places.
+template <class T>
+IKEBANA_CPU_INLINE even_odd<T> load_pairs(const T* p) {
+  return split_pairs(vec<T>::load(p), vec<T>::load(p + vec<T>::size), lane_sequence<T>{});
+}
+/// The first n pairs.
+template <class T>
+IKEBANA_CPU_INLINE even_odd<T> load_pairs(const T* p, dim_t n) {
+  constexpr dim_t w = vec<T>::size;
+  if (n == w) return load_pairs(p);
+  const dim_t first = 2 * n < w ? 2 * n : w;
+  return split_pairs(vec<T>::load(p, first), vec<T>::load(p + first, 2 * n - first),
+                     lane_sequence<T>{});
+}
+template <class T, std::size_t... L>
+IKEBANA_CPU_INLINE even_odd<T> interleave_pairs(vec<T> a, vec<T> b, std::index_sequence<L...>) {
+  constexpr int w = static_cast<int>(sizeof...(L)), half = w / 2;
+  constexpr auto from = [](std::size_t lane) {
+    const int i = static_cast<int>(lane);
+    return i / 2 + (i % 2 == 0 ? 0 : w);
+  };
+  return {{__builtin_shufflevector(a.v, b.v, from(L)...)},
+          {__builtin_shufflevector(a.v, b.v, (from(L) + half)...)}};
+}
+/// even[0], odd[0], even[1], ...
+template <class T>
+IKEBANA_CPU_INLINE void store_pairs(vec<T> even, vec<T> odd, T* p) {
+  const auto halves = interleave_pairs(even, odd, lane_sequence<T>{});
+  halves.even.store(p);
+  halves.odd.store(p + vec<T>::size);
+}
+/// The first n pairs of them.
+template <class T>
+IKEBANA_CPU_INLINE void store_pairs(vec<T> even, vec<T> odd, T* p, dim_t n) {
+  constexpr dim_t w = vec<T>::size;
+  if (n == w) return store_pairs(even, odd, p);
+  const auto halves = interleave_pairs(even, odd, lane_sequence<T>{});
+  if (2 * n > w) {
+    halves.even.store(p);
+    halves.odd.store(p + w, 2 * n - w);
+  } else {
+    halves.even.store(p, 2 * n);
+  }
+}
+/// n elements, each `stride` behind the one before; nothing else is read, and the other lanes are
+/// zero.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> load_strided(const T* p, dim_t stride, dim_t n) {
+  constexpr dim_t w = vec<T>::size;
+  if (stride == 1) return n == w ? vec<T>::load(p) : vec<T>::load(p, n);
+  if (stride == 2) {
+    const dim_t last = 2 * n - 1;
+    if (last <= w)
+      return split_pairs(vec<T>::load(p, last), vec<T>::zero(), lane_sequence<T>{}).even;
+    return split_pairs(vec<T>::load(p), vec<T>::load(p + w, last - w), lane_sequence<T>{}).even;
+  }
+  T gathered[w]{};
+  for (dim_t lane = 0; lane < n; ++lane) gathered[lane] = p[lane * stride];
+  return vec<T>::load(gathered);
+}
+#endif
+
+/// The sums of w registers' lanes: lane i is that of register i, all added in the same order.
+#if IKEBANA_CPU_WIDTH == 0
+template <class T>
+IKEBANA_CPU_INLINE vec<T> sums_of(const T* registers) {
+  return {registers[0]};
+}
+#else
+template <class T, std::size_t... L>
+IKEBANA_CPU_INLINE vec<T> add_neighbours(vec<T> a, vec<T> b, std::index_sequence<L...>) {
+  return {__builtin_shufflevector(a.v, b.v, static_cast<int>(2 * L)...) +
+          __builtin_shufflevector(a.v, b.v, static_cast<int>(2 * L + 1)...)};
+}
+template <int Count, class T>
+IKEBANA_CPU_INLINE vec<T> sums_of_some(const T* registers) {
+  if constexpr (Count == 1)
+    return vec<T>::load(registers);
+  else
+    return add_neighbours(
+        sums_of_some<Count / 2>(registers),
+        sums_of_some<Count / 2>(registers + Count / 2 * static_cast<int>(vec<T>::size)),
+        lane_sequence<T>{});
+}
+template <class T>
+IKEBANA_CPU_INLINE vec<T> sums_of(const T* registers) {
+  return sums_of_some<static_cast<int>(vec<T>::size)>(registers);
+}
+#endif
+
+template <class T>
+IKEBANA_CPU_INLINE void fill_columns(T* to, dim_t begin, dim_t end, vec<T> value) {
+  constexpr dim_t w = vec<T>::size;
+  for (; begin + w <= end; begin += w) value.store(to + begin);
+  if (begin < end) value.store(to + begin, end - begin);
+}
+
+template <bool Watch, class T, class L>
+IKEBANA_CPU_INLINE bool pad_each_row(dim_t rows, const T* from, dim_t from_step, dim_t stride,
+                                     T* to, dim_t to_step, dim_t begin, dim_t count, dim_t total,
+                                     T fill, bool margins_clear, L load) {
+  constexpr dim_t w = vec<T>::size;
+  const dim_t end = begin + count, whole = begin + count / w * w, rest = end - whole;
+  const dim_t last = whole + w <= total ? w : total - whole;
+  const vec<T> margin = vec<T>::broadcast(fill), zero = vec<T>::zero();
+  vec<T> watched = zero;
+  for (; rows > 0; --rows, from += from_step, to += to_step) {
+    if (!margins_clear) fill_columns(to, 0, begin, margin);
+    const T* x = from;
+    for (dim_t i = begin; i < whole; i += w, x += w * stride) {
+      const vec<T> v = load(x, w);
+      if (Watch) watched = fma(v, zero, watched);
+      v.store(to + i);
+    }
+    if (rest > 0) {
+      const vec<T> v = load(x, rest);
+      if (Watch) watched = fma(v, zero, watched);
+      if (fill != T(0)) margin.store(to + whole, last);
+      // Where the margin is zero, so are the lanes behind the row.
+      v.store(to + whole, fill != T(0) ? rest : last);
+    }
+    if (!margins_clear) fill_columns(to, rest > 0 ? whole + last : whole, total, margin);
+  }
+  return !Watch || sum(watched) == T(0);
+}
+/// Rows of a padded copy: from column `begin` on `count` elements, each `stride` behind the one
+/// before, and `fill` to the end of their last register; where not `margins_clear`, also before and
+/// behind them, in all of `total`. Where they are watched, whether all are finite: times zero, what
+/// is not finite is not a number, and everything else zero.
+template <bool Watch, class T>
+bool pad_rows(dim_t rows, const T* from, dim_t from_step, dim_t stride, T* to, dim_t to_step,
+              dim_t begin, dim_t count, dim_t total, T fill, bool margins_clear) {
+  if (stride == 1)
+    return pad_each_row<Watch>(
+        rows, from, from_step, 1, to, to_step, begin, count, total, fill, margins_clear,
+        [](const T* x, dim_t n) __attribute__((always_inline)) {
+          return n == vec<T>::size ? vec<T>::load(x) : vec<T>::load(x, n);
+        });
+  return pad_each_row<Watch>(
+      rows, from, from_step, stride, to, to_step, begin, count, total, fill,
+      margins_clear, [=](const T* x, dim_t n) __attribute__((always_inline)) {
+        return load_strided(x, stride, n);
+      });
+}

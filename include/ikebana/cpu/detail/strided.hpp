@@ -1,0 +1,10 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "ikebana/cpu/detail/vec.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/detail/strided-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"

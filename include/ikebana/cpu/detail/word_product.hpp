@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/low_precision_intrinsics.hpp"
+#include "ikebana/cpu/detail/vec.hpp"
+#include "ikebana/cpu/detail/word_kernel.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/word_tile-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/word_product-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/word_tile-inl.hpp"
+#include "ikebana/cpu/detail/foreach_low_precision_target.hpp"

@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "ikebana/core/bfloat16.hpp"
+#include "ikebana/core/precision.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/collective.hpp"
+#include "ikebana/cpu/detail/word_product.hpp"
+#include "ikebana/cpu/gemm.hpp"
+#include "ikebana/cpu/low_precision.hpp"
+#include "ikebana/cpu/round.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/gemm_bf16-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+namespace ikebana::cpu {
+
+namespace detail {
+
+#if IKEBANA_CPU_HERE && IKEBANA_CPU_X86
+/// Null: products are those of floats.
+inline const word_kernel<float>* bf16_kernel() {
+  static constexpr word_kernel<float> pairs{
+      &avx512_bf16::word_panel_rows<avx512_bf16::add_bf16_pairs>,
+      &avx512_bf16::multiply_word_panels<float, avx512_bf16::add_bf16_pairs>};
+  static constexpr word_kernel<float> tiles{
+      &amx::tile_panel_rows, &amx::multiply_tile_panels<float>, &amx::configure_tiles,
+      &amx::save_tiles, &amx::restore_tiles};
+  const dot_extension e = active_dot_extension();
+  return e == dot_extension::amx ? &tiles : e == dot_extension::bf16 ? &pairs : nullptr;
+}
+#endif
+
+/// A block of a matrix as floats that are bfloat16 numbers, its rows one after the other.
+inline void widen_block(dim_t rows, dim_t columns, const std::uint16_t* from, dim_t ld, float* to) {
+  for (dim_t i = 0; i < rows; ++i) from_bf16<float>(columns, from + i * ld, to + i * columns);
+}
+inline void widen_block(dim_t rows, dim_t columns, const float* from, dim_t ld, float* to) {
+  for (dim_t i = 0; i < rows; ++i)
+    round_to<float>(columns, precision::bfloat16, from + i * ld, to + i * columns);
+}
+
+/// `then` for the part of a result from (i, j) on.
+inline gemm_epilogue<float> shifted(gemm_epilogue<float> then, dim_t i, dim_t j) {
+  if (then.bias != nullptr) then.bias += j;
+  if (then.residual != nullptr) then.residual += i * then.ld_residual + j;
+  if (then.slope_of != nullptr) then.slope_of += i * then.ld_slope + j;
+  return then;
+}
+
+/// By blocks of floats that stay in the second-level cache.
+template <class F>
+void multiply_widened(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha,
+                      const F* a, dim_t lda, const F* b, dim_t ldb, float beta, float* c, dim_t ldc,
+                      const gemm_epilogue<float>& then) {
+  constexpr dim_t rows = 128, columns = 256, depth = 256;
+  static_assert((rows + columns) * depth * 4 <= static_cast<dim_t>(word_scratch::b_bytes));
+  float* const wide_b = reinterpret_cast<float*>(thread_word_scratch().b);
+  float* const wide_a = wide_b + columns * depth;
+  const bool na = ta == transpose::no, nb = tb == transpose::no;
+  for (dim_t j = 0; j < n; j += columns) {
+    const dim_t nj = n - j < columns ? n - j : columns;
+    for (dim_t p = 0; p == 0 || p < k; p += depth) {
+      const dim_t kp = k - p < depth ? k - p : depth;
+      nb ? widen_block(kp, nj, b + p * ldb + j, ldb, wide_b)
+         : widen_block(nj, kp, b + j * ldb + p, ldb, wide_b);
+      for (dim_t i = 0; i < m; i += rows) {
+        const dim_t mi = m - i < rows ? m - i : rows;
+        na ? widen_block(mi, kp, a + i * lda + p, lda, wide_a)
+           : widen_block(kp, mi, a + p * lda + i, lda, wide_a);
+        gemm_epilogue<float> here = shifted(then, i, j);
+        if (p != 0) here.bias = here.residual = nullptr;
+        if (p + depth < k) {
+          here.function = activation::none;
+          here.slope_of = nullptr;
+        }
+        gemm<float>(ta, tb, mi, nj, kp, alpha, wide_a, na ? kp : mi, wide_b, nb ? nj : kp,
+                    p == 0 ? beta : 1.0f, c + i * ldc + j, ldc, here);
+      }
+    }
+  }
+}
+
+template <class F>
+void run_gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha, const F* a,
+                   dim_t lda, const F* b, dim_t ldb, float beta, float* c, dim_t ldc,
+                   const gemm_epilogue<float>& then) {
+  if (m == 0 || n == 0) return;
+#if IKEBANA_CPU_HERE && IKEBANA_CPU_X86
+  if (const word_kernel<float>* const kernel = bf16_kernel(); kernel != nullptr)
+    return avx512::bf16_product<F>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then,
+                                   *kernel);
+#endif
+  multiply_widened(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then);
+}
+IKEBANA_CPU_LOW_PRECISION_KERNEL(run_gemm_bf16, std::uint16_t)
+IKEBANA_CPU_LOW_PRECISION_KERNEL(run_gemm_bf16, float)
+
+}  // namespace detail
+
+/// As `gemm`, of bfloat16 numbers; c is float or bfloat16. Products are exact, sums are taken in
+/// float and in an order that depends on the sizes and the instructions in use: a result differs
+/// from the exact one by at most (k + 2) 2^-24 of the sum of the magnitudes of its terms, to first
+/// order, before `then`. A bfloat16 result is rounded once, at the end, to nearest, ties to even;
+/// what beta multiplies is read as bfloat16. With the extensions `bf16` and `amx` subnormal numbers
+/// count as zero, as factors and as sums, whatever the processor's mode; otherwise they are kept.
+template <class C>
+void gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha,
+               const bfloat16* a, dim_t lda, const bfloat16* b, dim_t ldb, float beta, C* c,
+               dim_t ldc, const gemm_epilogue<float>& then = {}) {
+  const auto* a_bits = reinterpret_cast<const std::uint16_t*>(a);
+  const auto* b_bits = reinterpret_cast<const std::uint16_t*>(b);
+  if constexpr (std::is_same_v<C, float>) {
+    detail::run_gemm_bf16<std::uint16_t>(ta, tb, m, n, k, alpha, a_bits, lda, b_bits, ldb, beta, c,
+                                         ldc, then);
+  } else {
+    static_assert(std::is_same_v<C, bfloat16>);
+    // Block by block, so that sums stay float until they are complete.
+    auto* const to = reinterpret_cast<std::uint16_t*>(c);
+    float* const block = detail::thread_word_scratch().converted;
+    const dim_t columns = n < 256 ? n : 256;
+    for (dim_t i = 0, rows; i < m && n > 0; i += rows) {
+      rows = detail::converted_block / columns;
+      if (rows > m - i) rows = m - i;
+      for (dim_t j = 0; j < n; j += columns) {
+        const dim_t nj = n - j < columns ? n - j : columns;
+        if (beta != 0.0f) detail::widen_block(rows, nj, to + i * ldc + j, ldc, block);
+        detail::run_gemm_bf16<std::uint16_t>(ta, tb, rows, nj, k, alpha,
+                                             a_bits + (ta == transpose::no ? i * lda : i), lda,
+                                             b_bits + (tb == transpose::no ? j : j * ldb), ldb,
+                                             beta, block, nj, detail::shifted(then, i, j));
+        for (dim_t r = 0; r < rows; ++r) to_bf16<float>(nj, block + r * nj, to + (i + r) * ldc + j);
+      }
+    }
+  }
+}
+
+/// The same of floats, which are rounded to bfloat16, to nearest, ties to even, on their way into
+/// the packing buffer: what a model multiplies that keeps its numbers as floats.
+inline void gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha,
+                      const float* a, dim_t lda, const float* b, dim_t ldb, float beta, float* c,
+                      dim_t ldc, const gemm_epilogue<float>& then = {}) {
+  detail::run_gemm_bf16<float>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then);
+}
+
+}  // namespace ikebana::cpu

@@ -1,0 +1,92 @@
+// Products of few rows or columns.
+
+/// A product of few columns, seen the other way: registers run along the rows of the result, and
+/// tiles are turned on their way out.
+template <class T>
+void multiply_turned(dim_t m, dim_t n, dim_t k, const matrix_operand<T>& a, left_block<T> b,
+                     const matrix_result<T>& result) {
+  constexpr dim_t w = vec<T>::size, columns = gemm_tile<T>::columns, most = w > 4 ? w : 4;
+  alignas(64) T sums[static_cast<std::size_t>(columns * most)];
+  alignas(64) T rows[static_cast<std::size_t>(columns * most)];
+  T* const packed = reinterpret_cast<T*>(detail::thread_scratch());
+  const dim_t block = static_cast<dim_t>(detail::scratch_bytes().b / sizeof(T)) / columns;
+  const gemm_epilogue<T>& then = result.then;
+  tile_task<T> t;
+  t.fetch_rows = 0;
+  t.a_row = b.row;
+  t.a_step = b.step;
+  t.relu = false;
+  for (dim_t i = 0; i < m; i += columns) {
+    // What is not a whole register overlaps the one before.
+    const dim_t count = m - i < columns ? m - i : columns;
+    const dim_t begin = count < 2 * w ? m - 2 * w : i, used = count < 2 * w ? 2 * w : count;
+    if (then.residual != nullptr || result.beta != T(0)) {
+      for (dim_t j = 0; j < n; ++j)
+        for (dim_t q = 0; q < used; ++q) {
+          T x = then.bias != nullptr ? then.bias[j] : T(0);
+          if (then.residual != nullptr) x += then.residual[(begin + q) * then.ld_residual + j];
+          if (result.beta != T(0)) x += result.beta * result.c[(begin + q) * result.ldc + j];
+          sums[j * columns + q] = x;
+        }
+    } else {
+      for (dim_t j = 0; j < n; ++j) {
+        const vec<T> x = vec<T>::broadcast(then.bias != nullptr ? then.bias[j] : T(0));
+        for (dim_t q = 0; q < columns; q += w) x.store(sums + j * columns + q);
+      }
+    }
+    for (dim_t p = 0; p < k; p += block) {
+      t.depth = k - p < block ? k - p : block;
+      t.last = used - w;
+      t.a = b.data + p * b.step;
+      if (a.across) {
+        a.pack(packed, columns, p, t.depth, begin, used);
+        t.b = packed;
+        t.b_step = columns;
+      } else {
+        t.b = a.source(p, begin);
+        t.b_step = a.ld;
+      }
+      t.c = sums;
+      t.init = sums;
+      t.c_step = t.init_step = columns;
+      multiply_strip<T, false>(t, n, (used + w - 1) / w, nullptr, nullptr);
+    }
+    pack_across(rows, most, static_cast<const T*>(sums), columns, used, n);
+    for (dim_t q = i - begin; q < used; ++q)
+      vec<T>::load(rows + q * most).store(result.c + (begin + q) * result.ldc, n);
+  }
+  if (then.function != activation::none || then.slope_of != nullptr)
+    result.finish(dim_t{0}, dim_t{0}, m, n);
+}
+
+/// A product as dot products: rows of a and of b are contiguous along the summed dimension. Where
+/// `turned`, a holds columns of the result and b its rows.
+template <class T>
+void multiply_by_dots(dim_t m, dim_t n, dim_t k, T alpha, const T* a, dim_t lda, const T* b,
+                      dim_t ldb, const matrix_result<T>& result, bool turned) {
+  const gemm_epilogue<T>& then = result.then;
+  const T beta = result.beta;
+  T* const c = result.c;
+  const dim_t ldc = result.ldc;
+  const bool plain = alpha == T(1) && beta == T(0) && then.residual == nullptr;
+  const auto value = [&](dim_t i, dim_t j, T dot) {
+    T x = alpha * dot;
+    if (then.bias != nullptr) x += then.bias[j];
+    if (then.residual != nullptr) x += then.residual[i * then.ld_residual + j];
+    return beta == T(0) ? x : x + beta * c[i * ldc + j];
+  };
+  if (turned)
+    multiply_dots(m, n, k, a, lda, b, ldb, [&](dim_t j, dim_t i, dim_t count, const T* dots) {
+      for (dim_t q = 0; q < count; ++q)
+        c[(i + q) * ldc + j] = plain ? dots[q] + (then.bias != nullptr ? then.bias[j] : T(0))
+                                     : value(i + q, j, dots[q]);
+    });
+  else
+    multiply_dots(m, n, k, a, lda, b, ldb, [&](dim_t i, dim_t j, dim_t count, const T* dots) {
+      for (dim_t q = 0; q < count; ++q)
+        c[i * ldc + j + q] = plain ? dots[q] + (then.bias != nullptr ? then.bias[j + q] : T(0))
+                                   : value(i, j + q, dots[q]);
+    });
+  if (then.function != activation::none || then.slope_of != nullptr)
+    result.finish(0, 0, turned ? n : m, turned ? m : n);
+}

@@ -1,0 +1,223 @@
+// The innermost part of a product: a tile of the result held in registers while the summed
+// dimension runs. Every element is one chain of fused multiply-adds in the order of that dimension,
+// begun with what stands in the result already, so that its bits depend neither on the tile that it
+// falls into nor on the blocks of any dimension.
+
+/// The largest tiles: so many registers of B's columns at most, and for each number of registers so
+/// many rows of A at most. A load into a register costs nearly as much as two products, so that
+/// tiles should be square.
+template <class T>
+struct gemm_tile {
+#if IKEBANA_CPU_WIDTH == 64 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+  static constexpr int most_rows[] = {0, 14, 12, 8, 6};
+#elif IKEBANA_CPU_WIDTH == 32
+  static constexpr int most_rows[] = {0, 12, 6};
+#elif IKEBANA_CPU_WIDTH == 16
+  static constexpr int most_rows[] = {0, 8, 4};
+#else
+  static constexpr int most_rows[] = {0, 4, 4};
+#endif
+  static constexpr int registers = static_cast<int>(sizeof(most_rows) / sizeof(int)) - 1;
+  static constexpr int rows = most_rows[1] > most_rows[2] ? most_rows[1] : most_rows[2];
+  static constexpr dim_t columns = registers * vec<T>::size;
+};
+
+/// One tile: c[i, j] = init[i, j] + the sum over p of a[i * a_row + p * a_step] * b[p * b_step +
+/// j]. Tiles have an even number of rows; where one less is wanted, the last row is the one before
+/// once more. Registers of columns follow each other but for the last, which begins at column
+/// `last`: what is not a full register overlaps the one before. In a tile of one register, `last`
+/// is the number of its columns instead. As many tiles follow below each other as `tiles` says; a,
+/// c and init end up below the last. Each tile also has `fetch_rows` rows of memory that is needed
+/// later brought to the second-level cache, from `fetch` on.
+template <class T>
+struct tile_task {
+  dim_t tiles, depth, last_row;
+  const T* a;
+  dim_t a_row, a_step;
+  const T* b;
+  dim_t b_step;
+  const T* init;  // null: zero
+  dim_t init_step;
+  T* c;
+  dim_t c_step, last;
+  const T* fetch;
+  dim_t fetch_step, fetch_rows;
+  bool relu;
+};
+
+/// Hides how x is computed from the compiler, which would else compute it anew where it is used.
+template <class X>
+IKEBANA_CPU_INLINE void keep_in_register(X& x) {
+  asm("" : "+r"(x));
+}
+
+template <class T, int Registers, std::size_t J>
+IKEBANA_CPU_INLINE vec<T> load_columns(const T* from, const T* last, dim_t lanes) {
+  if constexpr (Registers == 1)
+    return vec<T>::load(from, lanes);
+  else if constexpr (J + 1 == Registers)
+    return vec<T>::load(last);
+  else
+    return vec<T>::load(from + static_cast<dim_t>(J) * vec<T>::size);
+}
+template <class T, int Registers, std::size_t J>
+IKEBANA_CPU_INLINE void store_columns(vec<T> x, T* to, dim_t last) {
+  if constexpr (Registers == 1)
+    x.store(to, last);
+  else
+    x.store(to + (J + 1 == Registers ? last : static_cast<dim_t>(J) * vec<T>::size));
+}
+
+template <class T, int Rows, int Registers, std::size_t... R, std::size_t... J, std::size_t... I>
+IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t, std::index_sequence<R...>,
+                                     std::index_sequence<J...>, std::index_sequence<I...>) {
+  constexpr std::size_t n = Registers;
+  constexpr auto row = [](std::size_t r, dim_t last, dim_t step) __attribute__((always_inline)) {
+    return (r + 1 == Rows ? last : static_cast<dim_t>(r)) * step;
+  };
+  // Indexed by constants only, so that no compiler keeps the sums in memory.
+  vec<T> sums[sizeof...(I)];
+  const dim_t last = t.last, last_row = t.last_row;
+  if (t.init != nullptr)
+    ((sums[I] = load_columns<T, Registers, I % n>(t.init + row(I / n, last_row, t.init_step),
+                                                  t.init + row(I / n, last_row, t.init_step) + last,
+                                                  last)),
+     ...);
+  else
+    ((sums[I] = vec<T>::zero()), ...);
+  for (dim_t r = t.fetch_rows; r > 0; --r, t.fetch += t.fetch_step)
+    (__builtin_prefetch(t.fetch + static_cast<dim_t>(J) * vec<T>::size, 0, 2), ...);
+
+  // There are registers for the addresses of few rows.
+  constexpr std::size_t near = Rows <= 8 ? Rows : 5;
+  const T* rows[] = {t.a + row(R, last_row, t.a_row)...};
+  (keep_in_register(rows[R < near ? R : 0]), ...);
+  const dim_t a_step = t.a_step, b_step = t.b_step, far = static_cast<dim_t>(near) * t.a_row;
+  const T *b = t.b, *b_last = t.b + last;
+  dim_t p = 0;
+  for (dim_t depth = t.depth; depth > 0; --depth) {
+    const vec<T> columns[] = {load_columns<T, Registers, J>(b, b_last, last)...};
+    vec<T> x;
+    (((I % n == 0 ? static_cast<void>(
+                        x = vec<T>::broadcast(
+                            I / n < near || I / n + 1 == Rows
+                                ? rows[I / n][p]
+                                : rows[I / n % near][p + static_cast<dim_t>(I / n / near) * far]))
+                  : void()),
+      sums[I] = fma(x, columns[I % n], sums[I])),
+     ...);
+    p += a_step;
+    keep_in_register(p);
+    b += b_step;
+    b_last += b_step;
+  }
+  if (t.relu) ((sums[I] = max(vec<T>::zero(), sums[I])), ...);
+  T* const c = t.c;
+  const dim_t c_step = t.c_step;
+  (store_columns<T, Registers, I % n>(sums[I], c + row(I / n, last_row, c_step), last), ...);
+  t.c = c + Rows * c_step;
+  t.a += Rows * t.a_row;
+  if (t.init != nullptr) t.init += Rows * t.init_step;
+}
+
+// Not inlined, so that all products share one copy of the tiles.
+template <class T, int Rows, int Registers>
+[[gnu::noinline]] void multiply_tile(tile_task<T>& t) {
+  do
+    tile_product<T, Rows, Registers>(t, std::make_index_sequence<Rows>{},
+                                     std::make_index_sequence<Registers>{},
+                                     std::make_index_sequence<std::size_t{Rows} * Registers>{});
+  while (--t.tiles > 0);
+}
+
+template <class T>
+using tile_function = void (*)(tile_task<T>&);
+
+/// The tiles of so many registers and 2, 4, 6 ... rows.
+template <class T, int Registers, std::size_t... Pairs>
+IKEBANA_CPU_INLINE tile_function<T> find_tile(dim_t rows, std::index_sequence<Pairs...>) {
+  static constexpr tile_function<T> tiles[] = {
+      &multiply_tile<T, static_cast<int>(Pairs + 1) * 2, Registers>...};
+  return tiles[(rows - 1) / 2];
+}
+template <class T, int Registers>
+using tile_pairs = std::make_index_sequence<gemm_tile<T>::most_rows[Registers] / 2>;
+
+/// The tile of `rows`, odd or even, and `registers`. There are few kinds, for each costs compile
+/// time.
+template <class T>
+IKEBANA_CPU_INLINE tile_function<T> find_tile(dim_t rows, dim_t registers) {
+  if constexpr (gemm_tile<T>::registers == 4) {
+    if (registers == 4) return find_tile<T, 4>(rows, tile_pairs<T, 4>{});
+    if (registers == 3) return find_tile<T, 3>(rows, tile_pairs<T, 3>{});
+  }
+  if (registers == 2) return find_tile<T, 2>(rows, tile_pairs<T, 2>{});
+  constexpr int most = gemm_tile<T>::most_rows[1];
+  if constexpr (most > 8)
+    if (rows > 8) return &multiply_tile<T, most, 1>;
+  if constexpr (most > 4)
+    if (rows > 4) return &multiply_tile<T, 8, 1>;
+  return rows > 2 ? &multiply_tile<T, 4, 1> : &multiply_tile<T, 2, 1>;
+}
+
+/// How `rows` are dealt out to tiles: first `tiles` of so many rows, if any, then what follows for
+/// fewer rows. Even numbers all, but for the last.
+struct dealt_rows {
+  dim_t tiles, rows;
+};
+template <class T>
+IKEBANA_CPU_INLINE dealt_rows deal_rows(dim_t rows, dim_t registers) {
+  const dim_t most = gemm_tile<T>::most_rows[registers];
+  if (registers == 1) {
+    // Kinds are fewer here.
+    if (rows > 16 || (rows > 12 && rows <= most)) return {rows > most ? rows / most : 1, most};
+    return {1, rows >= 7 && most >= 8 ? 8 : rows >= 3 ? 4 : 2};
+  }
+  if (rows <= most) return {1, rows};
+  const dim_t pairs = (rows + 1) / 2;
+  if (rows <= 2 * most) return {1, (pairs + 1) / 2 * 2};
+  // Narrow divisions take half the time.
+  const auto all = static_cast<std::uint32_t>(pairs), half = static_cast<std::uint32_t>(most / 2);
+  const std::uint32_t tiles = (all + half - 1) / half, each = all / tiles,
+                      longer = all - tiles * each;
+  if (longer > 0) return {longer, 2 * (each + 1)};
+  return {tiles, 2 * each};
+}
+
+/// Calls the tiles of a panel one below the other: t is at the first. `before` and `after` see
+/// each, or, where not `Each`, are left out.
+template <class T, bool Each, class Before, class After>
+IKEBANA_CPU_INLINE void multiply_strip(tile_task<T>& t, dim_t m, dim_t registers, Before before,
+                                       After after) {
+  for (dim_t i = 0; i < m;) {
+    const dealt_rows dealt = deal_rows<T>(m - i, registers);
+    const tile_function<T> tile = find_tile<T>(dealt.rows, registers);
+    // The last tile may have a row less.
+    dim_t whole = dealt.tiles;
+    if (i + whole * dealt.rows > m) --whole;
+    t.last_row = dealt.rows - 1;
+    if constexpr (!Each) {
+      if (whole > 0) {
+        t.tiles = whole;
+        tile(t);
+        i += whole * dealt.rows;
+      }
+      if (whole < dealt.tiles) {
+        t.last_row = m - i - 1;
+        t.tiles = 1;
+        tile(t);
+        i = m;
+      }
+    } else {
+      for (dim_t q = 0; q < dealt.tiles; ++q) {
+        const dim_t rows = m - i < dealt.rows ? m - i : dealt.rows;
+        t.last_row = rows - 1;
+        t.tiles = 1;
+        before(i, rows);
+        tile(t);
+        after(i, rows);
+        i += rows;
+      }
+    }
+  }
+}

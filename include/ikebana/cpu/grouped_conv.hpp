@@ -1,0 +1,41 @@
+#pragma once
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv.hpp"
+#include "ikebana/cpu/conv_depthwise.hpp"
+
+/// The same convolutions for those of several groups, which may be of few channels each: kernels
+/// of their own, that other networks need not build.
+namespace ikebana::cpu {
+
+/// As conv_forward.
+template <class T>
+void grouped_conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
+                          const conv_epilogue<T>& then = {}) {
+  if (detail::may_be_by_channel(g) && then.residual == nullptr && then.scale == nullptr &&
+      (then.function == activation::none || then.function == activation::relu) &&
+      detail::depthwise_forward(g, x, w, bias, then.function == activation::relu, y))
+    return;
+  conv_forward<T>(g, x, w, bias, y, then);
+}
+/// As conv_backward_data.
+template <class T>
+void grouped_conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
+                                const T* bias = nullptr) {
+  if (detail::may_be_by_channel(g) && detail::depthwise_backward_data(g, dy, w, bias, dx)) return;
+  conv_backward_data<T>(g, dy, w, dx, bias);
+}
+/// As conv_backward_weights.
+template <class T>
+void grouped_conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
+                                   bool accumulate) {
+  if (detail::may_be_by_channel(g) && detail::depthwise_backward_weights(g, x, dy, dw, accumulate))
+    return;
+  conv_backward_weights<T>(g, x, dy, dw, accumulate);
+}
+
+IKEBANA_CPU_KERNEL(grouped_conv_forward)
+IKEBANA_CPU_KERNEL(grouped_conv_backward_data)
+IKEBANA_CPU_KERNEL(grouped_conv_backward_weights)
+
+}  // namespace ikebana::cpu

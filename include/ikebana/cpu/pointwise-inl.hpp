@@ -1,0 +1,101 @@
+// f(x, d) for every element of x and, backward, of the gradient d.
+template <class T, class F>
+IKEBANA_CPU_INLINE void map_pointwise(dim_t n, const T* x, const T* dy, T* y, F f) {
+  constexpr dim_t w = vec<T>::size;
+  for (dim_t i = 0; i < n; i += w) {
+    const dim_t lanes = n - i;
+    const auto load = [lanes](const T* p) __attribute__((always_inline)) {
+      return lanes >= w ? vec<T>::load(p) : vec<T>::load(p, lanes);
+    };
+    const vec<T> r = f(load(x + i), dy == nullptr ? vec<T>::zero() : load(dy + i));
+    lanes >= w ? r.store(y + i) : r.store(y + i, lanes);
+  }
+}
+
+#define IKEBANA_CPU_LAMBDA(...) \
+  [=](vec<T> x, [[maybe_unused]] vec<T> d) __attribute__((always_inline)) { __VA_ARGS__ }
+
+/// x min(max(x + 3, 0), 6) / 6 without the first factor.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> hard_gate(vec<T> x) {
+  return min(vec<T>::broadcast(T(6)), max(vec<T>::zero(), x + T(3))) * (1 / T(6));
+}
+/// tanh(log(1 + w)) of w = exp(x).
+template <class T>
+IKEBANA_CPU_INLINE vec<T> mish_gate(vec<T> w) {
+  const vec<T> n = w * (w + T(2));
+  return n / (n + T(2));
+}
+
+template <class T>
+void pointwise_map(pointwise f, dim_t n, T a, T b, T c, const T* from, T* to) {
+  const vec<T> va = vec<T>::broadcast(a), vb = vec<T>::broadcast(b), vc = vec<T>::broadcast(c),
+               zero = vec<T>::zero(), one = vec<T>::broadcast(T(1));
+  const auto run = [=](auto g) __attribute__((always_inline)) {
+    map_pointwise<T>(n, from, nullptr, to, g);
+  };
+  switch (f) {
+    case pointwise::leaky_relu:
+      return run(IKEBANA_CPU_LAMBDA(return select(x > zero, x, x * va);));
+    case pointwise::elu:
+      return run(IKEBANA_CPU_LAMBDA(
+          return select(x > zero, x * vb, expm1_of_negative(min(zero, x * vc)) * va);));
+    case pointwise::softplus:
+      return run(
+          IKEBANA_CPU_LAMBDA(const vec<T> z = x * va;
+                             const vec<T> y = (max(zero, z) + log1p_of_fraction(exp(-abs(z)))) * vc;
+                             return select(z > vb, x, y);));
+    case pointwise::log_sigmoid:
+      return run(IKEBANA_CPU_LAMBDA(return min(zero, x) - log1p_of_fraction(exp(-abs(x)));));
+    case pointwise::hardtanh:
+      return run(IKEBANA_CPU_LAMBDA(return min(vb, max(va, x));));
+    case pointwise::hard_sigmoid:
+      return run(IKEBANA_CPU_LAMBDA(return hard_gate(x);));
+    case pointwise::hardswish:
+      return run(IKEBANA_CPU_LAMBDA(return x * hard_gate(x);));
+    case pointwise::mish:
+      // Above 20 the gate is 1, and further on w would overflow.
+      return run(IKEBANA_CPU_LAMBDA(return x * mish_gate(exp(min(vec<T>::broadcast(T(20)), x)));));
+    case pointwise::softsign:
+      return run(IKEBANA_CPU_LAMBDA(return x / (abs(x) + one);));
+  }
+}
+
+template <class T>
+void pointwise_map_backward(pointwise f, dim_t n, T a, T b, T c, const T* from, const T* dy,
+                            T* dx) {
+  const vec<T> va = vec<T>::broadcast(a), vb = vec<T>::broadcast(b), vc = vec<T>::broadcast(c),
+               zero = vec<T>::zero(), one = vec<T>::broadcast(T(1));
+  const vec<T> three = vec<T>::broadcast(T(3)), third = vec<T>::broadcast(1 / T(3)),
+               half = vec<T>::broadcast(T(0.5));
+  const auto run = [=](auto g) __attribute__((always_inline)) {
+    map_pointwise<T>(n, from, dy, dx, g);
+  };
+  switch (f) {
+    case pointwise::leaky_relu:
+      return run(IKEBANA_CPU_LAMBDA(return select(x > zero, d, d * va);));
+    case pointwise::elu:
+      return run(IKEBANA_CPU_LAMBDA(
+          return select(x > zero, d * vb, d * (va * vc * exp(min(zero, x * vc))));));
+    case pointwise::softplus:
+      return run(
+          IKEBANA_CPU_LAMBDA(const vec<T> z = x * va; return select(z > vb, d, d * sigmoid(z));));
+    case pointwise::log_sigmoid:
+      return run(IKEBANA_CPU_LAMBDA(return d * sigmoid(-x);));
+    case pointwise::hardtanh:
+      return run(IKEBANA_CPU_LAMBDA(return select((x > va) & (vb > x), d, zero);));
+    case pointwise::hard_sigmoid:
+      return run(
+          IKEBANA_CPU_LAMBDA(return select((x > -three) & (three > x), d * (1 / T(6)), zero);));
+    case pointwise::hardswish:
+      return run(IKEBANA_CPU_LAMBDA(const vec<T> inside = d * fma(x, third, half); return select(
+                                        x >= three, d, select(-three > x, zero, inside));));
+    case pointwise::mish:
+      return run(IKEBANA_CPU_LAMBDA(const vec<T> w = exp(min(vec<T>::broadcast(T(20)), x));
+                                    const vec<T> t = mish_gate(w);
+                                    return d * fma(x * (w / (w + one)), one - t * t, t);));
+    case pointwise::softsign:
+      return run(IKEBANA_CPU_LAMBDA(const vec<T> u = abs(x) + one; return d / (u * u);));
+  }
+}
+#undef IKEBANA_CPU_LAMBDA

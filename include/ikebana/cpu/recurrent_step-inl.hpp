@@ -1,0 +1,113 @@
+// The product by the recurrent weights, which every step needs: they are packed once, and one pass
+// over the state gives the sums of all gates, four registers of them at a time.
+
+inline constexpr int panel_registers = 4;
+
+/// The first of the columns that stand in panels of one register.
+template <class T>
+IKEBANA_CPU_INLINE dim_t narrow_columns(dim_t n) {
+  constexpr dim_t wide = panel_registers * vec<T>::size;
+  return n / wide * wide;
+}
+
+template <class T, std::size_t... R>
+IKEBANA_CPU_INLINE void pack_register(dim_t k, dim_t columns, const T* w, T* to, dim_t step,
+                                      std::index_sequence<R...>) {
+  constexpr dim_t size = vec<T>::size;
+  for (dim_t p = 0; p < k; p += size, w += size, to += size * step) {
+    const dim_t left = k - p < size ? k - p : size;
+    vec<T> rows[] = {static_cast<dim_t>(R) < columns
+                         ? vec<T>::load(w + static_cast<dim_t>(R) * k, left)
+                         : vec<T>::zero()...};
+    transpose_block(rows);
+    ((static_cast<dim_t>(R) < left ? rows[R].store(to + static_cast<dim_t>(R) * step)
+                                   : static_cast<void>(0)),
+     ...);
+  }
+}
+/// w is (n, k); its rows become the columns of panels, each of them k times the panel's width.
+template <class T>
+void pack_panels(dim_t n, dim_t k, const T* w, T* packed) {
+  constexpr dim_t size = vec<T>::size, wide = panel_registers * size;
+  for (dim_t j = 0; j < n; j += size) {
+    const bool narrow = j >= narrow_columns<T>(n);
+    pack_register<T>(k, n - j < size ? n - j : size, w + j * k,
+                     packed + (narrow ? j : j / wide * wide) * k + (narrow ? 0 : j % wide),
+                     narrow ? size : wide,
+                     std::make_index_sequence<static_cast<std::size_t>(size)>{});
+  }
+}
+
+#if IKEBANA_CPU_WIDTH == 64
+inline constexpr int recurrent_rows = 6;
+#else
+inline constexpr int recurrent_rows = 2;
+#endif
+
+/// to = x w (+ to) + bias for Rows rows and Registers registers of columns, the last of `lanes`.
+template <class T, int Rows, int Registers, std::size_t... I, std::size_t... J>
+IKEBANA_CPU_INLINE void panel_sums(dim_t k, const T* packed, rows_of<const T> x, const T* bias,
+                                   rows_of<T> to, bool adds, dim_t lanes, std::index_sequence<I...>,
+                                   std::index_sequence<J...>) {
+  constexpr dim_t size = vec<T>::size;
+  constexpr std::size_t n = Registers;
+  const auto at = [](std::size_t i) { return static_cast<dim_t>(i % n) * size; };
+  const auto load = [=](const T* p) __attribute__((always_inline)) {
+    return n == 1 ? vec<T>::load(p, lanes) : vec<T>::load(p);
+  };
+  const T* const from[] = {x[static_cast<dim_t>(I / n)]...};
+  vec<T> s[] = {bias == nullptr ? vec<T>::zero() : load(bias + at(I))...};
+  // One row alone would wait for its own sums: it has two of each.
+  vec<T> t[] = {(static_cast<void>(I), vec<T>::zero())...};
+  if (adds) ((t[I] = load(to[static_cast<dim_t>(I / n)] + at(I))), ...);
+  if constexpr (Rows > 1) ((s[I] = s[I] + t[I]), ...);
+  dim_t p = 0;
+  if constexpr (Rows == 1)
+    for (; p + 2 <= k; p += 2, packed += 2 * Registers * size) {
+      ((s[J] = fma(vec<T>::broadcast(from[0][p]), vec<T>::load(packed + at(J)), s[J])), ...);
+      ((t[J] = fma(vec<T>::broadcast(from[0][p + 1]),
+                   vec<T>::load(packed + Registers * size + at(J)), t[J])),
+       ...);
+    }
+  for (; p < k; ++p, packed += Registers * size) {
+    const vec<T> w[] = {vec<T>::load(packed + at(J))...};
+    ((s[I] = fma(vec<T>::broadcast(from[I][p]), w[I % n], s[I])), ...);
+  }
+  if constexpr (Rows == 1) ((s[I] = s[I] + t[I]), ...);
+  ((n == 1 ? s[I].store(to[static_cast<dim_t>(I / n)] + at(I), lanes)
+           : s[I].store(to[static_cast<dim_t>(I / n)] + at(I))),
+   ...);
+}
+template <class T, int Rows, int Registers>
+[[gnu::noinline]] void panel_sums(dim_t k, const T* packed, rows_of<const T> x, const T* bias,
+                                  rows_of<T> to, bool adds, dim_t lanes) {
+  panel_sums<T, Rows, Registers>(k, packed, x, bias, to, adds, lanes,
+                                 std::make_index_sequence<std::size_t{Rows} * Registers>{},
+                                 std::make_index_sequence<std::size_t{Registers}>{});
+}
+
+template <class T>
+void product_of_panels(dim_t m, dim_t n, dim_t k, const T* packed, const T* bias,
+                       rows_of<const T> x, rows_of<T> to, bool adds) {
+  constexpr dim_t size = vec<T>::size;
+  for (dim_t j = 0; j < n;) {
+    const bool narrow = j >= narrow_columns<T>(n);
+    const dim_t lanes = n - j < size ? n - j : size;
+    const T* const b = bias == nullptr ? nullptr : bias + j;
+    for (dim_t r = 0; r < m;) {
+      const rows_of<const T> from{x[r], x.step};
+      const rows_of<T> into{to[r] + j, to.step};
+      const bool many = m - r >= recurrent_rows;
+      if (narrow)
+        many ? panel_sums<T, recurrent_rows, 1>(k, packed, from, b, into, adds, lanes)
+             : panel_sums<T, 1, 1>(k, packed, from, b, into, adds, lanes);
+      else
+        many ? panel_sums<T, recurrent_rows, panel_registers>(k, packed, from, b, into, adds, lanes)
+             : panel_sums<T, 1, panel_registers>(k, packed, from, b, into, adds, lanes);
+      r += many ? recurrent_rows : 1;
+    }
+    const dim_t width = narrow ? size : panel_registers * size;
+    packed += width * k;
+    j += width;
+  }
+}

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <string_view>
+
+#include "ikebana/module/context.hpp"
+#include "ikebana/module/describe.hpp"
+#include "ikebana/module/module.hpp"
+#include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/pointwise_run.hpp"
+
+// Activations element by element, as PyTorch has them.
+namespace ikebana {
+
+/// y = x above 0, negative_slope x below (Maas et al., Rectifier Nonlinearities Improve Neural
+/// Network Acoustic Models, 2013).
+struct leaky_relu {
+  static constexpr std::string_view kind = "leaky_relu";
+  static constexpr kept keeps = kept::input;
+
+  double negative_slope = 0.01;
+
+  constexpr inferred infer(const shape& in) const { return in; }
+  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+
+  void describe(description& d) const { d.add("negative_slope", negative_slope); }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    detail::pointwise_forward(c, cpu::pointwise::leaky_relu, static_cast<T>(negative_slope), T{},
+                              T{});
+  }
+  template <class T>
+  void backward(const context<T>& c) const {
+    detail::pointwise_backward(c, cpu::pointwise::leaky_relu, static_cast<T>(negative_slope), T{},
+                               T{});
+  }
+
+  template <symbolic... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+};
+
+/// y = x between min_val and max_val, and no further.
+struct hardtanh {
+  static constexpr std::string_view kind = "hardtanh";
+  static constexpr kept keeps = kept::input;
+
+  double min_val = -1;
+  double max_val = 1;
+
+  constexpr inferred infer(const shape& in) const { return in; }
+  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+
+  void describe(description& d) const { d.add("min_val", min_val).add("max_val", max_val); }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    detail::pointwise_forward(c, cpu::pointwise::hardtanh, static_cast<T>(min_val),
+                              static_cast<T>(max_val), T{});
+  }
+  template <class T>
+  void backward(const context<T>& c) const {
+    detail::pointwise_backward(c, cpu::pointwise::hardtanh, static_cast<T>(min_val),
+                               static_cast<T>(max_val), T{});
+  }
+
+  template <symbolic... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+};
+
+/// y = min(max(x, 0), 6).
+struct relu6 {
+  static constexpr std::string_view kind = "relu6";
+  static constexpr kept keeps = kept::input;
+
+  constexpr inferred infer(const shape& in) const { return in; }
+  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    detail::pointwise_forward(c, cpu::pointwise::hardtanh, T{0}, T{6}, T{});
+  }
+  template <class T>
+  void backward(const context<T>& c) const {
+    detail::pointwise_backward(c, cpu::pointwise::hardtanh, T{0}, T{6}, T{});
+  }
+
+  template <symbolic... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+};
+
+/// y = min(max(x + 3, 0), 6) / 6.
+struct hard_sigmoid {
+  static constexpr std::string_view kind = "hard_sigmoid";
+  static constexpr kept keeps = kept::input;
+
+  constexpr inferred infer(const shape& in) const { return in; }
+  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    detail::pointwise_forward(c, cpu::pointwise::hard_sigmoid, T{}, T{}, T{});
+  }
+  template <class T>
+  void backward(const context<T>& c) const {
+    detail::pointwise_backward(c, cpu::pointwise::hard_sigmoid, T{}, T{}, T{});
+  }
+
+  template <symbolic... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+};
+
+/// y = x min(max(x + 3, 0), 6) / 6 (Howard et al., Searching for MobileNetV3, 2019).
+struct hardswish {
+  static constexpr std::string_view kind = "hardswish";
+  static constexpr kept keeps = kept::input;
+
+  constexpr inferred infer(const shape& in) const { return in; }
+  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    detail::pointwise_forward(c, cpu::pointwise::hardswish, T{}, T{}, T{});
+  }
+  template <class T>
+  void backward(const context<T>& c) const {
+    detail::pointwise_backward(c, cpu::pointwise::hardswish, T{}, T{}, T{});
+  }
+
+  template <symbolic... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+};
+
+}  // namespace ikebana

@@ -1,0 +1,183 @@
+#include "ikebana/cpu/conv_depthwise.hpp"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "support.hpp"
+
+using namespace cpu_test;
+namespace cpu = ikebana::cpu;
+using cpu::conv_geometry;
+
+namespace {
+
+using extents = std::array<dim_t, 3>;
+
+conv_geometry geometry(dim_t batch, dim_t groups, dim_t inputs, dim_t outputs, extents in,
+                       extents kernel, extents stride, extents padding,
+                       extents dilation = {1, 1, 1}) {
+  conv_geometry g{batch, groups * inputs, groups * outputs, groups,  in,
+                  {},    kernel,          stride,           padding, dilation};
+  for (std::size_t d = 0; d < 3; ++d)
+    g.out[d] = (in[d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1) / stride[d] + 1;
+  return g;
+}
+conv_geometry with_output(conv_geometry g, extents out) {
+  g.out = out;
+  return g;
+}
+
+const conv_geometry geometries[] = {
+    geometry(2, 5, 1, 1, {1, 9, 37}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+    geometry(1, 3, 1, 1, {1, 56, 56}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+    geometry(2, 19, 1, 1, {1, 7, 7}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+    geometry(2, 3, 1, 1, {1, 14, 15}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}),
+    geometry(1, 3, 1, 1, {1, 13, 20}, {1, 7, 7}, {1, 1, 1}, {0, 3, 3}),
+    geometry(2, 3, 1, 1, {1, 15, 37}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
+    geometry(1, 2, 1, 1, {1, 16, 70}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
+    geometry(2, 3, 1, 1, {1, 17, 18}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2}),
+    geometry(1, 3, 1, 1, {1, 12, 13}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}),
+    geometry(1, 3, 1, 1, {1, 17, 23}, {1, 3, 4}, {1, 3, 4}, {0, 1, 2}),
+    geometry(1, 2, 1, 1, {1, 11, 40}, {1, 2, 2}, {1, 3, 3}, {0, 0, 0}),
+    geometry(2, 2, 1, 1, {1, 13, 20}, {1, 3, 3}, {1, 1, 1}, {0, 2, 3}, {1, 2, 3}),
+    geometry(1, 2, 1, 1, {1, 21, 20}, {1, 3, 3}, {1, 2, 2}, {0, 2, 2}, {1, 2, 3}),
+    geometry(1, 2, 1, 1, {1, 21, 25}, {1, 3, 3}, {1, 4, 4}, {0, 2, 2}, {1, 2, 2}),
+    // More outputs or inputs than one a group.
+    geometry(2, 3, 1, 2, {1, 9, 18}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+    geometry(2, 3, 2, 1, {1, 9, 18}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
+    geometry(2, 3, 2, 2, {1, 9, 11}, {1, 5, 3}, {1, 1, 1}, {0, 1, 1}),
+    geometry(2, 2, 3, 2, {1, 8, 9}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}),
+    // One dimension; long enough for several tiles.
+    geometry(2, 3, 1, 1, {1, 1, 50}, {1, 1, 3}, {1, 1, 1}, {0, 0, 1}),
+    geometry(1, 3, 1, 1, {1, 1, 331}, {1, 1, 9}, {1, 1, 2}, {0, 0, 4}),
+    geometry(1, 2, 1, 1, {1, 1, 20011}, {1, 1, 4}, {1, 1, 1}, {0, 0, 2}),
+    geometry(1, 1, 1, 1, {1, 1, 9001}, {1, 1, 5}, {1, 1, 3}, {0, 0, 2}, {1, 1, 7}),
+    // Three.
+    geometry(2, 2, 1, 1, {5, 6, 7}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}),
+    geometry(1, 2, 1, 2, {6, 5, 9}, {2, 3, 3}, {2, 2, 2}, {1, 1, 1}, {2, 1, 1}),
+    geometry(1, 2, 1, 1, {4, 1, 5}, {2, 1, 1}, {3, 1, 1}, {3, 0, 0}),
+    // Planes that take several tiles.
+    geometry(1, 2, 1, 1, {1, 112, 113}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+    geometry(1, 1, 1, 1, {1, 130, 150}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
+    geometry(1, 1, 1, 1, {1, 20, 1100}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}),
+    geometry(1, 1, 1, 1, {1, 4, 3000}, {1, 3, 3}, {1, 2, 2}, {0, 0, 0}),
+    // Kernels beyond the image, padding beyond the kernel, nothing at all.
+    geometry(2, 2, 1, 1, {1, 2, 3}, {1, 4, 5}, {1, 1, 1}, {0, 2, 2}),
+    geometry(2, 2, 1, 1, {1, 5, 6}, {1, 2, 1}, {1, 1, 1}, {0, 3, 2}),
+    geometry(1, 2, 1, 1, {1, 1, 1}, {1, 1, 7}, {1, 1, 1}, {0, 2, 20}),
+    geometry(1, 2, 1, 1, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+    geometry(0, 2, 1, 1, {1, 4, 4}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+    // Outputs that symmetric padding does not give.
+    with_output(geometry(2, 3, 1, 1, {1, 5, 7}, {1, 2, 4}, {1, 1, 1}, {0, 0, 1}), {1, 5, 7}),
+    with_output(geometry(2, 3, 1, 1, {1, 9, 12}, {1, 3, 3}, {1, 2, 3}, {0, 1, 0}), {1, 2, 1}),
+    with_output(geometry(1, 2, 1, 1, {1, 6, 7}, {1, 3, 3}, {1, 1, 1}, {0, 2, 2}), {1, 6, 5}),
+    with_output(geometry(1, 2, 1, 1, {1, 6, 7}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}), {1, 5, 6}),
+};
+
+/// f(index of x or -1 in the padding, index of w, index of y) for every product.
+template <class F>
+void for_each_product(const conv_geometry& g, F f) {
+  const dim_t inputs = g.in_channels / g.groups, outputs = g.out_channels / g.groups;
+  dim_t y = 0;
+  for (dim_t b = 0; b < g.batch; ++b)
+    for (dim_t oc = 0; oc < g.out_channels; ++oc)
+      for (dim_t oz = 0; oz < g.out[0]; ++oz)
+        for (dim_t oy = 0; oy < g.out[1]; ++oy)
+          for (dim_t ox = 0; ox < g.out[2]; ++ox, ++y)
+            for (dim_t ic = 0; ic < inputs; ++ic)
+              for (dim_t kz = 0; kz < g.kernel[0]; ++kz)
+                for (dim_t ky = 0; ky < g.kernel[1]; ++ky)
+                  for (dim_t kx = 0; kx < g.kernel[2]; ++kx) {
+                    const dim_t z = oz * g.stride[0] - g.padding[0] + kz * g.dilation[0];
+                    const dim_t r = oy * g.stride[1] - g.padding[1] + ky * g.dilation[1];
+                    const dim_t c = ox * g.stride[2] - g.padding[2] + kx * g.dilation[2];
+                    if (z < 0 || z >= g.in[0] || r < 0 || r >= g.in[1] || c < 0 || c >= g.in[2])
+                      continue;
+                    const dim_t channel = oc / outputs * inputs + ic;
+                    f((((b * g.in_channels + channel) * g.in[0] + z) * g.in[1] + r) * g.in[2] + c,
+                      (((oc * inputs + ic) * g.kernel[0] + kz) * g.kernel[1] + ky) * g.kernel[2] +
+                          kx,
+                      y);
+                  }
+}
+
+std::size_t at(dim_t i) { return static_cast<std::size_t>(i); }
+
+template <class T>
+struct sizes {
+  dim_t x, y, w;
+  explicit sizes(const conv_geometry& g)
+      : x{g.batch * g.in_channels * conv_geometry::volume(g.in)},
+        y{g.batch * g.out_channels * conv_geometry::volume(g.out)},
+        w{g.out_channels * g.in_channels / g.groups * conv_geometry::volume(g.kernel)} {}
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("depthwise and grouped convolutions, forward and all gradients", T, float,
+                   double) {
+  generator r(91);
+  for (const conv_geometry& g : geometries) {
+    INFO("in " << g.in[0] << " " << g.in[1] << " " << g.in[2] << " kernel " << g.kernel[1] << " "
+               << g.kernel[2] << " stride " << g.stride[1] << " " << g.stride[2]);
+    const sizes<T> n(g);
+    const guarded<T> x(n.x, r), w(n.w, r), bias(g.out_channels, r), in_bias(g.in_channels, r),
+        dy(n.y, r), dw_before(n.w, r);
+    std::vector<double> ey(at(n.y)), edx(at(n.x)), edw(at(n.w)), eadded(at(n.w)), erelu(at(n.y));
+    const dim_t plane = conv_geometry::volume(g.out), in_plane = conv_geometry::volume(g.in);
+    for (dim_t i = 0; i < n.y; ++i)
+      ey[at(i)] = static_cast<double>(bias[i / plane % g.out_channels]);
+    for (dim_t i = 0; i < n.x; ++i)
+      edx[at(i)] = static_cast<double>(in_bias[i / in_plane % g.in_channels]);
+    for_each_product(g, [&](dim_t i, dim_t j, dim_t k) {
+      ey[at(k)] += static_cast<double>(x[i]) * static_cast<double>(w[j]);
+      edx[at(i)] += static_cast<double>(dy[k]) * static_cast<double>(w[j]);
+      edw[at(j)] += static_cast<double>(dy[k]) * static_cast<double>(x[i]);
+    });
+    for (dim_t i = 0; i < n.w; ++i) eadded[at(i)] = edw[at(i)] + static_cast<double>(dw_before[i]);
+    for (dim_t i = 0; i < n.y; ++i) erelu[at(i)] = ey[at(i)] > 0 ? ey[at(i)] : 0;
+    for_each_set([&] {
+      guarded<T> y(n.y), rectified(n.y), dx(n.x), dw(n.w), added = dw_before;
+      CHECK(cpu::detail::depthwise_forward<T>(g, x.data(), w.data(), bias.data(), false, y.data()));
+      CHECK(cpu::detail::depthwise_forward<T>(g, x.data(), w.data(), bias.data(), true,
+                                              rectified.data()));
+      CHECK(cpu::detail::depthwise_backward_data<T>(g, dy.data(), w.data(), in_bias.data(),
+                                                    dx.data()));
+      CHECK(cpu::detail::depthwise_backward_weights<T>(g, x.data(), dy.data(), dw.data(), false));
+      CHECK(cpu::detail::depthwise_backward_weights<T>(g, x.data(), dy.data(), added.data(), true));
+      CHECK(all_close(y, ey, rounding<T> * 64));
+      CHECK(all_close(rectified, erelu, rounding<T> * 64));
+      CHECK(all_close(dx, edx, rounding<T> * 64));
+      CHECK(all_close(dw, edw, rounding<T> * 4000));
+      CHECK(all_close(added, eadded, rounding<T> * 4000));
+      for (const auto* a : {&y, &rectified, &dx, &dw, &added}) CHECK(a->intact());
+    });
+  }
+}
+
+TEST_CASE("depthwise convolutions: what is not a number reaches what sees it and nothing else") {
+  generator r(92);
+  const auto nan = std::numeric_limits<float>::quiet_NaN();
+  for (const conv_geometry& g :
+       {geometry(2, 3, 1, 1, {1, 10, 19}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+        geometry(2, 3, 1, 1, {1, 10, 19}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
+        geometry(2, 3, 1, 1, {1, 10, 19}, {1, 2, 4}, {1, 1, 3}, {0, 0, 1})}) {
+    const sizes<float> n(g);
+    guarded<float> x(n.x, r), w(n.w, r), dy(n.y, r);
+    for (dim_t i = 18; i < n.x; i += 97) x[i] = nan;
+    std::vector<double> ey(at(n.y)), edw(at(n.w));
+    for_each_product(g, [&](dim_t i, dim_t j, dim_t k) {
+      ey[at(k)] += static_cast<double>(x[i]) * static_cast<double>(w[j]);
+      edw[at(j)] += static_cast<double>(dy[k]) * static_cast<double>(x[i]);
+    });
+    for_each_set([&] {
+      guarded<float> y(n.y), dw(n.w);
+      CHECK(cpu::detail::depthwise_forward<float>(g, x.data(), w.data(), nullptr, true, y.data()));
+      CHECK(
+          cpu::detail::depthwise_backward_weights<float>(g, x.data(), dy.data(), dw.data(), false));
+      for (dim_t i = 0; i < n.y; ++i) CHECK(std::isnan(y[i]) == std::isnan(ey[at(i)]));
+      for (dim_t i = 0; i < n.w; ++i) CHECK(std::isnan(dw[i]) == std::isnan(edw[at(i)]));
+    });
+  }
+}

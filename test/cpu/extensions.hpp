@@ -1,0 +1,40 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "emulated_tiles.hpp"
+#include "ikebana/cpu/low_precision.hpp"
+#include "support.hpp"
+
+namespace cpu_test {
+
+/// As for_each_set, and with AVX-512 once for each extension. AMX is emulated where the machine has
+/// none, AVX512-BF16 too where there is little to do.
+template <class F>
+void for_each_extension(dim_t products, F f) {
+  using namespace ikebana::cpu;
+  for_each_set([&] {
+    if (active_instruction_set() != instruction_set::avx512) return f();
+    const dot_extension before = active_dot_extension();
+    for (auto e :
+         {dot_extension::none, dot_extension::vnni, dot_extension::bf16, dot_extension::amx}) {
+      if (!supports(e) &&
+          (e == dot_extension::vnni || (e == dot_extension::bf16 && products > 1'500)))
+        continue;
+#if defined(__x86_64__) && defined(__linux__)
+      const emulated_tiles here;
+      detail::active_extension.store(static_cast<int>(e));
+#else
+      if (!supports(e)) continue;
+      set_dot_extension(e);
+#endif
+      INFO("extension " << std::string(name(e)));
+      f();
+    }
+    detail::active_extension.store(static_cast<int>(before));
+  });
+}
+
+}  // namespace cpu_test

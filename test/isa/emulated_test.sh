@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# emulated_test.sh PROCESSOR SET FORBIDDEN PROBE PROGRAM...: the programs pass on an emulated x86-64
+# processor, whose widest set is SET. There, what is not its own (FORBIDDEN, by commas) is an illegal
+# instruction, which ends a program.
+set -uo pipefail
+processor=$1
+set=$2
+forbidden=$3
+probe=$4
+shift 4
+failed=0
+
+complain() {
+  echo "$processor: $*"
+  failed=1
+}
+
+if [ "$(uname -m)" != x86_64 ]; then
+  echo 'skipped: these programs are not for x86-64'
+  exit 0
+fi
+if ! command -v qemu-x86_64 >/dev/null; then
+  echo 'skipped: there is no qemu-x86_64 (tools/bazel test installs it)'
+  exit 0
+fi
+emulate() { qemu-x86_64 -cpu "$processor" "$@"; }
+
+picked=$(emulate "$probe" 2>/dev/null)
+[ "$picked" = "$set" ] || complain "picks $picked, not $set"
+# Else the rest would prove nothing.
+for instruction in ${forbidden//,/ }; do
+  if (emulate "$probe" "$instruction") >/dev/null 2>&1; then complain "executes $instruction"; fi
+done
+
+for program in "$@"; do
+  # Without the large products: an emulator takes minutes for them.
+  if ! said=$(emulate "$program" -tce='*span several blocks*' 2>&1); then
+    complain "$program fails:"
+    grep -v "TCG doesn't support" <<<"$said" | tail -n 40
+  fi
+done
+[ $# != 0 ] || complain 'no programs'
+exit $failed
