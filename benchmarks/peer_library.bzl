@@ -1,0 +1,66 @@
+"""A peer's solution of a family of problems."""
+
+load("//tools:copts.bzl", "COPTS")
+
+# As fast as the compiler makes it for this very machine, which Ikebana does without. Peers' headers
+# do not compile without warnings.
+_PEER_COPTS = [
+    "-O3",
+    "-w",
+]
+
+_HEADERS = {
+    "arrays": "array_peers.hpp",
+    "layers": "layer_peers.hpp",
+    "networks": "network_peers.hpp",
+    "sequences": "sequence_peers.hpp",
+}
+
+def _build(name, family, peer, sources, copts):
+    native.cc_library(
+        name = name,
+        srcs = sources + native.glob(["peers/" + peer + ".hpp"]) + [
+            _HEADERS.get(family, family + "_peers.hpp"),
+        ],
+        copts = COPTS + _PEER_COPTS + copts,
+        tags = ["manual"],
+        deps = [
+            ":contest",
+            "@" + peer,
+        ],
+    )
+
+def peer_library(family, peer):
+    """The library peers/PEER_FAMILY, from the source of that name.
+
+    Eigen is but headers, and sees at compile time what the processor has: for programs that can be
+    told to use less, it is built twice, under different names.
+    """
+    name = "peers/%s_%s" % (peer, family)
+    source = [name + ".cc"]
+    native_copts = ["-march=native"]
+    if peer != "eigen":
+        if peer == "rtneural":
+            native_copts += ["-DEigen=eigen_of_rtneural", "-DEIGEN_STACK_ALLOCATION_LIMIT=0"]
+        _build(name, family, peer, source, native_copts)
+        return
+    if family == "networks":
+        _build(name, family, peer, source, native_copts)
+        return
+    builds = {
+        "avx2": select({
+            "@platforms//cpu:x86_64": ["-mavx2", "-mfma"],
+            "//conditions:default": [],
+        }),
+        "native": native_copts,
+    }
+    for build, copts in builds.items():
+        _build("%s_%s" % (name, build), family, peer, source, copts + [
+            "-DEigen=eigen_" + build,
+            "-DIKEBANA_EIGEN_BUILD=eigen_%s_%s" % (build, family),
+        ])
+    native.cc_library(
+        name = name,
+        tags = ["manual"],
+        deps = [":%s_%s" % (name, build) for build in builds],
+    )
