@@ -15,9 +15,9 @@
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Functions of single elements, over arrays of n. Results may be written over an operand. None
-/// allocates or throws. exp, log, tanh, sigmoid and erf err by at most 2 units in the last place
-/// over all of T, silu, gelu and gelu_tanh by at most 2.25 in both tails, denormal results
-/// included (test/ulp measures it).
+/// allocates or throws. No error above 2 units in the last place was met for exp, log, tanh,
+/// sigmoid and erf in float, nor above 2.25 for silu, gelu and gelu_tanh in both tails, denormal
+/// results included: docs/kernels.md says at which floats, test/ulp takes them all.
 namespace ikebana::cpu {
 
 /// y = max(x, 0); not-a-number stays.
