@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "ikebana/cpu/grouped_conv.hpp"
 #include "support.hpp"
 
 using namespace cpu_test;
@@ -146,6 +147,10 @@ TEST_CASE_TEMPLATE("depthwise and grouped convolutions, forward and all gradient
                                                     dx.data()));
       CHECK(cpu::detail::depthwise_backward_weights<T>(g, x.data(), dy.data(), dw.data(), false));
       CHECK(cpu::detail::depthwise_backward_weights<T>(g, x.data(), dy.data(), added.data(), true));
+      // What modules of several groups call, whichever way it takes.
+      guarded<T> grouped(n.y);
+      cpu::grouped_conv_forward<T>(g, x.data(), w.data(), bias.data(), grouped.data());
+      CHECK(all_close(grouped, ey, rounding<T> * 64));
       CHECK(all_close(y, ey, rounding<T> * 64));
       CHECK(all_close(rectified, erelu, rounding<T> * 64));
       CHECK(all_close(dx, edx, rounding<T> * 64));
