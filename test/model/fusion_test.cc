@@ -161,6 +161,23 @@ TEST_CASE("dropout overwrites what it is given, and the output of a model stays"
   CHECK(difference<double, rows>(net, false) < 1e-15);
 }
 
+TEST_CASE("dropout takes over the sum after it") {
+  constexpr auto net = ike::graph([](auto x) {
+    auto h = "fc1"_m(ike::lazy_linear<700>{}, x);
+    auto g = "drop"_m(ike::dropout{.p = 0.4}, "fc2"_m(ike::lazy_linear<700>{}, ike::tanh{}(h)));
+    return "fc3"_m(ike::lazy_linear<2>{}, ike::relu{}(g + h));
+  });
+  constexpr auto plan = plan_of<rows>(net);
+  // fc1, tanh, fc2, drop, add, relu, fc3
+  static_assert(plan.calls[3].adds && plan.calls[3].added == 1);
+  static_assert(plan.calls[4].forward_is_done && !plan.calls[5].forward_is_done);
+  static_assert(plan.evaluation_calls[2].adds && plan.evaluation_calls[3].forward_is_done);
+  static_assert(plan.evaluation_calls[2].function == activation::relu);
+  CHECK(difference<double, rows>(net) < 1e-14);
+  CHECK(difference<double, rows>(net, false) < 1e-14);
+  CHECK(difference<float, rows>(net) < 1e-5);
+}
+
 TEST_CASE(
     "in evaluation a product takes over what its backward would need, which is then made again") {
   constexpr auto net = ike::sequential(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -45,6 +46,7 @@ struct dropout {
   static constexpr bool is_random = true;
   static constexpr bool in_place = true;
   static constexpr bool is_identity_in_evaluation = true;
+  static constexpr bool takes_residual = true;
 
   probability p = 0.5;
 
@@ -55,12 +57,23 @@ struct dropout {
 
   template <class T>
   void forward(const context<T>& c) const {
-    apply_mask(c, c.input(), c.output());
+    const dim_t n = c.output_shape().numel();
+    const T *x = c.input(), *added = c.residual();
+    T* y = c.output();
+    if (added == nullptr) return apply_mask(c, 0, n, x, y);
+    // The sum is made while a block is in the first-level cache.
+    constexpr dim_t block = 2048;
+    for (dim_t i = 0; i < n; i += block) {
+      const dim_t count = n - i < block ? n - i : block;
+      apply_mask(c, i, count, x + i, y + i);
+      cpu::add<T>(count, y + i, added + i, y + i);
+    }
   }
 
   template <class T>
   void backward(const context<T>& c) const {
-    if (c.input_gradient() != nullptr) apply_mask(c, c.output_gradient(), c.input_gradient());
+    if (c.input_gradient() != nullptr)
+      apply_mask(c, 0, c.output_shape().numel(), c.output_gradient(), c.input_gradient());
   }
 
   template <symbolic... X>
@@ -70,10 +83,9 @@ struct dropout {
 
  private:
   template <class T>
-  void apply_mask(const context<T>& c, const T* from, T* to) const {
-    const dim_t n = c.output_shape().numel();
+  void apply_mask(const context<T>& c, dim_t first, dim_t n, const T* from, T* to) const {
     if (c.training() && p > 0)
-      cpu::dropout<T>(n, from, to, p, c.random());
+      cpu::dropout<T>(n, from, to, p, c.random(), static_cast<std::uint64_t>(first));
     else if (n > 0 && from != to)
       std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
   }
