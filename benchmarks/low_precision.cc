@@ -1,14 +1,18 @@
-// Matrix products of bfloat16 (sums in float) and of bytes (exact sums).
+// Matrix products of bfloat16 (sums in float) and of bytes (exact sums), and a network of
+// precision<bf16> beside the same one of float.
 //
 //     tools/bazel run //benchmarks:low_precision -- [--filter 'int8']
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "benchmarks/contest.hpp"
 #include "benchmarks/low_precision_peers.hpp"
 #include "ikebana/cpu/gemm_bf16.hpp"
 #include "ikebana/cpu/gemm_int8.hpp"
+#include "ikebana/ikebana.hpp"
+#include "ikebana/model/precision.hpp"
 
 namespace {
 
@@ -67,6 +71,30 @@ ikebana::aligned_buffer<std::uint16_t> random_bf16(dim_t size, std::uint64_t see
   return x;
 }
 
+namespace ike = ikebana;
+using namespace ike::literals;
+
+constexpr auto mlp = ike::sequential("fc1"_m = ike::linear<1024, 1024>{}, ike::relu{},
+                                     "fc2"_m = ike::linear<1024, 1024>{}, ike::relu{},
+                                     "fc3"_m = ike::linear<1024, 10>{});
+
+/// Steps of training of the network whose element type is E.
+template <class E>
+bench::contestant training(std::string name) {
+  constexpr dim_t batch = 256;
+  const auto made = [] { return ike::initialize<E, ike::shape{batch, 1024}>(mlp, ike::seed{1}); };
+  auto model = std::make_shared<decltype(made())>(made());
+  using sgd = decltype(ike::sgd{*model, {.lr = 0.01}});
+  auto optimizer = std::make_shared<sgd>(*model, ike::sgd_options{.lr = 0.01});
+  auto x = std::make_shared<ike::tensor<float, ike::shape{batch, 1024}>>(
+      ike::uniform<float, ike::shape{batch, 1024}>(ike::seed{2}));
+  auto t = std::make_shared<ike::tensor<std::int64_t, ike::shape{batch}>>();
+  for (dim_t i = 0; i < batch; ++i) (*t)[i] = i % 10;
+  return {.name = std::move(name), .run = bench::repeated([=] {
+                                     model->train_step(*x, *t, ike::cross_entropy{}, *optimizer);
+                                   })};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -93,5 +121,19 @@ int main(int argc, char** argv) {
           bench::contestants<std::int32_t, int8_problem>(p, s.m * s.n, ours_int8, peers),
           bench::keep(std::move(a), std::move(b))};
     });
+  // Every weight is a multiply-add forward, one for its own gradient and, but for the first layer,
+  // one for the gradient that is handed on.
+  constexpr double first = 1024 * 1024, others = first + 1024 * 10, floats = 4;
+  contest.measure({.group = "training",
+                   .name = "MLP 1024-1024-1024-10, batch 256",
+                   .amount = {.operations = 2 * 256 * (2 * first + 3 * others),
+                              .operands = or_float(bench::number::bf16),
+                              .read = floats * (4 * (first + others) + 256 * 1024),
+                              .written = floats * 2 * (first + others)}},
+                  [] {
+                    return bench::field{
+                        {training<ike::precision<ike::bf16>>("Ikebana"), training<float>("float")},
+                        nullptr};
+                  });
   return contest.end();
 }

@@ -48,6 +48,8 @@ def room_tests(corpus = {}, deps = [], instruction_sets = [], optimised = False,
             srcs = [source] + native.glob(["*.hpp"], allow_empty = True),
             copts = copts,
             data = ["//test:data"],
+            # Shared libraries would be compiled once more, for any address.
+            linkstatic = True,
             visibility = ["//test:__subpackages__"],
             deps = ["//:ikebana", "//test:main", "//test:recorded", "//test:support"] + deps,
             **kwargs
@@ -73,6 +75,7 @@ def room_tests(corpus = {}, deps = [], instruction_sets = [], optimised = False,
             srcs = [source, "//test:main_without_fuzzer.cc"],
             args = ["$(location %s)" % file for file in files],
             data = files,
+            linkstatic = True,
             **attributes
         )
         native.cc_binary(

@@ -2,8 +2,9 @@
 
 // What networks and their training need, with Boost.Hana and the standard library alone. To be
 // included by those who use them: <ikebana/io/safetensors.hpp> (nlohmann/json),
-// <ikebana/replicate/mpi_group.hpp> (MPI), <ikebana/model/gradient_check.hpp> (for tests), and the
-// utilities of <ikebana/replicate/..>, such as map_tensors.hpp.
+// <ikebana/replicate/mpi_group.hpp> (MPI), <ikebana/model/precision.hpp> (products of bfloat16),
+// <ikebana/model/gradient_check.hpp> (for tests), and the utilities of <ikebana/replicate/..>, such
+// as map_tensors.hpp.
 
 #include "ikebana/compose/choose.hpp"
 #include "ikebana/compose/graph.hpp"
@@ -12,6 +13,7 @@
 #include "ikebana/compose/residual.hpp"
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/core/tensor.hpp"
+#include "ikebana/cpu/threads.hpp"
 #include "ikebana/io/csv.hpp"
 #include "ikebana/io/data_loader.hpp"
 #include "ikebana/io/dataset.hpp"

@@ -3,7 +3,7 @@
 load("//tools:header_flags.bzl", "header_flags")
 
 def compile_fail_tests(name, srcs, deps):
-    """Makes each source a test that it does not compile and says why (see compile_fail.sh).
+    """Makes each source a test that it does not compile and says why (see compile_fail.sh), and one of all mended twins.
 
     Args:
       name: of the suite of all these tests.
@@ -27,6 +27,15 @@ def compile_fail_tests(name, srcs, deps):
             data = [source, flags],
             tags = ["own_compilers"],
         )
+    native.sh_test(
+        name = "mended_test",
+        size = "small",
+        srcs = ["mended_test.sh"],
+        args = ["$(location %s)" % flags] + ["$(location %s)" % source for source in srcs],
+        data = srcs + [flags],
+        tags = ["own_compilers"],
+    )
+    tests.append("mended_test")
     native.test_suite(
         name = name,
         tests = tests,

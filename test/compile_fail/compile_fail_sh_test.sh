@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# The checker itself: it must pass a good case, and fail each that is bad in one way.
+# compile_fail_sh_test.sh CHECKER MENDED: the checkers themselves. They must pass a good case, and fail each that is
+# bad in one way.
 set -uo pipefail
 checker=$1
+mended=$PWD/$2
 cd "$(dirname "$checker")" || exit
 checker=./$(basename "$checker")
 flags=$TEST_TMPDIR/no.flags
@@ -45,10 +47,6 @@ try fail 'expects no sentence' <<<"$body"
 try fail 'compiles, but must not' <<<'// expect: x
 #ifdef MENDED
 #endif'
-try fail 'mended twin does not compile' <<<'// expect: x
-#ifdef MENDED
-#endif
-static_assert(false, "x");'
 try fail 'no mended twin' <<<'// expect: x
 static_assert(false, "x");'
 try fail 'must not: boost/hana/' <<<'// expect: a plain sentence
@@ -57,4 +55,23 @@ try fail 'must not: boost/hana/' <<<'// expect: a plain sentence
 #line 1 "boost/hana/tuple.hpp"
 static_assert(false, "a plain sentence");
 #endif'
+
+# mend CASE: what the checker of the mended twins says of two cases, the other of which is good.
+mend() {
+  printf '%s\n' '#include <cstddef>' "$body" >"$TEST_TMPDIR/good.cc"
+  printf '%s\n' "$1" >"$case"
+  "$mended" "$flags" "$TEST_TMPDIR/good.cc" "$case" >"$TEST_TMPDIR/said" 2>&1
+}
+if ! mend "$body"; then
+  echo 'a good case fails when mended:'
+  cat "$TEST_TMPDIR/said"
+  failed=1
+fi
+if mend '#ifdef MENDED
+#endif
+static_assert(false, "x");' || ! grep -q 'case.cc:3:' "$TEST_TMPDIR/said"; then
+  echo 'a case that does not compile when mended passes, or its line is not said:'
+  cat "$TEST_TMPDIR/said"
+  failed=1
+fi
 exit $failed

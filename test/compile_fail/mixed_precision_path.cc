@@ -24,4 +24,5 @@ int main() {
   auto model =
       ike::replicate<policy>(ike::initialize<float, ike::shape{32, 20}>(net, ike::seed{1}), group);
   model.zero_grad();
+  return 0;
 }

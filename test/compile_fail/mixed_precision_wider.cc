@@ -18,4 +18,5 @@ int main() {
   auto model = ike::replicate<ike::replicate_policy<mixed>>(
       ike::initialize<float, ike::shape{32, 20}>(ike::lazy_linear<10>{}, ike::seed{1}), group);
   model.zero_grad();
+  return 0;
 }

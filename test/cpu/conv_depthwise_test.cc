@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ikebana/cpu/grouped_conv.hpp"
+#include "ikebana/cpu/threads.hpp"
 #include "support.hpp"
 
 using namespace cpu_test;
@@ -39,6 +40,11 @@ const conv_geometry geometries[] = {
     geometry(1, 2, 1, 1, {1, 16, 70}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
     geometry(2, 3, 1, 1, {1, 17, 18}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2}),
     geometry(1, 3, 1, 1, {1, 12, 13}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}),
+    geometry(2, 3, 1, 1, {1, 28, 28}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2}),
+    geometry(1, 2, 1, 1, {1, 9, 66}, {1, 3, 5}, {1, 2, 2}, {0, 0, 1}),
+    geometry(1, 2, 1, 1, {1, 10, 31}, {1, 5, 2}, {1, 2, 2}, {0, 3, 0}),
+    geometry(1, 2, 1, 1, {1, 5, 4}, {1, 3, 3}, {1, 2, 2}, {0, 4, 5}),
+    geometry(1, 2, 1, 1, {1, 7, 6}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}),
     geometry(1, 3, 1, 1, {1, 17, 23}, {1, 3, 4}, {1, 3, 4}, {0, 1, 2}),
     geometry(1, 2, 1, 1, {1, 11, 40}, {1, 2, 2}, {1, 3, 3}, {0, 0, 0}),
     geometry(2, 2, 1, 1, {1, 13, 20}, {1, 3, 3}, {1, 1, 1}, {0, 2, 3}, {1, 2, 3}),
@@ -183,6 +189,37 @@ TEST_CASE("depthwise convolutions: what is not a number reaches what sees it and
           cpu::detail::depthwise_backward_weights<float>(g, x.data(), dy.data(), dw.data(), false));
       for (dim_t i = 0; i < n.y; ++i) CHECK(std::isnan(y[i]) == std::isnan(ey[at(i)]));
       for (dim_t i = 0; i < n.w; ++i) CHECK(std::isnan(dw[i]) == std::isnan(edw[at(i)]));
+    });
+  }
+}
+
+TEST_CASE("depthwise convolutions give the same bits on any number of threads") {
+  for (const conv_geometry& g :
+       {geometry(1, 40, 1, 1, {1, 56, 57}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+        geometry(2, 90, 1, 1, {1, 56, 57}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2})}) {
+    generator r(94);
+    const sizes<float> n(g);
+    const guarded<float> x(n.x, r), w(n.w, r), dy(n.y, r);
+    for_each_set([&] {
+      guarded<float> y(n.y), dx(n.x), dw(n.w), y2(n.y), dx2(n.x), dw2(n.w);
+      const auto run = [&](guarded<float>& a, guarded<float>& b, guarded<float>& c) {
+        cpu::grouped_conv_forward<float>(g, x.data(), w.data(), nullptr, a.data());
+        cpu::grouped_conv_backward_data<float>(g, dy.data(), w.data(), b.data());
+        cpu::grouped_conv_backward_weights<float>(g, x.data(), dy.data(), c.data(), false);
+      };
+      run(y, dx, dw);
+      {
+        const ikebana::scoped_num_threads threads(3);
+        run(y2, dx2, dw2);
+      }
+      const auto same = [](const guarded<float>& a, const guarded<float>& b) {
+        for (dim_t i = 0; i < a.size(); ++i)
+          if (a[i] != b[i]) return false;
+        return true;
+      };
+      CHECK(same(y, y2));
+      CHECK(same(dx, dx2));
+      CHECK(same(dw, dw2));
     });
   }
 }

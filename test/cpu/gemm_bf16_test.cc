@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "extensions.hpp"
+#include "ikebana/cpu/threads.hpp"
 
 using namespace cpu_test;
 using ikebana::bfloat16;
@@ -145,12 +146,42 @@ TEST_CASE("products of bfloat16 that span several blocks") {
   struct sizes {
     dim_t m, n, k;
   };
-  for (const sizes s :
-       {sizes{1, 530, 517}, sizes{45, 97, 1063}, sizes{40, 530, 130}, sizes{300, 33, 300}})
+  for (const sizes s : {sizes{1, 530, 517}, sizes{45, 97, 1063}, sizes{40, 530, 130},
+                        sizes{300, 33, 300}, sizes{34, 1090, 20}})
     for (int t = 0; t < 4; ++t)
       check({flag(t & 1), flag(t & 2), s.m, s.n, s.k, t == 1 ? dim_t{5} : dim_t{0},
              t == 2 ? 2.0f : 1.0f, t == 1 ? 1.0f : 0.0f, t == 3, t == 2, t < 2},
             r);
+}
+
+TEST_CASE("products of bfloat16 are the same for any number of threads") {
+  generator r(4);
+  struct sizes {
+    dim_t m, n, k;
+  };
+  for (const sizes s : {sizes{70, 1031, 300}, sizes{1031, 70, 300}}) {
+    const guarded<float> a(s.m * s.k, r), b(s.k * s.n, r), bias(s.n, r), residual(s.m * s.n, r);
+    const ikebana::cpu::gemm_epilogue<float> then{.bias = bias.data(),
+                                                  .residual = residual.data(),
+                                                  .ld_residual = s.n,
+                                                  .function = activation::relu};
+    for_each_set([&] {
+      guarded<float> alone(s.m * s.n), shared(s.m * s.n);
+      const auto multiply = [&](float* c) {
+        ikebana::cpu::gemm_bf16(transpose::no, transpose::yes, s.m, s.n, s.k, 1.0f, a.data(), s.k,
+                                b.data(), s.k, 0.0f, c, s.n, then);
+      };
+      multiply(alone.data());
+      {
+        const ikebana::scoped_num_threads three(3);
+        multiply(shared.data());
+      }
+      dim_t different = 0;
+      for (dim_t i = 0; i < s.m * s.n; ++i) different += alone[i] != shared[i];
+      CHECK(different == 0);
+      CHECK(shared.intact());
+    });
+  }
 }
 
 TEST_CASE("products of bfloat16 let infinity and what is not a number through") {

@@ -157,7 +157,7 @@ TEST_CASE_TEMPLATE("products that span several blocks", T, float, double) {
        {sizes{1, 700, 530}, sizes{2, 67, 513}, sizes{3, 40, 300}, sizes{29, 530, 71},
         sizes{61, 97, 263}, sizes{17, 1031, 521}, sizes{101, 1, 67}, sizes{131, 1, 300},
         sizes{75, 10, 29}, sizes{40, 5, 600}, sizes{35, 3, 70}, sizes{19, 170, 1030},
-        sizes{9, 33, 65}, sizes{260, 130, 700}})
+        sizes{9, 33, 65}, sizes{260, 130, 700}, sizes{131, 1, 2}, sizes{77, 1, 8}})
     for (int t = 0; t < 4; ++t)
       check<T>(
           {t & 1 ? transpose::yes : transpose::no, t & 2 ? transpose::yes : transpose::no, s.m, s.n,
@@ -204,6 +204,18 @@ TEST_CASE_TEMPLATE("what follows a product", T, float, double) {
                           : variant % 5 == 1 ? T(1)
                                              : T(0),
                           parts, functions[variant % 7], slopes[variant / 7 % 4], r);
+}
+
+TEST_CASE_TEMPLATE("products of a tile or a few", T, float, double) {
+  generator r(7);
+  constexpr activation functions[] = {activation::none, activation::relu, activation::none,
+                                      activation::tanh};
+  for (unsigned i = 0; i < 500; ++i) {
+    const sizes s{1 + r.below(i % 3 == 0 ? 5 : 34), 1 + r.below(i % 5 == 0 ? 70 : 34),
+                  r.below(i % 7 == 0 ? 70 : 19)};
+    check_epilogue<T>(s, i & 1, i & 2, T(1), T(0), i / 4 % 2, functions[i / 8 % 4],
+                      i % 11 == 0 ? activation::tanh : activation::none, r);
+  }
 }
 
 TEST_CASE_TEMPLATE("an element's bits do not depend on the rows and columns beside it", T, float,

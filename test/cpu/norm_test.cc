@@ -1,5 +1,6 @@
 #include "ikebana/cpu/norm.hpp"
 
+#include "ikebana/cpu/elementwise.hpp"
 #include "support.hpp"
 
 using namespace cpu_test;
@@ -133,7 +134,12 @@ TEST_CASE("batch norm's gradients agree with finite differences") {
   });
 }
 
-TEST_CASE("batch norm with relu is batch norm and then relu, not-a-number included") {
+TEST_CASE("batch norm with an activation is batch norm and then that, not-a-number included") {
+  using cpu::activation;
+  struct kind {
+    activation function;
+    void (*alone)(dim_t, const float*, float*);
+  };
   generator r(53);
   for (const sizes s : {sizes{3, 2, 37}, sizes{9, 19, 1}, sizes{2, 3, 5000}}) {
     const dim_t n = s.batch * s.channels * s.inner;
@@ -143,23 +149,31 @@ TEST_CASE("batch norm with relu is batch norm and then relu, not-a-number includ
         var(s.channels, 0.7f);
     for_each_set([&] {
       guarded<float> plain(n), y(n), saved(s.channels), invstd(s.channels);
-      for (bool train : {false, true}) {
-        for (bool relu : {false, true}) {
-          float* const to = (relu ? y : plain).data();
-          if (train)
-            cpu::batch_norm_forward_train<float>(s.batch, s.channels, s.inner, x.data(),
-                                                 gamma.data(), beta.data(), 1e-5f, to, saved.data(),
-                                                 invstd.data(), nullptr, nullptr, 0.1f, relu);
-          else
-            cpu::batch_norm_forward_eval<float>(s.batch, s.channels, s.inner, x.data(),
-                                                gamma.data(), beta.data(), 1e-5f, mean.data(),
-                                                var.data(), to, relu);
+      const auto run = [&](bool train, activation f, float* to) {
+        if (train)
+          cpu::batch_norm_forward_train<float>(s.batch, s.channels, s.inner, x.data(), gamma.data(),
+                                               beta.data(), 1e-5f, to, saved.data(), invstd.data(),
+                                               nullptr, nullptr, 0.1f, f);
+        else
+          cpu::batch_norm_forward_eval<float>(s.batch, s.channels, s.inner, x.data(), gamma.data(),
+                                              beta.data(), 1e-5f, mean.data(), var.data(), to, f);
+      };
+      for (const kind& k : {kind{activation::relu, cpu::relu_forward<float>},
+                            kind{activation::tanh, cpu::tanh_forward<float>},
+                            kind{activation::sigmoid, cpu::sigmoid_forward<float>},
+                            kind{activation::silu, cpu::silu_forward<float>},
+                            kind{activation::gelu, cpu::gelu_forward<float>},
+                            kind{activation::gelu_tanh, cpu::gelu_tanh_forward<float>}})
+        for (bool train : {false, true}) {
+          run(train, activation::none, plain.data());
+          run(train, k.function, y.data());
+          k.alone(n, plain.data(), plain.data());
+          bool same = true;
+          for (dim_t i = 0; i < n; ++i)
+            same &= std::isnan(plain[i]) ? std::isnan(y[i]) : y[i] == plain[i];
+          CHECK(same);
+          CHECK(y.intact());
         }
-        bool same = true;
-        for (dim_t i = 0; i < n; ++i)
-          same &= std::isnan(plain[i]) ? std::isnan(y[i]) : y[i] == (plain[i] > 0 ? plain[i] : 0);
-        CHECK(same);
-      }
     });
   }
 }

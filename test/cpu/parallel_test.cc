@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ikebana/core/error.hpp"
+#include "ikebana/cpu/threads.hpp"
 
 namespace ike = ikebana;
 using ikebana::dim_t;

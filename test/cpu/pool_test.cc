@@ -1,8 +1,11 @@
 #include "ikebana/cpu/pool.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <vector>
 
+#include "ikebana/cpu/threads.hpp"
 #include "support.hpp"
 
 using namespace cpu_test;
@@ -166,4 +169,36 @@ TEST_CASE_TEMPLATE("average pooling divides as asked, and its gradient is its tr
           CHECK(dx.intact());
         });
       }
+}
+
+TEST_CASE("pooling gives the same bits on any number of threads") {
+  for (const dim_t kernel : {2, 3}) {
+    const pool_geometry g{90,          {1, 34, 34},
+                          {1, 17, 17}, {1, kernel, kernel},
+                          {1, 2, 2},   {0, kernel - 2, kernel - 2},
+                          {1, 1, 1}};
+    const dim_t nx = 90 * 34 * 34, ny = 90 * 17 * 17;
+    generator r(75);
+    const guarded<float> x(nx, r), dy(ny, r);
+    for_each_set([&] {
+      const auto run = [&](std::vector<float>& all) {
+        guarded<float> y(ny), dx(nx), average(ny), dx2(nx);
+        std::vector<std::int32_t> indices(static_cast<std::size_t>(ny));
+        cpu::max_pool_forward(g, x.data(), y.data(), indices.data());
+        cpu::max_pool_backward(g, dy.data(), indices.data(), dx.data());
+        cpu::avg_pool_forward(g, x.data(), average.data(), false, 0);
+        cpu::avg_pool_backward(g, dy.data(), dx2.data(), false, 0);
+        for (const auto* a : {&y, &dx, &average, &dx2})
+          all.insert(all.end(), a->data(), a->data() + a->size());
+        all.insert(all.end(), indices.begin(), indices.end());
+      };
+      std::vector<float> alone, shared;
+      run(alone);
+      {
+        const ikebana::scoped_num_threads threads(3);
+        run(shared);
+      }
+      CHECK(alone == shared);
+    });
+  }
 }

@@ -10,27 +10,27 @@
 
 using namespace cpu_test;
 namespace cpu = ikebana::cpu;
-using ikebana::precision;
+using ikebana::number_format;
 
 namespace {
 
 /// One number at a time.
-double rounded(precision p, double x) {
+double rounded(number_format p, double x) {
   switch (p) {
-    case precision::full:
+    case number_format::full:
       return x;
-    case precision::float32:
+    case number_format::float32:
       return static_cast<double>(static_cast<float>(x));
-    case precision::bfloat16:
+    case number_format::bfloat16:
       return static_cast<double>(float(ikebana::bfloat16(static_cast<float>(x))));
-    case precision::float16:
+    case number_format::float16:
       return static_cast<double>(float(ikebana::float16(static_cast<float>(x))));
   }
   return 0;
 }
 
-constexpr precision all[] = {precision::full, precision::float32, precision::bfloat16,
-                             precision::float16};
+constexpr number_format all[] = {number_format::full, number_format::float32,
+                                 number_format::bfloat16, number_format::float16};
 
 /// Numbers of all sizes: ties, subnormal ones, infinities, not-a-numbers.
 template <class T>
@@ -64,7 +64,7 @@ bool same(T a, double b) {
 TEST_CASE_TEMPLATE("arrays are rounded as single numbers are, in place and not", T, float, double) {
   generator r(41);
   for_each_set([&] {
-    for (precision p : all)
+    for (number_format p : all)
       for (dim_t n : {0, 1, 7, 8, 17, 255, 256, 300, 2000}) {
         INFO("precision " << static_cast<int>(p) << " n " << n);
         guarded<T> x = numbers<T>(n, r);
@@ -87,8 +87,8 @@ TEST_CASE_TEMPLATE("arrays are rounded as single numbers are, in place and not",
 TEST_CASE_TEMPLATE("a sum is rounded before and after it is made", T, float, double) {
   generator r(42);
   for_each_set([&] {
-    for (precision p : all)
-      for (precision q : all)
+    for (number_format p : all)
+      for (number_format q : all)
         for (bool add : {false, true})
           for (dim_t n : {0, 1, 19, 513, 1100}) {
             INFO("precisions " << static_cast<int>(p) << " " << static_cast<int>(q) << " add "

@@ -8,7 +8,9 @@ def _header_units_impl(ctx):
     # First of all, for what a header forgot to include; twice, for its guard.
     for name in names:
         unit = ctx.actions.declare_file("%s/%s.cc" % (ctx.label.name, name[:-len(".hpp")]))
-        ctx.actions.write(unit, "#include <{0}>\n#include <{0}>\n".format(name))
+        # The bodies of kernels are read beside those headers that include them.
+        kernels = "" if name.startswith("ikebana/cpu/") else "#define IKEBANA_EXTERN_KERNELS\n"
+        ctx.actions.write(unit, "{1}#include <{0}>\n#include <{0}>\n".format(name, kernels))
         units.append(unit)
 
     # All together, so that a definition that lacks `inline` stands in two units at least.

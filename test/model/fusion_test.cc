@@ -24,6 +24,7 @@
 #include "ikebana/nn/layer_norm.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
+#include "ikebana/nn/pool.hpp"
 #include "ikebana/nn/rms_norm.hpp"
 
 namespace ike = ikebana;
@@ -221,6 +222,24 @@ TEST_CASE("a convolution takes over a sum and the activation after it") {
   constexpr auto plan = plan_of<images>(net);
   static_assert(plan.calls[2].adds && plan.calls[2].function == activation::relu);
   CHECK(difference<double, images>(net) < 1e-14);
+  CHECK(difference<float, images>(net) < 1e-5);
+}
+
+TEST_CASE("a batch norm takes over the activation after it") {
+  constexpr auto net = ike::sequential(
+      "pool"_m = ike::max_pool2d<ike::kernel<2>>{}, "bn1"_m = ike::lazy_batch_norm2d<>{},
+      "relu"_m = ike::relu{}, "conv"_m = ike::lazy_conv2d<5, ike::kernel<3>>{},
+      "bn2"_m = ike::lazy_batch_norm2d<>{}, "tanh"_m = ike::tanh{}, "out"_m = ike::flatten{});
+  constexpr shape images{3, 2, 12, 14};
+  constexpr auto plan = plan_of<images>(net);
+  // pool, bn1, relu, conv, bn2, tanh, flatten
+  static_assert(plan.calls[1].function == activation::relu && plan.calls[2].forward_is_done);
+  static_assert(plan.calls[4].function == activation::tanh && plan.calls[5].forward_is_done);
+  static_assert(plan.evaluation_calls[1].function == activation::relu);
+  static_assert(plan.evaluation_calls[3].function == activation::tanh &&
+                plan.evaluation_calls[4].function == activation::none);
+  CHECK(difference<double, images>(net) < 1e-13);
+  CHECK(difference<double, images>(net, false) < 1e-13);
   CHECK(difference<float, images>(net) < 1e-5);
 }
 

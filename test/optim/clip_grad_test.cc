@@ -2,13 +2,18 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "flat_model.hpp"
+#include "ikebana/optim/adam.hpp"
+#include "ikebana/optim/sgd.hpp"
 #include "test/support/count_allocations.hpp"
 
 using namespace ikebana;
@@ -73,6 +78,69 @@ TEST_CASE("clip_grad_norm of gradients that are not finite") {
       "finite, so they cannot be clipped; without error_if_nonfinite they are "
       "scaled by it anyway",
       error);
+}
+
+namespace {
+
+/// An optimizer with max_norm does what clip_grad_norm and the same optimizer without do, but for
+/// the gradients, which stay as they are.
+template <class Optimizer, class Options>
+void check_max_norm(Options options) {
+  flat_model<float> clipped(5003), plain(5003);
+  Options with = options;
+  with.max_norm = 30;
+  Optimizer optimizer{clipped, with}, other{plain, options};
+  bool was_clipped = false, was_not = false;
+  for (std::uint32_t step = 0; step < 6; ++step) {
+    clipped.draw_gradients(step);
+    plain.draw_gradients(step);
+    for (flat_model<float>* m : {&clipped, &plain})
+      for (float& g : m->gradients()) g *= 0.3f * static_cast<float>(step);
+    const float before = clipped.slopes[1];
+    optimizer.step();
+    const double norm = clip_grad_norm(plain, 30);
+    other.step();
+    CHECK(optimizer.gradient_norm() == norm);
+    CHECK(clipped.slopes[1] == before);
+    (norm > 30 ? was_clipped : was_not) = true;
+  }
+  CHECK(was_clipped);
+  CHECK(was_not);
+  CHECK(std::equal(plain.values.data(), plain.values.data() + 5003, clipped.values.data()));
+}
+
+}  // namespace
+
+TEST_CASE("optimizers clip in the same pass") {
+  check_max_norm<sgd<float>>(sgd_options{.lr = 0.1});
+  check_max_norm<sgd<float>>(
+      sgd_options{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1, .maximize = true});
+  check_max_norm<adam<float>>(adam_options{.weight_decay = 0.1, .amsgrad = true});
+  check_max_norm<adamw<float>>(adamw_options{.lr = 0.01, .maximize = true});
+}
+
+TEST_CASE_TEMPLATE("an optimizer with max_norm and gradients that are not finite", Options,
+                   sgd_options, adam_options) {
+  using optimizer_type =
+      std::conditional_t<std::is_same_v<Options, sgd_options>, sgd<float>, adam<float>>;
+  flat_model<float> model;
+  Options options;
+  options.lr = 0.1;
+  options.max_norm = 1;
+  options.error_if_nonfinite = true;
+  optimizer_type optimizer{model, options};
+  model.draw_gradients(0);
+  model.slopes[3] = std::numeric_limits<float>::infinity();
+  const float before = model.values[0];
+  CHECK_THROWS_AS(optimizer.step(), error);
+  CHECK(model.values[0] == before);
+  optimizer.options().error_if_nonfinite = false;
+  optimizer.step();
+  CHECK(std::isnan(model.values[3]));
+  CHECK_FALSE(std::isnan(model.values[0]));
+  CHECK_THROWS_AS(optimizer.begin_step(), error);
+  optimizer.options().max_norm = -1;
+  CHECK_THROWS_AS(optimizer.step(), error);
 }
 
 TEST_CASE("clip_grad_value limits every element") {

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# plain_test.sh MAIN FLAGS: no build system at all; the second time with the kernels in a unit of their own.
+# plain_test.sh COMPILER MAIN FLAGS: no build system at all; the second time with the kernels in a unit of
+# their own, of the one type that the program needs.
 set -euo pipefail
-for compiler in g++ clang++; do
-  echo "$compiler"
-  build=("$compiler" -std=c++20 -O2 -Iinclude "@$2")
-  "${build[@]}" "$1" -pthread -o "$TEST_TMPDIR/main"
-  "$TEST_TMPDIR/main"
-  "${build[@]}" -DIKEBANA_EXTERN_KERNELS "$1" include/ikebana/cpu/kernels.cc -pthread -o "$TEST_TMPDIR/linked"
-  "$TEST_TMPDIR/linked"
-done
+build=("$1" -std=c++20 -Iinclude "@$3")
+
+"${build[@]}" -O2 "$2" -pthread -o "$TEST_TMPDIR/main"
+"$TEST_TMPDIR/main"
+
+"${build[@]}" -O1 -DIKEBANA_KERNELS_OF=float -c include/ikebana/cpu/kernels.cc -o "$TEST_TMPDIR/kernels.o"
+"${build[@]}" -O1 -DIKEBANA_EXTERN_KERNELS "$2" "$TEST_TMPDIR/kernels.o" -pthread -o "$TEST_TMPDIR/linked"
+"$TEST_TMPDIR/linked"

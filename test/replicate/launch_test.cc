@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "ikebana/cpu/threads.hpp"
+
 namespace ike = ikebana;
 using ike::threads;
 
@@ -34,6 +36,17 @@ void fail_with(const E& e) {
 }
 
 }  // namespace
+
+TEST_CASE("Ranks share the threads that kernels may use") {
+  for (const int n : {1, 2, 5}) {
+    const ike::scoped_num_threads all(n);
+    for (const int ranks : {1, 2, 3}) {
+      for (const int each : ike::launch(threads{ranks}, [](auto&) { return ike::num_threads(); }))
+        CHECK(each == (n < ranks ? 1 : n / ranks));
+      CHECK(ike::num_threads() == n);
+    }
+  }
+}
 
 TEST_CASE("Every rank runs once, rank 0 on the calling thread") {
   for (int n = 1; n <= 4; ++n) {

@@ -155,18 +155,18 @@ auto y_of(int rank, int step = 0) {
 
 /// The precision of numbers of P in a model of T.
 template <class P, class T>
-inline constexpr ike::precision precision_of =
-    std::is_same_v<P, bfloat16>                            ? ike::precision::bfloat16
-    : std::is_same_v<P, float16>                           ? ike::precision::float16
-    : std::is_same_v<P, float>&& std::is_same_v<T, double> ? ike::precision::float32
-                                                           : ike::precision::full;
+inline constexpr ike::number_format number_format_of =
+    std::is_same_v<P, bfloat16>                            ? ike::number_format::bfloat16
+    : std::is_same_v<P, float16>                           ? ike::number_format::float16
+    : std::is_same_v<P, float>&& std::is_same_v<T, double> ? ike::number_format::float32
+                                                           : ike::number_format::full;
 
 /// Number by number, and not by the kernels that models round with.
 template <class T>
-void round_all(ike::precision p, std::span<T> x) {
-  if (p == ike::precision::bfloat16) round_all<bfloat16>(x);
-  if (p == ike::precision::float16) round_all<float16>(x);
-  if (p == ike::precision::float32) round_all<float>(x);
+void round_all(ike::number_format p, std::span<T> x) {
+  if (p == ike::number_format::bfloat16) round_all<bfloat16>(x);
+  if (p == ike::number_format::float16) round_all<float16>(x);
+  if (p == ike::number_format::float32) round_all<float>(x);
 }
 
 /// The same network by hand: each leaf a model of its own, and every rounding between them written
@@ -175,10 +175,10 @@ template <class T>
 class by_hand {
  public:
   /// `first` for fc1 and tanh, `second` for fc2, `given` for what the whole gives.
-  explicit by_hand(ike::precision first, ike::precision second,
-                   ike::precision given = ike::precision::full)
+  explicit by_hand(ike::number_format first, ike::number_format second,
+                   ike::number_format given = ike::number_format::full)
       : p1_{first}, p2_{second}, given_{given} {}
-  explicit by_hand(ike::precision all) : by_hand(all, all) {}
+  explicit by_hand(ike::number_format all) : by_hand(all, all) {}
 
   /// Runs on the weights of `m`; leaves gradients in the order of its flat arrays.
   template <class Model>
@@ -243,7 +243,7 @@ class by_hand {
     }
   }
 
-  ike::precision p1_, p2_, given_;
+  ike::number_format p1_, p2_, given_;
   decltype(ike::initialize<T, in>(fc1, ike::seed{1})) first_ =
       ike::initialize<T, in>(fc1, ike::seed{1});
   decltype(ike::initialize<T, middle>(ike::tanh{}, ike::seed{1})) tanh_ =
@@ -284,7 +284,7 @@ void computes_and_reduces(Group& real) {
   auto model = ike::replicate<policy<mixed>>(fresh<T>(), group);
   const auto masters = copied(std::as_const(model).parameters());
 
-  by_hand<T> reference{precision_of<P, T>, precision_of<P, T>, precision_of<Output, T>};
+  by_hand<T> reference{number_format_of<P, T>, number_format_of<P, T>, number_format_of<Output, T>};
   std::vector<std::vector<T>> all;
   for (int r = 0; r < group.size(); ++r) {
     reference.run(model, r);
@@ -307,7 +307,7 @@ template <class T, class Group>
 void gives_input_gradients(Group& group) {
   auto model =
       ike::replicate<policy<ike::mixed_precision<bfloat16, float, bfloat16>>>(fresh<T>(), group);
-  by_hand<T> reference{ike::precision::bfloat16};
+  by_hand<T> reference{ike::number_format::bfloat16};
   reference.run(model, group.rank());
   const auto y = model(x_of<T>(group.rank()));
   CHECK(copied(y.span()) == copied(reference.output.span()));
@@ -330,7 +330,7 @@ void accumulates(Group& real) {
   counting_group<Group> group{real};
   auto model = ike::replicate<policy<ike::mixed_precision<P, R>>>(fresh<T>(), group);
   std::vector<std::vector<T>> all;
-  by_hand<T> reference{precision_of<P, T>};
+  by_hand<T> reference{number_format_of<P, T>};
   for (int r = 0; r < group.size(); ++r) {
     std::vector<T> sum;
     for (int step = 0; step < 3; ++step) {
@@ -361,7 +361,7 @@ template <class T, class Group>
 void trains(Group& group) {
   auto model = ike::replicate<policy<ike::mixed_precision<bfloat16, float>>>(fresh<T>(), group);
   ike::sgd optimizer{model, {.lr = 1e-4}};
-  by_hand<T> reference{ike::precision::bfloat16};
+  by_hand<T> reference{ike::number_format::bfloat16};
   auto weights = copied(std::as_const(model).parameters());
   for (int step = 0; step < 4; ++step) {
     std::vector<std::vector<T>> all;
@@ -394,7 +394,7 @@ void mixes_precisions(Group& real) {
       ike::mixed_precision<bfloat16, void, void, void, ike::mixed_precision_at<"fc2", P2>>;
   auto model = ike::replicate<policy<mixed>>(fresh<T>(), group);
   using sent = std::conditional_t<std::is_void_v<P2>, T, P2>;
-  by_hand<T> reference{ike::precision::bfloat16, precision_of<P2, T>};
+  by_hand<T> reference{ike::number_format::bfloat16, number_format_of<P2, T>};
   std::vector<std::vector<T>> all;
   for (int r = 0; r < group.size(); ++r) {
     reference.run(model, r);

@@ -258,7 +258,7 @@ TEST_CASE("Hooks see what leaves give, rounded, also hooks from before") {
   };
   auto first = made.register_forward_hook("fc1"_s, check(before));
   auto model = ike::replicate<policy<mixed_precision<bfloat16>>>(std::move(made), group);
-  by_hand<float> reference{ike::precision::bfloat16};
+  by_hand<float> reference{ike::number_format::bfloat16};
   reference.run(model, 0);
   model.loss_backward(x_of<float>(0), y_of<float>(0), ike::mse_loss{});
   CHECK(before == 1);

@@ -76,23 +76,25 @@ TEST_CASE("The kinds of reduction: no cast where nothing changes") {
   // C6 clamp_reduce_dtype: a reduce type that is that of the gradients is none.
   constexpr auto same = mixed_precision<bfloat16, bfloat16>::of<float>("fc1");
   constexpr auto none = mixed_precision<bfloat16>::of<float>("fc1");
-  static_assert(same.reduce == none.reduce && same.reduce == ike::precision::bfloat16);
-  static_assert(mixed_precision<bfloat16, float>::of<float>("fc1").reduce == ike::precision::full);
+  static_assert(same.reduce == none.reduce && same.reduce == ike::number_format::bfloat16);
+  static_assert(mixed_precision<bfloat16, float>::of<float>("fc1").reduce ==
+                ike::number_format::full);
   static_assert(mixed_precision<bfloat16, float>::of<double>("fc1").reduce ==
-                ike::precision::float32);
+                ike::number_format::float32);
 }
 
 TEST_CASE("Overrides: the deepest counts, and says its own reduce type where the model says none") {
-  using ike::precision;
+  using ike::number_format;
   using mixed = ike::mixed_precision<
       bfloat16, void, void, void, ike::mixed_precision_at<"a.b", float16>,
       ike::mixed_precision_at<"a", float, void, void, ike::cast_inputs<false>>>;
   constexpr auto at = [](std::string_view path) { return mixed::of<float>(path); };
-  static_assert(at("c").param == precision::bfloat16 && at("c").casts_inputs);
-  static_assert(at("a").param == precision::full && !at("a").casts_inputs);
-  static_assert(at("ab").param == precision::bfloat16);
-  static_assert(at("a.b.c").param == precision::float16 && at("a.b.c").casts_inputs);
-  static_assert(at("a.b").reduce == precision::float16 && at("a").reduce == precision::full);
+  static_assert(at("c").param == number_format::bfloat16 && at("c").casts_inputs);
+  static_assert(at("a").param == number_format::full && !at("a").casts_inputs);
+  static_assert(at("ab").param == number_format::bfloat16);
+  static_assert(at("a.b.c").param == number_format::float16 && at("a.b.c").casts_inputs);
+  static_assert(at("a.b").reduce == number_format::float16 &&
+                at("a").reduce == number_format::full);
 }
 
 TEST_CASE("Steps allocate nothing once an input of that size was seen") {

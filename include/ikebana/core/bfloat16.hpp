@@ -32,4 +32,6 @@ struct bfloat16 {
 };
 static_assert(sizeof(bfloat16) == 2);
 
+using bf16 = bfloat16;
+
 }  // namespace ikebana

@@ -8,9 +8,11 @@
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/math.hpp"
+#include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu {
 
@@ -109,6 +111,25 @@ attention_head<T> head_of(const attention_sizes& n, dim_t b, dim_t h, attention_
           static_cast<std::uint64_t>(index) * static_cast<std::uint64_t>(area),
           scratch};
 }
+
+/// Calls f(kernel, batch, head, scratch) for every head. Where several threads may do so each uses
+/// its own scratch memory.
+template <class T, class Kernel, class F>
+[[gnu::always_inline]] inline void share_heads(const attention_sizes& n, bool on_their_own,
+                                               T* scratch, Kernel* kernel, const F& f) {
+  const dim_t heads = n.batch * n.heads;
+  // Some 16 multiplications take as long as an element of an activation.
+  const dim_t work = n.queries * n.keys * (n.width / 8 + 1);
+  const dim_t grain =
+      heads * work <= elements_for_thread || !on_their_own ||
+              static_cast<std::size_t>(attention_scratch(n)) * sizeof(T) > packed_b_bytes
+          ? heads
+          : rows_for_thread(work);
+  parallel_for(0, heads, grain, [=](dim_t begin, dim_t end) {
+    T* const mine = end - begin == heads ? scratch : reinterpret_cast<T*>(thread_scratch());
+    for (dim_t i = begin; i < end; ++i) f(kernel, i / n.heads, i % n.heads, mine);
+  });
+}
 }  // namespace detail
 
 /// out = dropout(softmax(q k^T / sqrt(width) + masks)) v for each batch and head; 0 for a query
@@ -121,11 +142,13 @@ void attention_forward(const attention_sizes& n, attention_operand<const T> q,
                        attention_operand<const T> k, attention_operand<const T> v,
                        const attention_masks<T>& masks, const attention_dropout& dropped,
                        attention_operand<T> out, T* log_sums, T* scratch) {
-  for (dim_t b = 0; b < n.batch; ++b)
-    for (dim_t h = 0; h < n.heads; ++h) IKEBANA_CPU_DISPATCH(attend<T>)
-  (detail::head_of<T>(n, b, h, q, k, v, masks, dropped, scratch),
-   out.data + b * out.batch + h * n.width, out.row,
-   log_sums == nullptr ? nullptr : log_sums + (b * n.heads + h) * n.queries);
+  detail::share_heads(
+      n, true, scratch, IKEBANA_CPU_DISPATCH(attend<T>),
+      [=](auto* kernel, dim_t b, dim_t h, T* mine) {
+        kernel(detail::head_of<T>(n, b, h, q, k, v, masks, dropped, mine),
+               out.data + b * out.batch + h * n.width, out.row,
+               log_sums == nullptr ? nullptr : log_sums + (b * n.heads + h) * n.queries);
+      });
 }
 
 /// The gradients of attention_forward, from its operands, `out` and `log_sums`. `dq` holds the
@@ -139,15 +162,18 @@ void attention_backward(const attention_sizes& n, attention_operand<const T> q,
                         attention_operand<T> dk, attention_operand<T> dv, T* dadded, T* scratch) {
   const dim_t area = n.queries * n.keys;
   if (dadded != nullptr) fill((masks.for_each_head ? n.batch * n.heads : 1) * area, dadded, T{0});
-  for (dim_t b = 0; b < n.batch; ++b)
-    for (dim_t h = 0; h < n.heads; ++h) {
-      const dim_t index = b * n.heads + h, at = h * n.width;
-      IKEBANA_CPU_DISPATCH(attend_backward<T>)
-      (detail::head_of<T>(n, b, h, q, k, v, masks, dropped, scratch), out.data + b * out.batch + at,
-       out.row, log_sums + index * n.queries, dq.data + b * dq.batch + at, dq.row,
-       dk.data + b * dk.batch + at, dk.row, dv.data + b * dv.batch + at, dv.row,
-       dadded == nullptr || !masks.for_each_head ? dadded : dadded + index * area);
-    }
+  // All heads add to the gradient of a mask that they share.
+  const bool on_their_own = dadded == nullptr || masks.for_each_head;
+  detail::share_heads(
+      n, on_their_own, scratch, IKEBANA_CPU_DISPATCH(attend_backward<T>),
+      [=](auto* kernel, dim_t b, dim_t h, T* mine) {
+        const dim_t index = b * n.heads + h, at = h * n.width;
+        kernel(detail::head_of<T>(n, b, h, q, k, v, masks, dropped, mine),
+               out.data + b * out.batch + at, out.row, log_sums + index * n.queries,
+               dq.data + b * dq.batch + at, dq.row, dk.data + b * dk.batch + at, dk.row,
+               dv.data + b * dv.batch + at, dv.row,
+               dadded == nullptr || !masks.for_each_head ? dadded : dadded + index * area);
+      });
 }
 
 IKEBANA_CPU_KERNEL(attention_forward)

@@ -7,8 +7,10 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
-#include "ikebana/cpu/conv_lanes.hpp"
+#include "ikebana/cpu/conv_pass.hpp"
+#include "ikebana/cpu/conv_run.hpp"
 #include "ikebana/cpu/conv_weights.hpp"
+#include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv-inl.hpp"
@@ -16,9 +18,23 @@
 
 /// Convolutions, straight from bands of the image: no column buffer. All allocate only the thread's
 /// packing buffer, at its first use, and give the same bits for the same geometry and instruction
-/// set; an image's result does not depend on the others of its batch. Those of several groups:
+/// set; an image's result does not depend on the others of its batch. Those of 3x3 in float may go
+/// by Winograd's way (exact_convolution.hpp), which keeps up to 40 MiB of a thread's for weights,
+/// and, where channels are many, a second buffer for tiles. Those of several groups:
 /// grouped_conv.hpp.
 namespace ikebana::cpu {
+
+namespace detail {
+/// f(group) for every group, on several threads where there are several. One group is divided by
+/// what computes it.
+template <class F>
+void share_groups(const conv_geometry& g, const conv_pass& pass, const F& f) {
+  parallel_for(0, g.groups, grain_of(g.groups, g.groups * pass.multiply_adds()),
+               [&](dim_t begin, dim_t end) {
+                 for (dim_t group = begin; group < end; ++group) f(group);
+               });
+}
+}  // namespace detail
 
 /// y = function(scale conv(x, w) + bias + residual); scale, bias and residual may be null.
 template <class T>
@@ -27,14 +43,14 @@ void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
   const detail::conv_tiles<T>& tiles = IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)();
   const detail::conv_pass pass = detail::forward_pass(g);
   const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
-  for (dim_t group = 0; group < g.groups; ++group) {
+  detail::share_groups(g, pass, [&](dim_t group) {
     const dim_t first = group * pass.results, at = first * plane;
     detail::run_pass<T>(tiles, pass, x + group * pass.sources * in_plane,
                         w + first * pass.weight_result, bias == nullptr ? nullptr : bias + first,
                         y + at,
                         {then.residual == nullptr ? nullptr : then.residual + at, then.function,
                          then.scale == nullptr ? nullptr : then.scale + first});
-  }
+  });
 }
 /// Overwrites dx. The transposed convolution of dy, which may have a bias for each of x's channels.
 template <class T>
@@ -46,38 +62,47 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
   for (std::size_t d = 0; d < 3; ++d)
     gaps = gaps || g.kernel[d] < g.stride[d] || std::gcd(g.stride[d], g.dilation[d]) != 1;
   if (gaps)
-    for (dim_t i = 0; i < g.batch * g.in_channels; ++i) {
-      T* const to = dx + i * in_plane;
-      if (bias == nullptr)
-        tiles.clear(to, in_plane);
-      else
-        std::fill(to, to + in_plane, bias[i % g.in_channels]);
-    }
+    parallel_for(0, g.batch * g.in_channels, detail::rows_for_thread(in_plane),
+                 [&](dim_t begin, dim_t end) {
+                   for (dim_t i = begin; i < end; ++i) {
+                     T* const to = dx + i * in_plane;
+                     if (bias == nullptr)
+                       tiles.clear(to, in_plane);
+                     else
+                       std::fill(to, to + in_plane, bias[i % g.in_channels]);
+                   }
+                 });
   const auto part = [&](dim_t extent, dim_t stride) { return extent < stride ? extent : stride; };
   for (dim_t z = 0; z < part(g.in[0], g.stride[0]); ++z)
     for (dim_t y = 0; y < part(g.in[1], g.stride[1]); ++y)
       for (dim_t x = 0; x < part(g.in[2], g.stride[2]); ++x) {
         const detail::conv_pass pass = detail::backward_pass(g, {z, y, x});
         if (gaps && pass.taps() == 0) continue;
-        for (dim_t group = 0; group < g.groups; ++group) {
+        detail::share_groups(g, pass, [&](dim_t group) {
           const dim_t first = group * pass.results;
           detail::run_pass<T>(tiles, pass, dy + group * pass.sources * plane,
                               w + group * pass.sources * pass.weight_source,
                               bias == nullptr ? nullptr : bias + first, dx + first * in_plane, {});
-        }
+        });
       }
 }
 /// dw = (accumulate ? dw : 0) + the gradient of the weights.
 template <class T>
 void conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
                            bool accumulate) {
-  detail::weights_gradient(IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g, x, dy, dw, accumulate);
+  const detail::conv_tiles<T>& tiles = IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)();
+  detail::share_groups(g, detail::forward_pass(g), [&](dim_t group) {
+    detail::weights_gradient(tiles, g, group, x, dy, dw, accumulate);
+  });
 }
 /// sums[c] = (accumulate ? sums[c] : 0) + the sum of channel c of x (batch, channels, plane): the
 /// gradient of a bias.
 template <class T>
 void channel_sums(dim_t batch, dim_t channels, dim_t plane, const T* x, T* sums, bool accumulate) {
-  IKEBANA_CPU_DISPATCH(sum_planes<T>)(batch, channels, plane, x, sums, accumulate);
+  detail::share_rows(channels, batch * plane, IKEBANA_CPU_DISPATCH(sum_planes<T>),
+                     [=](auto* kernel, dim_t b, dim_t e) {
+                       kernel(batch, channels, b, e, plane, x, sums, accumulate);
+                     });
 }
 template <class T>
 void conv_backward_bias(const conv_geometry& g, const T* dy, T* db, bool accumulate) {

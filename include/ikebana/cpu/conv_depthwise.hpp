@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv_depthwise_pairs.hpp"
 #include "ikebana/cpu/conv_depthwise_sweep.hpp"
 #include "ikebana/cpu/conv_depthwise_tiles.hpp"
+#include "ikebana/cpu/conv_depthwise_weights.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
 // Convolutions of few channels a group, depthwise ones above all, where there
@@ -17,6 +19,12 @@
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv_depthwise_sweep-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv_depthwise_pairs-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv_depthwise_table-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 namespace ikebana::cpu::detail {
@@ -36,6 +44,7 @@ bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* 
                        T* y) {
   const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
   return sweep_channels(kernels, g, false, x, w, bias, relu, y) ||
+         sweep_pairs_forward(kernels, g, x, w, bias, relu, y) ||
          convolve_by_channel(kernels, g, false, x, w, bias, relu, y);
 }
 template <class T>
@@ -43,6 +52,7 @@ bool depthwise_backward_data(const conv_geometry& g, const T* dy, const T* w, co
                              T* dx) {
   const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
   return sweep_channels(kernels, g, true, dy, w, bias, false, dx) ||
+         sweep_pairs_backward(kernels, g, dy, w, bias, dx) ||
          convolve_by_channel(kernels, g, true, dy, w, bias, false, dx);
 }
 template <class T>
@@ -50,6 +60,7 @@ bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy,
                                 bool accumulate) {
   const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
   return sweep_weights(kernels, g, x, dy, dw, accumulate) ||
+         sweep_pairs_weights(kernels, g, x, dy, dw, accumulate) ||
          convolve_weights_by_channel(kernels, g, x, dy, dw, accumulate);
 }
 

@@ -66,6 +66,46 @@ struct depthwise_dots {
   T* sums;
 };
 
+/// What some rows of a plane of stride 2 need that is not copied, or, for the weights' gradient,
+/// all of them: row i of it, from row_step i behind `image` (which is what kernel row and column 0
+/// meet at the first result) on, is there if first_row <= i < last_row.
+template <class T>
+struct depthwise_pairs {
+  const T* image;
+  dim_t row_step, first_row, last_row, kernel_columns;
+  const void* masks;
+  const T* weights;
+  T start;
+  bool relu;
+  T* out;
+  const T* dy;
+  T* sums;
+  dim_t out_step, rows, length;
+};
+
+/// The columns of the output's gradient that those of one remainder meet, and the weights: every
+/// second of a kernel row.
+template <class T>
+struct spread_columns {
+  dim_t count;
+  const dim_t* columns;
+  const void* masks;
+  const T* weights;
+};
+/// What some rows of one remainder of the gradient by a source of stride 2 need: row i of them
+/// meets rows[i + row_taps - 1 - m] with kernel row m of that remainder.
+template <class T>
+struct depthwise_spread {
+  static constexpr int most_rows = 4;
+  static constexpr dim_t most_taps = 4;  // along a dimension
+  const T* rows[most_rows + most_taps];
+  dim_t row_taps, weight_step;
+  spread_columns<T> columns[2];
+  T start;
+  T* out;
+  dim_t out_step, count, length;
+};
+
 /// What the instruction sets provide.
 template <class T>
 struct depthwise_kernels {
@@ -83,8 +123,8 @@ struct depthwise_kernels {
   void (*slide_any)(const depthwise_slide<T>&);
   void (*dot_any)(const depthwise_dots<T>&);
   void (*add_sums)(dim_t n, const T* registers, T* dw, bool accumulate);
-  slide_shape slides[6];
-  dot_shape dots[4];
+  slide_shape slides[4];
+  dot_shape dots[3];
   struct sweep_shape {
     int kernel;
     void (*eight)(const depthwise_sweep<T>&);
@@ -99,6 +139,14 @@ struct depthwise_kernels {
     void (*sweep)(const depthwise_gradient<T>&);
   };
   gradient_shape gradients[3];
+  struct pair_shape {
+    int kernel, rows;
+    void (*sweep)(const depthwise_pairs<T>&);
+    void (*gradients)(const depthwise_pairs<T>&);
+  };
+  void (*find_pair_masks)(dim_t length, dim_t width, dim_t padding, dim_t kernel_columns, void* to);
+  void (*spread_pairs)(const depthwise_spread<T>&);
+  pair_shape pairs[2];
 };
 
 }  // namespace ikebana::cpu::detail

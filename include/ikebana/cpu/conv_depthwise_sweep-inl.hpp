@@ -1,5 +1,4 @@
-// Depthwise convolutions straight from the source (conv_depthwise_sweep.hpp),
-// and the table of all that conv_depthwise-inl.hpp and this provide.
+// Depthwise convolutions straight from the source (conv_depthwise_sweep.hpp).
 
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
 // Straight from the source, where partial loads are cheap: `masks` say which
@@ -227,71 +226,3 @@ template <class T, int Kernel, int Columns>
                                       std::make_index_sequence<std::size_t{Kernel} * Columns>{});
 }
 #endif
-
-template <class T>
-const detail::depthwise_kernels<T>& kernels_for_depthwise() {
-#if IKEBANA_CPU_WIDTH == 0
-  static constexpr detail::depthwise_kernels<T> all{{vec<T>::size, &pad_rows<false, T>},
-                                                    &interleave_rows<T>,
-                                                    &slide_any<T>,
-                                                    &dot_any<T>,
-                                                    &add_sums<T>,
-                                                    {},
-                                                    {},
-                                                    nullptr,
-                                                    {},
-                                                    {}};
-#elif IKEBANA_CPU_WIDTH == 16
-  static constexpr detail::depthwise_kernels<T> all{{vec<T>::size, &pad_rows<false, T>},
-                                                    &interleave_rows<T>,
-                                                    &slide_any<T>,
-                                                    &dot_any<T>,
-                                                    &add_sums<T>,
-                                                    {{3, 1, 8, &slide_rows<T, 3, 1, 8>},
-                                                     {3, 1, 7, &slide_rows<T, 3, 1, 7>},
-                                                     {3, 2, 7, &slide_rows<T, 3, 2, 7>},
-                                                     {5, 1, 7, &slide_rows<T, 5, 1, 7>},
-                                                     {5, 2, 7, &slide_rows<T, 5, 2, 7>},
-                                                     {7, 1, 7, &slide_rows<T, 7, 1, 7>}},
-                                                    {{3, 1, 7, &depthwise_dot_rows<T, 3, 1, 7>},
-                                                     {3, 2, 7, &depthwise_dot_rows<T, 3, 2, 7>},
-                                                     {5, 1, 4, &depthwise_dot_rows<T, 5, 1, 4>}},
-                                                    nullptr,
-                                                    {},
-                                                    {}};
-#else
-  static constexpr detail::depthwise_kernels<T> all {
-    {vec<T>::size, &pad_rows<false, T>}, &interleave_rows<T>, &slide_any<T>, &dot_any<T>,
-        &add_sums<T>, {{3, 2, 7, &slide_rows<T, 3, 2, 7>}, {5, 2, 7, &slide_rows<T, 5, 2, 7>}},
-#if IKEBANA_CPU_WIDTH == 64
-        {{3, 1, 7, &depthwise_dot_rows<T, 3, 1, 7>},
-         {3, 2, 7, &depthwise_dot_rows<T, 3, 2, 7>},
-         {5, 1, 7, &depthwise_dot_rows<T, 5, 1, 7>},
-         {7, 1, 7, &depthwise_dot_rows<T, 7, 1, 7>}},
-#else
-        {{3, 1, 7, &depthwise_dot_rows<T, 3, 1, 7>},
-         {3, 2, 7, &depthwise_dot_rows<T, 3, 2, 7>},
-         {5, 1, 4, &depthwise_dot_rows<T, 5, 1, 4>}},
-#endif
-        &find_masks<T>,
-        {{3, &sweep_rows<T, 3, 8>, &sweep_rows<T, 3, 4>},
-         {5, &sweep_rows<T, 5, 8>, &sweep_rows<T, 5, 4>},
-         {7, &sweep_rows<T, 7, 8>, &sweep_rows<T, 7, 4>}},
-#if IKEBANA_CPU_WIDTH == 64
-    {
-      {3, &sweep_gradients<T, 3, 3>}, {5, &sweep_gradients<T, 5, 2>}, {
-        7, &sweep_gradients<T, 7, 1>
-      }
-    }
-  };
-#else
-    {
-      {3, &sweep_gradients<T, 3, 3>}, {5, &sweep_gradients<T, 5, 1>}, {
-        7, &sweep_gradients<T, 7, 1>
-      }
-    }
-  };
-#endif
-#endif
-  return all;
-}

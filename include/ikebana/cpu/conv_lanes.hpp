@@ -1,14 +1,15 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv_layout.hpp"
 #include "ikebana/cpu/conv_pass.hpp"
+#include "ikebana/cpu/conv_plan.hpp"
 #include "ikebana/cpu/conv_tiles.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
+#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -23,19 +24,16 @@ struct lanes_run {
 
   const conv_tiles<T>& tiles;
   const conv_pass& p;
-  const T *source, *weights, *bias;
-  T* result;
-  conv_epilogue<T> then;
-  const T* shift;  // where `then` scales
+  const conv_operands<T>& of;
 
   dim_t taps = 0, columns = 0, rows = 0, channels = 0, depth = 0, positions = 0;
   conv_layout layout{};
+  // Parts of a thread's scratch.
   T *copy = nullptr, *packed = nullptr, *across = nullptr, *turned = nullptr;
   std::int32_t* image_at = nullptr;
 
   static dim_t even_part(dim_t n, dim_t most) { return conv_plan<T>::even_part(n, most); }
   static dim_t least(dim_t a, dim_t b) { return a < b ? a : b; }
-  bool unit_step() const { return p.step[0] == 1 && p.step[1] == 1 && p.step[2] == 1; }
 
   /// How many registers of results to take where `left` are left.
   const typename conv_tiles<T>::slide_shape& shape(dim_t left) const {
@@ -66,17 +64,22 @@ struct lanes_run {
     channels = even_part(p.sources, most_depth / taps);
     depth = channels * taps;
     columns = even_part(p.to[2], most_positions / 2);
-    const auto lay_out = [&](dim_t n) { layout = conv_layout{p, columns, n, false, false, line}; };
     lay_out(1);
-    rows = even_part(p.to[1], most_positions / layout.pitch);
-    lay_out(rows);
+    lay_out(even_part(p.to[1], most_positions / layout.pitch));
     while (layout.channel * channels > conv_plan<T>::most_copied) {
       if (rows == 1) return false;
-      rows = (rows + 1) / 2;
-      lay_out(rows);
+      lay_out((rows + 1) / 2);
     }
+    return pays() && place();
+  }
+  void lay_out(dim_t n) {
+    rows = n;
+    layout = conv_layout{p, columns, n, false, false, line};
     positions = (rows - 1) * layout.pitch + columns;
-    if (!pays()) return false;
+  }
+
+  /// Divides the calling thread's scratch. False if it is too small.
+  bool place() {
     const dim_t lanes = tiles.lanes[0].registers * tiles.width;
     T* at = reinterpret_cast<T*>(thread_scratch());
     const T* const end = at + conv_plan<T>::total;
@@ -88,7 +91,7 @@ struct lanes_run {
     copy = take(layout.channel * channels + 2 * conv_tiles<T>::most_rows + 2 * line);
     packed = take(depth * lanes + line);
     across = take((positions + conv_tiles<T>::most_rows) * lanes);
-    turned = take(unit_step() ? 0 : lanes * columns);
+    turned = take(p.unit_step() ? 0 : lanes * columns);
     image_at = reinterpret_cast<std::int32_t*>(take(depth));
     return at <= end;
   }
@@ -101,29 +104,57 @@ struct lanes_run {
     return waste() * (1 + gaps) + packing + turning + 0.03 < 1 + 8 / real(p.results);
   }
 
-  void run() const {
-    for (dim_t x = 0; x < p.to[2]; x += columns) {
-      const dim_t wide = least(p.to[2] - x, columns);
-      dim_t i = 0;
-      for (dim_t c = 0; c < channels; ++c)
-        for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
-          for (dim_t ky = 0; ky < p.kernel[1]; ++ky)
-            for (dim_t kx = 0; kx < p.kernel[2]; ++kx)
-              image_at[i++] =
-                  static_cast<std::int32_t>(c * layout.channel + layout.offset(kz, ky, kx));
-      for (dim_t r = 0; r < p.results;) {
-        const auto& s = shape(p.results - r);
-        const dim_t lanes = s.registers * tiles.width;
-        for (dim_t slot = 0; slot < p.batch * p.to[0]; ++slot)
-          for (dim_t y = 0; y < p.to[1]; y += rows)
-            band(s, r, least(p.results - r, lanes), slot / p.to[0], slot % p.to[0], y, x, wide);
-        r += lanes;
+  dim_t blocks() const {
+    dim_t n = 0;
+    for (dim_t r = 0; r < p.results; ++n) r += shape(p.results - r).registers * tiles.width;
+    return n;
+  }
+  dim_t bands() const {
+    return blocks() * conv_plan<T>::parts(p.to[2], columns) * p.batch * p.to[0] *
+           conv_plan<T>::parts(p.to[1], rows);
+  }
+
+  void run() {
+    if (shares_work(p.multiply_adds()))
+      while (bands() < 2 * num_threads() && rows * columns > 64) lay_out((rows + 1) / 2);
+    parallel_for(0, bands(), grain_of(bands(), p.multiply_adds()), [this](dim_t begin, dim_t end) {
+      lanes_run mine = *this;
+      mine.place();
+      mine.run(begin, end);
+    });
+  }
+
+  [[gnu::noinline]] void run(dim_t begin, dim_t end) const {
+    dim_t i = 0;
+    for (dim_t c = 0; c < channels; ++c)
+      for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
+        for (dim_t ky = 0; ky < p.kernel[1]; ++ky)
+          for (dim_t kx = 0; kx < p.kernel[2]; ++kx)
+            image_at[i++] =
+                static_cast<std::int32_t>(c * layout.channel + layout.offset(kz, ky, kx));
+    const dim_t high = conv_plan<T>::parts(p.to[1], rows),
+                wide = conv_plan<T>::parts(p.to[2], columns), slots = p.batch * p.to[0];
+    dim_t at = 0;
+    for (dim_t r = 0; r < p.results && at < end;) {
+      const auto& s = shape(p.results - r);
+      const dim_t lanes = s.registers * tiles.width, results = least(p.results - r, lanes);
+      const dim_t stop = at + high * wide * slots, first = begin > at ? begin : at;
+      // Weights that fit as a whole are packed for all bands.
+      const bool once = channels == p.sources;
+      if (once && first < stop && first < end) pack_weights(r, results, 0, channels, lanes);
+      for (dim_t b = first; b < stop && b < end; ++b) {
+        const dim_t y = (b - at) % high * rows, slot = (b - at) / high % slots;
+        const dim_t x = (b - at) / (high * slots) * columns;
+        band(s, r, results, slot / p.to[0], slot % p.to[0], y, x, least(p.to[2] - x, columns),
+             once);
       }
+      at = stop;
+      r += lanes;
     }
   }
 
   void band(const typename conv_tiles<T>::slide_shape& s, dim_t r, dim_t results, dim_t image,
-            dim_t z, dim_t y, dim_t x, dim_t wide) const {
+            dim_t z, dim_t y, dim_t x, dim_t wide, bool is_packed) const {
     const dim_t used = least(p.to[1] - y, rows), lanes = s.registers * tiles.width;
     const dim_t count = (used - 1) * layout.pitch + wide;
     const dim_t from_plane = conv_geometry::volume(p.from);
@@ -137,8 +168,9 @@ struct lanes_run {
     job.count = lanes;
     for (dim_t c = 0; c < p.sources; c += channels) {
       const dim_t some = least(p.sources - c, channels);
-      layout.copy(tiles, p, some, source + image * p.source_image + c * from_plane, z, y, x, copy);
-      pack_weights(r, results, c, some, lanes);
+      layout.copy(tiles, p, some, of.source + image * p.source_image + c * from_plane, z, y, x,
+                  copy);
+      if (!is_packed) pack_weights(r, results, c, some, lanes);
       job.depth = some * taps;
       job.adds = c > 0;
       for (dim_t at = 0; at < count; at += s.rows) {
@@ -155,7 +187,7 @@ struct lanes_run {
   }
 
   void pack_weights(dim_t r, dim_t results, dim_t c, dim_t some, dim_t lanes) const {
-    const T* const from = weights + p.weight_first + r * p.weight_result + c * p.weight_source;
+    const T* const from = of.weights + p.weight_first + r * p.weight_result + c * p.weight_source;
     const bool along = p.weight_tap[2] == 1 && p.weight_tap[1] == p.kernel[2] &&
                        p.weight_tap[0] == p.kernel[1] * p.kernel[2] && p.weight_source == taps;
     if (along) return tiles.pack_across(packed, lanes, from, p.weight_result, some * taps, results);
@@ -174,48 +206,24 @@ struct lanes_run {
   void turn(dim_t r, dim_t results, dim_t image, dim_t z, dim_t y, dim_t used, dim_t x, dim_t wide,
             dim_t lanes) const {
     const dim_t plane = p.result_plane();
-    const bool more = then.residual != nullptr || then.scale != nullptr;
-    const bool relu = !more && then.function == activation::relu;
-    const conv_rest<T> rest{then.scale == nullptr ? nullptr : then.scale + r,
-                            shift == nullptr ? nullptr : shift + r, then.function};
-    const bool whole = layout.pitch == wide && unit_step() && wide == p.to[2];
+    const bool relu = of.relu();
+    const conv_rest<T> rest{of.then.scale == nullptr ? nullptr : of.then.scale + r,
+                            of.shift == nullptr ? nullptr : of.shift + r, of.then.function};
+    const bool whole = layout.pitch == wide && p.unit_step() && wide == p.to[2];
     const dim_t length = whole ? used * wide : wide;
     for (dim_t row = 0; row < (whole ? 1 : used); ++row) {
       const dim_t at = image * p.result_image + r * plane + p.result_at(z, y + row, x);
-      T* const to = unit_step() ? result + at : turned;
-      const dim_t step = unit_step() ? plane : columns;
+      T* const to = p.unit_step() ? of.result + at : turned;
+      const dim_t step = p.unit_step() ? plane : columns;
       tiles.place_across(results, length, across + row * layout.pitch * lanes, lanes,
-                         bias == nullptr ? nullptr : bias + r, relu, to, step);
-      if (!unit_step())
-        tiles.place_rows(results, length, turned, columns, result + at, plane, p.step[2]);
-      if (more || (then.function != activation::none && !relu))
+                         of.bias == nullptr ? nullptr : of.bias + r, relu, to, step);
+      if (!p.unit_step())
+        tiles.place_rows(results, length, turned, columns, of.result + at, plane, p.step[2]);
+      if (of.finishes())
         tiles.finish_rows(results, length, to, plane, rest,
-                          then.residual == nullptr ? nullptr : then.residual + at);
+                          of.then.residual == nullptr ? nullptr : of.then.residual + at);
     }
   }
 };
-
-/// One group's results, all of `then` included (which is of forward alone).
-template <class T>
-void run_pass(const conv_tiles<T>& tiles, const conv_pass& p, const T* source, const T* w,
-              const T* bias, T* result, const conv_epilogue<T>& then) {
-  // What is scaled is added to later.
-  const T* const shift = then.scale == nullptr ? nullptr : bias;
-  if (then.scale != nullptr) bias = nullptr;
-  if (p.batch == 0 || p.results == 0 || conv_geometry::volume(p.to) <= 0) return;
-  if (p.sources > 0 && p.taps() > 0 && conv_geometry::volume(p.from) > 0) {
-    if (lanes_run<T> lanes{tiles, p, source, w, bias, result, then, shift}; lanes.fit())
-      return lanes.run();
-    if (conv_plan<T> plan{tiles, p}; plan.fit())
-      return conv_run<T>{plan, source, w, bias, result, then, shift}.run();
-  }
-  pass_plainly(p, source, w, bias, result);
-  for (dim_t b = 0; b < p.batch; ++b)
-    if (const dim_t at = b * p.result_image;
-        then.function != activation::none || then.residual != nullptr || then.scale != nullptr)
-      tiles.finish_rows(p.results, p.result_plane(), result + at, p.result_plane(),
-                        {then.scale, shift, then.function},
-                        then.residual == nullptr ? nullptr : then.residual + at);
-}
 
 }  // namespace ikebana::cpu::detail

@@ -1,100 +1,12 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <numeric>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/conv_pass.hpp"
 #include "ikebana/cpu/conv_tiles.hpp"
 
 namespace ikebana::cpu::detail {
-
-/// A forward convolution of one group. Backward by data is one for each residue of the input's
-/// positions by the strides, of stride 1, whose results lie `step` apart.
-struct conv_pass {
-  dim_t batch, sources, results;  // channels
-  std::array<dim_t, 3> from, to, kernel, stride, padding, dilation;
-  dim_t source_image, result_image;  // elements from one image to the next
-  // Where a weight lies: of result r, source c and kernel element k.
-  dim_t weight_first, weight_result, weight_source;
-  std::array<dim_t, 3> weight_tap;
-  // Where results lie in their plane.
-  std::array<dim_t, 3> whole, first, step;
-
-  dim_t taps() const { return conv_geometry::volume(kernel); }
-  dim_t result_plane() const { return conv_geometry::volume(whole); }
-  dim_t result_at(dim_t z, dim_t y, dim_t x) const {
-    return ((first[0] + z * step[0]) * whole[1] + first[1] + y * step[1]) * whole[2] + first[2] +
-           x * step[2];
-  }
-};
-
-inline conv_pass forward_pass(const conv_geometry& g) {
-  const auto& k = g.kernel;
-  const dim_t taps = conv_geometry::volume(k), inputs = g.in_channels / g.groups;
-  return {g.batch,
-          inputs,
-          g.out_channels / g.groups,
-          g.in,
-          g.out,
-          k,
-          g.stride,
-          g.padding,
-          g.dilation,
-          g.in_channels * conv_geometry::volume(g.in),
-          g.out_channels * conv_geometry::volume(g.out),
-          0,
-          inputs * taps,
-          taps,
-          {k[1] * k[2], k[2], 1},
-          g.out,
-          {0, 0, 0},
-          {1, 1, 1}};
-}
-
-/// The part of backward by data for the positions that leave `residue` divided by the strides. Its
-/// kernel is empty where no weight reaches them.
-inline conv_pass backward_pass(const conv_geometry& g, const std::array<dim_t, 3>& residue) {
-  const auto& k = g.kernel;
-  const dim_t taps = conv_geometry::volume(k), inputs = g.in_channels / g.groups;
-  conv_pass p{g.batch,
-              g.out_channels / g.groups,
-              inputs,
-              g.out,
-              g.in,
-              k,
-              {1, 1, 1},
-              {0, 0, 0},
-              {1, 1, 1},
-              g.out_channels * conv_geometry::volume(g.out),
-              g.in_channels * conv_geometry::volume(g.in),
-              0,
-              taps,
-              inputs * taps,
-              {k[1] * k[2], k[2], 1},
-              g.in,
-              residue,
-              g.stride};
-  for (std::size_t d = 0; d < 3; ++d) {
-    const dim_t s = g.stride[d], period = s / std::gcd(s, g.dilation[d]);
-    p.to[d] = g.in[d] > residue[d] ? (g.in[d] - residue[d] + s - 1) / s : 0;
-    // Position t s + residue meets output t + (residue + padding - k dilation) / s, for the k where
-    // that is whole: every `period`th from k0 on. They are walked from the last to the first.
-    dim_t k0 = 0;
-    while (k0 < k[d] && k0 < period && (residue[d] + g.padding[d] - k0 * g.dilation[d]) % s != 0)
-      ++k0;
-    p.kernel[d] = k0 < k[d] && k0 < period ? (k[d] - k0 + period - 1) / period : 0;
-    if (p.kernel[d] == 0) continue;
-    const dim_t last = k0 + (p.kernel[d] - 1) * period;
-    p.padding[d] = (last * g.dilation[d] - residue[d] - g.padding[d]) / s;
-    p.dilation[d] = period * g.dilation[d] / s;
-    p.weight_first += last * p.weight_tap[d];
-    p.weight_tap[d] *= -period;
-  }
-  return p;
-}
 
 /// How one dimension of the source is copied: once for each residue of the kernel elements'
 /// distances by the stride, so that neighbouring positions read neighbouring elements; or, dense,
@@ -106,7 +18,7 @@ struct conv_axis {
   conv_axis() = default;
   conv_axis(dim_t k, dim_t s, dim_t d, bool is_dense)
       : kernel{k}, stride{s}, dilation{d}, phases{k}, dense{is_dense} {
-    const dim_t period = s / std::gcd(s, d);
+    const dim_t period = s == 1 ? 1 : s / std::gcd(s, d);
     if (!dense && period < k) phases = period;
   }
   dim_t start(dim_t phase) const { return dense ? phase * dilation : phase * dilation % stride; }
@@ -118,9 +30,9 @@ struct conv_axis {
   dim_t most_shift() const { return shift(kernel - 1); }
 };
 
-/// A copy of some channels of a source as `height` rows of `pitch` elements for each channel,
-/// plane of the kernel and phase, with zeros around it: kernel element k meets position (row,
-/// column) at offset(k) + row * pitch + column.
+/// A copy of some channels of a source as `height` rows of `pitch` elements for each channel, plane
+/// of the kernel and phase, with zeros around it: kernel element k meets position (row, column) at
+/// offset(k) + row * pitch + column.
 struct conv_layout {
   conv_axis y, x;
   dim_t planes, columns, rows;  // of the kernel; of positions
@@ -128,8 +40,8 @@ struct conv_layout {
   dim_t beyond;  // zeros after the last row, which later rows would begin with
 
   conv_layout() = default;
-  conv_layout(const conv_pass& p, dim_t column_count, dim_t row_count, bool dense_y, bool dense_x,
-              dim_t line)
+  [[gnu::noinline]] conv_layout(const conv_pass& p, dim_t column_count, dim_t row_count,
+                                bool dense_y, bool dense_x, dim_t line)
       : y{p.kernel[1], p.stride[1], p.dilation[1], dense_y},
         x{p.kernel[2], p.stride[2], p.dilation[2], dense_x},
         planes{p.kernel[0]},

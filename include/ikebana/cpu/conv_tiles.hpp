@@ -93,16 +93,19 @@ struct conv_tiles {
   /// part. Reads whole registers of `from`.
   void (*place_across)(dim_t rows, dim_t positions, const T* from, dim_t from_step, const T* bias,
                        bool relu, T* to, dim_t to_step);
-  /// The shape for panels, and the same tile that packs one as it goes.
+  /// The shape for panels, and the same tile that packs one as it goes, if there is one.
   slide packing;
   slide_shape panel;
   slide_shape slides[5];
   dot_shape dots[3];
-  /// By falling registers, then one without a tile.
+  /// Those along panels, by falling registers, then one without a tile.
   slide_shape lanes[4];
 };
 
 }  // namespace ikebana::cpu::detail
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv_copies-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv_tiles-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"

@@ -1,21 +1,29 @@
-// y[i] = f(operands[i]...). What is far from the limit of memory is written once, for whole
-// registers and for what is left of the last one; the processor overlaps the rounds by itself.
-template <class T, class F, class... Operand>
-IKEBANA_CPU_INLINE void map_lanes(dim_t n, T* y, F f, const Operand*... operands) {
-  constexpr dim_t w = vec<T>::size;
-  for (dim_t i = 0; i < n; i += w) {
-    const dim_t lanes = n - i;
-    if (lanes >= w) [[likely]]
-      f(vec<T>::load(operands + i)...).store(y + i);
-    else
-      f(vec<T>::load(operands + i, lanes)...).store(y + i, lanes);
-  }
+#if IKEBANA_CPU_WIDTH >= 32
+/// Arrays from which no cache holds much: what is written goes past them, so that its lines need
+/// not be read first.
+inline constexpr dim_t streamed_bytes = dim_t{32} * 1024 * 1024;
+template <class T>
+IKEBANA_CPU_INLINE void store_past_caches(vec<T> x, T* p) {
+#if IKEBANA_CPU_WIDTH == 64
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(p), (__m512i)x.v);
+#else
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(p), (__m256i)x.v);
+#endif
 }
-/// The same for f of an instruction or two.
+#endif
+
+// y[i] = f(operands[i]...) for f of an instruction or two.
 template <class T, class F, class... Operand>
 IKEBANA_CPU_INLINE void stream_lanes(dim_t n, T* y, F f, const Operand*... operands) {
   constexpr dim_t w = vec<T>::size;
   dim_t i = 0;
+#if IKEBANA_CPU_WIDTH >= 32
+  if (n * static_cast<dim_t>(sizeof(T)) >= streamed_bytes &&
+      reinterpret_cast<std::uintptr_t>(y) % IKEBANA_CPU_WIDTH == 0) [[unlikely]] {
+    for (; i + w <= n; i += w) store_past_caches(f(vec<T>::load(operands + i)...), y + i);
+    _mm_sfence();
+  }
+#endif
   for (; i + 4 * w <= n; i += 4 * w) {
     const vec<T> a = f(vec<T>::load(operands + i)...), b = f(vec<T>::load(operands + i + w)...);
     const vec<T> c = f(vec<T>::load(operands + i + 2 * w)...),
@@ -48,8 +56,7 @@ void map_relu_backward(dim_t n, const T* y, const T* dy, T* dx) {
 
 template <class T>
 void map_tanh(dim_t n, const T* x, T* y) {
-  map_lanes(
-      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return tanh(a); }, x);
+  map_array<T, tanh_function>(n, x, y);
 }
 template <class T>
 void map_tanh_backward(dim_t n, const T* y, const T* dy, T* dx) {
@@ -61,8 +68,7 @@ void map_tanh_backward(dim_t n, const T* y, const T* dy, T* dx) {
 
 template <class T>
 void map_sigmoid(dim_t n, const T* x, T* y) {
-  map_lanes(
-      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return sigmoid(a); }, x);
+  map_array<T, sigmoid_function>(n, x, y);
 }
 template <class T>
 void map_sigmoid_backward(dim_t n, const T* y, const T* dy, T* dx) {
@@ -72,8 +78,7 @@ void map_sigmoid_backward(dim_t n, const T* y, const T* dy, T* dx) {
 
 template <class T>
 void map_gelu(dim_t n, const T* x, T* y) {
-  map_lanes(
-      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return gelu(a); }, x);
+  map_array<T, gelu_function>(n, x, y);
 }
 template <class T>
 void map_gelu_backward(dim_t n, const T* x, const T* dy, T* dx) {
@@ -83,8 +88,7 @@ void map_gelu_backward(dim_t n, const T* x, const T* dy, T* dx) {
 
 template <class T>
 void map_gelu_tanh(dim_t n, const T* x, T* y) {
-  map_lanes(
-      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return gelu_tanh(a); }, x);
+  map_array<T, gelu_tanh_function>(n, x, y);
 }
 template <class T>
 void map_gelu_tanh_backward(dim_t n, const T* x, const T* dy, T* dx) {
@@ -94,34 +98,25 @@ void map_gelu_tanh_backward(dim_t n, const T* x, const T* dy, T* dx) {
 
 template <class T>
 void map_silu(dim_t n, const T* x, T* y) {
-  map_lanes(
-      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return silu(a); }, x);
+  map_array<T, silu_function>(n, x, y);
 }
 template <class T>
 void map_silu_backward(dim_t n, const T* x, const T* dy, T* dx) {
   map_lanes(
-      n, dx,
-      IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) {
-        const vec<T> s = sigmoid(a);
-        return d * fma(a * s, T(1) - s, s);
-      },
-      x, dy);
+      n, dx, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * silu_slope(a); }, x, dy);
 }
 
 template <class T>
 void map_exp(dim_t n, const T* x, T* y) {
-  map_lanes(
-      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return exp(a); }, x);
+  map_array<T, exp_function>(n, x, y);
 }
 template <class T>
 void map_log(dim_t n, const T* x, T* y) {
-  map_lanes(
-      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return log(a); }, x);
+  map_array<T, log_function>(n, x, y);
 }
 template <class T>
 void map_erf(dim_t n, const T* x, T* y) {
-  map_lanes(
-      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return erf(a); }, x);
+  map_array<T, erf_function>(n, x, y);
 }
 
 template <class T>

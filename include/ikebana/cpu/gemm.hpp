@@ -11,6 +11,7 @@
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu {
 
@@ -31,6 +32,22 @@ struct gemm_epilogue {
   activation slope = activation::none;  // relu, tanh or sigmoid
 };
 
+/// The arguments of a product, handed on by address: a call takes as long as a small product. Who
+/// is called may change them.
+template <class T>
+struct gemm_call {
+  dim_t m, n, k;
+  const T* a;
+  dim_t lda;
+  const T* b;
+  dim_t ldb;
+  T* c;
+  dim_t ldc;
+  const gemm_epilogue<T>* then;
+  T alpha, beta;
+  transpose ta, tb;
+};
+
 }  // namespace ikebana::cpu
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm_epilogue-inl.hpp"
@@ -45,7 +62,13 @@ struct gemm_epilogue {
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm_thin-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/gemm_blocks-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/gemm_tiny-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/gemm_small-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 namespace ikebana::cpu {
@@ -53,31 +76,87 @@ namespace ikebana::cpu {
 namespace detail {
 
 template <class T>
-void run_gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha, const T* a, dim_t lda,
-              const T* b, dim_t ldb, T beta, T* c, dim_t ldc, const gemm_epilogue<T>& then) {
-  IKEBANA_CPU_DISPATCH(matrix_product<T>)
-  (ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then);
+inline constexpr gemm_epilogue<T> no_epilogue{};
+
+template <class T>
+void run_gemm(gemm_call<T>& call) {
+  IKEBANA_CPU_DISPATCH(product<T>)(call);
 }
 IKEBANA_CPU_KERNEL(run_gemm)
+
+/// How many multiply-adds are worth a thread's while.
+inline constexpr dim_t products_for_thread = 1 << 20;
+
+/// A product on several threads: each has columns of the result, for then none packs what another
+/// packs, or rows. What is summed, and in which order, is the same for every part that has no fewer
+/// rows and columns than these.
+template <class T>
+[[gnu::noinline]] void share_gemm(gemm_call<T>& call) {
+  const bool by_columns = call.m > 8 && call.n >= 96 && 2 * call.n >= call.m;
+  const dim_t size = by_columns ? call.n : call.m, other = by_columns ? call.m : call.n,
+              unit = by_columns    ? 48
+                     : call.n < 48 ? 192
+                                   : 24,
+              units = size / unit, most = (units + 2 * num_threads() - 1) / (2 * num_threads()),
+              least = products_for_thread / (unit * other * call.k) + 1;
+  if (units < 2) return run_gemm(call);
+  parallel_for(0, units, most > least ? most : least, [&](dim_t from, dim_t to) {
+    const dim_t begin = from * unit, end = to == units ? size : to * unit;
+    gemm_call<T> part = call;
+    gemm_epilogue<T> then = *call.then;
+    part.then = &then;
+    if (by_columns) {
+      part.n = end - begin;
+      part.b += begin * (call.tb == transpose::no ? 1 : call.ldb);
+      part.c += begin;
+      if (then.bias != nullptr) then.bias += begin;
+      if (then.residual != nullptr) then.residual += begin;
+      if (then.slope_of != nullptr) then.slope_of += begin;
+    } else {
+      part.m = end - begin;
+      part.a += begin * (call.ta == transpose::no ? call.lda : 1);
+      part.c += begin * call.ldc;
+      if (then.residual != nullptr) then.residual += begin * then.ld_residual;
+      if (then.slope_of != nullptr) then.slope_of += begin * then.ld_slope;
+    }
+    run_gemm(part);
+  });
+}
 
 }  // namespace detail
 
 /// c = alpha * op(a) * op(b) + beta * c, then what `then` says: row-major, op(a) of m x k, op(b)
 /// of k x n, c of m x n. `lda` is the distance of rows of `a` as stored (m x k, or k x m where
 /// transposed); likewise `ldb`. Where beta is 0, c is written and never read. Any size may be 0.
-/// The same bits for the same sizes and instruction set. O(m n k); allocates only the thread's
-/// packing buffer, at its first use.
+/// The same bits for the same sizes and instruction set, on any number of threads. O(m n k);
+/// allocates only each thread's packing buffer, at its first use.
 template <class T>
 void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha, const T* a, dim_t lda,
           const T* b, dim_t ldb, T beta, T* c, dim_t ldc, const gemm_epilogue<T>& then) {
-  detail::run_gemm<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then);
+  gemm_call<T> call{m, n, k, a, lda, b, ldb, c, ldc, &then, alpha, beta, ta, tb};
+  if (m * n * k > 2 * detail::products_for_thread && num_threads() > 1) [[unlikely]]
+    return detail::share_gemm(call);
+  detail::run_gemm(call);
 }
 /// As above with bias[j], if there is one, added to column j.
 template <class T>
 void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha, const T* a, dim_t lda,
           const T* b, dim_t ldb, T beta, T* c, dim_t ldc, const T* bias = nullptr) {
-  detail::run_gemm<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, {.bias = bias});
+  if (bias == nullptr)
+    return gemm<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, detail::no_epilogue<T>);
+  gemm<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, {.bias = bias});
 }
+
+namespace detail {
+
+template <class T>
+void run_gemm_batch(dim_t count, const gemm_call<T>& first, dim_t step_a, dim_t step_b,
+                    dim_t step_c) {
+  IKEBANA_CPU_DISPATCH(product_batch<T>)(count, first, step_a, step_b, step_c);
+}
+IKEBANA_CPU_KERNEL(run_gemm_batch)
+
+}  // namespace detail
 
 /// `count` products as `gemm` makes them, whose operands follow each other at the distances
 /// `step_a`, `step_b` and `step_c`; a step of 0 means the same matrix in each (not for c).
@@ -85,9 +164,18 @@ template <class T>
 void gemm_batched(dim_t count, transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha,
                   const T* a, dim_t lda, dim_t step_a, const T* b, dim_t ldb, dim_t step_b, T beta,
                   T* c, dim_t ldc, dim_t step_c) {
-  IKEBANA_CPU_DISPATCH(matrix_products<T>)
-  (count, ta, tb, m, n, k, alpha, a, lda, step_a, b, ldb, step_b, beta, c, ldc, step_c);
+  const gemm_call<T> first{m,     n,    k,  a, lda, b, ldb, c, ldc, &detail::no_epilogue<T>,
+                           alpha, beta, ta, tb};
+  const dim_t each = m * n * k;
+  if (each * count <= 2 * detail::products_for_thread || num_threads() <= 1)
+    return detail::run_gemm_batch(count, first, step_a, step_b, step_c);
+  parallel_for(0, count, detail::products_for_thread / (each + 1) + 1, [&](dim_t from, dim_t to) {
+    gemm_call<T> part = first;
+    part.a += from * step_a;
+    part.b += from * step_b;
+    part.c += from * step_c;
+    detail::run_gemm_batch(to - from, part, step_a, step_b, step_c);
+  });
 }
-IKEBANA_CPU_KERNEL(gemm_batched)
 
 }  // namespace ikebana::cpu

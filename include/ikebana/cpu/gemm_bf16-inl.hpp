@@ -5,13 +5,21 @@ struct float_word_result {
   float alpha, beta;
   const gemm_epilogue<float>& then;
 
-  bool adds() const { return beta == 1.0f; }
   bool wants_sums() const { return false; }
   /// Where a whole tile goes, if it may be stored there without further ado; else null.
   float* place(dim_t i, dim_t j, bool first) const {
-    if (alpha != 1.0f || (first && (then.bias != nullptr || (beta != 0.0f && beta != 1.0f))))
+    if (alpha != 1.0f || (first && beta != 0.0f && (beta != 1.0f || then.bias != nullptr)))
       return nullptr;
     return c + i * ldc + j;
+  }
+  /// Whether it is added to what is there: here to the bias, if there is one.
+  bool begin(float* tile, dim_t j, dim_t rows, dim_t columns) const {
+    if (then.bias != nullptr)
+      for (dim_t v = 0; v < columns; v += vec<float>::size) {
+        const vec<float> bias = vec<float>::load(then.bias + j + v);
+        for (dim_t r = 0; r < rows; ++r) bias.store(tile + r * ldc + v);
+      }
+    return then.bias != nullptr || beta == 1.0f;
   }
   void take(const float* tile, const std::int32_t* /*sums*/, dim_t i, dim_t j, dim_t rows,
             dim_t columns, bool first) const {

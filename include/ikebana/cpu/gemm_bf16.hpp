@@ -5,12 +5,13 @@
 #include <utility>
 
 #include "ikebana/core/bfloat16.hpp"
-#include "ikebana/core/precision.hpp"
+#include "ikebana/core/number_format.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/collective.hpp"
 #include "ikebana/cpu/detail/word_product.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/low_precision.hpp"
+#include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/round.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm_bf16-inl.hpp"
@@ -36,11 +37,13 @@ inline const word_kernel<float>* bf16_kernel() {
 
 /// A block of a matrix as floats that are bfloat16 numbers, its rows one after the other.
 inline void widen_block(dim_t rows, dim_t columns, const std::uint16_t* from, dim_t ld, float* to) {
+  if (ld == columns) return from_bf16<float>(rows * columns, from, to);
   for (dim_t i = 0; i < rows; ++i) from_bf16<float>(columns, from + i * ld, to + i * columns);
 }
 inline void widen_block(dim_t rows, dim_t columns, const float* from, dim_t ld, float* to) {
+  if (ld == columns) return round_to<float>(rows * columns, number_format::bfloat16, from, to);
   for (dim_t i = 0; i < rows; ++i)
-    round_to<float>(columns, precision::bfloat16, from + i * ld, to + i * columns);
+    round_to<float>(columns, number_format::bfloat16, from + i * ld, to + i * columns);
 }
 
 /// `then` for the part of a result from (i, j) on.
@@ -51,12 +54,15 @@ inline gemm_epilogue<float> shifted(gemm_epilogue<float> then, dim_t i, dim_t j)
   return then;
 }
 
+/// Rows and columns of a result that are made at a time.
+inline constexpr dim_t bf16_rows = 128, bf16_columns = 256;
+
 /// By blocks of floats that stay in the second-level cache.
 template <class F>
 void multiply_widened(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha,
                       const F* a, dim_t lda, const F* b, dim_t ldb, float beta, float* c, dim_t ldc,
                       const gemm_epilogue<float>& then) {
-  constexpr dim_t rows = 128, columns = 256, depth = 256;
+  constexpr dim_t rows = bf16_rows, columns = bf16_columns, depth = 256;
   static_assert((rows + columns) * depth * 4 <= static_cast<dim_t>(word_scratch::b_bytes));
   float* const wide_b = reinterpret_cast<float*>(thread_word_scratch().b);
   float* const wide_a = wide_b + columns * depth;
@@ -89,12 +95,24 @@ void run_gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float 
                    dim_t lda, const F* b, dim_t ldb, float beta, float* c, dim_t ldc,
                    const gemm_epilogue<float>& then) {
   if (m == 0 || n == 0) return;
+  // Threads share out the longer side of the result, in whole blocks.
+  const bool by_rows = m > n;
+  const dim_t length = by_rows ? m : n, block = by_rows ? bf16_rows : bf16_columns;
+  const dim_t worth = (dim_t{1} << 23) / ((by_rows ? n : m) * (k + 1));
+  parallel_for(0, length, (worth / block + 1) * block, [&](dim_t from, dim_t to) {
+    const dim_t i = by_rows ? from : 0, j = by_rows ? 0 : from;
+    const dim_t mi = by_rows ? to - from : m, nj = by_rows ? n : to - from;
+    const F* const ai = a + (ta == transpose::no ? i * lda : i);
+    const F* const bj = b + (tb == transpose::no ? j : j * ldb);
+    float* const cij = c + i * ldc + j;
+    const gemm_epilogue<float> here = shifted(then, i, j);
 #if IKEBANA_CPU_HERE && IKEBANA_CPU_X86
-  if (const word_kernel<float>* const kernel = bf16_kernel(); kernel != nullptr)
-    return avx512::bf16_product<F>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then,
-                                   *kernel);
+    if (const word_kernel<float>* const kernel = bf16_kernel(); kernel != nullptr)
+      return avx512::bf16_product<F>(ta, tb, mi, nj, k, alpha, ai, lda, bj, ldb, beta, cij, ldc,
+                                     here, *kernel);
 #endif
-  multiply_widened(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then);
+    multiply_widened(ta, tb, mi, nj, k, alpha, ai, lda, bj, ldb, beta, cij, ldc, here);
+  });
 }
 IKEBANA_CPU_LOW_PRECISION_KERNEL(run_gemm_bf16, std::uint16_t)
 IKEBANA_CPU_LOW_PRECISION_KERNEL(run_gemm_bf16, float)

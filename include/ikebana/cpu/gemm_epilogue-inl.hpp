@@ -25,34 +25,6 @@ IKEBANA_CPU_INLINE void map_block(dim_t rows, dim_t columns, T* c, dim_t ldc, co
 
 #define IKEBANA_CPU_LAMBDA(...) [=](__VA_ARGS__) __attribute__((always_inline))
 
-/// c = f(c).
-template <class T>
-[[gnu::noinline]] void activate_block(activation f, dim_t rows, dim_t columns, T* c, dim_t ldc) {
-  using V = vec<T>;
-  switch (f) {
-    case activation::none:
-      return;
-    case activation::relu:
-      return map_block(
-          rows, columns, c, ldc, IKEBANA_CPU_LAMBDA(V x) { return max(V::zero(), x); });
-    case activation::tanh:
-      return map_block(
-          rows, columns, c, ldc, IKEBANA_CPU_LAMBDA(V x) { return tanh(x); });
-    case activation::sigmoid:
-      return map_block(
-          rows, columns, c, ldc, IKEBANA_CPU_LAMBDA(V x) { return sigmoid(x); });
-    case activation::silu:
-      return map_block(
-          rows, columns, c, ldc, IKEBANA_CPU_LAMBDA(V x) { return silu(x); });
-    case activation::gelu:
-      return map_block(
-          rows, columns, c, ldc, IKEBANA_CPU_LAMBDA(V x) { return gelu(x); });
-    case activation::gelu_tanh:
-      return map_block(
-          rows, columns, c, ldc, IKEBANA_CPU_LAMBDA(V x) { return gelu_tanh(x); });
-  }
-}
-
 /// c = c f'(x) where y = f(x) is given.
 template <class T>
 [[gnu::noinline]] void slope_block(activation f, dim_t rows, dim_t columns, T* c, dim_t ldc,

@@ -9,7 +9,7 @@ struct byte_result {
   mutable dim_t summed = -1;
   mutable std::uint32_t row_sums[detail::most_word_rows] = {};
 
-  bool adds() const { return false; }
+  bool begin(std::uint32_t*, dim_t, dim_t, dim_t) const { return false; }
   bool wants_sums() const { return a_zero != 0; }
   std::uint32_t* place(dim_t i, dim_t j, bool /*first*/) const {
     return wants_sums() ? nullptr : static_cast<std::uint32_t*>(c) + i * ldc + j;

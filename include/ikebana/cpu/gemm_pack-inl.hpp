@@ -203,7 +203,6 @@ struct matrix_operand {
 
   /// Panels can be read where they stand, with `ld` between their rows.
   bool direct() const { return may_be_direct && !across; }
-  bool fetches() const { return !across; }
   const T* source(dim_t p, dim_t i) const { return data + p * ld + i; }
   void pack(T* to, dim_t width, dim_t p, dim_t depth, dim_t i, dim_t count) const {
     if (across)

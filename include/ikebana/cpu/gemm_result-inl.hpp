@@ -6,7 +6,7 @@ struct matrix_result {
   T* c;
   dim_t ldc;
   T beta;
-  gemm_epilogue<T> then;
+  const gemm_epilogue<T>& then;
 
   /// How many matrices a tile begins with: where more than one, they are added up first.
   bool starts_mixed() const {

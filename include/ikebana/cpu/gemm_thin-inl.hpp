@@ -12,7 +12,6 @@ void multiply_turned(dim_t m, dim_t n, dim_t k, const matrix_operand<T>& a, left
   const dim_t block = static_cast<dim_t>(detail::scratch_bytes().b / sizeof(T)) / columns;
   const gemm_epilogue<T>& then = result.then;
   tile_task<T> t;
-  t.fetch_rows = 0;
   t.a_row = b.row;
   t.a_step = b.step;
   t.relu = false;
@@ -69,24 +68,33 @@ void multiply_by_dots(dim_t m, dim_t n, dim_t k, T alpha, const T* a, dim_t lda,
   T* const c = result.c;
   const dim_t ldc = result.ldc;
   const bool plain = alpha == T(1) && beta == T(0) && then.residual == nullptr;
-  const auto value = [&](dim_t i, dim_t j, T dot) {
-    T x = alpha * dot;
-    if (then.bias != nullptr) x += then.bias[j];
-    if (then.residual != nullptr) x += then.residual[i * then.ld_residual + j];
-    return beta == T(0) ? x : x + beta * c[i * ldc + j];
-  };
+  const bool relu = then.function == activation::relu;
   if (turned)
     multiply_dots(m, n, k, a, lda, b, ldb, [&](dim_t j, dim_t i, dim_t count, const T* dots) {
-      for (dim_t q = 0; q < count; ++q)
-        c[(i + q) * ldc + j] = plain ? dots[q] + (then.bias != nullptr ? then.bias[j] : T(0))
-                                     : value(i + q, j, dots[q]);
+      for (dim_t q = 0; q < count; ++q) {
+        T x = plain ? dots[q] : alpha * dots[q];
+        if (then.bias != nullptr) x += then.bias[j];
+        if (then.residual != nullptr) x += then.residual[(i + q) * then.ld_residual + j];
+        if (beta != T(0)) x += beta * c[(i + q) * ldc + j];
+        c[(i + q) * ldc + j] = relu && x < T(0) ? T(0) : x;
+      }
     });
   else
     multiply_dots(m, n, k, a, lda, b, ldb, [&](dim_t i, dim_t j, dim_t count, const T* dots) {
-      for (dim_t q = 0; q < count; ++q)
-        c[i * ldc + j + q] = plain ? dots[q] + (then.bias != nullptr ? then.bias[j + q] : T(0))
-                                   : value(i, j + q, dots[q]);
+      constexpr dim_t w = vec<T>::size;
+      T* const to = c + i * ldc + j;
+      for (dim_t q = 0; q < count; q += w) {
+        const dim_t lanes = count - q < w ? count - q : w;
+        vec<T> x = vec<T>::load(dots + q);
+        if (!plain) x = x * alpha;
+        if (then.bias != nullptr) x = x + vec<T>::load(then.bias + j + q, lanes);
+        if (then.residual != nullptr)
+          x = x + vec<T>::load(then.residual + i * then.ld_residual + j + q, lanes);
+        if (beta != T(0)) x = x + vec<T>::load(to + q, lanes) * beta;
+        if (relu) x = max(vec<T>::zero(), x);
+        x.store(to + q, lanes);
+      }
     });
-  if (then.function != activation::none || then.slope_of != nullptr)
+  if (then.function > activation::relu || then.slope_of != nullptr)
     result.finish(0, 0, turned ? n : m, turned ? m : n);
 }

@@ -40,8 +40,9 @@ struct tile_task {
   dim_t init_step;
   T* c;
   dim_t c_step, last;
-  const T* fetch;
-  dim_t fetch_step, fetch_rows;
+  const T* fetch = nullptr;
+  dim_t fetch_step = 0, fetch_rows = 0;
+  T* pack = nullptr;  // not null: the first tile leaves a compact copy of b here
   bool relu;
 };
 
@@ -68,7 +69,8 @@ IKEBANA_CPU_INLINE void store_columns(vec<T> x, T* to, dim_t last) {
     x.store(to + (J + 1 == Registers ? last : static_cast<dim_t>(J) * vec<T>::size));
 }
 
-template <class T, int Rows, int Registers, std::size_t... R, std::size_t... J, std::size_t... I>
+template <class T, int Rows, int Registers, bool Packs, std::size_t... R, std::size_t... J,
+          std::size_t... I>
 IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t, std::index_sequence<R...>,
                                      std::index_sequence<J...>, std::index_sequence<I...>) {
   constexpr std::size_t n = Registers;
@@ -95,8 +97,16 @@ IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t, std::index_sequence<R...>,
   const dim_t a_step = t.a_step, b_step = t.b_step, far = static_cast<dim_t>(near) * t.a_row;
   const T *b = t.b, *b_last = t.b + last;
   dim_t p = 0;
+  [[maybe_unused]] T* to = t.pack;
   for (dim_t depth = t.depth; depth > 0; --depth) {
     const vec<T> columns[] = {load_columns<T, Registers, J>(b, b_last, last)...};
+    if constexpr (Packs) {
+      // Rows are too far apart for the processor to foresee.
+      constexpr dim_t ahead = 8;
+      (__builtin_prefetch(b + ahead * b_step + static_cast<dim_t>(J) * vec<T>::size), ...);
+      (columns[J].store(to + static_cast<dim_t>(J) * vec<T>::size), ...);
+      to += Registers * vec<T>::size;
+    }
     vec<T> x;
     (((I % n == 0 ? static_cast<void>(
                         x = vec<T>::broadcast(
@@ -124,10 +134,30 @@ IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t, std::index_sequence<R...>,
 template <class T, int Rows, int Registers>
 [[gnu::noinline]] void multiply_tile(tile_task<T>& t) {
   do
-    tile_product<T, Rows, Registers>(t, std::make_index_sequence<Rows>{},
-                                     std::make_index_sequence<Registers>{},
-                                     std::make_index_sequence<std::size_t{Rows} * Registers>{});
+    tile_product<T, Rows, Registers, false>(
+        t, std::make_index_sequence<Rows>{}, std::make_index_sequence<Registers>{},
+        std::make_index_sequence<std::size_t{Rows} * Registers>{});
   while (--t.tiles > 0);
+}
+
+/// The largest tile of so many registers, whose columns of B are packed on the way.
+template <class T, int Registers>
+[[gnu::noinline]] void multiply_and_pack(tile_task<T>& t) {
+  constexpr int rows = gemm_tile<T>::most_rows[Registers];
+  tile_product<T, rows, Registers, true>(t, std::make_index_sequence<rows>{},
+                                         std::make_index_sequence<Registers>{},
+                                         std::make_index_sequence<std::size_t{rows} * Registers>{});
+  t.b = t.pack;
+  t.b_step = Registers * vec<T>::size;
+  t.pack = nullptr;
+}
+template <class T>
+IKEBANA_CPU_INLINE void multiply_and_pack(tile_task<T>& t, dim_t registers) {
+  constexpr int most = gemm_tile<T>::registers;
+  t.last_row = gemm_tile<T>::most_rows[registers] - 1;
+  if constexpr (most == 4)
+    if (registers < most) return multiply_and_pack<T, most - 1>(t);
+  multiply_and_pack<T, most>(t);
 }
 
 template <class T>
@@ -189,7 +219,15 @@ IKEBANA_CPU_INLINE dealt_rows deal_rows(dim_t rows, dim_t registers) {
 template <class T, bool Each, class Before, class After>
 IKEBANA_CPU_INLINE void multiply_strip(tile_task<T>& t, dim_t m, dim_t registers, Before before,
                                        After after) {
-  for (dim_t i = 0; i < m;) {
+  dim_t i = 0;
+  if (t.pack != nullptr) {
+    const dim_t rows = gemm_tile<T>::most_rows[registers];
+    if constexpr (Each) before(i, rows);
+    multiply_and_pack(t, registers);
+    if constexpr (Each) after(i, rows);
+    i = rows;
+  }
+  while (i < m) {
     const dealt_rows dealt = deal_rows<T>(m - i, registers);
     const tile_function<T> tile = find_tile<T>(dealt.rows, registers);
     // The last tile may have a row less.

@@ -74,6 +74,14 @@ template <class T>
 }
 
 #if IKEBANA_CPU_WIDTH != 0
+/// Four elements in memory.
+template <class T>
+struct in_fours {
+  typedef T type __attribute__((vector_size(4 * sizeof(T)), aligned(alignof(T)), may_alias));
+};
+template <class T>
+using four_of = typename in_fours<T>::type;
+
 template <class T, std::size_t N, class R>
 IKEBANA_CPU_INLINE auto sum_to_four(R a) {
   if constexpr (N == 4) {
@@ -99,71 +107,82 @@ IKEBANA_CPU_INLINE void sum_four(const vec<T>* a, T* out) {
     exchange<1>(x2, x3, lanes{});
     auto low = x0 + x1, high = x2 + x3;
     exchange<2>(low, high, lanes{});
-    const auto four = sum_to_four<T, w>(low + high);
-    for (int i = 0; i < 4; ++i) out[i] = four[i];
+    *reinterpret_cast<four_of<T>*>(out) = sum_to_four<T, w>(low + high);
 #endif
   }
 }
 
-/// Four rows of y times as many of x as there are P: out[i * 4 + j] = x[i] . y[j]. Rows past the
-/// last of x and y are the last once more.
+/// The most rows of x at once.
+#if IKEBANA_CPU_WIDTH == 64 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+inline constexpr dim_t dot_rows = 4;
+#else
+inline constexpr dim_t dot_rows = 2;
+#endif
+/// The most rows of y.
+inline constexpr dim_t dot_strip = 64;
+
+/// Rows of y, four at a time, times as many of x as there are P: out[i * dot_strip + j] =
+/// x[i] . y[j] for j < count. Rows of x past `last_x` are that once more; up to three results more
+/// are written.
 template <class T, std::size_t... P>
-IKEBANA_CPU_INLINE void dot_tile(dim_t k, const T* x, dim_t ldx, dim_t last_x, const T* y,
-                                 dim_t ldy, dim_t last_y, T* out, std::index_sequence<P...>) {
+IKEBANA_CPU_INLINE void dot_tiles(dim_t count, dim_t k, const T* x, dim_t ldx, dim_t last_x,
+                                  const T* y, dim_t ldy, T* out, std::index_sequence<P...>) {
   constexpr dim_t w = vec<T>::size;
   const T* const xs[] = {x + (static_cast<dim_t>(P) < last_x ? static_cast<dim_t>(P) : last_x) *
                                  ldx...};
-  const T *const y0 = y, *const y1 = y + (last_y < 1 ? last_y : 1) * ldy,
-                 *const y2 = y + (last_y < 2 ? last_y : 2) * ldy, *const y3 = y + last_y * ldy;
-  vec<T> sums[sizeof...(P) * 4];
-  ((sums[P * 4] = sums[P * 4 + 1] = sums[P * 4 + 2] = sums[P * 4 + 3] = vec<T>::zero()), ...);
-  const auto step = [&](vec<T> b0, vec<T> b1, vec<T> b2, vec<T> b3, const vec<T>* a)
-      __attribute__((always_inline)) {
-    ((sums[P * 4] = fma(a[P], b0, sums[P * 4]), sums[P * 4 + 1] = fma(a[P], b1, sums[P * 4 + 1]),
-      sums[P * 4 + 2] = fma(a[P], b2, sums[P * 4 + 2]),
-      sums[P * 4 + 3] = fma(a[P], b3, sums[P * 4 + 3])),
-     ...);
-  };
-  dim_t p = 0;
-  for (; p + w <= k; p += w) {
-    const vec<T> a[] = {vec<T>::load(xs[P] + p)...};
-    step(vec<T>::load(y0 + p), vec<T>::load(y1 + p), vec<T>::load(y2 + p), vec<T>::load(y3 + p), a);
+  for (dim_t j = 0; j < count; j += 4, y += 4 * ldy) {
+    const dim_t last_y = count - 1 - j;
+    const T *const y1 = last_y < 1 ? y : y + ldy, *const y2 = last_y < 2 ? y1 : y1 + ldy,
+                   *const y3 = last_y < 3 ? y2 : y2 + ldy;
+    vec<T> sums[sizeof...(P) * 4];
+    ((sums[P * 4] = sums[P * 4 + 1] = sums[P * 4 + 2] = sums[P * 4 + 3] = vec<T>::zero()), ...);
+    const auto step = [&](vec<T> b0, vec<T> b1, vec<T> b2, vec<T> b3, const vec<T>* a)
+        __attribute__((always_inline)) {
+      ((sums[P * 4] = fma(a[P], b0, sums[P * 4]), sums[P * 4 + 1] = fma(a[P], b1, sums[P * 4 + 1]),
+        sums[P * 4 + 2] = fma(a[P], b2, sums[P * 4 + 2]),
+        sums[P * 4 + 3] = fma(a[P], b3, sums[P * 4 + 3])),
+       ...);
+    };
+    dim_t p = 0;
+    for (; p + w <= k; p += w) {
+      const vec<T> a[] = {vec<T>::load(xs[P] + p)...};
+      step(vec<T>::load(y + p), vec<T>::load(y1 + p), vec<T>::load(y2 + p), vec<T>::load(y3 + p),
+           a);
+    }
+    if (const dim_t left = k - p; left > 0) {
+      const vec<T> a[] = {vec<T>::load(xs[P] + p, left)...};
+      step(vec<T>::load(y + p, left), vec<T>::load(y1 + p, left), vec<T>::load(y2 + p, left),
+           vec<T>::load(y3 + p, left), a);
+    }
+    (sum_four(sums + P * 4, out + static_cast<dim_t>(P) * dot_strip + j), ...);
   }
-  if (const dim_t left = k - p; left > 0) {
-    const vec<T> a[] = {vec<T>::load(xs[P] + p, left)...};
-    step(vec<T>::load(y0 + p, left), vec<T>::load(y1 + p, left), vec<T>::load(y2 + p, left),
-         vec<T>::load(y3 + p, left), a);
-  }
-  (sum_four(sums + P * 4, out + P * 4), ...);
 }
 
 template <class T, std::size_t Rows>
-[[gnu::noinline]] void dot_tile(dim_t k, const T* x, dim_t ldx, dim_t last_x, const T* y, dim_t ldy,
-                                dim_t last_y, T* out) {
-  dot_tile(k, x, ldx, last_x, y, ldy, last_y, out, std::make_index_sequence<Rows>{});
+[[gnu::noinline]] void dot_tiles(dim_t count, dim_t k, const T* x, dim_t ldx, dim_t last_x,
+                                 const T* y, dim_t ldy, T* out) {
+  dot_tiles(count, k, x, ldx, last_x, y, ldy, out, std::make_index_sequence<Rows>{});
 }
 
-/// out(i, j) gets alpha * (row i of x) . (row j of y), as `store` takes it: rows of both are
+/// `store` gets (row i of x) . (row j of y) for `count` rows of y from j on: rows of both are
 /// contiguous along the summed dimension.
 template <class T, class Store>
 IKEBANA_CPU_INLINE void multiply_dots(dim_t m, dim_t n, dim_t k, const T* x, dim_t ldx, const T* y,
                                       dim_t ldy, Store store) {
-#if IKEBANA_CPU_WIDTH == 64 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-  constexpr dim_t most = 4;
-#else
-  constexpr dim_t most = 2;
-#endif
-  T out[most * 4];
-  for (dim_t j = 0; j < n; j += 4) {
-    const dim_t columns = n - j < 4 ? n - j : 4;
-    for (dim_t i = 0; i < m; i += most) {
-      const dim_t rows = m - i < most ? m - i : most;
+  alignas(64) T out[static_cast<std::size_t>(dot_rows * dot_strip)];
+  for (dim_t j = 0; j < n; j += dot_strip) {
+    const dim_t count = n - j < dot_strip ? n - j : dot_strip;
+    for (dim_t i = 0; i < m; i += dot_rows) {
+      const dim_t rows = m - i < dot_rows ? m - i : dot_rows;
       const T *const from = x + i * ldx, *const with = y + j * ldy;
       if (rows == 1)
-        dot_tile<T, 1>(k, from, ldx, rows - 1, with, ldy, columns - 1, out);
+        dot_tiles<T, 1>(count, k, from, ldx, rows - 1, with, ldy, out);
+      else if (rows == 2)
+        dot_tiles<T, 2>(count, k, from, ldx, rows - 1, with, ldy, out);
       else
-        dot_tile<T, most>(k, from, ldx, rows - 1, with, ldy, columns - 1, out);
-      for (dim_t r = 0; r < rows; ++r) store(i + r, j, columns, out + r * 4);
+        dot_tiles<T, static_cast<std::size_t>(dot_rows)>(count, k, from, ldx, rows - 1, with, ldy,
+                                                         out);
+      for (dim_t r = 0; r < rows; ++r) store(i + r, j, count, out + r * dot_strip);
     }
   }
 }

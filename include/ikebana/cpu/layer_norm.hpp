@@ -1,7 +1,9 @@
 #pragma once
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/share_rows.hpp"
 #include "ikebana/cpu/norm.hpp"
+#include "ikebana/cpu/parallel.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/layer_norm-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
@@ -12,30 +14,64 @@
 /// `dgamma`, `dbeta`. None allocates or throws.
 namespace ikebana::cpu {
 
+namespace detail {
+
+/// Whole groups of rows, for row r has part r % groups of gamma and beta.
+template <class T>
+[[gnu::always_inline]] inline void share_row_norm(dim_t rows, dim_t n, dim_t groups, const T* x,
+                                                  const T* residual, T* total, const T* gamma,
+                                                  const T* beta, T eps, T* y, T* means,
+                                                  T* invstds) {
+  share_rows(
+      rows, n, IKEBANA_CPU_DISPATCH(normalize_rows<T>),
+      [=](auto* kernel, dim_t b, dim_t e) {
+        kernel(e - b, n, groups, x + b * n, residual == nullptr ? residual : residual + b * n,
+               total == nullptr ? total : total + b * n, gamma, beta, eps, y + b * n,
+               means == nullptr ? means : means + b, invstds + b);
+      },
+      groups);
+}
+template <class T>
+[[gnu::always_inline]] inline void share_row_norm_backward(dim_t rows, dim_t n, dim_t groups,
+                                                           const T* x, const T* dy, const T* gamma,
+                                                           const T* means, const T* invstds, T* dx,
+                                                           T* dgamma, T* dbeta, bool accumulate) {
+  // The kernel takes 32 rows of a group at a time.
+  share_rows_of_sums(rows, n, 32 * groups, groups * n, dgamma, dbeta, accumulate,
+                     IKEBANA_CPU_DISPATCH(normalize_rows_backward<T>),
+                     [=](auto* kernel, dim_t b, dim_t e, T* gamma_sums, T* beta_sums, bool adds) {
+                       kernel(e - b, n, groups, x + b * n, dy + b * n, gamma,
+                              means == nullptr ? means : means + b, invstds + b,
+                              dx == nullptr ? dx : dx + b * n, gamma_sums, beta_sums, adds);
+                     });
+}
+
+}  // namespace detail
+
 /// y = gamma[j] (x - mean) / sqrt(variance + eps) + beta[j] for element j of each of `rows` rows of
 /// n; the biased variance, taken in a second pass. Row r has part r % groups of gamma and beta,
 /// which are (groups, n). Stores mean and 1 / sqrt(variance + eps). y may be x.
 template <class T>
 void layer_norm_forward(dim_t rows, dim_t n, dim_t groups, const T* x, const T* gamma,
                         const T* beta, T eps, T* y, T* save_mean, T* save_invstd) {
-  IKEBANA_CPU_DISPATCH(normalize_rows<T>)
-  (rows, n, groups, x, nullptr, nullptr, gamma, beta, eps, y, save_mean, save_invstd);
+  detail::share_row_norm<T>(rows, n, groups, x, nullptr, nullptr, gamma, beta, eps, y, save_mean,
+                            save_invstd);
 }
 /// The same of total = x + residual, which is stored too and may be either.
 template <class T>
 void add_layer_norm_forward(dim_t rows, dim_t n, const T* x, const T* residual, T* total,
                             const T* gamma, const T* beta, T eps, T* y, T* save_mean,
                             T* save_invstd) {
-  IKEBANA_CPU_DISPATCH(normalize_rows<T>)
-  (rows, n, 1, x, residual, total, gamma, beta, eps, y, save_mean, save_invstd);
+  detail::share_row_norm<T>(rows, n, 1, x, residual, total, gamma, beta, eps, y, save_mean,
+                            save_invstd);
 }
 /// dx may be dy.
 template <class T>
 void layer_norm_backward(dim_t rows, dim_t n, dim_t groups, const T* x, const T* dy, const T* gamma,
                          const T* save_mean, const T* save_invstd, T* dx, T* dgamma, T* dbeta,
                          bool accumulate) {
-  IKEBANA_CPU_DISPATCH(normalize_rows_backward<T>)
-  (rows, n, groups, x, dy, gamma, save_mean, save_invstd, dx, dgamma, dbeta, accumulate);
+  detail::share_row_norm_backward<T>(rows, n, groups, x, dy, gamma, save_mean, save_invstd, dx,
+                                     dgamma, dbeta, accumulate);
 }
 
 /// y = gamma[j] x / sqrt(mean of x^2 + eps) for element j of each of `rows` rows of n. Stores the
@@ -43,21 +79,21 @@ void layer_norm_backward(dim_t rows, dim_t n, dim_t groups, const T* x, const T*
 template <class T>
 void rms_norm_forward(dim_t rows, dim_t n, const T* x, const T* gamma, T eps, T* y,
                       T* save_invrms) {
-  IKEBANA_CPU_DISPATCH(normalize_rows<T>)
-  (rows, n, 1, x, nullptr, nullptr, gamma, nullptr, eps, y, nullptr, save_invrms);
+  detail::share_row_norm<T>(rows, n, 1, x, nullptr, nullptr, gamma, nullptr, eps, y, nullptr,
+                            save_invrms);
 }
 /// The same of total = x + residual, which is stored too and may be either.
 template <class T>
 void add_rms_norm_forward(dim_t rows, dim_t n, const T* x, const T* residual, T* total,
                           const T* gamma, T eps, T* y, T* save_invrms) {
-  IKEBANA_CPU_DISPATCH(normalize_rows<T>)
-  (rows, n, 1, x, residual, total, gamma, nullptr, eps, y, nullptr, save_invrms);
+  detail::share_row_norm<T>(rows, n, 1, x, residual, total, gamma, nullptr, eps, y, nullptr,
+                            save_invrms);
 }
 template <class T>
 void rms_norm_backward(dim_t rows, dim_t n, const T* x, const T* dy, const T* gamma,
                        const T* save_invrms, T* dx, T* dgamma, bool accumulate) {
-  IKEBANA_CPU_DISPATCH(normalize_rows_backward<T>)
-  (rows, n, 1, x, dy, gamma, nullptr, save_invrms, dx, dgamma, nullptr, accumulate);
+  detail::share_row_norm_backward<T>(rows, n, 1, x, dy, gamma, nullptr, save_invrms, dx, dgamma,
+                                     nullptr, accumulate);
 }
 
 /// The same as layer norm for each of `groups` groups of channels of (batch, channels, inner), with
@@ -67,17 +103,28 @@ template <class T>
 void group_norm_forward(dim_t batch, dim_t channels, dim_t inner, dim_t groups, const T* x,
                         const T* gamma, const T* beta, T eps, T* y, T* save_mean, T* save_invstd,
                         T* save_variance = nullptr) {
-  IKEBANA_CPU_DISPATCH(normalize_groups<T>)
-  (batch, channels, inner, groups, x, gamma, beta, eps, y, save_mean, save_invstd, save_variance);
+  const dim_t size = channels * inner;
+  detail::share_rows(
+      batch, size, IKEBANA_CPU_DISPATCH(normalize_groups<T>), [=](auto* kernel, dim_t b, dim_t e) {
+        kernel(e - b, channels, inner, groups, x + b * size, gamma, beta, eps, y + b * size,
+               save_mean + b * groups, save_invstd + b * groups,
+               save_variance == nullptr ? save_variance : save_variance + b * groups);
+      });
 }
 /// dx may be dy.
 template <class T>
 void group_norm_backward(dim_t batch, dim_t channels, dim_t inner, dim_t groups, const T* x,
                          const T* dy, const T* gamma, const T* save_mean, const T* save_invstd,
                          T* dx, T* dgamma, T* dbeta, bool accumulate) {
-  IKEBANA_CPU_DISPATCH(normalize_groups_backward<T>)
-  (batch, channels, inner, groups, x, dy, gamma, save_mean, save_invstd, dx, dgamma, dbeta,
-   accumulate);
+  const dim_t size = channels * inner;
+  detail::share_rows_of_sums(
+      batch, size, 1, channels, dgamma, dbeta, accumulate,
+      IKEBANA_CPU_DISPATCH(normalize_groups_backward<T>),
+      [=](auto* kernel, dim_t b, dim_t e, T* gamma_sums, T* beta_sums, bool adds) {
+        kernel(e - b, channels, inner, groups, x + b * size, dy + b * size, gamma,
+               save_mean + b * groups, save_invstd + b * groups, dx == nullptr ? dx : dx + b * size,
+               gamma_sums, beta_sums, adds);
+      });
 }
 
 IKEBANA_CPU_KERNEL(layer_norm_forward)

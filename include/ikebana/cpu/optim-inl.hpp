@@ -6,48 +6,40 @@ void sgd_update(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T 
                mu = vec<T>::broadcast(momentum), scale = vec<T>::broadcast(gradient_scale);
   const vec<T> fresh = vec<T>::broadcast(first_step ? T(1) : T(1) - dampening);
   const bool has_momentum = momentum != T(0) && momentum_buffer != nullptr;
-  for (dim_t i = 0; i < n; i += w) {
-    const dim_t lanes = n - i;
-    const auto load = [lanes](const T* p) __attribute__((always_inline)) {
-      return lanes >= w ? vec<T>::load(p) : vec<T>::load(p, lanes);
-    };
-    const auto store = [lanes](vec<T> x, T * p) __attribute__((always_inline)) {
-      lanes >= w ? x.store(p) : x.store(p, lanes);
-    };
-    const vec<T> p = load(params + i);
-    vec<T> g = fma(p, decay, load(grads + i) * scale);
+  const auto update = [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+    const vec<T> p = load_lanes(params + i, lanes);
+    vec<T> g = fma(p, decay, load_lanes(grads + i, lanes) * scale);
     if (has_momentum) {
-      const vec<T> b = first_step ? g : fma(mu, load(momentum_buffer + i), g * fresh);
-      store(b, momentum_buffer + i);
+      const vec<T> b = first_step ? g : fma(mu, load_lanes(momentum_buffer + i, lanes), g * fresh);
+      store_lanes(b, momentum_buffer + i, lanes);
       g = nesterov ? fma(mu, b, g) : b;
     }
-    store(fma(rate, g, p), params + i);
-  }
+    store_lanes(fma(rate, g, p), params + i, lanes);
+  };
+  dim_t i = 0;
+  for (; i + w <= n; i += w) update(i, w);
+  if (i < n) update(i, n - i);
 }
 
 /// a / (sqrt(v) scale + eps) for v >= 0.
 template <class T>
 IKEBANA_CPU_INLINE vec<T> over_root(vec<T> a, vec<T> v, vec<T> scale, vec<T> eps) {
+  const vec<T> denominator = fma(sqrt(v), scale, eps);
 #if IKEBANA_CPU_WIDTH == 64
   if constexpr (sizeof(T) == 4) {
-    // The divider would take twice as long as all the rest. One step of Newton's each from 14 bits
-    // is right to about a unit in the last place.
-    const vec<T> y =
-        vec<T>{_mm512_maskz_rsqrt14_ps(_mm512_cmp_ps_mask(v.v, vec<T>::zero().v, _CMP_GT_OQ), v.v)};
-    const vec<T> root = v * y;
-    const vec<T> denominator =
-        fma(fma(root, fma(root * T(-0.5), y, vec<T>::broadcast(T(0.5))), root), scale, eps);
+    // A root and a quotient would wait for the same divider. One step of Newton's from 14 bits is
+    // right to about a unit in the last place.
     const vec<T> r{_mm512_maskz_rcp14_ps(all16, denominator.v)};
     const vec<T> q = a * r;
     const vec<T> quotient = fma(fma(-q, denominator, a), r, q);
     // What overflows or divides by nothing: not a number, 0, infinite or denormal.
     const __mmask16 unusual = __builtin_ia32_fpclassps512_mask(denominator.v, 0x3F, all16);
     if (unusual != 0) [[unlikely]]
-      return {_mm512_mask_blend_ps(unusual, quotient.v, (a / fma(sqrt(v), scale, eps)).v)};
+      return {_mm512_mask_blend_ps(unusual, quotient.v, (a / denominator).v)};
     return quotient;
   }
 #endif
-  return a / fma(sqrt(v), scale, eps);
+  return a / denominator;
 }
 
 template <class T, bool Decays>
@@ -61,31 +53,27 @@ IKEBANA_CPU_INLINE void adam_loop(dim_t n, T* params, const T* grads, T* m, T* v
   const vec<T> beta2 = vec<T>::broadcast(f.beta2), fresh2 = vec<T>::broadcast(f.one_minus_beta2);
   const vec<T> eps = vec<T>::broadcast(f.eps), rate = vec<T>::broadcast(-f.step_size);
   const vec<T> inverse_sqrt = vec<T>::broadcast(f.inverse_correction2_sqrt);
-  for (dim_t i = 0; i < n; i += w) {
-    const dim_t lanes = n - i;
-    const auto load = [lanes](const T* p) __attribute__((always_inline)) {
-      return lanes >= w ? vec<T>::load(p) : vec<T>::load(p, lanes);
-    };
-    const auto store = [lanes](vec<T> x, T * p) __attribute__((always_inline)) {
-      lanes >= w ? x.store(p) : x.store(p, lanes);
-    };
-    vec<T> p = load(params + i);
-    vec<T> g = load(grads + i) * scale;
+  const auto update = [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+    vec<T> p = load_lanes(params + i, lanes);
+    vec<T> g = load_lanes(grads + i, lanes) * scale;
     if constexpr (Decays) {
       g = fma(p, decay, g);
       p = p * kept;
     }
-    const vec<T> first = fma(beta1, load(m + i), fresh1 * g);
-    const vec<T> second = fma(beta2, load(v + i), fresh2 * (g * g));
-    store(first, m + i);
-    store(second, v + i);
+    const vec<T> first = fma(beta1, load_lanes(m + i, lanes), fresh1 * g);
+    const vec<T> second = fma(beta2, load_lanes(v + i, lanes), fresh2 * (g * g));
+    store_lanes(first, m + i, lanes);
+    store_lanes(second, v + i, lanes);
     vec<T> largest = second;
     if (vmax != nullptr) {
-      largest = max(load(vmax + i), second);
-      store(largest, vmax + i);
+      largest = max(load_lanes(vmax + i, lanes), second);
+      store_lanes(largest, vmax + i, lanes);
     }
-    store(fma(rate, over_root(first, largest, inverse_sqrt, eps), p), params + i);
-  }
+    store_lanes(fma(rate, over_root(first, largest, inverse_sqrt, eps), p), params + i, lanes);
+  };
+  dim_t i = 0;
+  for (; i + w <= n; i += w) update(i, w);
+  if (i < n) update(i, n - i);
 }
 
 template <class T>

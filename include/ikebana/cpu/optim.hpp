@@ -5,6 +5,8 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/parallel.hpp"
+#include "ikebana/cpu/reduce.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -40,9 +42,12 @@ template <class T>
 void sgd_step(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T momentum, T dampening,
               T weight_decay, bool nesterov, bool first_step, bool maximize,
               T gradient_scale = T(1)) {
-  IKEBANA_CPU_DISPATCH(sgd_update<T>)
-  (n, params, grads, momentum_buffer, lr, momentum, dampening, weight_decay, nesterov, first_step,
-   maximize ? -gradient_scale : gradient_scale);
+  detail::share_rows(
+      n, 1, IKEBANA_CPU_DISPATCH(sgd_update<T>), [=](auto* kernel, dim_t b, dim_t e) {
+        kernel(e - b, params + b, grads + b,
+               momentum_buffer == nullptr ? nullptr : momentum_buffer + b, lr, momentum, dampening,
+               weight_decay, nesterov, first_step, maximize ? -gradient_scale : gradient_scale);
+      });
 }
 
 /// m, v: first and second moments; `vmax` (AMSGrad) may be null. `decoupled` is AdamW. `step`
@@ -64,7 +69,10 @@ void adam_step(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, double l
       .eps = static_cast<T>(eps),
       .step_size = static_cast<T>(lr / correction1),
       .inverse_correction2_sqrt = static_cast<T>(1 / __builtin_sqrt(correction2))};
-  IKEBANA_CPU_DISPATCH(adam_update<T>)(n, params, grads, m, v, vmax, f);
+  detail::share_rows(
+      n, 1, IKEBANA_CPU_DISPATCH(adam_update<T>), [=](auto* kernel, dim_t b, dim_t e) {
+        kernel(e - b, params + b, grads + b, m + b, v + b, vmax == nullptr ? nullptr : vmax + b, f);
+      });
 }
 
 IKEBANA_CPU_KERNEL(sgd_step)

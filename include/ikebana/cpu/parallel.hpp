@@ -1,160 +1,64 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <type_traits>
 
-#include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/detail/targets.hpp"
 
 namespace ikebana {
 
 namespace detail {
-inline std::atomic<int> threads_of_process{1};
+
+using range_function = void (*)(const void* f, dim_t begin, dim_t end);
+using team_function = void (*)(int threads, range_function run, const void* f, dim_t begin,
+                               dim_t end, dim_t step);
+
+/// What shares out work. Null until more than one thread is asked for, which threads.hpp does: who
+/// never asks has none of it in the program.
+inline constinit std::atomic<team_function> team_of_threads{nullptr};
+inline constinit std::atomic<int> threads_of_process{1};
 inline constinit thread_local int threads_of_this = 0;  // 0: as the process
-}  // namespace detail
 
-/// How many threads a kernel that the calling thread runs may use, itself included. 1 unless set.
-inline int num_threads() {
-  const int own = detail::threads_of_this;
-  return own > 0 ? own : detail::threads_of_process.load(std::memory_order_relaxed);
-}
-
-/// Sets `num_threads` of all threads that have no `scoped_num_threads`. Results do not depend on
-/// it. The threads are made when first needed; with 1 there are none. Throws `ikebana::error` if
-/// n < 1.
-inline void set_num_threads(int n) {
-  if (n < 1) throw error("set_num_threads: at least 1 thread is needed");
-  detail::threads_of_process.store(n, std::memory_order_relaxed);
-}
-
-/// The calling thread's own number of threads, as long as this lives: say, of one replica of many.
-class scoped_num_threads {
+/// The calling thread's own number of threads, as long as this lives.
+class own_threads {
  public:
-  explicit scoped_num_threads(int n) : before_{detail::threads_of_this} {
-    if (n < 1) throw error("scoped_num_threads: at least 1 thread is needed");
-    detail::threads_of_this = n;
-  }
-  scoped_num_threads(const scoped_num_threads&) = delete;
-  scoped_num_threads& operator=(const scoped_num_threads&) = delete;
-  ~scoped_num_threads() { detail::threads_of_this = before_; }
+  explicit own_threads(int n) : before_{threads_of_this} { threads_of_this = n; }
+  own_threads(const own_threads&) = delete;
+  own_threads& operator=(const own_threads&) = delete;
+  ~own_threads() { threads_of_this = before_; }
 
  private:
   int before_;
 };
 
-namespace detail {
+}  // namespace detail
 
-/// Waits until `value` is no longer `old`: awake for a while, for the next piece of work mostly
-/// comes soon, then asleep.
-inline std::uint32_t wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
-  for (int turn = 0; turn < 500; ++turn) {
-    const std::uint32_t now = value.load(std::memory_order_acquire);
-    if (now != old) return now;
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
-  value.wait(old, std::memory_order_acquire);
-  return value.load(std::memory_order_acquire);
+/// How many threads a kernel that the calling thread runs may use, itself included. 1 unless set
+/// (cpu/threads.hpp).
+inline int num_threads() {
+  const int own = detail::threads_of_this;
+  return own > 0 ? own : detail::threads_of_process.load(std::memory_order_relaxed);
 }
 
-/// The threads that help one thread. They live until it ends, or asks for another number of them.
-class thread_team {
- public:
-  using range_function = void (*)(const void* f, dim_t begin, dim_t end);
+namespace detail {
 
-  thread_team() = default;
-  thread_team(const thread_team&) = delete;
-  thread_team& operator=(const thread_team&) = delete;
-  ~thread_team() { dismiss(); }
-
-  /// Calls run(f, ...) for ranges of `step` that cover [begin, end), on `threads` threads.
-  void work(int threads, range_function run, const void* f, dim_t begin, dim_t end, dim_t step) {
-    if (threads != threads_) hire(threads);
-    failed_.store(false, std::memory_order_relaxed);
-    run_ = run;
-    f_ = f;
-    end_ = end;
-    step_ = step;
-    next_.store(begin, std::memory_order_relaxed);
-    busy_.store(static_cast<std::uint32_t>(helpers_.size()), std::memory_order_relaxed);
-    task_.fetch_add(1, std::memory_order_release);
-    task_.notify_all();
-    {
-      const scoped_num_threads alone(1);
-      take_ranges();
-    }
-    for (std::uint32_t left = busy_.load(std::memory_order_acquire); left != 0;)
-      left = wait_while(busy_, left);
-    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
-  }
-
- private:
-  void take_ranges() noexcept {
-    for (;;) {
-      const dim_t from = next_.fetch_add(step_, std::memory_order_relaxed);
-      if (from >= end_) return;
-      try {
-        run_(f_, from, end_ - from < step_ ? end_ : from + step_);
-      } catch (...) {
-        if (!failed_.exchange(true)) failure_ = std::current_exception();
-      }
-    }
-  }
-
-  void help(std::uint32_t task) {
-    threads_of_this = 1;
-    for (;;) {
-      task = wait_while(task_, task);
-      if (run_ == nullptr) return;
-      take_ranges();
-      if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
-    }
-  }
-
-  void hire(int threads) {
-    dismiss();
-    helpers_.reserve(static_cast<std::size_t>(threads - 1));
-    threads_ = threads;
-    const std::uint32_t task = task_.load(std::memory_order_relaxed);
-    try {
-      for (int i = 1; i < threads; ++i) helpers_.emplace_back([this, task] { help(task); });
-    } catch (const std::system_error&) {
-      // Those that the system granted do the same work.
-    }
-  }
-
-  void dismiss() {
-    run_ = nullptr;
-    task_.fetch_add(1, std::memory_order_release);
-    task_.notify_all();
-    for (std::thread& t : helpers_) t.join();
-    helpers_.clear();
-  }
-
-  int threads_ = 1;
-  std::vector<std::thread> helpers_;
-  range_function run_ = nullptr;
-  const void* f_ = nullptr;
-  dim_t end_ = 0, step_ = 0;
-  std::exception_ptr failure_;
-  std::atomic<bool> failed_{false};
-  alignas(64) std::atomic<std::uint32_t> task_{0};
-  alignas(64) std::atomic<std::uint32_t> busy_{0};
-  alignas(64) std::atomic<dim_t> next_{0};
-};
-
-inline void work_in_parallel(int threads, thread_team::range_function run, const void* f,
-                             dim_t begin, dim_t end, dim_t step) {
-  thread_local thread_team team;
-  team.work(threads, run, f, begin, end, step);
+[[gnu::noinline]] inline void share_ranges(dim_t begin, dim_t end, dim_t grain, range_function run,
+                                           const void* f) {
+  const team_function team = team_of_threads.load(std::memory_order_acquire);
+  if (team == nullptr || end - begin <= grain) return run(f, begin, end);
+  if (grain < 1) grain = 1;
+  const int threads = num_threads();
+  const dim_t grains = (end - begin + grain - 1) / grain;
+  // A few ranges for each thread, so that one that is held up does not hold up all.
+  const dim_t ranges = grains < 4 * threads ? grains : dim_t{4} * threads;
+  team(threads, run, f, begin, end, (grains + ranges - 1) / ranges * grain);
+}
+/// f is a copy, so that what it holds may stay in registers where all is done by one thread.
+template <class F>
+[[gnu::noinline]] void share_ranges(dim_t begin, dim_t end, dim_t grain, F f) {
+  share_ranges(
+      begin, end, grain,
+      [](const void* function, dim_t b, dim_t e) { (*static_cast<const F*>(function))(b, e); }, &f);
 }
 
 }  // namespace detail
@@ -170,20 +74,51 @@ namespace cpu {
 /// it is f(begin, end) and nothing else. The first exception of f is thrown again here, when all
 /// are done.
 template <class F>
-void parallel_for(dim_t begin, dim_t end, dim_t grain, const F& f) {
+[[gnu::always_inline]] inline void parallel_for(dim_t begin, dim_t end, dim_t grain, const F& f) {
   if (begin >= end) return;
-  const int threads = num_threads();
-  if (grain < 1) grain = 1;
-  const dim_t grains = (end - begin + grain - 1) / grain;
-  if (threads <= 1 || grains <= 1) return static_cast<void>(f(begin, end));
-  // A few ranges for each thread, so that one that is held up does not hold up all.
-  const dim_t ranges = grains < 4 * threads ? grains : dim_t{4} * threads;
-  const dim_t step = (grains + ranges - 1) / ranges * grain;
-  ikebana::detail::work_in_parallel(
-      threads,
-      [](const void* function, dim_t b, dim_t e) { (*static_cast<const F*>(function))(b, e); }, &f,
-      begin, end, step);
+  if (end - begin <= grain || num_threads() <= 1) return static_cast<void>(f(begin, end));
+  ikebana::detail::share_ranges<F>(begin, end, grain, f);
 }
+
+namespace detail {
+
+/// How many elements are worth a thread's while where each takes a few instructions.
+inline constexpr dim_t elements_for_thread = 65536;
+
+/// How many rows that cost as much as n such elements, a multiple of `whole`: where there are many,
+/// a multiple of what begins and ends with a cache line, too.
+constexpr dim_t rows_for_thread(dim_t n, dim_t whole = 1) {
+  dim_t rows = elements_for_thread / (n > 1 ? n : 1);
+  rows = rows >= 16 ? rows / 16 * 16 : rows > 1 ? rows : 1;
+  return whole > 1 ? (rows + whole - 1) / whole * whole : rows;
+}
+/// f(kernel, begin, end) for ranges of rows that cost as much as n such elements each.
+template <class Kernel, class F>
+[[gnu::always_inline]] inline void share_rows(dim_t rows, dim_t n, Kernel* kernel, const F& f,
+                                              dim_t whole = 1) {
+  // Little work is not even worth the division.
+  if (rows * n <= elements_for_thread || num_threads() <= 1)
+    return static_cast<void>(f(kernel, dim_t{0}, rows));
+  const auto range = [=](dim_t b, dim_t e) { f(kernel, b, e); };
+  ikebana::detail::share_ranges<decltype(range)>(0, rows, rows_for_thread(n, whole), range);
+}
+
+template <class... Element>
+[[gnu::noinline]] void share_many(dim_t n, void (*kernel)(dim_t, Element*...),
+                                  std::type_identity_t<Element>*... arrays) {
+  parallel_for(0, n, elements_for_thread,
+               [=](dim_t b, dim_t e) { kernel(e - b, (arrays + b)...); });
+}
+/// kernel(n, arrays...), where every element is on its own, on as many threads as are worth it.
+template <class... Element>
+[[gnu::always_inline]] inline void share_elements(dim_t n, void (*kernel)(dim_t, Element*...),
+                                                  std::type_identity_t<Element>*... arrays) {
+  if (n <= elements_for_thread) [[likely]]
+    return kernel(n, arrays...);
+  share_many(n, kernel, arrays...);
+}
+
+}  // namespace detail
 
 }  // namespace cpu
 

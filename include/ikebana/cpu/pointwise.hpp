@@ -4,6 +4,7 @@
 #include "ikebana/cpu/detail/math.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu {
 
@@ -32,12 +33,18 @@ namespace ikebana::cpu {
 /// y = f(x); y may be x. Does not allocate or throw.
 template <class T>
 void pointwise_forward(pointwise f, dim_t n, T a, T b, T c, const T* x, T* y) {
-  IKEBANA_CPU_DISPATCH(pointwise_map<T>)(f, n, a, b, c, x, y);
+  detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH(pointwise_map<T>),
+                     [=](auto* kernel, dim_t from, dim_t to) {
+                       kernel(f, to - from, a, b, c, x + from, y + from);
+                     });
 }
 /// dx = dy f'(x); dx may be dy. Where a piecewise function bends, the derivative is PyTorch's.
 template <class T>
 void pointwise_backward(pointwise f, dim_t n, T a, T b, T c, const T* x, const T* dy, T* dx) {
-  IKEBANA_CPU_DISPATCH(pointwise_map_backward<T>)(f, n, a, b, c, x, dy, dx);
+  detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH(pointwise_map_backward<T>),
+                     [=](auto* kernel, dim_t from, dim_t to) {
+                       kernel(f, to - from, a, b, c, x + from, dy + from, dx + from);
+                     });
 }
 
 IKEBANA_CPU_KERNEL(pointwise_forward)

@@ -15,6 +15,7 @@
 #include "ikebana/cpu/detail/strided.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu {
 
@@ -201,6 +202,20 @@ bool average_by_convolution(const pool_geometry& p, bool backward, const T* sour
                   : depthwise_forward<T>(g, source, weights, nullptr, false, result);
 }
 
+/// f(geometry, offset of the input, offset of the output) for parts of the planes.
+template <class F>
+void share_planes(const pool_geometry& g, const F& f) {
+  const dim_t in = conv_geometry::volume(g.in), out = conv_geometry::volume(g.out),
+              cost = in + out * conv_geometry::volume(g.kernel);
+  if (g.planes * cost <= elements_for_thread || num_threads() <= 1) return f(g, 0, 0);
+  const auto range = [&](dim_t begin, dim_t end) {
+    pool_geometry part = g;
+    part.planes = end - begin;
+    f(part, begin * in, begin * out);
+  };
+  ikebana::detail::share_ranges<decltype(range)>(0, g.planes, rows_for_thread(cost), range);
+}
+
 }  // namespace ikebana::cpu::detail
 
 /// Pooling with PyTorch's semantics. None throws, nor allocates but for the thread's packing
@@ -210,44 +225,56 @@ namespace ikebana::cpu {
 /// y is the maximum of each window, not-a-number if any of it is; `indices`, where given, the place
 /// of the maximum within its input plane (the first of equals).
 template <class T>
-void max_pool_forward(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
-  if (!detail::is_halving(g) &&
-      detail::maxima_by_tiles<T>(IKEBANA_CPU_DISPATCH(kernels_for_pool<T>)(), g, x, y, indices))
-    return;
-  IKEBANA_CPU_DISPATCH(pool_maximum<T>)(g, x, y, indices);
+void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* indices) {
+  detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
+    std::int32_t* const places = indices == nullptr ? nullptr : indices + out;
+    if (detail::is_halving(g) ||
+        !detail::maxima_by_tiles<T>(IKEBANA_CPU_DISPATCH(kernels_for_pool<T>)(), g, x + in, y + out,
+                                    places))
+      IKEBANA_CPU_DISPATCH(pool_maximum<T>)(g, x + in, y + out, places);
+  });
 }
 /// Overwrites dx.
 template <class T>
-void max_pool_backward(const pool_geometry& g, const T* dy, const std::int32_t* indices, T* dx) {
-  IKEBANA_CPU_DISPATCH(pool_maximum_backward<T>)(g, dy, indices, dx);
+void max_pool_backward(const pool_geometry& all, const T* dy, const std::int32_t* indices, T* dx) {
+  detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
+    IKEBANA_CPU_DISPATCH(pool_maximum_backward<T>)(g, dy + out, indices + out, dx + in);
+  });
 }
 
 /// Each window's sum divided by `divisor_override`, or where that is 0 by its size, with or without
 /// the padding in it. Dilation is not read.
 template <class T>
-void avg_pool_forward(const pool_geometry& g, const T* x, T* y, bool count_include_pad,
+void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_include_pad,
                       dim_t divisor_override) {
-  const T divisor = static_cast<T>(detail::common_divisor(g, count_include_pad, divisor_override));
-  if (detail::is_halving(g)) {
-    IKEBANA_CPU_DISPATCH(halve_by_average<T>)(g, x, T(1) / divisor, y);
-  } else if (divisor != T(0) && detail::is_global(g)) {
-    IKEBANA_CPU_DISPATCH(average_planes<T>)
-    (g.planes, conv_geometry::volume(g.in), x, divisor, y);
-  } else if (divisor == T(0) || !detail::average_by_convolution(g, false, x, T(1) / divisor, y)) {
-    IKEBANA_CPU_DISPATCH(pool_average<T>)(g, x, y, count_include_pad, divisor_override);
-  }
+  const T divisor =
+      static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
+  detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
+    if (detail::is_halving(g))
+      IKEBANA_CPU_DISPATCH(halve_by_average<T>)(g, x + in, T(1) / divisor, y + out);
+    else if (divisor != T(0) && detail::is_global(g))
+      IKEBANA_CPU_DISPATCH(average_planes<T>)
+    (g.planes, conv_geometry::volume(g.in), x + in, divisor, y + out);
+    else if (divisor == T(0) ||
+             !detail::average_by_convolution(g, false, x + in, T(1) / divisor, y + out))
+        IKEBANA_CPU_DISPATCH(pool_average<T>)(g, x + in, y + out, count_include_pad,
+                                              divisor_override);
+  });
 }
 /// Overwrites dx.
 template <class T>
-void avg_pool_backward(const pool_geometry& g, const T* dy, T* dx, bool count_include_pad,
+void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_include_pad,
                        dim_t divisor_override) {
-  const T divisor = static_cast<T>(detail::common_divisor(g, count_include_pad, divisor_override));
-  if (detail::is_halving(g))
-    IKEBANA_CPU_DISPATCH(halve_by_average_backward<T>)(g, dy, T(1) / divisor, dx);
-  else if (divisor == T(0) || detail::is_global(g) ||
-           !detail::average_by_convolution(g, true, dy, T(1) / divisor, dx))
-    IKEBANA_CPU_DISPATCH(pool_average_backward<T>)
-  (g, dy, dx, count_include_pad, divisor_override);
+  const T divisor =
+      static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
+  detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
+    if (detail::is_halving(g))
+      IKEBANA_CPU_DISPATCH(halve_by_average_backward<T>)(g, dy + out, T(1) / divisor, dx + in);
+    else if (divisor == T(0) || detail::is_global(g) ||
+             !detail::average_by_convolution(g, true, dy + out, T(1) / divisor, dx + in))
+      IKEBANA_CPU_DISPATCH(pool_average_backward<T>)
+    (g, dy + out, dx + in, count_include_pad, divisor_override);
+  });
 }
 
 IKEBANA_CPU_KERNEL(max_pool_forward)

@@ -8,6 +8,7 @@
 #include "ikebana/cpu/detail/math.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu {
 
@@ -17,6 +18,7 @@ struct rows_of {
   T* data = nullptr;
   dim_t step = 0;
   T* operator[](dim_t i) const { return data + i * step; }
+  rows_of from(dim_t i) const { return {data == nullptr ? data : data + i * step, step}; }
   explicit operator bool() const { return data != nullptr; }
   operator rows_of<const T>() const requires(!std::is_const_v<T>) { return {data, step}; }
 };
@@ -37,13 +39,19 @@ namespace ikebana::cpu {
 template <class T>
 void rnn_gates(dim_t m, dim_t n, bool rectified, rows_of<T> gates, rows_of<T> h,
                rows_of<T> y = {}) {
-  IKEBANA_CPU_DISPATCH(simple_gates<T>)(m, n, rectified, gates, h, y);
+  detail::share_rows(m, n, IKEBANA_CPU_DISPATCH(simple_gates<T>),
+                     [=](auto* kernel, dim_t b, dim_t e) {
+                       kernel(e - b, n, rectified, gates.from(b), h.from(b), y.from(b));
+                     });
 }
 /// The gradient of the sums from that of h: `gates` as forward left them.
 template <class T>
 void rnn_gates_backward(dim_t m, dim_t n, bool rectified, rows_of<const T> gates,
                         rows_of<const T> dh, rows_of<const T> dy, rows_of<T> dgates) {
-  IKEBANA_CPU_DISPATCH(simple_gates_backward<T>)(m, n, rectified, gates, dh, dy, dgates);
+  detail::share_rows(
+      m, n, IKEBANA_CPU_DISPATCH(simple_gates_backward<T>), [=](auto* kernel, dim_t b, dim_t e) {
+        kernel(e - b, n, rectified, gates.from(b), dh.from(b), dy.from(b), dgates.from(b));
+      });
 }
 
 /// Long short-term memory (Hochreiter and Schmidhuber, 1997; with forget gates, Gers et al., 2000).
@@ -52,15 +60,22 @@ void rnn_gates_backward(dim_t m, dim_t n, bool rectified, rows_of<const T> gates
 template <class T>
 void lstm_gates(dim_t m, dim_t n, rows_of<T> gates, rows_of<T> c, rows_of<T> c_before,
                 rows_of<T> tanh_c, rows_of<T> h, rows_of<T> y = {}) {
-  IKEBANA_CPU_DISPATCH(memory_gates<T>)(m, n, gates, c, c_before, tanh_c, h, y);
+  detail::share_rows(m, 4 * n, IKEBANA_CPU_DISPATCH(memory_gates<T>),
+                     [=](auto* kernel, dim_t b, dim_t e) {
+                       kernel(e - b, n, gates.from(b), c.from(b), c_before.from(b), tanh_c.from(b),
+                              h.from(b), y.from(b));
+                     });
 }
 /// The gradient of the sums; dc becomes that of c_before.
 template <class T>
 void lstm_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const T> c_before,
                          rows_of<const T> tanh_c, rows_of<const T> dh, rows_of<const T> dy,
                          rows_of<T> dc, rows_of<T> dgates) {
-  IKEBANA_CPU_DISPATCH(memory_gates_backward<T>)
-  (m, n, gates, c_before, tanh_c, dh, dy, dc, dgates);
+  detail::share_rows(m, 4 * n, IKEBANA_CPU_DISPATCH(memory_gates_backward<T>),
+                     [=](auto* kernel, dim_t b, dim_t e) {
+                       kernel(e - b, n, gates.from(b), c_before.from(b), tanh_c.from(b), dh.from(b),
+                              dy.from(b), dc.from(b), dgates.from(b));
+                     });
 }
 
 /// Gated recurrent unit (Cho et al., 2014). `gates` and `from_h` have rows of 3 n, the sums r, z, n
@@ -69,7 +84,11 @@ void lstm_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const
 template <class T>
 void gru_gates(dim_t m, dim_t n, rows_of<T> gates, rows_of<const T> from_h, rows_of<T> new_from_h,
                rows_of<const T> h_before, rows_of<T> h, rows_of<T> y = {}) {
-  IKEBANA_CPU_DISPATCH(gated_unit<T>)(m, n, gates, from_h, new_from_h, h_before, h, y);
+  detail::share_rows(m, 3 * n, IKEBANA_CPU_DISPATCH(gated_unit<T>),
+                     [=](auto* kernel, dim_t b, dim_t e) {
+                       kernel(e - b, n, gates.from(b), from_h.from(b), new_from_h.from(b),
+                              h_before.from(b), h.from(b), y.from(b));
+                     });
 }
 /// The gradients of both sums; dh becomes the part of the gradient of h_before that does not go
 /// through them.
@@ -77,14 +96,19 @@ template <class T>
 void gru_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const T> new_from_h,
                         rows_of<const T> h_before, rows_of<T> dh, rows_of<const T> dy,
                         rows_of<T> dgates, rows_of<T> dfrom_h) {
-  IKEBANA_CPU_DISPATCH(gated_unit_backward<T>)
-  (m, n, gates, new_from_h, h_before, dh, dy, dgates, dfrom_h);
+  detail::share_rows(m, 3 * n, IKEBANA_CPU_DISPATCH(gated_unit_backward<T>),
+                     [=](auto* kernel, dim_t b, dim_t e) {
+                       kernel(e - b, n, gates.from(b), new_from_h.from(b), h_before.from(b),
+                              dh.from(b), dy.from(b), dgates.from(b), dfrom_h.from(b));
+                     });
 }
 
 /// to = from, or to = to + from if `adds`, row by row of n.
 template <class T>
 void move_rows(dim_t m, dim_t n, rows_of<const T> from, rows_of<T> to, bool adds = false) {
-  IKEBANA_CPU_DISPATCH(copy_state_rows<T>)(m, n, from, to, adds);
+  detail::share_rows(
+      m, n, IKEBANA_CPU_DISPATCH(copy_state_rows<T>),
+      [=](auto* kernel, dim_t b, dim_t e) { kernel(e - b, n, from.from(b), to.from(b), adds); });
 }
 
 /// The elements of n rows of k weights as pack_recurrent leaves them.
@@ -100,7 +124,12 @@ void pack_recurrent(dim_t n, dim_t k, const T* w, T* packed) {
 template <class T>
 void recurrent_product(dim_t m, dim_t n, dim_t k, const T* packed, const T* bias,
                        rows_of<const T> x, rows_of<T> to, bool adds) {
-  IKEBANA_CPU_DISPATCH(product_of_panels<T>)(m, n, k, packed, bias, x, to, adds);
+  // Some 16 multiplications take as long as an element of an activation. The kernel takes 2 or 6
+  // rows together, and adds up what is left over in another order.
+  const auto product = [=](auto* kernel, dim_t b, dim_t e) {
+    kernel(e - b, n, k, packed, bias, x.from(b), to.from(b), adds);
+  };
+  detail::share_rows(m, n * k / 16, IKEBANA_CPU_DISPATCH(product_of_panels<T>), product, 6);
 }
 
 IKEBANA_CPU_KERNEL(pack_recurrent)

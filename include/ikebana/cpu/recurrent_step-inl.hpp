@@ -1,12 +1,12 @@
 // The product by the recurrent weights, which every step needs: they are packed once, and one pass
 // over the state gives the sums of all gates, four registers of them at a time.
 
-inline constexpr int panel_registers = 4;
+inline constexpr int recurrent_panel = 4;
 
 /// The first of the columns that stand in panels of one register.
 template <class T>
 IKEBANA_CPU_INLINE dim_t narrow_columns(dim_t n) {
-  constexpr dim_t wide = panel_registers * vec<T>::size;
+  constexpr dim_t wide = recurrent_panel * vec<T>::size;
   return n / wide * wide;
 }
 
@@ -28,7 +28,7 @@ IKEBANA_CPU_INLINE void pack_register(dim_t k, dim_t columns, const T* w, T* to,
 /// w is (n, k); its rows become the columns of panels, each of them k times the panel's width.
 template <class T>
 void pack_panels(dim_t n, dim_t k, const T* w, T* packed) {
-  constexpr dim_t size = vec<T>::size, wide = panel_registers * size;
+  constexpr dim_t size = vec<T>::size, wide = recurrent_panel * size;
   for (dim_t j = 0; j < n; j += size) {
     const bool narrow = j >= narrow_columns<T>(n);
     pack_register<T>(k, n - j < size ? n - j : size, w + j * k,
@@ -102,11 +102,11 @@ void product_of_panels(dim_t m, dim_t n, dim_t k, const T* packed, const T* bias
         many ? panel_sums<T, recurrent_rows, 1>(k, packed, from, b, into, adds, lanes)
              : panel_sums<T, 1, 1>(k, packed, from, b, into, adds, lanes);
       else
-        many ? panel_sums<T, recurrent_rows, panel_registers>(k, packed, from, b, into, adds, lanes)
-             : panel_sums<T, 1, panel_registers>(k, packed, from, b, into, adds, lanes);
+        many ? panel_sums<T, recurrent_rows, recurrent_panel>(k, packed, from, b, into, adds, lanes)
+             : panel_sums<T, 1, recurrent_panel>(k, packed, from, b, into, adds, lanes);
       r += many ? recurrent_rows : 1;
     }
-    const dim_t width = narrow ? size : panel_registers * size;
+    const dim_t width = narrow ? size : recurrent_panel * size;
     packed += width * k;
     j += width;
   }

@@ -63,14 +63,14 @@ IKEBANA_CPU_INLINE void map_floats(dim_t n, const T* x, T* y, F f) {
 }
 
 template <class T>
-void round_array(dim_t n, precision p, const T* x, T* y) {
-  if (p == precision::bfloat16)
+void round_array(dim_t n, number_format p, const T* x, T* y) {
+  if (p == number_format::bfloat16)
     map_floats(
         n, x, y, [](vec<float> a) __attribute__((always_inline)) { return rounded_to_bf16(a); });
-  else if (p == precision::float16)
+  else if (p == number_format::float16)
     map_floats(
         n, x, y, [](vec<float> a) __attribute__((always_inline)) { return rounded_to_fp16(a); });
-  else if (p == precision::float32 && sizeof(T) > 4)
+  else if (p == number_format::float32 && sizeof(T) > 4)
     map_floats(
         n, x, y, [](vec<float> a) __attribute__((always_inline)) { return a; });
   else if (x != y)
@@ -79,12 +79,12 @@ void round_array(dim_t n, precision p, const T* x, T* y) {
 }
 
 template <class T>
-void add_rounded_array(dim_t n, precision p, const T* x, precision r, bool add, T* y) {
+void add_rounded_array(dim_t n, number_format p, const T* x, number_format r, bool add, T* y) {
   alignas(64) T buffer[rounding_chunk];
   for (dim_t i = 0; i < n; i += rounding_chunk) {
     const dim_t count = n - i < rounding_chunk ? n - i : rounding_chunk;
     const T* from = x + i;
-    if (p != precision::full) {
+    if (p != number_format::full) {
       round_array(count, p, from, static_cast<T*>(buffer));
       from = buffer;
     }

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "ikebana/core/precision.hpp"
+#include "ikebana/core/number_format.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/collective.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
@@ -17,13 +17,13 @@ namespace ikebana::cpu {
 
 /// y = x rounded to p. y may be x.
 template <class T>
-void round_to(dim_t n, precision p, const T* x, T* y) {
+void round_to(dim_t n, number_format p, const T* x, T* y) {
   IKEBANA_CPU_DISPATCH(round_array<T>)(n, p, x, y);
 }
 
 /// y = x rounded to p, plus y if `add`; then rounded to r.
 template <class T>
-void add_rounded(dim_t n, precision p, const T* x, precision r, bool add, T* y) {
+void add_rounded(dim_t n, number_format p, const T* x, number_format r, bool add, T* y) {
   IKEBANA_CPU_DISPATCH(add_rounded_array<T>)(n, p, x, r, add, y);
 }
 

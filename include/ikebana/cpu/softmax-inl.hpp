@@ -28,20 +28,12 @@ IKEBANA_CPU_INLINE vec<T> exp_shifted(dim_t n, const T* x, T* y, vec<T> shift, v
   for (dim_t i = 0; i < n; i += w) {
     const dim_t lanes = n - i;
     const vec<T> v = lanes >= w ? vec<T>::load(x + i) : vec<T>::load(x + i, lanes) + absent;
-    const vec<T> e = exp(v - shift);
+    const vec<T> e = exp_or_zero(v - shift);
     if (y != nullptr) lanes >= w || padded ? e.store(y + i) : e.store(y + i, lanes);
     total = total + e;
   }
   return total;
 }
-template <class T, class F>
-IKEBANA_CPU_INLINE void map_row(dim_t n, T* y, F f) {
-  constexpr dim_t w = vec<T>::size;
-  dim_t i = 0;
-  for (; i + w <= n; i += w) f(i, w).store(y + i);
-  if (i < n) f(i, n - i).store(y + i, n - i);
-}
-
 // One row alone.
 template <class T>
 IKEBANA_CPU_INLINE T row_maximum(dim_t n, const T* x) {
@@ -54,7 +46,7 @@ IKEBANA_CPU_INLINE T exp_shifted(dim_t n, const T* x, T* y, vec<T> shift) {
 template <class T>
 IKEBANA_CPU_INLINE void scale_row(dim_t n, T* y, T factor) {
   const vec<T> f = vec<T>::broadcast(factor);
-  map_row(
+  map_terms(
       n, y, IKEBANA_CPU_TERMS { return load_lanes(y + i, lanes) * f; });
 }
 
@@ -66,7 +58,7 @@ IKEBANA_CPU_INLINE void softmax_columns(dim_t n, dim_t inner, const T* x, T* y, 
   for (dim_t i = 1; i < n; ++i) most = max(most, vec<T>::load(x + i * inner, lanes));
   vec<T> total = vec<T>::zero();
   for (dim_t i = 0; i < n; ++i) {
-    const vec<T> e = exp(vec<T>::load(x + i * inner, lanes) - most);
+    const vec<T> e = exp_or_zero(vec<T>::load(x + i * inner, lanes) - most);
     total = total + e;
     if (!logarithm) e.store(y + i * inner, lanes);
   }
@@ -107,7 +99,7 @@ void softmax_short_rows(dim_t rows, dim_t n, const T* x, T* y, bool logarithm) {
     const vec<T> most = maximum_of_columns(n, columns);
     vec<T> total = vec<T>::zero();
     for (dim_t j = 0; j < n; ++j) {
-      e[j] = exp(columns[j] - most);
+      e[j] = exp_or_zero(columns[j] - most);
       total = total + e[j];
     }
     if (logarithm) {
@@ -118,6 +110,43 @@ void softmax_short_rows(dim_t rows, dim_t n, const T* x, T* y, bool logarithm) {
       for (dim_t j = 0; j < n; ++j) columns[j] = e[j] * f;
     }
     store_columns(here, n, columns, y);
+  }
+}
+
+/// Rows of two registers, as many together as a register has lanes.
+template <class T>
+void softmax_rows_of_two(dim_t rows, dim_t n, const T* x, T* y, bool logarithm) {
+  constexpr dim_t w = vec<T>::size;
+  const dim_t last = n - w;
+  const vec<T> absent = last == w ? vec<T>::zero() : absent_lanes<T>(n);
+  vec<T> values[w][2], parts[w];
+  T most[w], after[w];
+  for (dim_t first = 0; first < rows; first += w, x += w * n, y += w * n) {
+    const dim_t here = rows - first < w ? rows - first : w;
+    for (dim_t r = 0; r < here; ++r) {
+      values[r][0] = vec<T>::load(x + r * n);
+      values[r][1] = vec<T>::load(x + r * n + w, last) + absent;
+      parts[r] = max(values[r][0], values[r][1]);
+    }
+    maximum_each(parts, w, here).store(most);
+    for (dim_t r = 0; r < here; ++r) {
+      const vec<T> m = vec<T>::broadcast(most[r]);
+      vec<T> total = vec<T>::zero();
+      for (int k = 0; k < 2; ++k) {
+        const vec<T> d = values[r][k] - m, e = exp_or_zero(d);
+        values[r][k] = logarithm ? d : e;
+        total = total + e;
+      }
+      parts[r] = total;
+    }
+    const vec<T> total = sum_each(parts, w, here);
+    (logarithm ? log(total) : T(1) / total).store(after);
+    for (dim_t r = 0; r < here; ++r) {
+      const vec<T> l = vec<T>::broadcast(after[r]);
+      vec<T>* const v = values[r];
+      (logarithm ? v[0] - l : v[0] * l).store(y + r * n);
+      (logarithm ? v[1] - l : v[1] * l).store(y + r * n + w, last);
+    }
   }
 }
 
@@ -132,6 +161,8 @@ void softmax_rows(dim_t outer, dim_t n, dim_t inner, const T* x, T* y, bool loga
     return;
   }
   if (w > 1 && n <= w) return softmax_short_rows(outer, n, x, y, logarithm);
+  if constexpr (w >= 8)
+    if (n <= 2 * w) return softmax_rows_of_two(outer, n, x, y, logarithm);
   const dim_t together = rows_together<T>(n);
   const vec<T> absent = absent_lanes<T>(n);
   vec<T> parts[w];
@@ -154,10 +185,10 @@ void softmax_rows(dim_t outer, dim_t n, dim_t inner, const T* x, T* y, bool loga
       const T* const from = logarithm ? x + r * n : kept + r * step;
       const vec<T> l = vec<T>::broadcast(last[r]), m = vec<T>::broadcast(most[r]);
       if (logarithm)
-        map_row(
+        map_terms(
             n, y + r * n, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) - m - l; });
       else
-        map_row(
+        map_terms(
             n, y + r * n, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) * l; });
     }
   }
@@ -210,87 +241,16 @@ void softmax_rows_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const 
       const T *given = dy + r * n, *value = y + r * n;
       const vec<T> total = vec<T>::broadcast(totals[r]);
       if (logarithm)
-        map_row(
+        map_terms(
             n, dx + r * n, IKEBANA_CPU_TERMS {
               return load_lanes(given + i, lanes) - exp(load_lanes(value + i, lanes)) * total;
             });
       else
-        map_row(
+        map_terms(
             n, dx + r * n, IKEBANA_CPU_TERMS {
               return load_lanes(value + i, lanes) * (load_lanes(given + i, lanes) - total);
             });
     }
   }
-}
-
-template <class T>
-void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::int64_t* target,
-                        T label_smoothing, std::int64_t ignore_index, T* losses_sum,
-                        std::int64_t* counted, T* dlogits, T grad_scale) {
-  constexpr dim_t w = vec<T>::size;
-  const dim_t together = rows_together<T>(classes);
-  const vec<T> absent = absent_lanes<T>(classes);
-  const T smooth = label_smoothing / static_cast<T>(classes);
-  // In double, so that many rows lose nothing.
-  double losses = 0;
-  std::int64_t count = 0;
-  vec<T> parts[w];
-  T most[w], of_target[w], mean[w], log_total[w], factor[w], near[w * most_together<T>];
-  const bool is_short = classes <= most_together<T>;
-  const dim_t step = is_short ? (classes + w - 1) / w * w : classes;
-  for (dim_t first = 0; first < rows; first += together) {
-    const dim_t here = rows - first < together ? rows - first : together;
-    const T* const x = logits + first * classes;
-    T* const d = dlogits == nullptr ? nullptr : dlogits + first * classes;
-    T* const kept = d == nullptr ? nullptr : is_short ? near : d;
-    const std::int64_t* const labels = target + first;
-    for (dim_t r = 0; r < here; ++r) parts[r] = row_maximum(classes, x + r * classes, absent);
-    maximum_each(parts, together, here).store(most);
-    // All of this comes before the logits may be overwritten.
-    for (dim_t r = 0; r < here; ++r) {
-      const T* const row = x + r * classes;
-      of_target[r] = labels[r] == ignore_index ? T(0) : row[labels[r]] - most[r];
-      mean[r] = T(0);
-      if (label_smoothing != T(0)) {
-        const vec<T> shift = vec<T>::broadcast(most[r]);
-        const bits_of<T> present = last_lanes<T>(classes);
-        mean[r] = sum(sum_by_lanes<T>(
-                      classes,
-                      IKEBANA_CPU_TERMS {
-                        const vec<T> v = load_lanes(row + i, lanes) - shift;
-                        return lanes == w ? v : keep_lanes(v, present);
-                      })) /
-                  static_cast<T>(classes);
-      }
-      parts[r] = exp_shifted(classes, row, kept == nullptr ? kept : kept + r * step,
-                             vec<T>::broadcast(most[r]), absent, is_short);
-    }
-    const vec<T> total = sum_each(parts, together, here);
-    log(total).store(log_total);
-    (vec<T>::broadcast(grad_scale) / total).store(factor);
-    for (dim_t r = 0; r < here; ++r) {
-      if (labels[r] != ignore_index) {
-        ++count;
-        losses += static_cast<double>((T(1) - label_smoothing) * (log_total[r] - of_target[r]) +
-                                      label_smoothing * (log_total[r] - mean[r]));
-      }
-      if (d == nullptr) continue;
-      T* const row = d + r * classes;
-      if (labels[r] == ignore_index) {
-        map_row(
-            classes, row,
-            [](dim_t, dim_t) __attribute__((always_inline)) { return vec<T>::zero(); });
-        continue;
-      }
-      const vec<T> f = vec<T>::broadcast(factor[r]), s = vec<T>::broadcast(grad_scale * smooth);
-      T* const from = kept + r * step;
-      const T of_label = from[labels[r]] * factor[r] - grad_scale * smooth;
-      map_row(
-          classes, row, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) * f - s; });
-      row[labels[r]] = of_label - grad_scale * (T(1) - label_smoothing);
-    }
-  }
-  *losses_sum = static_cast<T>(losses);
-  *counted = count;
 }
 #undef IKEBANA_CPU_TERMS

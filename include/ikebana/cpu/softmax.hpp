@@ -7,32 +7,59 @@
 #include "ikebana/cpu/detail/math.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/softmax-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/cross_entropy-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Softmax along the middle of three dimensions (outer, n, inner), and cross entropy. Results may
 /// be written over an operand. None allocates or throws.
 namespace ikebana::cpu {
 
+namespace detail {
+
+template <class T>
+[[gnu::always_inline]] inline void share_softmax(dim_t outer, dim_t n, dim_t inner, const T* x,
+                                                 T* y, bool logarithm) {
+  const dim_t size = n * inner;
+  share_rows(outer, size, IKEBANA_CPU_DISPATCH(softmax_rows<T>),
+             [=](auto* kernel, dim_t b, dim_t e) {
+               kernel(e - b, n, inner, x + b * size, y + b * size, logarithm);
+             });
+}
+template <class T>
+[[gnu::always_inline]] inline void share_softmax_backward(dim_t outer, dim_t n, dim_t inner,
+                                                          const T* y, const T* dy, T* dx,
+                                                          bool logarithm) {
+  const dim_t size = n * inner;
+  share_rows(outer, size, IKEBANA_CPU_DISPATCH(softmax_rows_backward<T>),
+             [=](auto* kernel, dim_t b, dim_t e) {
+               kernel(e - b, n, inner, y + b * size, dy + b * size, dx + b * size, logarithm);
+             });
+}
+
+}  // namespace detail
+
 template <class T>
 void softmax_forward(dim_t outer, dim_t n, dim_t inner, const T* x, T* y) {
-  IKEBANA_CPU_DISPATCH(softmax_rows<T>)(outer, n, inner, x, y, false);
+  detail::share_softmax(outer, n, inner, x, y, false);
 }
 template <class T>
 void log_softmax_forward(dim_t outer, dim_t n, dim_t inner, const T* x, T* y) {
-  IKEBANA_CPU_DISPATCH(softmax_rows<T>)(outer, n, inner, x, y, true);
+  detail::share_softmax(outer, n, inner, x, y, true);
 }
 /// dx = y (dy - sum(dy y)).
 template <class T>
 void softmax_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const T* dy, T* dx) {
-  IKEBANA_CPU_DISPATCH(softmax_rows_backward<T>)(outer, n, inner, y, dy, dx, false);
+  detail::share_softmax_backward(outer, n, inner, y, dy, dx, false);
 }
 /// dx = dy - exp(y) sum(dy).
 template <class T>
 void log_softmax_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const T* dy, T* dx) {
-  IKEBANA_CPU_DISPATCH(softmax_rows_backward<T>)(outer, n, inner, y, dy, dx, true);
+  detail::share_softmax_backward(outer, n, inner, y, dy, dx, true);
 }
 
 /// Cross entropy of logits (rows x classes) against class indices. The loss of a row is
@@ -45,9 +72,28 @@ template <class T>
 void cross_entropy(dim_t rows, dim_t classes, const T* logits, const std::int64_t* target,
                    T label_smoothing, std::int64_t ignore_index, T* losses_sum,
                    std::int64_t* counted, T* dlogits, T grad_scale) {
-  IKEBANA_CPU_DISPATCH(cross_entropy_rows<T>)
-  (rows, classes, logits, target, label_smoothing, ignore_index, losses_sum, counted, dlogits,
-   grad_scale);
+  if (rows * classes <= detail::elements_for_thread) [[likely]]
+    return IKEBANA_CPU_DISPATCH(cross_entropy_rows<T>)(rows, classes, logits, target,
+                                                       label_smoothing, ignore_index, losses_sum,
+                                                       counted, dlogits, grad_scale);
+  constexpr dim_t most = 64;
+  dim_t step = detail::rows_for_thread(classes);
+  while (step * most < rows) step *= 2;
+  T sums[most];
+  std::int64_t counts[most];
+  parallel_for(0, rows, step, [=, &sums, &counts](dim_t begin, dim_t end) {
+    for (dim_t b = begin; b < end; b += step) IKEBANA_CPU_DISPATCH(cross_entropy_rows<T>)
+    (end - b < step ? end - b : step, classes, logits + b * classes, target + b, label_smoothing,
+     ignore_index, &sums[b / step], &counts[b / step],
+     dlogits == nullptr ? dlogits : dlogits + b * classes, grad_scale);
+  });
+  detail::sum_tree total;
+  *counted = 0;
+  for (dim_t i = 0; i * step < rows; ++i) {
+    total.put(static_cast<double>(sums[i]));
+    *counted += counts[i];
+  }
+  *losses_sum = static_cast<T>(total.sum());
 }
 
 /// How many of the targets are not `ignore_index`.

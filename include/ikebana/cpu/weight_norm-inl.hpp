@@ -1,3 +1,28 @@
+/// The sum of f over all elements of channel c; rows are added in double, so that many of them lose
+/// nothing.
+template <class T, class F>
+IKEBANA_CPU_INLINE double sum_channel(dim_t batch, dim_t channels, dim_t inner, dim_t c, F f) {
+  double total = 0;
+  for (dim_t b = 0; b < batch; ++b) {
+    const dim_t row = (b * channels + c) * inner;
+    total += static_cast<double>(sum_terms<T>(
+        inner, [=](dim_t i, dim_t lanes)
+                   __attribute__((always_inline)) { return f(row + i, lanes); }));
+  }
+  return total;
+}
+
+template <class T, class F>
+IKEBANA_CPU_INLINE void map_channel(dim_t batch, dim_t channels, dim_t inner, dim_t c, T* y, F f) {
+  for (dim_t b = 0; b < batch; ++b) {
+    const dim_t row = (b * channels + c) * inner;
+    map_terms(
+        inner, y + row, [=](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+          return f(row + i, lanes);
+        });
+  }
+}
+
 #define IKEBANA_CPU_TERMS [=](dim_t i, dim_t lanes) __attribute__((always_inline))
 
 template <class T>

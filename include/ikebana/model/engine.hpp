@@ -10,6 +10,7 @@
 
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
+#include "ikebana/model/element.hpp"
 #include "ikebana/model/execution.hpp"
 #include "ikebana/model/hooked_forward.hpp"
 #include "ikebana/model/hooks.hpp"
@@ -76,14 +77,17 @@ void fill_buffer(const buffer_spec& spec, const random_stream& stream, std::byte
 
 /// The memory of a model and the passes over it, with inputs as plain pointers: what does not
 /// depend on the types of a call.
-template <class T, any_module M, std::size_t Inputs>
+template <class E, any_module M, std::size_t Inputs>
 class engine {
  protected:
+  using T = element_of<E>;
+  using traits = element_traits<E>;
   static constexpr program_sizes sizes = sizes_of<M>(Inputs);
   static constexpr bool has_choices = sizes.choices > 0;
   /// Whether run time may leave a parameter without a gradient.
   static constexpr bool is_partial = has_choices || output_count<M>() > 1;
   struct always_whole {};
+  struct all_alike {};
 
   /// All that is as long as the network: on the heap, so that a model on the stack stays small.
   struct tables {
@@ -111,6 +115,9 @@ class engine {
     bool checked = false;   ///< The leaves' checks passed, for the mode that stands beside it.
     bool checked_training = false;
     std::conditional_t<is_partial, partial_state<T, sizes>, always_whole> partial{};
+    std::conditional_t<traits::has_exceptions, program_table<bool, sizes.leaves>, all_alike>
+        full_precision{};
+    execution<T> run{};
   };
 
   engine(M m, seed s, const shape_list& declared, const shape_list& inputs)
@@ -202,6 +209,10 @@ class engine {
     for (std::size_t i = 0; i < sizes.buffers; ++i)
       t.buffers[i] = buffers_.data() + t.layout.buffer_offsets[i];
     if constexpr (is_partial) t.partial.set_up(t.lowered, t.layout);
+    if constexpr (traits::has_exceptions)
+      for (std::size_t l = 0; l < sizes.leaves; ++l)
+        t.full_precision[l] = traits::is_exception(t.lowered.path(t.lowered.leaves[l]).view());
+    point_execution();
     bool known = true;
     for (std::size_t i = 0; i < inputs.size(); ++i) known = known && inputs[i].is_static();
     if (known) prepare(inputs);
@@ -249,12 +260,21 @@ class engine {
 
   /// Checks the shapes of inputs and makes everything ready for them. Changes no state.
   void prepare_for(const shape_list& given) {
-    tables& t = *tables_;
-    if (!same(given, t.current_inputs)) {
-      const diagnostic wrong = check_inputs(module_, t.declared_inputs, given);
+    if (!same(given, tables_->current_inputs)) {
+      const diagnostic wrong = check_inputs(module_, tables_->declared_inputs, given);
       if (!wrong.ok()) throw shape_error(wrong);
       prepare(given);
     }
+    choose_and_check();
+  }
+  /// The same for inputs that can have no other shapes than those declared.
+  void prepare_for_declared() {
+    if (Inputs > 0 && tables_->current_inputs.size() == 0) prepare(tables_->declared_inputs);
+    choose_and_check();
+  }
+
+  void choose_and_check() {
+    [[maybe_unused]] tables& t = *tables_;
     if constexpr (has_choices)
       t.partial.decide(t.current, seed_, training_ ? step_ + 1 : step_, stream_, training_);
     if constexpr (any_leaf_checks<M>) {
@@ -280,7 +300,7 @@ class engine {
     tables& t = *tables_;
     for (std::size_t i = 0; i < Inputs; ++i)
       t.values[i] = static_cast<T*>(const_cast<void*>(data[i]));
-    execution<T> run = execution_tables(false);
+    execution<T>& run = execution_tables(false);
     if constexpr (has_choices) run.partial.runs = t.partial.next.runs.data();
     if constexpr (any_leaf_validates<T, M>) {
       validate_leaves<T> validate{run};
@@ -306,7 +326,7 @@ class engine {
     if (run_otherwise_ != nullptr) return run_otherwise_(*this, unfused(run));
     tables_->left_out =
         run.fused != nullptr && !training_ && tables_->plan.fusion.evaluation_leaves_out;
-    forward_pass<T, no_boundary, has_choices> pass{run};
+    forward_pass<E, no_boundary, has_choices> pass{run};
     for_each_leaf(module_, pass);
   }
 
@@ -320,7 +340,7 @@ class engine {
   static void run_with_hooks(engine& e, const execution<T>& run) {
     if (!e.hooks_->any_forward()) {
       if (e.boundary_ != nullptr) return run_with_boundary(e, run);
-      forward_pass<T, no_boundary, has_choices> pass{run};
+      forward_pass<E, no_boundary, has_choices> pass{run};
       return for_each_leaf(e.module_, pass);
     }
     if (e.boundary_ != nullptr) e.boundary_->begin_forward(run);
@@ -358,7 +378,7 @@ class engine {
                                .training = e.training_,
                                .runs = run.partial.runs};
     hook_runner hooks{tables, own.calls, own.hooks};
-    hooked_forward_pass<T, has_choices> pass{run, hooks, own.begins.data(), e.boundary_};
+    hooked_forward_pass<E, has_choices> pass{run, hooks, own.begins.data(), e.boundary_};
     for_each_leaf(e.module_, pass);
     hooks.run_until(2 * static_cast<int>(own.calls.size()));
     if (e.boundary_ != nullptr) e.boundary_->end_forward(run);
@@ -367,7 +387,7 @@ class engine {
   /// Forward with what happens around every leaf. Instantiated only by who sets it.
   static void run_with_boundary(engine& e, const execution<T>& run) {
     e.boundary_->begin_forward(run);
-    forward_pass<T, leaf_boundary<T>*, has_choices> pass{run, 0, e.boundary_};
+    forward_pass<E, leaf_boundary<T>*, has_choices> pass{run, 0, e.boundary_};
     for_each_leaf(e.module_, pass);
     e.boundary_->end_forward(run);
   }
@@ -396,7 +416,7 @@ class engine {
 
   template <class Completed>
   void run_backward(bool accumulate, Completed&& completed) {
-    execution<T> run = execution_tables(accumulate);
+    execution<T>& run = execution_tables(accumulate);
     if constexpr (requires { completed.boundary; }) run.fused = nullptr;
     if (tables_->left_out) {
       execution<T> again = unfused(run);
@@ -408,7 +428,7 @@ class engine {
       run_partial_backward(run, completed);
     } else {
       if constexpr (requires { completed.boundary; }) completed.boundary->begin_backward(run);
-      backward_pass<T, std::remove_reference_t<Completed>> pass{run, completed,
+      backward_pass<E, std::remove_reference_t<Completed>> pass{run, completed,
                                                                 static_cast<int>(sizes.nodes)};
       for_each_leaf_reversed(module_, pass);
       if constexpr (requires { completed.boundary; }) completed.boundary->end_backward(run);
@@ -422,7 +442,7 @@ class engine {
     p.begin_backward(t.current);
     p.presence.begin_backward();
     if constexpr (requires { completed.boundary; }) completed.boundary->begin_backward(run);
-    partial_backward_pass<T, Completed> pass{run, completed, static_cast<int>(sizes.nodes)};
+    partial_backward_pass<E, Completed> pass{run, completed, static_cast<int>(sizes.nodes)};
     for_each_leaf_reversed(module_, pass);
     if constexpr (requires { completed.boundary; }) completed.boundary->end_backward(run);
     for (std::size_t v = 0; v < Inputs; ++v)
@@ -439,7 +459,7 @@ class engine {
       auto& p = t.partial;
       p.begin_backward(t.current);
       program_table<bool, sizes.leaves> reached{};
-      const execution<T> run = execution_tables(true);
+      const execution<T>& run = execution_tables(true);
       for (int k = static_cast<int>(sizes.nodes); k-- > 0;) {
         const program_node& node = run.nodes[k];
         const program_leaf& leaf = run.leaves[node.leaf];
@@ -518,9 +538,10 @@ class engine {
     point_edges();
   }
 
-  execution<T> execution_tables(bool accumulate) {
+  /// Where a pass finds what it needs: filled in once.
+  void point_execution() {
     tables& t = *tables_;
-    execution<T> run;
+    execution<T>& run = t.run;
     run.nodes = t.current.nodes.data();
     run.leaves = t.current.leaves.data();
     run.shapes = t.current.values.data();
@@ -537,13 +558,7 @@ class engine {
     run.completed = t.layout.completed.data();
     run.buffers = t.buffers.data();
     run.saved = t.saved.data();
-    run.model_seed = seed_;
-    run.step = step_;
-    run.stream = stream_;
-    run.training = training_;
-    run.accumulate = accumulate;
-    if (fuses_)
-      run.fused = (training_ ? t.plan.fusion.calls : t.plan.fusion.evaluation_calls).data();
+    if constexpr (traits::has_exceptions) run.full_precision = t.full_precision.data();
     if constexpr (is_partial)
       run.partial = {.runs = t.partial.now.runs.data(),
                      .taken = t.partial.now.taken.data(),
@@ -553,6 +568,20 @@ class engine {
                      .presence = &t.partial.presence,
                      .places = t.partial.places.data(),
                      .flat_gradients = gradients_.data()};
+  }
+  /// The same with what changes from pass to pass; until the next one.
+  execution<T>& execution_tables(bool accumulate) {
+    tables& t = *tables_;
+    execution<T>& run = t.run;
+    run.model_seed = seed_;
+    run.step = step_;
+    run.stream = stream_;
+    run.training = training_;
+    run.accumulate = accumulate;
+    run.fused = nullptr;
+    if (fuses_)
+      run.fused = (training_ ? t.plan.fusion.calls : t.plan.fusion.evaluation_calls).data();
+    if constexpr (is_partial) run.partial.runs = t.partial.now.runs.data();
     return run;
   }
 

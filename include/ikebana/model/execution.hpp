@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/model/element.hpp"
 #include "ikebana/model/fusion.hpp"
 #include "ikebana/model/gradient_presence.hpp"
 #include "ikebana/model/hooked_forward.hpp"
@@ -59,30 +60,34 @@ struct execution {
   std::uint32_t stream = 0;
   bool training = true;
   bool accumulate = false;
-  const fused_call* fused = nullptr;  ///< By node; null where each leaf does its own work.
+  const fused_call* fused = nullptr;     ///< By node; null where each leaf does its own work.
+  const bool* full_precision = nullptr;  ///< By leaf; null where all are alike.
   partial_tables<T> partial{};
 
   bool does_run(const program_node& node) const { return node.arm < 0 || partial.runs[node.arm]; }
+
+  bool is_full(const program_node& node) const {
+    return full_precision != nullptr && full_precision[node.leaf];
+  }
 
   void take_norm(const program_node& norm, context<T>& c) const;
 
   context<T> context_of(const program_node& node) const {
     const program_leaf& leaf = leaves[node.leaf];
-    context<T> c;
-    c.shapes = shapes;
-    c.inputs = node.inputs;
-    c.arity = node.input_count;
-    c.first_output = node.first_output;
-    c.values = values;
-    c.value_gradients = value_gradients;
-    c.edge_gradients = edge_gradients + node.first_edge;
-    c.parameters = parameters + leaf.first_parameter;
-    c.gradients = gradients + leaf.first_parameter;
-    c.buffers = buffers + leaf.first_buffer;
-    c.saved_data = saved + node.first_saved;
-    c.is_training = training;
-    c.stream = random_stream{model_seed, leaf.path_hash, step, stream};
-    return c;
+    // Every member in its place: nothing is filled with zeros first, which would take longer.
+    return {.shapes = shapes,
+            .inputs = node.inputs,
+            .arity = node.input_count,
+            .first_output = node.first_output,
+            .values = values,
+            .value_gradients = value_gradients,
+            .edge_gradients = edge_gradients + node.first_edge,
+            .parameters = parameters + leaf.first_parameter,
+            .gradients = gradients + leaf.first_parameter,
+            .buffers = buffers + leaf.first_buffer,
+            .saved_data = saved + node.first_saved,
+            .is_training = training,
+            .stream = random_stream{model_seed, leaf.path_hash, step, stream}};
   }
 
   /// The same with what the call takes over from others.
@@ -141,10 +146,10 @@ class leaf_boundary {
 struct no_boundary {};
 
 /// Visits the leaves in order and runs each forward, or, where Partial, those of the alternatives
-/// that are taken.
-template <class T, class Boundary = no_boundary, bool Partial = false>
+/// that are taken. E is a model_element.
+template <class E, class Boundary = no_boundary, bool Partial = false>
 struct forward_pass {
-  const execution<T>& run;
+  const execution<element_of<E>>& run;
   int k = 0;
   Boundary boundary{};  ///< Or a leaf_boundary<T>*, which may be null.
 
@@ -161,15 +166,16 @@ struct forward_pass {
     else if constexpr (joins_alternatives<Leaf>)
       run.values[node.first_output] = run.values[node.inputs[run.partial.taken[node.choice]]];
     else
-      leaf.forward(run.forward_context_of(node));
+      leaf.forward(element_traits<E>::given(run.forward_context_of(node), run.is_full(node)));
     if constexpr (!std::is_same_v<Boundary, no_boundary>)
       if (boundary != nullptr) boundary->after_forward(run, k - 1);
   }
 };
 
 /// The same with hooks, which run as their time comes.
-template <class T, bool Partial = false>
+template <class E, bool Partial = false>
 struct hooked_forward_pass {
+  using T = element_of<E>;
   const execution<T>& run;
   hook_runner& hooks;
   const int* begins;
@@ -179,7 +185,7 @@ struct hooked_forward_pass {
   template <class Leaf>
   [[gnu::noinline]] void operator()(const Leaf& leaf) {
     hooks.run_until(begins[k]);
-    forward_pass<T, leaf_boundary<T>*, Partial> one{run, k, boundary};
+    forward_pass<E, leaf_boundary<T>*, Partial> one{run, k, boundary};
     one(leaf);
     // Leaf calls end where they begin, but for the node itself.
     hooks.run_until(begins[k++] + 1);
@@ -188,8 +194,9 @@ struct hooked_forward_pass {
 
 /// Visits the leaves in reverse order and runs each backward; `completed(n)` hears that the first n
 /// elements of the gradients are final, and, if it has them, `before_leaf(k)` and `after_leaf(k)`.
-template <class T, class Completed>
+template <class E, class Completed>
 struct backward_pass {
+  using T = element_of<E>;
   const execution<T>& run;
   Completed& completed;
   int k = 0;
@@ -210,7 +217,8 @@ struct backward_pass {
     c.accumulating = (run.accumulate && !bounded) || !run.last_call[k];
     if constexpr (bounded) completed.boundary->before_backward(run, k);
     if constexpr (!is_view_module<Leaf>()) {
-      if (run.fused == nullptr || !run.fused[k].backward_is_done) leaf.backward(c);
+      if (run.fused == nullptr || !run.fused[k].backward_is_done)
+        leaf.backward(element_traits<E>::given(c, run.is_full(node)));
     } else {
       const T* gradient = run.value_gradients[node.first_output];
       if (c.edge_gradients[0] != nullptr && c.edge_gradients[0] != gradient)

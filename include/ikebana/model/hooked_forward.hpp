@@ -84,6 +84,7 @@ struct hooked_calls {
 
   /// Finds the calls of every hook. A hook before a module runs when its call begins, one after it
   /// when it ends; those of one call in the order of the set.
+  template <class = void>
   void bind(const hook_set& set, const program_scope* scopes, std::size_t nodes) {
     if (version == set.version()) return;
     begins.assign(nodes, 0);
@@ -105,6 +106,7 @@ struct hooked_calls {
 
  private:
   /// By time; after those of the same time.
+  template <class = void>
   static void insert(std::vector<bound>& sorted, bound b) {
     const auto at = std::upper_bound(sorted.begin(), sorted.end(), b.time,
                                      [](int time, const bound& x) { return time < x.time; });

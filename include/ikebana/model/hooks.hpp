@@ -44,15 +44,18 @@ struct hook_of final : hook_entry {
 
 }  // namespace detail
 
-/// The hooks of a model, in the order in which they run.
+/// The hooks of a model, in the order in which they run. What is a template without need is so that
+/// only who uses it compiles it: here as elsewhere.
 class hook_set {
  public:
   using entry = std::shared_ptr<detail::hook_entry>;
 
+  template <class = void>
   void add(entry e, bool prepend) {
     entries_.insert(prepend ? entries_.begin() : entries_.end(), std::move(e));
     ++version_;
   }
+  template <class = void>
   void remove(const detail::hook_entry* e) {
     std::erase_if(entries_, [e](const entry& own) { return own.get() == e; });
     ++version_;
@@ -61,6 +64,7 @@ class hook_set {
   /// Changes whenever a hook comes or goes.
   std::uint64_t version() const { return version_; }
 
+  template <class = void>
   bool any_forward() const {
     return std::any_of(entries_.begin(), entries_.end(),
                        [](const entry& e) { return e->point <= hook_point::after_forward; });
@@ -88,6 +92,7 @@ class hook_handle {
   hook_handle(std::weak_ptr<hook_set> set, std::weak_ptr<detail::hook_entry> entry)
       : set_{std::move(set)}, entry_{std::move(entry)} {}
 
+  template <class = void>
   void remove() {
     const auto entry = entry_.lock();
     if (entry == nullptr) return;

@@ -35,7 +35,7 @@ constexpr diagnostic unknown_parameter() {
 /// the compiler, parameters come into being with PyTorch's initial distributions. The weights
 /// depend on seed and path alone: they are the same bits whether dimensions were written out or
 /// inferred. Throws nothing but std::bad_alloc.
-template <floating T, shape... In, any_module M>
+template <model_element T, shape... In, any_module M>
 auto initialize(const M& m, seed s) {
   constexpr inferred made = infer(M{}, shape_list{In...});
   if constexpr (!made.ok()) {
@@ -55,7 +55,7 @@ auto initialize(const M& m, seed s) {
 /// The same where parameters depend on extents that only run time knows (the columns of a file):
 /// `inputs` are the extents of a first input, which every later input is checked against; the batch
 /// may differ. Throws shape_error if they do not fit the declared shapes or the module.
-template <floating T, shape... In, any_module M, std::same_as<shape>... Extents>
+template <model_element T, shape... In, any_module M, std::same_as<shape>... Extents>
 requires(sizeof...(Extents) == sizeof...(In) &&
          sizeof...(In) > 0) auto initialize(const M& m, seed s, const Extents&... inputs) {
   constexpr inferred made = infer(M{}, shape_list{In...});

@@ -26,7 +26,7 @@ struct parameter_layout {
 /// The layout for element type T. A constant expression where all extents are known. O(nodes +
 /// parameters).
 template <class T, program_sizes N>
-constexpr parameter_layout<N> lay_out(const program<N>& p) {
+[[gnu::cold]] constexpr parameter_layout<N> lay_out(const program<N>& p) {
   parameter_layout<N> out;
   program_table<bool, N.nodes> first_call{};
   {

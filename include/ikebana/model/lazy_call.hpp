@@ -33,6 +33,12 @@ template <class E, class... Rest>
 struct first_number<E, Rest...>
     : std::conditional_t<floating<E>, std::type_identity<E>, first_number<Rest...>> {};
 
+/// The numbers of an element type, which may be void.
+template <class E>
+struct element_or_void : std::type_identity<void> {};
+template <model_element E>
+struct element_or_void<E> : std::type_identity<element_of<E>> {};
+
 /// A first call of M with arguments of these types: for which model it asks.
 template <any_module M, class Chosen, model_input... X>
 struct lazy_call {
@@ -42,9 +48,10 @@ struct lazy_call {
   using found = typename first_number<typename argument_tensor<X>::type::value_type...>::type;
   using element = std::conditional_t<std::is_void_v<Chosen>, found, Chosen>;
   static constexpr bool has_element = !std::is_void_v<element>;
+  using number = typename element_or_void<element>::type;
   static constexpr bool keeps_to_choice =
       ((!floating<typename argument_tensor<X>::type::value_type> ||
-        std::is_same_v<typename argument_tensor<X>::type::value_type, element>)&&...);
+        std::is_same_v<typename argument_tensor<X>::type::value_type, number>)&&...);
 
   static constexpr shape_list declared = [] {
     const shape given[]{

@@ -22,7 +22,7 @@ namespace ikebana {
 
 /// Chooses the element type of a lazy_model before its first call: `lazy_model holder{net, seed{1},
 /// element_type<double>{}}`.
-template <floating T>
+template <model_element T>
 struct element_type {};
 
 namespace detail {
@@ -196,9 +196,10 @@ class lazy_model : public hook_registration<lazy_model<M, T>, M> {
   void resolve(const X&... x) {
     using wanted = typename detail::lazy_target<Call>::model_type;
     if (held_ != nullptr) {
-      if (held_->type != dtype_of<typename Call::element>)
+      if (held_->type != dtype_of<element_of<typename Call::element>>)
         throw error("the model was resolved for " + std::string{name(held_->type)} +
-                    ", got inputs of " + std::string{name(dtype_of<typename Call::element>)});
+                    ", got inputs of " +
+                    std::string{name(dtype_of<element_of<typename Call::element>>)});
       return;
     }
     const shape_list extents = Call::extents(x...);
@@ -240,7 +241,7 @@ class lazy_model : public hook_registration<lazy_model<M, T>, M> {
 
 template <any_module M>
 lazy_model(M, seed) -> lazy_model<M>;
-template <any_module M, floating T>
+template <any_module M, model_element T>
 lazy_model(M, seed, element_type<T>) -> lazy_model<M, T>;
 
 /// The state of a lazy_model. Before its first call: what is lazy is marked uninitialized, with the

@@ -177,7 +177,7 @@ inline state_dict take_state(const std::vector<state_row>& rows, const state_dic
 /// then, PyTorch's default, until a state or an input says otherwise.
 template <any_module M, class T>
 class pending_state {
-  using element = std::conditional_t<std::is_void_v<T>, float, T>;
+  using element = element_of<std::conditional_t<std::is_void_v<T>, float, T>>;
   static constexpr program_sizes sizes = outline_of<M>.sizes;
 
  public:

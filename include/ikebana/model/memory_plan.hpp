@@ -92,8 +92,8 @@ constexpr dim_t place(memory_request* requests, std::size_t count,
 /// allocate. Inputs are the caller's memory. `input_gradients`: whether backward also gives the
 /// gradients of the inputs (into the caller's memory).
 template <class T, program_sizes N>
-constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
-                                     bool input_gradients) {
+[[gnu::cold]] constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
+                                                   bool input_gradients) {
   memory_plan<N> plan;
   plan.fusion = plan_fusion(p, inputs);
   constexpr auto nodes = static_cast<int>(N.nodes);

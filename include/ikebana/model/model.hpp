@@ -28,21 +28,23 @@ namespace ikebana {
 struct no_gradient_t {};
 inline constexpr no_gradient_t no_gradient{};
 
-/// A resolved module with its parameters, gradients, buffers and workspace, for element type T and
+/// A resolved module with its parameters, gradients, buffers and workspace, for element type E and
 /// inputs of the shapes In. Made by `initialize`. Movable, not copyable (`clone()`); addresses of
 /// parameters and gradients never change.
 ///
-/// Inputs are tensors, in their order or by name (`"mask"_arg = m`): of T, or of std::int64_t and
+/// E is float, double or a `precision`, whose numbers are floats: T in what follows. Inputs are
+/// tensors, in their order or by name (`"mask"_arg = m`): of T, or of std::int64_t and
 /// bool where a module takes indices or truth values. Outputs are views of the model's memory: one,
 /// or a std::tuple of them.
 ///
 /// Construction allocates; forward, backward and train_step do so only where an input is larger
 /// than any before. Not for concurrent use: replicate it instead.
-template <floating T, resolved_module M, shape... In>
-class model : protected detail::engine<T, M, sizeof...(In)>,
-              public hook_registration<model<T, M, In...>, M>,
-              public choice_selection<model<T, M, In...>, M> {
-  using engine = detail::engine<T, M, sizeof...(In)>;
+template <model_element E, resolved_module M, shape... In>
+class model : protected detail::engine<E, M, sizeof...(In)>,
+              public hook_registration<model<E, M, In...>, M>,
+              public choice_selection<model<E, M, In...>, M> {
+  using engine = detail::engine<E, M, sizeof...(In)>;
+  using T = element_of<E>;
   using engine::sizes;
   static constexpr shape_list declared_inputs{In...};
   static constexpr std::size_t input_count = sizeof...(In);
@@ -76,7 +78,14 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
   /// Parameters are initialised from (seed, path) alone. `inputs` gives every extent that
   /// parameters depend on. Throws shape_error if they do not fit.
   model(M m, ikebana::seed s, const shape_list& inputs)
-      : engine(std::move(m), s, declared_inputs, inputs) {}
+      : engine(std::move(m), s, declared_inputs, inputs) {
+    if constexpr (engine::traits::has_exceptions) {
+      constexpr diagnostic wrong = engine::traits::check(lowered());
+      if constexpr (!wrong.ok())
+        static_cast<void>(
+            sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
+    }
+  }
 
   model(model&&) noexcept = default;
   model& operator=(model&&) noexcept = default;
@@ -383,15 +392,33 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
   /// Forward with arguments whose shapes the compiler has checked.
   template <class... X>
   void call(const X&... x) {
-    shape_list shapes;
-    const auto data = arrange(shapes, x...);
-    engine::prepare_for(shapes);
-    engine::run_forward(data);
+    if constexpr (takes_one_shape<X...>) {
+      engine::prepare_for_declared();
+      engine::run_forward(pointers(x...));
+    } else {
+      shape_list shapes;
+      const auto data = arrange(shapes, x...);
+      engine::prepare_for(shapes);
+      engine::run_forward(data);
+    }
   }
+
+  /// Whether the compiler knows all shapes, which there is then nothing to check of.
+  template <class... X>
+  static constexpr bool takes_one_shape =
+      (In.is_static() && ... && true) &&
+      (detail::argument_tensor<X>::type::static_shape.is_static() && ... && true);
 
   /// The arguments as the inputs that they are.
   template <class... X>
   static std::array<const void*, input_count + 1> arrange(shape_list& shapes, const X&... x) {
+    constexpr auto order = detail::order_inputs<input_count, M, X...>();
+    const shape extents[] = {detail::tensor_of_argument(x).extents()..., shape{}};
+    for (std::size_t i = 0; i < input_count; ++i) shapes.push_back(extents[order.of[i]]);
+    return pointers(x...);
+  }
+  template <class... X>
+  static std::array<const void*, input_count + 1> pointers(const X&... x) {
     constexpr auto order = detail::order_inputs<input_count, M, X...>();
     constexpr auto kinds = lowered().kinds;
     const auto check = [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -404,12 +431,8 @@ class model : protected detail::engine<T, M, sizeof...(In)>,
     };
     check(std::index_sequence_for<X...>{});
     const void* const given[] = {detail::tensor_of_argument(x).data()..., nullptr};
-    const shape extents[] = {detail::tensor_of_argument(x).extents()..., shape{}};
     std::array<const void*, input_count + 1> data{};
-    for (std::size_t i = 0; i < input_count; ++i) {
-      data[i] = given[order.of[i]];
-      shapes.push_back(extents[order.of[i]]);
-    }
+    for (std::size_t i = 0; i < input_count; ++i) data[i] = given[order.of[i]];
     return data;
   }
 

@@ -96,8 +96,9 @@ struct partial_state {
 
 /// The backward of a pass in which not every leaf runs: of those that the forward ran, those that a
 /// gradient reaches. `completed` is as in backward_pass.
-template <class T, class Completed>
+template <class E, class Completed>
 struct partial_backward_pass {
+  using T = element_of<E>;
   const execution<T>& run;
   Completed& completed;
   int k = 0;
@@ -160,7 +161,8 @@ struct partial_backward_pass {
     }
     if constexpr (bounded) completed.boundary->before_backward(run, k);
     if constexpr (!is_view_module<Leaf>()) {
-      if (run.fused == nullptr || !run.fused[k].backward_is_done) leaf.backward(c);
+      if (run.fused == nullptr || !run.fused[k].backward_is_done)
+        leaf.backward(element_traits<E>::given(c, run.is_full(node)));
     } else {
       const T* gradient = run.value_gradients[node.first_output];
       if (c.edge_gradients[0] != nullptr && c.edge_gradients[0] != gradient)

@@ -76,7 +76,8 @@ struct summarize_leaves {
   }
 };
 
-inline std::string grouped(dim_t n) {
+template <class = void>
+std::string grouped(dim_t n) {
   const std::string digits = std::to_string(n);
   std::string out;
   for (std::size_t i = 0; i < digits.size(); ++i) {
@@ -124,7 +125,8 @@ model_summary summarize(const Model& m) {
 
 /// A table: path, module, output shape, parameters and multiply-adds of every module, and totals
 /// with the bytes of the parameters and of the workspace that a training step takes. Allocates.
-inline std::string to_string(const model_summary& s) {
+template <class = void>
+std::string to_string(const model_summary& s) {
   using row_text = std::array<std::string, 5>;
   std::vector<row_text> table{{"path", "module", "output", "parameters", "multiply-adds"}};
   for (const summary_row& row : s.rows)

@@ -12,13 +12,15 @@ namespace detail {
 template <class Model>
 inline constexpr dim_t workspace_of = -1;
 
-template <class T, class M, shape... In>
-inline constexpr dim_t workspace_of<model<T, M, In...>> = [] {
+template <class E, class M, shape... In>
+inline constexpr dim_t workspace_of<model<E, M, In...>> = [] {
   shape_list in{In...};
   for (std::size_t i = 0; i < in.size(); ++i)
     for (std::size_t d = 0; d < in[i].rank(); ++d)
       if (in[i][d] < 0) in[i][d] = 1;
-  return plan_memory<T>(lower<sizes_of<M>(sizeof...(In))>(M{}, in), sizeof...(In), false).bytes;
+  return plan_memory<element_of<E>>(lower<sizes_of<M>(sizeof...(In))>(M{}, in), sizeof...(In),
+                                    false)
+      .bytes;
 }();
 
 }  // namespace detail

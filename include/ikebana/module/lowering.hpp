@@ -157,6 +157,12 @@ struct lowering {
     for (int a = 0; a < alternatives; ++a) arms[first + a] = {added, a, arm};
     return added;
   }
+  [[gnu::cold]] constexpr int add_leaf(std::string_view kind, std::size_t parameter_count,
+                                       std::size_t buffer_count, int scope);
+  /// A node of a leaf with these inputs and shapes of outputs.
+  [[gnu::cold]] constexpr program_node& add_node(int leaf, const value_list& in,
+                                                 const shape_list& shapes, value_list& out);
+  [[gnu::cold]] constexpr void refuse(const diagnostic& why, int scope);
   constexpr int choice_at(int scope) const {
     int c = 0;
     if (!counting())
@@ -217,27 +223,56 @@ constexpr void lowering::claim(int v, element_kind kind, std::size_t input, int 
            scope_path(scopes, scope)};
 }
 
+constexpr void lowering::refuse(const diagnostic& why, int scope) {
+  error = why;
+  error.path = scope_path(scopes, scope);
+}
+
+/// What is the same for all leaves is no template, and cold: few programs spend time here, and all
+/// are compiled.
+constexpr int lowering::add_leaf(std::string_view kind, std::size_t parameter_count,
+                                 std::size_t buffer_count, int scope) {
+  const int leaf = static_cast<int>(n.leaves++);
+  path_text path;
+  if (!counting()) path = scope_path(scopes, scope);
+  // What is cut could be the same for two leaves, and parameters are told apart by their paths.
+  if (error.ok() && path.size() > longest_path)
+    error = {"the path of a module has at most {expected} characters",
+             static_cast<dim_t>(longest_path),
+             0,
+             {},
+             {},
+             path};
+  if (!counting())
+    leaves[leaf] = {scope,
+                    kind,
+                    hash_path(path.view()),
+                    static_cast<int>(n.parameters),
+                    parameter_count,
+                    static_cast<int>(n.buffers),
+                    buffer_count};
+  return leaf;
+}
+
+constexpr program_node& lowering::add_node(int leaf, const value_list& in, const shape_list& shapes,
+                                           value_list& out) {
+  program_node& node = nodes[n.nodes];
+  node.leaf = leaf;
+  for (std::size_t i = 0; i < in.count; ++i) node.inputs[i] = in.ids[i];
+  node.input_count = in.count;
+  node.first_edge = static_cast<int>(n.edges);
+  n.edges += in.count;
+  node.first_output = static_cast<int>(n.values);
+  node.output_count = out.count;
+  for (std::size_t i = 0; i < out.count; ++i) out.ids[i] = add_value(shapes[i]);
+  node.arm = arm;
+  node.first_saved = static_cast<int>(n.saved);
+  return node;
+}
+
 template <leaf_module M>
 constexpr int lower_new_leaf(const M& m, lowering& l, int scope) {
-  const int leaf = static_cast<int>(l.n.leaves++);
-  path_text path;
-  if (!l.counting()) path = scope_path(l.scopes, scope);
-  // What is cut could be the same for two leaves, and parameters are told apart by their paths.
-  if (l.error.ok() && path.size() > longest_path)
-    l.error = {"the path of a module has at most {expected} characters",
-               static_cast<dim_t>(longest_path),
-               0,
-               {},
-               {},
-               path};
-  if (!l.counting())
-    l.leaves[leaf] = {scope,
-                      M::kind,
-                      hash_path(path.view()),
-                      static_cast<int>(l.n.parameters),
-                      parameter_count<M>(),
-                      static_cast<int>(l.n.buffers),
-                      buffer_count<M>()};
+  const int leaf = l.add_leaf(M::kind, parameter_count<M>(), buffer_count<M>(), scope);
   if constexpr (parameter_count<M>() > 0) {
     if (!l.counting())
       for (const parameter_spec& p : m.parameters()) l.parameters[l.n.parameters++] = {leaf, p};
@@ -274,7 +309,7 @@ constexpr module_counts count_modules() {
 }
 
 template <leaf_module M>
-[[gnu::noinline]] constexpr void declare(const M& m, lowering& l, int scope) {
+[[gnu::cold, gnu::noinline]] constexpr void declare(const M& m, lowering& l, int scope) {
   lower_new_leaf(m, l, scope);
 }
 
@@ -282,7 +317,8 @@ template <composite_module M>
 constexpr void declare(const M& m, lowering& l, int scope);
 
 template <class C>
-[[gnu::noinline]] constexpr void declare_child(const C& child, int index, lowering& l, int scope) {
+[[gnu::cold, gnu::noinline]] constexpr void declare_child(const C& child, int index, lowering& l,
+                                                          int scope) {
   declare(module_of(child), l, l.add_scope(scope, name_of<C>(), is_named<C> ? -1 : index));
 }
 
@@ -310,8 +346,8 @@ struct module_place {
 };
 
 template <leaf_module M>
-[[gnu::noinline]] constexpr value_list lower(const M& m, lowering& l, const value_list& in,
-                                             module_place place) {
+[[gnu::cold, gnu::noinline]] constexpr value_list lower(const M& m, lowering& l,
+                                                        const value_list& in, module_place place) {
   const auto [leaf, scope] = place;
   const std::size_t call = l.begin_call(M::kind, in, scope);
   value_list out;
@@ -330,29 +366,17 @@ template <leaf_module M>
   }
   shape_list inferred_shapes;
   if (l.error.ok()) {
-    inferred r = infer_leaf(m, shapes);
-    if (r.ok()) {
+    const inferred r = infer_leaf(m, shapes);
+    if (r.ok())
       inferred_shapes = r.outputs;
-    } else {
-      l.error = r.error;
-      l.error.path = scope_path(l.scopes, scope);
-    }
+    else
+      l.refuse(r.error, scope);
   }
-  program_node& node = l.nodes[l.n.nodes];
-  node.leaf = leaf;
-  for (std::size_t i = 0; i < in.count; ++i) node.inputs[i] = in.ids[i];
-  node.input_count = in.count;
-  node.first_edge = static_cast<int>(l.n.edges);
-  l.n.edges += in.count;
-  node.first_output = static_cast<int>(l.n.values);
-  node.output_count = out.count;
-  for (std::size_t i = 0; i < out.count; ++i) out.ids[i] = l.add_value(inferred_shapes[i]);
+  program_node& node = l.add_node(leaf, in, inferred_shapes, out);
   node.keeps = keeps_of<M>();
   node.role = role_of(m);
   node.is_view = is_view_module<M>();
-  node.arm = l.arm;
   if constexpr (requires { M::joins_alternatives; }) node.choice = l.choice;
-  node.first_saved = static_cast<int>(l.n.saved);
   node.saved_count = saved_count<M>();
   if constexpr (saved_count<M>() > 0) {
     if (l.error.ok())
@@ -371,8 +395,9 @@ constexpr value_list lower(const M& m, lowering& l, const value_list& in, module
 
 /// Not inlined: of a network of many equal children, the code of one is enough.
 template <class C, class Step>
-[[gnu::noinline]] constexpr void lower_step(const C& child, lowering& l, const Step& step,
-                                            int* local, int& local_count, module_place place) {
+[[gnu::cold, gnu::noinline]] constexpr void lower_step(const C& child, lowering& l,
+                                                       const Step& step, int* local,
+                                                       int& local_count, module_place place) {
   value_list in;
   for (; in.count < step.input_count; ++in.count) in.ids[in.count] = local[step.inputs[in.count]];
   const value_list out = lower(module_of(child), l, in, place);

@@ -21,7 +21,8 @@ namespace ikebana {
 /// - `static constexpr std::string_view kind`: its name, "linear";
 /// - `constexpr inferred infer(const shape&...) const`: output shapes, or a diagnostic (or
 ///   `infer(const shape_list&)`);
-/// - `template <class T> void forward(const context<T>&) const`, and `backward` likewise;
+/// - `template <class T> void forward(const context<T>&) const`, and `backward` likewise (where a
+///   `precision` rounds its products, the whole type: `template <class C> .. (const C&)`);
 ///
 /// and where it needs them
 /// - `parameters()`, `buffers()`, `saved(const shape_list&)`: arrays of specs;

@@ -49,6 +49,7 @@ struct batch_norm {
   static constexpr bool is_affine = detail::option_or<affine<true>, Options...>::value;
   static constexpr bool tracks = detail::option_or<track_running_stats<true>, Options...>::value;
   static constexpr bool is_channel_norm = tracks;
+  static constexpr bool takes_function = true;
 
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;
@@ -131,7 +132,7 @@ struct batch_norm {
     const T epsilon = static_cast<T>(eps);
     if (tracks && !c.training()) {
       cpu::batch_norm_forward_eval<T>(n.batch, n.channels, n.inner, c.input(), weight, bias,
-                                      epsilon, c.buffer(0), c.buffer(1), c.output());
+                                      epsilon, c.buffer(0), c.buffer(1), c.output(), c.function());
       return;
     }
     T factor{};
@@ -143,7 +144,7 @@ struct batch_norm {
     cpu::batch_norm_forward_train<T>(n.batch, n.channels, n.inner, c.input(), weight, bias, epsilon,
                                      c.output(), c.template saved<T>(0), c.template saved<T>(1),
                                      tracks ? c.buffer(0) : nullptr, tracks ? c.buffer(1) : nullptr,
-                                     factor);
+                                     factor, c.function());
   }
 
   template <class T>

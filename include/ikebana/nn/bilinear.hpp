@@ -15,6 +15,7 @@
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/product.hpp"
 
 namespace ikebana {
 
@@ -106,8 +107,9 @@ struct bilinear {
         .add("bias", has_bias);
   }
 
-  template <class T>
-  void forward(const context<T>& c) const {
+  template <class Context>
+  void forward(const Context& c) const {
+    using T = typename Context::value_type;
     const sizes n(c);
     T* const xw = c.template saved<T>(0);
     for (dim_t first = 0; first < n.rows; first += block) {
@@ -115,8 +117,8 @@ struct bilinear {
       const T *x1 = c.input(0) + first * n.in1, *x2 = c.input(1) + first * n.in2;
       T* const y = c.output() + first * Out;
       for (dim_t o = 0; o < Out; ++o) {
-        cpu::gemm<T>(cpu::transpose::no, cpu::transpose::no, rows, n.in2, n.in1, T{1}, x1, n.in1,
-                     c.parameter(0) + o * n.in1 * n.in2, n.in2, T{0}, xw, n.in2);
+        detail::product(c, cpu::transpose::no, cpu::transpose::no, rows, n.in2, n.in1, x1, n.in1,
+                        c.parameter(0) + o * n.in1 * n.in2, n.in2, T{0}, xw, n.in2);
         const T b = has_bias ? c.parameter(1)[o] : T{0};
         for (dim_t r = 0; r < rows; ++r)
           y[r * Out + o] = cpu::dot<T>(n.in2, xw + r * n.in2, x2 + r * n.in2) + b;
@@ -124,8 +126,9 @@ struct bilinear {
     }
   }
 
-  template <class T>
-  void backward(const context<T>& c) const {
+  template <class Context>
+  void backward(const Context& c) const {
+    using T = typename Context::value_type;
     const sizes n(c);
     const T* const dy = c.output_gradient();
     T* const scratch = c.template saved<T>(0);
@@ -147,15 +150,15 @@ struct bilinear {
         for (dim_t r = 0; r < rows; ++r)
           for (dim_t j = 0; j < n.in2; ++j)
             scratch[r * n.in2 + j] = g[r * Out + o] * x2[r * n.in2 + j];
-        cpu::gemm<T>(cpu::transpose::yes, cpu::transpose::no, n.in1, n.in2, rows, T{1}, x1, n.in1,
-                     scratch, n.in2, c.accumulate() || first > 0 ? T{1} : T{0},
-                     c.parameter_gradient(0) + o * n.in1 * n.in2, n.in2);
+        detail::product(c, cpu::transpose::yes, cpu::transpose::no, n.in1, n.in2, rows, x1, n.in1,
+                        scratch, n.in2, c.accumulate() || first > 0 ? T{1} : T{0},
+                        c.parameter_gradient(0) + o * n.in1 * n.in2, n.in2);
         if (T* const dx1 = c.input_gradient(0); dx1 != nullptr)
-          cpu::gemm<T>(cpu::transpose::no, cpu::transpose::yes, rows, n.in1, n.in2, T{1}, scratch,
-                       n.in2, w, n.in2, o > 0 ? T{1} : T{0}, dx1 + first * n.in1, n.in1);
+          detail::product(c, cpu::transpose::no, cpu::transpose::yes, rows, n.in1, n.in2, scratch,
+                          n.in2, w, n.in2, o > 0 ? T{1} : T{0}, dx1 + first * n.in1, n.in1);
         if (T* const dx2 = c.input_gradient(1); dx2 != nullptr) {
-          cpu::gemm<T>(cpu::transpose::no, cpu::transpose::no, rows, n.in2, n.in1, T{1}, x1, n.in1,
-                       w, n.in2, T{0}, scratch, n.in2);
+          detail::product(c, cpu::transpose::no, cpu::transpose::no, rows, n.in2, n.in1, x1, n.in1,
+                          w, n.in2, T{0}, scratch, n.in2);
           if (o == 0) cpu::fill<T>(rows * n.in2, dx2 + first * n.in2, T{0});
           for (dim_t r = 0; r < rows; ++r)
             cpu::axpy<T>(n.in2, g[r * Out + o], scratch + r * n.in2, dx2 + (first + r) * n.in2);

@@ -14,6 +14,7 @@
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/product.hpp"
 
 namespace ikebana {
 
@@ -74,33 +75,35 @@ struct linear {
         .add("bias", has_bias);
   }
 
-  template <class T>
-  void forward(const context<T>& c) const {
+  template <class Context>
+  void forward(const Context& c) const {
+    using T = typename Context::value_type;
     const dim_t in = c.input_shape().back();
     const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
-    cpu::gemm<T>(cpu::transpose::no, cpu::transpose::yes, rows, Out, in, T{1}, c.input(), in,
-                 c.parameter(0), in, T{0}, c.output(), Out,
-                 {.bias = has_bias ? c.parameter(1) : nullptr,
-                  .residual = c.residual(),
-                  .ld_residual = Out,
-                  .function = c.function()});
+    detail::product(c, cpu::transpose::no, cpu::transpose::yes, rows, Out, in, c.input(), in,
+                    c.parameter(0), in, T{0}, c.output(), Out,
+                    cpu::gemm_epilogue<T>{.bias = has_bias ? c.parameter(1) : nullptr,
+                                          .residual = c.residual(),
+                                          .ld_residual = Out,
+                                          .function = c.function()});
   }
 
-  template <class T>
-  void backward(const context<T>& c) const {
+  template <class Context>
+  void backward(const Context& c) const {
+    using T = typename Context::value_type;
     const dim_t in = c.input_shape().back();
     const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
     const T* dy = c.output_gradient();
-    cpu::gemm<T>(cpu::transpose::yes, cpu::transpose::no, Out, in, rows, T{1}, dy, Out, c.input(),
-                 in, c.accumulate() ? T{1} : T{0}, c.parameter_gradient(0), in);
+    detail::product(c, cpu::transpose::yes, cpu::transpose::no, Out, in, rows, dy, Out, c.input(),
+                    in, c.accumulate() ? T{1} : T{0}, c.parameter_gradient(0), in);
     if constexpr (has_bias)
       cpu::column_sums<T>(rows, Out, dy, Out, c.parameter_gradient(1), c.accumulate());
     if (c.input_gradient() == nullptr) return;
     cpu::gemm_epilogue<T> then;
     if (c.input_slope() != cpu::activation::none)
       then = {.slope_of = c.input(), .ld_slope = in, .slope = c.input_slope()};
-    cpu::gemm<T>(cpu::transpose::no, cpu::transpose::no, rows, in, Out, T{1}, dy, Out,
-                 c.parameter(0), in, T{0}, c.input_gradient(), in, then);
+    detail::product(c, cpu::transpose::no, cpu::transpose::no, rows, in, Out, dy, Out,
+                    c.parameter(0), in, T{0}, c.input_gradient(), in, then);
   }
 
   template <symbolic... X>

@@ -199,14 +199,14 @@ struct multihead_attention {
     if (has_weights) d.add("need_weights", true);
   }
 
-  template <class T>
-  void forward(const context<T>& c) const {
-    detail::attention_run<T>(layout, c, dropout).forward();
+  template <class Context>
+  void forward(const Context& c) const {
+    detail::attention_run(layout, c, dropout).forward();
   }
 
-  template <class T>
-  void backward(const context<T>& c) const {
-    detail::attention_run<T>(layout, c, dropout).backward();
+  template <class Context>
+  void backward(const Context& c) const {
+    detail::attention_run(layout, c, dropout).backward();
   }
 
   template <symbolic... X>

@@ -17,6 +17,7 @@
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/product.hpp"
 #include "ikebana/nn/detail/recurrent_run.hpp"
 #include "ikebana/nn/detail/spatial.hpp"
 #include "ikebana/nn/gru.hpp"
@@ -132,8 +133,9 @@ struct recurrent_cell {
     if (!has_bias) d.add("bias", has_bias);
   }
 
-  template <class T>
-  void forward(const context<T>& c) const {
+  template <class Context>
+  void forward(const Context& c) const {
+    using T = typename Context::value_type;
     const dim_t in = c.input_shape().back(), m = rows_in(c);
     detail::recurrent_step<T> s{m, Hidden, gates_of(c), {}, {c.output(), Hidden}, {}, {}};
     for (dim_t i = 0; i < gates::extra; ++i) s.extra[i] = extra(c, i);
@@ -146,16 +148,17 @@ struct recurrent_cell {
       load(c, 1, m, s.c.data);
     }
     if constexpr (gates::separate) s.from_h = {c.template saved<T>(1), width};
-    cpu::gemm<T>(no, yes, m, width, in, T{1}, c.input(), in, c.parameter(0), in, T{0}, s.gates.data,
-                 width, has_bias ? c.parameter(2) : nullptr);
-    cpu::gemm<T>(no, yes, m, width, Hidden, T{1}, h, Hidden, c.parameter(1), Hidden,
-                 gates::separate ? T{0} : T{1}, gates::separate ? s.from_h.data : s.gates.data,
-                 width, has_bias ? c.parameter(3) : nullptr);
+    detail::product(c, no, yes, m, width, in, c.input(), in, c.parameter(0), in, T{0}, s.gates.data,
+                    width, has_bias ? c.parameter(2) : nullptr);
+    detail::product(c, no, yes, m, width, Hidden, h, Hidden, c.parameter(1), Hidden,
+                    gates::separate ? T{0} : T{1}, gates::separate ? s.from_h.data : s.gates.data,
+                    width, has_bias ? c.parameter(3) : nullptr);
     gates::forward(s);
   }
 
-  template <class T>
-  void backward(const context<T>& c) const {
+  template <class Context>
+  void backward(const Context& c) const {
+    using T = typename Context::value_type;
     const dim_t in = c.input_shape().back(), m = rows_in(c);
     const auto h_before = extra(c, gates::extra);
     T* const dgates = c.template saved<T>(1);
@@ -173,8 +176,8 @@ struct recurrent_cell {
     gates::backward(s);
     if (c.input_count() > 1) {
       if (c.input_gradient(1) != nullptr) {
-        cpu::gemm<T>(no, no, m, Hidden, width, T{1}, dfrom_h, width, c.parameter(1), Hidden, T{0},
-                     c.input_gradient(1), Hidden);
+        detail::product(c, no, no, m, Hidden, width, dfrom_h, width, c.parameter(1), Hidden, T{0},
+                        c.input_gradient(1), Hidden);
         if constexpr (gates::separate)
           cpu::move_rows<T>(m, Hidden, s.dh, {c.input_gradient(1), Hidden}, true);
       }
@@ -183,17 +186,17 @@ struct recurrent_cell {
           cpu::move_rows<T>(m, Hidden, s.dc, {c.input_gradient(2), Hidden});
     }
     const T keep = c.accumulate() ? T{1} : T{0};
-    cpu::gemm<T>(yes, no, width, in, m, T{1}, dgates, width, c.input(), in, keep,
-                 c.parameter_gradient(0), in);
-    cpu::gemm<T>(yes, no, width, Hidden, m, T{1}, dfrom_h, width, h_before.data, Hidden, keep,
-                 c.parameter_gradient(1), Hidden);
+    detail::product(c, yes, no, width, in, m, dgates, width, c.input(), in, keep,
+                    c.parameter_gradient(0), in);
+    detail::product(c, yes, no, width, Hidden, m, dfrom_h, width, h_before.data, Hidden, keep,
+                    c.parameter_gradient(1), Hidden);
     if constexpr (has_bias) {
       cpu::column_sums<T>(m, width, dgates, width, c.parameter_gradient(2), c.accumulate());
       cpu::column_sums<T>(m, width, dfrom_h, width, c.parameter_gradient(3), c.accumulate());
     }
     if (c.input_gradient() != nullptr)
-      cpu::gemm<T>(no, no, m, in, width, T{1}, dgates, width, c.parameter(0), in, T{0},
-                   c.input_gradient(), in);
+      detail::product(c, no, no, m, in, width, dgates, width, c.parameter(0), in, T{0},
+                      c.input_gradient(), in);
   }
 
   template <symbolic... X>

@@ -111,8 +111,9 @@ struct spectral_norm : detail::reparametrized<M, Name> {
     d.add("spectral_norm", std::string_view{Name.data, Name.size()});
   }
 
-  template <class T>
-  void forward(const context<T>& c) const {
+  template <class Context>
+  void forward(const Context& c) const {
+    using T = typename Context::value_type;
     const detail::channel_sizes n = sizes();
     const T* original = c.parameter(original_at);
     T *u = c.buffer(base::inner_buffers), *v = c.buffer(base::inner_buffers + 1);
@@ -128,15 +129,15 @@ struct spectral_norm : detail::reparametrized<M, Name> {
     *c.template saved<T>(sigma_at) = sigma;
     T* weight = c.template saved<T>(weight_at);
     cpu::spectral_norm_forward<T>(rest(n) * n.channels, original, sigma, weight);
-    base::template run_inner_forward<T>(c, weight);
+    base::run_inner_forward(c, weight);
   }
 
-  template <class T>
-  void backward(const context<T>& c) const {
+  template <class Context>
+  void backward(const Context& c) const {
+    using T = typename Context::value_type;
     const detail::channel_sizes n = sizes();
     T* dweight = c.template saved<T>(gradient_at);
-    base::template run_inner_backward<T>(c, c.template saved<T>(weight_at), dweight,
-                                         rest(n) * n.channels);
+    base::run_inner_backward(c, c.template saved<T>(weight_at), dweight, rest(n) * n.channels);
     cpu::spectral_norm_backward<T>(n.outer, n.channels, n.inner, c.parameter(original_at),
                                    c.template saved<T>(u_at), c.template saved<T>(v_at),
                                    *c.template saved<T>(sigma_at), dweight,

@@ -87,22 +87,24 @@ struct weight_norm : detail::reparametrized<M, Name> {
     d.add("weight_norm", std::string_view{Name.data, Name.size()});
   }
 
-  template <class T>
-  void forward(const context<T>& c) const {
+  template <class Context>
+  void forward(const Context& c) const {
+    using T = typename Context::value_type;
     const detail::channel_sizes n = sizes();
     T *weight = c.template saved<T>(weight_at), *norms = c.template saved<T>(norms_at);
     cpu::channel_norms<T>(n.outer, n.channels, n.inner, c.parameter(v), norms);
     cpu::weight_norm_forward<T>(n.outer, n.channels, n.inner, c.parameter(v), c.parameter(g), norms,
                                 weight);
-    base::template run_inner_forward<T>(c, weight);
+    base::run_inner_forward(c, weight);
   }
 
-  template <class T>
-  void backward(const context<T>& c) const {
+  template <class Context>
+  void backward(const Context& c) const {
+    using T = typename Context::value_type;
     const detail::channel_sizes n = sizes();
     T* dweight = c.template saved<T>(gradient_at);
-    base::template run_inner_backward<T>(c, c.template saved<T>(weight_at), dweight,
-                                         n.outer * n.channels * n.inner);
+    base::run_inner_backward(c, c.template saved<T>(weight_at), dweight,
+                             n.outer * n.channels * n.inner);
     cpu::weight_norm_backward<T>(n.outer, n.channels, n.inner, c.parameter(v), c.parameter(g),
                                  c.template saved<T>(norms_at), dweight, c.parameter_gradient(v),
                                  c.parameter_gradient(g), c.accumulate());

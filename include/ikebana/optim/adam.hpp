@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "ikebana/core/aligned_buffer.hpp"
@@ -19,6 +20,8 @@ struct adam_options {
   double weight_decay = 0;  ///< Added to the gradient, times the parameter.
   bool amsgrad = false;
   bool maximize = false;
+  double max_norm = std::numeric_limits<double>::infinity();  ///< See below.
+  bool error_if_nonfinite = false;
 };
 
 struct adamw_options {
@@ -29,6 +32,8 @@ struct adamw_options {
   double weight_decay = 1e-2;  ///< The parameter shrinks by lr times this.
   bool amsgrad = false;
   bool maximize = false;
+  double max_norm = std::numeric_limits<double>::infinity();  ///< See below.
+  bool error_if_nonfinite = false;
 };
 
 namespace detail {
@@ -44,7 +49,10 @@ class adam_state {
   /// switched on since the last step. Throws error for options that make no sense, before anything
   /// has changed.
   void step() {
-    begin_step();
+    check();
+    target_.begin_step();
+    scale_ = target_.clip(options_.max_norm, options_.error_if_nonfinite, name);
+    begin_update();
     target_.update(updater());
   }
 
@@ -52,11 +60,15 @@ class adam_state {
   /// `step_elements(begin, end)` until every element of the flat parameters was in one range.
   void begin_step() {
     check();
+    check_unclipped(name, options_.max_norm);
     target_.begin_step();
-    make_maximum();
-    target_.count_step();
+    scale_ = 1;
+    begin_update();
   }
   void step_elements(dim_t begin, dim_t end) { target_.update(begin, end, updater()); }
+
+  /// The norm of the gradients that the last step with max_norm found, before they were clipped.
+  double gradient_norm() const { return target_.norm(); }
 
   /// What it remembers. `max_exp_avg_sq` is in use from the first step with amsgrad on.
   std::array<optimizer_state, 4> state() {
@@ -79,14 +91,21 @@ class adam_state {
   }
 
  private:
+  static constexpr const char* name = Decoupled ? "adamw" : "adam";
+
   void check() const {
-    constexpr const char* name = Decoupled ? "adamw" : "adam";
     const Options& o = options_;
     check_option(o.lr >= 0, name, "learning rate", o.lr);
     check_option(o.eps >= 0, name, "epsilon value", o.eps);
     check_option(o.beta1 >= 0 && o.beta1 < 1, name, "beta parameter at index 0", o.beta1);
     check_option(o.beta2 >= 0 && o.beta2 < 1, name, "beta parameter at index 1", o.beta2);
     check_option(o.weight_decay >= 0, name, "weight_decay value", o.weight_decay);
+    check_option(o.max_norm >= 0, name, "max_norm value", o.max_norm);
+  }
+
+  void begin_update() {
+    make_maximum();
+    target_.count_step();
   }
 
   void make_maximum() {
@@ -100,7 +119,7 @@ class adam_state {
       const Options& o = options_;
       cpu::adam_step<T>(n, parameters, gradients, exp_avg_.data() + at, exp_avg_sq_.data() + at,
                         o.amsgrad ? max_exp_avg_sq_.data() + at : nullptr, o.lr, o.beta1, o.beta2,
-                        o.eps, o.weight_decay, Decoupled, step, o.maximize);
+                        o.eps, o.weight_decay, Decoupled, step, o.maximize, scale_);
     };
   }
 
@@ -110,6 +129,7 @@ class adam_state {
   aligned_buffer<T> exp_avg_sq_;
   aligned_buffer<T> max_exp_avg_sq_;
   bool has_maximum_ = false;
+  double scale_ = 1;
 };
 
 }  // namespace detail
@@ -118,6 +138,10 @@ class adam_state {
 /// the Convergence of Adam and Beyond, 2018), as PyTorch 1.13 computes it. `adam optimizer{model,
 /// {.lr = 1e-3}};` The model must outlive it. Options may be changed between steps. State: exp_avg,
 /// exp_avg_sq, max_exp_avg_sq, step.
+///
+/// With max_norm, a step takes the gradients of all parameters scaled so that their 2-norm is at
+/// most that, as clip_grad_norm does, but in the same pass. With error_if_nonfinite it throws error
+/// for a norm that is not finite, before anything has changed.
 template <class T>
 class adam : public detail::adam_state<T, adam_options, false> {
  public:
@@ -159,12 +183,12 @@ class adamw : public detail::adam_state<T, adamw_options, true> {
 };
 
 template <class Model>
-adam(Model&, const adam_options& = {}) -> adam<typename detail::element_of<Model>::type>;
+adam(Model&, const adam_options& = {}) -> adam<typename detail::number_of<Model>::type>;
 template <class Model>
-adam(const Model&&, const adam_options& = {}) -> adam<typename detail::element_of<Model>::type>;
+adam(const Model&&, const adam_options& = {}) -> adam<typename detail::number_of<Model>::type>;
 template <class Model>
-adamw(Model&, const adamw_options& = {}) -> adamw<typename detail::element_of<Model>::type>;
+adamw(Model&, const adamw_options& = {}) -> adamw<typename detail::number_of<Model>::type>;
 template <class Model>
-adamw(const Model&&, const adamw_options& = {}) -> adamw<typename detail::element_of<Model>::type>;
+adamw(const Model&&, const adamw_options& = {}) -> adamw<typename detail::number_of<Model>::type>;
 
 }  // namespace ikebana

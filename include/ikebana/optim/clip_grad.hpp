@@ -1,17 +1,13 @@
 #pragma once
 
 #include <cmath>
-#include <cstddef>
-#include <cstdio>
-#include <limits>
 #include <span>
-#include <string>
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/elementwise.hpp"
-#include "ikebana/cpu/reduce.hpp"
 #include "ikebana/model/parameter_shards.hpp"
+#include "ikebana/optim/gradient_norm.hpp"
 #include "ikebana/optim/optimizer.hpp"
 
 namespace ikebana {
@@ -22,60 +18,6 @@ struct clip_grad_norm_options {
 };
 
 namespace detail {
-
-/// The sum of |x|^p, or for p = infinity the largest |x|: joined over parts by + or max.
-template <class T>
-double power_sum(std::span<const T> x, double p) {
-  double sum = 0;
-  if (p == 2) {
-    constexpr std::size_t block = 4096;
-    for (std::size_t i = 0; i < x.size(); i += block) {
-      const std::size_t n = x.size() - i < block ? x.size() - i : block;
-      sum += static_cast<double>(cpu::squared_norm<T>(static_cast<dim_t>(n), x.data() + i));
-    }
-  } else if (std::isinf(p)) {
-    for (T v : x) {
-      const double a = std::fabs(static_cast<double>(v));
-      if (std::isnan(a)) return a;
-      sum = a > sum ? a : sum;
-    }
-  } else {
-    for (T v : x) sum += std::pow(std::fabs(static_cast<double>(v)), p);
-  }
-  return sum;
-}
-
-/// Of the gradients of all elements; of each rank's own, where ranks share the optimizer's work.
-template <class Model>
-double gradient_norm(Model& model, double p) {
-  using T = typename Model::value_type;
-  const std::span<const T> gradients = model.gradients();
-  double all = 0;
-  if constexpr (sharded_optimizable<Model>) {
-    parameter_shards<T>& shards = *model.shards();
-    bool undefined = false;
-    for (const parameter_range& r : shards.ranges()) {
-      const double part = power_sum<T>(
-          gradients.subspan(static_cast<std::size_t>(r.begin), static_cast<std::size_t>(r.size())),
-          p);
-      if (!std::isinf(p))
-        all += part;
-      else if (std::isnan(part))
-        undefined = true;
-      else
-        all = part > all ? part : all;
-    }
-    if (std::isinf(p)) {
-      all = shards.max(all);
-      if (shards.sum(undefined) > 0) all = std::numeric_limits<double>::quiet_NaN();
-    } else {
-      all = shards.sum(all);
-    }
-  } else {
-    all = power_sum<T>(gradients, p);
-  }
-  return p == 2 ? std::sqrt(all) : std::isinf(p) ? all : std::pow(all, 1 / p);
-}
 
 /// Whether gradients are used up before anybody could clip them.
 template <class M>
@@ -92,6 +34,9 @@ inline constexpr bool steps_while_backward_runs = requires {
 ///     net.loss_backward(x, y, loss);
 ///     ike::clip_grad_norm(net, 1.0);
 ///     optimizer.step();
+///
+/// An optimizer does the same without a pass of its own over the gradients, which stay as they are,
+/// if its option max_norm is set.
 ///
 /// The norm of a replicated model is that of its averaged gradients, the same on every rank. With
 /// shard_optimizer each rank has a part of them: all ranks must call it, and the norm may differ in
@@ -110,16 +55,13 @@ double clip_grad_norm(Model& model, double max_norm, const clip_grad_norm_option
     using T = typename Model::value_type;
     const double p = options.norm_type;
     if (!(p > 0)) throw error("clip_grad_norm expects a norm type above 0");
-    const double norm = detail::gradient_norm(model, p);
-    if (options.error_if_nonfinite && !std::isfinite(norm)) {
-      char digits[32];
-      std::snprintf(digits, sizeof digits, "%g", p);
-      throw error(std::string("clip_grad_norm: the total norm of order ") + digits +
-                  " of the gradients is not finite, so they cannot be clipped; without "
-                  "error_if_nonfinite they are scaled by it anyway");
-    }
-    const double factor = max_norm / (norm + 1e-6);
-    if (!(factor >= 1)) {
+    parameter_shards<T>* shards = nullptr;
+    if constexpr (sharded_optimizable<Model>) shards = model.shards();
+    const double norm = detail::gradient_norm<T>(model.gradients(), shards, p);
+    if (options.error_if_nonfinite && !std::isfinite(norm))
+      detail::refuse_norm("clip_grad_norm", p);
+    const double factor = detail::clip_factor(norm, max_norm);
+    if (factor != 1) {
       const std::span<T> gradients = model.gradients();
       cpu::scale<T>(static_cast<dim_t>(gradients.size()), static_cast<T>(factor), gradients.data());
     }

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +18,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/model/gradient_presence.hpp"
 #include "ikebana/model/parameter_shards.hpp"
+#include "ikebana/optim/gradient_norm.hpp"
 
 namespace ikebana {
 
@@ -53,9 +56,9 @@ struct optimizer_state {
 namespace detail {
 
 template <class M>
-struct element_of : std::type_identity<float> {};
+struct number_of : std::type_identity<float> {};
 template <optimizable M>
-struct element_of<M> : std::type_identity<typename M::value_type> {};
+struct number_of<M> : std::type_identity<typename M::value_type> {};
 
 /// Throws what PyTorch says of an option of an optimizer, unless it is in order.
 inline void check_option(bool in_order, const char* optimizer, const char* what, double value) {
@@ -63,6 +66,13 @@ inline void check_option(bool in_order, const char* optimizer, const char* what,
   char digits[32];
   std::snprintf(digits, sizeof digits, "%g", value);
   throw error(std::string(optimizer) + ": Invalid " + what + ": " + digits);
+}
+
+/// Refuses a step in parts, if gradients are to be clipped.
+inline void check_unclipped(const char* optimizer, double max_norm) {
+  if (max_norm != std::numeric_limits<double>::infinity())
+    throw error(std::string(optimizer) +
+                ": max_norm needs all gradients before the step, so it cannot be made in parts");
 }
 
 /// The parameters that an optimizer updates and their gradients: all of the model's, or this rank's
@@ -89,6 +99,16 @@ class optimizer_target {
   void begin_step() const {
     if (shards_ != nullptr) shards_->begin_step();
   }
+
+  /// Measures the gradients, where they are to be clipped: what the step scales them by. Throws
+  /// error, if asked, for a norm that is not finite.
+  double clip(double max_norm, bool error_if_nonfinite, const char* optimizer) {
+    if (max_norm == std::numeric_limits<double>::infinity()) return 1;
+    norm_ = gradient_norm<T>(gradients_, shards_, 2);
+    if (error_if_nonfinite && !std::isfinite(norm_)) refuse_norm(optimizer, 2);
+    return clip_factor(norm_, max_norm);
+  }
+  double norm() const { return norm_; }
 
   /// A step that counts has begun: one more for each parameter that has a gradient.
   void count_step() {
@@ -163,6 +183,7 @@ class optimizer_target {
   parameter_shards<T>* shards_ = nullptr;
   const gradient_presence* presence_ = nullptr;
   std::vector<std::int64_t> steps_;
+  double norm_ = std::numeric_limits<double>::quiet_NaN();
   std::vector<bool> is_counted_;  ///< Whether this step is among the parameter's steps.
 };
 

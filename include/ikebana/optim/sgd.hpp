@@ -20,11 +20,17 @@ struct sgd_options {
   double weight_decay = 0;
   bool nesterov = false;
   bool maximize = false;
+  double max_norm = std::numeric_limits<double>::infinity();  ///< See below.
+  bool error_if_nonfinite = false;
 };
 
 /// Stochastic gradient descent with momentum (Sutskever et al., On the importance of initialization
 /// and momentum in deep learning, 2013), as PyTorch 1.13 computes it. `sgd optimizer{model, {.lr =
 /// 0.1, .momentum = 0.9}};` The model must outlive it. Options may be changed between steps.
+///
+/// With max_norm, a step takes the gradients of all parameters scaled so that their 2-norm is at
+/// most that, as clip_grad_norm does, but in the same pass. With error_if_nonfinite it throws error
+/// for a norm that is not finite, before anything has changed.
 template <class T>
 class sgd {
  public:
@@ -59,7 +65,10 @@ class sgd {
   /// all steps before and is not any more. Throws error for options that make no sense, before
   /// anything has changed.
   void step() {
-    begin_step();
+    check();
+    target_.begin_step();
+    scale_ = static_cast<T>(target_.clip(options_.max_norm, options_.error_if_nonfinite, "sgd"));
+    begin_update();
     target_.update(updater());
   }
 
@@ -67,11 +76,15 @@ class sgd {
   /// `step_elements(begin, end)` until every element of the flat parameters was in one range.
   void begin_step() {
     check();
+    detail::check_unclipped("sgd", options_.max_norm);
     target_.begin_step();
-    make_momentum_buffer();
-    if (options_.momentum != 0) target_.count_step();
+    scale_ = T(1);
+    begin_update();
   }
   void step_elements(dim_t begin, dim_t end) { target_.update(begin, end, updater()); }
+
+  /// The norm of the gradients that the last step with max_norm found, before they were clipped.
+  double gradient_norm() const { return target_.norm(); }
 
   /// What it remembers: `momentum_buffer`, in use from the first step with momentum, and `step`,
   /// which counts those.
@@ -87,8 +100,14 @@ class sgd {
     detail::check_option(o.lr >= 0, "sgd", "learning rate", o.lr);
     detail::check_option(o.momentum >= 0, "sgd", "momentum value", o.momentum);
     detail::check_option(o.weight_decay >= 0, "sgd", "weight_decay value", o.weight_decay);
+    detail::check_option(o.max_norm >= 0, "sgd", "max_norm value", o.max_norm);
     if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
       throw error("sgd: Nesterov momentum requires a momentum and zero dampening");
+  }
+
+  void begin_update() {
+    make_momentum_buffer();
+    if (options_.momentum != 0) target_.count_step();
   }
 
   void make_momentum_buffer() {
@@ -103,7 +122,7 @@ class sgd {
       cpu::sgd_step<T>(
           n, parameters, gradients, o.momentum != 0 ? momentum_buffer_.data() + at : nullptr,
           static_cast<T>(o.lr), static_cast<T>(o.momentum), static_cast<T>(o.dampening),
-          static_cast<T>(o.weight_decay), o.nesterov, step == 1, o.maximize);
+          static_cast<T>(o.weight_decay), o.nesterov, step == 1, o.maximize, scale_);
     };
   }
 
@@ -111,13 +130,14 @@ class sgd {
   detail::optimizer_target<T> target_;
   aligned_buffer<T> momentum_buffer_;
   bool has_momentum_ = false;
+  T scale_ = T(1);
 };
 
 template <class Model>
-sgd(Model&, const sgd_options&) -> sgd<typename detail::element_of<Model>::type>;
+sgd(Model&, const sgd_options&) -> sgd<typename detail::number_of<Model>::type>;
 template <class Model>
-sgd(Model&) -> sgd<typename detail::element_of<Model>::type>;
+sgd(Model&) -> sgd<typename detail::number_of<Model>::type>;
 template <class Model>
-sgd(const Model&&, const sgd_options&) -> sgd<typename detail::element_of<Model>::type>;
+sgd(const Model&&, const sgd_options&) -> sgd<typename detail::number_of<Model>::type>;
 
 }  // namespace ikebana

@@ -41,9 +41,10 @@ struct bucket_assignment {
 /// standing for all that follow. What is left over comes last, in the order in which the dtypes
 /// appeared. Without `order`, buckets are then sorted by their smallest index. Throws
 /// ikebana::error without limits or for an order that is none. O(tensors log tensors).
-inline bucket_assignment assign_buckets(std::span<const planned_tensor> tensors,
-                                        std::span<const dim_t> limits,
-                                        std::span<const std::size_t> order = {}) {
+template <class = void>
+bucket_assignment assign_buckets(std::span<const planned_tensor> tensors,
+                                 std::span<const dim_t> limits,
+                                 std::span<const std::size_t> order = {}) {
   if (limits.empty()) throw error("assign_buckets expects at least one limit");
   if (!order.empty()) {
     std::vector<bool> seen(tensors.size());
@@ -141,9 +142,13 @@ struct bucket_planner_options {
 ///
 /// `mark_ready(i)` says that gradient i is there. Buckets are launched strictly in the order of
 /// their index, whichever is complete first: `take_ready` names the next one that may be.
-class bucket_planner {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_bucket_planner {
  public:
-  explicit bucket_planner(std::vector<planned_tensor> tensors, bucket_planner_options options = {})
+  explicit basic_bucket_planner(std::vector<planned_tensor> tensors,
+                                bucket_planner_options options = {})
       : tensors_{std::move(tensors)}, options_{std::move(options)} {
     if (options_.caps.empty()) throw error("bucket_planner expects at least one cap");
     const dim_t everything = std::numeric_limits<dim_t>::max();
@@ -214,7 +219,7 @@ class bucket_planner {
 
   /// Plans for another graph: the next backward is again the first.
   void replan(std::vector<planned_tensor> tensors) {
-    *this = bucket_planner(std::move(tensors), std::move(options_));
+    *this = basic_bucket_planner(std::move(tensors), std::move(options_));
   }
 
  private:
@@ -230,6 +235,8 @@ class bucket_planner {
   std::size_t next_ = 0;                // bucket to launch
   bool has_rebuilt_ = false;
 };
+
+using bucket_planner = basic_bucket_planner<void>;
 
 template <class Traits>
 std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out,

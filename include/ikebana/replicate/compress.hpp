@@ -11,7 +11,7 @@
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/float16.hpp"
-#include "ikebana/core/precision.hpp"
+#include "ikebana/core/number_format.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/round.hpp"
 #include "ikebana/replicate/comm_hook.hpp"
@@ -59,8 +59,8 @@ class compress_wrapper {
  private:
   template <class T>
   static void round(std::span<T> data) {
-    constexpr precision to =
-        std::is_same_v<Half, bfloat16> ? precision::bfloat16 : precision::float16;
+    constexpr number_format to =
+        std::is_same_v<Half, bfloat16> ? number_format::bfloat16 : number_format::float16;
     cpu::round_to(static_cast<dim_t>(data.size()), to, data.data(), data.data());
   }
 

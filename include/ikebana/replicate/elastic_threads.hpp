@@ -36,7 +36,10 @@ namespace ikebana {
 ///     });
 ///
 /// It must outlive its members.
-class rendezvous {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_rendezvous {
   struct seat {
     bool waits = false;   // in meet()
     bool seated = false;  // has a group
@@ -52,14 +55,14 @@ class rendezvous {
   /// `timeout`: how long a meeting waits for a member before it goes on without, for good, and how
   /// long the groups wait for a rank in one collective. Throws ikebana::error for a number that is
   /// not 1 to thread_world::max_size.
-  explicit rendezvous(int first, std::chrono::nanoseconds timeout = std::chrono::seconds{300})
+  explicit basic_rendezvous(int first, std::chrono::nanoseconds timeout = std::chrono::seconds{300})
       : first_{first}, timeout_{timeout} {
     if (first < 1 || first > thread_world::max_size)
       throw error("a rendezvous has 1 to " + std::to_string(thread_world::max_size) +
                   " members, not " + std::to_string(first));
   }
-  rendezvous(const rendezvous&) = delete;
-  rendezvous& operator=(const rendezvous&) = delete;
+  basic_rendezvous(const basic_rendezvous&) = delete;
+  basic_rendezvous& operator=(const basic_rendezvous&) = delete;
 
   /// What makes a thread a member.
   class [[nodiscard]] member {
@@ -113,11 +116,11 @@ class rendezvous {
     }
 
    private:
-    friend class rendezvous;
-    member(rendezvous& place, std::shared_ptr<seat> s, thread_group alone)
+    friend class basic_rendezvous;
+    member(basic_rendezvous& place, std::shared_ptr<seat> s, thread_group alone)
         : place_{place}, seat_{std::move(s)}, group_{std::move(alone)} {}
 
-    rendezvous& place_;
+    basic_rendezvous& place_;
     std::shared_ptr<seat> seat_;
     std::optional<thread_group> group_;
   };
@@ -224,5 +227,7 @@ class rendezvous {
   std::vector<std::shared_ptr<seat>> seats_;  // of the members, in the order of their entering
   bool begun_ = false;
 };
+
+using rendezvous = basic_rendezvous<void>;
 
 }  // namespace ikebana

@@ -282,7 +282,6 @@ class invariant_replicated : private Model {
 
   template <class X, class Y, class Loss>
   value_type run_shards(const X& x, const Y& target, const Loss& loss, bool accumulate) {
-    using T = value_type;
     using batch = detail::batch_of<X>;
     const dim_t mine = batch::rows(x);
     const dim_t all = detail::agree_on_rows(
@@ -303,16 +302,16 @@ class invariant_replicated : private Model {
     running run{*this};
     const index_range own = sum_.own_shards();
     for (dim_t s = own.begin; s < own.end; ++s) {
-      T* const to = sum_.next();
+      value_type* const to = sum_.next();
       const index_range rows = local_rows(all, s);
       if (rows.size() > 0) {
-        const T share = equal ? T{1} : static_cast<T>(rows.size());
+        const value_type share = equal ? value_type{1} : static_cast<value_type>(rows.size());
         buffers_of_shards_.restore(Model::buffers());
         presence_.begin_shard(Model::presence());
         Model::step_ = run.step;
         Model::stream_ = static_cast<std::uint32_t>(s);
         run.write_gradients_to(to);
-        const detail::weighted_loss<Loss, T> part{loss, weighted ? share : T{1}};
+        const detail::weighted_loss<Loss, value_type> part{loss, weighted ? share : value_type{1}};
         to[elements] = batch::with(x, rows,
                                    run_one<decltype(part), detail::rows_view<Y>>{
                                        *this, part, detail::batch_rows_of<Y>::make(target, rows)});
@@ -321,17 +320,17 @@ class invariant_replicated : private Model {
       }
       sum_.add();
     }
-    const T* const total = sum_.total();
+    const value_type* const total = sum_.total();
     buffers_of_shards_.share(*group_);
 
-    const T divisor = static_cast<T>(weighted ? all : shards);
-    T* const mean = Model::gradients_.data();
+    const value_type divisor = static_cast<value_type>(weighted ? all : shards);
+    value_type* const mean = Model::gradients_.data();
     if (accumulate)
       for (dim_t i = 0; i < elements; ++i) mean[i] += total[i] / divisor;
     else
       for (dim_t i = 0; i < elements; ++i) mean[i] = total[i] / divisor;
     presence_.finish(total + reached, accumulate, Model::presence());
-    buffers_of_shards_.finish(total + state, static_cast<T>(equal ? shards : all),
+    buffers_of_shards_.finish(total + state, static_cast<value_type>(equal ? shards : all),
                               Model::buffers());
     Model::step_ = run.step + (Model::is_training() ? 1 : 0);
     run.completed = true;

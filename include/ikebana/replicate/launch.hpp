@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ikebana/core/error.hpp"
+#include "ikebana/cpu/parallel.hpp"
 #include "ikebana/replicate/request.hpp"
 #include "ikebana/replicate/thread_group.hpp"
 #include "ikebana/replicate/thread_world.hpp"
@@ -69,7 +70,8 @@ int rank_to_blame(const std::vector<rank_outcome<R>>& outcomes, const thread_wor
 
 /// Runs `f(group)` once for each rank, rank 0 on the calling thread and every other on a thread of
 /// its own, and returns when all have ended: nothing, or a std::vector of what they returned, by
-/// rank. One rank needs no thread.
+/// rank. One rank needs no thread. The threads that kernels may use (`set_num_threads`) are shared
+/// out among the ranks, at least one for each.
 ///
 /// If ranks throw, rethrows the exception that started it, not those that followed from it on other
 /// ranks: Ikebana's own types with "rank r: " before the text, others unchanged. Throws
@@ -80,8 +82,10 @@ auto launch(const threads& how, F&& f) {
   thread_world world(how.count, how.timeout);
   std::vector<detail::rank_outcome<R>> outcomes(static_cast<std::size_t>(how.count));
   std::atomic<int> failures{0};
+  const int each = num_threads() / how.count;
 
   const auto run = [&](int rank) noexcept {
+    const detail::own_threads share(each > 1 ? each : 1);
     detail::rank_outcome<R>& outcome = outcomes[static_cast<std::size_t>(rank)];
     thread_group group(world, rank);
     const auto failed = [&](const char* what, bool of_group) {

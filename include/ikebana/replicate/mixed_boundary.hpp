@@ -9,7 +9,7 @@
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/dtype.hpp"
-#include "ikebana/core/precision.hpp"
+#include "ikebana/core/number_format.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/round.hpp"
 #include "ikebana/model/execution.hpp"
@@ -41,7 +41,7 @@ class mixed_boundary final : public leaf_boundary<T> {
         const std::size_t at = static_cast<std::size_t>(from.first_parameter) + i;
         const dim_t begin = layout.offsets[at];
         own.parameters.push_back({begin, p.parameters[at].spec.extents.numel()});
-        const bool is_master = own.to.param == precision::full;
+        const bool is_master = own.to.param == number_format::full;
         parameter_table_.push_back((is_master ? masters_ : parameters_.span()).data() + begin);
         gradient_table_.push_back(gradients_.data() + begin);
       }
@@ -83,7 +83,7 @@ class mixed_boundary final : public leaf_boundary<T> {
   void before_forward(const execution<T>& run, int k) override {
     const node& n = plan_.nodes[static_cast<std::size_t>(k)];
     const leaf& own = leaves_[n.leaf];
-    if (own.to.param != precision::full)
+    if (own.to.param != number_format::full)
       for (const parameter& p : own.parameters)
         cpu::round_to<T>(p.size, own.to.param, masters_.data() + p.begin,
                          parameters_.data() + p.begin);
@@ -100,8 +100,8 @@ class mixed_boundary final : public leaf_boundary<T> {
       const auto v = static_cast<std::size_t>(from.first_output) + i;
       T* const y = run.values[v];
       const dim_t size = run.shapes[v].numel();
-      if (n.computes && n.output != precision::full) cpu::round_to<T>(size, n.output, y, y);
-      if (plan_.values[v].leaving != precision::full)
+      if (n.computes && n.output != number_format::full) cpu::round_to<T>(size, n.output, y, y);
+      if (plan_.values[v].leaving != number_format::full)
         cpu::round_to<T>(size, plan_.values[v].leaving, y, y);
     }
     if (run.training) round_buffers(leaves_[n.leaf]);
@@ -142,7 +142,7 @@ class mixed_boundary final : public leaf_boundary<T> {
     leave(run, n);
     leaf& own = leaves_[n.leaf];
     own.was_run = true;
-    if (plan_.calls[n.leaf] > 1 && own.to.param != precision::full)
+    if (plan_.calls[n.leaf] > 1 && own.to.param != number_format::full)
       for (const parameter& p : own.parameters)
         cpu::round_to<T>(p.size, own.to.param, gradients_.data() + p.begin,
                          gradients_.data() + p.begin);
@@ -196,7 +196,7 @@ class mixed_boundary final : public leaf_boundary<T> {
   /// A value as somebody takes it who wants it in another precision.
   struct cast {
     std::size_t value;
-    precision to;
+    number_format to;
     aligned_buffer<T> copy;
     T* original;
 
@@ -209,8 +209,8 @@ class mixed_boundary final : public leaf_boundary<T> {
   };
   using node = precision_plan::node;
 
-  static void round(const execution<T>& run, std::size_t v, precision to, T* g) {
-    if (to != precision::full) cpu::round_to<T>(run.shapes[v].numel(), to, g, g);
+  static void round(const execution<T>& run, std::size_t v, number_format to, T* g) {
+    if (to != number_format::full) cpu::round_to<T>(run.shapes[v].numel(), to, g, g);
   }
 
   bool enters(const node& n, std::size_t v) const {

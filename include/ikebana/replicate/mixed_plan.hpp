@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ikebana/core/precision.hpp"
+#include "ikebana/core/number_format.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/replicate/root_modules.hpp"
 
@@ -13,13 +13,15 @@ namespace ikebana::detail {
 
 /// What the numbers of one leaf are rounded to. `output` is for what leaves the module `at`.
 struct leaf_precision {
-  precision param = precision::full, reduce = precision::full, output = precision::full;
+  number_format param = number_format::full, reduce = number_format::full,
+                output = number_format::full;
   bool casts_inputs = true;
   std::string_view at{};
 };
 
 struct model_precision {
-  precision param = precision::full, output = precision::full, buffer = precision::full;
+  number_format param = number_format::full, output = number_format::full,
+                buffer = number_format::full;
   bool rounds_buffers = false;
   bool casts_inputs = true;
 };
@@ -30,18 +32,18 @@ class precision_plan {
  public:
   struct node {
     std::size_t leaf;
-    precision output;
+    number_format output;
     bool computes;  ///< Not a view of what is rounded already.
     std::size_t first_entry, end_entry;
   };
   struct value {
-    precision to = precision::full;       ///< What its numbers and its gradient are.
-    precision leaving = precision::full;  ///< What it is rounded to as it leaves a module.
+    number_format to = number_format::full;       ///< What its numbers and its gradient are.
+    number_format leaving = number_format::full;  ///< What it is rounded to as it leaves a module.
   };
   /// A value that somebody takes in another precision.
   struct cast {
     std::size_t value;
-    precision to;
+    number_format to;
   };
 
   precision_plan() = default;
@@ -64,7 +66,7 @@ class precision_plan {
     for (std::size_t v = 0; v < first; ++v) {
       if (p.kinds[v] != element_kind::real || !whole.casts_inputs) continue;
       values[v].to = whole.param;
-      if (whole.param != precision::full) inputs.push_back({v, whole.param});
+      if (whole.param != number_format::full) inputs.push_back({v, whole.param});
     }
     for (const program_node& from : p.all_nodes()) {
       const auto leaf = static_cast<std::size_t>(from.leaf);
@@ -90,9 +92,9 @@ class precision_plan {
           out.to = values[static_cast<std::size_t>(from.inputs[0])].to;
           for (std::size_t j = 1; j < from.input_count; ++j)
             if (values[static_cast<std::size_t>(from.inputs[j])].to != out.to)
-              out.to = precision::full;
+              out.to = number_format::full;
         }
-        if (own.output != precision::full && leaves_module(p, from, i, own.at)) {
+        if (own.output != number_format::full && leaves_module(p, from, i, own.at)) {
           out.leaving = own.output;
           if (!contained(out.to, out.leaving)) out.to = out.leaving;
         }

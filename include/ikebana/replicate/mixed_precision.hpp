@@ -12,7 +12,7 @@
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/float16.hpp"
-#include "ikebana/core/precision.hpp"
+#include "ikebana/core/number_format.hpp"
 #include "ikebana/module/named.hpp"
 #include "ikebana/replicate/find_option.hpp"
 #include "ikebana/replicate/mixed_feature.hpp"
@@ -46,15 +46,15 @@ inline constexpr bool casts_inputs_by<Cast, First, Rest...> = [] {
 
 /// What a number of type X is rounded to in a model of T.
 template <class X, class T>
-constexpr precision precision_of() {
+constexpr number_format number_format_of() {
   if constexpr (std::is_same_v<X, bfloat16>)
-    return precision::bfloat16;
+    return number_format::bfloat16;
   else if constexpr (std::is_same_v<X, float16>)
-    return precision::float16;
+    return number_format::float16;
   else if constexpr (std::is_same_v<X, float> && std::is_same_v<T, double>)
-    return precision::float32;
+    return number_format::float32;
   else
-    return precision::full;
+    return number_format::full;
 }
 
 template <class X, class T>
@@ -140,17 +140,17 @@ struct mixed_precision {
   /// What it says of the module at `path`, for a model of T.
   template <class T>
   static constexpr detail::leaf_precision of(std::string_view path) {
-    detail::leaf_precision out{detail::precision_of<Param, T>(),
-                               detail::precision_of<effective_reduce, T>(),
-                               precision::full,
+    detail::leaf_precision out{detail::number_format_of<Param, T>(),
+                               detail::number_format_of<effective_reduce, T>(),
+                               number_format::full,
                                casts_inputs,
                                {}};
     [[maybe_unused]] const auto look = [&]<class O>(std::type_identity<O>) {
       if constexpr (detail::is_mixed_override<O>)
         if (is_at_or_below(path, O::path) && O::path.size() >= out.at.size())
-          out = {detail::precision_of<typename O::param_type, T>(),
-                 detail::precision_of<reduce_at<O>, T>(),
-                 detail::precision_of<typename O::output_type, T>(), O::casts_inputs, O::path};
+          out = {detail::number_format_of<typename O::param_type, T>(),
+                 detail::number_format_of<reduce_at<O>, T>(),
+                 detail::number_format_of<typename O::output_type, T>(), O::casts_inputs, O::path};
     };
     (look(std::type_identity<Options>{}), ...);
     return out;
@@ -159,8 +159,8 @@ struct mixed_precision {
   /// What it says of the whole model.
   template <class T>
   static constexpr detail::model_precision of_model() {
-    return {detail::precision_of<Param, T>(), detail::precision_of<Output, T>(),
-            detail::precision_of<Buffer, T>(), !std::is_void_v<Buffer>, casts_inputs};
+    return {detail::number_format_of<Param, T>(), detail::number_format_of<Output, T>(),
+            detail::number_format_of<Buffer, T>(), !std::is_void_v<Buffer>, casts_inputs};
   }
 
   /// What is wrong with it for a model of T and of modules in this tree.

@@ -17,7 +17,8 @@
 
 namespace ikebana {
 
-class rendezvous;
+template <class>
+class basic_rendezvous;
 
 /// A process group whose ranks are threads of this process; one object for each rank, movable, used
 /// by the thread of that rank alone. `launch(threads{n}, f)` makes them.
@@ -59,6 +60,7 @@ class thread_group {
   /// others wait for. The part lives on its own: what goes wrong in it is thrown to its ranks, what
   /// fails this group's world fails it too. A part may be gone before its parent. Allocates. Throws
   /// communication_error.
+  template <class = void>
   thread_group split(int color, int key) {
     const std::vector<detail::split_entry> members = detail::members_with(*this, color, key);
     int place = 0;
@@ -146,7 +148,8 @@ class thread_group {
   void leave() noexcept { engine_->leave(); }
 
  private:
-  friend class rendezvous;
+  template <class>
+  friend class basic_rendezvous;
 
   template <class T>
   void check_op(reduce_op op) {

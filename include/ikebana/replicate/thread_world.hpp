@@ -112,6 +112,7 @@ class thread_world {
   }
 
   /// The part at that address, if it lives.
+  template <class = void>
   std::shared_ptr<thread_world> part_at(const thread_world* address) const {
     std::lock_guard lock{parts_mutex_};
     for (const std::weak_ptr<thread_world>& part : parts_)
@@ -120,6 +121,7 @@ class thread_world {
   }
 
   /// Makes another world fail with this one.
+  template <class = void>
   void adopt(const std::shared_ptr<thread_world>& part) {
     {
       std::lock_guard lock{parts_mutex_};

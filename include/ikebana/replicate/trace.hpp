@@ -1,7 +1,7 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -93,7 +93,11 @@ class step_trace {
 
   std::uint32_t pass() const { return pass_; }
   void begin_pass() { ++pass_; }
-  void add_leaf(std::string_view name) { leaves_.emplace_back(name); }
+  template <class = void>
+  void add_leaf(std::string_view name) {
+    leaves_.emplace_back(name);
+  }
+  template <class = void>
   void set_bucket(std::size_t i, bucket b) {
     if (i >= buckets_.size()) buckets_.resize(i + 1);
     buckets_[i] = std::move(b);

@@ -50,7 +50,8 @@ parameter_identity identify_parameter(const Model& m, std::size_t i) {
 namespace detail {
 
 /// "float32 [2, 3]", after the path where the paths differ.
-inline std::string describe_identity(const parameter_identity& p, bool with_path) {
+template <class = void>
+std::string describe_identity(const parameter_identity& p, bool with_path) {
   std::string out = with_path ? p.path.c_str() : "";
   if (with_path) out += ' ';
   out += name(p.type);
@@ -58,8 +59,9 @@ inline std::string describe_identity(const parameter_identity& p, bool with_path
 }
 
 /// What all ranks throw where rank r differs from rank 0 in the entry that both have.
-[[noreturn]] inline void throw_difference(std::string_view who, const parameter_identity& a,
-                                          const parameter_identity& b, std::size_t rank) {
+template <class = void>
+[[noreturn]] void throw_difference(std::string_view who, const parameter_identity& a,
+                                   const parameter_identity& b, std::size_t rank) {
   const bool paths = !(a.path == b.path);
   const std::string r = std::to_string(rank);
   throw state_error(std::string(who) + ": rank 0 and rank " + r +

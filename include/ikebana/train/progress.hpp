@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>

@@ -47,107 +47,145 @@ IKEBANA_CPU_INLINE normal_parts<T> normal_at(vec<T> a) {
       fma(w, vec<T>::broadcast(-1 / c::normal_center), vec<T>::broadcast(1 / c::normal_center));
   const vec<T> w_low = fma(-w, lost, (a - back.high) - back.low) * one_over;
   const vec<T> s = fma(w, vec<T>::broadcast(T(2)), vec<T>::broadcast(T(-1)));
-  const exact_product<T> last = multiply_exactly(s, polynomial(c::normal, s));
-  const vec<T> h = last.high + c::normal_constant;
-  const vec<T> h_low = ((c::normal_constant - h) + last.high) + last.low;
+  const exact_product<T> first = multiply_exactly(s, vec<T>::broadcast(c::normal_linear));
+  const vec<T> line = first.high + c::normal_constant, rest = s * s * polynomial(c::normal, s);
+  const vec<T> h = line + rest;
+  const vec<T> constants =
+      fma(s, vec<T>::broadcast(c::normal_linear_low), vec<T>::broadcast(c::normal_constant_low));
+  const vec<T> h_low =
+      (((c::normal_constant - line) + first.high) + (first.low + constants)) + ((line - h) + rest);
   const exact_product<T> product = multiply_exactly(w, h);
   const vec<T> low = fma(w_low, polynomial(c::normal_slope, s), fma(w, h_low, product.low));
   const exact_product<T> square = multiply_exactly(a, a);
   const vec<T> exponent_low = square.low * T(-0.5);
   const scaled_exp<T> e(square.high * T(-0.5), &exponent_low);
   const vec<T> g = h * one_over, d = vec<T>::broadcast(T(0.39894228040143267794));
-  return {e.scale(product.high + fma(product.high, e.e, low)), e.scale(fma(g, e.e, g)),
+  const exact_product<T> grown = multiply_exactly(product.high, e.e);
+  const vec<T> sum = product.high + grown.high;
+  const vec<T> lost_of_sum = (product.high - sum) + grown.high;
+  return {e.scale(sum + (lost_of_sum + (grown.low + low))), e.scale(fma(g, e.e, g)),
           e.scale(fma(d, e.e, d))};
+}
+
+#if IKEBANA_CPU_WIDTH >= 32
+/// 1 / (1 + exp(a)) of large a.
+[[gnu::noinline]] inline void far_logistic(float* a) {
+  const vec<float> e = exp(-vec<float>::load(a));
+  fma(-e, fma(-e, e, e), e).store(a);
+}
+/// The same for any a >= 0, or not a number.
+IKEBANA_CPU_INLINE vec<float> logistic_tail(vec<float> a) {
+  const vec<float> most = vec<float>::broadcast(logistic_pieces::most);
+  vec<float> y = piecewise<logistic_pieces>(min(most, a));
+  if (any_at_least(a, logistic_pieces::most)) {
+    float lanes[vec<float>::size];
+    a.store(lanes);
+    far_logistic(lanes);
+    y = select(a >= most, vec<float>::load(lanes), y);
+  }
+  return y;
+}
+#endif
+
+template <class T>
+IKEBANA_CPU_INLINE vec<T> relu(vec<T> x) {
+  return max(vec<T>::zero(), x);
 }
 
 template <class T>
 IKEBANA_CPU_INLINE vec<T> sigmoid(vec<T> x) {
-  if constexpr (through_double<T>) return in_double([](vec<double> d) { return sigmoid(d); }, x);
-#if IKEBANA_CPU_WIDTH == 64
-  if constexpr (sizeof(T) == 4) {
-    constexpr float most = 31.49f * tables::logistic_width;
-    const vec<T> tail = piecewise(tables::logistic, tables::logistic_width, magnitude(x, most));
-    const vec<T> y{
-        _mm512_mask_sub_ps(tail.v, is_at_least(x, vec<T>::zero()), vec<T>::broadcast(1).v, tail.v)};
-    if (const __mmask16 far = is_not_at_least(x, -most); far != 0) {
-      const vec<T> e = exp(x);
-      return {_mm512_mask_blend_ps(far, y.v, fma(-e, e, e).v)};
-    }
-    return y;
+  if constexpr (through_double<T>) {
+    return by_double<sigmoid_function>(x);
   }
+#if IKEBANA_CPU_WIDTH >= 32
+  else if constexpr (has_pieces<T>)
+    return from_tail(x, logistic_tail(abs(x)));
 #endif
-  const logistic_parts<T> p(abs(x));
-  return select(x < vec<T>::zero(), fma(-p.e, p.u, p.e), T(1) - p.u);
+  else {
+    const logistic_parts<T> p(abs(x));
+    return select(x < vec<T>::zero(), fma(-p.e, p.u, p.e), T(1) - p.u);
+  }
 }
 
-template <class T>
-IKEBANA_CPU_INLINE vec<T> silu_by_exp(vec<T> x) {
-  const vec<T> a = at_most(abs(x), -coefficients<T>::exp_least);
-  return logistic_parts<T>(a).times(x, a);
+#if IKEBANA_CPU_WIDTH >= 32
+/// max(x, 0) less a tail of |x|, or F{}(x) by way of double where |x| (x itself if one-sided) is
+/// beyond the pieces.
+template <class F, class Tail>
+IKEBANA_CPU_INLINE vec<float> beside_tail(vec<float> x, vec<float> beyond, float most, Tail tail) {
+  const vec<float> a = min(vec<float>::broadcast(most), abs(x));
+  vec<float> y = tail(a, max(vec<float>::zero(), x));
+  if (any_at_least(beyond, most))
+    y = select(beyond >= vec<float>::broadcast(most), by_double<F>(x), y);
+  return y;
 }
+#endif
+
 /// x sigmoid(x).
 template <class T>
 IKEBANA_CPU_INLINE vec<T> silu(vec<T> x) {
-  if constexpr (through_double<T>) return in_double([](vec<double> d) { return silu(d); }, x);
-#if IKEBANA_CPU_WIDTH == 64
-  if constexpr (sizeof(T) == 4) {
-    constexpr float most = 31.49f * tables::logistic_width;
-    const vec<T> a = magnitude(x, most);
-    const vec<T> y =
-        fma(-a, piecewise(tables::logistic, tables::logistic_width, a), max(vec<T>::zero(), x));
-    if (const __mmask16 far = is_not_at_least(x, -most); far != 0)
-      return {_mm512_mask_blend_ps(far, y.v, silu_by_exp(x).v)};
-    return y;
+  if constexpr (narrow_through_double<T>) {
+    return by_double<silu_function>(x);
   }
+#if IKEBANA_CPU_WIDTH >= 32
+  else if constexpr (has_pieces<T>)
+    return beside_tail<silu_function>(
+        x, abs(x), silu_tail_pieces::most, [](vec<T> a, vec<T> y) __attribute__((always_inline)) {
+          return y - piecewise<silu_tail_pieces>(a);
+        });
 #endif
-  return silu_by_exp(x);
+  else {
+    const vec<T> a = at_most(abs(x), -coefficients<T>::exp_least);
+    return logistic_parts<T>(a).times(x, a);
+  }
 }
 
-/// The standard normal distribution function, to some units in the last place.
+/// The derivative of silu, to a unit in the last place of 1 (or two).
 template <class T>
-IKEBANA_CPU_INLINE vec<T> normal_cdf(vec<T> x) {
-  if constexpr (through_double<T>) return in_double([](vec<double> d) { return normal_cdf(d); }, x);
-  const vec<T> tail = normal_at(at_most(abs(x), coefficients<T>::normal_limit)).tail;
+IKEBANA_CPU_INLINE vec<T> silu_slope(vec<T> x) {
+  const vec<T> a = abs(x), s = sigmoid(-a);
+  const vec<T> tail = fma(-(a * s), T(1) - s, s);
   return select(x < vec<T>::zero(), tail, T(1) - tail);
 }
 
-template <class T>
-IKEBANA_CPU_INLINE vec<T> gelu_by_exp(vec<T> x) {
-  const vec<T> tail = normal_at(at_most(abs(x), coefficients<T>::normal_limit)).scaled_tail;
-  return select(x < vec<T>::zero(), fma(x, vec<T>::zero(), -tail), x - tail);
-}
 /// x P(X <= x) of a standard normal X.
 template <class T>
 IKEBANA_CPU_INLINE vec<T> gelu(vec<T> x) {
-  if constexpr (through_double<T>) return in_double([](vec<double> d) { return gelu(d); }, x);
-#if IKEBANA_CPU_WIDTH == 64
-  if constexpr (sizeof(T) == 4) {
-    constexpr float most = 31.49f * tables::normal_width;
-    const vec<T> a = magnitude(x, most);
-    const vec<T> y =
-        fma(-a, piecewise(tables::normal, tables::normal_width, a), max(vec<T>::zero(), x));
-    if (const __mmask16 far = is_not_at_least(x, -most); far != 0)
-      return {_mm512_mask_blend_ps(far, y.v, gelu_by_exp(x).v)};
-    return y;
+  if constexpr (narrow_through_double<T>) {
+    return by_double<gelu_function>(x);
   }
+#if IKEBANA_CPU_WIDTH >= 32
+  else if constexpr (has_pieces<T>)
+    return beside_tail<gelu_function>(
+        x, -x, gelu_tail_pieces::most, [](vec<T> a, vec<T> y) __attribute__((always_inline)) {
+          return y - piecewise<gelu_tail_pieces>(a);
+        });
 #endif
-  return gelu_by_exp(x);
+  else {
+    const vec<T> a = abs(x),
+                 tail = normal_at(at_most(a, coefficients<T>::normal_limit)).scaled_tail;
+    const vec<T> y = select(x < vec<T>::zero(), fma(x, vec<T>::zero(), -tail), x - tail);
+    // By the first terms of its series, where the tail is near half of x.
+    const vec<T> square = x * x, series = polynomial(coefficients<T>::normal_series, square);
+    return select(a < vec<T>::broadcast(T(0x1p-4)), fma(square, series, x * T(0.5)), y);
+  }
 }
-/// The derivative of gelu, to some units in the last place of 1.
+/// The derivative of gelu, to a unit in the last place of 1.
 template <class T>
 IKEBANA_CPU_INLINE vec<T> gelu_slope(vec<T> x) {
-#if IKEBANA_CPU_WIDTH == 64
-  if constexpr (sizeof(T) == 4) {
-    const vec<T> a = at_most(abs(x), 31.49f * tables::gelu_slope_width);
-    const vec<T> tail = piecewise(tables::gelu_slope, tables::gelu_slope_width, a);
-    return {
-        _mm512_mask_sub_ps(tail.v, is_at_least(x, vec<T>::zero()), vec<T>::broadcast(1).v, tail.v)};
+  if constexpr (narrow_through_double<T>) {
+    return by_double<gelu_slope_function>(x);
   }
+#if IKEBANA_CPU_WIDTH >= 32
+  else if constexpr (has_pieces<T>)
+    return from_tail(
+        x, piecewise<gelu_slope_pieces>(min(vec<T>::broadcast(gelu_slope_pieces::most), abs(x))));
 #endif
-  const vec<T> a = at_most(abs(x), coefficients<T>::normal_limit);
-  const normal_parts<T> p = normal_at(a);
-  const vec<T> tail = fma(-a, p.density, p.tail);
-  return select(x < vec<T>::zero(), tail, T(1) - tail);
+  else {
+    const vec<T> a = at_most(abs(x), coefficients<T>::normal_limit);
+    const normal_parts<T> p = normal_at(a);
+    const vec<T> tail = fma(-a, p.density, p.tail);
+    return select(x < vec<T>::zero(), tail, T(1) - tail);
+  }
 }
 
 /// tanh's form of gelu, x / 2 (1 + tanh(u)) = x sigmoid(2 u): 2 u = v + low at a = |x|, as the
@@ -179,48 +217,62 @@ struct gelu_tanh_parts {
 };
 template <class T>
 IKEBANA_CPU_INLINE vec<T> gelu_tanh(vec<T> x) {
-  if constexpr (through_double<T>) return in_double([](vec<double> d) { return gelu_tanh(d); }, x);
-  const vec<T> a = at_most(abs(x), gelu_tanh_parts<T>::most);
-  const gelu_tanh_parts<T> u(a);
-  const vec<T> minus_low = -u.low;
-#if IKEBANA_CPU_WIDTH == 64
-  if constexpr (sizeof(T) == 4) {
-    constexpr float most = 31.49f * tables::logistic_width;
-    const vec<T> y =
-        fma(-a, piecewise(tables::logistic, tables::logistic_width, magnitude(u.v, most), &u.low),
-            max(vec<T>::zero(), x));
-    if (const __mmask16 far = is_not_at_least(-u.v, -most); far != 0)
-      return {_mm512_mask_blend_ps(far, y.v, logistic_parts<T>(u.v, &minus_low).times(x, a).v)};
-    return y;
+  if constexpr (narrow_through_double<T>) {
+    return by_double<gelu_tanh_function>(x);
   }
+#if IKEBANA_CPU_WIDTH >= 32
+  else if constexpr (has_pieces<T>)
+    return beside_tail<gelu_tanh_function>(
+        x, -x, gelu_tanh_tail_pieces::most, [](vec<T> a, vec<T> y) __attribute__((always_inline)) {
+          return y - piecewise<gelu_tanh_tail_pieces>(a);
+        });
 #endif
-  return logistic_parts<T>(u.v, &minus_low).times(x, a);
+  else {
+    const vec<T> a = at_most(abs(x), gelu_tanh_parts<T>::most);
+    const gelu_tanh_parts<T> u(a);
+    const vec<T> minus_low = -u.low;
+    return logistic_parts<T>(u.v, &minus_low).times(x, a);
+  }
 }
-/// The derivative of gelu_tanh, to some units in the last place of 1.
+/// The derivative of gelu_tanh, to a unit in the last place of 1.
 template <class T>
 IKEBANA_CPU_INLINE vec<T> gelu_tanh_slope(vec<T> x) {
-  const vec<T> a = at_most(abs(x), gelu_tanh_parts<T>::most);
-  const gelu_tanh_parts<T> u(a);
-  const vec<T> s = sigmoid(-u.v);
-  const vec<T> tail = fma(-(a * u.slope), s * (T(1) - s), s);
-  return select(x < vec<T>::zero(), tail, T(1) - tail);
+  if constexpr (narrow_through_double<T>) {
+    return by_double<gelu_tanh_slope_function>(x);
+  }
+#if IKEBANA_CPU_WIDTH >= 32
+  else if constexpr (has_pieces<T>)
+    return from_tail(x, piecewise<gelu_tanh_slope_pieces>(
+                            min(vec<T>::broadcast(gelu_tanh_slope_pieces::most), abs(x))));
+#endif
+  else {
+    const vec<T> a = at_most(abs(x), gelu_tanh_parts<T>::most);
+    const gelu_tanh_parts<T> u(a);
+    const vec<T> s = sigmoid(-u.v);
+    const vec<T> tail = fma(-(a * u.slope), s * (T(1) - s), s);
+    return select(x < vec<T>::zero(), tail, T(1) - tail);
+  }
 }
 
 template <class T>
 IKEBANA_CPU_INLINE vec<T> erf(vec<T> x) {
-  if constexpr (through_double<T>) return in_double([](vec<double> d) { return erf(d); }, x);
-  const vec<T> t = abs(x);
-  const vec<T> inner = fma(t, polynomial(coefficients<T>::erf_small, t * t), t);
-  // Above 1 an error of a counts for little.
-  const vec<T> a = t * T(1.41421356237309504880);
-  vec<T> outer;
-#if IKEBANA_CPU_WIDTH == 64
-  if constexpr (sizeof(T) == 4)
-    outer =
-        piecewise(tables::normal, tables::normal_width, at_most(a, 31.49f * tables::normal_width));
-  else
+  if constexpr (narrow_through_double<T>) {
+    return by_double<erf_function>(x);
+  }
+#if IKEBANA_CPU_WIDTH >= 32
+  else if constexpr (has_pieces<T>) {
+    using B = typename number<T>::bits;
+    const vec<T> y = piecewise<erf_pieces>(min(vec<T>::broadcast(erf_pieces::most), abs(x)));
+    return as<T>(as<B>(y) | (as<B>(x) & bits_of<T>::broadcast(number<T>::sign)));
+  }
 #endif
-    outer = normal_at(at_most(a, coefficients<T>::normal_limit)).tail;
-  outer = fma(outer, vec<T>::broadcast(T(-2)), vec<T>::broadcast(T(1)));
-  return copysign(select(t < vec<T>::broadcast(T(1)), inner, outer), x);
+  else {
+    const vec<T> t = abs(x);
+    const vec<T> inner = fma(t, polynomial(coefficients<T>::erf_small, t * t), t);
+    // Above 1 an error of a counts for little.
+    const vec<T> a = t * T(1.41421356237309504880);
+    const vec<T> tail = normal_at(at_most(a, coefficients<T>::normal_limit)).tail;
+    const vec<T> outer = fma(tail, vec<T>::broadcast(T(-2)), vec<T>::broadcast(T(1)));
+    return copysign(select(t < vec<T>::broadcast(T(1)), inner, outer), x);
+  }
 }

@@ -1,88 +1,5 @@
-// exp, log, tanh, the logistic function, erf, the normal distribution and what activations make of
-// them, on vec<T>. At most 2 units in the last place over all of T where nothing else is said, on
-// every set, down to denormal results. Polynomials are minimax fits (Remez) to the function named
-// beside them; argument reductions are those of W. Cody and W. Waite, and of FreeBSD's msun for log
-// of double.
-
-template <class T>
-struct coefficients;
-template <>
-struct coefficients<float> {
-  // (exp(r) - 1 - r) / r^2 on |r| <= log(2) / 2.
-  static constexpr float exp_tail[] = {0.5f,
-                                       0.166666667569f,
-                                       0.0416662390042f,
-                                       0.00833328583656f,
-                                       0.00139487004863f,
-                                       0.00019907704449f};
-  // (log(1 + f) - f + f^2 / 2) / f^3 on sqrt(1/2) <= 1 + f <= sqrt(2).
-  static constexpr float log_tail[] = {0.333333317411f,  -0.250008210398f, 0.200012234672f,
-                                       -0.166233526581f, 0.142018298848f,  -0.131603090155f,
-                                       0.127611601113f,  -0.0763365658066f};
-  // erf(x) / x - 1 in x^2 <= 1.
-  static constexpr float erf_small[] = {0.128379165727f,   -0.376126258283f, 0.112835851901f,
-                                        -0.0268538134229f, 0.0051883301391f, -0.000801021255396f,
-                                        7.85391660521e-5f};
-  // (a + 3) P(X > a) exp(a^2 / 2) of a standard normal X in s = (a - 3) / (a + 3), 0 <= a <= 14.5
-  // (apart from the constant),
-  // and roughly its derivative by w = a / (a + 3) after multiplication with w.
-  static constexpr float normal_constant = 0.729083690371f;
-  static constexpr float normal[] = {-0.509331991405f,   0.230017699828f,     -0.0472626877137f,
-                                     -0.0104625185386f,  0.00696930450563f,   0.00102477668371f,
-                                     -0.00103253631603f, -0.000244748628343f, 0.000131272801038f,
-                                     5.44635570868e-5f};
-  static constexpr float normal_slope[] = {0.22f, -0.66f, 0.6f};
-  static constexpr float normal_center = 3, normal_limit = 14.5f;
-  static constexpr float log2_high = 0x1.63p-1f, log2_low = -0x1.bd0106p-13f;
-  static constexpr float exp_least = -120, exp_most = 89, tanh_one = 10;
-  static constexpr float least_normal = 0x1p-126f, lift = 0x1p24f, lift_log2 = 24;
-  static constexpr std::int32_t sqrt_half = 0x3F3504F3;
-};
-template <>
-struct coefficients<double> {
-  static constexpr double exp_tail[] = {
-      0.50000000000000000085,     0.16666666666666676518,   0.041666666666666508707,
-      0.0083333333333216817887,   0.0013888888888962411171, 0.00019841269885993848562,
-      0.000024801587172476036038, 2.7557244343117587099e-6, 2.7557402672702436682e-7,
-      2.5108990659311914228e-8,   2.0875329247342725384e-9};
-  // (log(1 + f) - 2 s) / s in z = s^2, s = f / (2 + f).
-  static constexpr double log_tail[] = {6.666666666666735130e-01, 3.999999999940941908e-01,
-                                        2.857142874366239149e-01, 2.222219843214978396e-01,
-                                        1.818357216161805012e-01, 1.531383769920937332e-01,
-                                        1.479819860511658591e-01};
-  static constexpr double erf_small[] = {
-      0.12837916709551256567,    -0.37612638903183519723,     0.11283791670944189153,
-      -0.026866170643111916707,  0.0052239776061210871083,    -0.00085483259294127026465,
-      0.00012055293579390651505, -0.000014924712344879740149, 1.6447132063609869913e-6,
-      -1.6206317357913451466e-7, 1.371099551352749126e-8,     -7.7794961905489158183e-10};
-  // As above, with 5 for 3 and a <= 38.8.
-  static constexpr double normal_constant = 0.76919304975006295597;
-  static constexpr double normal[] = {
-      -0.66538250289005678074,     0.49530561596997728296,      -0.3135331566712962377,
-      0.16502036617033827229,      -0.069118638706568630463,    0.020795066800819907971,
-      -0.002993376766728659332,    -0.00079786940782261547783,  0.00054489903361854087569,
-      -0.000059375675913802608824, -0.000049762656309879481561, 0.000016681045242223746403,
-      3.9803901311365292825e-6,    -2.7689610702923334868e-6,   -3.3555045350195279964e-7,
-      4.3289418528450214387e-7,    4.0900202970532093838e-8,    -6.6015936578398662377e-8,
-      -8.3110754006986329778e-9,   7.9399527339079105361e-9,    1.437678390435003142e-9,
-      -3.006934390662522335e-10};
-  static constexpr double normal_slope[] = {0.1, -0.75, 1.2};
-  static constexpr double normal_center = 5, normal_limit = 38.8;
-  static constexpr double log2_high = 6.93147180369123816490e-01,
-                          log2_low = 1.90821492927058770002e-10;
-  static constexpr double exp_least = -760, exp_most = 710, tanh_one = 20;
-  static constexpr double least_normal = 0x1p-1022, lift = 0x1p54, lift_log2 = 54;
-  static constexpr std::int64_t sqrt_half = 0x3FE6A09E667F3BCD;
-};
-
-/// Whether float is computed in double: where a register holds one number, that costs little.
-template <class T>
-inline constexpr bool through_double = IKEBANA_CPU_WIDTH == 0 && sizeof(T) == 4;
-template <class F>
-IKEBANA_CPU_INLINE vec<float> in_double(F f, vec<float> x) {
-  return vec<float>::broadcast(
-      static_cast<float>(sum(f(vec<double>::broadcast(static_cast<double>(sum(x)))))));
-}
+// exp, log and tanh on vec<T>. These and the functions of distributions-inl.hpp: at most 2 units in
+// the last place over all of T where nothing else is said, on every set, down to denormal results.
 
 /// A rounded product and what the rounding lost.
 template <class T>
@@ -104,8 +21,8 @@ IKEBANA_CPU_INLINE exact_product<T> multiply_exactly(vec<T> a, vec<T> b) {
 /// x = n log(2) + r with |r| <= log(2) / 2. `shifted` is n + 2 bias in its last bits.
 template <class T>
 struct reduced {
-  vec<T> r, n, shifted;
-  IKEBANA_CPU_INLINE explicit reduced(vec<T> x) {
+  vec<T> r, n, shifted, lost = vec<T>::zero();  // lost: what rounding took from r, where asked for
+  IKEBANA_CPU_INLINE explicit reduced(vec<T> x, const vec<T>* low = nullptr) {
     using c = coefficients<T>;
     using L = number<T>;
     constexpr T big = T((typename L::bits{3} << (L::mantissa - 1)) + 2 * L::bias);
@@ -113,12 +30,22 @@ struct reduced {
     keep_rounding(shifted);
     n = shifted - big;
     keep_rounding(n);
-    r = fma(n, vec<T>::broadcast(-c::log2_high), x);
-    r = fma(n, vec<T>::broadcast(-c::log2_low), r);
+    const vec<T> high = fma(n, vec<T>::broadcast(-c::log2_high), x);
+    if (low == nullptr) {
+      r = fma(n, vec<T>::broadcast(-c::log2_low), high);
+    } else {
+      const vec<T> rest = fma(n, vec<T>::broadcast(-c::log2_low), *low);
+      r = high + rest;
+      lost = rest - (r - high);
+    }
   }
   /// exp(r) - 1.
   IKEBANA_CPU_INLINE vec<T> expm1() const {
     return fma(r * r, polynomial(coefficients<T>::exp_tail, r), r);
+  }
+  /// The same with `lost`.
+  IKEBANA_CPU_INLINE vec<T> exact_expm1() const {
+    return r + fma(r * r, polynomial(coefficients<T>::exp_tail, r), lost);
   }
   /// 2^n where that is a normal number.
   IKEBANA_CPU_INLINE vec<T> power() const {
@@ -133,9 +60,8 @@ template <class T>
 struct scaled_exp {
   reduced<T> parts;
   vec<T> e;
-  IKEBANA_CPU_INLINE explicit scaled_exp(vec<T> x, const vec<T>* low = nullptr) : parts(x) {
-    if (low != nullptr) parts.r = parts.r + *low;
-    e = parts.expm1();
+  IKEBANA_CPU_INLINE explicit scaled_exp(vec<T> x, const vec<T>* low = nullptr) : parts(x, low) {
+    e = low == nullptr ? parts.expm1() : parts.exact_expm1();
   }
   /// y 2^n.
   IKEBANA_CPU_INLINE vec<T> scale(vec<T> y) const {
@@ -152,23 +78,101 @@ struct scaled_exp {
   }
 };
 
+#if IKEBANA_CPU_WIDTH >= 32
+/// exp(x) = (1 + e) power 2^n of float by a table of powers of 2^(1 / size), n with as many binary
+/// places, |r| <= log(2) / (2 size).
+struct exp_parts {
+  vec<float> shifted, n, r;
+#if IKEBANA_CPU_WIDTH == 64
+  static constexpr float big = 0x1.8p19f;
+#else
+  static constexpr float big = 0x1.8p20f + 2 * 127;
+#endif
+  IKEBANA_CPU_INLINE explicit exp_parts(vec<float> x) {
+    shifted = fma(x, vec<float>::broadcast(1.4426950408889634f), vec<float>::broadcast(big));
+    keep_rounding(shifted);
+    n = shifted - big;
+    keep_rounding(n);
+    r = fma(n, vec<float>::broadcast(-0x1.62ep-1f), x);
+    r = fma(n, vec<float>::broadcast(-0x1.0bfbe8p-15f), r);
+  }
+#if IKEBANA_CPU_WIDTH == 64
+  IKEBANA_CPU_INLINE vec<float> scaled() const {
+    alignas(64) static constexpr float powers[16] = {
+        0x1.000000p+0f, 0x1.0b5586p+0f, 0x1.172b84p+0f, 0x1.2387a6p+0f,
+        0x1.306fe0p+0f, 0x1.3dea64p+0f, 0x1.4bfdaep+0f, 0x1.5ab07ep+0f,
+        0x1.6a09e6p+0f, 0x1.7a1148p+0f, 0x1.8ace54p+0f, 0x1.9c4918p+0f,
+        0x1.ae89fap+0f, 0x1.c199bep+0f, 0x1.d5818ep+0f, 0x1.ea4afap+0f};
+    // Beyond overflow and underflow any r will do.
+    const vec<float> s = limited(r, 0.03f), power = pick(powers, as<std::int32_t>(shifted));
+    const vec<float> e =
+        fma(s * s,
+            fma(s, vec<float>::broadcast(0.1666705923f), vec<float>::broadcast(0.5000162519f)), s);
+    return scale_by_power(fma(power, e, power), n);
+  }
+#else
+  /// (1 + e) times the powers of the table, which is `powers` or these with n in their exponents.
+  IKEBANA_CPU_INLINE vec<float> times(vec<float> power) const {
+    // What rounding took from the powers, as a part of them, less what the polynomial has too much.
+    alignas(32) static constexpr float lost[8] = {
+        -0x1.3bcc34p-26f, -0x1.04e922p-25f, 0x1.d1a7ap-27f,   -0x1.a81b6ap-25f,
+        -0x1.5c6d7p-30f,  -0x1.c3c782p-27f, -0x1.1c56dap-25f, -0x1.a51492p-26f};
+    const vec<float> e = fma(
+        r,
+        fma(r, fma(r, vec<float>::broadcast(0.1666802555f), vec<float>::broadcast(0.500078277f)),
+            vec<float>::broadcast(1)),
+        pick(lost, as<std::int32_t>(shifted)));
+    return fma(power, e, power);
+  }
+  alignas(32) static constexpr float powers[8] = {0x1.000000p+0f, 0x1.172b84p+0f, 0x1.306fe0p+0f,
+                                                  0x1.4bfdaep+0f, 0x1.6a09e6p+0f, 0x1.8ace54p+0f,
+                                                  0x1.ae89fap+0f, 0x1.d5818ep+0f};
+  IKEBANA_CPU_INLINE vec<float> scaled() const {
+    // By two powers of about half of n, which are normal numbers.
+    const vec<std::uint32_t> both = as<std::uint32_t>(shifted) >> 3;
+    const vec<std::uint32_t> first = both >> 1, second = both - first;
+    return times(pick(powers, as<std::int32_t>(shifted))) * as<float>(first << 23) *
+           as<float>(second << 23);
+  }
+  /// Where that is a normal number.
+  IKEBANA_CPU_INLINE vec<float> normal() const {
+    const vec<std::uint32_t> n8 = as<std::uint32_t>(shifted) >> 3;
+    return times(
+        as<float>(as<std::uint32_t>(pick(powers, as<std::int32_t>(shifted))) + ((n8 - 254) << 23)));
+  }
+#endif
+};
+#endif
+
 template <class T>
 IKEBANA_CPU_INLINE vec<T> exp(vec<T> x) {
-  if constexpr (through_double<T>) return in_double([](vec<double> d) { return exp(d); }, x);
+  if constexpr (through_double<T>) return by_double<exp_function>(x);
 #if IKEBANA_CPU_WIDTH == 64
-  if constexpr (sizeof(T) == 4) return exp_by_table(x);
+  if constexpr (sizeof(T) == 4) return exp_parts(x).scaled();
 #endif
   using c = coefficients<T>;
-  const scaled_exp<T> s(
-      min(vec<T>::broadcast(c::exp_most), max(vec<T>::broadcast(c::exp_least), x)));
+  x = min(vec<T>::broadcast(c::exp_most), max(vec<T>::broadcast(c::exp_least), x));
+#if IKEBANA_CPU_WIDTH == 32
+  if constexpr (sizeof(T) == 4) return exp_parts(x).scaled();
+#endif
+  const scaled_exp<T> s(x);
   return s.scale(s.e + T(1));
+}
+
+/// exp(x) for x <= 0; may be 0 where that is below the least normal number.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> exp_or_zero(vec<T> x) {
+#if IKEBANA_CPU_WIDTH == 32
+  if constexpr (sizeof(T) == 4)
+    return select(x < vec<T>::broadcast(-87), vec<T>::zero(), exp_parts(x).normal());
+#endif
+  return exp(x);
 }
 
 /// exp(x) - 1 for x <= 0.
 template <class T>
 IKEBANA_CPU_INLINE vec<T> expm1_of_negative(vec<T> x) {
-  if constexpr (through_double<T>)
-    return in_double([](vec<double> d) { return expm1_of_negative(d); }, x);
+  if constexpr (through_double<T>) return by_double<expm1_of_negative_function>(x);
   using c = coefficients<T>;
   const reduced<T> s(max(vec<T>::broadcast(T(-3) * c::tanh_one), x));
   const vec<T> power = s.power();
@@ -177,13 +181,12 @@ IKEBANA_CPU_INLINE vec<T> expm1_of_negative(vec<T> x) {
 
 template <class T>
 IKEBANA_CPU_INLINE vec<T> tanh(vec<T> x) {
-  if constexpr (through_double<T>) return in_double([](vec<double> d) { return tanh(d); }, x);
+  if constexpr (through_double<T>) return by_double<tanh_function>(x);
   using c = coefficients<T>;
-#if IKEBANA_CPU_WIDTH == 64
-  if constexpr (sizeof(T) == 4) {
-    const vec<T> a = min(vec<T>::broadcast(31.45f * tables::tanh_width), abs(x));
-    const vec<T> y = piecewise(tables::tanh, tables::tanh_width, a);
+#if IKEBANA_CPU_WIDTH >= 32
+  if constexpr (has_pieces<T>) {
     using B = typename number<T>::bits;
+    const vec<T> y = piecewise<tanh_pieces>(min(vec<T>::broadcast(tanh_pieces::most), abs(x)));
     return as<T>(as<B>(y) | (as<B>(x) & bits_of<T>::broadcast(number<T>::sign)));
   }
 #endif
@@ -239,7 +242,7 @@ IKEBANA_CPU_INLINE split_log<T> log_parts(vec<T> x, vec<T> more = vec<T>::zero()
 
 template <class T>
 IKEBANA_CPU_INLINE vec<T> log(vec<T> x) {
-  if constexpr (through_double<T>) return in_double([](vec<double> d) { return log(d); }, x);
+  if constexpr (through_double<T>) return by_double<log_function>(x);
   using c = coefficients<T>;
   const lane_mask<T> tiny = x < vec<T>::broadcast(c::least_normal);
   const vec<T> y = log_parts(select(tiny, x * c::lift, x),
@@ -254,8 +257,7 @@ IKEBANA_CPU_INLINE vec<T> log(vec<T> x) {
 /// log(1 + e) for 0 <= e <= 1.
 template <class T>
 IKEBANA_CPU_INLINE vec<T> log1p_of_fraction(vec<T> e) {
-  if constexpr (through_double<T>)
-    return in_double([](vec<double> d) { return log1p_of_fraction(d); }, e);
+  if constexpr (through_double<T>) return by_double<log1p_of_fraction_function>(e);
   const vec<T> u = e + T(1);
   split_log<T> s = log_parts(u);
   s.rest = s.rest - (e - (u - T(1))) / u;

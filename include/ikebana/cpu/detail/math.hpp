@@ -1,10 +1,21 @@
 #pragma once
 
+#include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/detail/polynomial-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/detail/pieces32-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/detail/pieces64-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/detail/coefficients-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/detail/functions-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/detail/math-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/detail/distributions-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/detail/map-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"

@@ -3,6 +3,10 @@
 #include <cstddef>
 #include <new>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/cpu/detail/caches.hpp"
 #include "ikebana/cpu/detail/targets.hpp"
@@ -24,16 +28,27 @@ inline scratch_sizes scratch_bytes() {
           second / 4 > packed_a_bytes ? second / 4 : packed_a_bytes};
 }
 
+/// Large pages, where the system has them and the buffer is large enough.
+inline std::byte* new_scratch(std::size_t bytes, std::size_t page) {
+  void* const data = ::operator new (bytes, std::align_val_t{page});
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+  // Whatever it answers.
+  static_cast<void>(::madvise(data, bytes, MADV_HUGEPAGE));
+#endif
+  return static_cast<std::byte*>(data);
+}
+
 /// The calling thread's packing buffer, aligned to 64 bytes: as many bytes as scratch_bytes says,
 /// and a page. Allocated at the thread's first use.
 inline std::byte* thread_scratch() {
+  constexpr std::size_t page = std::size_t{2} * 1024 * 1024;
   struct owner {
-    std::byte* data = static_cast<std::byte*>(::operator new (
-        scratch_bytes().b + scratch_bytes().a + 4096, std::align_val_t{storage_alignment}));
+    std::byte* data =
+        new_scratch((scratch_bytes().b + scratch_bytes().a + 4096 + page - 1) / page * page, page);
     owner() = default;
     owner(const owner&) = delete;
     owner& operator=(const owner&) = delete;
-    ~owner() { ::operator delete (data, std::align_val_t{storage_alignment}); }
+    ~owner() { ::operator delete (data, std::align_val_t{page}); }
   };
   thread_local owner mine;
   return mine.data;

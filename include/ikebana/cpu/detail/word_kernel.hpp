@@ -18,8 +18,10 @@ namespace ikebana::cpu::detail {
 /// Words along the summed dimension that are multiplied at a time, so that a panel of A stays in
 /// the first-level cache; whole tiles.
 inline constexpr dim_t word_depth = 256;
-/// Columns of B that stay packed in the second-level cache.
+/// Columns of B that stay packed in the second-level cache; that of processors with tiles is
+/// larger.
 inline constexpr dim_t word_columns = 512;
+inline constexpr dim_t tile_columns = 1024;
 inline constexpr dim_t most_word_rows = 32;
 /// Numbers of a result that is converted as a whole.
 inline constexpr dim_t converted_block = 64 * 1024;
@@ -41,7 +43,7 @@ struct word_kernel {
 
 /// The calling thread's buffers for such products. Allocated at the thread's first use.
 struct word_scratch {
-  static constexpr std::size_t b_bytes = std::size_t{word_columns} * word_depth * 4;
+  static constexpr std::size_t b_bytes = std::size_t{tile_columns} * word_depth * 4;
   static constexpr std::size_t a_bytes = std::size_t{most_word_rows} * word_depth * 4 + 64;
   std::int32_t* b;
   std::int32_t* a;

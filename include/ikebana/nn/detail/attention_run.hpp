@@ -9,16 +9,19 @@
 #include "ikebana/cpu/reduce.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/nn/detail/attention_inputs.hpp"
+#include "ikebana/nn/detail/product.hpp"
 
 namespace ikebana::detail {
 
 /// One call of multihead_attention. saved(): 0 to 2 the projections of query, key and value, beside
 /// each other in 0 for one input; 3 the logarithm of each row's sum, with need_weights the weights;
 /// 4 the heads' outputs; 5 to 7 the gradients of 0 to 2; 8 scratch.
-template <class T>
+template <class Context>
 class attention_run {
+  using T = typename Context::value_type;
+
  public:
-  attention_run(const attention_layout& l, const context<T>& c, double dropout)
+  attention_run(const attention_layout& l, const Context& c, double dropout)
       : l_{l},
         c_{c},
         n_(l, l.numbers(c.input_count()), c.input_shape(0),
@@ -33,9 +36,8 @@ class attention_run {
   void forward() const {
     for (std::size_t i = 0; i < products_; ++i) {
       const projected p = projection(i);
-      cpu::gemm<T>(no, yes, p.rows, p.columns, p.features, T{1}, p.x, p.features, p.weight,
-                   p.features, T{0}, place(0, i), ld_,
-                   l_.bias ? c_.parameter(l_.in_bias()) + p.bias_at : nullptr);
+      product(c_, no, yes, p.rows, p.columns, p.features, p.x, p.features, p.weight, p.features,
+              T{0}, place(0, i), ld_, l_.bias ? c_.parameter(l_.in_bias()) + p.bias_at : nullptr);
     }
     T* heads = c_.template saved<T>(4);
     const cpu::attention_operand<T> out = operand(heads, embed_, n_.queries);
@@ -45,22 +47,21 @@ class attention_run {
     else
       cpu::attention_forward<T>(sizes(), part(0, 0), part(0, 1), part(0, 2), masks(), dropout_, out,
                                 weights(), scratch());
-    cpu::gemm<T>(no, yes, query_rows_, embed_, embed_, T{1}, heads, embed_,
-                 c_.parameter(l_.out_weight()), embed_, T{0}, c_.output(), embed_,
-                 l_.bias ? c_.parameter(l_.out_bias()) : nullptr);
+    product(c_, no, yes, query_rows_, embed_, embed_, heads, embed_, c_.parameter(l_.out_weight()),
+            embed_, T{0}, c_.output(), embed_, l_.bias ? c_.parameter(l_.out_bias()) : nullptr);
   }
 
   void backward() const {
     const T* dy = c_.output_gradient();
     const T beta = c_.accumulate() ? T{1} : T{0};
-    cpu::gemm<T>(yes, no, embed_, embed_, query_rows_, T{1}, dy, embed_, c_.template saved<T>(4),
-                 embed_, beta, c_.parameter_gradient(l_.out_weight()), embed_);
+    product(c_, yes, no, embed_, embed_, query_rows_, dy, embed_, c_.template saved<T>(4), embed_,
+            beta, c_.parameter_gradient(l_.out_weight()), embed_);
     if (l_.bias)
       cpu::column_sums<T>(query_rows_, embed_, dy, embed_, c_.parameter_gradient(l_.out_bias()),
                           c_.accumulate());
     const cpu::attention_operand<T> dq = part(5, 0);
-    cpu::gemm<T>(no, no, query_rows_, embed_, embed_, T{1}, dy, embed_,
-                 c_.parameter(l_.out_weight()), embed_, T{0}, dq.data, ld_);
+    product(c_, no, no, query_rows_, embed_, embed_, dy, embed_, c_.parameter(l_.out_weight()),
+            embed_, T{0}, dq.data, ld_);
     T* const dadded = l_.additive ? c_.input_gradient(last()) : nullptr;
     if (l_.need_weights)
       cpu::attention_weights_backward<T>(sizes(), part(0, 0), part(0, 1), part(0, 2), dropout_,
@@ -73,14 +74,14 @@ class attention_run {
     for (std::size_t i = 0; i < products_; ++i) {
       const projected p = projection(i);
       const T* dp = place(5, i);
-      cpu::gemm<T>(yes, no, p.columns, p.features, p.rows, T{1}, dp, ld_, p.x, p.features, beta,
-                   c_.parameter_gradient(p.parameter) + p.weight_at, p.features);
+      product(c_, yes, no, p.columns, p.features, p.rows, dp, ld_, p.x, p.features, beta,
+              c_.parameter_gradient(p.parameter) + p.weight_at, p.features);
       if (l_.bias)
         cpu::column_sums<T>(p.rows, p.columns, dp, ld_,
                             c_.parameter_gradient(l_.in_bias()) + p.bias_at, c_.accumulate());
       if (T* dx = c_.input_gradient(p.input); dx != nullptr)
-        cpu::gemm<T>(no, no, p.rows, p.features, p.columns, T{1}, dp, ld_, p.weight, p.features,
-                     i > 0 && n_.self ? T{1} : T{0}, dx, p.features);
+        product(c_, no, no, p.rows, p.features, p.columns, dp, ld_, p.weight, p.features,
+                i > 0 && n_.self ? T{1} : T{0}, dx, p.features);
     }
   }
 
@@ -142,7 +143,7 @@ class attention_run {
   }
 
   const attention_layout& l_;
-  const context<T>& c_;
+  const Context& c_;
   attention_extents n_;
   dim_t embed_, query_rows_, key_rows_;
   dim_t ld_;              ///< The distance of rows of a projection.

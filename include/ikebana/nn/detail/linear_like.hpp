@@ -14,6 +14,7 @@
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
+#include "ikebana/nn/detail/product.hpp"
 #include "ikebana/nn/linear.hpp"
 
 namespace ikebana::detail {
@@ -79,26 +80,28 @@ struct linear_like {
         .add("bias", has_bias);
   }
 
-  template <class T>
-  void forward(const context<T>& c) const {
+  template <class Context>
+  void forward(const Context& c) const {
+    using T = typename Context::value_type;
     const dim_t in = c.input_shape().back(), out = c.output_shape().back();
     const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
-    cpu::gemm<T>(cpu::transpose::no, cpu::transpose::yes, rows, out, in, T{1}, c.input(), in,
-                 c.parameter(0), in, T{0}, c.output(), out, has_bias ? c.parameter(1) : nullptr);
+    product(c, cpu::transpose::no, cpu::transpose::yes, rows, out, in, c.input(), in,
+            c.parameter(0), in, T{0}, c.output(), out, has_bias ? c.parameter(1) : nullptr);
   }
 
-  template <class T>
-  void backward(const context<T>& c) const {
+  template <class Context>
+  void backward(const Context& c) const {
+    using T = typename Context::value_type;
     const dim_t in = c.input_shape().back(), out = c.output_shape().back();
     const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
     const T* dy = c.output_gradient();
-    cpu::gemm<T>(cpu::transpose::yes, cpu::transpose::no, out, in, rows, T{1}, dy, out, c.input(),
-                 in, c.accumulate() ? T{1} : T{0}, c.parameter_gradient(0), in);
+    product(c, cpu::transpose::yes, cpu::transpose::no, out, in, rows, dy, out, c.input(), in,
+            c.accumulate() ? T{1} : T{0}, c.parameter_gradient(0), in);
     if constexpr (has_bias)
       cpu::column_sums<T>(rows, out, dy, out, c.parameter_gradient(1), c.accumulate());
     if (c.input_gradient() != nullptr)
-      cpu::gemm<T>(cpu::transpose::no, cpu::transpose::no, rows, in, out, T{1}, dy, out,
-                   c.parameter(0), in, T{0}, c.input_gradient(), in);
+      product(c, cpu::transpose::no, cpu::transpose::no, rows, in, out, dy, out, c.parameter(0), in,
+              T{0}, c.input_gradient(), in);
     if (c.input_gradient(1) != nullptr)
       cpu::fill<T>(c.input_shape(1).numel(), c.input_gradient(1), T{0});
   }

@@ -229,13 +229,13 @@ struct recurrent {
     if (state_batch > 0) d.add("stateful", state_batch);
   }
 
-  template <class T>
-  void forward(const context<T>& c) const {
-    run<T>(c).forward();
+  template <class Context>
+  void forward(const Context& c) const {
+    run(c).forward();
   }
-  template <class T>
-  void backward(const context<T>& c) const {
-    run<T>(c).backward();
+  template <class Context>
+  void backward(const Context& c) const {
+    run(c).backward();
   }
 
   template <symbolic... X>
@@ -277,9 +277,10 @@ struct recurrent {
     const detail::recurrent_sizes n = sizes(shape{1, 1, in});
     return n.is_small() ? n.kept_weights(gates::count * Hidden) : 0;
   }
-  template <class T>
-  auto run(const context<T>& c) const {
-    return detail::recurrent_run<T, gates>(c, sizes(c.input_shape()), dropout, state_batch > 0);
+  template <class Context>
+  auto run(const Context& c) const {
+    return detail::recurrent_run<Context, gates>(c, sizes(c.input_shape()), dropout,
+                                                 state_batch > 0);
   }
 };
 

@@ -12,6 +12,7 @@
 #include "ikebana/cpu/recurrent.hpp"
 #include "ikebana/cpu/reduce.hpp"
 #include "ikebana/module/context.hpp"
+#include "ikebana/nn/detail/product.hpp"
 #include "ikebana/nn/detail/sequence_order.hpp"
 
 namespace ikebana::detail {
@@ -69,10 +70,12 @@ struct recurrent_widths {
 };
 
 /// A call of a recurrent module.
-template <class T, class Gates>
+template <class Context, class Gates>
 class recurrent_run {
+  using T = typename Context::value_type;
+
  public:
-  recurrent_run(const context<T>& c, const recurrent_sizes& sizes, double dropout, bool stateful)
+  recurrent_run(const Context& c, const recurrent_sizes& sizes, double dropout, bool stateful)
       : c_{c},
         n_{sizes},
         w_{sizes},
@@ -240,16 +243,16 @@ class recurrent_run {
     const T* const bias = n_.has_bias ? c_.parameter(w.bias_hh) : nullptr;
     const T* const bias_ih = n_.has_bias ? c_.parameter(w.bias_ih) : nullptr;
     T* const gates = kept(l, d, 0);
-    if (n_.is_small() && l == 0)
+    if (n_.is_small() && l == 0 && !rounds_products(c_))
       cpu::recurrent_product<T>(order_.rows(), w_.gates, in,
                                 packed_weights(l, d, true, in, c_.parameter(w.ih)), bias_ih,
                                 {x, in}, {gates, w_.gates}, false);
     else
-      cpu::gemm<T>(no, yes, order_.rows(), w_.gates, in, T{1}, x, in, c_.parameter(w.ih), in, T{0},
-                   gates, w_.gates, bias_ih);
+      product(c_, no, yes, order_.rows(), w_.gates, in, x, in, c_.parameter(w.ih), in, T{0}, gates,
+              w_.gates, bias_ih);
     // Packing takes as long as several products of a few rows, unless all fits the first-level
     // cache.
-    const T* const packed = steps >= 8 || n_.is_small()
+    const T* const packed = (steps >= 8 || n_.is_small()) && !rounds_products(c_)
                                 ? packed_weights(l, d, false, out, c_.parameter(w.hh))
                                 : nullptr;
 
@@ -279,12 +282,12 @@ class recurrent_run {
       if (packed != nullptr)
         cpu::recurrent_product<T>(m, w_.gates, out, packed, bias, before, sums, !Gates::separate);
       else
-        cpu::gemm<T>(no, yes, m, w_.gates, out, T{1}, before.data, before.step, c_.parameter(w.hh),
-                     out, Gates::separate ? T{0} : T{1}, sums.data, sums.step, bias);
+        product(c_, no, yes, m, w_.gates, out, before.data, before.step, c_.parameter(w.hh), out,
+                Gates::separate ? T{0} : T{1}, sums.data, sums.step, bias);
       Gates::forward(step);
       if (n_.projection == 0) continue;
-      cpu::gemm<T>(no, yes, m, out, hidden, T{1}, step.h.data, step.h.step, c_.parameter(w.hr),
-                   hidden, T{0}, after.data, after.step);
+      product(c_, no, yes, m, out, hidden, step.h.data, step.h.step, c_.parameter(w.hr), hidden,
+              T{0}, after.data, after.step);
       cpu::move_rows<T>(m, out, after, y_rows);
     }
     if (!n_.packed) return;
@@ -324,12 +327,12 @@ class recurrent_run {
         cpu::move_rows<T>(m, out, step.dy, projected, true);
         step.dh = {dfull, hidden};
         step.dy = {};
-        cpu::gemm<T>(no, no, m, hidden, out, T{1}, projected.data, projected.step,
-                     c_.parameter(w.hr), hidden, T{0}, dfull, hidden);
+        product(c_, no, no, m, hidden, out, projected.data, projected.step, c_.parameter(w.hr),
+                hidden, T{0}, dfull, hidden);
       }
       Gates::backward(step);
-      cpu::gemm<T>(no, no, m, out, w_.gates, T{1}, step.dfrom_h.data, step.dfrom_h.step,
-                   c_.parameter(w.hh), out, Gates::separate ? T{1} : T{0}, dh, out);
+      product(c_, no, no, m, out, w_.gates, step.dfrom_h.data, step.dfrom_h.step,
+              c_.parameter(w.hh), out, Gates::separate ? T{1} : T{0}, dh, out);
     }
     if (c_.input_count() > first_state()) {
       if (T* to = c_.input_gradient(first_state())) store_state(out, dh, to + first * out);
@@ -339,10 +342,10 @@ class recurrent_run {
     }
 
     const T keep = c_.accumulate() ? T{1} : T{0};
-    cpu::gemm<T>(yes, no, w_.gates, in, order_.rows(), T{1}, dgates, w_.gates, x, in, keep,
-                 c_.parameter_gradient(w.ih), in);
-    cpu::gemm<T>(yes, no, w_.gates, out, order_.rows(), T{1}, dfrom_h, w_.gates, h_before(l, d),
-                 out, keep, c_.parameter_gradient(w.hh), out);
+    product(c_, yes, no, w_.gates, in, order_.rows(), dgates, w_.gates, x, in, keep,
+            c_.parameter_gradient(w.ih), in);
+    product(c_, yes, no, w_.gates, out, order_.rows(), dfrom_h, w_.gates, h_before(l, d), out, keep,
+            c_.parameter_gradient(w.hh), out);
     if (n_.has_bias) {
       cpu::column_sums<T>(order_.rows(), w_.gates, dgates, w_.gates,
                           c_.parameter_gradient(w.bias_ih), c_.accumulate());
@@ -350,14 +353,14 @@ class recurrent_run {
                           c_.parameter_gradient(w.bias_hh), c_.accumulate());
     }
     if (n_.projection > 0)
-      cpu::gemm<T>(yes, no, out, hidden, order_.rows(), T{1}, dprojected, out,
-                   extra(l, d, Gates::extra), hidden, keep, c_.parameter_gradient(w.hr), hidden);
+      product(c_, yes, no, out, hidden, order_.rows(), dprojected, out, extra(l, d, Gates::extra),
+              hidden, keep, c_.parameter_gradient(w.hr), hidden);
     if (dx != nullptr)
-      cpu::gemm<T>(no, no, order_.rows(), in, w_.gates, T{1}, dgates, w_.gates, c_.parameter(w.ih),
-                   in, d == 0 ? T{0} : T{1}, dx, in);
+      product(c_, no, no, order_.rows(), in, w_.gates, dgates, w_.gates, c_.parameter(w.ih), in,
+              d == 0 ? T{0} : T{1}, dx, in);
   }
 
-  const context<T>& c_;
+  const Context& c_;
   const recurrent_sizes n_;
   const recurrent_widths<Gates> w_;
   double dropout_;

@@ -101,16 +101,16 @@ struct reparametrized : M {
     return out;
   }
 
-  template <class T>
-  void run_inner_forward(context<T> c, T* weight) const {
+  template <class Context, class T = typename Context::value_type>
+  void run_inner_forward(Context c, T* weight) const {
     const auto parameters = inner_table<T*>(c.parameters, weight);
     c.parameters = parameters.data();
     M::forward(c);
   }
 
   /// Overwrites dweight, whether M accumulates or not.
-  template <class T>
-  void run_inner_backward(context<T> c, T* weight, T* dweight, dim_t size) const {
+  template <class Context, class T = typename Context::value_type>
+  void run_inner_backward(Context c, T* weight, T* dweight, dim_t size) const {
     if (c.accumulating)
       for (dim_t i = 0; i < size; ++i) dweight[i] = T{0};
     const auto parameters = inner_table<T*>(c.parameters, weight);

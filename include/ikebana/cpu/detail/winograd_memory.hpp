@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <new>
+
+#include "ikebana/core/aligned_buffer.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// At least n floats of the calling thread's, until the next call for the same
+/// `use`: 0 for weights that were carried over, 1 for blocks that the packing
+/// buffer is too small for.
+inline float* winograd_memory(int use, std::size_t n) {
+  struct owner {
+    float* data = nullptr;
+    std::size_t size = 0;
+    owner() = default;
+    owner(const owner&) = delete;
+    owner& operator=(const owner&) = delete;
+    ~owner() { ::operator delete (data, std::align_val_t{storage_alignment}); }
+  };
+  thread_local owner all[2];
+  owner& mine = all[use];
+  if (mine.size < n) {
+    ::operator delete (mine.data, std::align_val_t{storage_alignment});
+    mine.data = nullptr;
+    mine.size = 0;
+    mine.data = static_cast<float*>(
+        ::operator new (n * sizeof(float), std::align_val_t{storage_alignment}));
+    mine.size = n;
+  }
+  return mine.data;
+}
+
+}  // namespace ikebana::cpu::detail

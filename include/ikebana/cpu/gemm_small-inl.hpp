@@ -1,0 +1,206 @@
+// The choice among products: first those so small that a call takes as long as the arithmetic.
+
+#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+template <class T>
+IKEBANA_CPU_INLINE void finish_tiny(const gemm_epilogue<T>& then, dim_t m, dim_t n, T* c,
+                                    dim_t ldc) {
+  if (then.function > activation::relu) activate_block(then.function, m, n, c, ldc);
+  if (then.slope_of != nullptr) slope_block(then.slope, m, n, c, ldc, then.slope_of, then.ld_slope);
+}
+
+/// Of several tiles below each other, or with what does not fit into a tile.
+template <class T>
+[[gnu::noinline]] void tiny_products(gemm_call<T>& call) {
+  const auto most = static_cast<dim_t>(call.n <= vec<T>::size ? tiny_rows : tiny_pair_rows);
+  const dim_t m = call.m;
+  T* const c = call.c;
+  for (dim_t left = m; left > 0; left -= call.m) {
+    call.m = left <= most ? left : left <= 2 * most ? (left + 1) / 2 : most;
+    find_tiny<T>(call.m, call.n)(call);
+    call.a += call.m * (call.ta == transpose::no ? call.lda : 1);
+    call.c += call.m * call.ldc;
+  }
+  finish_tiny(*call.then, m, call.n, c, call.ldc);
+}
+
+template <int Group, class T>
+IKEBANA_CPU_INLINE void store_four(vec<T> x, T* to) {
+  typedef T four __attribute__((vector_size(4 * sizeof(T)), aligned(alignof(T)), may_alias));
+  *reinterpret_cast<four*>(to) =
+      __builtin_shufflevector(x.v, x.v, Group * 4, Group * 4 + 1, Group * 4 + 2, Group * 4 + 3);
+}
+
+/// to[p * width + j] = from[j * ld + p] for j < n, p < k. Up to three columns and rows more are
+/// written.
+template <class T, std::size_t... L>
+IKEBANA_CPU_INLINE void turn_few(T* to, dim_t width, const T* from, dim_t ld, dim_t n, dim_t k,
+                                 std::index_sequence<L...>) {
+  constexpr dim_t w = vec<T>::size;
+  if constexpr (w < 4) {
+    for (dim_t j = 0; j < n; ++j)
+      for (dim_t p = 0; p < k; ++p) to[p * width + j] = from[j * ld + p];
+  } else {
+    using all = std::make_index_sequence<static_cast<std::size_t>(w)>;
+    for (dim_t j = 0; j < n; j += 4) {
+      const dim_t last = n - 1 - j;
+      const T *r0 = from + j * ld, *r1 = r0 + (last < 1 ? last : 1) * ld,
+              *r2 = r0 + (last < 2 ? last : 2) * ld, *r3 = r0 + (last < 3 ? last : 3) * ld;
+      for (dim_t p = 0; p < k; p += w) {
+        const dim_t lanes = k - p < w ? k - p : w;
+        vec<T> x[] = {vec<T>::load(r0 + p, lanes), vec<T>::load(r1 + p, lanes),
+                      vec<T>::load(r2 + p, lanes), vec<T>::load(r3 + p, lanes)};
+        exchange<1>(x[0].v, x[1].v, all{});
+        exchange<1>(x[2].v, x[3].v, all{});
+        exchange<2>(x[0].v, x[2].v, all{});
+        exchange<2>(x[1].v, x[3].v, all{});
+        T* const at = to + p * width + j;
+        const auto store = [&](auto group) __attribute__((always_inline)) {
+          constexpr int g = decltype(group)::value;
+          if (g * 4 >= lanes) return;
+          store_four<g>(x[0], at + g * 4 * width);
+          store_four<g>(x[1], at + (g * 4 + 1) * width);
+          store_four<g>(x[2], at + (g * 4 + 2) * width);
+          store_four<g>(x[3], at + (g * 4 + 3) * width);
+        };
+        (store(std::integral_constant<int, static_cast<int>(L)>{}), ...);
+      }
+    }
+  }
+}
+
+template <class T>
+IKEBANA_CPU_INLINE void one_or_more_tiny_products(gemm_call<T>& call) {
+  const gemm_epilogue<T>& then = *call.then;
+  if (call.m > static_cast<dim_t>(call.n <= vec<T>::size ? tiny_rows : tiny_pair_rows) ||
+      then.function > activation::relu || then.slope_of != nullptr)
+    return tiny_products(call);
+  return find_tiny<T>(call.m, call.n)(call);
+}
+
+/// With B transposed: it is turned on the stack.
+inline constexpr dim_t turned_depth = 64;
+template <class T>
+[[gnu::noinline]] void tiny_product_turned(gemm_call<T>& call) {
+  constexpr dim_t w = vec<T>::size;
+  alignas(64) T rows[static_cast<std::size_t>((turned_depth + 4) * 2 * w)];
+  const dim_t width = call.n <= w ? w : 2 * w;
+  turn_few(rows, width, call.b, call.ldb, call.n, call.k,
+           std::make_index_sequence<static_cast<std::size_t>(w < 4 ? 1 : w / 4)>{});
+  call.b = rows;
+  call.ldb = width;
+  one_or_more_tiny_products(call);
+}
+
+/// Many short rows times a vector, whose result is contiguous: rows are turned a tile's width at a
+/// time.
+inline constexpr dim_t short_depth = 8;
+template <class T>
+[[gnu::noinline]] void short_rows_by_vector(const gemm_call<T>& call) {
+  constexpr dim_t width = 2 * vec<T>::size;
+  alignas(64) T columns[static_cast<std::size_t>((short_depth + 16) * width)];
+  gemm_call<T> part = call;
+  part.m = 1;
+  part.a = call.b;
+  part.lda = call.ldb;
+  part.ta = call.tb == transpose::yes ? transpose::no : transpose::yes;
+  part.b = columns;
+  part.ldb = width;
+  for (dim_t i = 0; i < call.m; i += width, part.c += width) {
+    part.n = call.m - i < width ? call.m - i : width;
+    turn_few(columns, width, call.a + i * call.lda, call.lda, part.n, call.k,
+             std::make_index_sequence<static_cast<std::size_t>(
+                 vec<T>::size < 4 ? 1 : vec<T>::size / 4)>{});
+    find_tiny<T>(1, part.n)(part);
+  }
+}
+
+/// Few rows of A, with B transposed, where a row of either fits into a V: dot products, four at a
+/// time.
+template <class T, class V>
+[[gnu::noinline]] void tiny_dots(const gemm_call<T>& call) {
+  constexpr auto size = static_cast<std::size_t>(V::size);
+  using lanes = std::make_index_sequence<size>;
+  const dim_t n = call.n, k = call.k, ldb = call.ldb;
+  const gemm_epilogue<T>& then = *call.then;
+  const bool relu = then.function == activation::relu;
+  for (dim_t i = 0; i < call.m; ++i) {
+    const V x = V::load(call.a + i * call.lda, k);
+    T* const to = call.c + i * call.ldc;
+    for (dim_t j = 0; j < n; j += 4) {
+      // Those that are left over overlap the ones before.
+      if (n >= 4 && j + 4 > n) j = n - 4;
+      const T* const y = call.b + j * ldb;
+      auto s0 = x.v * V::load(y, k).v, s1 = x.v * V::load(n > 1 ? y + ldb : y, k).v,
+           s2 = x.v * V::load(n > 2 ? y + 2 * ldb : y, k).v,
+           s3 = x.v * V::load(n > 3 ? y + 3 * ldb : y, k).v;
+      exchange<1>(s0, s1, lanes{});
+      exchange<1>(s2, s3, lanes{});
+      auto low = s0 + s1, high = s2 + s3;
+      exchange<2>(low, high, lanes{});
+      four_of<T> sum = sum_to_four<T, size>(low + high);
+      if (n >= 4) {
+        if (then.bias != nullptr) sum += *reinterpret_cast<const four_of<T>*>(then.bias + j);
+        if (relu) sum = sum < T(0) ? four_of<T>{} : sum;
+        *reinterpret_cast<four_of<T>*>(to + j) = sum;
+      } else {
+        for (dim_t q = 0; q < n; ++q) {
+          const T v = then.bias != nullptr ? sum[q] + then.bias[q] : sum[q];
+          to[q] = relu && v < T(0) ? T(0) : v;
+        }
+      }
+    }
+  }
+  finish_tiny(then, call.m, n, call.c, call.ldc);
+}
+template <class T>
+IKEBANA_CPU_INLINE void tiny_dots(const gemm_call<T>& call) {
+#if IKEBANA_CPU_WIDTH == 64
+  if (call.k <= half_vec<T>::size) return tiny_dots<T, half_vec<T>>(call);
+#endif
+  if constexpr (vec<T>::size >= 4) tiny_dots<T, vec<T>>(call);
+}
+#endif
+
+/// What `gemm` calls.
+template <class T>
+void product(gemm_call<T>& call) {
+#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+  using bits = typename number<T>::bits;
+  using size = std::uint64_t;
+  constexpr dim_t w = vec<T>::size;
+  if (call.n == 1 && call.k <= short_depth && call.m > 2 * w && call.ldc == 1 &&
+      call.ta == transpose::no && call.alpha == T(1) && call.beta == T(0) &&
+      call.then->bias == nullptr && call.then->residual == nullptr &&
+      call.then->slope_of == nullptr && call.then->function <= activation::relu)
+    return short_rows_by_vector(call);
+  if (static_cast<size>(call.m) - 1 < 32 && call.n > 0 &&
+      __builtin_bit_cast(bits, call.alpha) == __builtin_bit_cast(bits, T(1)) &&
+      __builtin_bit_cast(bits, call.beta) == 0 && call.then->residual == nullptr) {
+    const bool rows_by_rows = call.ta == transpose::no && call.tb == transpose::yes;
+    if (rows_by_rows && call.m <= 2 && call.k <= w && w >= 4) return tiny_dots(call);
+    if (call.n <= 2 * w) {
+      if (call.tb == transpose::no) return one_or_more_tiny_products(call);
+      if (rows_by_rows && call.m <= 4 && call.k > (call.m <= 2 ? 1 : 2) * w)
+        return multiply_by_dots(call.m, call.n, call.k, T(1), call.a, call.lda, call.b, call.ldb,
+                                matrix_result<T>{call.c, call.ldc, T(0), *call.then}, false);
+      if (call.k <= turned_depth) return tiny_product_turned(call);
+    }
+  }
+#endif
+  matrix_product(call.ta, call.tb, call.m, call.n, call.k, call.alpha, call.a, call.lda, call.b,
+                 call.ldb, call.beta, call.c, call.ldc, *call.then);
+}
+
+/// As many products of one size, from one to the next as far as the steps say.
+template <class T>
+void product_batch(dim_t count, const gemm_call<T>& first, dim_t step_a, dim_t step_b,
+                   dim_t step_c) {
+  gemm_call<T> next = first;
+  for (; count > 0; --count) {
+    gemm_call<T> call = next;
+    product(call);
+    next.a += step_a;
+    next.b += step_b;
+    next.c += step_c;
+  }
+}

@@ -1,0 +1,266 @@
+// The factors of products of words (see detail/word_kernel.hpp), and how they are packed.
+
+/// The first `bytes` bytes at p (all of V if there are more), else zeros. Nothing at or past `end`
+/// is read.
+template <class V>
+IKEBANA_CPU_INLINE V load_bytes(const void* p, dim_t bytes, const void* end) {
+  constexpr auto size = static_cast<dim_t>(sizeof(V));
+  V v;
+  if (bytes >= size) {
+    __builtin_memcpy(&v, p, sizeof(V));
+    return v;
+  }
+  v = V{};
+  if (bytes <= 0) return v;
+  if (static_cast<const char*>(end) - static_cast<const char*>(p) < size) {
+    __builtin_memcpy(&v, p, static_cast<std::size_t>(bytes));
+    return v;
+  }
+  V mask;
+  __builtin_memcpy(&v, p, sizeof(V));
+  __builtin_memcpy(&mask, detail::tail_masks.bytes + (64 - bytes), sizeof(V));
+  return static_cast<V>(v & mask);
+}
+
+/// Bytes, one for each word of a register, as words.
+#if IKEBANA_CPU_WIDTH == 0
+template <class N>
+IKEBANA_CPU_INLINE word_vec widened(N x) {
+  return {static_cast<std::int32_t>(x)};
+}
+#elif !IKEBANA_CPU_X86
+template <class N>
+IKEBANA_CPU_INLINE word_vec widened(N x) {
+  return {__builtin_convertvector(x, word_vec::raw)};
+}
+#else
+#if IKEBANA_CPU_WIDTH == 64
+#define IKEBANA_CPU_WIDEN(KIND) \
+  _mm512_maskz_cvtep##KIND##8_epi32(all16, __builtin_bit_cast(__m128i, x))
+#elif IKEBANA_CPU_WIDTH == 32
+#define IKEBANA_CPU_WIDEN(KIND) \
+  _mm256_cvtep##KIND##8_epi32(_mm_cvtsi64_si128(__builtin_bit_cast(long long, x)))
+#else
+#define IKEBANA_CPU_WIDEN(KIND) \
+  _mm_cvtep##KIND##8_epi32(_mm_cvtsi32_si128(__builtin_bit_cast(int, x)))
+#endif
+IKEBANA_CPU_INLINE word_vec widened(narrow_register<std::uint8_t, IKEBANA_CPU_WIDTH / 4>::type x) {
+  return {__builtin_bit_cast(word_vec::raw, IKEBANA_CPU_WIDEN(u))};
+}
+IKEBANA_CPU_INLINE word_vec widened(narrow_register<std::int8_t, IKEBANA_CPU_WIDTH / 4>::type x) {
+  return {__builtin_bit_cast(word_vec::raw, IKEBANA_CPU_WIDEN(i))};
+}
+#undef IKEBANA_CPU_WIDEN
+#endif
+
+#if IKEBANA_CPU_WIDTH == 64
+using byte_row = narrow_register<std::uint8_t, 16>::type;
+using half_row = narrow_register<std::uint16_t, 32>::type;
+using half_pair = narrow_register<std::int16_t, 64>::type;
+
+template <class W, std::size_t... I>
+IKEBANA_CPU_INLINE W shuffled_bytes(W x, std::index_sequence<I...>) {
+  // Byte r of word q of each quarter is byte q of its word r.
+  return __builtin_shufflevector(x, x, static_cast<int>(I / 16 * 16 + I % 4 * 4 + I % 16 / 4)...);
+}
+/// The words of 16 bytes of each of four rows.
+IKEBANA_CPU_INLINE word_vec interleaved(byte_row a, byte_row b, byte_row c, byte_row d) {
+  __m512i x = _mm512_zextsi128_si512(__builtin_bit_cast(__m128i, a));
+  x = _mm512_maskz_inserti32x4(all16, x, __builtin_bit_cast(__m128i, b), 1);
+  x = _mm512_maskz_inserti32x4(all16, x, __builtin_bit_cast(__m128i, c), 2);
+  x = _mm512_maskz_inserti32x4(all16, x, __builtin_bit_cast(__m128i, d), 3);
+  // First four bytes of every row to each quarter of the register.
+  const auto rows = __builtin_bit_cast(word_vec::raw, x);
+  const auto quarters =
+      __builtin_shufflevector(rows, rows, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  using bytes = narrow_register<std::uint8_t, 64>::type;
+  return {__builtin_bit_cast(word_vec::raw, shuffled_bytes(__builtin_bit_cast(bytes, quarters),
+                                                           std::make_index_sequence<64>{}))};
+}
+template <std::size_t... I>
+IKEBANA_CPU_INLINE word_vec interleaved(half_row a, half_row b, std::index_sequence<I...>) {
+  return {__builtin_bit_cast(
+      word_vec::raw, __builtin_shufflevector(a, b, static_cast<int>(I / 2 + I % 2 * 16)...))};
+}
+/// The words of 16 numbers of each of two rows.
+IKEBANA_CPU_INLINE word_vec interleaved(half_row a, half_row b) {
+  return interleaved(a, b, std::make_index_sequence<32>{});
+}
+#endif
+
+#if IKEBANA_CPU_WIDTH == 64
+/// Floats as bfloat16, rounded to nearest, ties to even; subnormal ones become zero. Of the
+/// extensions that multiply bfloat16; the intrinsic is in a header that takes long to read.
+IKEBANA_CPU_INLINE half_pair rounded(word_vec::raw low, word_vec::raw high) {
+  half_pair y;
+  asm("{vcvtne2ps2bf16 %1, %2, %0|vcvtne2ps2bf16 %0, %2, %1}" : "=v"(y) : "v"(low), "v"(high));
+  return y;
+}
+template <std::size_t... I>
+IKEBANA_CPU_INLINE word_vec alternating(half_pair x, std::index_sequence<I...>) {
+  return {__builtin_bit_cast(
+      word_vec::raw, __builtin_shufflevector(x, x, static_cast<int>(I / 2 + I % 2 * 16)...))};
+}
+#endif
+
+/// Matrices of E as words of Per numbers; bytes two to a word are widened, floats rounded.
+template <class E, int Per>
+struct word_operand {
+  const E* data;
+  dim_t ld;
+  bool across;         // number (p, i), p along the summed dimension, is at i * ld + p
+  dim_t depth, count;  // numbers along the summed dimension, and the other
+  std::int32_t flip;   // every word is changed by these bits
+  const E* end;
+
+  word_operand(const E* at, dim_t step, bool is_across, dim_t p, dim_t i, std::int32_t bits = 0)
+      : data{at},
+        ld{step},
+        across{is_across},
+        depth{p},
+        count{i},
+        flip{bits},
+        end{p == 0 || i == 0 ? at : at + (is_across ? (i - 1) * step + p : (p - 1) * step + i)} {}
+
+#if IKEBANA_CPU_WIDTH == 64
+  IKEBANA_CPU_INLINE word_vec whole_along(const E* at) const {
+    if constexpr (Per == 4) {
+      byte_row rows[4];
+      __builtin_memcpy(&rows[0], at, 16);
+      __builtin_memcpy(&rows[1], at + ld, 16);
+      __builtin_memcpy(&rows[2], at + 2 * ld, 16);
+      __builtin_memcpy(&rows[3], at + 3 * ld, 16);
+      return interleaved(rows[0], rows[1], rows[2], rows[3]);
+    } else if constexpr (sizeof(E) == 4) {
+      word_vec::raw rows[2];
+      __builtin_memcpy(&rows[0], at, 64);
+      __builtin_memcpy(&rows[1], at + ld, 64);
+      return alternating(rounded(rows[0], rows[1]), std::make_index_sequence<32>{});
+    } else {
+      half_row rows[2];
+      __builtin_memcpy(&rows[0], at, 32);
+      __builtin_memcpy(&rows[1], at + ld, 32);
+      return interleaved(rows[0], rows[1]);
+    }
+  }
+#endif
+  /// Numbers (p, i), (p, i + 1), ...
+  template <class V>
+  IKEBANA_CPU_INLINE V row(dim_t p, dim_t i) const {
+    if (p >= depth) return V{};
+    return load_bytes<V>(data + p * ld + i, (count - i) * static_cast<dim_t>(sizeof(E)), end);
+  }
+  /// Word p of columns i, i + 1, ...
+  IKEBANA_CPU_INLINE word_vec along(dim_t p, dim_t i) const {
+    word_vec w;
+#if IKEBANA_CPU_WIDTH == 64
+    if constexpr (Per * sizeof(E) >= 4)
+      if (p + Per <= depth && i + word_vec::size <= count) {
+        w = whole_along(data + p * ld + i);
+        return w ^ word_vec::broadcast(flip);
+      }
+    if constexpr (Per == 4)
+      w = interleaved(row<byte_row>(p, i), row<byte_row>(p + 1, i), row<byte_row>(p + 2, i),
+                      row<byte_row>(p + 3, i));
+    else if constexpr (sizeof(E) == 2)
+      w = interleaved(row<half_row>(p, i), row<half_row>(p + 1, i));
+    else if constexpr (sizeof(E) == 4)
+      w = alternating(rounded(row<word_vec::raw>(p, i), row<word_vec::raw>(p + 1, i)),
+                      std::make_index_sequence<32>{});
+    else
+#endif
+    {
+      using bytes = typename narrow_register<E, sizeof(word_vec) / 4>::type;
+      w = (widened(row<bytes>(p, i)) & word_vec::broadcast(0xFFFF)) |
+          (widened(row<bytes>(p + 1, i)) << 16);
+    }
+    return w ^ word_vec::broadcast(flip);
+  }
+  /// Words p, p + Per, ... of column i.
+  IKEBANA_CPU_INLINE word_vec along_depth(dim_t p, dim_t i) const {
+    if (i >= count || p >= depth) return word_vec::zero();
+    const E* const at = data + i * ld + p;
+    const dim_t bytes = (depth - p) * static_cast<dim_t>(sizeof(E));
+    word_vec w;
+    if constexpr (Per * sizeof(E) == 4) {
+      w = {load_bytes<word_vec::raw>(at, bytes, end)};
+    } else if constexpr (sizeof(E) == 4) {
+#if IKEBANA_CPU_WIDTH == 64
+      w = {__builtin_bit_cast(
+          word_vec::raw, rounded(load_bytes<word_vec::raw>(at, bytes, end),
+                                 bytes > 64 ? load_bytes<word_vec::raw>(at + 16, bytes - 64, end)
+                                            : word_vec::raw{}))};
+#endif
+    } else {
+#if IKEBANA_CPU_WIDTH == 0
+      const E second = bytes > 1 ? at[1] : E{};
+      w = {(static_cast<std::int32_t>(at[0]) & 0xFFFF) | (static_cast<std::int32_t>(second) << 16)};
+#else
+      using narrow = typename narrow_register<E, sizeof(word_vec) / 2>::type;
+      using wide = typename narrow_register<std::int16_t, sizeof(word_vec)>::type;
+      w = {__builtin_bit_cast(word_vec::raw,
+                              __builtin_convertvector(load_bytes<narrow>(at, bytes, end), wide))};
+#endif
+    }
+    return w ^ word_vec::broadcast(flip);
+  }
+
+  template <std::size_t... R>
+  IKEBANA_CPU_INLINE void pack_block(std::int32_t* to, dim_t width, dim_t p, dim_t left, dim_t i,
+                                     std::index_sequence<R...>) const {
+    word_vec rows[] = {along_depth(p, i + static_cast<dim_t>(R))...};
+    transpose_block(rows);
+    ((static_cast<dim_t>(R) < left ? rows[R].store(to + static_cast<dim_t>(R) * width)
+                                   : static_cast<void>(0)),
+     ...);
+  }
+  /// to[q * width + j] = word p + Per q of column i + j, for q < depth_words, j < width. May write
+  /// up to a register past the end.
+  [[gnu::noinline]] void pack(std::int32_t* to, dim_t width, dim_t p, dim_t depth_words,
+                              dim_t i) const {
+    constexpr dim_t w = word_vec::size;
+    if (!across) {
+      // What a register spills into the next row is written later.
+      for (dim_t q = 0; q < depth_words; ++q)
+        for (dim_t j = 0; j < width; j += w) {
+          // Rows far apart are nothing that the processor foresees.
+          if constexpr (sizeof(E) == 4)
+            for (dim_t r = 0; r < Per; ++r)
+              __builtin_prefetch(data + (p + (q + 16) * Per + r) * ld + i + j);
+          along(p + q * Per, i + j).store(to + q * width + j);
+        }
+      return;
+    }
+    for (dim_t j = (width - 1) / w * w; j >= 0; j -= w)
+      for (dim_t q = 0; q < depth_words; q += w)
+        pack_block(to + q * width + j, width, p + q * Per, depth_words - q, i + j,
+                   std::make_index_sequence<static_cast<std::size_t>(w)>{});
+  }
+
+  template <std::size_t... R>
+  IKEBANA_CPU_INLINE void pack_square(std::int32_t* to, dim_t rows, dim_t p, dim_t i,
+                                      std::index_sequence<R...>) const {
+    word_vec square[] = {along(p + static_cast<dim_t>(R) * Per, i)...};
+    transpose_block(square);
+    ((static_cast<dim_t>(R) < rows ? square[R].store(to + R * sizeof...(R)) : static_cast<void>(0)),
+     ...);
+  }
+  /// For as many words as a register has: those of column i, of i + 1, ... to i + rows; then for
+  /// the next as many, and so on.
+  [[gnu::noinline]] void pack_rows(std::int32_t* to, dim_t rows, dim_t p, dim_t depth_words,
+                                   dim_t i) const {
+    constexpr dim_t w = word_vec::size;
+    if (across) {
+      for (dim_t r = 0; r < rows; ++r)
+        for (dim_t q = 0; q < depth_words; q += w)
+          along_depth(p + q * Per, i + r).store(to + q * rows + r * w);
+      return;
+    }
+    for (dim_t q = 0; q < depth_words; q += w) {
+      for (dim_t r = 0; r < rows; r += w)
+        pack_square(to + r * w, rows - r, p + q * Per, i + r,
+                    std::make_index_sequence<static_cast<std::size_t>(w)>{});
+      to += rows * w;
+    }
+  }
+};

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <type_traits>
+
+#include "ikebana/core/bfloat16.hpp"
+#include "ikebana/core/diagnostic.hpp"
+#include "ikebana/cpu/gemm_bf16.hpp"
+#include "ikebana/model/element.hpp"
+#include "ikebana/module/context.hpp"
+#include "ikebana/module/named.hpp"
+
+namespace ikebana {
+
+/// Modules, by their paths, whose products are those of floats: an option of `precision`. All that
+/// is below them too. `full_precision_at<"head">`
+template <detail::literal... Paths>
+struct full_precision_at {
+  static_assert(sizeof...(Paths) > 0, "ikebana: full_precision_at expects paths of modules");
+  static constexpr std::string_view paths[] = {std::string_view{Paths.data, Paths.size()}...};
+};
+
+namespace detail {
+
+template <class Option>
+inline constexpr bool is_precision_option = false;
+template <literal... Paths>
+inline constexpr bool is_precision_option<full_precision_at<Paths...>> = true;
+
+}  // namespace detail
+
+/// Stands where a model's element type stands: a model of floats whose matrix products take their
+/// factors rounded to bfloat16, to nearest, ties to even, and sum in float.
+///
+///     auto net = initialize<precision<bf16>, shape{dynamic, 1024}>(mlp, seed{1});
+///     auto net = initialize<precision<bf16, full_precision_at<"head">>, shape{dynamic, 1024}>(..);
+///
+/// Inputs, outputs, parameters, gradients, states and optimizers are those of a model of float; so
+/// is the arithmetic of everything but the products, forward and backward, of linear, bilinear,
+/// multihead_attention's projections, recurrent modules and cells. (Convolutions and attention's
+/// scores are of floats.) Numbers are rounded on their way into a product: nothing is kept twice,
+/// and a step takes no memory that a model of float does not. bfloat16 has float's exponents, so
+/// the loss needs no scaling. (PyTorch, with the same rounding: float32_matmul_precision of oneDNN;
+/// torch.autocast rounds what lies between modules too.)
+///
+/// Faster than float where the processor multiplies bfloat16 (AMX; AVX512-BF16 of AMD); elsewhere
+/// the products are those of rounded floats, somewhat slower than float's.
+template <class Factors, class... Options>
+struct precision {
+  static_assert(std::is_same_v<Factors, bfloat16>,
+                "ikebana: precision takes bf16, for a model of float whose products are rounded; "
+                "a model of double has the precision of double: initialize<double, ...>");
+  static_assert((detail::is_precision_option<Options> && ...),
+                "ikebana: precision takes the option full_precision_at<\"path\", ...>");
+};
+
+namespace detail {
+
+/// What a leaf of a model of such a precision is given.
+class rounding_context : public context<float> {
+ public:
+  rounding_context(const context<float>& c, bool is_rounding)
+      : context<float>(c), rounds{is_rounding} {}
+
+  /// As cpu::gemm, with alpha = 1.
+  void product(cpu::transpose ta, cpu::transpose tb, dim_t m, dim_t n, dim_t k, const float* a,
+               dim_t lda, const float* b, dim_t ldb, float beta, float* to, dim_t ldc,
+               const cpu::gemm_epilogue<float>& then) const {
+    if (rounds)
+      cpu::gemm_bf16(ta, tb, m, n, k, 1.0f, a, lda, b, ldb, beta, to, ldc, then);
+    else
+      cpu::gemm<float>(ta, tb, m, n, k, 1.0f, a, lda, b, ldb, beta, to, ldc, then);
+  }
+
+  bool rounds;
+};
+
+template <class Factors, class... Options>
+struct element_traits<precision<Factors, Options...>> {
+  // So that what is wrong with it is said before it is used.
+  static_assert(sizeof(precision<Factors, Options...>) > 0);
+  using value_type = float;
+  static constexpr bool has_exceptions = sizeof...(Options) > 0;
+
+  static rounding_context given(const context<float>& c, bool is_exception) {
+    return {c, !is_exception};
+  }
+
+  static constexpr bool is_exception(std::string_view path) {
+    bool found = false;
+    each_path([&](std::string_view p) { found = found || covers(p, path); });
+    return found;
+  }
+
+  /// What is wrong with it for this program.
+  template <class Program>
+  static constexpr diagnostic check(const Program& p) {
+    diagnostic wrong;
+    each_path([&](std::string_view path) {
+      bool found = false;
+      for (const auto& leaf : p.all_leaves()) found = found || covers(path, p.path(leaf).view());
+      if (!found && wrong.ok())
+        wrong = {
+            "is not the path of a module to say a precision of", 0, 0, {}, {}, path_text{path}};
+    });
+    return wrong;
+  }
+
+ private:
+  static constexpr bool covers(std::string_view module, std::string_view path) {
+    return path.starts_with(module) && (path.size() == module.size() || path[module.size()] == '.');
+  }
+  template <class F>
+  static constexpr void each_path(F f) {
+    const auto all = [&]<class O>(std::type_identity<O>) {
+      for (const std::string_view path : O::paths) f(path);
+    };
+    (all(std::type_identity<Options>{}), ...);
+  }
+};
+
+}  // namespace detail
+}  // namespace ikebana

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <limits>
+#include <span>
+#include <string>
+
+#include "ikebana/core/error.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/reduce.hpp"
+#include "ikebana/model/parameter_shards.hpp"
+
+namespace ikebana::detail {
+
+/// The sum of |x|^p, or for p = infinity the largest |x|: joined over parts by + or max.
+template <class T>
+double power_sum(std::span<const T> x, double p) {
+  if (p == 2) return cpu::squared_norm<T>(static_cast<dim_t>(x.size()), x.data());
+  double sum = 0;
+  if (std::isinf(p)) {
+    for (T v : x) {
+      const double a = std::fabs(static_cast<double>(v));
+      if (std::isnan(a)) return a;
+      sum = a > sum ? a : sum;
+    }
+  } else {
+    for (T v : x) sum += std::pow(std::fabs(static_cast<double>(v)), p);
+  }
+  return sum;
+}
+
+/// Of all gradients; of each rank's own, where ranks share the optimizer's work, else `shards` is
+/// null.
+template <class T>
+double gradient_norm(std::span<const T> gradients, parameter_shards<T>* shards, double p) {
+  double all = 0;
+  if (shards != nullptr) {
+    bool undefined = false;
+    for (const parameter_range& r : shards->ranges()) {
+      const double part = power_sum<T>(
+          gradients.subspan(static_cast<std::size_t>(r.begin), static_cast<std::size_t>(r.size())),
+          p);
+      if (!std::isinf(p))
+        all += part;
+      else if (std::isnan(part))
+        undefined = true;
+      else
+        all = part > all ? part : all;
+    }
+    if (std::isinf(p)) {
+      all = shards->max(all);
+      if (shards->sum(undefined) > 0) all = std::numeric_limits<double>::quiet_NaN();
+    } else {
+      all = shards->sum(all);
+    }
+  } else {
+    all = power_sum<T>(gradients, p);
+  }
+  return p == 2 ? std::sqrt(all) : std::isinf(p) ? all : std::pow(all, 1 / p);
+}
+
+/// What scales gradients of that norm to max_norm at most, as torch.nn.utils.clip_grad_norm_ has
+/// it: not a number where the norm is none.
+inline double clip_factor(double norm, double max_norm) {
+  const double factor = max_norm / (norm + 1e-6);
+  return factor >= 1 ? 1 : factor;
+}
+
+[[noreturn]] inline void refuse_norm(const char* who, double p) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%g", p);
+  throw error(std::string(who) + ": the total norm of order " + digits +
+              " of the gradients is not finite, so they cannot be clipped; without "
+              "error_if_nonfinite they are scaled by it anyway");
+}
+
+}  // namespace ikebana::detail
