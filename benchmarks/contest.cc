@@ -170,7 +170,7 @@ void contest::measure(const case_info& info, const std::function<field()>& make)
       continue;
     }
     if (allocations_ != nullptr) {
-      const std::uint64_t before = *allocations_;
+      const long before = *allocations_;
       c.run(1);
       c.allocations = static_cast<double>(*allocations_ - before);
     }

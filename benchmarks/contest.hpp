@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -121,7 +122,7 @@ class contest {
   void measure(const case_info& info, const std::function<field()>& make);
 
   /// From now on `allocations` is counted: the program's operator new counts here.
-  void count_allocations(const std::uint64_t& counter) { allocations_ = &counter; }
+  void count_allocations(const std::atomic<long>& counter) { allocations_ = &counter; }
 
   /// Adds a value to the file of results.
   void note(const std::string& key, nlohmann::json value) { results_[key] = std::move(value); }
@@ -137,7 +138,7 @@ class contest {
   double seconds_ = 0.004;
   int repetitions_ = 15;
   std::uint64_t seed_ = 0;
-  const std::uint64_t* allocations_ = nullptr;
+  const std::atomic<long>* allocations_ = nullptr;
   bool quick_ = false, list_ = false;
 
   std::regex wanted_;

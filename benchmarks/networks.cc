@@ -3,47 +3,14 @@
 //     tools/bazel run //benchmarks:networks -- [--filter 'LeNet']
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "benchmarks/contest.hpp"
 #include "benchmarks/network_peers.hpp"
 #include "ikebana/ikebana.hpp"
-
-namespace {
-
-std::uint64_t allocations = 0;
-
-void* counted(std::size_t size, std::size_t alignment) {
-  ++allocations;
-  void* p = alignment <= alignof(std::max_align_t)
-                ? std::malloc(size)
-                : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) { return counted(size, 1); }
-void* operator new[](std::size_t size) { return counted(size, 1); }
-void* operator new(std::size_t size, std::align_val_t a) {
-  return counted(size, static_cast<std::size_t>(a));
-}
-void* operator new[](std::size_t size, std::align_val_t a) {
-  return counted(size, static_cast<std::size_t>(a));
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+#include "test/support/count_allocations.hpp"
 
 namespace {
 
@@ -183,7 +150,7 @@ std::string describe(const network_problem& p) {
 int main(int argc, char** argv) {
   bench::contest contest("networks");
   if (const auto code = contest.begin(argc, argv)) return *code;
-  contest.count_allocations(allocations);
+  contest.count_allocations(allocation_count);
   const auto peers =
       contest.admitted(bench::torch_networks(), bench::dlib_networks(), bench::mlpack_networks(),
                        bench::rtneural_networks(), bench::eigen_networks());

@@ -5,10 +5,9 @@
 """
 
 import os
-import sys
 from collections import OrderedDict
 
-from common import DTYPES, HERE, read_safetensors, uniform, write_safetensors
+from common import DTYPES, HERE, uniform, write_or_check
 
 import torch
 
@@ -63,17 +62,7 @@ def record():
 
 
 def main():
-    tensors = record()
-    if "--check" in sys.argv[1:]:
-        recorded, _ = read_safetensors(PATH)
-        for name, t in tensors.items():
-            if not torch.equal(recorded[name], t):
-                raise SystemExit(f"{PATH}: {name} differs")
-        print(f"{len(tensors)} tensors are the same")
-        return
-    write_safetensors(PATH, tensors, {"family": "clipping",
-                                      "recorded_with": f"PyTorch {torch.__version__}"})
-    print(f"{PATH}: {os.path.getsize(PATH)} bytes, {len(tensors)} tensors")
+    write_or_check(PATH, record(), "clipping")
 
 
 if __name__ == "__main__":

@@ -10,11 +10,10 @@ chosen here and not by PyTorch's generator.
 
 import os
 import pickle
-import sys
 import tempfile
 from collections import OrderedDict
 
-from common import HERE, read_safetensors, uniform, write_safetensors
+from common import HERE, uniform, write_or_check
 
 import random
 import torch
@@ -187,17 +186,7 @@ def record():
 
 
 def main():
-    tensors = record()
-    if "--check" in sys.argv[1:]:
-        recorded, _ = read_safetensors(PATH)
-        for name, t in tensors.items():
-            if not torch.equal(recorded[name], t):
-                raise SystemExit(f"{PATH}: {name} differs")
-        print(f"{len(tensors)} tensors are the same")
-        return
-    write_safetensors(PATH, tensors, {"family": "comm_hooks",
-                                      "recorded_with": f"PyTorch {torch.__version__}"})
-    print(f"{PATH}: {os.path.getsize(PATH)} bytes, {len(tensors)} tensors")
+    write_or_check(PATH, record(), "comm_hooks")
 
 
 if __name__ == "__main__":

@@ -16,11 +16,10 @@ import contextlib
 import json
 import os
 import pickle
-import sys
 import tempfile
 from collections import OrderedDict
 
-from common import DTYPES, HERE, labels, read_safetensors, uniform, write_safetensors
+from common import DTYPES, HERE, labels, uniform, write_or_check
 
 import torch
 import torch.distributed as dist
@@ -193,19 +192,9 @@ def record(suffix, dtype, results):
 def main():
     results = run_ranks()
     for suffix, dtype in DTYPES.items():
-        path = os.path.join(HERE, f"ddp_trajectories_{suffix}.safetensors")
-        tensors = record(suffix, dtype, results)
-        if "--check" in sys.argv[1:]:
-            recorded, _ = read_safetensors(path)
-            for name, t in tensors.items():
-                if not torch.equal(recorded[name], t):
-                    raise SystemExit(f"{path}: {name} differs")
-            print(f"{path}: {len(tensors)} tensors are the same")
-            continue
-        write_safetensors(path, tensors, {"family": "ddp_trajectories",
-                                          "recorded_with": f"PyTorch {torch.__version__}",
-                                          **{c: json.dumps(o) for c, o in CASES.items()}})
-        print(f"{path}: {os.path.getsize(path)} bytes, {len(tensors)} tensors")
+        write_or_check(os.path.join(HERE, f"ddp_trajectories_{suffix}.safetensors"),
+                       record(suffix, dtype, results), "ddp_trajectories",
+                       **{c: json.dumps(o) for c, o in CASES.items()})
 
 
 if __name__ == "__main__":

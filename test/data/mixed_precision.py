@@ -10,10 +10,9 @@ bfloat16, the average of the ranks in the reduce type, the step on the masters i
 """
 
 import os
-import sys
 from collections import OrderedDict
 
-from common import HERE, labels, read_safetensors, uniform, write_safetensors
+from common import HERE, labels, uniform, write_or_check
 
 import torch
 import torch.nn.functional as F
@@ -113,17 +112,7 @@ def record():
 
 
 def main():
-    tensors = record()
-    if "--check" in sys.argv[1:]:
-        recorded, _ = read_safetensors(PATH)
-        for name, t in tensors.items():
-            if not torch.equal(recorded[name], t):
-                raise SystemExit(f"{PATH}: {name} differs")
-        print(f"{len(tensors)} tensors are the same")
-        return
-    write_safetensors(PATH, tensors, {"family": "mixed_precision",
-                                      "recorded_with": f"PyTorch {torch.__version__}"})
-    print(f"{PATH}: {os.path.getsize(PATH)} bytes, {len(tensors)} tensors")
+    write_or_check(PATH, record(), "mixed_precision")
 
 
 if __name__ == "__main__":
