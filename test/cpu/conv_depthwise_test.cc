@@ -68,6 +68,12 @@ const conv_geometry geometries[] = {
     geometry(1, 2, 1, 1, {1, 112, 113}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
     geometry(1, 1, 1, 1, {1, 130, 150}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
     geometry(1, 1, 1, 1, {1, 20, 1100}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}),
+    // Small planes, whose channels are lanes: more of them than a register holds, and fewer.
+    geometry(2, 21, 1, 1, {1, 9, 9}, {1, 4, 4}, {1, 2, 2}, {0, 1, 1}),
+    geometry(3, 16, 1, 1, {1, 7, 6}, {1, 2, 3}, {1, 1, 1}, {0, 1, 0}, {1, 2, 1}),
+    geometry(2, 33, 1, 1, {1, 14, 14}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
+    geometry(1, 17, 1, 1, {1, 10, 11}, {1, 3, 3}, {1, 3, 3}, {0, 1, 2}),
+    geometry(2, 9, 1, 1, {3, 4, 5}, {2, 3, 2}, {1, 1, 2}, {1, 1, 0}),
     geometry(1, 1, 1, 1, {1, 4, 3000}, {1, 3, 3}, {1, 2, 2}, {0, 0, 0}),
     // Kernels beyond the image, padding beyond the kernel, nothing at all.
     geometry(2, 2, 1, 1, {1, 2, 3}, {1, 4, 5}, {1, 1, 1}, {0, 2, 2}),
@@ -196,7 +202,8 @@ TEST_CASE("depthwise convolutions: what is not a number reaches what sees it and
 TEST_CASE("depthwise convolutions give the same bits on any number of threads") {
   for (const conv_geometry& g :
        {geometry(1, 40, 1, 1, {1, 56, 57}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
-        geometry(2, 90, 1, 1, {1, 56, 57}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2})}) {
+        geometry(2, 90, 1, 1, {1, 56, 57}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2}),
+        geometry(9, 200, 1, 1, {1, 14, 14}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1})}) {
     generator r(94);
     const sizes<float> n(g);
     const guarded<float> x(n.x, r), w(n.w, r), dy(n.y, r);

@@ -18,10 +18,11 @@ struct layer {
 // Each of so many products that it is divided: by panels, packed and not, by results, by images
 // that share bands, by tiles of few results, with results as lanes; into groups; with gaps.
 const layer layers[] = {
-    {1, 16, 64, 1, 56, 3, 1, 1}, {1, 64, 64, 1, 56, 1, 1, 0},  {2, 32, 40, 1, 30, 5, 2, 2},
-    {9, 65, 67, 1, 7, 3, 1, 1},  {1, 100, 300, 1, 9, 3, 1, 1}, {40, 6, 16, 1, 14, 5, 1, 0},
-    {3, 9, 23, 1, 45, 3, 1, 1},  {1, 40, 64, 1, 40, 5, 1, 2},  {2, 24, 32, 4, 40, 3, 1, 1},
-    {1, 40, 72, 1, 60, 1, 2, 0}, {1, 120, 130, 1, 16, 1, 1, 0}};
+    {1, 16, 64, 1, 56, 3, 1, 1}, {1, 64, 64, 1, 56, 1, 1, 0},   {2, 32, 40, 1, 30, 5, 2, 2},
+    {9, 65, 67, 1, 7, 3, 1, 1},  {1, 100, 300, 1, 9, 3, 1, 1},  {40, 6, 16, 1, 14, 5, 1, 0},
+    {3, 9, 23, 1, 45, 3, 1, 1},  {1, 40, 64, 1, 40, 5, 1, 2},   {2, 24, 32, 4, 40, 3, 1, 1},
+    {1, 40, 72, 1, 60, 1, 2, 0}, {1, 120, 130, 1, 16, 1, 1, 0}, {3, 300, 200, 1, 7, 1, 1, 0},
+    {2, 200, 300, 1, 5, 5, 1, 0}};
 
 template <class T>
 std::vector<T> all_results(const conv_geometry& g, const guarded<T>& x, const guarded<T>& w,

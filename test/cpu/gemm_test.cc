@@ -154,10 +154,12 @@ TEST_CASE_TEMPLATE("products of every small size and transposition", T, float, d
 TEST_CASE_TEMPLATE("products that span several blocks", T, float, double) {
   generator r(2);
   for (const sizes s :
-       {sizes{1, 700, 530}, sizes{2, 67, 513}, sizes{3, 40, 300}, sizes{29, 530, 71},
-        sizes{61, 97, 263}, sizes{17, 1031, 521}, sizes{101, 1, 67}, sizes{131, 1, 300},
-        sizes{75, 10, 29}, sizes{40, 5, 600}, sizes{35, 3, 70}, sizes{19, 170, 1030},
-        sizes{9, 33, 65}, sizes{260, 130, 700}, sizes{131, 1, 2}, sizes{77, 1, 8}})
+       {sizes{1, 700, 530}, sizes{2, 67, 513},    sizes{3, 40, 300},   sizes{29, 530, 71},
+        sizes{61, 97, 263}, sizes{17, 1031, 521}, sizes{101, 1, 67},   sizes{131, 1, 300},
+        sizes{75, 10, 29},  sizes{40, 5, 600},    sizes{35, 3, 70},    sizes{19, 170, 1030},
+        sizes{9, 33, 65},   sizes{260, 130, 700}, sizes{131, 1, 2},    sizes{77, 1, 8},
+        sizes{1, 1, 300},   sizes{100, 3, 5},     sizes{130, 20, 640}, sizes{40, 50, 500},
+        sizes{37, 470, 6},  sizes{5, 230, 40},    sizes{9, 610, 700}})
     for (int t = 0; t < 4; ++t)
       check<T>(
           {t & 1 ? transpose::yes : transpose::no, t & 2 ? transpose::yes : transpose::no, s.m, s.n,
@@ -195,8 +197,10 @@ TEST_CASE_TEMPLATE("what follows a product", T, float, double) {
   constexpr activation slopes[] = {activation::none, activation::relu, activation::tanh,
                                    activation::sigmoid};
   unsigned variant = 0;
-  for (const sizes s : {sizes{1, 37, 40}, sizes{3, 20, 33}, sizes{17, 35, 24}, sizes{37, 6, 40},
-                        sizes{41, 3, 70}, sizes{20, 1, 19}, sizes{7, 70, 0}, sizes{13, 90, 700}})
+  for (const sizes s :
+       {sizes{1, 37, 40}, sizes{3, 20, 33}, sizes{17, 35, 24}, sizes{37, 6, 40}, sizes{41, 3, 70},
+        sizes{20, 1, 19}, sizes{7, 70, 0}, sizes{13, 90, 700}, sizes{5, 230, 4}, sizes{31, 250, 6},
+        sizes{80, 23, 9}, sizes{70, 0, 3}, sizes{36, 40, 0}})
     for (unsigned parts = 0; parts < 4; ++parts)
       for (int t = 0; t < 4; ++t, ++variant)
         check_epilogue<T>(s, t & 1, t & 2, variant % 3 == 0 ? T(0.5) : T(1),

@@ -120,3 +120,27 @@ TEST_CASE("adam with moments of 0, of infinity and of denormals divides as it sh
     }
   });
 }
+
+TEST_CASE("long arrays are updated as their parts are, at every step") {
+  const dim_t n = 20'011, part = 1000;
+  generator r(77);
+  const guarded<float> p(n, r), g(n, r);
+  for_each_set([&] {
+    guarded<float> whole = p, whole_m(n), whole_v(n), parts = p, parts_m(n), parts_v(n);
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      const auto update = [&](dim_t from, dim_t count, auto& params, auto& m, auto& v) {
+        cpu::adam_step<float>(count, params.data() + from, g.data() + from, m.data() + from,
+                              v.data() + from, nullptr, 1e-3, 0.9, 0.999, 1e-8, 0.01, true, step,
+                              false);
+      };
+      update(0, n, whole, whole_m, whole_v);
+      for (dim_t i = 0; i < n; i += part)
+        update(i, n - i < part ? n - i : part, parts, parts_m, parts_v);
+    }
+    bool same = true;
+    for (dim_t i = 0; i < n; ++i)
+      same = same && whole[i] == parts[i] && whole_m[i] == parts_m[i] && whole_v[i] == parts_v[i];
+    CHECK(same);
+    CHECK(whole.intact());
+  });
+}

@@ -15,9 +15,10 @@ TEST_CASE_TEMPLATE("softmax and its logarithm, forward and backward, along any d
     dim_t outer, n, inner;
   };
   for_each_set([&] {
-    for (const sizes s : {sizes{3, 1, 1}, sizes{5, 10, 1}, sizes{2, 16, 1}, sizes{3, 33, 1},
-                          sizes{1, 100, 1}, sizes{2, 5, 3}, sizes{2, 4, 17}, sizes{1, 3, 40},
-                          sizes{0, 3, 1}, sizes{2, 0, 1}, sizes{2, 3, 0}}) {
+    for (const sizes s :
+         {sizes{3, 1, 1}, sizes{5, 10, 1}, sizes{37, 10, 1}, sizes{2, 16, 1}, sizes{18, 21, 1},
+          sizes{3, 33, 1}, sizes{1, 100, 1}, sizes{6, 83, 1}, sizes{2, 5, 3}, sizes{2, 4, 17},
+          sizes{1, 3, 40}, sizes{0, 3, 1}, sizes{2, 0, 1}, sizes{2, 3, 0}}) {
       INFO("outer " << s.outer << " n " << s.n << " inner " << s.inner);
       const dim_t size = s.outer * s.n * s.inner;
       const guarded<T> x(size, r, 30), dy(size, r);
@@ -56,6 +57,9 @@ TEST_CASE_TEMPLATE("softmax and its logarithm, forward and backward, along any d
       guarded<T> in_place = x;
       cpu::softmax_forward(s.outer, s.n, s.inner, in_place.data(), in_place.data());
       CHECK(all_close(in_place, ey, tolerance));
+      guarded<T> log_in_place = x;
+      cpu::log_softmax_forward(s.outer, s.n, s.inner, log_in_place.data(), log_in_place.data());
+      CHECK(all_close(log_in_place, el, tolerance));
     }
   });
 }

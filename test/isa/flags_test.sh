@@ -62,11 +62,13 @@ for kind in gcc clang; do
   compile native -DFUNCTION=widest -march=native
   # What kernels.cc is, and a unit that takes its kernels from there.
   compile kernels -DFUNCTION=kernels -DIKEBANA_ALL_KERNELS -march=x86-64-v3
+  compile all_kernels -DFUNCTION=all_kernels -DIKEBANA_ALL_KERNELS
   compile user -DFUNCTION=user -DIKEBANA_EXTERN_KERNELS -DOTHER=user2
   compile user2 -DFUNCTION=user2 -DIKEBANA_EXTERN_KERNELS -march=x86-64-v3
   [ $failed = 0 ] || exit 1
 
-  expect 'without flags' "$(sets plain)" 'avx2 avx512 scalar sse42 '
+  expect 'without flags' "$(sets plain)" 'avx2 avx512 scalar '
+  expect 'all kernels' "$(sets all_kernels)" 'avx2 avx512 scalar sse42 '
   expect 'with SSE4.2' "$(sets sse42)" 'avx2 avx512 sse42 '
   expect 'with AVX2' "$(sets avx2)" 'avx2 avx512 '
   # Even inlined, for nothing stands between.

@@ -15,6 +15,7 @@
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/initialize.hpp"
+#include "ikebana/model/state.hpp"
 #include "ikebana/module/arithmetic.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
@@ -26,6 +27,7 @@
 #include "ikebana/nn/loss.hpp"
 #include "ikebana/nn/pool.hpp"
 #include "ikebana/nn/rms_norm.hpp"
+#include "ikebana/nn/weight_norm.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -291,6 +293,104 @@ TEST_CASE("across the border of an alternative nothing is taken over") {
     for (std::size_t i = 0; i < fused.gradients().size(); ++i)
       CHECK(fused.gradients()[i] == doctest::Approx(plain.gradients()[i]).epsilon(1e-14));
   }
+}
+
+TEST_CASE("in evaluation layers that follow each other run in one call") {
+  constexpr auto net = ike::sequential(
+      "fc1"_m = ike::linear<3, 8>{}, ike::tanh{}, "fc2"_m = ike::linear<8, 20, ike::bias<false>>{},
+      ike::dropout{.p = 0.3}, ike::relu{}, "fc3"_m = ike::linear<20, 70>{}, ike::gelu{},
+      "fc4"_m = ike::linear<70, 5>{}, ike::sigmoid{}, "fc5"_m = ike::linear<5, 1>{});
+  constexpr shape one{1, 3}, three{3, 3}, alone{3};
+  constexpr auto plan = plan_of<one>(net);
+  static_assert(plan.evaluation_calls[0].layers == 5 && plan.calls[0].layers == 0);
+  for (std::size_t k : {2u, 5u, 7u, 9u}) CHECK(plan.evaluation_calls[k].layers == -1);
+  CHECK(difference<double, one>(net, false) < 1e-14);
+  CHECK(difference<float, one>(net, false) < 1e-5);
+  CHECK(difference<double, alone>(net, false) < 1e-14);
+  CHECK(difference<double, three>(net, false) < 1e-14);
+
+  constexpr auto branches = ike::graph([](auto x) {
+    auto a = "fc1"_m(ike::linear<3, 6>{}, x);
+    auto b = "fc3"_m(ike::linear<4, 6>{}, "fc2"_m(ike::linear<6, 4>{}, a));
+    auto c = "fc5"_m(ike::linear<4, 2>{}, "fc4"_m(ike::linear<6, 4>{}, ike::tanh{}(b + a)));
+    return c;
+  });
+  constexpr auto parts = plan_of<one>(branches);
+  // fc1, fc2, fc3, add, tanh, fc4, fc5
+  static_assert(parts.evaluation_calls[0].layers == 2 && parts.evaluation_calls[1].layers == -1);
+  static_assert(parts.evaluation_calls[2].layers == 0 && parts.evaluation_calls[2].adds);
+  static_assert(parts.evaluation_calls[5].layers == 2 && parts.evaluation_calls[6].layers == -1);
+  CHECK(difference<double, one>(branches, false) < 1e-14);
+
+  // Whose weight is made of other parameters is not one of them.
+  constexpr auto normed = ike::sequential("fc1"_m = ike::linear<3, 6>{},
+                                          "fc2"_m = ike::weight_norm(ike::linear<6, 4>{}),
+                                          ike::tanh{}, "fc3"_m = ike::linear<4, 2>{});
+  constexpr auto others = plan_of<one>(normed);
+  static_assert(others.evaluation_calls[0].layers == 1 && others.evaluation_calls[1].layers == 0);
+  static_assert(others.evaluation_calls[3].layers == 1);
+  CHECK(difference<double, one>(normed, false) < 1e-14);
+  CHECK(difference<double, three>(branches, false) < 1e-14);
+}
+
+TEST_CASE("layers that run in one call see every change of their parameters") {
+  constexpr auto net =
+      ike::sequential("fc1"_m = ike::linear<2, 4>{}, ike::tanh{}, "fc2"_m = ike::linear<4, 1>{});
+  constexpr shape in{1, 2};
+  auto model = ike::initialize<float, in>(net, ike::seed{5});
+  model.eval();
+  const auto x = ike::uniform<float, in>(ike::seed{8});
+  const auto expect_right = [&](auto& m) {
+    const float y = m(x)[0];
+    m.set_fusion(false);
+    CHECK(m(x)[0] == doctest::Approx(y).epsilon(1e-5));
+    m.set_fusion(true);
+    return y;
+  };
+  float last = expect_right(model);
+  const auto expect_another = [&](auto& m) {
+    const float y = expect_right(m);
+    CHECK(y != last);
+    last = y;
+  };
+  auto other = ike::initialize<float, in>(net, ike::seed{6});
+  const auto own = ike::get_state_dict(model).clone();
+  other.eval();
+  expect_another(other);
+  ike::load_state_dict(model, ike::get_state_dict(other));
+  expect_right(model);
+  ike::load_state_dict(model, own);
+  expect_another(model);
+  // A copy has parameters of its own, and so has what a model was moved to.
+  auto copy = model.clone();
+  expect_right(copy);
+  ike::load_state_dict(copy, ike::get_state_dict(other));
+  expect_another(copy);
+  auto moved = std::move(copy);
+  expect_right(moved);
+  moved = std::move(model);
+  expect_another(moved);
+  // From here on somebody may write them at any time.
+  auto weight = moved["fc1.weight"_s];
+  expect_right(moved);
+  for (int i = 0; i < 3; ++i) {
+    weight[i] += 1;
+    expect_another(moved);
+  }
+  moved.parameters().back() += 1;
+  moved["fc2.bias"_s][0] += 1;
+  expect_another(moved);
+  copy = moved.clone();
+  expect_right(copy);
+  weight[0] += 1;
+  expect_another(moved);
+  // Another shape is another plan.
+  auto open = ike::initialize<float, shape{ike::dynamic, 2}>(net, ike::seed{5});
+  open.eval();
+  const auto two = ike::uniform<float, shape{2, 2}>(ike::seed{9});
+  const float first = open(x)[0];
+  open(two);
+  CHECK(open(x)[0] == first);
 }
 
 TEST_CASE("a hook sees what a module gives before its activation") {

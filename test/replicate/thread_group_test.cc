@@ -22,6 +22,8 @@ namespace ike = ikebana;
 using ike::reduce_op;
 using ike::threads;
 
+static_assert(ike::divisible_group<ike::single> && ike::divisible_group<ike::thread_group>);
+
 namespace {
 
 /// f(group) on 1 to 4 ranks finds nothing wrong.

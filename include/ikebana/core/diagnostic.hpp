@@ -31,7 +31,7 @@ struct diagnostic {
   constexpr bool ok() const { return *what == '\0'; }
 
   /// The sentence, with the path of the module before it.
-  constexpr sentence message() const {
+  [[gnu::cold]] constexpr sentence message() const {
     sentence out;
     if (!path.empty()) out.append(path.view()).append(": ");
     if (ok()) return out;

@@ -26,14 +26,14 @@ struct text {
   constexpr std::string_view view() const { return {data, size()}; }
   constexpr const char* c_str() const { return data; }
 
-  constexpr text& append(std::string_view s) {
+  [[gnu::cold]] constexpr text& append(std::string_view s) {
     std::size_t n = size();
     for (std::size_t i = 0; i < s.size() && n + 1 < N; ++i) data[n++] = s[i];
     return *this;
   }
 
   /// A number, or the word for an extent that has none.
-  constexpr text& append(dim_t d) {
+  [[gnu::cold]] constexpr text& append(dim_t d) {
     if (d == dynamic) return append("dynamic");
     if (d == lazy) return append("lazy");
     char digits[24]{};
@@ -53,7 +53,7 @@ struct text {
     return append(std::string_view{digits, n});
   }
 
-  constexpr text& append(const shape& s) {
+  [[gnu::cold]] constexpr text& append(const shape& s) {
     append("[");
     for (std::size_t i = 0; i < s.rank(); ++i) {
       if (i != 0) append(", ");

@@ -29,6 +29,12 @@ constexpr pool_geometry even_windows(const adaptive_pool_geometry& g) {
   return {g.planes, g.in, g.out, size, size, {0, 0, 0}, {1, 1, 1}};
 }
 
+inline pool_span span_of(const adaptive_pool_geometry& g, std::size_t d, dim_t o) {
+  const dim_t begin = o * g.in[d] / g.out[d];
+  const dim_t end = ((o + 1) * g.in[d] + g.out[d] - 1) / g.out[d];
+  return {begin, end, end - begin};
+}
+
 }  // namespace detail
 
 }  // namespace ikebana::cpu
@@ -45,14 +51,16 @@ template <class T>
 void adaptive_max_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y,
                                std::int32_t* indices) {
   if (detail::is_even(g)) return max_pool_forward<T>(detail::even_windows(g), x, y, indices);
-  IKEBANA_CPU_DISPATCH(adaptive_maximum<T>)(g, x, y, indices);
+  detail::maxima_by_windows(
+      g.planes, g.in, g.out, {1, 1, 1},
+      [&](std::size_t d, dim_t o) { return detail::span_of(g, d, o); }, x, y, indices);
 }
 /// Overwrites dx.
 template <class T>
 void adaptive_max_pool_backward(const adaptive_pool_geometry& g, const T* dy,
                                 const std::int32_t* indices, T* dx) {
-  IKEBANA_CPU_DISPATCH(scatter_by_index<T>)
-  (g.planes, g.in[0] * g.in[1] * g.in[2], g.out[0] * g.out[1] * g.out[2], dy, indices, dx);
+  detail::scatter_by_index(g.planes, g.in[0] * g.in[1] * g.in[2], g.out[0] * g.out[1] * g.out[2],
+                           dy, indices, dx);
 }
 
 /// Each window's sum divided by its size.

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv_columns.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/conv_pass.hpp"
 #include "ikebana/cpu/conv_run.hpp"
@@ -16,17 +17,20 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-/// Convolutions, straight from bands of the image: no column buffer. All allocate only the thread's
-/// packing buffer, at its first use, and give the same bits for the same geometry and instruction
-/// set; an image's result does not depend on the others of its batch. Those of 3x3 in float may go
-/// by Winograd's way (exact_convolution.hpp), which keeps up to 40 MiB of a thread's for weights,
-/// and, where channels are many, a second buffer for tiles. Those of several groups:
-/// grouped_conv.hpp.
+/// Convolutions, straight from bands of the image: no column buffer. All
+/// allocate only the thread's packing buffer, at its first use, and give the
+/// same bits for the same geometry and instruction set; an image's result does
+/// not depend on the others of its batch, but where it has up to 8 positions.
+/// Those of few positions or of one weight for each pair of channels are matrix
+/// products and keep a second buffer. Those of 3x3 in float may go by
+/// Winograd's way (exact_convolution.hpp), which keeps up to 40 MiB of a
+/// thread's for weights, and, where channels are many, the second buffer for
+/// tiles. Those of several groups: grouped_conv.hpp.
 namespace ikebana::cpu {
 
 namespace detail {
-/// f(group) for every group, on several threads where there are several. One group is divided by
-/// what computes it.
+/// f(group) for every group, on several threads where there are several. One
+/// group is divided by what computes it.
 template <class F>
 void share_groups(const conv_geometry& g, const conv_pass& pass, const F& f) {
   parallel_for(0, g.groups, grain_of(g.groups, g.groups * pass.multiply_adds()),
@@ -36,7 +40,8 @@ void share_groups(const conv_geometry& g, const conv_pass& pass, const F& f) {
 }
 }  // namespace detail
 
-/// y = function(scale conv(x, w) + bias + residual); scale, bias and residual may be null.
+/// y = function(scale conv(x, w) + bias + residual); scale, bias and residual
+/// may be null.
 template <class T>
 void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
                   const conv_epilogue<T>& then = {}) {
@@ -44,6 +49,8 @@ void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
   const detail::conv_pass pass = detail::forward_pass(g);
   const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
   detail::share_groups(g, pass, [&](dim_t group) {
+    if (detail::conv_columns<T> columns{tiles, g, group}; columns.forward_pays())
+      return columns.forward(x, w, bias, y, then);
     const dim_t first = group * pass.results, at = first * plane;
     detail::run_pass<T>(tiles, pass, x + group * pass.sources * in_plane,
                         w + first * pass.weight_result, bias == nullptr ? nullptr : bias + first,
@@ -52,11 +59,16 @@ void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
                          then.scale == nullptr ? nullptr : then.scale + first});
   });
 }
-/// Overwrites dx. The transposed convolution of dy, which may have a bias for each of x's channels.
+/// Overwrites dx. The transposed convolution of dy, which may have a bias for
+/// each of x's channels.
 template <class T>
 void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
                         const T* bias = nullptr) {
   const detail::conv_tiles<T>& tiles = IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)();
+  if (detail::conv_columns<T>{tiles, g, 0}.backward_data_pays())
+    return detail::share_groups(g, detail::forward_pass(g), [&](dim_t group) {
+      detail::conv_columns<T>{tiles, g, group}.backward_data(dy, w, dx, bias);
+    });
   const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
   bool gaps = false;  // between the positions that any weight reaches
   for (std::size_t d = 0; d < 3; ++d)
@@ -95,8 +107,8 @@ void conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* d
     detail::weights_gradient(tiles, g, group, x, dy, dw, accumulate);
   });
 }
-/// sums[c] = (accumulate ? sums[c] : 0) + the sum of channel c of x (batch, channels, plane): the
-/// gradient of a bias.
+/// sums[c] = (accumulate ? sums[c] : 0) + the sum of channel c of x (batch,
+/// channels, plane): the gradient of a bias.
 template <class T>
 void channel_sums(dim_t batch, dim_t channels, dim_t plane, const T* x, T* sums, bool accumulate) {
   detail::share_rows(channels, batch * plane, IKEBANA_CPU_DISPATCH(sum_planes<T>),

@@ -19,6 +19,17 @@ void clear_array(T* to, dim_t n) {
   clear_few(to, n);
 }
 
+template <class T>
+void fill_rows(dim_t rows, dim_t length, const T* values, T* to, dim_t step) {
+  constexpr dim_t w = vec<T>::size;
+  for (; rows > 0; --rows, ++values, to += step) {
+    const vec<T> value = vec<T>::broadcast(*values);
+    dim_t i = 0;
+    for (; i + w <= length; i += w) value.store(to + i);
+    if (i < length) value.store(to + i, length - i);
+  }
+}
+
 #if IKEBANA_CPU_WIDTH == 0
 template <class T>
 IKEBANA_CPU_INLINE vec<T> even_lanes(vec<T> a, vec<T>) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv_depthwise_lanes.hpp"
 #include "ikebana/cpu/conv_depthwise_pairs.hpp"
 #include "ikebana/cpu/conv_depthwise_sweep.hpp"
 #include "ikebana/cpu/conv_depthwise_tiles.hpp"
@@ -22,6 +23,9 @@
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv_depthwise_pairs-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv_depthwise_lanes-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv_depthwise_table-inl.hpp"
@@ -43,6 +47,12 @@ template <class T>
 bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, bool relu,
                        T* y) {
   const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
+  if (const depthwise_lanes<T> lanes{kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g,
+                                     lanes_of::forward};
+      lanes.pays()) {
+    lanes.run(x, w, bias, relu, y);
+    return true;
+  }
   return sweep_channels(kernels, g, false, x, w, bias, relu, y) ||
          sweep_pairs_forward(kernels, g, x, w, bias, relu, y) ||
          convolve_by_channel(kernels, g, false, x, w, bias, relu, y);
@@ -51,6 +61,12 @@ template <class T>
 bool depthwise_backward_data(const conv_geometry& g, const T* dy, const T* w, const T* bias,
                              T* dx) {
   const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
+  if (const depthwise_lanes<T> lanes{kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g,
+                                     lanes_of::backward_data};
+      lanes.pays()) {
+    lanes.run(dy, w, bias, false, dx);
+    return true;
+  }
   return sweep_channels(kernels, g, true, dy, w, bias, false, dx) ||
          sweep_pairs_backward(kernels, g, dy, w, bias, dx) ||
          convolve_by_channel(kernels, g, true, dy, w, bias, false, dx);
@@ -59,6 +75,12 @@ template <class T>
 bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
                                 bool accumulate) {
   const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
+  if (const depthwise_lanes<T> lanes{kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g,
+                                     lanes_of::backward_weights};
+      lanes.pays()) {
+    lanes.run_weights(x, dy, dw, accumulate);
+    return true;
+  }
   return sweep_weights(kernels, g, x, dy, dw, accumulate) ||
          sweep_pairs_weights(kernels, g, x, dy, dw, accumulate) ||
          convolve_weights_by_channel(kernels, g, x, dy, dw, accumulate);

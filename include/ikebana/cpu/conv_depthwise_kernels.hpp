@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/padded_tiles.hpp"
@@ -66,9 +67,10 @@ struct depthwise_dots {
   T* sums;
 };
 
-/// What some rows of a plane of stride 2 need that is not copied, or, for the weights' gradient,
-/// all of them: row i of it, from row_step i behind `image` (which is what kernel row and column 0
-/// meet at the first result) on, is there if first_row <= i < last_row.
+/// What some rows of a plane of stride 2 need that is not copied, or, for the
+/// weights' gradient, all of them: row i of it, from row_step i behind `image`
+/// (which is what kernel row and column 0 meet at the first result) on, is
+/// there if first_row <= i < last_row.
 template <class T>
 struct depthwise_pairs {
   const T* image;
@@ -83,8 +85,8 @@ struct depthwise_pairs {
   dim_t out_step, rows, length;
 };
 
-/// The columns of the output's gradient that those of one remainder meet, and the weights: every
-/// second of a kernel row.
+/// The columns of the output's gradient that those of one remainder meet, and
+/// the weights: every second of a kernel row.
 template <class T>
 struct spread_columns {
   dim_t count;
@@ -92,8 +94,9 @@ struct spread_columns {
   const void* masks;
   const T* weights;
 };
-/// What some rows of one remainder of the gradient by a source of stride 2 need: row i of them
-/// meets rows[i + row_taps - 1 - m] with kernel row m of that remainder.
+/// What some rows of one remainder of the gradient by a source of stride 2
+/// need: row i of them meets rows[i + row_taps - 1 - m] with kernel row m of
+/// that remainder.
 template <class T>
 struct depthwise_spread {
   static constexpr int most_rows = 4;
@@ -104,6 +107,11 @@ struct depthwise_spread {
   T start;
   T* out;
   dim_t out_step, count, length;
+};
+
+/// Where the two factors of one product are.
+struct lane_term {
+  std::int32_t a, b;
 };
 
 /// What the instruction sets provide.
@@ -147,6 +155,11 @@ struct depthwise_kernels {
   void (*find_pair_masks)(dim_t length, dim_t width, dim_t padding, dim_t kernel_columns, void* to);
   void (*spread_pairs)(const depthwise_spread<T>&);
   pair_shape pairs[2];
+  /// Register i of `to` = (adds ? the same : 0) + the sum of the products of
+  /// a's and b's registers that result i's terms say, which end with number
+  /// ends[i].
+  void (*add_lanes)(dim_t results, const lane_term* terms, const std::int32_t* ends, const T* a,
+                    const T* b, T* to, bool adds);
 };
 
 }  // namespace ikebana::cpu::detail

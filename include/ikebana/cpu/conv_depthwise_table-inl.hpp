@@ -1,5 +1,5 @@
-// What there is for convolutions of few channels a group: the general kernels for every set,
-// special ones where they pay.
+// What there is for convolutions of few channels a group: the general kernels
+// for every set, special ones where they pay.
 
 template <class T>
 constexpr detail::depthwise_kernels<T> list_depthwise() {
@@ -20,6 +20,7 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
   all.dots[2] = {5, 1, 4, &depthwise_dot_rows<T, 5, 1, 4>};
 #endif
 #elif IKEBANA_CPU_WIDTH >= 32
+  all.add_lanes = &add_lanes<T>;
   all.find_masks = &find_masks<T>;
   all.sweeps[0] = {3, &sweep_rows<T, 3, 8>, &sweep_rows<T, 3, 4>};
   all.sweeps[1] = {5, &sweep_rows<T, 5, 8>, &sweep_rows<T, 5, 4>};

@@ -6,6 +6,7 @@
 #include "ikebana/cpu/conv_pass.hpp"
 #include "ikebana/cpu/conv_plain.hpp"
 #include "ikebana/cpu/conv_plan.hpp"
+#include "ikebana/cpu/conv_product.hpp"
 #include "ikebana/cpu/conv_tiles.hpp"
 #include "ikebana/cpu/conv_winograd.hpp"
 
@@ -21,6 +22,7 @@ void run_pass(const conv_tiles<T>& tiles, const conv_pass& p, const T* source, c
   const conv_operands<T> of{source, w,    scales ? nullptr : bias,
                             result, then, scales ? bias : nullptr};
   if (p.batch == 0 || p.results == 0 || conv_geometry::volume(p.to) <= 0) return;
+  if (is_product(p)) return conv_product<T>{tiles, p, of}.run();
   if (p.sources > 0 && p.taps() > 0 && conv_geometry::volume(p.from) > 0) {
     if (lanes_run<T> lanes{tiles, p, of}; lanes.fit()) return lanes.run();
     if (conv_plan<T> plan{tiles, p}; plan.fit()) return run_bands(plan, of);

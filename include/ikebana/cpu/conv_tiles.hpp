@@ -78,6 +78,8 @@ struct conv_tiles {
 
   dim_t width;
   void (*clear)(T* to, dim_t n);
+  /// to[r * step + i] = values[r].
+  void (*fill_rows)(dim_t rows, dim_t length, const T* values, T* to, dim_t step);
   void (*copy_rows)(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step,
                     dim_t stride, T* to, dim_t pitch);
   void (*place_rows)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,

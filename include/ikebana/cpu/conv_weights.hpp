@@ -1,18 +1,21 @@
 #pragma once
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv_columns.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/conv_pass.hpp"
 #include "ikebana/cpu/conv_plain.hpp"
+#include "ikebana/cpu/conv_product.hpp"
 #include "ikebana/cpu/conv_tiles.hpp"
 #include "ikebana/cpu/conv_weights_dots.hpp"
 #include "ikebana/cpu/conv_weights_job.hpp"
 #include "ikebana/cpu/conv_weights_lanes.hpp"
+#include "ikebana/cpu/gemm.hpp"
 
 namespace ikebana::cpu::detail {
 
-/// The gradient of the weights of group number `group`, by bands of positions. Nothing but dy and x
-/// (with the zeros around it) is ever multiplied.
+/// The gradient of the weights of group number `group`, by bands of positions.
+/// Nothing but dy and x (with the zeros around it) is ever multiplied.
 template <class T>
 void weights_gradient(const conv_tiles<T>& tiles, const conv_geometry& g, dim_t group, const T* x,
                       const T* dy, T* dw, bool accumulate) {
@@ -27,6 +30,16 @@ void weights_gradient(const conv_tiles<T>& tiles, const conv_geometry& g, dim_t 
   if (group_size == 0) return;
   if (g.batch == 0 || conv_geometry::volume(p.to) <= 0 || conv_geometry::volume(p.from) <= 0) {
     if (!accumulate) tiles.clear(job.dw, group_size);
+    return;
+  }
+  if (conv_columns<T> columns{tiles, g, group}; columns.backward_weights_pays())
+    return columns.backward_weights(x, dy, dw, accumulate);
+  if (is_product(p)) {
+    const dim_t plane = job.dy_plane();
+    for (dim_t i = 0; i < p.batch; ++i)
+      gemm<T>(transpose::no, transpose::yes, p.results, p.sources, plane, T(1),
+              job.dy + i * p.result_image, plane, job.x + i * p.source_image, plane,
+              T(accumulate || i > 0), job.dw, p.sources);
     return;
   }
   if (weights_by_lanes<T> lanes{job}; lanes.fit()) return lanes.run();

@@ -122,7 +122,7 @@ void winograd_multiply(const detail::winograd_product<T>& job) {
   t.a_row = 1;
   t.a_step = job.source_step;
   t.b_step = t.c_step = t.init_step = t.fetch_step = job.width;
-  t.last = registers == 1 ? w : job.width - w;
+  t.set_columns(registers, job.width);
   for (dim_t p = 0; p < 36; ++p) {
     t.a = job.source + p * job.source_position;
     t.b = job.weights + p * job.weight_position;
@@ -130,7 +130,7 @@ void winograd_multiply(const detail::winograd_product<T>& job) {
     t.init = job.adds ? t.c : nullptr;
     t.fetch = t.b + job.weight_position;
     t.fetch_rows = p < 35 ? job.sources / strips + 1 : 0;
-    multiply_strip<T, false>(t, job.tiles, registers, nullptr, nullptr);
+    multiply_strip(t, job.tiles, registers);
   }
 }
 

@@ -11,7 +11,9 @@
 #include "ikebana/cpu/detail/targets.hpp"
 
 /// Which instruction set kernels use. By default every kernel is built for all sets of the
-/// architecture, and the widest that the machine supports is picked at run time. Where the
+/// architecture, and the widest that the machine supports is picked at run time. SSE4.2 is left
+/// out, unless the kernels are built apart (cpu/kernels.cc) or by flags that promise it
+/// (-msse4.2): machines that have nothing wider then run the scalar set. Where the
 /// compiler's flags allow a set everywhere (-march=native, -mavx2 -mfma), the narrower ones are not
 /// built; if they allow the widest, calls are direct, and nothing is picked at run time.
 ///
@@ -49,18 +51,20 @@ namespace detail {
 /// The active set, or -1 before the first kernel has run.
 inline std::atomic<int> active_index{-1};
 
-/// The narrowest set that kernels are built for, which the kernels' own unit knows.
+/// The sets that kernels are built for, a bit for each, which the kernels' own unit knows.
 template <class T>
-int narrowest_built() {
-  return IKEBANA_CPU_FLOOR;
+int built_sets() {
+  int sets = 0;
+  for (const instruction_set s : instruction_sets)
+    if (static_cast<int>(s) >= IKEBANA_CPU_FLOOR &&
+        (s != instruction_set::sse42 || IKEBANA_CPU_SSE42))
+      sets |= 1 << static_cast<int>(s);
+  return sets;
 }
-IKEBANA_CPU_KERNEL(narrowest_built)
+IKEBANA_CPU_KERNEL(built_sets)
 
 inline bool is_built(instruction_set s) {
-  if (static_cast<int>(s) < narrowest_built<float>()) return false;
-  for (const instruction_set of_architecture : instruction_sets)
-    if (of_architecture == s) return true;
-  return false;
+  return (built_sets<float>() >> static_cast<int>(s) & 1) != 0;
 }
 
 }  // namespace detail
@@ -100,40 +104,43 @@ inline void set_instruction_set(instruction_set s) {
 
 namespace detail {
 
-/// The set that IKEBANA_ISA asks for, or -1.
-inline int wanted_set() {
-  const char* const wanted = std::getenv("IKEBANA_ISA");
-  if (wanted == nullptr || *wanted == '\0') return -1;
+[[noreturn, gnu::cold]] inline void refuse_set(const char* wanted, bool known) {
   std::string text = "IKEBANA_ISA is \"";
   text.append(wanted).append("\"");
+  if (known) throw error(text.append(", which this machine does not support"));
   const char* before = "; in this build it can be ";
-  for (const instruction_set s : instruction_sets) {
-    if (!is_built(s)) continue;
-    // Names of extensions of the set (low_precision.hpp) begin with its own, but for AMX.
-    const std::string_view asked = wanted;
-    if (asked == name(s) ||
-        (s == instruction_set::avx512 &&
-         (asked == "avx512_vnni" || asked == "avx512_bf16" || asked == "amx"))) {
-      if (!supports(s)) throw error(text.append(", which this machine does not support"));
-      return static_cast<int>(s);
-    }
-  }
   for (const instruction_set& s : instruction_sets) {
     if (!is_built(s)) continue;
     text.append(before).append(name(s));
+    // The widest is always built.
     before = &s + 2 == std::end(instruction_sets) ? " or " : ", ";
   }
   throw error(text);
 }
 
+/// The set that IKEBANA_ISA asks for, or -1.
+inline int wanted_set() {
+  const char* const wanted = std::getenv("IKEBANA_ISA");
+  if (wanted == nullptr || *wanted == '\0') return -1;
+  const std::string_view asked = wanted;
+  for (const instruction_set s : instruction_sets)
+    // Names of extensions of the set (low_precision.hpp) begin with its own, but for AMX.
+    if (is_built(s) && (asked == name(s) ||
+                        (s == instruction_set::avx512 &&
+                         (asked == "avx512_vnni" || asked == "avx512_bf16" || asked == "amx")))) {
+      if (!supports(s)) refuse_set(wanted, true);
+      return static_cast<int>(s);
+    }
+  refuse_set(wanted, false);
+}
+
 // Threads that come here at once find the same answer.
-inline int detect_set() {
+[[gnu::noinline, gnu::cold]] inline int detect_set() {
   int found = wanted_set();
-  // The narrowest is what the compiler itself takes for granted.
   if (found < 0) {
-    found = narrowest_built<float>();
+    // The narrowest is what the compiler itself takes for granted.
     for (const instruction_set s : instruction_sets)
-      if (supports(s)) found = static_cast<int>(s);
+      if (supports(s) || (found < 0 && is_built(s))) found = static_cast<int>(s);
   }
   active_index.store(found, std::memory_order_relaxed);
   return found;
@@ -145,7 +152,7 @@ inline int dispatch_index() {
 }
 
 /// Of one kernel as built for each set of the architecture, the one to call. What is not built is
-/// never asked for: the next wider one stands in its place.
+/// never asked for: a neighbour stands in its place.
 #if IKEBANA_CPU_X86
 template <class Kernel>
 [[gnu::always_inline]] inline Kernel* pick(Kernel* scalar, Kernel* sse42, Kernel* avx2,

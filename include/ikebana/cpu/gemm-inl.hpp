@@ -1,32 +1,99 @@
 // The matrix product: which of the ways to make it is taken.
 
-/// A product small enough to be read where it stands.
+/// Whether all rows begin where a cache line does.
 template <class T>
-void multiply_in_place(dim_t m, dim_t n, dim_t k, left_block<T> a, const T* b, dim_t ldb,
-                       const matrix_result<T>& result) {
-  constexpr dim_t w = vec<T>::size;
-  alignas(64) T spare[static_cast<std::size_t>(gemm_tile<T>::columns) * gemm_tile<T>::rows];
+IKEBANA_CPU_INLINE bool on_lines(const T* x, dim_t ld) {
+  return (static_cast<std::uintptr_t>(ld) * sizeof(T) | reinterpret_cast<std::uintptr_t>(x)) % 64 ==
+         0;
+}
+
+/// The same where all columns of a few rows come first: of B little is read, or once.
+template <class T>
+void multiply_across(dim_t m, dim_t n, dim_t k, left_block<T> a, const T* b, dim_t ldb,
+                     const matrix_result<T>& result) {
+  constexpr dim_t w = vec<T>::size, most = gemm_tile<T>::registers;
+  const dim_t held =
+                  most == 4 && m > gemm_tile<T>::most_rows[most] && (n - 1) / w % 4 < 3 ? 3 : most,
+              width = held * w, whole = n / width, rest = n - whole * width;
   tile_task<T> t;
   t.depth = k;
   t.a_row = a.row;
   t.a_step = a.step;
   t.b_step = ldb;
-  constexpr dim_t most = gemm_tile<T>::registers;
-  dim_t registers = (n + w - 1) / w, panels = (registers + most - 1) / most;
-  for (dim_t j = 0; panels > 0; --panels) {
-    const dim_t held = panels == 1
-                           ? registers
-                           : static_cast<dim_t>(static_cast<std::uint32_t>(registers + panels - 1) /
-                                                static_cast<std::uint32_t>(panels));
-    const dim_t width = held * w, columns = n - j < width ? n - j : width;
-    t.a = a.data;
-    t.b = b + j;
-    t.last = held == 1 ? columns : columns - w;
-    multiply_panel(t, held, spare, result, dim_t{0}, j, m, columns, true, true);
-    registers -= held;
-    j += width;
+  for (dim_t i = 0, rows; i < m; i += rows) {
+    rows = deal_rows<T>(m - i, held).rows;
+    if (rows > m - i) rows = m - i;
+    result.begin(t, i, dim_t{0}, true, true);
+    t.a = a.data + i * a.row;
+    t.b = b;
+    t.last_row = rows - 1;
+    t.set_columns(held, width);
+    t.tiles = whole;
+    t.next = {0, width, width, result.then.repeats ? 0 : width};
+    find_tile<T>(rows, held)(t);
+    if (rest > 0) {
+      t.set_columns((rest + w - 1) / w, rest);
+      multiply_strip(t, rows, (rest + w - 1) / w);
+    }
+    if (result.finishes()) result.finish(i, dim_t{0}, rows, n);
   }
 }
+
+/// A product small enough to be read where it stands.
+template <class T>
+void multiply_in_place(dim_t m, dim_t n, dim_t k, left_block<T> a, const T* b, dim_t ldb,
+                       const matrix_result<T>& result) {
+  constexpr dim_t w = vec<T>::size;
+  constexpr dim_t widest = gemm_tile<T>::columns,
+                  rows = gemm_tile<T>::most_rows[gemm_tile<T>::registers];
+  if (n > widest && !result.starts_mixed() &&
+      (m <= rows ||
+       (k * ldb * dim_t{sizeof(T)} <= 24 * 1024 && n >= 8 * widest &&
+        (n * rows >= 2 * m * widest || m * n * dim_t{sizeof(T)} >= detail::caches().second / 4))))
+    return multiply_across(m, n, k, a, b, ldb, result);
+  alignas(64) T spare[static_cast<std::size_t>(gemm_tile<T>::columns) * gemm_tile<T>::rows];
+  tile_task<T> t;
+  t.a_row = a.row;
+  t.a_step = a.step;
+  t.b_step = ldb;
+  // Loads that cross cache lines take several times longer: the more rows meet them the better, and
+  // the nearer they are. So with columns of A. What is beyond the caches is read in whole rows.
+  const bool crosses = !on_lines(b, ldb),
+             far = k * ldb * dim_t{sizeof(T)} > detail::caches().second;
+  const dim_t most = gemm_tile<T>::registers == 4 && crosses && m > 6 && k >= 64 && n > 3 * w
+                         ? 2
+                         : gemm_tile<T>::registers;
+  dim_t depth = k > 0 ? k : 1;
+  if (far || (m > 8 && (crosses || a.step != 1))) {
+    const dim_t longest = far ? 64 : a.step == 1 ? 192 : 128;
+    const auto blocks = static_cast<std::uint32_t>((k + longest - 1) / longest);
+    if (blocks > 1)
+      depth = static_cast<dim_t>((static_cast<std::uint32_t>(k) + blocks - 1) / blocks);
+  }
+  for (dim_t p = 0; p == 0 || p < k; p += depth) {
+    t.depth = k - p < depth ? k - p : depth;
+    dim_t registers = (n + w - 1) / w;
+    for (dim_t j = 0; registers > 0;) {
+      // None is left over alone.
+      const dim_t held = registers == 3 || (most == 4 && (registers == 5 || registers == 6))
+                             ? gemm_tile<T>::registers == 4 ? 3 : most
+                         : registers < most ? registers
+                                            : most;
+      const dim_t width = held * w, columns = n - j < width ? n - j : width;
+      t.a = a.data + p * a.step;
+      t.b = b + p * ldb + j;
+      t.set_columns(held, columns);
+      multiply_panel<T, true>(t, held, spare, result, dim_t{0}, j, m, columns, p == 0,
+                              k - p <= depth);
+      registers -= held;
+      j += width;
+    }
+  }
+}
+
+/// Up to so many columns A is read transposed.
+template <class T>
+inline constexpr dim_t most_near_a = (IKEBANA_CPU_WIDTH == 64 ? 1 : 2) * gemm_tile<T>::columns;
 
 template <class T>
 void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha, const T* a,
@@ -35,22 +102,27 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
   if (m == 0 || n == 0) return;
   if (alpha == T(0)) k = 0;
   constexpr dim_t w = vec<T>::size, bytes = sizeof(T);
-  const bool a_across = ta == transpose::no, b_across = tb == transpose::yes;
+  // What has one row or column is both.
+  const bool a_across = ta == transpose::no || (m == 1 && lda == 1),
+             b_across = tb == transpose::yes || (n == 1 && ldb == 1);
+  if (ta != transpose::no && a_across) lda = k;
+  if (tb == transpose::no && b_across) ldb = k;
   const matrix_result<T> result{c, ldc, beta, then};
   // B is read where it stands if so few rows meet it that a copy does not pay, or if it is near;
   // but loads that cross cache lines take twice the time.
   const dim_t near = detail::caches().second * 2 / 5;
-  const bool b_aligned =
-      w * bytes < 64 ||
-      (static_cast<std::uintptr_t>(ldb * bytes) | reinterpret_cast<std::uintptr_t>(b)) % 64 == 0;
+  const bool b_aligned = (w * bytes < 64 && k <= 192) || on_lines(b, ldb);
   const bool b_near = !b_across && (m <= 24 ? k * gemm_tile<T>::columns * bytes <= near
                                             : k * ldb * bytes <= near && (b_aligned || m <= 64));
-  const bool a_near = a_across || (lda * bytes <= 512 && k <= 256) || k * lda * bytes <= 32 * 1024;
-  if (b_near && a_near && alpha == T(1) && m > 1 && n > w)
+  const bool a_near = a_across || (lda * bytes <= 512 && k <= 256) ||
+                      k * lda * bytes <= (n <= most_near_a<T> ? 256 : 32) * 1024;
+  const bool turned = alpha == T(1) && m >= 2 * w &&
+                      (n <= w || (!a_near && n <= gemm_tile<T>::columns && k >= 8 * n));
+  if (b_near && a_near && alpha == T(1) && m > 1 && n > w && !turned)
     return multiply_in_place(
         m, n, k, a_across ? left_block<T>{a, lda, 1} : left_block<T>{a, 1, lda}, b, ldb, result);
-  if (n == 1 && a_across && (b_across || ldb == 1))
-    return multiply_by_dots(n, m, k, alpha, b, b_across ? ldb : dim_t{1}, a, lda, result, true);
+  if (n == 1 && a_across && b_across)
+    return multiply_by_dots(n, m, k, alpha, b, ldb, a, lda, result, true);
   if (b_across && m <= 8 && a_across && k >= w)
     return multiply_by_dots(m, n, k, alpha, a, lda, b, ldb, result, false);
   if (m == 1 && !b_across) {
@@ -62,10 +134,17 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
   }
   if (n == 1 && !a_across && m * bytes <= static_cast<dim_t>(detail::scratch_bytes().b)) {
     T* const y = ldc == 1 ? c : reinterpret_cast<T*>(detail::thread_scratch());
-    for (dim_t i = 0; i < m; ++i) {
-      T x = then.bias != nullptr ? then.bias[0] : T(0);
-      if (then.residual != nullptr) x += then.residual[i * then.ld_residual];
-      y[i] = beta == T(0) ? x : beta * c[i * ldc] + x;
+    const T bias = then.bias != nullptr ? then.bias[0] : T(0);
+    if (beta == T(0) && then.residual == nullptr) {
+      const vec<T> x = vec<T>::broadcast(bias);
+      dim_t i = 0;
+      for (; i + w <= m; i += w) x.store(y + i);
+      if (i < m) x.store(y + i, m - i);
+    } else {
+      for (dim_t i = 0; i < m; ++i) {
+        const T x = then.residual != nullptr ? then.residual[i * then.ld_residual] + bias : bias;
+        y[i] = beta == T(0) ? x : beta * c[i * ldc] + x;
+      }
     }
     vector_times_matrix(m, k, alpha, b, b_across ? dim_t{1} : ldb, a, lda, y);
     if (y != c)
@@ -84,7 +163,7 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
                               true);
     }
   }
-  if (n <= w && m >= 2 * w && alpha == T(1))
+  if (turned)
     return multiply_turned(m, n, k, matrix_operand<T>{a, lda, a_across, true},
                            b_across ? left_block<T>{b, ldb, 1} : left_block<T>{b, 1, ldb}, result);
   if (b_near && a_near && alpha == T(1))

@@ -30,6 +30,9 @@ struct gemm_epilogue {
   const T* slope_of = nullptr;  // m x n
   dim_t ld_slope = 0;
   activation slope = activation::none;  // relu, tanh or sigmoid
+  // For kernels: four registers of residual's columns serve for all columns, of which there are
+  // more. Not with what is shared, nor beside anything else to begin with.
+  bool repeats = false;
 };
 
 /// The arguments of a product, handed on by address: a call takes as long as a small product. Who
@@ -67,6 +70,8 @@ struct gemm_call {
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm_tiny-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/gemm_plain-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm_small-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"

@@ -79,7 +79,7 @@ void multiply(dim_t m, dim_t n, dim_t k, const matrix_operand<T>& a, const matri
           t.b_step = b.ld;
           if (!b.direct()) {
             // Where the first tile can pack them, it costs next to nothing.
-            if (i == 0 && !b.across && columns == width && held >= (most == 4 ? 3 : most) &&
+            if (i == 0 && !b.across && held >= (most == 4 ? 3 : most) &&
                 rows >= shape::most_rows[held]) {
               t.pack = packed;
             } else {
@@ -88,7 +88,7 @@ void multiply(dim_t m, dim_t n, dim_t k, const matrix_operand<T>& a, const matri
               t.b_step = width;
             }
           }
-          t.last = held == 1 ? columns : columns - w;
+          t.set_columns(held, columns);
           t.a = left.data;
           multiply_panel(t, held, spare, result, i, jc + j, rows, columns, first, final);
         }

@@ -27,7 +27,7 @@ struct matrix_result {
     } else if (then.bias != nullptr) {
       t.init = then.bias + j;
     } else if (then.residual != nullptr) {
-      t.init = then.residual + i * then.ld_residual + j;
+      t.init = then.residual + i * then.ld_residual + (then.repeats ? 0 : j);
       t.init_step = then.ld_residual;
     }
   }
@@ -55,26 +55,85 @@ struct matrix_result {
   }
 };
 
-/// The tiles of one panel of columns, from (i, j) down.
+/// What happens to each tile of a panel besides its product, where anything does: it begins with
+/// several matrices, or is finished by a function.
 template <class T>
-IKEBANA_CPU_INLINE void multiply_panel(tile_task<T>& t, dim_t registers, T* spare,
-                                       const matrix_result<T>& result, dim_t i0, dim_t j, dim_t m,
-                                       dim_t columns, bool first, bool final) {
-  result.begin(t, i0, j, first, final);
-  const bool mixed = first && result.starts_mixed(), finishes = final && result.finishes();
-  if (!mixed && !finishes) {
-    multiply_strip<T, false>(t, m, registers, nullptr, nullptr);
-    return;
-  }
-  multiply_strip<T, true>(
-      t, m, registers,
-      [&](dim_t i, dim_t rows) {
-        if (!mixed) return;
-        result.add_up(spare, i0 + i, j, rows, columns);
-        t.init = spare;
+struct tile_surroundings {
+  const matrix_result<T>& result;
+  T* spare;
+  dim_t i, j, columns;
+  bool mixed, finishes;
+};
+
+/// Calls the tiles of a panel one below the other: t is at the first.
+template <class T, bool Around>
+IKEBANA_CPU_INLINE void run_strip(tile_task<T>& t, dim_t m, dim_t registers,
+                                  [[maybe_unused]] const tile_surroundings<T>* around) {
+  dim_t i = 0;
+  const auto run = [&](dim_t rows, auto tile) __attribute__((always_inline)) {
+    if constexpr (Around) {
+      if (around->mixed) {
+        around->result.add_up(around->spare, around->i + i, around->j, rows, around->columns);
+        t.init = around->spare;
         t.init_step = gemm_tile<T>::columns;
-      },
-      [&](dim_t i, dim_t rows) {
-        if (finishes) result.finish(i0 + i, j, rows, columns);
-      });
+      }
+    }
+    tile();
+    if constexpr (Around)
+      if (around->finishes) around->result.finish(around->i + i, around->j, rows, around->columns);
+    i += rows;
+  };
+  if (t.pack != nullptr) {
+    const dim_t rows = gemm_tile<T>::most_rows[registers];
+    t.go_down(rows);
+    run(rows, [&] { multiply_and_pack(t, registers); });
+  }
+  while (i < m) {
+    const dealt_rows dealt = deal_rows<T>(m - i, registers);
+    const tile_function<T> tile = find_tile<T>(dealt.rows, registers);
+    // The last tile may have a row less. Where nothing is around them, others go down by
+    // themselves.
+    dim_t whole = dealt.tiles;
+    if (i + whole * dealt.rows > m) --whole;
+    t.go_down(dealt.rows);
+    t.last_row = dealt.rows - 1;
+    if constexpr (Around) {
+      for (dim_t q = 0; q < whole; ++q) {
+        t.tiles = 1;
+        run(dealt.rows, [&] { tile(t); });
+      }
+    } else if (whole > 0) {
+      t.tiles = whole;
+      run(whole * dealt.rows, [&] { tile(t); });
+    }
+    if (whole < dealt.tiles) {
+      t.last_row = m - i - 1;
+      t.tiles = 1;
+      run(m - i, [&] { tile(t); });
+    }
+  }
+}
+
+// One copy for all but the smallest products, where a processor foresees tiles better that are
+// called from a place of their own.
+template <class T, bool Around = false>
+[[gnu::noinline]] void multiply_strip(tile_task<T>& t, dim_t m, dim_t registers,
+                                      const tile_surroundings<T>* around = nullptr) {
+  run_strip<T, Around>(t, m, registers, around);
+}
+
+/// The tiles of one panel of columns, from (i, j) down.
+template <class T, bool Small = false>
+IKEBANA_CPU_INLINE void multiply_panel(tile_task<T>& t, dim_t registers, T* spare,
+                                       const matrix_result<T>& result, dim_t i, dim_t j, dim_t m,
+                                       dim_t columns, bool first, bool final) {
+  result.begin(t, i, j, first, final);
+  const bool mixed = first && result.starts_mixed(), finishes = final && result.finishes();
+  const tile_surroundings<T> around{result, spare, i, j, columns, mixed, finishes};
+  if (mixed || finishes)
+    multiply_strip<T, true>(t, m, registers, &around);
+  else if constexpr (Small)
+    run_strip<T, false>(t, m, registers, nullptr);
+  else
+    multiply_strip(t, m, registers);
 }

@@ -33,8 +33,8 @@ IKEBANA_CPU_INLINE void store_four(vec<T> x, T* to) {
 /// to[p * width + j] = from[j * ld + p] for j < n, p < k. Up to three columns and rows more are
 /// written.
 template <class T, std::size_t... L>
-IKEBANA_CPU_INLINE void turn_few(T* to, dim_t width, const T* from, dim_t ld, dim_t n, dim_t k,
-                                 std::index_sequence<L...>) {
+[[gnu::noinline]] void turn_few(T* to, dim_t width, const T* from, dim_t ld, dim_t n, dim_t k,
+                                std::index_sequence<L...>) {
   constexpr dim_t w = vec<T>::size;
   if constexpr (w < 4) {
     for (dim_t j = 0; j < n; ++j)
@@ -164,6 +164,9 @@ IKEBANA_CPU_INLINE void tiny_dots(const gemm_call<T>& call) {
 /// What `gemm` calls.
 template <class T>
 void product(gemm_call<T>& call) {
+#if IKEBANA_CPU_WIDTH == 0
+  plain_product(call);
+#else
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
   using bits = typename number<T>::bits;
   using size = std::uint64_t;
@@ -173,7 +176,12 @@ void product(gemm_call<T>& call) {
       call.then->bias == nullptr && call.then->residual == nullptr &&
       call.then->slope_of == nullptr && call.then->function <= activation::relu)
     return short_rows_by_vector(call);
-  if (static_cast<size>(call.m) - 1 < 32 && call.n > 0 &&
+  // More rows where the others' preparations do not pay.
+  const bool few = static_cast<size>(call.m) - 1 < 32,
+             simple = call.n > 1 &&
+                      (call.k <= 24 || (IKEBANA_CPU_WIDTH == 64 && call.n > w && call.k <= 256) ||
+                       (call.ta == transpose::no && 2 * call.n > w && call.n <= w));
+  if ((few ? call.n > 1 || call.k <= 2 * w : simple && call.m > 0) && call.n > 0 &&
       __builtin_bit_cast(bits, call.alpha) == __builtin_bit_cast(bits, T(1)) &&
       __builtin_bit_cast(bits, call.beta) == 0 && call.then->residual == nullptr) {
     const bool rows_by_rows = call.ta == transpose::no && call.tb == transpose::yes;
@@ -186,9 +194,22 @@ void product(gemm_call<T>& call) {
       if (call.k <= turned_depth) return tiny_product_turned(call);
     }
   }
+  // Short rows of B are turned one by one.
+  if (call.tb == transpose::yes && call.k < turned<T> && call.n > w && call.m > 1) {
+    const dim_t width = (call.n + w - 1) / w * w;
+    if ((call.k + 4) * width * dim_t{sizeof(T)} <= detail::caches().second / 4) {
+      T* const rows = reinterpret_cast<T*>(detail::thread_scratch());
+      turn_few(rows, width, call.b, call.ldb, call.n, call.k,
+               std::make_index_sequence<static_cast<std::size_t>(w < 4 ? 1 : w / 4)>{});
+      call.b = rows;
+      call.ldb = width;
+      call.tb = transpose::no;
+    }
+  }
 #endif
   matrix_product(call.ta, call.tb, call.m, call.n, call.k, call.alpha, call.a, call.lda, call.b,
                  call.ldb, call.beta, call.c, call.ldc, *call.then);
+#endif
 }
 
 /// As many products of one size, from one to the next as far as the steps say.

@@ -5,7 +5,7 @@
 template <class T>
 void multiply_turned(dim_t m, dim_t n, dim_t k, const matrix_operand<T>& a, left_block<T> b,
                      const matrix_result<T>& result) {
-  constexpr dim_t w = vec<T>::size, columns = gemm_tile<T>::columns, most = w > 4 ? w : 4;
+  constexpr dim_t w = vec<T>::size, columns = gemm_tile<T>::columns, most = gemm_tile<T>::columns;
   alignas(64) T sums[static_cast<std::size_t>(columns * most)];
   alignas(64) T rows[static_cast<std::size_t>(columns * most)];
   T* const packed = reinterpret_cast<T*>(detail::thread_scratch());
@@ -35,7 +35,7 @@ void multiply_turned(dim_t m, dim_t n, dim_t k, const matrix_operand<T>& a, left
     }
     for (dim_t p = 0; p < k; p += block) {
       t.depth = k - p < block ? k - p : block;
-      t.last = used - w;
+      t.set_columns((used + w - 1) / w, used);
       t.a = b.data + p * b.step;
       if (a.across) {
         a.pack(packed, columns, p, t.depth, begin, used);
@@ -48,11 +48,16 @@ void multiply_turned(dim_t m, dim_t n, dim_t k, const matrix_operand<T>& a, left
       t.c = sums;
       t.init = sums;
       t.c_step = t.init_step = columns;
-      multiply_strip<T, false>(t, n, (used + w - 1) / w, nullptr, nullptr);
+      multiply_strip(t, n, (used + w - 1) / w);
     }
-    pack_across(rows, most, static_cast<const T*>(sums), columns, used, n);
-    for (dim_t q = i - begin; q < used; ++q)
-      vec<T>::load(rows + q * most).store(result.c + (begin + q) * result.ldc, n);
+    const dim_t width = n <= w ? w : columns;
+    pack_across(rows, width, static_cast<const T*>(sums), columns, used, n);
+    T* to = result.c + begin * result.ldc + (i - begin) * result.ldc;
+    for (dim_t q = i - begin; q < used; ++q, to += result.ldc) {
+      dim_t j = 0;
+      for (; j + w <= n; j += w) vec<T>::load(rows + q * width + j).store(to + j);
+      if (j < n) vec<T>::load(rows + q * width + j).store(to + j, n - j);
+    }
   }
   if (then.function != activation::none || then.slope_of != nullptr)
     result.finish(dim_t{0}, dim_t{0}, m, n);

@@ -9,7 +9,7 @@
 template <class T>
 struct gemm_tile {
 #if IKEBANA_CPU_WIDTH == 64 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-  static constexpr int most_rows[] = {0, 14, 12, 8, 6};
+  static constexpr int most_rows[] = {0, 14, 14, 8, 6};
 #elif IKEBANA_CPU_WIDTH == 32
   static constexpr int most_rows[] = {0, 12, 6};
 #elif IKEBANA_CPU_WIDTH == 16
@@ -26,9 +26,10 @@ struct gemm_tile {
 /// j]. Tiles have an even number of rows; where one less is wanted, the last row is the one before
 /// once more. Registers of columns follow each other but for the last, which begins at column
 /// `last`: what is not a full register overlaps the one before. In a tile of one register, `last`
-/// is the number of its columns instead. As many tiles follow below each other as `tiles` says; a,
-/// c and init end up below the last. Each tile also has `fetch_rows` rows of memory that is needed
-/// later brought to the second-level cache, from `fetch` on.
+/// is the number of its columns instead. As many tiles follow each other as `tiles` says: from one
+/// to the next, and after the last, pointers move as far as `next` says. Each tile also has
+/// `fetch_rows` rows of memory that is needed later brought to the second-level cache, from `fetch`
+/// on.
 template <class T>
 struct tile_task {
   dim_t tiles, depth, last_row;
@@ -40,10 +41,24 @@ struct tile_task {
   dim_t init_step;
   T* c;
   dim_t c_step, last;
+  struct {
+    dim_t a, b, c, init;
+  } next;
   const T* fetch = nullptr;
   dim_t fetch_step = 0, fetch_rows = 0;
   T* pack = nullptr;  // not null: the first tile leaves a compact copy of b here
   bool relu;
+
+  /// Says of how many columns the tile is.
+  IKEBANA_CPU_INLINE void set_columns(dim_t registers, dim_t columns) {
+    constexpr dim_t w = vec<T>::size;
+    last = registers == 1 ? columns : columns - w;
+  }
+
+  /// The next tile is so many rows below.
+  IKEBANA_CPU_INLINE void go_down(dim_t rows) {
+    next = {rows * a_row, 0, rows * c_step, rows * init_step};
+  }
 };
 
 /// Hides how x is computed from the compiler, which would else compute it anew where it is used.
@@ -104,7 +119,7 @@ IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t, std::index_sequence<R...>,
       // Rows are too far apart for the processor to foresee.
       constexpr dim_t ahead = 8;
       (__builtin_prefetch(b + ahead * b_step + static_cast<dim_t>(J) * vec<T>::size), ...);
-      (columns[J].store(to + static_cast<dim_t>(J) * vec<T>::size), ...);
+      (store_columns<T, Registers, J>(columns[J], to, last), ...);
       to += Registers * vec<T>::size;
     }
     vec<T> x;
@@ -125,9 +140,10 @@ IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t, std::index_sequence<R...>,
   T* const c = t.c;
   const dim_t c_step = t.c_step;
   (store_columns<T, Registers, I % n>(sums[I], c + row(I / n, last_row, c_step), last), ...);
-  t.c = c + Rows * c_step;
-  t.a += Rows * t.a_row;
-  if (t.init != nullptr) t.init += Rows * t.init_step;
+  t.c = c + t.next.c;
+  t.a += t.next.a;
+  t.b += t.next.b;
+  if (t.init != nullptr) t.init += t.next.init;
 }
 
 // Not inlined, so that all products share one copy of the tiles.
@@ -212,50 +228,4 @@ IKEBANA_CPU_INLINE dealt_rows deal_rows(dim_t rows, dim_t registers) {
                       longer = all - tiles * each;
   if (longer > 0) return {longer, 2 * (each + 1)};
   return {tiles, 2 * each};
-}
-
-/// Calls the tiles of a panel one below the other: t is at the first. `before` and `after` see
-/// each, or, where not `Each`, are left out.
-template <class T, bool Each, class Before, class After>
-IKEBANA_CPU_INLINE void multiply_strip(tile_task<T>& t, dim_t m, dim_t registers, Before before,
-                                       After after) {
-  dim_t i = 0;
-  if (t.pack != nullptr) {
-    const dim_t rows = gemm_tile<T>::most_rows[registers];
-    if constexpr (Each) before(i, rows);
-    multiply_and_pack(t, registers);
-    if constexpr (Each) after(i, rows);
-    i = rows;
-  }
-  while (i < m) {
-    const dealt_rows dealt = deal_rows<T>(m - i, registers);
-    const tile_function<T> tile = find_tile<T>(dealt.rows, registers);
-    // The last tile may have a row less.
-    dim_t whole = dealt.tiles;
-    if (i + whole * dealt.rows > m) --whole;
-    t.last_row = dealt.rows - 1;
-    if constexpr (!Each) {
-      if (whole > 0) {
-        t.tiles = whole;
-        tile(t);
-        i += whole * dealt.rows;
-      }
-      if (whole < dealt.tiles) {
-        t.last_row = m - i - 1;
-        t.tiles = 1;
-        tile(t);
-        i = m;
-      }
-    } else {
-      for (dim_t q = 0; q < dealt.tiles; ++q) {
-        const dim_t rows = m - i < dealt.rows ? m - i : dealt.rows;
-        t.last_row = rows - 1;
-        t.tiles = 1;
-        before(i, rows);
-        tile(t);
-        after(i, rows);
-        i += rows;
-      }
-    }
-  }
 }

@@ -5,7 +5,12 @@
 template <class T>
 void begin_row(dim_t n, T* y, T beta, const T* bias, const T* residual) {
   constexpr dim_t w = vec<T>::size;
-  for (dim_t j = 0; j < n; j += w) {
+  dim_t j = 0;
+  if (residual == nullptr && beta == T(0))
+    // Stores of whole registers, which later loads get without a wait.
+    for (; j + w <= n; j += w)
+      (bias != nullptr ? vec<T>::load(bias + j) : vec<T>::zero()).store(y + j);
+  for (; j < n; j += w) {
     const dim_t lanes = n - j < w ? n - j : w;
     vec<T> x = vec<T>::zero();
     if (bias != nullptr) x = vec<T>::load(bias + j, lanes);

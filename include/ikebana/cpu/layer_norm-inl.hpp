@@ -50,32 +50,15 @@ void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* resi
   const dim_t together = rows_together<T>(n);
   const vec<T> count = vec<T>::broadcast(static_cast<T>(n));
   const bits_of<T> kept = last_lanes<T>(n);
-  vec<T> parts[w];
-  T mean[w] = {}, invstd[w];
-  for (dim_t first = 0; first < rows; first += together, x += together * n, y += together * n) {
-    const dim_t here = rows - first < together ? rows - first : together;
-    const T* values = x;
-    if (residual != nullptr) {
-      const T *a = x, *b = residual + first * n;
-      T* const added = total + first * n;
-      map_terms(
-          here * n, added,
-          IKEBANA_CPU_TERMS { return load_lanes(a + i, lanes) + load_lanes(b + i, lanes); });
-      values = added;
-    }
-    if (means != nullptr) {
-      for (dim_t r = 0; r < here; ++r) {
-        const T* row = values + r * n;
-        parts[r] = sum_by_lanes<T>(
-            n, IKEBANA_CPU_TERMS { return load_lanes(row + i, lanes); });
-      }
-      const vec<T> m = sum_each(parts, together, here) / count;
-      m.store(mean);
-      store_lanes(m, means + first, here);
-    }
+  const T* const values = residual == nullptr ? x : total;
+  vec<T> parts[w] = {};
+  T mean[2][w] = {}, invstd[w];
+  // The sums of the next rows come before the last pass over these, which then waits for nothing.
+  for (dim_t first = -together, turn = 0; first < rows; first += together, turn ^= 1) {
+    const dim_t left = rows - first, here = first < 0 ? 0 : left < together ? left : together;
     for (dim_t r = 0; r < here; ++r) {
-      const T* row = values + r * n;
-      const vec<T> center = vec<T>::broadcast(mean[r]);
+      const T* row = values + (first + r) * n;
+      const vec<T> center = vec<T>::broadcast(mean[turn][r]);
       parts[r] = sum_by_lanes<T>(
           n, IKEBANA_CPU_TERMS {
             vec<T> d = load_lanes(row + i, lanes) - center;
@@ -83,17 +66,37 @@ void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* resi
             return d * d;
           });
     }
-    const vec<T> inverse =
-        T(1) / sqrt(sum_each(parts, together, here) / count + vec<T>::broadcast(eps));
-    inverse.store(invstd);
-    store_lanes(inverse, invstds + first, here);
+    if (here > 0) {
+      const vec<T> inverse =
+          T(1) / sqrt(sum_each(parts, together, here) / count + vec<T>::broadcast(eps));
+      inverse.store(invstd);
+      store_lanes(inverse, invstds + first, here);
+    }
+    const dim_t next = first + together;
+    const dim_t coming = rows - next < together ? rows - next : together;
+    if (coming > 0 && residual != nullptr) {
+      const T *a = x + next * n, *b = residual + next * n;
+      map_terms(
+          coming * n, total + next * n,
+          IKEBANA_CPU_TERMS { return load_lanes(a + i, lanes) + load_lanes(b + i, lanes); });
+    }
+    if (coming > 0 && means != nullptr) {
+      for (dim_t r = 0; r < coming; ++r) {
+        const T* row = values + (next + r) * n;
+        parts[r] = sum_by_lanes<T>(
+            n, IKEBANA_CPU_TERMS { return load_lanes(row + i, lanes); });
+      }
+      const vec<T> m = sum_each(parts, together, coming) / count;
+      m.store(mean[turn ^ 1]);
+      store_lanes(m, means + next, coming);
+    }
     for (dim_t r = 0; r < here; ++r) {
-      const T* row = values + r * n;
-      const vec<T> center = vec<T>::broadcast(mean[r]), factor = vec<T>::broadcast(invstd[r]);
+      const T* row = values + (first + r) * n;
+      const vec<T> center = vec<T>::broadcast(mean[turn][r]), factor = vec<T>::broadcast(invstd[r]);
       const dim_t part = groups == 1 ? 0 : (first + r) % groups * n;
       const T* weight = gamma == nullptr ? nullptr : gamma + part;
       const T* offset = beta == nullptr ? nullptr : beta + part;
-      normalize_row(n, row, weight, offset, center, factor, y + r * n);
+      normalize_row(n, row, weight, offset, center, factor, y + (first + r) * n);
     }
   }
 }

@@ -69,10 +69,16 @@ void adam_step(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, double l
       .eps = static_cast<T>(eps),
       .step_size = static_cast<T>(lr / correction1),
       .inverse_correction2_sqrt = static_cast<T>(1 / __builtin_sqrt(correction2))};
-  detail::share_rows(
-      n, 1, IKEBANA_CPU_DISPATCH(adam_update<T>), [=](auto* kernel, dim_t b, dim_t e) {
-        kernel(e - b, params + b, grads + b, m + b, v + b, vmax == nullptr ? nullptr : vmax + b, f);
-      });
+  detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH(adam_update<T>),
+                     [=](auto* kernel, dim_t b, dim_t e) {
+                       // Every other step from the end on, where the last one left its numbers in a
+                       // cache that does not hold all of them.
+                       constexpr dim_t near = 8192;
+                       const dim_t size = step % 2 == 0 && e > b ? e - b : near;
+                       for (dim_t i = b + (e - b - 1) / size * size; i >= b; i -= size)
+                         kernel(e - i < size ? e - i : size, params + i, grads + i, m + i, v + i,
+                                vmax == nullptr ? nullptr : vmax + i, f);
+                     });
 }
 
 IKEBANA_CPU_KERNEL(sgd_step)

@@ -1,16 +1,5 @@
-/// The part of a window along one dimension that lies in the input.
-struct pool_span {
-  dim_t begin, end;  // within the input
-  dim_t padded;      // its size with the padding that belongs to it
-};
-inline pool_span span_of(const pool_geometry& g, std::size_t d, dim_t o, dim_t dilation) {
-  const dim_t start = o * g.stride[d] - g.padding[d];
-  const dim_t reach = start + (g.kernel[d] - 1) * dilation + 1;
-  const dim_t padded_end = reach < g.in[d] + g.padding[d] ? reach : g.in[d] + g.padding[d];
-  dim_t begin = start;
-  while (begin < 0) begin += dilation;
-  return {begin, reach < g.in[d] ? reach : g.in[d], padded_end - start};
-}
+using detail::pool_span;
+using detail::span_of;
 
 #if IKEBANA_CPU_WIDTH == 0
 template <class T>
@@ -57,34 +46,23 @@ IKEBANA_CPU_INLINE bits_of<T> load_indices(const std::int32_t* p, dim_t n) {
 }
 #endif
 
-/// The larger of what was met, and where it was; `Careful` where there may be what is not a number.
-template <bool Careful, class T>
+/// The larger of what was met, and where it was. Not for what is not a number.
+template <class T>
 struct running_maximum {
   using place = typename number<T>::bits;
   vec<T> best;
   bits_of<T> where;
 
   IKEBANA_CPU_INLINE void meet(vec<T> x, bits_of<T> at) {
-    lane_mask<T> wins = x > best;
-    if (Careful) wins = wins | (x != x);
+    const lane_mask<T> wins = x > best;
     best = select(wins, x, best);
     where = select(lane_mask<place>{wins.m}, at, where);
   }
-  IKEBANA_CPU_INLINE void meet(vec<T> x) {
-    best = Careful ? select((x > best) | (x != x), x, best) : max(x, best);
-  }
+  IKEBANA_CPU_INLINE void meet(vec<T> x) { best = max(x, best); }
 };
 
-template <class T>
-IKEBANA_CPU_INLINE void meet_one(T x, std::int32_t at, T& best, std::int32_t& where) {
-  if (x > best || x != x) {
-    best = x;
-    where = at;
-  }
-}
-
 /// One plane; what is doubtful is returned: times zero, what is not finite is not a number.
-template <bool Careful, class T>
+template <class T>
 IKEBANA_CPU_INLINE vec<T> halve_plane(const pool_geometry& g, const T* x, T* y,
                                       std::int32_t* indices) {
   using B = typename number<T>::bits;
@@ -99,10 +77,9 @@ IKEBANA_CPU_INLINE vec<T> halve_plane(const pool_geometry& g, const T* x, T* y,
       const auto columns = [&](dim_t c, dim_t n) __attribute__((always_inline)) {
         const T* const from = x + start + 2 * c;
         const auto upper = load_pairs(from, n), lower = load_pairs(from + width, n);
-        if (!Careful)
-          doubtful = fma((upper.even + upper.odd) + (lower.even + lower.odd), zero, doubtful);
+        doubtful = fma((upper.even + upper.odd) + (lower.even + lower.odd), zero, doubtful);
         const bits_of<T> at = twice + static_cast<B>(start + 2 * c);
-        running_maximum<Careful, T> m{upper.even, at};
+        running_maximum<T> m{upper.even, at};
         m.meet(upper.odd, at + B{1});
         m.meet(lower.even, at + static_cast<B>(width));
         m.meet(lower.odd, at + static_cast<B>(width + 1));
@@ -118,13 +95,15 @@ IKEBANA_CPU_INLINE vec<T> halve_plane(const pool_geometry& g, const T* x, T* y,
     }
   return doubtful;
 }
+/// How many planes it has done: it stops after one with what is not finite, whose maxima may be
+/// wrong.
 template <class T>
-void halve_by_maximum(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
-  const dim_t plane = g.in[0] * g.in[1] * g.in[2], out = g.out[0] * g.out[1] * g.out[2];
-  for (dim_t n = 0; n < g.planes; ++n, x += plane, y += out) {
-    if (sum(halve_plane<false>(g, x, y, indices)) != T(0)) halve_plane<true>(g, x, y, indices);
-    if (indices != nullptr) indices += out;
+dim_t halve_by_maximum(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
+  for (dim_t n = 0; n < g.planes; ++n, x += g.input_plane(), y += g.output_plane()) {
+    if (sum(halve_plane(g, x, y, indices)) != T(0)) return n;
+    if (indices != nullptr) indices += g.output_plane();
   }
+  return g.planes;
 }
 
 /// dx of windows of two by two that share nothing: each element of it is written once.
@@ -165,10 +144,10 @@ void halve_backward(const pool_geometry& g, const T* dy, const std::int32_t* ind
   }
 }
 
-template <bool Index, bool Careful, class T, std::size_t... N>
+template <bool Index, class T, std::size_t... N>
 IKEBANA_CPU_INLINE void maximum_rows(const detail::maximum_job<T>& job, std::index_sequence<N...>) {
   using B = typename number<T>::bits;
-  using running = running_maximum<Careful, T>;
+  using running = running_maximum<T>;
   constexpr dim_t w = vec<T>::size;
   const vec<T> lowest = vec<T>::broadcast(-std::numeric_limits<T>::infinity());
   bits_of<T> lanes = bits_of<T>::zero();
@@ -210,10 +189,7 @@ IKEBANA_CPU_INLINE void maximum_rows(const detail::maximum_job<T>& job, std::ind
 template <class T>
 [[gnu::noinline]] void maximum_rows(const detail::maximum_job<T>& job) {
   constexpr auto n = std::make_index_sequence<detail::maximum_job<T>::most_rows>{};
-  if (job.indices == nullptr)
-    job.careful ? maximum_rows<false, true>(job, n) : maximum_rows<false, false>(job, n);
-  else
-    job.careful ? maximum_rows<true, true>(job, n) : maximum_rows<true, false>(job, n);
+  job.indices == nullptr ? maximum_rows<false>(job, n) : maximum_rows<true>(job, n);
 }
 
 template <class T>
@@ -242,51 +218,4 @@ IKEBANA_CPU_INLINE void for_each_window(const G& g, S span, F f) {
   for_each_window_row(g, span, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
     for (dim_t ox = 0; ox < g.out[2]; ++ox) f(plane, z, r, span(2, ox), o + ox);
   });
-}
-
-/// The maximum of one window of the plane x, and its place.
-template <class G, class T>
-IKEBANA_CPU_INLINE void maximum_of(const G& g, const std::array<dim_t, 3>& dilation, const T* x,
-                                   pool_span z, pool_span r, pool_span c, T* y,
-                                   std::int32_t* index) {
-  auto where = static_cast<std::int32_t>((z.begin * g.in[1] + r.begin) * g.in[2] + c.begin);
-  T best = x[where];
-  for (dim_t iz = z.begin; iz < z.end; iz += dilation[0])
-    for (dim_t iy = r.begin; iy < r.end; iy += dilation[1])
-      for (dim_t ix = c.begin; ix < c.end; ix += dilation[2]) {
-        const dim_t at = (iz * g.in[1] + iy) * g.in[2] + ix;
-        meet_one(x[at], static_cast<std::int32_t>(at), best, where);
-      }
-  *y = best;
-  if (index != nullptr) *index = where;
-}
-
-template <class T>
-void pool_maximum(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
-  if (detail::is_halving(g)) return halve_by_maximum(g, x, y, indices);
-  const auto span = [&](std::size_t d, dim_t o) { return span_of(g, d, o, g.dilation[d]); };
-  for_each_window(g, span, [&](dim_t plane, pool_span z, pool_span r, pool_span c, dim_t o) {
-    maximum_of(g, g.dilation, x + plane, z, r, c, y + o,
-               indices != nullptr ? indices + o : nullptr);
-  });
-}
-
-template <class T>
-void scatter_by_index(dim_t planes, dim_t inputs, dim_t outputs, const T* dy,
-                      const std::int32_t* indices, T* dx) {
-  const dim_t n = planes * inputs;
-  if (n == 0) return;
-  std::memset(static_cast<void*>(dx), 0, static_cast<std::size_t>(n) * sizeof(T));
-  for (dim_t plane = 0; plane < planes; ++plane, dx += inputs, dy += outputs, indices += outputs)
-    for (dim_t o = 0; o < outputs; ++o) dx[indices[o]] += dy[o];
-}
-template <class T>
-void pool_maximum_backward(const pool_geometry& g, const T* dy, const std::int32_t* indices,
-                           T* dx) {
-  // A few elements a row are sooner written one by one.
-  if (detail::is_halving(g) && g.out[2] >= 8)
-    halve_backward(g, dy, indices, dx);
-  else
-    scatter_by_index(g.planes, g.in[0] * g.in[1] * g.in[2], g.out[0] * g.out[1] * g.out[2], dy,
-                     indices, dx);
 }

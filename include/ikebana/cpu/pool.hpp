@@ -16,16 +16,9 @@
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/parallel.hpp"
+#include "ikebana/cpu/pool_windows.hpp"
 
 namespace ikebana::cpu {
-
-/// Pooling of `planes` (batch times channels) of three spatial extents each; fewer dimensions have
-/// leading ones. Rounding up (ceil_mode) is a matter of `out` alone. Every window must hold at
-/// least one element of the input.
-struct pool_geometry {
-  dim_t planes;
-  std::array<dim_t, 3> in, out, kernel, stride, padding, dilation;
-};
 
 namespace detail {
 
@@ -36,7 +29,6 @@ struct maximum_job {
   const T* image;
   dim_t row_step, block_step, slabs, slab_step, kernel_rows, kernel_columns;
   const dim_t* columns;
-  bool careful;  // what is not a number may be met
   T* out;
   std::int32_t* indices;  // may be null
   dim_t out_step, rows, length;
@@ -126,7 +118,8 @@ bool maxima_by_tiles(const pool_kernels<T>& kernels, const pool_geometry& p, con
   job.stride = g.stride[2];
   job.base_step = g.stride[1] * width;
   dim_t span_of_x = -1;
-  for (dim_t n = 0; n < g.batch; ++n, x += g.in[0] * plane)
+  // False where what is not finite is met.
+  const auto plane_by_tiles = [&](dim_t n) {
     for (dim_t z = 0; z < g.out[0]; ++z)
       for (dim_t r = 0; r < g.out[1]; r += tiles.tile_rows)
         for (dim_t c = 0; c < g.out[2]; c += tiles.tile_columns) {
@@ -140,7 +133,7 @@ bool maxima_by_tiles(const pool_kernels<T>& kernels, const pool_geometry& p, con
                 tiles.copy(copies + job.slabs * tiles.slab, x + from * plane, r, spans, whole);
             slab_places[job.slabs++] = from * plane;
           }
-          job.careful = !finite;
+          if (!finite) return false;
           const dim_t last = g.out[1] - r < tiles.tile_rows ? g.out[1] : r + tiles.tile_rows;
           job.length = g.out[2] - c < tiles.tile_columns ? g.out[2] - c : tiles.tile_columns;
           job.first_columns = first_columns + c;
@@ -156,7 +149,35 @@ bool maxima_by_tiles(const pool_kernels<T>& kernels, const pool_geometry& p, con
             kernels.maximum(job);
           }
         }
+    return true;
+  };
+  pool_geometry one = p;
+  one.planes = 1;
+  for (dim_t n = 0; n < g.batch; ++n, x += g.in[0] * plane)
+    if (!plane_by_tiles(n)) {
+      const dim_t o = n * p.output_plane();
+      maxima_by_windows(one, x, y + o, indices != nullptr ? indices + o : nullptr);
+    }
   return true;
+}
+
+/// The same of windows of two by two that share nothing.
+template <class T>
+void maxima_by_halving(pool_geometry g, const T* x, T* y, std::int32_t* indices) {
+  while (g.planes > 0) {
+    const dim_t done = IKEBANA_CPU_DISPATCH(halve_by_maximum<T>)(g, x, y, indices);
+    if (done == g.planes) return;
+    x += done * g.input_plane();
+    y += done * g.output_plane();
+    if (indices != nullptr) indices += done * g.output_plane();
+    pool_geometry one = g;
+    one.planes = 1;
+    maxima_by_windows(one, x, y, indices);
+    x += g.input_plane();
+    y += g.output_plane();
+    if (indices != nullptr) indices += g.output_plane();
+    g.planes -= done + 1;
+  }
 }
 
 }  // namespace ikebana::cpu::detail
@@ -228,17 +249,23 @@ template <class T>
 void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* indices) {
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
     std::int32_t* const places = indices == nullptr ? nullptr : indices + out;
-    if (detail::is_halving(g) ||
-        !detail::maxima_by_tiles<T>(IKEBANA_CPU_DISPATCH(kernels_for_pool<T>)(), g, x + in, y + out,
-                                    places))
-      IKEBANA_CPU_DISPATCH(pool_maximum<T>)(g, x + in, y + out, places);
+    if (detail::is_halving(g))
+      detail::maxima_by_halving(g, x + in, y + out, places);
+    else if (!detail::maxima_by_tiles<T>(IKEBANA_CPU_DISPATCH(kernels_for_pool<T>)(), g, x + in,
+                                         y + out, places))
+      detail::maxima_by_windows(g, x + in, y + out, places);
   });
 }
 /// Overwrites dx.
 template <class T>
 void max_pool_backward(const pool_geometry& all, const T* dy, const std::int32_t* indices, T* dx) {
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
-    IKEBANA_CPU_DISPATCH(pool_maximum_backward<T>)(g, dy + out, indices + out, dx + in);
+    // A few elements a row are sooner written one by one.
+    if (detail::is_halving(g) && g.out[2] >= 8)
+      IKEBANA_CPU_DISPATCH(halve_backward<T>)(g, dy + out, indices + out, dx + in);
+    else
+      detail::scatter_by_index(g.planes, g.input_plane(), g.output_plane(), dy + out, indices + out,
+                               dx + in);
   });
 }
 

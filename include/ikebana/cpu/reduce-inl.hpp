@@ -135,30 +135,29 @@ void sum_columns(dim_t m, dim_t n, const T* x, dim_t ldx, T* out, bool accumulat
 
 // ---- rows that are reduced together ----
 
-/// Lane r: the lanes of rows[r] joined by f, in an order that depends on the width alone.
-#if IKEBANA_CPU_WIDTH == 0
-template <class T, class F>
-IKEBANA_CPU_INLINE vec<T> fold_each(vec<T>* rows, F) {
-  return rows[0];
+/// Lane r: the lanes of row(r) joined by f, in an order that depends on the width alone.
+template <class T, dim_t First = 0, dim_t Count = vec<T>::size, class Row, class F>
+IKEBANA_CPU_INLINE vec<T> fold_each(Row row, F f) {
+  if constexpr (Count == 1) {
+    return row(First);
+  } else {
+    using lanes = std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>;
+    constexpr dim_t half = Count / 2;
+    vec<T> a = fold_each<T, First, half>(row, f), b = fold_each<T, First + half, half>(row, f);
+    exchange<static_cast<int>(half)>(a.v, b.v, lanes{});
+    return f(a, b);
+  }
 }
-#else
-template <int D, class T, class F, std::size_t... I>
-IKEBANA_CPU_INLINE void join_pairs(vec<T>* rows, F f, std::index_sequence<I...>) {
-  using lanes = std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>;
-  ((exchange<D>(rows[2 * I].v, rows[2 * I + 1].v, lanes{}),
-    rows[I] = f(rows[2 * I], rows[2 * I + 1])),
-   ...);
+template <class T, class Row>
+IKEBANA_CPU_INLINE vec<T> sum_lanes(Row row) {
+  return fold_each<T>(
+      row, [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return a + b; });
 }
-template <class T, class F, int D = 1>
-IKEBANA_CPU_INLINE vec<T> fold_each(vec<T>* rows, F f) {
-  constexpr auto left = static_cast<std::size_t>(vec<T>::size) / (2 * D);
-  join_pairs<D>(rows, f, std::make_index_sequence<left>{});
-  if constexpr (left > 1)
-    return fold_each<T, F, 2 * D>(rows, f);
-  else
-    return rows[0];
+template <class T, class Row>
+IKEBANA_CPU_INLINE vec<T> largest_lanes(Row row) {
+  return fold_each<T>(
+      row, [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return max(a, b); });
 }
-#endif
 
 /// How many rows go together: where they are short, one for each lane, so that what comes between
 /// two passes over a row is done once for all of them; else some, so that it overlaps. The result
@@ -176,8 +175,7 @@ IKEBANA_CPU_INLINE vec<T> sum_each(vec<T>* rows, dim_t together, dim_t count) {
   constexpr dim_t w = vec<T>::size;
   if (together == w) {
     for (dim_t r = count; r < w; ++r) rows[r] = vec<T>::zero();
-    return fold_each(
-        rows, [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return a + b; });
+    return sum_lanes<T>([=](dim_t r) __attribute__((always_inline)) { return rows[r]; });
   }
   T totals[w] = {};
   for (dim_t r = 0; r < count; ++r) totals[r] = sum(rows[r]);
@@ -188,8 +186,7 @@ IKEBANA_CPU_INLINE vec<T> maximum_each(vec<T>* rows, dim_t together, dim_t count
   constexpr dim_t w = vec<T>::size;
   if (together == w) {
     for (dim_t r = count; r < w; ++r) rows[r] = vec<T>::zero();
-    return fold_each(
-        rows, [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return max(a, b); });
+    return largest_lanes<T>([=](dim_t r) __attribute__((always_inline)) { return rows[r]; });
   }
   T most[w] = {};
   for (dim_t r = 0; r < count; ++r) most[r] = maximum(rows[r]);

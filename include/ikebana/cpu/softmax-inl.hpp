@@ -28,7 +28,7 @@ IKEBANA_CPU_INLINE vec<T> exp_shifted(dim_t n, const T* x, T* y, vec<T> shift, v
   for (dim_t i = 0; i < n; i += w) {
     const dim_t lanes = n - i;
     const vec<T> v = lanes >= w ? vec<T>::load(x + i) : vec<T>::load(x + i, lanes) + absent;
-    const vec<T> e = exp_or_zero(v - shift);
+    const vec<T> e = exp_of_difference(v - shift);
     if (y != nullptr) lanes >= w || padded ? e.store(y + i) : e.store(y + i, lanes);
     total = total + e;
   }
@@ -58,7 +58,7 @@ IKEBANA_CPU_INLINE void softmax_columns(dim_t n, dim_t inner, const T* x, T* y, 
   for (dim_t i = 1; i < n; ++i) most = max(most, vec<T>::load(x + i * inner, lanes));
   vec<T> total = vec<T>::zero();
   for (dim_t i = 0; i < n; ++i) {
-    const vec<T> e = exp_or_zero(vec<T>::load(x + i * inner, lanes) - most);
+    const vec<T> e = exp_of_difference(vec<T>::load(x + i * inner, lanes) - most);
     total = total + e;
     if (!logarithm) e.store(y + i * inner, lanes);
   }
@@ -69,84 +69,52 @@ IKEBANA_CPU_INLINE void softmax_columns(dim_t n, dim_t inner, const T* x, T* y, 
         .store(y + i * inner, lanes);
 }
 
-/// Rows no longer than a register are turned over: lane r of columns[j] is element j of row r. A
-/// row stored in part and read back at once would wait for its way to the cache.
-template <class T>
-IKEBANA_CPU_INLINE void load_columns(dim_t rows, dim_t n, const T* x, vec<T>* columns) {
-  for (dim_t r = 0; r < rows; ++r) columns[r] = vec<T>::load(x + r * n, n);
-  for (dim_t r = rows; r < vec<T>::size; ++r) columns[r] = vec<T>::zero();
-  transpose_block(columns);
-}
-template <class T>
-IKEBANA_CPU_INLINE void store_columns(dim_t rows, dim_t n, vec<T>* columns, T* y) {
-  transpose_block(columns);
-  for (dim_t r = 0; r < rows; ++r) columns[r].store(y + r * n, n);
-}
-template <class T>
-IKEBANA_CPU_INLINE vec<T> maximum_of_columns(dim_t n, const vec<T>* columns) {
-  vec<T> most = columns[0];
-  for (dim_t j = 1; j < n; ++j) most = max(most, columns[j]);
-  return most;
-}
-
-template <class T>
+/// Rows of K registers, as many together as a register has lanes. The largest numbers of the next
+/// ones are looked for before the last pass over these, which then waits for nothing.
+template <class T, int K>
 void softmax_short_rows(dim_t rows, dim_t n, const T* x, T* y, bool logarithm) {
   constexpr dim_t w = vec<T>::size;
-  vec<T> columns[w], e[w];
-  for (dim_t first = 0; first < rows; first += w, x += w * n, y += w * n) {
-    const dim_t here = rows - first < w ? rows - first : w;
-    load_columns(here, n, x, columns);
-    const vec<T> most = maximum_of_columns(n, columns);
-    vec<T> total = vec<T>::zero();
-    for (dim_t j = 0; j < n; ++j) {
-      e[j] = exp_or_zero(columns[j] - most);
-      total = total + e[j];
-    }
-    if (logarithm) {
-      const vec<T> l = log(total);
-      for (dim_t j = 0; j < n; ++j) columns[j] = columns[j] - most - l;
-    } else {
-      const vec<T> f = T(1) / total;
-      for (dim_t j = 0; j < n; ++j) columns[j] = e[j] * f;
-    }
-    store_columns(here, n, columns, y);
-  }
-}
-
-/// Rows of two registers, as many together as a register has lanes.
-template <class T>
-void softmax_rows_of_two(dim_t rows, dim_t n, const T* x, T* y, bool logarithm) {
-  constexpr dim_t w = vec<T>::size;
-  const dim_t last = n - w;
+  const dim_t last = n - (K - 1) * w;
   const vec<T> absent = last == w ? vec<T>::zero() : absent_lanes<T>(n);
-  vec<T> values[w][2], parts[w];
-  T most[w], after[w];
-  for (dim_t first = 0; first < rows; first += w, x += w * n, y += w * n) {
-    const dim_t here = rows - first < w ? rows - first : w;
-    for (dim_t r = 0; r < here; ++r) {
-      values[r][0] = vec<T>::load(x + r * n);
-      values[r][1] = vec<T>::load(x + r * n + w, last) + absent;
-      parts[r] = max(values[r][0], values[r][1]);
+  vec<T> given[2][w][K], powers[w][K];
+  T most[2][w], after[w];
+  for (dim_t turn = 0, done = 0;; turn ^= 1) {
+    // given[turn], most[turn]: of these rows.
+    for (dim_t r = 0; r < done; ++r)
+      for (int k = 0; k < K; ++k)
+        powers[r][k] = exp_of_difference(given[turn][r][k] - vec<T>::broadcast(most[turn][r]));
+    for (dim_t r = done; r < w; ++r)
+      for (int k = 0; k < K; ++k) powers[r][k] = vec<T>::zero();
+    rows -= done;
+    const dim_t next = rows < w ? rows : w;
+    for (dim_t r = 0; r < next; ++r, x += n) {
+      vec<T>* const v = given[turn ^ 1][r];
+      if constexpr (K > 1) v[0] = vec<T>::load(x);
+      v[K - 1] = vec<T>::load(x + (K - 1) * w, last) + absent;
     }
-    maximum_each(parts, w, here).store(most);
-    for (dim_t r = 0; r < here; ++r) {
-      const vec<T> m = vec<T>::broadcast(most[r]);
-      vec<T> total = vec<T>::zero();
-      for (int k = 0; k < 2; ++k) {
-        const vec<T> d = values[r][k] - m, e = exp_or_zero(d);
-        values[r][k] = logarithm ? d : e;
-        total = total + e;
+    for (dim_t r = next; r < w; ++r)
+      for (int k = 0; k < K; ++k) given[turn ^ 1][r][k] = vec<T>::zero();
+    if (next > 0)
+      largest_lanes<T>([&](dim_t r) __attribute__((always_inline)) {
+        const vec<T>* const v = given[turn ^ 1][r];
+        return K == 1 ? v[0] : max(v[0], v[K - 1]);
+      }).store(most[turn ^ 1]);
+    if (done > 0) {
+      const vec<T> total = sum_lanes<T>([&](dim_t r) __attribute__((always_inline)) {
+        return K == 1 ? powers[r][0] : powers[r][0] + powers[r][K - 1];
+      });
+      (logarithm ? log(total) : T(1) / total).store(after);
+      for (dim_t r = 0; r < done; ++r, y += n) {
+        const vec<T> by = vec<T>::broadcast(after[r]), shift = vec<T>::broadcast(most[turn][r]);
+        const auto result = [&](int k) __attribute__((always_inline)) {
+          return logarithm ? given[turn][r][k] - shift - by : powers[r][k] * by;
+        };
+        if constexpr (K > 1) result(0).store(y);
+        result(K - 1).store(y + (K - 1) * w, last);
       }
-      parts[r] = total;
     }
-    const vec<T> total = sum_each(parts, w, here);
-    (logarithm ? log(total) : T(1) / total).store(after);
-    for (dim_t r = 0; r < here; ++r) {
-      const vec<T> l = vec<T>::broadcast(after[r]);
-      vec<T>* const v = values[r];
-      (logarithm ? v[0] - l : v[0] * l).store(y + r * n);
-      (logarithm ? v[1] - l : v[1] * l).store(y + r * n + w, last);
-    }
+    if (next == 0) return;
+    done = next;
   }
 }
 
@@ -160,37 +128,49 @@ void softmax_rows(dim_t outer, dim_t n, dim_t inner, const T* x, T* y, bool loga
         softmax_columns(n, inner, x + j, y + j, logarithm, inner - j < w ? inner - j : w);
     return;
   }
-  if (w > 1 && n <= w) return softmax_short_rows(outer, n, x, y, logarithm);
-  if constexpr (w >= 8)
-    if (n <= 2 * w) return softmax_rows_of_two(outer, n, x, y, logarithm);
-  const dim_t together = rows_together<T>(n);
-  const vec<T> absent = absent_lanes<T>(n);
-  vec<T> parts[w];
-  T most[w], last[w];
-  // Exponentials of short rows, each padded to whole registers.
-  T near[w * most_together<T>];
-  const bool is_short = n <= most_together<T>;
-  const dim_t step = is_short ? (n + w - 1) / w * w : n;
-  for (dim_t first = 0; first < outer; first += together, x += together * n, y += together * n) {
-    const dim_t here = outer - first < together ? outer - first : together;
-    for (dim_t r = 0; r < here; ++r) parts[r] = row_maximum(n, x + r * n, absent);
-    maximum_each(parts, together, here).store(most);
-    T* const kept = logarithm ? nullptr : is_short ? near : y;
-    for (dim_t r = 0; r < here; ++r)
-      parts[r] = exp_shifted(n, x + r * n, kept == nullptr ? kept : kept + r * step,
-                             vec<T>::broadcast(most[r]), absent, is_short);
-    const vec<T> total = sum_each(parts, together, here);
-    (logarithm ? log(total) : T(1) / total).store(last);
-    for (dim_t r = 0; r < here; ++r) {
-      const T* const from = logarithm ? x + r * n : kept + r * step;
-      const vec<T> l = vec<T>::broadcast(last[r]), m = vec<T>::broadcast(most[r]);
-      if (logarithm)
-        map_terms(
-            n, y + r * n, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) - m - l; });
-      else
-        map_terms(
-            n, y + r * n, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) * l; });
-    }
+  if constexpr (w >= 8) {
+    if (n <= w) return softmax_short_rows<T, 1>(outer, n, x, y, logarithm);
+    if (n <= 2 * w) return softmax_short_rows<T, 2>(outer, n, x, y, logarithm);
+  }
+  // One loop over the exponentials of a row, the maximum of the row after the next, and the last
+  // pass of the row before the last: what waits for memory beside what computes, and no row waits
+  // for its own sum.
+  const dim_t last = (n - 1) % w + 1, full = n - last;
+  const vec<T> absent = last == w ? vec<T>::zero() : absent_lanes<T>(n);
+  constexpr dim_t early = 2;
+  vec<T> most[2 * early], after[2 * early];
+  for (dim_t r = 0; r < early && r < outer; ++r)
+    most[r] = vec<T>::broadcast(row_maximum(n, x + r * n));
+  for (dim_t r = 0; r < outer + early; ++r) {
+    const T* const next = r + early < outer ? x + (r + early) * n : nullptr;
+    const T* const here = r < outer ? x + r * n : nullptr;
+    T* const now = y + r * n;
+    T* const before = r >= early ? y + (r - early) * n : nullptr;
+    const T* const kept = logarithm ? x + (r - early) * n : before;
+    const vec<T> shift = most[r & 3], shift_before = most[(r - early) & 3],
+                 by = after[(r - early) & 3];
+    vec<T> largest = -as<T>(bits_of<T>::broadcast(number<T>::infinity)), total = vec<T>::zero();
+    const auto step = [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+      const auto read = [&](const T* row) __attribute__((always_inline)) {
+        const vec<T> v = load_lanes(row + i, lanes);
+        return lanes == w ? v : v + absent;
+      };
+      // What is stored comes last, for it may lie a multiple of a page from what is read.
+      if (next != nullptr) largest = max(largest, read(next));
+      const vec<T> v = before != nullptr ? load_lanes(kept + i, lanes) : vec<T>::zero();
+      if (here != nullptr) {
+        const vec<T> e = exp_of_difference(read(here) - shift);
+        if (!logarithm) store_lanes(e, now + i, lanes);
+        total = total + e;
+      }
+      if (before != nullptr)
+        store_lanes(logarithm ? v - shift_before - by : v * by, before + i, lanes);
+    };
+    for (dim_t i = 0; i < full; i += w) step(i, w);
+    step(full, last);
+    const T all = sum(total);
+    after[r & 3] = logarithm ? log(vec<T>::broadcast(all)) : vec<T>::broadcast(1 / all);
+    most[(r + early) & 3] = vec<T>::broadcast(maximum(largest));
   }
 }
 

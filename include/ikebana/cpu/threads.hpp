@@ -21,7 +21,8 @@ namespace detail {
 
 /// Waits until `value` is no longer `old`: awake for a while, for the next piece of work mostly
 /// comes soon, then asleep.
-inline std::uint32_t wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
+template <class = void>
+std::uint32_t wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
   for (int turn = 0; turn < 500; ++turn) {
     const std::uint32_t now = value.load(std::memory_order_acquire);
     if (now != old) return now;
@@ -34,12 +35,15 @@ inline std::uint32_t wait_while(const std::atomic<std::uint32_t>& value, std::ui
 }
 
 /// The threads that help one thread. They live until it ends, or asks for another number of them.
-class thread_team {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_thread_team {
  public:
-  thread_team() = default;
-  thread_team(const thread_team&) = delete;
-  thread_team& operator=(const thread_team&) = delete;
-  ~thread_team() { dismiss(); }
+  basic_thread_team() = default;
+  basic_thread_team(const basic_thread_team&) = delete;
+  basic_thread_team& operator=(const basic_thread_team&) = delete;
+  ~basic_thread_team() { dismiss(); }
 
   /// Calls run(f, ...) for ranges of `step` that cover [begin, end), on `threads` threads. A helper
   /// that wakes up too late is not waited for.
@@ -97,7 +101,7 @@ class thread_team {
   }
 
   static void* help(void* team) {
-    auto& t = *static_cast<thread_team*>(team);
+    auto& t = *static_cast<basic_thread_team*>(team);
     threads_of_this = 1;
     std::uint32_t task = t.first_task_;
     try {
@@ -125,8 +129,8 @@ class thread_team {
     // task, so that later ones allocate nothing.
     while (hired_ < threads - 1) {
       inside_.fetch_add(1, std::memory_order_relaxed);
-      if (pthread_create(&helpers_[static_cast<std::size_t>(hired_)], nullptr, &thread_team::help,
-                         this) != 0) {
+      if (pthread_create(&helpers_[static_cast<std::size_t>(hired_)], nullptr,
+                         &basic_thread_team::help, this) != 0) {
         leave();
         break;
       }
@@ -157,17 +161,20 @@ class thread_team {
   alignas(64) std::atomic<std::uint32_t> inside_{0};  // Helpers at work; `open` while more may come
   alignas(64) std::atomic<dim_t> next_{0};
 };
+using thread_team = basic_thread_team<void>;
 
-inline void work_in_parallel(int threads, range_function run, const void* f, dim_t begin, dim_t end,
-                             dim_t step) {
+template <class = void>
+void work_in_parallel(int threads, range_function run, const void* f, dim_t begin, dim_t end,
+                      dim_t step) {
   thread_local thread_team team;
   team.work(threads, run, f, begin, end, step);
 }
 
 /// n, if it can be a number of threads; more than one can be had from here on.
-inline int wanted_threads(int n, const char* who) {
+template <class = void>
+int wanted_threads(int n, const char* who) {
   if (n < 1) throw error(std::string(who) + ": at least 1 thread is needed");
-  if (n > 1) team_of_threads.store(&work_in_parallel, std::memory_order_release);
+  if (n > 1) team_of_threads.store(&work_in_parallel<>, std::memory_order_release);
   return n;
 }
 
@@ -180,7 +187,8 @@ inline int wanted_threads(int n, const char* who) {
 /// number; with 1 there are none. Environment variables of other thread libraries are not read. A
 /// process that forks has no helpers in the child: set 1 there, in a new thread. Throws
 /// `ikebana::error` if n < 1.
-inline void set_num_threads(int n) {
+template <class = void>
+void set_num_threads(int n) {
   detail::threads_of_process.store(detail::wanted_threads(n, "set_num_threads"),
                                    std::memory_order_relaxed);
 }
@@ -188,6 +196,7 @@ inline void set_num_threads(int n) {
 /// The calling thread's own number of threads, as long as this lives: say, of one model of many.
 class scoped_num_threads : detail::own_threads {
  public:
+  template <class = void>
   explicit scoped_num_threads(int n)
       : own_threads{detail::wanted_threads(n, "scoped_num_threads")} {}
 };

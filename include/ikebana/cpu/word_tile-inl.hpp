@@ -165,6 +165,8 @@ struct add_bf16_pairs {
 template <class R, int Rows, int Columns>
 void multiply_tiles(dim_t rows, dim_t depth, const std::int32_t* a, const std::int32_t* b, R* out,
                     dim_t out_step, bool adds) {
+  // g++'s intrinsics of tiles do not say what memory they read.
+  asm volatile("" ::: "memory");
   const auto step = static_cast<std::size_t>(out_step) * 4;
   R* const below = out + 16 * out_step;
   if (adds) {
@@ -234,6 +236,7 @@ inline void configure_tiles(dim_t rows) {
     c.rows[t] = static_cast<std::uint8_t>(of_tile[t]);
     c.row_bytes[t] = of_tile[t] == 0 ? 0 : 64;
   }
+  asm volatile("" : : "r"(&c) : "memory");
   _tile_loadconfig(&c);
 }
 inline void save_tiles(void* where) { _tile_storeconfig(where); }

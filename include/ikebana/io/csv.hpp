@@ -35,9 +35,12 @@ namespace detail {
 
 /// Walks over the fields of a text. Fields may stand in double quotes; blanks around them do not
 /// count; rows end with LF or CRLF. Throws io_error with line and column.
-class csv_cursor {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_csv_cursor {
  public:
-  csv_cursor(const std::string& path, std::string_view text, char delimiter)
+  basic_csv_cursor(const std::string& path, std::string_view text, char delimiter)
       : path_{path}, text_{text}, delimiter_{delimiter} {
     if (delimiter == '"' || delimiter == '\n' || delimiter == '\r')
       fail_io(path, "a quote or the end of a line cannot be the delimiter");
@@ -120,6 +123,7 @@ class csv_cursor {
   dim_t column_ = 0;
   bool row_ended_ = false;
 };
+using csv_cursor = basic_csv_cursor<void>;
 
 /// Whether all of `text` is a number that T holds, then in `value`. Independent of the locale.
 template <class T>

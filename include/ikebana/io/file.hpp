@@ -13,17 +13,20 @@
 namespace ikebana::detail {
 
 /// Throws io_error: `path: what`.
-[[noreturn]] inline void fail_io(std::string_view path, std::string_view what) {
+template <class = void>
+[[noreturn]] void fail_io(std::string_view path, std::string_view what) {
   throw io_error(std::string(path) + ": " + std::string(what));
 }
 
 /// Throws io_error: `path: what: text of the error number`.
-[[noreturn]] inline void fail_io(std::string_view path, std::string_view what, int error_number) {
+template <class = void>
+[[noreturn]] void fail_io(std::string_view path, std::string_view what, int error_number) {
   fail_io(path, std::string(what) + ": " + std::generic_category().message(error_number));
 }
 
 /// At most `limit` bytes of what a file held, fit for a message: quoted, control characters masked.
-inline std::string in_quotes(std::string_view found, std::size_t limit = 60) {
+template <class = void>
+std::string in_quotes(std::string_view found, std::size_t limit = 60) {
   std::string out = "\"";
   for (char c : found.substr(0, limit)) {
     const auto u = static_cast<unsigned char>(c);
@@ -33,7 +36,8 @@ inline std::string in_quotes(std::string_view found, std::size_t limit = 60) {
 }
 
 /// The whole of a file (or of a pipe). Throws io_error.
-inline std::string read_file(const std::string& path) {
+template <class = void>
+std::string read_file(const std::string& path) {
   struct closer {
     void operator()(std::FILE* f) const { std::fclose(f); }
   };

@@ -22,7 +22,8 @@ struct idx_content {
 };
 
 /// Checks the bytes of an IDX file. Throws io_error.
-inline idx_content parse_idx(const std::string& path, std::string_view file) {
+template <class = void>
+idx_content parse_idx(const std::string& path, std::string_view file) {
   const auto at = [file](std::size_t i) { return static_cast<unsigned char>(file[i]); };
   if (file.size() >= 2 && at(0) == 0x1f && at(1) == 0x8b)
     fail_io(path, "is compressed; unpack it first: gunzip " + path);

@@ -10,12 +10,14 @@
 
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
+#include "ikebana/model/dense_chains.hpp"
 #include "ikebana/model/element.hpp"
 #include "ikebana/model/execution.hpp"
 #include "ikebana/model/hooked_forward.hpp"
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/layout.hpp"
 #include "ikebana/model/memory_plan.hpp"
+#include "ikebana/model/parameter_stamp.hpp"
 #include "ikebana/model/partial_execution.hpp"
 #include "ikebana/module/lazy.hpp"
 #include "ikebana/module/lowering.hpp"
@@ -43,6 +45,17 @@ constexpr diagnostic check_inputs(const M& m, const shape_list& declared, const 
     if (!compatible(declared[i], given[i]))
       return {"the model expects an input {input}, got {other}", 0, 0, declared[i], given[i]};
   return {};
+}
+
+/// Whether a module has nothing that its type does not say.
+template <any_module M>
+constexpr bool is_stateless() {
+  if constexpr (composite_module<M>)
+    return []<class... C>(const boost::hana::tuple<C...>*) {
+      return (is_stateless<typename unwrap_named<C>::type>() && ... && true);
+    }(static_cast<const decltype(M::children)*>(nullptr));
+  else
+    return std::is_empty_v<M>;
 }
 
 inline bool same(const shape_list& a, const shape_list& b) {
@@ -86,6 +99,7 @@ class engine {
   static constexpr bool has_choices = sizes.choices > 0;
   /// Whether run time may leave a parameter without a gradient.
   static constexpr bool is_partial = has_choices || output_count<M>() > 1;
+  static constexpr bool has_layers = find_layers<E, M>().found;
   struct always_whole {};
   struct all_alike {};
 
@@ -117,11 +131,39 @@ class engine {
     std::conditional_t<is_partial, partial_state<T, sizes>, always_whole> partial{};
     std::conditional_t<traits::has_exceptions, program_table<bool, sizes.leaves>, all_alike>
         full_precision{};
+    // Layers that run in one call.
+    program_table<cpu::dense_layer<T>, has_layers ? sizes.nodes : 0> layers{};
+    program_table<cpu::dense_chain<T>, has_layers ? sizes.nodes : 0> chains{};
+    aligned_buffer<T> packed_layers;
+    bool only_layers = false;  ///< In evaluation, nothing else runs.
     execution<T> run{};
   };
 
-  engine(M m, seed s, const shape_list& declared, const shape_list& inputs)
-      : module_{std::move(m)}, tables_{new tables}, seed_{s} {
+  /// Writes down the network for inputs of these shapes; the first time, it lets the leaves take
+  /// over what only run time knows.
+  using lowerer = void (*)(program<sizes>&, M&, const shape_list& inputs, bool first);
+
+  static void lower_at_run_time(program<sizes>& to, M& m, const shape_list& inputs, bool first) {
+    lower_into(to, m, inputs);
+    if (!first) return;
+    if (!to.error.ok()) throw shape_error(to.error);
+    bind_leaves bind{to.nodes.data(), to.values.data()};
+    for_each_leaf(m, bind);
+    lower_into(to, m, inputs);
+    for (const program_parameter& p : to.all_parameters())
+      if (!p.spec.extents.is_static())
+        throw shape_error(
+            diagnostic{"has shape {input}; the extents of the first input must be given",
+                       0,
+                       0,
+                       p.spec.extents,
+                       {},
+                       to.path(p)});
+  }
+
+  [[gnu::cold]] engine(M m, seed s, const shape_list& declared, const shape_list& inputs,
+                       lowerer lower)
+      : module_{std::move(m)}, tables_{new tables}, lower_{lower}, seed_{s} {
     set_up(declared, inputs);
     tables& t = *tables_;
     for (std::size_t l = 0; l < sizes.leaves; ++l) {
@@ -135,21 +177,25 @@ class engine {
         spec.init.template fill<T>(stream(*spec.drawn_as != '\0' ? spec.drawn_as : spec.name),
                                    t.parameters[p], spec.extents);
       }
-      for (std::size_t i = 0; i < leaf.buffer_count; ++i) {
-        const std::size_t b = static_cast<std::size_t>(leaf.first_buffer) + i;
-        fill_buffer<T>(t.lowered.buffers[b].spec, stream(t.lowered.buffers[b].spec.name),
-                       t.buffers[b]);
-      }
+      if constexpr (sizes.buffers > 0)
+        for (std::size_t i = 0; i < leaf.buffer_count; ++i) {
+          const std::size_t b = static_cast<std::size_t>(leaf.first_buffer) + i;
+          fill_buffer<T>(t.lowered.buffers[b].spec, stream(t.lowered.buffers[b].spec.name),
+                         t.buffers[b]);
+        }
     }
-    finish_leaves<T> finish{t.lowered.nodes.data(), t.lowered.leaves.data(), t.parameters.data(),
-                            t.buffers.data()};
-    for_each_leaf(module_, finish);
+    if constexpr (any_leaf_finishes<T, M>) {
+      finish_leaves<T> finish{t.lowered.nodes.data(), t.lowered.leaves.data(), t.parameters.data(),
+                              t.buffers.data()};
+      for_each_leaf(module_, finish);
+    }
   }
 
   /// A second one with the same parameters, buffers and mode.
-  engine(const engine& other)
+  [[gnu::cold]] engine(const engine& other)
       : module_{other.module_},
         tables_{new tables},
+        lower_{other.lower_},
         seed_{other.seed_},
         step_{other.step_},
         stream_{other.stream_},
@@ -168,24 +214,11 @@ class engine {
   engine& operator=(engine&&) noexcept = default;
   ~engine() = default;
 
-  void set_up(const shape_list& declared, const shape_list& inputs) {
+  [[gnu::cold]] void set_up(const shape_list& declared, const shape_list& inputs) {
     tables& t = *tables_;
     t.declared_inputs = declared;
     t.bound_inputs = inputs;
-    lower_into(t.lowered, module_, inputs);
-    if (!t.lowered.error.ok()) throw shape_error(t.lowered.error);
-    bind_leaves bind{t.lowered.nodes.data(), t.lowered.values.data()};
-    for_each_leaf(module_, bind);
-    lower_into(t.lowered, module_, inputs);
-    for (const program_parameter& p : t.lowered.all_parameters())
-      if (!p.spec.extents.is_static())
-        throw shape_error(
-            diagnostic{"has shape {input}; the extents of the first input must be given",
-                       0,
-                       0,
-                       p.spec.extents,
-                       {},
-                       t.lowered.path(p)});
+    lower_(t.lowered, module_, inputs, true);
     t.layout = lay_out<T>(t.lowered);
     program_table<bool, sizes.leaves> seen{};
     for (std::size_t k = 0; k < sizes.nodes; ++k) {
@@ -219,11 +252,11 @@ class engine {
   }
 
   /// Makes everything ready for inputs of these shapes, which are known to fit.
-  void prepare(const shape_list& inputs) {
+  [[gnu::cold]] void prepare(const shape_list& inputs) {
     tables& t = *tables_;
     t.current_inputs = {};  // until the end, so that a failed allocation is made up for
     t.ran_forward = t.checked = false;
-    lower_into(t.current, module_, inputs);
+    lower_(t.current, module_, inputs, false);
     t.plan = plan_memory<T>(t.current, Inputs, t.input_gradients);
     if (t.plan.bytes > workspace_.size()) workspace_ = aligned_buffer<std::byte>(t.plan.bytes);
     const auto at = [&](dim_t offset) {
@@ -238,7 +271,29 @@ class engine {
     for (std::size_t s = 0; s < sizes.saved; ++s)
       t.saved[s] = workspace_.data() + (t.plan.saved[s] < 0 ? 0 : t.plan.saved[s]);
     point_edges();
+    if constexpr (has_layers) point_layers();
     t.current_inputs = inputs;
+  }
+
+  void point_layers() {
+    tables& t = *tables_;
+    const auto& calls = t.plan.fusion.evaluation_calls;
+    t.only_layers = Inputs == 1 && !has_choices && calls[0].layers > 0;
+    for (std::size_t k = 1; k < sizes.nodes; ++k)
+      t.only_layers = t.only_layers && (calls[k].forward_is_done || calls[k].layers < 0);
+    bool any_rows = false;
+    for (std::size_t i = 0; i < t.declared_inputs.size(); ++i)
+      any_rows = any_rows || !t.declared_inputs[i].is_static();
+    const auto point = [&](T* memory) {
+      return point_chains<T>(t.run, calls.data(), static_cast<int>(sizes.nodes), t.layers.data(),
+                             t.chains.data(), any_rows, memory);
+    };
+    const dim_t size = point(nullptr);
+    if (size > t.packed_layers.size())
+      t.packed_layers = aligned_buffer<T>(size);
+    else
+      std::ranges::fill(t.packed_layers.span(), T{0});
+    point(t.packed_layers.data());
   }
 
   void point_edges() {
@@ -300,6 +355,13 @@ class engine {
     tables& t = *tables_;
     for (std::size_t i = 0; i < Inputs; ++i)
       t.values[i] = static_cast<T*>(const_cast<void*>(data[i]));
+    if constexpr (has_layers)
+      if (t.only_layers && !training_ && fuses_ && run_otherwise_ == nullptr) {
+        t.left_out = t.plan.fusion.evaluation_leaves_out;
+        run_layers_of<E, M>(t.values[0], t.chains[0], stamp_);
+        t.ran_forward = true;
+        return;
+      }
     execution<T>& run = execution_tables(false);
     if constexpr (has_choices) run.partial.runs = t.partial.next.runs.data();
     if constexpr (any_leaf_validates<T, M>) {
@@ -558,6 +620,7 @@ class engine {
     run.completed = t.layout.completed.data();
     run.buffers = t.buffers.data();
     run.saved = t.saved.data();
+    run.chains = t.chains.data();
     if constexpr (traits::has_exceptions) run.full_precision = t.full_precision.data();
     if constexpr (is_partial)
       run.partial = {.runs = t.partial.now.runs.data(),
@@ -578,6 +641,7 @@ class engine {
     run.stream = stream_;
     run.training = training_;
     run.accumulate = accumulate;
+    run.stamp = boundary_ == nullptr ? stamp_ : 0;
     run.fused = nullptr;
     if (fuses_)
       run.fused = (training_ ? t.plan.fusion.calls : t.plan.fusion.evaluation_calls).data();
@@ -587,6 +651,7 @@ class engine {
 
   M module_;
   std::unique_ptr<tables> tables_;
+  lowerer lower_;
   aligned_buffer<T> parameters_;
   aligned_buffer<T> gradients_;
   aligned_buffer<std::byte> buffers_;
@@ -596,6 +661,9 @@ class engine {
   std::uint32_t stream_ = 0;
   bool training_ = true;
   bool fuses_ = true;
+  /// Of what the parameters are, for who keeps what it made of them; 0 where somebody may write
+  /// them at any time.
+  std::uint64_t stamp_ = new_parameter_stamp();
   std::shared_ptr<hook_set> hooks_;
   std::unique_ptr<hooked_calls> hooked_calls_;
   leaf_boundary<T>* boundary_ = nullptr;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "ikebana/cpu/dense_layer.hpp"
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/model/element.hpp"
 #include "ikebana/model/fusion.hpp"
@@ -20,6 +21,12 @@ namespace ikebana::detail {
 template <class Leaf>
 inline constexpr bool joins_alternatives = requires {
   Leaf::joins_alternatives;
+};
+
+/// Whether a leaf can run those of its kind that follow it; numbers as they are, not rounded.
+template <class E, class Leaf>
+inline constexpr bool runs_layers = std::is_floating_point_v<E>&& requires {
+  requires Leaf::is_layer;
 };
 
 /// What a pass needs in which not every leaf runs; null where every leaf does.
@@ -60,8 +67,10 @@ struct execution {
   std::uint32_t stream = 0;
   bool training = true;
   bool accumulate = false;
-  const fused_call* fused = nullptr;     ///< By node; null where each leaf does its own work.
-  const bool* full_precision = nullptr;  ///< By leaf; null where all are alike.
+  std::uint64_t stamp = 0;            ///< Of the parameters; 0 where they may change at any time.
+  const fused_call* fused = nullptr;  ///< By node; null where each leaf does its own work.
+  const bool* full_precision = nullptr;   ///< By leaf; null where all are alike.
+  cpu::dense_chain<T>* chains = nullptr;  ///< By node, for those that begin one.
   partial_tables<T> partial{};
 
   bool does_run(const program_node& node) const { return node.arm < 0 || partial.runs[node.arm]; }
@@ -87,6 +96,7 @@ struct execution {
             .buffers = buffers + leaf.first_buffer,
             .saved_data = saved + node.first_saved,
             .is_training = training,
+            .stamp = stamp,
             .stream = random_stream{model_seed, leaf.path_hash, step, stream}};
   }
 
@@ -165,10 +175,24 @@ struct forward_pass {
       run.values[node.first_output] = run.values[node.inputs[0]];
     else if constexpr (joins_alternatives<Leaf>)
       run.values[node.first_output] = run.values[node.inputs[run.partial.taken[node.choice]]];
-    else
+    else if (!run_layers<Leaf>(node))
       leaf.forward(element_traits<E>::given(run.forward_context_of(node), run.is_full(node)));
     if constexpr (!std::is_same_v<Boundary, no_boundary>)
       if (boundary != nullptr) boundary->after_forward(run, k - 1);
+  }
+
+ private:
+  /// Whether it was run in one call with others.
+  template <class Leaf>
+  [[gnu::always_inline]] bool run_layers([[maybe_unused]] const program_node& node) const {
+    if constexpr (runs_layers<E, Leaf>) {
+      if (run.fused == nullptr || run.fused[k - 1].layers == 0) return false;
+      if (run.fused[k - 1].layers > 0)
+        Leaf::template forward_layers<E>(run.values[node.inputs[0]], run.chains[k - 1], run.stamp);
+      return true;
+    } else {
+      return false;
+    }
   }
 };
 
@@ -206,16 +230,9 @@ struct backward_pass {
 
   template <class Leaf>
   [[gnu::noinline]] void operator()(const Leaf& leaf) {
-    const program_node& node = run.nodes[--k];
-    if (!run.runs_backward[k]) return;
-    if constexpr (requires { completed.before_leaf(k); }) completed.before_leaf(k);
-    for (std::size_t i = 0; i < node.output_count; ++i) {
-      const int v = node.first_output + static_cast<int>(i);
-      if (run.unwritten[v]) std::memset(run.value_gradients[v], 0, bytes(v));
-    }
-    context<T> c = run.backward_context_of(node);
-    c.accumulating = (run.accumulate && !bounded) || !run.last_call[k];
-    if constexpr (bounded) completed.boundary->before_backward(run, k);
+    if (!run.runs_backward[--k]) return;
+    const program_node& node = run.nodes[k];
+    context<T> c = begin(node);
     if constexpr (!is_view_module<Leaf>()) {
       if (run.fused == nullptr || !run.fused[k].backward_is_done)
         leaf.backward(element_traits<E>::given(c, run.is_full(node)));
@@ -224,17 +241,34 @@ struct backward_pass {
       if (c.edge_gradients[0] != nullptr && c.edge_gradients[0] != gradient)
         std::memcpy(c.edge_gradients[0], gradient, bytes(node.first_output));
     }
+    end(node);
+  }
+
+ private:
+  // What is the same for all leaves.
+  [[gnu::noinline]] context<T> begin(const program_node& node) {
+    if constexpr (requires { completed.before_leaf(k); }) completed.before_leaf(k);
+    for (std::size_t i = 0; i < node.output_count; ++i) {
+      const int v = node.first_output + static_cast<int>(i);
+      if (run.unwritten[v]) std::memset(run.value_gradients[v], 0, bytes(v));
+    }
+    context<T> c = run.backward_context_of(node);
+    c.accumulating = (run.accumulate && !bounded) || !run.last_call[k];
+    if constexpr (bounded) completed.boundary->before_backward(run, k);
+    return c;
+  }
+
+  [[gnu::noinline]] void end(const program_node& node) {
     if constexpr (bounded) completed.boundary->after_backward(run, k);
-    for (std::size_t i = 0; i < node.input_count; ++i)
-      if (T* sum = run.edge_sums[node.first_edge + static_cast<int>(i)])
-        cpu::add<T>(run.shapes[node.inputs[i]].numel(), sum, c.edge_gradients[i], sum);
+    for (int e = node.first_edge, i = 0; i < static_cast<int>(node.input_count); ++e, ++i)
+      if (T* sum = run.edge_sums[e])
+        cpu::add<T>(run.shapes[node.inputs[i]].numel(), sum, run.edge_gradients[e], sum);
     if constexpr (bounded) completed.boundary->after_sums(run, k);
     if constexpr (requires { completed.after_leaf(k); }) completed.after_leaf(k);
     if (run.first_call[k] && run.leaves[node.leaf].parameter_count > 0)
       completed(run.completed[node.leaf]);
   }
 
- private:
   std::size_t bytes(int v) const {
     return static_cast<std::size_t>(run.shapes[v].numel()) * sizeof(T);
   }
@@ -319,14 +353,45 @@ struct validate_leaves {
   }
 };
 
+template <class E>
+struct layers_finder {
+  using T = element_of<E>;
+  void (*run)(const T* x, cpu::dense_chain<T>& chain, std::uint64_t stamp) = nullptr;
+  bool found = false;  ///< Under -fsanitize=undefined, a comparison with null is no constant.
+
+  template <class Leaf>
+  constexpr void operator()(const Leaf&) {
+    if constexpr (runs_layers<E, Leaf>) {
+      run = &Leaf::template forward_layers<T>;
+      found = true;
+    }
+  }
+};
+
+template <class E, any_module M>
+constexpr layers_finder<E> find_layers() {
+  layers_finder<E> f;
+  const M m{};
+  for_each_leaf(m, f);
+  return f;
+}
+
+/// What runs layers one after another; null where none can.
+template <class E, any_module M>
+inline constexpr auto run_layers_of = find_layers<E, M>().run;
+
 template <class T>
 struct leaf_questions {
-  bool checks = false, validates = false;
+  bool checks = false, validates = false, finishes = false;
 
   template <class Leaf>
   constexpr void operator()(const Leaf&) {
     checks = checks || requires(const Leaf& m, const shape_list& in) { m.check(in, true); };
     validates = validates || requires(const Leaf& m, const context<T>& c) { m.validate(c); };
+    finishes =
+        finishes || requires(const Leaf& m, T* const* parameters, std::byte* const* buffers) {
+      m.template finish_initialization<T>(parameters, buffers);
+    };
   }
 };
 
@@ -342,5 +407,7 @@ template <any_module M>
 inline constexpr bool any_leaf_checks = questions_of<float, M>().checks;
 template <class T, any_module M>
 inline constexpr bool any_leaf_validates = questions_of<T, M>().validates;
+template <class T, any_module M>
+inline constexpr bool any_leaf_finishes = questions_of<T, M>().finishes;
 
 }  // namespace ikebana::detail

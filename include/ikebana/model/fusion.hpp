@@ -22,6 +22,8 @@ struct fused_call {
   bool forward_is_done = false;                   ///< By another call.
   cpu::activation slope = cpu::activation::none;  ///< Applied to the gradient of input 0.
   bool backward_is_done = false;                  ///< By another call.
+  /// It runs as many layers one after another, of which it is the first; -1: it is another of them.
+  int layers = 0;
 };
 
 /// Which calls of a program are made in one with others, and which write their output over an
@@ -161,6 +163,26 @@ struct fusion_planner {
     calls[k - 1].forward_is_done = true;
   }
 
+  /// Layers that follow each other, each with nothing but an activation, run in one call.
+  constexpr void take_layers(program_table<fused_call, N.nodes>& calls) const {
+    const auto is_layer = [&](std::size_t k) {
+      return p.nodes[k].role.is_layer && !calls[k].adds && !calls[k].normalises;
+    };
+    for (std::size_t k = 0; k < N.nodes; ++k) {
+      if (!is_layer(k)) continue;
+      const std::size_t first = k;
+      calls[first].layers = 1;
+      for (int v = p.nodes[k].first_output; k + 1 < N.nodes; v = p.nodes[++k].first_output) {
+        const program_node& next = p.nodes[k + 1];
+        if (next.input_count != 1 || next.inputs[0] != v || next.arm != p.nodes[first].arm) break;
+        if (calls[k + 1].forward_is_done) continue;
+        if (!is_layer(k + 1)) break;
+        calls[k + 1].layers = -1;
+        ++calls[first].layers;
+      }
+    }
+  }
+
   constexpr void take_slopes() {
     for (std::size_t k = 0; k < N.nodes; ++k) {
       const program_node& node = p.nodes[k];
@@ -188,14 +210,16 @@ struct fusion_planner {
 /// Finds the calls that a leaf before them can take over: an activation, or a sum, then an
 /// activation, after a product; in evaluation a batch norm before these; and those that one after
 /// them can: a sum before a norm, and the backward of an activation whose output goes to a leaf
-/// that gives its input's gradient by a product. What an element-wise leaf reads last, it
-/// overwrites. A constant expression for static shapes; O(nodes).
+/// that gives its input's gradient by a product; layers that follow each other, in evaluation. What
+/// an element-wise leaf reads last, it overwrites. A constant expression for static shapes;
+/// O(nodes).
 template <program_sizes N>
 constexpr fusion_plan<N> plan_fusion(const program<N>& p, std::size_t inputs) {
   detail::fusion_planner<N> planner{p, inputs};
   planner.find_uses();
   planner.take_forward(planner.plan.calls, false);
   planner.take_forward(planner.plan.evaluation_calls, true);
+  planner.take_layers(planner.plan.evaluation_calls);
   planner.take_slopes();
   return planner.plan;
 }

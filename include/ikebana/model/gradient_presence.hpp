@@ -16,7 +16,10 @@ namespace ikebana {
 ///
 /// A model has it as `gradient_presence* presence()`: null where every backward reaches every
 /// parameter, so that nothing need be asked; else optimizers leave alone what has no gradient.
-class gradient_presence {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_gradient_presence {
  public:
   std::size_t size() const { return ranges_.size(); }
   bool operator[](std::size_t i) const { return present_[i] != 0; }
@@ -46,5 +49,6 @@ class gradient_presence {
   std::vector<std::uint8_t> present_;
   std::vector<std::uint8_t> reached_;
 };
+using gradient_presence = basic_gradient_presence<void>;
 
 }  // namespace ikebana

@@ -71,7 +71,10 @@ struct hooked_tables {
 };
 
 /// The calls of a network and the hooks that each has, by the time at which they run.
-struct hooked_calls {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+struct basic_hooked_calls {
   struct bound {
     int time;
     int call;
@@ -113,6 +116,7 @@ struct hooked_calls {
     sorted.insert(at, std::move(b));
   }
 };
+using hooked_calls = basic_hooked_calls<void>;
 
 /// Runs the hooks as their time comes.
 struct hook_runner {
@@ -121,6 +125,7 @@ struct hook_runner {
   const std::shared_ptr<const std::vector<hooked_calls::bound>> hooks;
   std::size_t next = 0;
 
+  template <class = void>
   void run_until(int time) {
     for (; next < hooks->size() && (*hooks)[next].time <= time; ++next) {
       const hooked_calls::bound& b = (*hooks)[next];

@@ -17,7 +17,9 @@
 
 namespace ikebana {
 
-class state_dict;
+template <class>
+class basic_state_dict;
+using state_dict = basic_state_dict<void>;
 
 /// When a hook runs.
 enum class hook_point : unsigned char { before_forward, after_forward, saving, loading, loaded };

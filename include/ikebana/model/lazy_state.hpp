@@ -120,11 +120,14 @@ state_dict initial_state(const std::vector<state_row>& rows, seed s, T** paramet
 }
 
 /// Of which leaves all of the state is given, and with what extents.
-struct given_extents {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+struct basic_given_extents {
   std::vector<shape> parameters, buffers;
   std::vector<char> is_there;
 
-  given_extents(const std::vector<state_row>& rows, const state_dict& given, program_sizes n)
+  basic_given_extents(const std::vector<state_row>& rows, const state_dict& given, program_sizes n)
       : parameters(n.parameters + 1), buffers(n.buffers + 1), is_there(n.leaves + 1, 1) {
     for (const state_row& r : rows) {
       const auto* e = given.find(r.path.view());
@@ -135,11 +138,13 @@ struct given_extents {
     }
   }
 };
+using given_extents = basic_given_extents<void>;
 
 /// The given state in the types of the rows, or in its own where they are not chosen; throws
 /// state_error with all that does not fit them.
-inline state_dict take_state(const std::vector<state_row>& rows, const state_dict& given,
-                             std::size_t leaves, bool types_are_chosen) {
+template <class = void>
+state_dict take_state(const std::vector<state_row>& rows, const state_dict& given,
+                      std::size_t leaves, bool types_are_chosen) {
   state_dict expected;
   std::vector<char> has_some(leaves + 1);  // of what could be uninitialized
   for (const state_row& r : rows) {

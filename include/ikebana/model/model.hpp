@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -78,7 +79,7 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
   /// Parameters are initialised from (seed, path) alone. `inputs` gives every extent that
   /// parameters depend on. Throws shape_error if they do not fit.
   model(M m, ikebana::seed s, const shape_list& inputs)
-      : engine(std::move(m), s, declared_inputs, inputs) {
+      : engine(std::move(m), s, declared_inputs, inputs, lowerer()) {
     if constexpr (engine::traits::has_exceptions) {
       constexpr diagnostic wrong = engine::traits::check(lowered());
       if constexpr (!wrong.ok())
@@ -143,7 +144,11 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
   template <std::size_t I>
   tensor_view<const T, shape_of_output<I>> output() const {
     const auto v = static_cast<std::size_t>(tables_->lowered.outputs[I]);
-    return tensor_view<const T, shape_of_output<I>>(tables_->values[v], tables_->current.values[v]);
+    if constexpr (shape_of_output<I>.is_static())
+      return tensor_view<const T, shape_of_output<I>>(tables_->values[v]);
+    else
+      return tensor_view<const T, shape_of_output<I>>(tables_->values[v],
+                                                      tables_->current.values[v]);
   }
 
   /// Adds the gradients of the parameters for the last forward, given the gradient of its output,
@@ -237,7 +242,10 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
 
   /// All parameters as one array, in the order in which backward finishes them; the gaps between
   /// them are zero.
-  std::span<T> parameters() { return parameters_.span(); }
+  std::span<T> parameters() {
+    stamp_ = 0;
+    return parameters_.span();
+  }
   std::span<const T> parameters() const { return parameters_.span(); }
   /// All gradients, at the places of their parameters.
   std::span<T> gradients() { return gradients_.span(); }
@@ -248,6 +256,11 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
   /// Those that are saved with the parameters, and the same on all replicas.
   std::span<std::byte> persistent_buffers() {
     return buffers().first(static_cast<std::size_t>(tables_->layout.persistent_bytes));
+  }
+
+  /// Says that the parameters were changed in another way than by what parameters() gave.
+  void parameters_changed() {
+    if (stamp_ != 0) stamp_ = detail::new_parameter_stamp();
   }
 
   const M& module() const { return module_; }
@@ -296,6 +309,7 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
   /// A parameter by its path: `model["fc1.weight"_s]`, a tensor_view with its static shape.
   template <class Path>
   auto operator[](Path) {
+    stamp_ = 0;
     return parameter<Path, T>(parameters_.data());
   }
   template <class Path>
@@ -324,6 +338,7 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
   using engine::module_;
   using engine::parameters_;
   using engine::seed_;
+  using engine::stamp_;
   using engine::step_;
   using engine::stream_;
   using engine::tables_;
@@ -384,6 +399,18 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
     }
   }
 
+  /// Where the compiler knows the lowered network, what makes it is no part of the program.
+  static constexpr typename engine::lowerer lowerer() {
+    if constexpr (detail::is_stateless<M>() && (In.is_static() && ... && true))
+      return [](program<sizes>& to, M&, const shape_list&, bool) {
+        static constexpr program<sizes> known = lowered();
+        // An assignment would be a store for each number.
+        std::memcpy(static_cast<void*>(&to), &known, sizeof to);
+      };
+    else
+      return &engine::lower_at_run_time;
+  }
+
   template <std::size_t... I>
   output_view all_outputs(std::index_sequence<I...>) const {
     return output_view(output<I>()...);
@@ -392,14 +419,20 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
   /// Forward with arguments whose shapes the compiler has checked.
   template <class... X>
   void call(const X&... x) {
+    engine::run_forward(prepared(x...));
+  }
+
+  /// The arguments as the inputs that they are, for which everything is ready.
+  template <class... X>
+  std::array<const void*, input_count + 1> prepared(const X&... x) {
     if constexpr (takes_one_shape<X...>) {
       engine::prepare_for_declared();
-      engine::run_forward(pointers(x...));
+      return pointers(x...);
     } else {
       shape_list shapes;
       const auto data = arrange(shapes, x...);
       engine::prepare_for(shapes);
-      engine::run_forward(data);
+      return data;
     }
   }
 
@@ -418,7 +451,7 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
     return pointers(x...);
   }
   template <class... X>
-  static std::array<const void*, input_count + 1> pointers(const X&... x) {
+  [[gnu::always_inline]] static std::array<const void*, input_count + 1> pointers(const X&... x) {
     constexpr auto order = detail::order_inputs<input_count, M, X...>();
     constexpr auto kinds = lowered().kinds;
     const auto check = [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -566,14 +599,12 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
              Completed&& completed) {
     static_assert(output_count == 1,
                   "ikebana: a loss is of one output: choose it in a graph, or call backward");
-    shape_list shapes;
     const auto data = [&] {
       if constexpr (detail::is_input_pack<X>)
-        return std::apply([&](const auto&... each) { return arrange(shapes, each...); }, x.items);
+        return std::apply([&](const auto&... each) { return prepared(each...); }, x.items);
       else
-        return arrange(shapes, x);
+        return prepared(x);
     }();
-    engine::prepare_for(shapes);
     loss.validate(tables_->current.output(), target);
     engine::run_forward(data);
     const tensor_view<const typename Y::value_type, Y::static_shape> wanted(target.data(),

@@ -59,10 +59,12 @@ class module_call {
   const void* (*read_)(const void* owner, const module_call&, int value) = nullptr;
 
  private:
+  template <class = void>
   [[noreturn]] void fail(const std::string& what) const {
     throw error("hook of " + (path.empty() ? "the network" : std::string{path}) + ": the " + what);
   }
 
+  template <class = void>
   int check_output(int v) const {
     if (!after_) fail("output is not there before forward");
     return v;

@@ -24,14 +24,21 @@ void for_each_state(Model& m, F&& f) {
   using T = typename std::remove_const_t<Model>::value_type;
   const auto& p = m.current_program();
   const auto& layout = m.layout();
+  // Who gives it away for writing must expect a change at any time.
+  const T* parameters;
+  if constexpr (requires { m.parameters_changed(); }) {
+    parameters = std::as_const(m).parameters().data();
+    m.parameters_changed();
+  } else {
+    parameters = m.parameters().data();
+  }
   for (const program_leaf& leaf : p.all_leaves()) {
     for (std::size_t i = 0; i < leaf.parameter_count; ++i) {
       const std::size_t index = static_cast<std::size_t>(leaf.first_parameter) + i;
       const parameter_spec& spec = p.parameters[index].spec;
       f(p.path(leaf, spec.name), dtype_of<T>, spec.extents,
-        std::as_writable_bytes(
-            std::span{const_cast<T*>(m.parameters().data()) + layout.offsets[index],
-                      static_cast<std::size_t>(spec.extents.numel())}));
+        std::as_writable_bytes(std::span{const_cast<T*>(parameters) + layout.offsets[index],
+                                         static_cast<std::size_t>(spec.extents.numel())}));
     }
     for (std::size_t i = 0; i < leaf.buffer_count; ++i) {
       const std::size_t index = static_cast<std::size_t>(leaf.first_buffer) + i;
@@ -94,7 +101,10 @@ const hook_set* hooks_of(const Model& m) {
 }
 
 /// What is wrong with a state, all of it in one sentence.
-class state_complaint {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_state_complaint {
  public:
   enum kind : std::size_t { missing, unexpected, mismatched, uninitialized };
 
@@ -117,11 +127,13 @@ class state_complaint {
  private:
   std::string lists_[4];
 };
+using state_complaint = basic_state_complaint<void>;
 
 /// Compares what is given with what there is to be, which may be `dynamic` in places. Uninitialized
 /// entries are complained of if `all_there`.
-inline void compare_state(state_complaint& wrong, const state_dict& expected,
-                          const state_dict& given, bool all_there) {
+template <class = void>
+void compare_state(state_complaint& wrong, const state_dict& expected, const state_dict& given,
+                   bool all_there) {
   for (const auto& own : expected) {
     const auto* e = given.find(own.name);
     if (e == nullptr)
@@ -139,7 +151,8 @@ inline void compare_state(state_complaint& wrong, const state_dict& expected,
 }
 
 /// Copies elements, which are of a convertible type.
-inline void copy_elements(std::byte* to, dtype type, const state_dict::entry& given) {
+template <class = void>
+void copy_elements(std::byte* to, dtype type, const state_dict::entry& given) {
   const auto n = static_cast<std::size_t>(given.extents.numel());
   if (n == 0) return;
   if (given.type == type)

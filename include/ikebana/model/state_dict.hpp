@@ -41,7 +41,8 @@ constexpr dim_t checked_byte_size(dtype type, const shape& extents) {
   return empty ? 0 : bytes;
 }
 
-inline std::string describe(dtype type, const shape& extents) {
+template <class = void>
+std::string describe(dtype type, const shape& extents) {
   return std::string(name(type)) + ' ' + text<200>{}.append(extents).c_str();
 }
 
@@ -51,7 +52,10 @@ inline std::string describe(dtype type, const shape& extents) {
 /// either a view of memory that outlives the dict (a model's parameters) or owned by it, or only
 /// says that there is nothing yet (a lazy module's). Movable, not copyable: `clone()` says what a
 /// copy means. Spans stay valid when the dict is moved.
-class state_dict {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_state_dict {
  public:
   struct entry {
     std::string name;
@@ -73,10 +77,10 @@ class state_dict {
     }
   };
 
-  state_dict() = default;
-  state_dict(state_dict&& other) noexcept { swap(other); }
-  state_dict& operator=(state_dict&& other) noexcept {
-    state_dict taken(std::move(other));
+  basic_state_dict() = default;
+  basic_state_dict(basic_state_dict&& other) noexcept { swap(other); }
+  basic_state_dict& operator=(basic_state_dict&& other) noexcept {
+    basic_state_dict taken(std::move(other));
     swap(taken);
     return *this;
   }
@@ -147,8 +151,8 @@ class state_dict {
   auto end() const { return entries_.end(); }
 
   /// A dict with the same names, order, metadata and bytes, which owns all of its memory.
-  state_dict clone() const {
-    state_dict copy;
+  basic_state_dict clone() const {
+    basic_state_dict copy;
     for (const entry& e : entries_) {
       if (e.uninitialized) {
         copy.add_uninitialized(e.name, e.type, e.extents);
@@ -162,8 +166,8 @@ class state_dict {
   }
 
   /// A dict of views of the same memory, which must outlive it: for changing names.
-  state_dict views() const {
-    state_dict copy;
+  basic_state_dict views() const {
+    basic_state_dict copy;
     copy.entries_ = entries_;
     copy.slots_ = slots_;
     copy.metadata_ = metadata_;
@@ -235,7 +239,7 @@ class state_dict {
       slots_[slot_of(entries_[i].name)] = static_cast<std::uint32_t>(i + 1);
   }
 
-  void swap(state_dict& other) noexcept {
+  void swap(basic_state_dict& other) noexcept {
     entries_.swap(other.entries_);
     owned_.swap(other.owned_);
     slots_.swap(other.slots_);
@@ -247,5 +251,6 @@ class state_dict {
   std::vector<std::uint32_t> slots_;
   std::vector<std::pair<std::string, std::string>> metadata_;
 };
+using state_dict = basic_state_dict<void>;
 
 }  // namespace ikebana

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
@@ -43,6 +44,8 @@ class context {
   T* input_gradient(std::size_t i = 0) const { return edge_gradients[i]; }
 
   const T* parameter(std::size_t i) const { return parameters[i]; }
+  /// Another one for every change of the parameters; 0 where they may change unnoticed.
+  std::uint64_t parameter_stamp() const { return stamp; }
   T* parameter_gradient(std::size_t i) const { return gradients[i]; }
   bool accumulate() const { return accumulating; }
 
@@ -90,6 +93,7 @@ class context {
   std::byte* const* saved_data = nullptr;
   bool accumulating = false;
   bool is_training = false;
+  std::uint64_t stamp = 0;
   const T* added = nullptr;
   T* other_output = nullptr;
   T* scale = nullptr;

@@ -187,7 +187,7 @@ constexpr bool is_choice_module() {
 /// The rest of a path_text is for the name of a parameter.
 inline constexpr std::size_t longest_path = 100;
 
-constexpr path_text scope_path(const program_scope* scopes, int scope) {
+[[gnu::cold]] constexpr path_text scope_path(const program_scope* scopes, int scope) {
   int chain[longest_path]{};
   std::size_t depth = 0;
   for (; scope > 0 && depth < longest_path; scope = scopes[scope].parent) chain[depth++] = scope;

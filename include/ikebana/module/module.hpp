@@ -96,6 +96,7 @@ struct leaf_role {
   bool is_identity_in_evaluation = false;
   bool adds_before = false;
   bool takes_slope = false;
+  bool is_layer = false;
   cpu::activation as_activation = cpu::activation::none;
   bool is_affine = false;  ///< Of a channel norm, as is `eps`.
   double eps = 0;
@@ -169,6 +170,7 @@ constexpr leaf_role role_of([[maybe_unused]] const M& m) {
     role.is_identity_in_evaluation = M::is_identity_in_evaluation;
   if constexpr (requires { M::adds_before; }) role.adds_before = M::adds_before;
   if constexpr (requires { M::takes_slope; }) role.takes_slope = M::takes_slope;
+  if constexpr (requires { M::is_layer; }) role.is_layer = M::is_layer;
   if constexpr (requires { M::as_activation; }) role.as_activation = M::as_activation;
   return role;
 }

@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "ikebana/cpu/dense_layers.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/reduce.hpp"
 #include "ikebana/module/context.hpp"
@@ -33,6 +35,7 @@ struct linear {
   static constexpr bool takes_residual = true;
   static constexpr bool takes_function = true;
   static constexpr bool takes_slope = true;
+  static constexpr bool is_layer = true;
   static constexpr bool has_bias = detail::option_or<bias<true>, Options...>::value;
 
   [[no_unique_address]] extent<In> in_features{};
@@ -86,6 +89,12 @@ struct linear {
                                           .residual = c.residual(),
                                           .ld_residual = Out,
                                           .function = c.function()});
+  }
+
+  /// The forward of several such modules, one after another.
+  template <class T>
+  static void forward_layers(const T* x, cpu::dense_chain<T>& chain, std::uint64_t stamp) {
+    cpu::run_dense_chain<T>(x, chain, stamp);
   }
 
   template <class Context>

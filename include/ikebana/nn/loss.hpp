@@ -85,9 +85,7 @@ struct cross_entropy {
   void validate(const shape& prediction, const Target& target) const {
     const diagnostic wrong = check(prediction, target.extents());
     if (!wrong.ok()) throw shape_error(wrong);
-    if (!(label_smoothing >= 0 && label_smoothing <= 1))
-      throw error("cross_entropy expects label_smoothing between 0 and 1, got " +
-                  std::to_string(label_smoothing));
+    check_smoothing();
     count_labels(target.data(), target.extents().numel(),
                  prediction[prediction.rank() == 1 ? 0 : 1]);
   }
@@ -102,11 +100,18 @@ struct cross_entropy {
     static_assert(std::is_same_v<typename Target::value_type, std::int64_t>,
                   "ikebana: cross_entropy takes class indices, of type std::int64_t");
     detail::check_loss_shapes<cross_entropy, Prediction::static_shape, Target::static_shape>();
-    return compute<T>(prediction.data(), prediction.extents(), target.data(), target.extents(),
-                      gradient);
+    return compute<T, (Prediction::static_shape.rank() > 2)>(
+        prediction.data(), prediction.extents(), target.data(), target.extents(), gradient);
   }
 
  private:
+  template <class = void>
+  [[gnu::cold]] void check_smoothing() const {
+    if (!(label_smoothing >= 0 && label_smoothing <= 1))
+      throw error("cross_entropy expects label_smoothing between 0 and 1, got " +
+                  std::to_string(label_smoothing));
+  }
+
   /// How many labels count. Throws at the first that is no class.
   std::int64_t count_labels(const std::int64_t* labels, dim_t n, dim_t classes) const {
     std::int64_t counted = 0;
@@ -118,14 +123,13 @@ struct cross_entropy {
     return counted;
   }
 
-  template <class T>
+  /// Inner: whether there are dimensions behind that of the classes.
+  template <class T, bool Inner>
   T compute(const T* x, const shape& prediction, const std::int64_t* labels, const shape& target,
             T* gradient) const {
     const diagnostic wrong = check(prediction, target);
     if (!wrong.ok()) throw shape_error(wrong);
-    if (!(label_smoothing >= 0 && label_smoothing <= 1))
-      throw error("cross_entropy expects label_smoothing between 0 and 1, got " +
-                  std::to_string(label_smoothing));
+    check_smoothing();
     const std::size_t c = prediction.rank() == 1 ? 0 : 1;
     const dim_t classes = prediction[c], inner = prediction.numel(c + 1, prediction.rank());
     const dim_t outer = prediction.numel(0, c);
@@ -138,18 +142,22 @@ struct cross_entropy {
     const T divisor = mean ? static_cast<T>(counted) : T{1};
     const T smoothing = static_cast<T>(label_smoothing);
     T sum{};
-    if (inner == 1) {
-      std::int64_t rows = 0;
-      cpu::cross_entropy<T>(outer, classes, x, labels, smoothing, ignore_index, &sum, &rows,
-                            gradient, 1 / divisor);
-    } else if (gradient != nullptr) {
-      cpu::log_softmax_forward<T>(outer, classes, inner, x, gradient);
-      sum = sum_of_losses(outer, classes, inner, gradient, labels, smoothing);
-      cpu::exp<T>(prediction.numel(), gradient, gradient);
-      finish_gradient(outer, classes, inner, gradient, labels, smoothing, 1 / divisor);
-    } else {
-      sum = sum_of_losses_from_logits(outer, classes, inner, x, labels, smoothing);
+    if constexpr (Inner) {
+      if (inner != 1) {
+        if (gradient != nullptr) {
+          cpu::log_softmax_forward<T>(outer, classes, inner, x, gradient);
+          sum = sum_of_losses(outer, classes, inner, gradient, labels, smoothing);
+          cpu::exp<T>(prediction.numel(), gradient, gradient);
+          finish_gradient(outer, classes, inner, gradient, labels, smoothing, 1 / divisor);
+        } else {
+          sum = sum_of_losses_from_logits(outer, classes, inner, x, labels, smoothing);
+        }
+        return sum / divisor;
+      }
     }
+    std::int64_t rows = 0;
+    cpu::cross_entropy<T>(outer, classes, x, labels, smoothing, ignore_index, &sum, &rows, gradient,
+                          1 / divisor);
     return sum / divisor;
   }
 

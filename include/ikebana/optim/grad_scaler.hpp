@@ -74,10 +74,13 @@ class scaled_loss {
 /// Gradients may be accumulated between `update` and `step`, all by the same scale. Several models
 /// may share a scaler: `update` comes after the steps of all. Replicas, on every rank: an overflow
 /// on one is an overflow on all, for their gradients are reduced.
-class grad_scaler {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_grad_scaler {
  public:
   /// Throws error for options that make no sense.
-  explicit grad_scaler(const grad_scaler_options& options = {})
+  explicit basic_grad_scaler(const grad_scaler_options& options = {})
       : options_{options}, scale_{static_cast<float>(options.init_scale)} {
     const grad_scaler_options& o = options_;
     detail::check_option(o.init_scale > 0, "grad_scaler", "init_scale", o.init_scale);
@@ -204,5 +207,6 @@ class grad_scaler {
   std::int64_t growth_tracker_ = 0;
   std::vector<entry> seen_;
 };
+using grad_scaler = basic_grad_scaler<void>;
 
 }  // namespace ikebana

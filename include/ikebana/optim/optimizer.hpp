@@ -61,7 +61,9 @@ template <optimizable M>
 struct number_of<M> : std::type_identity<typename M::value_type> {};
 
 /// Throws what PyTorch says of an option of an optimizer, unless it is in order.
-inline void check_option(bool in_order, const char* optimizer, const char* what, double value) {
+template <class = void>
+[[gnu::cold]] void check_option(bool in_order, const char* optimizer, const char* what,
+                                double value) {
   if (in_order) return;
   char digits[32];
   std::snprintf(digits, sizeof digits, "%g", value);
@@ -69,7 +71,8 @@ inline void check_option(bool in_order, const char* optimizer, const char* what,
 }
 
 /// Refuses a step in parts, if gradients are to be clipped.
-inline void check_unclipped(const char* optimizer, double max_norm) {
+template <class = void>
+[[gnu::cold]] void check_unclipped(const char* optimizer, double max_norm) {
   if (max_norm != std::numeric_limits<double>::infinity())
     throw error(std::string(optimizer) +
                 ": max_norm needs all gradients before the step, so it cannot be made in parts");
@@ -87,7 +90,7 @@ class optimizer_target {
     if constexpr (sharded_optimizable<Model>) shards_ = model.shards();
     if constexpr (requires { model.presence(); }) presence_ = model.presence();
     steps_.assign(presence_ != nullptr ? presence_->size() : 1, 0);
-    is_counted_.assign(presence_ != nullptr ? presence_->size() : 0, true);
+    is_counted_.assign(presence_ != nullptr ? presence_->size() : 0, 1);
   }
 
   /// The elements that this rank updates: as long are the arrays of the optimizer's state.
@@ -115,7 +118,7 @@ class optimizer_target {
     if (presence_ == nullptr)
       ++steps_[0];
     else
-      is_counted_.assign(is_counted_.size(), false);
+      is_counted_.assign(is_counted_.size(), 0);
   }
   /// How many steps counted: one number for all parameters, or one for each where run time may
   /// leave it without a gradient.
@@ -173,8 +176,8 @@ class optimizer_target {
   }
 
   std::int64_t count(std::size_t i) {
-    if (!is_counted_[i]) ++steps_[i];
-    is_counted_[i] = true;
+    if (is_counted_[i] == 0) ++steps_[i];
+    is_counted_[i] = 1;
     return steps_[i];
   }
 
@@ -184,7 +187,7 @@ class optimizer_target {
   const gradient_presence* presence_ = nullptr;
   std::vector<std::int64_t> steps_;
   double norm_ = std::numeric_limits<double>::quiet_NaN();
-  std::vector<bool> is_counted_;  ///< Whether this step is among the parameter's steps.
+  std::vector<unsigned char> is_counted_;  ///< Whether this step is among the parameter's steps.
 };
 
 }  // namespace detail

@@ -11,9 +11,13 @@ namespace ikebana::detail {
 
 /// Which parameters a step of several shards reaches: those that any of them does. For each, the
 /// number of shards is summed with the gradients. Nothing, for models that reach all.
-class invariant_presence {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_invariant_presence {
  public:
-  explicit invariant_presence(const gradient_presence* p) : before_(p != nullptr ? p->size() : 0) {}
+  explicit basic_invariant_presence(const gradient_presence* p)
+      : before_(p != nullptr ? p->size() : 0) {}
 
   /// How many numbers are summed.
   dim_t length() const { return static_cast<dim_t>(before_.size()); }
@@ -43,5 +47,6 @@ class invariant_presence {
  private:
   std::vector<std::uint8_t> before_;
 };
+using invariant_presence = basic_invariant_presence<void>;
 
 }  // namespace ikebana::detail

@@ -35,7 +35,10 @@ class early_termination : public error {
 namespace detail {
 
 /// What a rank knows of the others while a join is on.
-class join_state {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_join_state {
  public:
   bool on() const { return on_; }
   /// The rank whose buffers are everyone's after the step.
@@ -100,6 +103,7 @@ class join_state {
   bool others_restarted_ = false, others_are_last_ = false;
   std::vector<report> reports_;
 };
+using join_state = basic_join_state<void>;
 
 struct shard_optimizer_key;
 

@@ -28,7 +28,10 @@ struct model_precision {
 
 /// What every value of a network is rounded to, and where one is cast. Follows the precisions from
 /// the inputs to the outputs.
-class precision_plan {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_precision_plan {
  public:
   struct node {
     std::size_t leaf;
@@ -46,7 +49,7 @@ class precision_plan {
     number_format to;
   };
 
-  precision_plan() = default;
+  basic_precision_plan() = default;
 
   std::vector<int> calls;  ///< By leaf.
   std::vector<node> nodes;
@@ -56,8 +59,8 @@ class precision_plan {
 
   /// `leaves` by leaf of the program.
   template <class Program>
-  precision_plan(const Program& p, const std::vector<leaf_precision>& leaves,
-                 const model_precision& whole) {
+  basic_precision_plan(const Program& p, const std::vector<leaf_precision>& leaves,
+                       const model_precision& whole) {
     calls.resize(leaves.size());
     values.resize(Program::sizes.values);
     const std::size_t first = Program::sizes.nodes == 0
@@ -125,5 +128,6 @@ class precision_plan {
     return false;
   }
 };
+using precision_plan = basic_precision_plan<void>;
 
 }  // namespace ikebana::detail

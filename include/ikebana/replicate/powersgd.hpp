@@ -68,12 +68,15 @@ struct powersgd_bucket {
 /// path of a parameter alone; what is averaged exactly keeps no error.
 ///
 /// Allocates in `prepare`. Throws ikebana::error for options out of range.
-class powersgd {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_powersgd {
  public:
   static constexpr hook_result result = hook_result::average;
   static constexpr std::size_t stages = 2;
 
-  explicit powersgd(powersgd_options options = {}) : options_{options} {
+  explicit basic_powersgd(powersgd_options options = {}) : options_{options} {
     if (options.rank < 1) throw error("powersgd expects a rank of at least 1");
     if (options.start_iteration < 0)
       throw error("powersgd expects a start_iteration that is not negative");
@@ -310,5 +313,6 @@ class powersgd {
   std::vector<bucket_parameter> parameters_;  // of the matrices
   aligned_buffer<std::byte> memory_;
 };
+using powersgd = basic_powersgd<void>;
 
 }  // namespace ikebana

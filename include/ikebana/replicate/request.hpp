@@ -75,6 +75,7 @@ struct request {
   }
 
   /// "all_reduce of 10 float32 (avg)"
+  template <class = void>
   std::string text() const {
     std::string s = detail::name(what);
     if (what == collective::barrier) return s;
@@ -103,23 +104,29 @@ constexpr request request_of(collective what, std::size_t length) {
   return r;
 }
 
-inline std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
+template <class = void>
+std::string rank_text(int rank) {
+  return "rank " + std::to_string(rank);
+}
 
-inline std::string seconds_text(double seconds) {
+template <class = void>
+std::string seconds_text(double seconds) {
   char s[32];
   std::snprintf(s, sizeof(s), "%.3f s", seconds);
   return s;
 }
 
 /// What two ranks say when they called different collectives; the same on every rank.
-inline std::string mismatch_text(int one, const request& its, int other, const request& others) {
+template <class = void>
+std::string mismatch_text(int one, const request& its, int other, const request& others) {
   return rank_text(one) + " called " + its.text() + ", " + rank_text(other) + " called " +
          others.text();
 }
 
 /// "all_reduce of 10 float32 (avg): expects 20 elements for all ranks together, got 19"; empty if
 /// `all` is right.
-inline std::string room_text(const request& r, int size, std::size_t all) {
+template <class = void>
+std::string room_text(const request& r, int size, std::size_t all) {
   const dim_t expected = r.length * size;
   if (static_cast<dim_t>(all) == expected) return {};
   return r.text() + ": expects " + std::to_string(expected) +
@@ -145,7 +152,8 @@ std::vector<split_entry> members_with(Group& group, int color, int key) {
 
 /// Rethrows with "rank r: " before the text, as the same type, if it is one of Ikebana's own types
 /// and does not say so already; anything else unchanged.
-[[noreturn]] inline void rethrow_with_rank(const std::exception_ptr& failure, int rank) {
+template <class = void>
+[[noreturn]] void rethrow_with_rank(const std::exception_ptr& failure, int rank) {
   try {
     std::rethrow_exception(failure);
   } catch (const error& e) {

@@ -44,6 +44,7 @@ struct selected_paths {
 /// Which of several paths are not below another of them, as their places in `paths`, in their
 /// order; of a path that is there twice, the first. Writes to `out`, which has room for
 /// paths.size(), and returns how many. O(n log n) comparisons; does not allocate.
+template <class = void>
 constexpr std::size_t root_modules(std::span<const std::string_view> paths,
                                    std::span<std::size_t> out) {
   for (std::size_t i = 0; i < paths.size(); ++i) out[i] = i;

@@ -18,11 +18,16 @@ namespace detail {
 /// One rank's way through the collectives of a `thread_world`, in the order in which it announces
 /// them. Whatever throws communication_error has failed the world before, and does so only when no
 /// other rank touches this rank's memory any more.
-class thread_engine {
+///
+/// A template, so that it is compiled only where it is used.
+template <class Unused>
+class basic_thread_engine {
  public:
-  thread_engine(thread_world& world, int rank) : world_{world}, rank_{rank} {}
-  thread_engine(const thread_engine&) = delete;
-  thread_engine& operator=(const thread_engine&) = delete;
+  using thread_world = basic_thread_world<Unused>;
+
+  basic_thread_engine(thread_world& world, int rank) : world_{world}, rank_{rank} {}
+  basic_thread_engine(const basic_thread_engine&) = delete;
+  basic_thread_engine& operator=(const basic_thread_engine&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return world_.size(); }
@@ -80,7 +85,7 @@ class thread_engine {
   void leave() noexcept { world_.leave(rank_); }
 
  private:
-  using clock = thread_world::clock;
+  using clock = typename thread_world::clock;
 
   bool has_come(int rank, std::uint64_t number) {
     return world_.at(number, rank).number.load(std::memory_order_seq_cst) > number;
@@ -136,12 +141,12 @@ class thread_engine {
 
   void complete_slowly(std::uint64_t number) {
     constexpr std::chrono::nanoseconds longest = std::chrono::hours{24 * 365};
-    const clock::time_point start = clock::now();
-    const clock::time_point deadline =
+    const typename clock::time_point start = clock::now();
+    const typename clock::time_point deadline =
         start + (world_.timeout() < longest ? world_.timeout() : longest);
     for (int i = 0;; ++i) {
       if (advance(number)) return;
-      const clock::time_point now = clock::now();
+      const typename clock::time_point now = clock::now();
       if (world_.troubled()) look_for_trouble(number, now - start);
       if (now >= deadline) stop_after_timeout(number, now - start);
       if (i < thread_world::yields || world_.troubled()) {
@@ -177,7 +182,7 @@ class thread_engine {
   }
 
   [[noreturn]] void stop_after_failure(const request& mine, std::chrono::nanoseconds waited) {
-    const thread_world::failure f = world_.first_failure();
+    const typename thread_world::failure f = world_.first_failure();
     if (f.kind == thread_world::failure_kind::mismatch) stop(f.text);
     stop(mine.text() + ": " + rank_text(f.rank) +
          (f.kind == thread_world::failure_kind::thrown ? " failed" : " gave up") + " (waited " +
@@ -205,6 +210,7 @@ class thread_engine {
   std::uint64_t completed_ = 0;  // of those, how many it knows to be complete
   std::array<share, thread_world::max_in_flight> shares_{};
 };
+using thread_engine = basic_thread_engine<void>;
 
 }  // namespace detail
 

@@ -33,18 +33,25 @@ class basic_rendezvous;
 /// different collective, every other rank's next collective (or the one it waits in) throws
 /// communication_error with the rank, the operation and the seconds waited; the contents of the
 /// buffers are then unspecified, and the world stays failed.
-class thread_group {
+///
+/// A template, so that it is compiled only where it is used.
+template <class Unused>
+class basic_thread_group {
+  using thread_engine = detail::basic_thread_engine<Unused>;
+  using thread_world = basic_thread_world<Unused>;
+  using thread_work = collective_work<thread_engine>;
+
  public:
-  thread_group(thread_world& world, int rank)
-      : engine_{std::make_unique<detail::thread_engine>(world, rank)} {}
-  thread_group(thread_group&&) = default;
-  thread_group& operator=(thread_group&& other) noexcept {
+  basic_thread_group(thread_world& world, int rank)
+      : engine_{std::make_unique<thread_engine>(world, rank)} {}
+  basic_thread_group(basic_thread_group&&) = default;
+  basic_thread_group& operator=(basic_thread_group&& other) noexcept {
     std::swap(part_, other.part_);
     std::swap(engine_, other.engine_);
     std::swap(exceptions_, other.exceptions_);
     return *this;
   }
-  ~thread_group() {
+  ~basic_thread_group() {
     if (part_ == nullptr || engine_ == nullptr) return;
     if (std::uncaught_exceptions() > exceptions_)
       engine_->give_up_on_exception();
@@ -61,7 +68,7 @@ class thread_group {
   /// fails this group's world fails it too. A part may be gone before its parent. Allocates. Throws
   /// communication_error.
   template <class = void>
-  thread_group split(int color, int key) {
+  basic_thread_group split(int color, int key) {
     const std::vector<detail::split_entry> members = detail::members_with(*this, color, key);
     int place = 0;
     while (members[static_cast<std::size_t>(place)].rank != rank()) ++place;
@@ -166,14 +173,13 @@ class thread_group {
     return {*engine_, engine_->announce(asked, how)};
   }
 
-  thread_group(std::shared_ptr<thread_world> part, int rank)
-      : part_{std::move(part)}, engine_{std::make_unique<detail::thread_engine>(*part_, rank)} {}
+  basic_thread_group(std::shared_ptr<thread_world> part, int rank)
+      : part_{std::move(part)}, engine_{std::make_unique<thread_engine>(*part_, rank)} {}
 
   std::shared_ptr<thread_world> part_;  // null for that of the launcher
-  std::unique_ptr<detail::thread_engine> engine_;
+  std::unique_ptr<thread_engine> engine_;
   int exceptions_ = std::uncaught_exceptions();
 };
-
-static_assert(divisible_group<single> && divisible_group<thread_group>);
+using thread_group = basic_thread_group<void>;
 
 }  // namespace ikebana

@@ -20,7 +20,8 @@ namespace ikebana {
 
 namespace detail {
 
-class thread_engine;
+template <class>
+class basic_thread_engine;
 
 /// A rank's request in the table, in one cache line with the number that publishes it.
 struct alignas(64) announcement {
@@ -41,7 +42,10 @@ struct alignas(64) progress_line {
 /// What the ranks of a `thread_group` share. Made before their threads start and outliving them;
 /// the world of a part of the ranks is made by `thread_group::split`. All of it is allocated here;
 /// the collectives allocate nothing.
-class thread_world {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_thread_world {
  public:
   using clock = std::chrono::steady_clock;
 
@@ -63,11 +67,12 @@ class thread_world {
 
   /// Throws ikebana::error unless 1 <= size <= max_size. `timeout` is how long a rank waits for
   /// another in one collective.
-  explicit thread_world(int size, std::chrono::nanoseconds timeout = std::chrono::seconds{300})
-      : thread_world(size, timeout, {}) {}
+  explicit basic_thread_world(int size,
+                              std::chrono::nanoseconds timeout = std::chrono::seconds{300})
+      : basic_thread_world(size, timeout, {}) {}
 
   /// Of a part of the ranks of a larger one: `names[r]` is what rank r is called in errors.
-  thread_world(int size, std::chrono::nanoseconds timeout, std::vector<int> names)
+  basic_thread_world(int size, std::chrono::nanoseconds timeout, std::vector<int> names)
       : size_{checked(size)},
         names_{std::move(names)},
         timeout_{timeout},
@@ -79,8 +84,8 @@ class thread_world {
     if (cores != 0 && static_cast<unsigned>(size) > cores) spins_ = 16;
   }
 
-  thread_world(const thread_world&) = delete;
-  thread_world& operator=(const thread_world&) = delete;
+  basic_thread_world(const basic_thread_world&) = delete;
+  basic_thread_world& operator=(const basic_thread_world&) = delete;
 
   int size() const { return size_; }
   /// What errors call a rank.
@@ -97,7 +102,7 @@ class thread_world {
   void fail(int rank, failure_kind kind, std::string text) noexcept {
     // The parts first: who hears of it there must not tell it here as a failure of its own.
     std::lock_guard parts_lock{parts_mutex_};
-    for (const std::weak_ptr<thread_world>& part : parts_)
+    for (const std::weak_ptr<basic_thread_world>& part : parts_)
       if (const auto alive = part.lock()) alive->fail(rank, kind, text);
     {
       std::lock_guard lock{mutex_};
@@ -113,16 +118,16 @@ class thread_world {
 
   /// The part at that address, if it lives.
   template <class = void>
-  std::shared_ptr<thread_world> part_at(const thread_world* address) const {
+  std::shared_ptr<basic_thread_world> part_at(const basic_thread_world* address) const {
     std::lock_guard lock{parts_mutex_};
-    for (const std::weak_ptr<thread_world>& part : parts_)
+    for (const std::weak_ptr<basic_thread_world>& part : parts_)
       if (auto alive = part.lock(); alive.get() == address) return alive;
     return nullptr;
   }
 
   /// Makes another world fail with this one.
   template <class = void>
-  void adopt(const std::shared_ptr<thread_world>& part) {
+  void adopt(const std::shared_ptr<basic_thread_world>& part) {
     {
       std::lock_guard lock{parts_mutex_};
       std::erase_if(parts_, [](const auto& p) { return p.expired(); });
@@ -140,7 +145,8 @@ class thread_world {
   }
 
  private:
-  friend class detail::thread_engine;
+  template <class>
+  friend class detail::basic_thread_engine;
 
   static constexpr std::uint32_t failed_bit = 1, left_bit = 2;
   static constexpr int yields = 512;
@@ -206,7 +212,8 @@ class thread_world {
   failure failure_;
 
   mutable std::mutex parts_mutex_;
-  std::vector<std::weak_ptr<thread_world>> parts_;
+  std::vector<std::weak_ptr<basic_thread_world>> parts_;
 };
+using thread_world = basic_thread_world<void>;
 
 }  // namespace ikebana

@@ -48,7 +48,10 @@ struct trace_event {
 /// What one rank did when: the last events of a training with the policy `traced`. `write_trace`
 /// (trace_json.hpp) makes it a file that chrome://tracing and Perfetto show. Recording allocates
 /// nothing: when the memory given at construction is full, the oldest events make room.
-class step_trace {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_step_trace {
  public:
   struct bucket {
     dim_t bytes = 0;
@@ -56,7 +59,7 @@ class step_trace {
   };
 
   /// Throws error if there is no room for an event. Allocates.
-  step_trace(int rank, std::size_t capacity) : rank_{rank}, ring_(capacity) {
+  basic_step_trace(int rank, std::size_t capacity) : rank_{rank}, ring_(capacity) {
     if (capacity == 0) throw error("a trace needs room for one event or more, got 0");
   }
 
@@ -111,6 +114,7 @@ class step_trace {
   std::vector<std::string> leaves_;
   std::vector<bucket> buckets_;
 };
+using step_trace = basic_step_trace<void>;
 
 /// Records what each step does when; `trace_of(replica)` has the last `Events` events. Costs four
 /// readings of the clock for each leaf of a step.

@@ -21,10 +21,13 @@ constexpr dim_t argmax(const T* x, dim_t n) {
 
 /// Which class was taken for which, counted over any number of batches. Row: the true class;
 /// column: the predicted one.
-class confusion_matrix {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_confusion_matrix {
  public:
   /// Allocates classes^2 counts.
-  explicit confusion_matrix(dim_t classes)
+  explicit basic_confusion_matrix(dim_t classes)
       : classes_{classes}, counts_(static_cast<std::size_t>(classes * classes), 0) {}
 
   /// Adds a batch: scores [N, classes], labels [N]. Throws shape_error, or error for a label that
@@ -72,9 +75,11 @@ class confusion_matrix {
   dim_t classes_;
   std::vector<std::int64_t> counts_;
 };
+using confusion_matrix = basic_confusion_matrix<void>;
 
 /// The matrix as a table, true classes down, predicted ones across.
-inline std::string to_string(const confusion_matrix& m) {
+template <class = void>
+std::string to_string(const confusion_matrix& m) {
   std::size_t width = 4;
   for (dim_t i = 0; i < m.classes(); ++i)
     for (dim_t j = 0; j < m.classes(); ++j) {

@@ -24,20 +24,23 @@ struct progress_options {
 
 /// A progress bar on one line of a terminal: label, bar, share, metrics, samples per second, time
 /// left. Where the output is no terminal, one plain line at the end. Never allocates.
-class progress_bar {
+///
+/// A template, so that it is compiled only where it is used.
+template <class>
+class basic_progress_bar {
  public:
   static constexpr std::size_t most_metrics = 6;
 
-  explicit progress_bar(dim_t total, progress_options options = {})
+  explicit basic_progress_bar(dim_t total, progress_options options = {})
       : total_{total},
         options_{options},
         terminal_{options.enabled && isatty(fileno(options.to)) != 0},
         start_{clock::now()},
         drawn_{start_} {}
 
-  progress_bar(const progress_bar&) = delete;
-  progress_bar& operator=(const progress_bar&) = delete;
-  ~progress_bar() { finish(); }
+  basic_progress_bar(const basic_progress_bar&) = delete;
+  basic_progress_bar& operator=(const basic_progress_bar&) = delete;
+  ~basic_progress_bar() { finish(); }
 
   /// Shows a number beside the bar: set("loss", 0.12). `name` must outlive the bar.
   void set(std::string_view name, double value) {
@@ -118,6 +121,7 @@ class progress_bar {
   std::array<metric, most_metrics> metrics_{};
   std::size_t count_ = 0;
 };
+using progress_bar = basic_progress_bar<void>;
 
 namespace detail {
 

@@ -68,20 +68,35 @@ IKEBANA_CPU_INLINE normal_parts<T> normal_at(vec<T> a) {
 }
 
 #if IKEBANA_CPU_WIDTH >= 32
-/// 1 / (1 + exp(a)) of large a.
-[[gnu::noinline]] inline void far_logistic(float* a) {
-  const vec<float> e = exp(-vec<float>::load(a));
-  fma(-e, fma(-e, e, e), e).store(a);
+/// From here on exp(-x) is all there is of 1 / (1 + exp(x)).
+#if IKEBANA_CPU_WIDTH == 64
+inline constexpr float far_logistic = logistic_pieces::most;
+#else
+inline constexpr float far_logistic = 64;
+#endif
+/// 1 / (1 + exp(-x)) of x far from 0.
+[[gnu::noinline]] inline void far_sigmoid(float* x) {
+  const vec<float> v = vec<float>::load(x), e = exp(-abs(v));
+  const vec<float> tail = fma(-e, fma(-e, e, e), e);
+  select(v < vec<float>::zero(), tail, 1.0f - tail).store(x);
 }
-/// The same for any a >= 0, or not a number.
-IKEBANA_CPU_INLINE vec<float> logistic_tail(vec<float> a) {
-  const vec<float> most = vec<float>::broadcast(logistic_pieces::most);
-  vec<float> y = piecewise<logistic_pieces>(min(most, a));
-  if (any_at_least(a, logistic_pieces::most)) {
+IKEBANA_CPU_INLINE vec<float> sigmoid_by_parts(vec<float> x) {
+  const vec<float> a = abs(x);
+#if IKEBANA_CPU_WIDTH == 64
+  vec<float> y =
+      from_tail(x, piecewise<logistic_pieces>(min(vec<float>::broadcast(far_logistic), a)));
+#else
+  const vec<float> e = exp_parts(-a).normal();
+  // Less a product, for a sum of e and 1 is rounded.
+  const vec<float> u = e / (e + 1.0f),
+                   from = {_mm256_blendv_ps(vec<float>::broadcast(1).v, e.v, x.v)};
+  vec<float> y = fma(-from, u, from);
+#endif
+  if (any_at_least(a, far_logistic)) {
     float lanes[vec<float>::size];
-    a.store(lanes);
-    far_logistic(lanes);
-    y = select(a >= most, vec<float>::load(lanes), y);
+    x.store(lanes);
+    far_sigmoid(lanes);
+    y = select(a >= vec<float>::broadcast(far_logistic), vec<float>::load(lanes), y);
   }
   return y;
 }
@@ -99,7 +114,7 @@ IKEBANA_CPU_INLINE vec<T> sigmoid(vec<T> x) {
   }
 #if IKEBANA_CPU_WIDTH >= 32
   else if constexpr (has_pieces<T>)
-    return from_tail(x, logistic_tail(abs(x)));
+    return sigmoid_by_parts(x);
 #endif
   else {
     const logistic_parts<T> p(abs(x));

@@ -28,7 +28,7 @@ namespace ikebana::cpu::neon {
 
 #if IKEBANA_CPU_X86
 
-#if IKEBANA_CPU_FLOOR <= 2
+#if IKEBANA_CPU_SSE42
 #define IKEBANA_CPU_WIDTH 16
 #if IKEBANA_CPU_FLOOR < 2
 IKEBANA_CPU_BEGIN_TARGET("sse4.2")

@@ -88,13 +88,13 @@ struct exp_parts {
 #else
   static constexpr float big = 0x1.8p20f + 2 * 127;
 #endif
-  IKEBANA_CPU_INLINE explicit exp_parts(vec<float> x) {
+  IKEBANA_CPU_INLINE explicit exp_parts(vec<float> x, bool is_rough = false) {
     shifted = fma(x, vec<float>::broadcast(1.4426950408889634f), vec<float>::broadcast(big));
     keep_rounding(shifted);
     n = shifted - big;
     keep_rounding(n);
-    r = fma(n, vec<float>::broadcast(-0x1.62ep-1f), x);
-    r = fma(n, vec<float>::broadcast(-0x1.0bfbe8p-15f), r);
+    r = fma(n, vec<float>::broadcast(is_rough ? -0.6931471805599453f : -0x1.62ep-1f), x);
+    if (!is_rough) r = fma(n, vec<float>::broadcast(-0x1.0bfbe8p-15f), r);
   }
 #if IKEBANA_CPU_WIDTH == 64
   IKEBANA_CPU_INLINE vec<float> scaled() const {
@@ -111,7 +111,15 @@ struct exp_parts {
     return scale_by_power(fma(power, e, power), n);
   }
 #else
-  /// (1 + e) times the powers of the table, which is `powers` or these with n in their exponents.
+  /// 2^n where that is a normal number: the bits of n are added to a table that lacks them.
+  IKEBANA_CPU_INLINE vec<float> power() const {
+    alignas(32) static constexpr float powers_less_n[8] = {
+        -0x1.000000p+2f, -0x1.f72b84p+1f, -0x1.f06fe0p+1f, -0x1.ebfdaep+1f,
+        -0x1.ea09e6p+1f, -0x1.eace54p+1f, -0x1.ee89fap+1f, -0x1.f5818ep+1f};
+    const auto at = as<std::int32_t>(shifted);
+    return as<float>(as<std::int32_t>(pick(powers_less_n, at)) + (at << 20));
+  }
+  /// (1 + e) power.
   IKEBANA_CPU_INLINE vec<float> times(vec<float> power) const {
     // What rounding took from the powers, as a part of them, less what the polynomial has too much.
     alignas(32) static constexpr float lost[8] = {
@@ -124,22 +132,18 @@ struct exp_parts {
         pick(lost, as<std::int32_t>(shifted)));
     return fma(power, e, power);
   }
-  alignas(32) static constexpr float powers[8] = {0x1.000000p+0f, 0x1.172b84p+0f, 0x1.306fe0p+0f,
-                                                  0x1.4bfdaep+0f, 0x1.6a09e6p+0f, 0x1.8ace54p+0f,
-                                                  0x1.ae89fap+0f, 0x1.d5818ep+0f};
   IKEBANA_CPU_INLINE vec<float> scaled() const {
+    alignas(32) static constexpr float powers[8] = {0x1.000000p+0f, 0x1.172b84p+0f, 0x1.306fe0p+0f,
+                                                    0x1.4bfdaep+0f, 0x1.6a09e6p+0f, 0x1.8ace54p+0f,
+                                                    0x1.ae89fap+0f, 0x1.d5818ep+0f};
     // By two powers of about half of n, which are normal numbers.
     const vec<std::uint32_t> both = as<std::uint32_t>(shifted) >> 3;
     const vec<std::uint32_t> first = both >> 1, second = both - first;
     return times(pick(powers, as<std::int32_t>(shifted))) * as<float>(first << 23) *
            as<float>(second << 23);
   }
-  /// Where that is a normal number.
-  IKEBANA_CPU_INLINE vec<float> normal() const {
-    const vec<std::uint32_t> n8 = as<std::uint32_t>(shifted) >> 3;
-    return times(
-        as<float>(as<std::uint32_t>(pick(powers, as<std::int32_t>(shifted))) + ((n8 - 254) << 23)));
-  }
+  /// Where power() is right.
+  IKEBANA_CPU_INLINE vec<float> normal() const { return times(power()); }
 #endif
 };
 #endif
@@ -159,12 +163,39 @@ IKEBANA_CPU_INLINE vec<T> exp(vec<T> x) {
   return s.scale(s.e + T(1));
 }
 
-/// exp(x) for x <= 0; may be 0 where that is below the least normal number.
+/// exp(x) of x <= 0 which has been rounded, as a difference of two numbers is: to 2^-24 (1.4 -
+/// x/30) of the result. May be 0 where that is below the least normal number. exp(0) is 1.
 template <class T>
-IKEBANA_CPU_INLINE vec<T> exp_or_zero(vec<T> x) {
+IKEBANA_CPU_INLINE vec<T> exp_of_difference(vec<T> x) {
+#if IKEBANA_CPU_WIDTH >= 32
+  if constexpr (sizeof(T) == 4) {
+    // -127 log(2), where the exponent becomes that of 0.
+    x = max(vec<float>::broadcast(-88.02969f), x);
 #if IKEBANA_CPU_WIDTH == 32
-  if constexpr (sizeof(T) == 4)
-    return select(x < vec<T>::broadcast(-87), vec<T>::zero(), exp_parts(x).normal());
+    return exp_parts(x, true).normal();
+#else
+    // 2^(i/32) less i/32 of an exponent; 2^n as the bits of n times that.
+    alignas(64) static constexpr float powers_less_n[32] = {
+        0x1.000000p+0f, 0x1.fd9b0ep-1f, 0x1.fb5586p-1f, 0x1.f9301ep-1f, 0x1.f72b84p-1f,
+        0x1.f54874p-1f, 0x1.f387a6p-1f, 0x1.f1e9e0p-1f, 0x1.f06fe0p-1f, 0x1.ef1a74p-1f,
+        0x1.edea64p-1f, 0x1.ece086p-1f, 0x1.ebfdaep-1f, 0x1.eb42b6p-1f, 0x1.eab07ep-1f,
+        0x1.ea47ecp-1f, 0x1.ea09e6p-1f, 0x1.e9f75ep-1f, 0x1.ea1148p-1f, 0x1.ea589ap-1f,
+        0x1.eace54p-1f, 0x1.eb737cp-1f, 0x1.ec4918p-1f, 0x1.ed503cp-1f, 0x1.ee89fap-1f,
+        0x1.eff770p-1f, 0x1.f199bep-1f, 0x1.f3720ep-1f, 0x1.f5818ep-1f, 0x1.f7c974p-1f,
+        0x1.fa4afap-1f, 0x1.fd0766p-1f};
+    constexpr float big = 0x1.8p18f;
+    vec<float> n = fma(x, vec<float>::broadcast(1.4426950408889634f), vec<float>::broadcast(big));
+    keep_rounding(n);
+    const auto at = as<std::int32_t>(n);
+    const vec<float> power =
+        as<float>(as<std::int32_t>(pick(powers_less_n, powers_less_n + 16, at)) + (at << 18));
+    n = n - big;
+    keep_rounding(n);
+    const vec<float> r = fma(n, vec<float>::broadcast(-0.6931471805599453f), x);
+    return fma(power * r, fma(r, vec<float>::broadcast(0.5f), vec<float>::broadcast(1.0000146459f)),
+               power);
+#endif
+  }
 #endif
   return exp(x);
 }

@@ -46,29 +46,6 @@ struct erf_pieces {
       {-0x1.ce781cp-5f, 0x1.36790ep-11f, -0x1.0b7666p-14f, 0x1.7b7246p-16f, 0x1.cd7782p-4f,
        0x1.817a12p-4f, 0x1.717a9cp-5f, -0x1.8d7a38p-5f}};
 };
-/// 1 / (1 + exp(a)).
-struct logistic_pieces {
-  static constexpr float most = 9.0f, square = 0.0f, step = 0x1.aa1908p-1f;
-  static constexpr bool by_octaves = false, adds_argument = false;
-  static constexpr int pairs = 1;
-  alignas(64) static constexpr float rows[8][8] = {
-      {0x1.fc0a9p-3f, 0x1.79a5b8p0f, 0x1.3bfe46p1f, 0x1.0d37c4p2f, 0x1.3ff3dep2f, 0x1.8ba57ap2f,
-       0x1.e1236cp2f, 0x1.0e5312p3f},
-      {0x1.c0d18ap-2f, 0x1.7d3f42p-3f, 0x1.3fd2dep-4f, 0x1.e102eap-7f, 0x1.b6f208p-8f,
-       0x1.0e47fep-9f, 0x1.1cb568p-11f, 0x1.c18b86p-13f},
-      {-0x1.f8340cp-3f, -0x1.364696p-3f, -0x1.26d9eap-4f, -0x1.d9f33ep-7f, -0x1.b40168p-8f,
-       -0x1.0db95p-9f, -0x1.1c8dd4p-11f, -0x1.c172dap-13f},
-      {0x1.f1c13ap-7f, 0x1.858332p-5f, 0x1.f19ccap-6f, 0x1.cc0ccep-8f, 0x1.ae2a3ep-9f,
-       0x1.0c9c88p-10f, 0x1.1c3eacp-12f, 0x1.c14194p-14f},
-      {0x1.40c6b2p-6f, -0x1.2d295ep-9f, -0x1.beadbep-8f, -0x1.20558ep-9f, -0x1.1710d8p-10f,
-       -0x1.63312cp-12f, -0x1.7a2af6p-14f, -0x1.2b3f72p-15f},
-      {-0x1.443c92p-9f, -0x1.a8ab2cp-9f, 0x1.69206ap-12f, 0x1.006e72p-11f, 0x1.07dee2p-12f,
-       0x1.5d4fb8p-14f, 0x1.789574p-16f, 0x1.2ab4bap-17f},
-      {-0x1.dc8be4p-10f, 0x1.069804p-10f, 0x1.5343dep-12f, -0x1.feac9cp-15f, -0x1.772efcp-15f,
-       -0x1.0df138p-16f, -0x1.2aa40ep-18f, -0x1.dc2f82p-20f},
-      {0x1.60722ep-12f, 0x1.2771dp-16f, -0x1.fc6efap-14f, 0x1.da6d98p-17f, 0x1.7b6824p-18f,
-       0x1.4f6968p-19f, 0x1.7b681ap-21f, 0x1.3f666ep-22f}};
-};
 /// a / (1 + exp(a)).
 struct silu_tail_pieces {
   static constexpr float most = 9.0f, square = -0x1.f7a8b4p-6f, step = 0x1.1be03ep0f;
@@ -94,7 +71,8 @@ struct silu_tail_pieces {
 };
 /// a P(X > a) of a standard normal X.
 struct gelu_tail_pieces {
-  static constexpr float most = 5.55f, square = 0x1.d0cbd4p-4f, step = 0x1.70845ap-1f;
+  // Beyond, the last interval is 2.2 units off.
+  static constexpr float most = 5, square = 0x1.d0cbd4p-4f, step = 0x1.70845ap-1f;
   static constexpr bool by_octaves = false, adds_argument = false;
   static constexpr int pairs = 1;
   alignas(64) static constexpr float rows[9][8] = {

@@ -23,6 +23,14 @@ IKEBANA_CPU_INLINE vec<float> pick(const float* row, vec<std::int32_t> at) {
 #endif
 }
 
+#if IKEBANA_CPU_WIDTH == 64
+/// The same of two rows.
+IKEBANA_CPU_INLINE vec<float> pick(const float* row, const float* next, vec<std::int32_t> at) {
+  return {_mm512_permutex2var_ps(vec<float>::load(row).v, __builtin_bit_cast(__m512i, at.v),
+                                 vec<float>::load(next).v)};
+}
+#endif
+
 /// Of two coefficients in one number, which itself is the lower one, that of the higher power.
 IKEBANA_CPU_INLINE vec<float> upper_of_pair(vec<float> both) {
   return as<float>(as<std::int32_t>(both) << 16);

@@ -62,6 +62,18 @@
 #endif
 #endif
 
+// Whether SSE4.2 is built: by the kernels' own units, and where the flags promise it. A unit that
+// builds what it uses by itself does without, for few machines have nothing wider, and every set
+// costs compile time.
+#if IKEBANA_CPU_X86 &&                                                                          \
+    (IKEBANA_CPU_FLOOR == 2 ||                                                                  \
+     (IKEBANA_CPU_FLOOR == 0 && (defined(IKEBANA_KERNELS_OF) || defined(IKEBANA_ALL_KERNELS) || \
+                                 defined(IKEBANA_LOW_PRECISION_KERNELS))))
+#define IKEBANA_CPU_SSE42 1
+#else
+#define IKEBANA_CPU_SSE42 0
+#endif
+
 #if (IKEBANA_CPU_X86 && IKEBANA_CPU_FLOOR == 4) || \
     (IKEBANA_CPU_ARM64 && IKEBANA_CPU_FLOOR == 1) || (!IKEBANA_CPU_X86 && !IKEBANA_CPU_ARM64)
 #define IKEBANA_CPU_DIRECT 1
@@ -74,7 +86,12 @@
 #if !IKEBANA_CPU_HERE
 #define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::detail::kernel_elsewhere
 #elif IKEBANA_CPU_X86
-#if IKEBANA_CPU_FLOOR == 0
+#if IKEBANA_CPU_FLOOR == 0 && !IKEBANA_CPU_SSE42
+#define IKEBANA_CPU_DISPATCH(...)                                                 \
+  (::ikebana::cpu::detail::pick(                                                  \
+      &::ikebana::cpu::scalar::__VA_ARGS__, &::ikebana::cpu::scalar::__VA_ARGS__, \
+      &::ikebana::cpu::avx2::__VA_ARGS__, &::ikebana::cpu::avx512::__VA_ARGS__))
+#elif IKEBANA_CPU_FLOOR == 0
 #define IKEBANA_CPU_DISPATCH(...)                                                \
   (::ikebana::cpu::detail::pick(                                                 \
       &::ikebana::cpu::scalar::__VA_ARGS__, &::ikebana::cpu::sse42::__VA_ARGS__, \

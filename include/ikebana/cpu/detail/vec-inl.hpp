@@ -173,26 +173,24 @@ template <class R, std::size_t... I>
 IKEBANA_CPU_INLINE auto upper_half(R a, std::index_sequence<I...>) {
   return __builtin_shufflevector(a, a, static_cast<int>(I + sizeof...(I))...);
 }
-template <class T, int N, class R>
-IKEBANA_CPU_INLINE T sum_lanes(R a) {
+template <int N, class R, class F>
+IKEBANA_CPU_INLINE auto fold_halves(R a, F f) {
   if constexpr (N == 2) {
-    return a[0] + a[1];
+    return f(a[0], a[1]);
   } else {
     using half = std::make_index_sequence<N / 2>;
-    return sum_lanes<T, N / 2>(lower_half(a, half{}) + upper_half(a, half{}));
+    return fold_halves<N / 2>(f(lower_half(a, half{}), upper_half(a, half{})), f);
   }
 }
 template <class T>
 IKEBANA_CPU_INLINE T sum(vec<T> a) {
-  return sum_lanes<T, static_cast<int>(vec<T>::size)>(a.v);
+  return fold_halves<static_cast<int>(vec<T>::size)>(
+      a.v, [](auto u, auto v) __attribute__((always_inline)) { return u + v; });
 }
 template <class T>
 IKEBANA_CPU_INLINE T maximum(vec<T> a) {
-  T lanes[vec<T>::size];
-  a.store(lanes);
-  T best = lanes[0];
-  for (dim_t i = 1; i < vec<T>::size; ++i) best = best > lanes[i] ? best : lanes[i];
-  return best;
+  return fold_halves<static_cast<int>(vec<T>::size)>(
+      a.v, [](auto u, auto v) __attribute__((always_inline)) { return u > v ? u : v; });
 }
 #endif
 

@@ -14,6 +14,8 @@
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/lstm_step.hpp"
+#include "ikebana/nn/detail/product.hpp"
 #include "ikebana/nn/detail/recurrent_run.hpp"
 #include "ikebana/nn/detail/spatial.hpp"
 #include "ikebana/nn/dropout.hpp"
@@ -231,6 +233,10 @@ struct recurrent {
 
   template <class Context>
   void forward(const Context& c) const {
+    if constexpr (steps_alone)
+      if (const dim_t in = c.input_shape().back();
+          c.input_shape().numel() == in && in > 0 && in <= 32 && !detail::rounds_products(c))
+        return detail::run_lstm_step(c, in, Hidden, has_bias, kept_for_products());
     run(c).forward();
   }
   template <class Context>
@@ -273,10 +279,19 @@ struct recurrent {
   }
   /// Of a stateful module, what it keeps of the weights of a direction.
   constexpr dim_t kept_weights() const {
+    const dim_t in = input_size.value();
+    return kept_for_products() +
+           (steps_alone && in > 0 && in <= 32 ? detail::lstm_step_memory(in, Hidden) : 0);
+  }
+  constexpr dim_t kept_for_products() const {
     const dim_t in = input_size.value() < 0 ? 0 : input_size.value();
     const detail::recurrent_sizes n = sizes(shape{1, 1, in});
     return n.is_small() ? n.kept_weights(gates::count * Hidden) : 0;
   }
+  /// Whether a call of a single step has a way of its own.
+  static constexpr bool steps_alone = states == 2 && layers == 1 && directions == 1 &&
+                                      projection == 0 && state_batch == 1 && !is_packed &&
+                                      Hidden <= 32;
   template <class Context>
   auto run(const Context& c) const {
     return detail::recurrent_run<Context, gates>(c, sizes(c.input_shape()), dropout,

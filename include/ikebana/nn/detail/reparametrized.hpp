@@ -49,6 +49,7 @@ struct channel_sizes {
 template <leaf_module M, literal Name>
 struct reparametrized : M {
   static constexpr bool is_lazy = false;
+  static constexpr bool is_layer = false;
 
   constexpr reparametrized() = default;
   constexpr explicit reparametrized(const M& m) : M(m) {}
@@ -105,6 +106,7 @@ struct reparametrized : M {
   void run_inner_forward(Context c, T* weight) const {
     const auto parameters = inner_table<T*>(c.parameters, weight);
     c.parameters = parameters.data();
+    c.stamp = 0;
     M::forward(c);
   }
 
@@ -116,6 +118,7 @@ struct reparametrized : M {
     const auto parameters = inner_table<T*>(c.parameters, weight);
     const auto gradients = inner_table<T*>(c.gradients, dweight);
     c.parameters = parameters.data();
+    c.stamp = 0;
     c.gradients = gradients.data();
     M::backward(c);
   }

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/activation.hpp"
+
+namespace ikebana::cpu {
+
+/// One of several layers that are run in one call: y = function(x weight^T + bias), x being what
+/// the layer before gave. Row-major; x of (rows, in), weight of (out, in); bias may be null.
+template <class T>
+struct dense_layer {
+  const T* weight = nullptr;
+  const T* bias = nullptr;
+  T* y = nullptr;  ///< Of a packed layer, there is room for a multiple of 64 bytes.
+  /// The bias and the columns of weight, `packed_row()` apart, with zeros in between; null where
+  /// the weights are read where they stand.
+  T* packed = nullptr;
+  dim_t rows = 0, in = 0, out = 0;
+  activation function = activation::none;
+  dim_t narrow = INT64_MAX;  ///< `out` of a packed layer.
+
+  /// Whether packing pays, of one row.
+  constexpr bool is_small() const { return in <= 64 && out > 0 && out <= 64; }
+  /// A multiple of one register, or of two.
+  constexpr dim_t packed_row() const { return out <= 16 ? 16 : (out + 31) / 32 * 32; }
+  constexpr dim_t packed_size() const { return (in + 1) * packed_row(); }
+  /// Of memory that is zero.
+  constexpr void pack_to(T* memory) {
+    packed = memory;
+    narrow = out;
+  }
+};
+
+/// Layers one after another, and what those that are packed were packed from.
+template <class T>
+struct dense_chain {
+  const dense_layer<T>* layers = nullptr;
+  dim_t count = 0;
+  const T* weights = nullptr;  ///< All that is read for packing, and more.
+  T* seen = nullptr;           ///< What they were when they were packed.
+  dim_t size = 0;              ///< Of both: a multiple of 64 bytes.
+  std::uint64_t stamp = 0;     ///< Of the last weights known to be these; 0 for none.
+};
+
+}  // namespace ikebana::cpu

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
+
+namespace ikebana::cpu {
+
+/// Pooling of `planes` (batch times channels) of three spatial extents each; fewer dimensions have
+/// leading ones. Rounding up (ceil_mode) is a matter of `out` alone. Every window must hold at
+/// least one element of the input.
+struct pool_geometry {
+  dim_t planes;
+  std::array<dim_t, 3> in, out, kernel, stride, padding, dilation;
+
+  dim_t input_plane() const { return in[0] * in[1] * in[2]; }
+  dim_t output_plane() const { return out[0] * out[1] * out[2]; }
+};
+
+namespace detail {
+
+/// The part of a window along one dimension that lies in the input, and its size with the padding
+/// that belongs to it.
+struct pool_span {
+  dim_t begin, end, padded;
+};
+inline pool_span span_of(const pool_geometry& g, std::size_t d, dim_t o, dim_t dilation) {
+  const dim_t start = o * g.stride[d] - g.padding[d];
+  const dim_t reach = start + (g.kernel[d] - 1) * dilation + 1;
+  dim_t begin = start;
+  while (begin < 0) begin += dilation;
+  return {begin, std::min(reach, g.in[d]), std::min(reach, g.in[d] + g.padding[d]) - start};
+}
+
+/// Maxima window by window, and their places: what holds for any windows and any numbers. Not built
+/// for each instruction set, as little comes here: not-a-number and infinities, rows that are too
+/// long, windows of several sizes. `span(d, o)` is window o along dimension d.
+template <class T, class Span>
+void maxima_by_windows(dim_t planes, const std::array<dim_t, 3>& in,
+                       const std::array<dim_t, 3>& out, const std::array<dim_t, 3>& dilation,
+                       Span span, const T* x, T* y, std::int32_t* indices) {
+  const dim_t windows = out[0] * out[1] * out[2];
+  for (dim_t plane = 0; plane < planes; ++plane, x += in[0] * in[1] * in[2])
+    for (dim_t o = 0; o < windows; ++o, ++y) {
+      const pool_span z = span(0, o / (out[1] * out[2])), r = span(1, o / out[2] % out[1]),
+                      c = span(2, o % out[2]);
+      dim_t where = (z.begin * in[1] + r.begin) * in[2] + c.begin;
+      T best = x[where];
+      for (dim_t i = z.begin; i < z.end; i += dilation[0])
+        for (dim_t j = r.begin; j < r.end; j += dilation[1])
+          for (dim_t k = c.begin; k < c.end; k += dilation[2]) {
+            const dim_t at = (i * in[1] + j) * in[2] + k;
+            if (x[at] > best || x[at] != x[at]) best = x[where = at];
+          }
+      *y = best;
+      if (indices != nullptr) *indices++ = static_cast<std::int32_t>(where);
+    }
+}
+template <class T>
+[[gnu::noinline]] void maxima_by_windows(const pool_geometry& g, const T* x, T* y,
+                                         std::int32_t* indices) {
+  maxima_by_windows(
+      g.planes, g.in, g.out, g.dilation,
+      [&](std::size_t d, dim_t o) { return span_of(g, d, o, g.dilation[d]); }, x, y, indices);
+}
+
+/// Each gradient goes to where the maximum was; dx is overwritten.
+template <class T>
+void scatter_by_index(dim_t planes, dim_t inputs, dim_t outputs, const T* dy,
+                      const std::int32_t* indices, T* dx) {
+  const dim_t n = planes * inputs;
+  if (n == 0) return;
+  std::memset(static_cast<void*>(dx), 0, static_cast<std::size_t>(n) * sizeof(T));
+  for (dim_t plane = 0; plane < planes; ++plane, dx += inputs, dy += outputs, indices += outputs)
+    for (dim_t o = 0; o < outputs; ++o) dx[indices[o]] += dy[o];
+}
+
+}  // namespace detail
+}  // namespace ikebana::cpu

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/cpu/dense_layer.hpp"
+#include "ikebana/model/execution.hpp"
+#include "ikebana/model/fusion.hpp"
+
+namespace ikebana::detail {
+
+/// Fills in the layers that run in one call, and by node the chains of them. Those of one row are
+/// packed, where they are small and their parameters, which are compared before every call, stand
+/// close together. Returns how many elements that takes, of `memory`, which is zero; null for none
+/// yet. With `any_rows` it is as many for any number of rows.
+template <class T>
+[[gnu::cold]] dim_t point_chains(const execution<T>& run, const fused_call* calls, int nodes,
+                                 cpu::dense_layer<T>* layers, cpu::dense_chain<T>* chains,
+                                 bool any_rows, T* memory) {
+  constexpr dim_t most_compared = 8192;
+  dim_t used = 0;
+  const auto take = [&](dim_t n) {
+    T* const at = memory == nullptr ? nullptr : memory + used;
+    used += round_up_to_alignment<T>(n);
+    return at;
+  };
+  for (int k = 0; k < nodes; ++k) {
+    if (calls[k].layers <= 0) continue;
+    cpu::dense_chain<T>& chain = chains[k];
+    chain = {.layers = layers + k};
+    const T *first = nullptr, *end = nullptr;
+    for (int l = k; chain.count < calls[k].layers; ++l) {
+      const program_node& node = run.nodes[l];
+      if (!node.role.is_layer) continue;
+      const program_leaf& leaf = run.leaves[node.leaf];
+      const T* const* const own = run.parameters + leaf.first_parameter;
+      const shape &in = run.shapes[node.inputs[0]], &out = run.shapes[node.first_output];
+      cpu::dense_layer<T>& layer = layers[k + chain.count++];
+      layer = {.weight = own[0],
+               .bias = leaf.parameter_count > 1 ? own[1] : nullptr,
+               .y = run.values[calls[l].gives_other ? calls[l].output : node.first_output],
+               .rows = in.numel(0, in.rank() - 1),
+               .in = in.back(),
+               .out = out.back(),
+               .function = calls[l].function};
+      if (!layer.is_small() || (layer.rows != 1 && !any_rows)) continue;
+      const auto reach = [&](const T* p, dim_t n) {
+        const T* const to = p + round_up_to_alignment<T>(n);
+        if (first == nullptr || p < first) first = p;
+        if (end == nullptr || to > end) end = to;
+      };
+      reach(layer.weight, layer.in * layer.out);
+      if (layer.bias != nullptr) reach(layer.bias, layer.out);
+    }
+    if (end - first == 0 || end - first > most_compared) continue;
+    const auto size = static_cast<dim_t>(end - first);
+    T* const seen = take(size);
+    for (int l = k; l < k + chain.count; ++l) {
+      if (!layers[l].is_small()) continue;
+      T* const packed = take(layers[l].packed_size());
+      if (layers[l].rows == 1) layers[l].pack_to(packed);
+    }
+    if (layers[k].rows != 1) continue;
+    chain.weights = first;
+    chain.seen = seen;
+    chain.size = size;
+  }
+  return used;
+}
+
+}  // namespace ikebana::detail

@@ -1,0 +1,174 @@
+#include "ikebana/cpu/dense_layers.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "ikebana/core/aligned_buffer.hpp"
+#include "support.hpp"
+
+using namespace cpu_test;
+namespace cpu = ikebana::cpu;
+using cpu::activation;
+using ikebana::aligned_buffer;
+
+namespace {
+
+double applied(activation f, double x) {
+  switch (f) {
+    case activation::relu:
+      return x > 0 ? x : 0;
+    case activation::tanh:
+      return std::tanh(x);
+    case activation::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case activation::silu:
+      return x / (1 + std::exp(-x));
+    case activation::gelu:
+      return x / 2 * std::erfc(-x / std::sqrt(2.0));
+    case activation::gelu_tanh:
+      return x / 2 *
+             (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+    default:
+      return x;
+  }
+}
+
+/// Layers of the widths given, with memory of their own.
+template <class T>
+struct layers {
+  std::vector<dim_t> widths;
+  dim_t rows;
+  std::vector<cpu::dense_layer<T>> all;
+  std::vector<aligned_buffer<T>> outputs, packed;
+  aligned_buffer<T> parameters, seen;
+  cpu::dense_chain<T> chain;
+
+  layers(std::vector<dim_t> of, dim_t rows_, bool packs, generator& r)
+      : widths{std::move(of)}, rows{rows_} {
+    dim_t size = 0;
+    const auto rounded = [](dim_t n) { return ikebana::round_up_to_alignment<T>(n); };
+    for (std::size_t i = 1; i < widths.size(); ++i)
+      size += rounded(widths[i] * widths[i - 1]) + rounded(widths[i]);
+    parameters = aligned_buffer<T>(size);
+    seen = aligned_buffer<T>(size);
+    T* next = parameters.data();
+    const auto draw = [&](dim_t n) {
+      T* const at = next;
+      for (dim_t i = 0; i < n; ++i) at[i] = static_cast<T>(r.number());
+      next += rounded(n);
+      return at;
+    };
+    for (std::size_t i = 1; i < widths.size(); ++i) {
+      const dim_t in = widths[i - 1], out = widths[i];
+      outputs.emplace_back(rounded(rows * out));
+      cpu::dense_layer<T> l{.weight = draw(in * out),
+                            .bias = r.below(4) == 0 ? nullptr : draw(out),
+                            .y = outputs.back().data(),
+                            .rows = rows,
+                            .in = in,
+                            .out = out,
+                            .function = static_cast<activation>(r.below(7))};
+      if (packs && rows == 1 && l.is_small()) {
+        packed.emplace_back(l.packed_size());
+        l.pack_to(packed.back().data());
+      }
+      all.push_back(l);
+    }
+    chain = {.layers = all.data(),
+             .count = static_cast<dim_t>(all.size()),
+             .weights = parameters.data(),
+             .seen = seen.data(),
+             .size = size};
+  }
+
+  /// The greatest difference of any output, for x.
+  double difference(const T* x) const {
+    std::vector<double> in(x, x + rows * widths[0]), out;
+    double worst = 0;
+    for (const cpu::dense_layer<T>& l : all) {
+      out.assign(static_cast<std::size_t>(rows * l.out), 0);
+      for (dim_t i = 0; i < rows * l.out; ++i) {
+        double sum = l.bias == nullptr ? 0 : static_cast<double>(l.bias[i % l.out]);
+        for (dim_t p = 0; p < l.in; ++p)
+          sum += in[static_cast<std::size_t>(i / l.out * l.in + p)] *
+                 static_cast<double>(l.weight[i % l.out * l.in + p]);
+        out[static_cast<std::size_t>(i)] = applied(l.function, sum);
+        const double wrong =
+            std::abs(static_cast<double>(l.y[i]) - out[static_cast<std::size_t>(i)]);
+        worst = std::max(worst, wrong / std::max(1.0, std::abs(out[static_cast<std::size_t>(i)])));
+      }
+      in = out;
+    }
+    return worst;
+  }
+};
+
+template <class T>
+constexpr double tolerance = sizeof(T) == 4 ? 3e-4 : 1e-12;
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("layers one after another", T, float, double) {
+  generator r(71);
+  constexpr dim_t widths[] = {1,  2,  3,  4,  5,  7,  8,  9,  13, 15,
+                              16, 17, 24, 31, 32, 33, 47, 63, 64, 65};
+  for_each_set([&] {
+    for (int round = 0; round < 60; ++round) {
+      std::vector<dim_t> of;
+      for (dim_t n = 2 + r.below(4); n > 0; --n) of.push_back(widths[r.below(20)]);
+      const dim_t rows = round % 3 == 0 ? 1 + r.below(3) : 1;
+      layers<T> l(of, rows, round % 4 != 0, r);
+      const guarded<T> x(rows * of[0], r);
+      cpu::run_dense_chain<T>(x.data(), l.chain, 0);
+      CHECK(l.difference(x.data()) < tolerance<T>);
+    }
+  });
+}
+
+TEST_CASE_TEMPLATE("layers are packed anew where their weights have changed", T, float, double) {
+  generator r(72);
+  for_each_set([&] {
+    layers<T> l({3, 8, 20, 1}, 1, true, r);
+    const guarded<T> x(3, r);
+    for (const std::uint64_t stamp : {0u, 0u, 5u, 6u, 0u}) {
+      for (T& p : l.parameters.span()) p = static_cast<T>(r.number());
+      cpu::run_dense_chain<T>(x.data(), l.chain, stamp);
+      CHECK(l.difference(x.data()) < tolerance<T>);
+      // The same again.
+      cpu::run_dense_chain<T>(x.data(), l.chain, stamp);
+      CHECK(l.difference(x.data()) < tolerance<T>);
+    }
+    // A change of zero's sign alone is one, too.
+    std::ranges::fill(l.parameters.span(), T(0));
+    cpu::run_dense_chain<T>(x.data(), l.chain, 0);
+    std::ranges::fill(l.parameters.span(), -T(0));
+    cpu::run_dense_chain<T>(x.data(), l.chain, 0);
+    if (cpu::active_instruction_set() >= cpu::instruction_set::avx2) CHECK(std::signbit(l.seen[0]));
+  });
+}
+
+TEST_CASE_TEMPLATE("what is not a number goes where it is used and nowhere else", T, float,
+                   double) {
+  generator r(73);
+  for_each_set([&] {
+    layers<T> l({5, 7, 6}, 1, true, r);
+    for (auto& layer : l.all) layer.function = activation::tanh;
+    const cpu::dense_layer<T>& first = l.all[0];
+    T* const weight = l.parameters.data();
+    CHECK(weight == first.weight);
+    // One weight of the first layer.
+    weight[2 * 5 + 1] = std::numeric_limits<T>::quiet_NaN();
+    guarded<T> x(5, r);
+    cpu::run_dense_chain<T>(x.data(), l.chain, 0);
+    for (dim_t j = 0; j < 7; ++j) CHECK(std::isnan(first.y[j]) == (j == 2));
+    for (dim_t j = 0; j < 6; ++j) CHECK(std::isnan(l.all[1].y[j]));
+    // What tanh makes finite.
+    weight[2 * 5 + 1] = std::numeric_limits<T>::infinity();
+    cpu::run_dense_chain<T>(x.data(), l.chain, 0);
+    CHECK(std::abs(first.y[2]) == 1);
+    for (dim_t j = 0; j < 6; ++j) CHECK(std::isfinite(l.all[1].y[j]));
+  });
+}

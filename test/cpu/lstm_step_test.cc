@@ -1,0 +1,60 @@
+#include "ikebana/cpu/lstm_step.hpp"
+
+#include <cmath>
+#include <vector>
+
+#include "support.hpp"
+
+using namespace cpu_test;
+namespace cpu = ikebana::cpu;
+
+TEST_CASE_TEMPLATE("a step of one sequence through an lstm", T, float, double) {
+  generator r(81);
+  const double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-13;
+  const auto logistic = [](double x) { return 1 / (1 + std::exp(-x)); };
+  for_each_set([&] {
+    for (const dim_t hidden : {1, 3, 4, 7, 8, 9, 15, 16, 17, 24, 31, 32})
+      for (const dim_t in : {1, 2, 5, 32}) {
+        const bool has_bias = in != 5;
+        const guarded<T> w(4 * hidden * in, r), u(4 * hidden * hidden, r), x(in, r),
+            bias_ih(4 * hidden, r), bias_hh(4 * hidden, r);
+        guarded<T> h(hidden, r), c(hidden, r), gates(4 * hidden), h_before(hidden),
+            c_before(hidden), tanh_c(hidden), y(hidden), h_after(hidden), c_after(hidden),
+            packed(cpu::lstm_step_size(in, hidden));
+        cpu::pack_lstm_step<T>(in, hidden, w.data(), u.data(), has_bias ? bias_ih.data() : nullptr,
+                               has_bias ? bias_hh.data() : nullptr, packed.data());
+        for (int step = 0; step < 2; ++step) {
+          const guarded<T> h0 = h, c0 = c;
+          cpu::run_lstm_step<T>({in, hidden, packed.data(), x.data(), h.data(), c.data(),
+                                 gates.data(), h_before.data(), c_before.data(), tanh_c.data(),
+                                 y.data(), h_after.data(), c_after.data()});
+          for (dim_t j = 0; j < hidden; ++j) {
+            double sums[4];
+            for (dim_t g = 0; g < 4; ++g) {
+              const dim_t i = g * hidden + j;
+              sums[g] =
+                  has_bias ? static_cast<double>(bias_ih[i]) + static_cast<double>(bias_hh[i]) : 0;
+              for (dim_t p = 0; p < in; ++p)
+                sums[g] += static_cast<double>(w[i * in + p]) * static_cast<double>(x[p]);
+              for (dim_t p = 0; p < hidden; ++p)
+                sums[g] += static_cast<double>(u[i * hidden + p]) * static_cast<double>(h0[p]);
+              sums[g] = g == 2 ? std::tanh(sums[g]) : logistic(sums[g]);
+              CHECK(std::abs(static_cast<double>(gates[i]) - sums[g]) < tolerance);
+            }
+            const double now = sums[1] * static_cast<double>(c0[j]) + sums[0] * sums[2];
+            CHECK(std::abs(static_cast<double>(c[j]) - now) < tolerance);
+            CHECK(std::abs(static_cast<double>(tanh_c[j]) - std::tanh(now)) < tolerance);
+            CHECK(std::abs(static_cast<double>(h[j]) - sums[3] * std::tanh(now)) < tolerance);
+            CHECK(y[j] == h[j]);
+            CHECK(h_after[j] == h[j]);
+            CHECK(c_after[j] == c[j]);
+            CHECK(h_before[j] == h0[j]);
+            CHECK(c_before[j] == c0[j]);
+          }
+        }
+        for (const guarded<T>* each :
+             {&h, &c, &gates, &h_before, &c_before, &tanh_c, &y, &h_after, &c_after, &packed})
+          CHECK(each->intact());
+      }
+  });
+}
