@@ -123,14 +123,15 @@ IKEBANA_CPU_INLINE vec<T> sigmoid(vec<T> x) {
 }
 
 #if IKEBANA_CPU_WIDTH >= 32
-/// max(x, 0) less a tail of |x|, or F{}(x) by way of double where |x| (x itself if one-sided) is
-/// beyond the pieces.
+/// max(x, 0) less a tail of |x|, whose pieces reach to `most`, or F{}(x) by way of double where
+/// `beyond`, |x| or -x, is at the limit.
 template <class F, class Tail>
-IKEBANA_CPU_INLINE vec<float> beside_tail(vec<float> x, vec<float> beyond, float most, Tail tail) {
+IKEBANA_CPU_INLINE vec<float> beside_tail(vec<float> x, vec<float> beyond, float limit, float most,
+                                          Tail tail) {
   const vec<float> a = min(vec<float>::broadcast(most), abs(x));
   vec<float> y = tail(a, max(vec<float>::zero(), x));
-  if (any_at_least(beyond, most))
-    y = select(beyond >= vec<float>::broadcast(most), by_double<F>(x), y);
+  if (any_at_least(beyond, limit))
+    y = select(beyond >= vec<float>::broadcast(limit), by_double<F>(x), y);
   return y;
 }
 #endif
@@ -144,9 +145,9 @@ IKEBANA_CPU_INLINE vec<T> silu(vec<T> x) {
 #if IKEBANA_CPU_WIDTH >= 32
   else if constexpr (has_pieces<T>)
     return beside_tail<silu_function>(
-        x, abs(x), silu_tail_pieces::most, [](vec<T> a, vec<T> y) __attribute__((always_inline)) {
-          return y - piecewise<silu_tail_pieces>(a);
-        });
+        x, abs(x), silu_tail_pieces::most, silu_tail_pieces::most,
+        [](vec<T> a, vec<T> y)
+            __attribute__((always_inline)) { return y - piecewise<silu_tail_pieces>(a); });
 #endif
   else {
     const vec<T> a = at_most(abs(x), -coefficients<T>::exp_least);
@@ -171,9 +172,9 @@ IKEBANA_CPU_INLINE vec<T> gelu(vec<T> x) {
 #if IKEBANA_CPU_WIDTH >= 32
   else if constexpr (has_pieces<T>)
     return beside_tail<gelu_function>(
-        x, -x, gelu_tail_pieces::most, [](vec<T> a, vec<T> y) __attribute__((always_inline)) {
-          return y - piecewise<gelu_tail_pieces>(a);
-        });
+        x, -x, gelu_tail_pieces::coarse, gelu_tail_pieces::most,
+        [](vec<T> a, vec<T> y)
+            __attribute__((always_inline)) { return y - piecewise<gelu_tail_pieces>(a); });
 #endif
   else {
     const vec<T> a = abs(x),
@@ -238,9 +239,9 @@ IKEBANA_CPU_INLINE vec<T> gelu_tanh(vec<T> x) {
 #if IKEBANA_CPU_WIDTH >= 32
   else if constexpr (has_pieces<T>)
     return beside_tail<gelu_tanh_function>(
-        x, -x, gelu_tanh_tail_pieces::most, [](vec<T> a, vec<T> y) __attribute__((always_inline)) {
-          return y - piecewise<gelu_tanh_tail_pieces>(a);
-        });
+        x, -x, gelu_tanh_tail_pieces::most, gelu_tanh_tail_pieces::most,
+        [](vec<T> a, vec<T> y)
+            __attribute__((always_inline)) { return y - piecewise<gelu_tanh_tail_pieces>(a); });
 #endif
   else {
     const vec<T> a = at_most(abs(x), gelu_tanh_parts<T>::most);

@@ -71,8 +71,8 @@ struct silu_tail_pieces {
 };
 /// a P(X > a) of a standard normal X.
 struct gelu_tail_pieces {
-  // Beyond, the last interval is 2.2 units off.
-  static constexpr float most = 5, square = 0x1.d0cbd4p-4f, step = 0x1.70845ap-1f;
+  static constexpr float most = 5.55f, square = 0x1.d0cbd4p-4f, step = 0x1.70845ap-1f;
+  static constexpr float coarse = 5;  // From here on, up to 2.2 units off.
   static constexpr bool by_octaves = false, adds_argument = false;
   static constexpr int pairs = 1;
   alignas(64) static constexpr float rows[9][8] = {

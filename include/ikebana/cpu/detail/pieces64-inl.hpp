@@ -134,7 +134,7 @@ struct silu_tail_pieces {
 };
 /// a P(X > a) of a standard normal X.
 struct gelu_tail_pieces {
-  static constexpr float most = 5.55f, square = 0x1.109eeep-2f, step = 0x1.503b7ap0f;
+  static constexpr float most = 5.55f, coarse = most, square = 0x1.109eeep-2f, step = 0x1.503b7ap0f;
   static constexpr bool by_octaves = false, adds_argument = false;
   static constexpr int pairs = 0;
   alignas(64) static constexpr float rows[8][16] = {
