@@ -17,9 +17,9 @@
 
 /// Functions of single elements, over arrays of n. Results may be written over an operand. None
 /// allocates or throws. No error above 2 units in the last place was met (2.1 for silu and
-/// gelu_tanh of double on SSE4.2), in both tails, denormal results included, nor above 1.25 units
-/// in the last place of 1 for the slopes of silu, gelu and gelu_tanh: docs/kernels.md says at which
-/// numbers, test/ulp takes every float.
+/// gelu_tanh of double on SSE4.2 and AVX2), in both tails, denormal results included, nor above
+/// 1.25 units in the last place of 1 for the slopes of silu, gelu and gelu_tanh: docs/kernels.md
+/// says at which numbers, test/ulp takes every float.
 namespace ikebana::cpu {
 
 /// y = max(x, 0); not-a-number stays.
