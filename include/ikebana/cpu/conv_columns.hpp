@@ -9,7 +9,7 @@
 #include "ikebana/cpu/conv_pass.hpp"
 #include "ikebana/cpu/conv_product.hpp"
 #include "ikebana/cpu/conv_tiles.hpp"
-#include "ikebana/cpu/detail/winograd_memory.hpp"
+#include "ikebana/cpu/detail/conv_memory.hpp"
 #include "ikebana/cpu/gemm.hpp"
 
 namespace ikebana::cpu::detail {
@@ -67,7 +67,7 @@ struct conv_columns {
 
   void place() {
     rows = reinterpret_cast<T*>(
-        winograd_memory(1, static_cast<std::size_t>(room) * sizeof(T) / sizeof(float)));
+        conv_memory(1, static_cast<std::size_t>(room) * sizeof(T) / sizeof(float)));
     across = rows + (images * plane * depth + 31) / 16 * 16;
     offsets = reinterpret_cast<std::int32_t*>(across + (images * plane * p.results + 31) / 16 * 16);
     if (!plain) find_offsets();

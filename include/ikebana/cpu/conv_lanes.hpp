@@ -125,13 +125,7 @@ struct lanes_run {
   }
 
   [[gnu::noinline]] void run(dim_t begin, dim_t end) const {
-    dim_t i = 0;
-    for (dim_t c = 0; c < channels; ++c)
-      for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
-        for (dim_t ky = 0; ky < p.kernel[1]; ++ky)
-          for (dim_t kx = 0; kx < p.kernel[2]; ++kx)
-            image_at[i++] =
-                static_cast<std::int32_t>(c * layout.channel + layout.offset(kz, ky, kx));
+    layout.list_offsets(p, channels, image_at);
     const dim_t high = conv_plan<T>::parts(p.to[1], rows),
                 wide = conv_plan<T>::parts(p.to[2], columns), slots = p.batch * p.to[0];
     dim_t at = 0;

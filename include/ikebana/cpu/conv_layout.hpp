@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <numeric>
 
 #include "ikebana/core/shape.hpp"
@@ -77,6 +78,14 @@ struct conv_layout {
   dim_t offset(dim_t kz, dim_t ky, dim_t kx) const {
     return ((kz * y.phases + y.phase(ky)) * x.phases + x.phase(kx)) * slice + y.shift(ky) * pitch +
            x.shift(kx);
+  }
+  /// Where each kernel element of each channel begins.
+  void list_offsets(const conv_pass& p, dim_t channels, std::int32_t* to) const {
+    for (dim_t c = 0; c < channels; ++c)
+      for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
+        for (dim_t ky = 0; ky < p.kernel[1]; ++ky)
+          for (dim_t kx = 0; kx < p.kernel[2]; ++kx)
+            *to++ = static_cast<std::int32_t>(c * channel + offset(kz, ky, kx));
   }
 
   /// Fills `to` with `channels` channels of the image at `from`, for the positions from (z, y0, x0)

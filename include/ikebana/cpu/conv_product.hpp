@@ -7,7 +7,7 @@
 #include "ikebana/cpu/conv_pass.hpp"
 #include "ikebana/cpu/conv_plan.hpp"
 #include "ikebana/cpu/conv_tiles.hpp"
-#include "ikebana/cpu/detail/winograd_memory.hpp"
+#include "ikebana/cpu/detail/conv_memory.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
@@ -63,7 +63,7 @@ struct conv_product {
     if (repeats) {
       // Tiles begin with the bias.
       float* const memory =
-          winograd_memory(1, static_cast<std::size_t>(m * width) * sizeof(T) / sizeof(float));
+          conv_memory(1, static_cast<std::size_t>(m * width) * sizeof(T) / sizeof(float));
       T* const start = reinterpret_cast<T*>(memory);
       tiles.fill_rows(m, width, of.bias + r, start, width);
       then.residual = start;

@@ -70,13 +70,7 @@ struct weights_by_dots : weights_job<T> {
     const dim_t taps = p.taps();
     T* const copy = reinterpret_cast<T*>(thread_scratch());
     std::int32_t* const offsets = reinterpret_cast<std::int32_t*>(copy + copy_size());
-    dim_t n = 0;
-    for (dim_t c = 0; c < channels; ++c)
-      for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
-        for (dim_t ky = 0; ky < p.kernel[1]; ++ky)
-          for (dim_t kx = 0; kx < p.kernel[2]; ++kx)
-            offsets[n++] =
-                static_cast<std::int32_t>(c * layout.channel + layout.offset(kz, ky, kx));
+    layout.list_offsets(p, channels, offsets);
     dot_job<T> job{};
     job.dy_row = dy_plane();
     job.dy_image = p.result_image;

@@ -9,8 +9,8 @@
 #include "ikebana/cpu/conv_layout.hpp"
 #include "ikebana/cpu/conv_tiles.hpp"
 #include "ikebana/cpu/conv_winograd_kernels.hpp"
+#include "ikebana/cpu/detail/conv_memory.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
-#include "ikebana/cpu/detail/winograd_memory.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/exact_convolution.hpp"
 #include "ikebana/cpu/parallel.hpp"
@@ -111,14 +111,14 @@ struct winograd_run {
     for (dim_t i = 0; i < panels; ++i)
       all += carried_size(panel_registers(i) * kernels.width, p.sources);
     held = block < units();
-    carried = winograd_memory(0, static_cast<std::size_t>(held ? all : carried_size(wide, depth)));
+    carried = conv_memory(0, static_cast<std::size_t>(held ? all : carried_size(wide, depth)));
     return true;
   }
 
   /// Divides the calling thread's scratch.
   void place() {
     const scratch_sizes room = scratch_bytes();
-    T* at = large ? winograd_memory(1, 2 * (room.a + room.b) / sizeof(T))
+    T* at = large ? conv_memory(1, 2 * (room.a + room.b) / sizeof(T))
                   : reinterpret_cast<T*>(thread_scratch());
     const auto take = [&](dim_t n) {
       T* const part = at;

@@ -8,9 +8,9 @@
 namespace ikebana::cpu::detail {
 
 /// At least n floats of the calling thread's, until the next call for the same
-/// `use`: 0 for weights that were carried over, 1 for blocks that the packing
-/// buffer is too small for.
-inline float* winograd_memory(int use, std::size_t n) {
+/// `use`: 0 for Winograd's weights, 1 for what lies beside the packing buffer,
+/// which a product needs for itself, or is too large for it.
+inline float* conv_memory(int use, std::size_t n) {
   struct owner {
     float* data = nullptr;
     std::size_t size = 0;
