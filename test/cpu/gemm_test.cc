@@ -159,7 +159,8 @@ TEST_CASE_TEMPLATE("products that span several blocks", T, float, double) {
         sizes{75, 10, 29},  sizes{40, 5, 600},    sizes{35, 3, 70},    sizes{19, 170, 1030},
         sizes{9, 33, 65},   sizes{260, 130, 700}, sizes{131, 1, 2},    sizes{77, 1, 8},
         sizes{1, 1, 300},   sizes{100, 3, 5},     sizes{130, 20, 640}, sizes{40, 50, 500},
-        sizes{37, 470, 6},  sizes{5, 230, 40},    sizes{9, 610, 700}})
+        sizes{37, 470, 6},  sizes{5, 230, 40},    sizes{9, 610, 700},  sizes{40, 50, 1024},
+        sizes{26, 128, 700}})
     for (int t = 0; t < 4; ++t)
       check<T>(
           {t & 1 ? transpose::yes : transpose::no, t & 2 ? transpose::yes : transpose::no, s.m, s.n,
@@ -200,7 +201,7 @@ TEST_CASE_TEMPLATE("what follows a product", T, float, double) {
   for (const sizes s :
        {sizes{1, 37, 40}, sizes{3, 20, 33}, sizes{17, 35, 24}, sizes{37, 6, 40}, sizes{41, 3, 70},
         sizes{20, 1, 19}, sizes{7, 70, 0}, sizes{13, 90, 700}, sizes{5, 230, 4}, sizes{31, 250, 6},
-        sizes{80, 23, 9}, sizes{70, 0, 3}, sizes{36, 40, 0}})
+        sizes{80, 23, 9}, sizes{70, 0, 3}, sizes{36, 40, 0}, sizes{70, 30, 50}})
     for (unsigned parts = 0; parts < 4; ++parts)
       for (int t = 0; t < 4; ++t, ++variant)
         check_epilogue<T>(s, t & 1, t & 2, variant % 3 == 0 ? T(0.5) : T(1),
@@ -219,6 +220,55 @@ TEST_CASE_TEMPLATE("products of a tile or a few", T, float, double) {
                   r.below(i % 7 == 0 ? 70 : 19)};
     check_epilogue<T>(s, i & 1, i & 2, T(1), T(0), i / 4 % 2, functions[i / 8 % 4],
                       i % 11 == 0 ? activation::tanh : activation::none, r);
+  }
+}
+
+TEST_CASE_TEMPLATE("thin products", T, float, double) {
+  generator r(11);
+  constexpr activation functions[] = {activation::none, activation::relu, activation::tanh};
+  for (unsigned i = 0; i < 160; ++i) {
+    const dim_t few = 1 + r.below(14), some = 1 + r.below(i % 4 == 0 ? 260 : 24),
+                many = 1 + r.below(500);
+    const sizes s = i % 3 == 0   ? sizes{few, many, some}
+                    : i % 3 == 1 ? sizes{many, few, some}
+                                 : sizes{few, some, many};
+    check_epilogue<T>(s, i / 3 & 1, i / 6 & 1, T(1), i % 5 == 0 ? T(1) : T(0),
+                      i % 7 == 0 ? i / 7 % 4 : 0, functions[i / 5 % 3], activation::none, r);
+  }
+  // Of what is beyond the first-level cache, a few rows at a time.
+  for (const sizes& s : {sizes{3, 301, 131}, {8, 150, 200}, {11, 131, 260}})
+    for (const bool ta : {false, true})
+      check_epilogue<T>(s, ta, false, T(1), T(0), ta ? 1 : 2, activation::relu, activation::none,
+                        r);
+}
+
+TEST_CASE_TEMPLATE("a column without gaps", T, float, double) {
+  generator r(13);
+  for (unsigned i = 0; i < 48; ++i) {
+    const dim_t m = 1 + r.below(90), k = 1 + r.below(i % 3 == 0 ? 150 : 20);
+    const guarded<T> a(m * k, r), b(k, r), bias(1, r), residual(m, r), before(m, r);
+    ikebana::cpu::gemm_epilogue<T> then;
+    if (i & 1) then.bias = bias.data();
+    if (i & 2) then.residual = residual.data(), then.ld_residual = 1;
+    if (i & 4) then.function = activation::relu;
+    const T alpha = i & 8 ? T(0.5) : T(1), beta = i & 16 ? T(2) : T(0);
+    std::vector<double> expected(static_cast<std::size_t>(m));
+    for (dim_t j = 0; j < m; ++j) {
+      double x = static_cast<double>(beta * before[j]);
+      for (dim_t q = 0; q < k; ++q) x += static_cast<double>(alpha * a[j * k + q]) * b[q];
+      if (i & 1) x += static_cast<double>(bias[0]);
+      if (i & 2) x += static_cast<double>(residual[j]);
+      expected[static_cast<std::size_t>(j)] = i & 4 ? apply(activation::relu, x) : x;
+    }
+    for_each_set([&] {
+      INFO("m " << m << " k " << k << " variant " << i);
+      guarded<T> c(m);
+      for (dim_t j = 0; j < m; ++j) c[j] = before[j];
+      ikebana::cpu::gemm<T>(transpose::no, i % 5 ? transpose::no : transpose::yes, m, 1, k, alpha,
+                            a.data(), k, b.data(), i % 5 ? 1 : k, beta, c.data(), 1, then);
+      CHECK(all_close(c, expected, rounding<T> * (32 + 2 * static_cast<double>(k))));
+      CHECK(c.intact());
+    });
   }
 }
 

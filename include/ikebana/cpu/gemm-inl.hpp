@@ -15,27 +15,36 @@ void multiply_across(dim_t m, dim_t n, dim_t k, left_block<T> a, const T* b, dim
   const dim_t held =
                   most == 4 && m > gemm_tile<T>::most_rows[most] && (n - 1) / w % 4 < 3 ? 3 : most,
               width = held * w, whole = n / width, rest = n - whole * width;
+  // A processor foresees rows that are read to their end: of what is far, few at a time.
+  dim_t depth = k > 0 ? k : 1;
+  if (k > 96 && k * ldb * dim_t{sizeof(T)} > detail::caches().first) {
+    const auto blocks = static_cast<std::uint32_t>((k + 63) / 64);
+    depth = static_cast<dim_t>((static_cast<std::uint32_t>(k) + blocks - 1) / blocks);
+  }
   tile_task<T> t;
-  t.depth = k;
   t.a_row = a.row;
   t.a_step = a.step;
   t.b_step = ldb;
-  for (dim_t i = 0, rows; i < m; i += rows) {
-    rows = deal_rows<T>(m - i, held).rows;
-    if (rows > m - i) rows = m - i;
-    result.begin(t, i, dim_t{0}, true, true);
-    t.a = a.data + i * a.row;
-    t.b = b;
-    t.last_row = rows - 1;
-    t.set_columns(held, width);
-    t.tiles = whole;
-    t.next = {0, width, width, result.then.repeats ? 0 : width};
-    find_tile<T>(rows, held)(t);
-    if (rest > 0) {
-      t.set_columns((rest + w - 1) / w, rest);
-      multiply_strip(t, rows, (rest + w - 1) / w);
+  for (dim_t p = 0; p == 0 || p < k; p += depth) {
+    const bool final = k - p <= depth;
+    t.depth = final ? k - p : depth;
+    for (dim_t i = 0, rows; i < m; i += rows) {
+      rows = deal_rows<T>(m - i, held).rows;
+      if (rows > m - i) rows = m - i;
+      result.begin(t, i, dim_t{0}, p == 0, final);
+      t.a = a.data + i * a.row + p * a.step;
+      t.b = b + p * ldb;
+      t.last_row = rows - 1;
+      t.set_columns(held, width);
+      t.tiles = whole;
+      t.next = {0, width, width, p == 0 && result.then.repeats ? 0 : width};
+      find_tile<T>(rows, held)(t);
+      if (rest > 0) {
+        t.set_columns((rest + w - 1) / w, rest);
+        multiply_strip(t, rows, (rest + w - 1) / w);
+      }
+      if (final && result.finishes()) result.finish(i, dim_t{0}, rows, n);
     }
-    if (result.finishes()) result.finish(i, dim_t{0}, rows, n);
   }
 }
 
@@ -47,11 +56,10 @@ void multiply_in_place(dim_t m, dim_t n, dim_t k, left_block<T> a, const T* b, d
   constexpr dim_t widest = gemm_tile<T>::columns,
                   rows = gemm_tile<T>::most_rows[gemm_tile<T>::registers];
   if (n > widest && !result.starts_mixed() &&
-      (m <= rows ||
+      (m <= rows || (m <= 2 * rows && k * ldb * dim_t{sizeof(T)} > detail::caches().first) ||
        (k * ldb * dim_t{sizeof(T)} <= 24 * 1024 && n >= 8 * widest &&
         (n * rows >= 2 * m * widest || m * n * dim_t{sizeof(T)} >= detail::caches().second / 4))))
     return multiply_across(m, n, k, a, b, ldb, result);
-  alignas(64) T spare[static_cast<std::size_t>(gemm_tile<T>::columns) * gemm_tile<T>::rows];
   tile_task<T> t;
   t.a_row = a.row;
   t.a_step = a.step;
@@ -83,8 +91,7 @@ void multiply_in_place(dim_t m, dim_t n, dim_t k, left_block<T> a, const T* b, d
       t.a = a.data + p * a.step;
       t.b = b + p * ldb + j;
       t.set_columns(held, columns);
-      multiply_panel<T, true>(t, held, spare, result, dim_t{0}, j, m, columns, p == 0,
-                              k - p <= depth);
+      multiply_panel<T, true>(t, held, result, dim_t{0}, j, m, columns, p == 0, k - p <= depth);
       registers -= held;
       j += width;
     }
@@ -94,6 +101,18 @@ void multiply_in_place(dim_t m, dim_t n, dim_t k, left_block<T> a, const T* b, d
 /// Up to so many columns A is read transposed.
 template <class T>
 inline constexpr dim_t most_near_a = (IKEBANA_CPU_WIDTH == 64 ? 1 : 2) * gemm_tile<T>::columns;
+
+/// Whether dot products take less time than the copies that others begin with. Never where threads
+/// share the rows.
+template <class T>
+IKEBANA_CPU_INLINE bool by_dots(dim_t m, dim_t n, dim_t k) {
+  constexpr dim_t w = vec<T>::size;
+  return n <= 2 * w && k >= 2 * w && m < 192 &&
+         m * k * dim_t{sizeof(T)} <= 2 * detail::caches().first &&
+         (m + dot_rows - 1) / dot_rows * ((n + 3) / 4) *
+                 ((k + w - 1) / w * dot_rows * 2 + 16 + 8 * dot_rows) <
+             m * ((n + w - 1) / w) * k * 3 / 4 + n * k / 2;
+}
 
 template <class T>
 void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha, const T* a,
@@ -108,12 +127,15 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
   if (ta != transpose::no && a_across) lda = k;
   if (tb == transpose::no && b_across) ldb = k;
   const matrix_result<T> result{c, ldc, beta, then};
-  // B is read where it stands if so few rows meet it that a copy does not pay, or if it is near;
-  // but loads that cross cache lines take twice the time.
-  const dim_t near = detail::caches().second * 2 / 5;
+  // B is read where it stands if so few rows meet it that a copy does not pay, if it is near, or if
+  // the cache holds both factors; but loads that cross cache lines take twice the time.
+  const dim_t second = detail::caches().second, near = second * 2 / 5;
   const bool b_aligned = (w * bytes < 64 && k <= 192) || on_lines(b, ldb);
-  const bool b_near = !b_across && (m <= 24 ? k * gemm_tile<T>::columns * bytes <= near
-                                            : k * ldb * bytes <= near && (b_aligned || m <= 64));
+  const bool b_near =
+      !b_across &&
+      (m <= 8 || (m <= 24 ? k * gemm_tile<T>::columns * bytes <= near
+                          : (k * ldb * bytes <= near && (b_aligned || m <= 64)) ||
+                                (b_aligned && k * (ldb + m) * bytes <= second / 16 * 15)));
   const bool a_near = a_across || (lda * bytes <= 512 && k <= 256) ||
                       k * lda * bytes <= (n <= most_near_a<T> ? 256 : 32) * 1024;
   const bool turned = alpha == T(1) && m >= 2 * w &&
@@ -123,7 +145,7 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
         m, n, k, a_across ? left_block<T>{a, lda, 1} : left_block<T>{a, 1, lda}, b, ldb, result);
   if (n == 1 && a_across && b_across)
     return multiply_by_dots(n, m, k, alpha, b, ldb, a, lda, result, true);
-  if (b_across && m <= 8 && a_across && k >= w)
+  if (b_across && a_across && k >= w && (m <= 8 || by_dots<T>(m, n, k)))
     return multiply_by_dots(m, n, k, alpha, a, lda, b, ldb, result, false);
   if (m == 1 && !b_across) {
     begin_row(n, c, beta, then.bias, then.residual);
@@ -153,12 +175,17 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
       result.finish(dim_t{0}, dim_t{0}, m, n);
     return;
   }
-  if (n <= w && a_across && k >= 2 * w && (n <= 4 || k >= 512) && (b_across || m >= 2 * w)) {
+  if (n <= w && a_across && k >= 2 * w && (n <= 4 || k >= 512) && (b_across || m >= 4)) {
     if (b_across) return multiply_by_dots(n, m, k, alpha, b, ldb, a, lda, result, true);
     const dim_t across = (k + w - 1) / w * w;
     if (n * across * bytes <= static_cast<dim_t>(detail::scratch_bytes().b)) {
       T* const rows = reinterpret_cast<T*>(detail::thread_scratch());
-      pack_across(rows, across, b, ldb, n, k);
+      if (n <= 4) {
+        for (dim_t j = 0; j < n; ++j)
+          for (dim_t p = 0; p < k; ++p) rows[j * across + p] = b[p * ldb + j];
+      } else {
+        pack_across(rows, across, b, ldb, n, k);
+      }
       return multiply_by_dots(n, m, k, alpha, static_cast<const T*>(rows), across, a, lda, result,
                               true);
     }

@@ -51,6 +51,43 @@ struct gemm_call {
   transpose ta, tb;
 };
 
+namespace detail {
+
+/// The sizes of a product of a few rows and columns, in one word: a call takes as long as the
+/// product, and arguments in memory half of it.
+class tiny_sizes {
+ public:
+  tiny_sizes(dim_t m, dim_t n, dim_t k, bool ta)
+      : bits_(static_cast<std::uint64_t>(m | n << 8 | dim_t{ta} << 16 | k << 32)) {}
+  static constexpr dim_t most_depth = INT32_MAX;
+  dim_t m() const { return static_cast<std::uint8_t>(bits_); }
+  dim_t n() const { return static_cast<std::uint8_t>(bits_ >> 8); }
+  dim_t k() const { return static_cast<dim_t>(bits_ >> 32); }
+  bool ta() const { return (bits_ >> 16 & 1) != 0; }
+
+ private:
+  std::uint64_t bits_;
+};
+
+/// The distances of rows, in another word.
+class tiny_steps {
+ public:
+  tiny_steps(dim_t a, dim_t b, dim_t c)
+      : bits_(static_cast<std::uint64_t>(a | b << 21 | c << 42)) {}
+  static bool hold(dim_t a, dim_t b, dim_t c) {
+    return static_cast<std::uint64_t>(a | b | c) < mask;
+  }
+  dim_t a() const { return static_cast<dim_t>(bits_ & mask); }
+  dim_t b() const { return static_cast<dim_t>(bits_ >> 21 & mask); }
+  dim_t c() const { return static_cast<dim_t>(bits_ >> 42); }
+
+ private:
+  static constexpr std::uint64_t mask = (1 << 21) - 1;
+  std::uint64_t bits_;
+};
+
+}  // namespace detail
+
 }  // namespace ikebana::cpu
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm_epilogue-inl.hpp"
@@ -88,6 +125,23 @@ void run_gemm(gemm_call<T>& call) {
   IKEBANA_CPU_DISPATCH(product<T>)(call);
 }
 IKEBANA_CPU_KERNEL(run_gemm)
+
+template <class T>
+void run_tiny(const T* a, const T* b, T* c, tiny_sizes s, tiny_steps steps,
+              const gemm_epilogue<T>* then) {
+  IKEBANA_CPU_DISPATCH(tiny<T>)(a, b, c, s, steps, then);
+}
+IKEBANA_CPU_KERNEL(run_tiny)
+
+/// Whether a product goes to run_tiny: one of a tile, or a little more.
+template <class T>
+[[gnu::always_inline]] inline bool is_tiny(transpose tb, dim_t m, dim_t n, dim_t k, T alpha,
+                                           dim_t lda, dim_t ldb, T beta, dim_t ldc) {
+  using size = std::uint64_t;
+  return size(m) - 1 < 8 && size(n) - 1 < 64 / sizeof(T) && size(k) - 1 < 32 &&
+         (n > 1 || m * k <= 64) && tb == transpose::no && alpha == T(1) && beta == T(0) &&
+         tiny_steps::hold(lda, ldb, ldc);
+}
 
 /// How many multiply-adds are worth a thread's while.
 inline constexpr dim_t products_for_thread = 1 << 20;
@@ -138,6 +192,9 @@ template <class T>
 template <class T>
 void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha, const T* a, dim_t lda,
           const T* b, dim_t ldb, T beta, T* c, dim_t ldc, const gemm_epilogue<T>& then) {
+  if (detail::is_tiny(tb, m, n, k, alpha, lda, ldb, beta, ldc) && then.residual == nullptr &&
+      then.function <= activation::relu && then.slope_of == nullptr)
+    return detail::run_tiny<T>(a, b, c, {m, n, k, ta == transpose::yes}, {lda, ldb, ldc}, &then);
   gemm_call<T> call{m, n, k, a, lda, b, ldb, c, ldc, &then, alpha, beta, ta, tb};
   if (m * n * k > 2 * detail::products_for_thread && num_threads() > 1) [[unlikely]]
     return detail::share_gemm(call);

@@ -1,10 +1,6 @@
 // Products of large matrices: a block of B that stays in the second-level cache meets strips of A,
 // a few rows each, panel by panel.
 
-/// A strip has so many rows, a multiple of those of every large tile; the last one fewer than half
-/// as many more.
-inline constexpr dim_t strip_rows = 24, most_strip = strip_rows + strip_rows / 2;
-
 /// The blocks of a product, from the caches.
 template <class T>
 struct block_sizes {
@@ -55,7 +51,6 @@ void multiply(dim_t m, dim_t n, dim_t k, const matrix_operand<T>& a, const matri
   const block_sizes<T> size(n, k);
   T* const packed_b = reinterpret_cast<T*>(detail::thread_scratch());
   T* const packed_a = packed_b + detail::scratch_bytes().b / sizeof(T);
-  alignas(64) T spare[static_cast<std::size_t>(shape::columns) * shape::rows];
 
   tile_task<T> t;
   for (dim_t jc = 0; jc < n; jc += size.columns) {
@@ -90,7 +85,7 @@ void multiply(dim_t m, dim_t n, dim_t k, const matrix_operand<T>& a, const matri
           }
           t.set_columns(held, columns);
           t.a = left.data;
-          multiply_panel(t, held, spare, result, i, jc + j, rows, columns, first, final);
+          multiply_panel(t, held, result, i, jc + j, rows, columns, first, final);
         }
       }
     }

@@ -166,7 +166,9 @@ template <class T>
 [[gnu::noinline]] void pack_across(T* to, dim_t width, const T* from, dim_t ld, dim_t depth,
                                    dim_t count) {
   constexpr dim_t wide = vec<T>::size;
-  if (wide > turned<T> && depth >= wide && count >= wide) {
+  // Rows of which a line each is in the same place of the cache are read a few at a time.
+  const bool crowded = ld * dim_t{sizeof(T)} % 4096 == 0;
+  if (wide > turned<T> && !crowded && depth >= wide && count >= wide) {
     turn_blocks<T, (wide > turned<T>)>(to, width, from, ld, depth, count);
   } else if (depth >= turned<T> && count >= turned<T>) {
     turn_blocks<T, false>(to, width, from, ld, depth, count);

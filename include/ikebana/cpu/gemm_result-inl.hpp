@@ -31,19 +31,24 @@ struct matrix_result {
       t.init_step = then.ld_residual;
     }
   }
-  [[gnu::noinline]] void add_up(T* to, dim_t i, dim_t j, dim_t rows, dim_t columns) const {
+  /// Leaves in the result what a block begins with.
+  [[gnu::noinline]] void add_up(dim_t i, dim_t j, dim_t rows, dim_t columns) const {
     constexpr dim_t w = vec<T>::size;
-    for (dim_t r = 0; r < rows; ++r, to += gemm_tile<T>::columns)
-      for (dim_t v = 0; v < columns; v += w) {
-        const dim_t n = lanes_left<T>(columns - v), at = j + v;
-        vec<T> x = vec<T>::zero();
-        if (then.bias != nullptr) x = vec<T>::load(then.bias + at, n);
-        if (then.residual != nullptr)
-          x = x + vec<T>::load(then.residual + (i + r) * then.ld_residual + at, n);
-        if (beta != T(0))
-          x = fma(vec<T>::broadcast(beta), vec<T>::load(c + (i + r) * ldc + at, n), x);
-        x.store(to + v);
-      }
+    const T* const bias = then.bias != nullptr ? then.bias + j : nullptr;
+    for (const dim_t end = i + rows; i < end; ++i) {
+      T* const to = c + i * ldc + j;
+      const T* const more =
+          then.residual != nullptr ? then.residual + i * then.ld_residual + j : nullptr;
+      const auto sum = [&](dim_t v, auto... n) __attribute__((always_inline)) {
+        vec<T> x = bias != nullptr ? vec<T>::load(bias + v, n...) : vec<T>::zero();
+        if (more != nullptr) x = x + vec<T>::load(more + v, n...);
+        if (beta != T(0)) x = fma(vec<T>::broadcast(beta), vec<T>::load(to + v, n...), x);
+        x.store(to + v, n...);
+      };
+      dim_t v = 0;
+      for (; v + w <= columns; v += w) sum(v);
+      if (v < columns) sum(v, columns - v);
+    }
   }
   bool finishes() const { return then.function > activation::relu || then.slope_of != nullptr; }
   [[gnu::noinline]] void finish(dim_t i, dim_t j, dim_t rows, dim_t columns) const {
@@ -55,85 +60,76 @@ struct matrix_result {
   }
 };
 
-/// What happens to each tile of a panel besides its product, where anything does: it begins with
-/// several matrices, or is finished by a function.
-template <class T>
-struct tile_surroundings {
-  const matrix_result<T>& result;
-  T* spare;
-  dim_t i, j, columns;
-  bool mixed, finishes;
-};
-
 /// Calls the tiles of a panel one below the other: t is at the first.
-template <class T, bool Around>
-IKEBANA_CPU_INLINE void run_strip(tile_task<T>& t, dim_t m, dim_t registers,
-                                  [[maybe_unused]] const tile_surroundings<T>* around) {
+template <class T>
+IKEBANA_CPU_INLINE void run_strip(tile_task<T>& t, dim_t m, dim_t registers) {
   dim_t i = 0;
-  const auto run = [&](dim_t rows, auto tile) __attribute__((always_inline)) {
-    if constexpr (Around) {
-      if (around->mixed) {
-        around->result.add_up(around->spare, around->i + i, around->j, rows, around->columns);
-        t.init = around->spare;
-        t.init_step = gemm_tile<T>::columns;
-      }
-    }
-    tile();
-    if constexpr (Around)
-      if (around->finishes) around->result.finish(around->i + i, around->j, rows, around->columns);
-    i += rows;
-  };
   if (t.pack != nullptr) {
-    const dim_t rows = gemm_tile<T>::most_rows[registers];
-    t.go_down(rows);
-    run(rows, [&] { multiply_and_pack(t, registers); });
+    i = gemm_tile<T>::most_rows[registers];
+    t.go_down(i);
+    multiply_and_pack(t, registers);
   }
   while (i < m) {
     const dealt_rows dealt = deal_rows<T>(m - i, registers);
     const tile_function<T> tile = find_tile<T>(dealt.rows, registers);
-    // The last tile may have a row less. Where nothing is around them, others go down by
-    // themselves.
+    // The last tile may have a row less.
     dim_t whole = dealt.tiles;
     if (i + whole * dealt.rows > m) --whole;
     t.go_down(dealt.rows);
-    t.last_row = dealt.rows - 1;
-    if constexpr (Around) {
-      for (dim_t q = 0; q < whole; ++q) {
-        t.tiles = 1;
-        run(dealt.rows, [&] { tile(t); });
-      }
-    } else if (whole > 0) {
+    if (whole > 0) {
+      t.last_row = dealt.rows - 1;
       t.tiles = whole;
-      run(whole * dealt.rows, [&] { tile(t); });
+      tile(t);
+      i += whole * dealt.rows;
     }
     if (whole < dealt.tiles) {
       t.last_row = m - i - 1;
       t.tiles = 1;
-      run(m - i, [&] { tile(t); });
+      tile(t);
+      i = m;
     }
   }
 }
 
 // One copy for all but the smallest products, where a processor foresees tiles better that are
 // called from a place of their own.
-template <class T, bool Around = false>
-[[gnu::noinline]] void multiply_strip(tile_task<T>& t, dim_t m, dim_t registers,
-                                      const tile_surroundings<T>* around = nullptr) {
-  run_strip<T, Around>(t, m, registers, around);
+template <class T>
+[[gnu::noinline]] void multiply_strip(tile_task<T>& t, dim_t m, dim_t registers) {
+  run_strip(t, m, registers);
+}
+
+/// A strip has so many rows, a multiple of those of every large tile; the last one fewer than half
+/// as many more.
+inline constexpr dim_t strip_rows = 24, most_strip = strip_rows + strip_rows / 2;
+
+/// A panel that begins with several matrices, or is finished by a function: strip by strip, while
+/// they are near.
+template <class T>
+[[gnu::noinline]] void multiply_around(tile_task<T>& t, dim_t registers,
+                                       const matrix_result<T>& result, dim_t i, dim_t j, dim_t m,
+                                       dim_t columns, bool first, bool final) {
+  const bool mixed = first && result.starts_mixed();
+  const T* const a = t.a;
+  for (dim_t r = 0, rows; r < m; r += rows) {
+    rows = m - r < most_strip ? m - r : strip_rows;
+    if (mixed) result.add_up(i + r, j, rows, columns);
+    result.begin(t, i + r, j, first && !mixed, final);
+    t.a = a + r * t.a_row;
+    multiply_strip(t, rows, registers);
+    if (final && result.finishes()) result.finish(i + r, j, rows, columns);
+  }
 }
 
 /// The tiles of one panel of columns, from (i, j) down.
 template <class T, bool Small = false>
-IKEBANA_CPU_INLINE void multiply_panel(tile_task<T>& t, dim_t registers, T* spare,
+IKEBANA_CPU_INLINE void multiply_panel(tile_task<T>& t, dim_t registers,
                                        const matrix_result<T>& result, dim_t i, dim_t j, dim_t m,
                                        dim_t columns, bool first, bool final) {
+  if ((first && result.starts_mixed()) || (final && result.finishes()))
+    return multiply_around(t, registers, result, i, j, m, columns, first, final);
   result.begin(t, i, j, first, final);
-  const bool mixed = first && result.starts_mixed(), finishes = final && result.finishes();
-  const tile_surroundings<T> around{result, spare, i, j, columns, mixed, finishes};
-  if (mixed || finishes)
-    multiply_strip<T, true>(t, m, registers, &around);
-  else if constexpr (Small)
-    run_strip<T, false>(t, m, registers, nullptr);
+  if constexpr (Small)
+    run_strip(t, m, registers);
   else
     multiply_strip(t, m, registers);
 }

@@ -10,17 +10,60 @@ IKEBANA_CPU_INLINE void finish_tiny(const gemm_epilogue<T>& then, dim_t m, dim_t
 
 /// Of several tiles below each other, or with what does not fit into a tile.
 template <class T>
-[[gnu::noinline]] void tiny_products(gemm_call<T>& call) {
+[[gnu::noinline]] void tiny_products(const gemm_call<T>& call) {
   const auto most = static_cast<dim_t>(call.n <= vec<T>::size ? tiny_rows : tiny_pair_rows);
-  const dim_t m = call.m;
-  T* const c = call.c;
-  for (dim_t left = m; left > 0; left -= call.m) {
-    call.m = left <= most ? left : left <= 2 * most ? (left + 1) / 2 : most;
-    find_tiny<T>(call.m, call.n)(call);
-    call.a += call.m * (call.ta == transpose::no ? call.lda : 1);
-    call.c += call.m * call.ldc;
+  const dim_t step = call.ta == transpose::no ? call.lda : 1;
+  const detail::tiny_steps steps(call.lda, call.ldb, call.ldc);
+  const T* a = call.a;
+  T* c = call.c;
+  for (dim_t left = call.m, rows; left > 0; left -= rows, a += rows * step, c += rows * call.ldc) {
+    rows = left <= most ? left : left <= 2 * most ? (left + 1) / 2 : most;
+    find_tiny<T>(rows, call.n)(a, call.b, c, {rows, call.n, call.k, call.ta == transpose::yes},
+                               steps, call.then);
   }
-  finish_tiny(*call.then, m, call.n, c, call.ldc);
+  finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
+}
+
+#if IKEBANA_CPU_WIDTH == 64
+/// Wider ones, of so short a sum that the tiles of larger products would spend more time on their
+/// way.
+template <class T>
+[[gnu::noinline]] void tiny_product_blocks(const gemm_call<T>& call) {
+  constexpr dim_t width = 2 * vec<T>::size, most = tiny_pair_rows;
+  const bool ta = call.ta == transpose::yes;
+  const dim_t step = ta ? 1 : call.lda, blocks = (call.m + most - 1) / most;
+  const detail::tiny_steps steps(call.lda, call.ldb, call.ldc);
+  gemm_epilogue<T> then = *call.then;
+  const T* a = call.a;
+  T* c = call.c;
+  const auto even =
+      static_cast<std::uint32_t>(call.m + blocks - 1) / static_cast<std::uint32_t>(blocks);
+  for (dim_t left = call.m, rows; left > 0; left -= rows, a += rows * step, c += rows * call.ldc) {
+    rows = left < static_cast<dim_t>(even) ? left : static_cast<dim_t>(even);
+    const auto tile = find_tiny<T>(rows, width);
+    const detail::tiny_sizes whole(rows, width, call.k, ta);
+    dim_t j = 0;
+    for (; j + width <= call.n; j += width) {
+      if (call.then->bias != nullptr) then.bias = call.then->bias + j;
+      tile(a, call.b + j, c + j, whole, steps, &then);
+    }
+    if (const dim_t rest = call.n - j; rest > 0) {
+      if (call.then->bias != nullptr) then.bias = call.then->bias + j;
+      find_tiny<T>(rows, rest)(a, call.b + j, c + j, {rows, rest, call.k, ta}, steps, &then);
+    }
+  }
+  finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
+}
+#endif
+
+template <class T>
+IKEBANA_CPU_INLINE void one_or_more_tiny_products(const gemm_call<T>& call) {
+  if (call.m > static_cast<dim_t>(call.n <= vec<T>::size ? tiny_rows : tiny_pair_rows) ||
+      call.then->function > activation::relu || call.then->slope_of != nullptr)
+    return tiny_products(call);
+  return find_tiny<T>(call.m, call.n)(call.a, call.b, call.c,
+                                      {call.m, call.n, call.k, call.ta == transpose::yes},
+                                      {call.lda, call.ldb, call.ldc}, call.then);
 }
 
 template <int Group, class T>
@@ -68,15 +111,6 @@ template <class T, std::size_t... L>
   }
 }
 
-template <class T>
-IKEBANA_CPU_INLINE void one_or_more_tiny_products(gemm_call<T>& call) {
-  const gemm_epilogue<T>& then = *call.then;
-  if (call.m > static_cast<dim_t>(call.n <= vec<T>::size ? tiny_rows : tiny_pair_rows) ||
-      then.function > activation::relu || then.slope_of != nullptr)
-    return tiny_products(call);
-  return find_tiny<T>(call.m, call.n)(call);
-}
-
 /// With B transposed: it is turned on the stack.
 inline constexpr dim_t turned_depth = 64;
 template <class T>
@@ -89,29 +123,6 @@ template <class T>
   call.b = rows;
   call.ldb = width;
   one_or_more_tiny_products(call);
-}
-
-/// Many short rows times a vector, whose result is contiguous: rows are turned a tile's width at a
-/// time.
-inline constexpr dim_t short_depth = 8;
-template <class T>
-[[gnu::noinline]] void short_rows_by_vector(const gemm_call<T>& call) {
-  constexpr dim_t width = 2 * vec<T>::size;
-  alignas(64) T columns[static_cast<std::size_t>((short_depth + 16) * width)];
-  gemm_call<T> part = call;
-  part.m = 1;
-  part.a = call.b;
-  part.lda = call.ldb;
-  part.ta = call.tb == transpose::yes ? transpose::no : transpose::yes;
-  part.b = columns;
-  part.ldb = width;
-  for (dim_t i = 0; i < call.m; i += width, part.c += width) {
-    part.n = call.m - i < width ? call.m - i : width;
-    turn_few(columns, width, call.a + i * call.lda, call.lda, part.n, call.k,
-             std::make_index_sequence<static_cast<std::size_t>(
-                 vec<T>::size < 4 ? 1 : vec<T>::size / 4)>{});
-    find_tiny<T>(1, part.n)(part);
-  }
 }
 
 /// Few rows of A, with B transposed, where a row of either fits into a V: dot products, four at a
@@ -130,14 +141,11 @@ template <class T, class V>
       // Those that are left over overlap the ones before.
       if (n >= 4 && j + 4 > n) j = n - 4;
       const T* const y = call.b + j * ldb;
-      auto s0 = x.v * V::load(y, k).v, s1 = x.v * V::load(n > 1 ? y + ldb : y, k).v,
-           s2 = x.v * V::load(n > 2 ? y + 2 * ldb : y, k).v,
-           s3 = x.v * V::load(n > 3 ? y + 3 * ldb : y, k).v;
-      exchange<1>(s0, s1, lanes{});
-      exchange<1>(s2, s3, lanes{});
-      auto low = s0 + s1, high = s2 + s3;
-      exchange<2>(low, high, lanes{});
-      four_of<T> sum = sum_to_four<T, size>(low + high);
+      const auto s0 = x.v * V::load(y, k).v, s1 = x.v * V::load(n > 1 ? y + ldb : y, k).v,
+                 s2 = x.v * V::load(n > 2 ? y + 2 * ldb : y, k).v,
+                 s3 = x.v * V::load(n > 3 ? y + 3 * ldb : y, k).v;
+      four_of<T> sum = sum_to_four<T, size>(
+          sum_apart<2>(sum_apart<1>(s0, s1, lanes{}), sum_apart<1>(s2, s3, lanes{}), lanes{}));
       if (n >= 4) {
         if (then.bias != nullptr) sum += *reinterpret_cast<const four_of<T>*>(then.bias + j);
         if (relu) sum = sum < T(0) ? four_of<T>{} : sum;
@@ -170,20 +178,19 @@ void product(gemm_call<T>& call) {
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
   using bits = typename number<T>::bits;
   using size = std::uint64_t;
-  constexpr dim_t w = vec<T>::size;
-  if (call.n == 1 && call.k <= short_depth && call.m > 2 * w && call.ldc == 1 &&
-      call.ta == transpose::no && call.alpha == T(1) && call.beta == T(0) &&
-      call.then->bias == nullptr && call.then->residual == nullptr &&
-      call.then->slope_of == nullptr && call.then->function <= activation::relu)
-    return short_rows_by_vector(call);
+  constexpr dim_t w = vec<T>::size, deep = 128;
+  const bool fits = detail::tiny_steps::hold(call.lda, call.ldb, call.ldc) &&
+                    call.k <= detail::tiny_sizes::most_depth;
   // More rows where the others' preparations do not pay.
-  const bool few = static_cast<size>(call.m) - 1 < 32,
+  const bool few = static_cast<size>(call.m) - 1 < 32 &&
+                   !(call.n <= 4 && call.m >= 4 && call.k >= deep && call.m * call.k >= 2048 &&
+                     call.ta == transpose::no),
              simple = call.n > 1 &&
                       (call.k <= 24 || (IKEBANA_CPU_WIDTH == 64 && call.n > w && call.k <= 256) ||
                        (call.ta == transpose::no && 2 * call.n > w && call.n <= w));
-  if ((few ? call.n > 1 || call.k <= 2 * w : simple && call.m > 0) && call.n > 0 &&
+  if ((few ? call.n > 1 || call.m * call.k <= 64 : simple && call.m > 0) && call.n > 0 &&
       __builtin_bit_cast(bits, call.alpha) == __builtin_bit_cast(bits, T(1)) &&
-      __builtin_bit_cast(bits, call.beta) == 0 && call.then->residual == nullptr) {
+      __builtin_bit_cast(bits, call.beta) == 0 && call.then->residual == nullptr && fits) {
     const bool rows_by_rows = call.ta == transpose::no && call.tb == transpose::yes;
     if (rows_by_rows && call.m <= 2 && call.k <= w && w >= 4) return tiny_dots(call);
     if (call.n <= 2 * w) {
@@ -194,6 +201,16 @@ void product(gemm_call<T>& call) {
       if (call.k <= turned_depth) return tiny_product_turned(call);
     }
   }
+#if IKEBANA_CPU_WIDTH == 64
+  // Of five and six rows there are large tiles that are wide, too.
+  if (call.n > 2 * w && call.m > 1 && call.k > 0 && call.tb == transpose::no &&
+      call.k <= (call.m <= dim_t{tiny_pair_rows}                                    ? 16
+                 : call.m * call.n * dim_t{sizeof(T)} > detail::caches().second / 2 ? 4
+                                                                                    : 1) &&
+      (call.m < 5 || call.m > 6) && call.alpha == T(1) && call.beta == T(0) &&
+      call.then->residual == nullptr && fits)
+    return tiny_product_blocks(call);
+#endif
   // Short rows of B are turned one by one.
   if (call.tb == transpose::yes && call.k < turned<T> && call.n > w && call.m > 1) {
     const dim_t width = (call.n + w - 1) / w * w;
@@ -210,6 +227,42 @@ void product(gemm_call<T>& call) {
   matrix_product(call.ta, call.tb, call.m, call.n, call.k, call.alpha, call.a, call.lda, call.b,
                  call.ldb, call.beta, call.c, call.ldc, *call.then);
 #endif
+}
+
+template <class T>
+[[gnu::noinline]] void product_of_tiny(const T* a, const T* b, T* c, detail::tiny_sizes s,
+                                       detail::tiny_steps steps, const gemm_epilogue<T>* then) {
+  gemm_call<T> call{s.m(),
+                    s.n(),
+                    s.k(),
+                    a,
+                    steps.a(),
+                    b,
+                    steps.b(),
+                    c,
+                    steps.c(),
+                    then,
+                    T(1),
+                    T(0),
+                    s.ta() ? transpose::yes : transpose::no,
+                    transpose::no};
+#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+  if (call.n <= 2 * vec<T>::size) return tiny_products(call);
+#endif
+  product(call);
+}
+
+/// A product of one tile goes to it by a jump.
+template <class T>
+void tiny(const T* a, const T* b, T* c, detail::tiny_sizes s, detail::tiny_steps steps,
+          const gemm_epilogue<T>* then) {
+#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+  constexpr dim_t w = vec<T>::size;
+  const dim_t m = s.m(), n = s.n();
+  if (m <= static_cast<dim_t>(n <= w ? tiny_rows : tiny_pair_rows) && n <= 2 * w) [[likely]]
+    return find_tiny<T>(m, n)(a, b, c, s, steps, then);
+#endif
+  product_of_tiny(a, b, c, s, steps, then);
 }
 
 /// As many products of one size, from one to the next as far as the steps say.

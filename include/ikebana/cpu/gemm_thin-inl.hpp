@@ -74,14 +74,22 @@ void multiply_by_dots(dim_t m, dim_t n, dim_t k, T alpha, const T* a, dim_t lda,
   const dim_t ldc = result.ldc;
   const bool plain = alpha == T(1) && beta == T(0) && then.residual == nullptr;
   const bool relu = then.function == activation::relu;
-  if (turned)
+  // A single column that is contiguous is as good as a row.
+  const bool column =
+      turned && m == 1 && ldc == 1 && (then.residual == nullptr || then.ld_residual == 1);
+  if (turned && !column)
     multiply_dots(m, n, k, a, lda, b, ldb, [&](dim_t j, dim_t i, dim_t count, const T* dots) {
-      for (dim_t q = 0; q < count; ++q) {
+      T* to = c + i * ldc + j;
+      if (plain && then.bias == nullptr && !relu) {
+        for (dim_t q = 0; q < count; ++q, to += ldc) *to = dots[q];
+        return;
+      }
+      for (dim_t q = 0; q < count; ++q, to += ldc) {
         T x = plain ? dots[q] : alpha * dots[q];
         if (then.bias != nullptr) x += then.bias[j];
         if (then.residual != nullptr) x += then.residual[(i + q) * then.ld_residual + j];
-        if (beta != T(0)) x += beta * c[(i + q) * ldc + j];
-        c[(i + q) * ldc + j] = relu && x < T(0) ? T(0) : x;
+        if (beta != T(0)) x += beta * *to;
+        *to = relu && x < T(0) ? T(0) : x;
       }
     });
   else
@@ -92,7 +100,9 @@ void multiply_by_dots(dim_t m, dim_t n, dim_t k, T alpha, const T* a, dim_t lda,
         const dim_t lanes = count - q < w ? count - q : w;
         vec<T> x = vec<T>::load(dots + q);
         if (!plain) x = x * alpha;
-        if (then.bias != nullptr) x = x + vec<T>::load(then.bias + j + q, lanes);
+        if (then.bias != nullptr)
+          x = x +
+              (column ? vec<T>::broadcast(then.bias[0]) : vec<T>::load(then.bias + j + q, lanes));
         if (then.residual != nullptr)
           x = x + vec<T>::load(then.residual + i * then.ld_residual + j + q, lanes);
         if (beta != T(0)) x = x + vec<T>::load(to + q, lanes) * beta;

@@ -67,6 +67,16 @@ IKEBANA_CPU_INLINE void keep_in_register(X& x) {
   asm("" : "+r"(x));
 }
 
+/// Has x loaded once where compilers would else load it in each product that it is part of.
+template <class T>
+IKEBANA_CPU_INLINE void keep_in_register([[maybe_unused]] vec<T>& x) {
+#if IKEBANA_CPU_X86 && IKEBANA_CPU_WIDTH == 64
+  asm("" : "+v"(x.v));
+#elif IKEBANA_CPU_X86 && IKEBANA_CPU_WIDTH != 0
+  asm("" : "+x"(x.v));
+#endif
+}
+
 template <class T, int Registers, std::size_t J>
 IKEBANA_CPU_INLINE vec<T> load_columns(const T* from, const T* last, dim_t lanes) {
   if constexpr (Registers == 1)
@@ -114,7 +124,8 @@ IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t, std::index_sequence<R...>,
   dim_t p = 0;
   [[maybe_unused]] T* to = t.pack;
   for (dim_t depth = t.depth; depth > 0; --depth) {
-    const vec<T> columns[] = {load_columns<T, Registers, J>(b, b_last, last)...};
+    vec<T> columns[] = {load_columns<T, Registers, J>(b, b_last, last)...};
+    if constexpr (Rows == 2) (keep_in_register(columns[J]), ...);
     if constexpr (Packs) {
       // Rows are too far apart for the processor to foresee.
       constexpr dim_t ahead = 8;

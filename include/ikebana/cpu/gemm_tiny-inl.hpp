@@ -89,21 +89,21 @@ inline constexpr std::size_t tiny_rows = 8, tiny_pair_rows = 8;
 
 /// An even number of rows stands for one less, too: the last row is the one before once more.
 template <class T, class V, std::size_t... R>
-IKEBANA_CPU_INLINE void tiny_product(const gemm_call<T>& call, std::index_sequence<R...>) {
+IKEBANA_CPU_INLINE void tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
+                                     detail::tiny_steps steps, const gemm_epilogue<T>* then,
+                                     std::index_sequence<R...>) {
   constexpr std::size_t rows = sizeof...(R);
-  const dim_t n = call.n;
+  const dim_t n = s.n(), last_row = s.m() - 1;
   V sums[rows];
   sums[0] = V::zero();
-  if (const T* bias = call.then->bias; bias != nullptr) sums[0] = V::load(bias, n);
+  if (then->bias != nullptr) sums[0] = V::load(then->bias, n);
   ((sums[R] = sums[0]), ...);
-  const dim_t row = call.ta == transpose::no ? call.lda : 1,
-              step = call.ta == transpose::no ? 1 : call.lda, ldb = call.ldb;
-  const T *a = call.a, *b = call.b;
+  const dim_t row = s.ta() ? 1 : steps.a(), step = s.ta() ? steps.a() : 1, ldb = steps.b();
   // A pointer for each four rows and multiples of their distance are few registers.
   constexpr std::size_t pointers = (rows + 3) / 4;
   const T* from[] = {a + static_cast<dim_t>(R < pointers ? R * 4 : 0) * row...};
-  const T* last = a + (call.m - 1) * row;
-  for (dim_t k = call.k; k > 0; --k, b += ldb) {
+  const T* last = a + last_row * row;
+  for (dim_t k = s.k(); k > 0; --k, b += ldb) {
     const V columns = V::load(b, n);
     ((sums[R] =
           fma(V::broadcast(R > 0 && R + 1 == rows ? *last
@@ -114,19 +114,19 @@ IKEBANA_CPU_INLINE void tiny_product(const gemm_call<T>& call, std::index_sequen
     last += step;
     keep_in_register(last);
   }
-  if (call.then->function == activation::relu) ((sums[R] = max(V::zero(), sums[R])), ...);
-  T* const c = call.c;
-  const dim_t ldc = call.ldc;
-  (sums[R].store(c + (R > 0 && R + 1 == rows ? call.m - 1 : static_cast<dim_t>(R)) * ldc, n), ...);
+  if (then->function == activation::relu) ((sums[R] = max(V::zero(), sums[R])), ...);
+  const dim_t ldc = steps.c();
+  (sums[R].store(c + (R > 0 && R + 1 == rows ? last_row : static_cast<dim_t>(R)) * ldc, n), ...);
 }
 template <class T, class V, std::size_t Rows>
-void tiny_product(const gemm_call<T>& call) {
-  tiny_product<T, V>(call, std::make_index_sequence<Rows>{});
+void tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s, detail::tiny_steps steps,
+                  const gemm_epilogue<T>* then) {
+  tiny_product<T, V>(a, b, c, s, steps, then, std::make_index_sequence<Rows>{});
 }
 
 template <class T>
-using product_function = void (*)(const gemm_call<T>&);
-
+using product_function = void (*)(const T*, const T*, T*, detail::tiny_sizes, detail::tiny_steps,
+                                  const gemm_epilogue<T>*);
 template <class T, class V, std::size_t... Pairs>
 IKEBANA_CPU_INLINE product_function<T> find_tiny(dim_t m, std::index_sequence<Pairs...>) {
   static constexpr product_function<T> all[] = {&tiny_product<T, V, 1>,

@@ -43,33 +43,51 @@ IKEBANA_CPU_INLINE void add_rows(dim_t n, T scale, const T* x, dim_t x_step, con
   }
 }
 
-/// y[j] += scale * x * b on as many registers of columns as there are J, held while p runs.
+/// y += scale * x * b for n columns, held in as many registers as there are J while p runs. What is
+/// not two whole registers at the end overlaps those before, but in one alone.
 template <class T, std::size_t... J>
-IKEBANA_CPU_INLINE void add_columns(dim_t k, T scale, const T* x, dim_t x_step, const T* b,
-                                    dim_t ldb, T* y, std::index_sequence<J...>) {
-  constexpr std::size_t w = static_cast<std::size_t>(vec<T>::size);
-  vec<T> sums[] = {vec<T>::load(y + J * w)...};
+IKEBANA_CPU_INLINE void hold_columns(dim_t n, dim_t k, T scale, const T* x, dim_t x_step,
+                                     const T* b, dim_t ldb, T* y, std::index_sequence<J...>) {
+  constexpr dim_t w = vec<T>::size, held = sizeof...(J);
+  constexpr bool alone = held == 1;
+  const dim_t last = alone ? 0 : n - w, but_last = last < (held - 2) * w ? last : (held - 2) * w;
+  const auto at = [=](std::size_t j) __attribute__((always_inline)) {
+    const auto i = static_cast<dim_t>(j);
+    return alone || i + 2 < held ? i * w : i + 2 == held ? but_last : last;
+  };
+  const auto load = [=](const T* from) __attribute__((always_inline)) {
+    return alone ? vec<T>::load(from, n) : vec<T>::load(from);
+  };
+  vec<T> sums[] = {load(y + at(J))...};
   for (; k > 0; --k, x += x_step, b += ldb) {
     const vec<T> factor = vec<T>::broadcast(scale * *x);
-    ((sums[J] = fma(factor, vec<T>::load(b + J * w), sums[J])), ...);
+    ((sums[J] = fma(factor, load(b + at(J)), sums[J])), ...);
   }
-  (sums[J].store(y + J * w), ...);
+  ((alone ? sums[J].store(y, n) : sums[J].store(y + at(J))), ...);
+}
+template <class T, int Registers>
+void add_columns(dim_t n, dim_t k, T scale, const T* x, dim_t x_step, const T* b, dim_t ldb, T* y) {
+  hold_columns(n, k, scale, x, x_step, b, ldb, y,
+               std::make_index_sequence<static_cast<std::size_t>(Registers)>{});
 }
 
 /// y += scale * x * b, x of 1 x k (its elements x_step apart), b of k x n.
 template <class T>
 [[gnu::noinline]] void vector_times_matrix(dim_t n, dim_t k, T scale, const T* x, dim_t x_step,
                                            const T* b, dim_t ldb, T* y) {
-  constexpr dim_t held = 8 * vec<T>::size;
+  constexpr dim_t w = vec<T>::size, held = 8 * w;
   // Small: sums stay in registers. Large: b is read row after row, as memory likes it.
-  if (n <= 2 * held || k * ldb * static_cast<dim_t>(sizeof(T)) <= detail::caches().second / 2) {
-    for (; n >= held; n -= held, b += held, y += held)
-      add_columns(k, scale, x, x_step, b, ldb, y, std::make_index_sequence<8>{});
-    if (n >= held / 4) {
-      for (; n >= held / 4; n -= held / 4, b += held / 4, y += held / 4)
-        add_columns(k, scale, x, x_step, b, ldb, y, std::make_index_sequence<2>{});
+  if (n <= held || k * ldb * static_cast<dim_t>(sizeof(T)) <= detail::caches().first) {
+    for (dim_t columns; n > 0; n -= columns, b += columns, y += columns) {
+      columns = n <= held ? n : n < 2 * held ? n / 2 : held;
+      const auto add = columns <= w       ? &add_columns<T, 1>
+                       : columns <= 2 * w ? &add_columns<T, 2>
+                       : columns <= 4 * w ? &add_columns<T, 4>
+                       : columns <= 6 * w ? &add_columns<T, 6>
+                                          : &add_columns<T, 8>;
+      add(columns, k, scale, x, x_step, b, ldb, y);
     }
-    if (n == 0) return;
+    return;
   }
   dim_t p = 0;
   for (; p + 8 <= k; p += 8)
@@ -98,21 +116,45 @@ IKEBANA_CPU_INLINE auto sum_to_four(R a) {
 }
 #endif
 
-/// out[0, 4): the sums of the lanes of four registers, in an order that depends on the width alone.
-template <class T>
-IKEBANA_CPU_INLINE void sum_four(const vec<T>* a, T* out) {
-  constexpr std::size_t w = static_cast<std::size_t>(vec<T>::size);
+#if IKEBANA_CPU_WIDTH != 0
+/// Sums of lanes that are D apart: those of a where a lane's number has no bit D, else those of b.
+template <int D, class R, std::size_t... L>
+IKEBANA_CPU_INLINE R sum_apart(R a, R b, std::index_sequence<L...>) {
+  constexpr int n = static_cast<int>(sizeof...(L)), d = D;
+  return __builtin_shufflevector(
+             a, b,
+             ((static_cast<int>(L) & d) == 0 ? static_cast<int>(L) : static_cast<int>(L) + n)...) +
+         __builtin_shufflevector(a, b,
+                                 ((static_cast<int>(L) & d) == 0 ? static_cast<int>(L) + d
+                                                                 : static_cast<int>(L) - d + n)...);
+}
+#endif
+
+/// out[p * step + q]: the sums of the lanes of four registers for each p of P, in an order that
+/// depends on the width alone.
+template <class T, std::size_t... P>
+IKEBANA_CPU_INLINE void sum_fours(const vec<T>* a, T* out, dim_t step, std::index_sequence<P...>) {
+  constexpr std::size_t w = static_cast<std::size_t>(vec<T>::size), n = sizeof...(P);
   if constexpr (w < 4) {
-    for (int i = 0; i < 4; ++i) out[i] = sum(a[i]);
+    for (std::size_t i = 0; i < 4 * n; ++i)
+      out[static_cast<dim_t>(i / 4) * step + static_cast<dim_t>(i % 4)] = sum(a[i]);
   } else {
 #if IKEBANA_CPU_WIDTH != 0
     using lanes = std::make_index_sequence<w>;
-    auto x0 = a[0].v, x1 = a[1].v, x2 = a[2].v, x3 = a[3].v;
-    exchange<1>(x0, x1, lanes{});
-    exchange<1>(x2, x3, lanes{});
-    auto low = x0 + x1, high = x2 + x3;
-    exchange<2>(low, high, lanes{});
-    *reinterpret_cast<four_of<T>*>(out) = sum_to_four<T, w>(low + high);
+    using four = four_of<T>;
+    const auto store = [=](std::size_t p, four x) __attribute__((always_inline)) {
+      *reinterpret_cast<four*>(out + static_cast<dim_t>(p) * step) = x;
+    };
+    const typename vec<T>::raw x[] = {
+        sum_apart<2>(sum_apart<1>(a[P * 4].v, a[P * 4 + 1].v, lanes{}),
+                     sum_apart<1>(a[P * 4 + 2].v, a[P * 4 + 3].v, lanes{}), lanes{})...};
+    if constexpr (w == 16 && n == 4) {
+      const auto y = sum_apart<4>(sum_apart<8>(x[0], x[2], lanes{}),
+                                  sum_apart<8>(x[1], x[3], lanes{}), lanes{});
+      (store(P, __builtin_shufflevector(y, y, P * 4, P * 4 + 1, P * 4 + 2, P * 4 + 3)), ...);
+    } else {
+      (store(P, sum_to_four<T, w>(x[P])), ...);
+    }
 #endif
   }
 }
@@ -143,6 +185,8 @@ IKEBANA_CPU_INLINE void dot_tiles(dim_t count, dim_t k, const T* x, dim_t ldx, d
     ((sums[P * 4] = sums[P * 4 + 1] = sums[P * 4 + 2] = sums[P * 4 + 3] = vec<T>::zero()), ...);
     const auto step = [&](vec<T> b0, vec<T> b1, vec<T> b2, vec<T> b3, const vec<T>* a)
         __attribute__((always_inline)) {
+      if constexpr (sizeof...(P) == 2)
+        keep_in_register(b0), keep_in_register(b1), keep_in_register(b2), keep_in_register(b3);
       ((sums[P * 4] = fma(a[P], b0, sums[P * 4]), sums[P * 4 + 1] = fma(a[P], b1, sums[P * 4 + 1]),
         sums[P * 4 + 2] = fma(a[P], b2, sums[P * 4 + 2]),
         sums[P * 4 + 3] = fma(a[P], b3, sums[P * 4 + 3])),
@@ -159,7 +203,7 @@ IKEBANA_CPU_INLINE void dot_tiles(dim_t count, dim_t k, const T* x, dim_t ldx, d
       step(vec<T>::load(y + p, left), vec<T>::load(y1 + p, left), vec<T>::load(y2 + p, left),
            vec<T>::load(y3 + p, left), a);
     }
-    (sum_four(sums + P * 4, out + static_cast<dim_t>(P) * dot_strip + j), ...);
+    sum_fours(sums, out + j, dot_strip, std::index_sequence<P...>{});
   }
 }
 
