@@ -74,6 +74,9 @@ const conv_geometry geometries[] = {
     geometry(2, 33, 1, 1, {1, 14, 14}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
     geometry(1, 17, 1, 1, {1, 10, 11}, {1, 3, 3}, {1, 3, 3}, {0, 1, 2}),
     geometry(2, 9, 1, 1, {3, 4, 5}, {2, 3, 2}, {1, 1, 2}, {1, 1, 0}),
+    geometry(2, 17, 2, 2, {1, 6, 5}, {1, 4, 2}, {1, 3, 2}, {0, 2, 1}, {1, 2, 3}),
+    geometry(1, 18, 1, 1, {1, 40, 61}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}),
+    geometry(1, 11, 1, 1, {1, 3, 700}, {1, 2, 9}, {1, 1, 3}, {0, 1, 4}, {1, 1, 5}),
     geometry(1, 1, 1, 1, {1, 4, 3000}, {1, 3, 3}, {1, 2, 2}, {0, 0, 0}),
     // Kernels beyond the image, padding beyond the kernel, nothing at all.
     geometry(2, 2, 1, 1, {1, 2, 3}, {1, 4, 5}, {1, 1, 1}, {0, 2, 2}),
@@ -136,8 +139,9 @@ TEST_CASE_TEMPLATE("depthwise and grouped convolutions, forward and all gradient
                << g.kernel[2] << " stride " << g.stride[1] << " " << g.stride[2]);
     const sizes<T> n(g);
     const guarded<T> x(n.x, r), w(n.w, r), bias(g.out_channels, r), in_bias(g.in_channels, r),
-        dy(n.y, r), dw_before(n.w, r);
-    std::vector<double> ey(at(n.y)), edx(at(n.x)), edw(at(n.w)), eadded(at(n.w)), erelu(at(n.y));
+        dy(n.y, r), dw_before(n.w, r), scale(g.out_channels, r), residual(n.y, r);
+    std::vector<double> ey(at(n.y)), edx(at(n.x)), edw(at(n.w)), eadded(at(n.w)), erelu(at(n.y)),
+        efinished(at(n.y));
     const dim_t plane = conv_geometry::volume(g.out), in_plane = conv_geometry::volume(g.in);
     for (dim_t i = 0; i < n.y; ++i)
       ey[at(i)] = static_cast<double>(bias[i / plane % g.out_channels]);
@@ -149,12 +153,21 @@ TEST_CASE_TEMPLATE("depthwise and grouped convolutions, forward and all gradient
       edw[at(j)] += static_cast<double>(dy[k]) * static_cast<double>(x[i]);
     });
     for (dim_t i = 0; i < n.w; ++i) eadded[at(i)] = edw[at(i)] + static_cast<double>(dw_before[i]);
-    for (dim_t i = 0; i < n.y; ++i) erelu[at(i)] = ey[at(i)] > 0 ? ey[at(i)] : 0;
+    for (dim_t i = 0; i < n.y; ++i) {
+      erelu[at(i)] = ey[at(i)] > 0 ? ey[at(i)] : 0;
+      const dim_t c = i / plane % g.out_channels;
+      const auto b = static_cast<double>(bias[c]);
+      efinished[at(i)] = std::tanh(static_cast<double>(scale[c]) * (ey[at(i)] - b) + b +
+                                   static_cast<double>(residual[i]));
+    }
     for_each_set([&] {
-      guarded<T> y(n.y), rectified(n.y), dx(n.x), dw(n.w), added = dw_before;
-      CHECK(cpu::detail::depthwise_forward<T>(g, x.data(), w.data(), bias.data(), false, y.data()));
-      CHECK(cpu::detail::depthwise_forward<T>(g, x.data(), w.data(), bias.data(), true,
-                                              rectified.data()));
+      guarded<T> y(n.y), rectified(n.y), finished(n.y), dx(n.x), dw(n.w), added = dw_before;
+      CHECK(cpu::detail::depthwise_forward<T>(g, x.data(), w.data(), bias.data(), {}, y.data()));
+      CHECK(cpu::detail::depthwise_forward<T>(g, x.data(), w.data(), bias.data(),
+                                              {nullptr, cpu::activation::relu}, rectified.data()));
+      CHECK(cpu::detail::depthwise_forward<T>(
+          g, x.data(), w.data(), bias.data(),
+          {residual.data(), cpu::activation::tanh, scale.data()}, finished.data()));
       CHECK(cpu::detail::depthwise_backward_data<T>(g, dy.data(), w.data(), in_bias.data(),
                                                     dx.data()));
       CHECK(cpu::detail::depthwise_backward_weights<T>(g, x.data(), dy.data(), dw.data(), false));
@@ -165,10 +178,11 @@ TEST_CASE_TEMPLATE("depthwise and grouped convolutions, forward and all gradient
       CHECK(all_close(grouped, ey, rounding<T> * 64));
       CHECK(all_close(y, ey, rounding<T> * 64));
       CHECK(all_close(rectified, erelu, rounding<T> * 64));
+      CHECK(all_close(finished, efinished, rounding<T> * 64));
       CHECK(all_close(dx, edx, rounding<T> * 64));
       CHECK(all_close(dw, edw, rounding<T> * 4000));
       CHECK(all_close(added, eadded, rounding<T> * 4000));
-      for (const auto* a : {&y, &rectified, &dx, &dw, &added}) CHECK(a->intact());
+      for (const auto* a : {&y, &rectified, &finished, &dx, &dw, &added}) CHECK(a->intact());
     });
   }
 }
@@ -179,7 +193,8 @@ TEST_CASE("depthwise convolutions: what is not a number reaches what sees it and
   for (const conv_geometry& g :
        {geometry(2, 3, 1, 1, {1, 10, 19}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
         geometry(2, 3, 1, 1, {1, 10, 19}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
-        geometry(2, 3, 1, 1, {1, 10, 19}, {1, 2, 4}, {1, 1, 3}, {0, 0, 1})}) {
+        geometry(2, 3, 1, 1, {1, 10, 19}, {1, 2, 4}, {1, 1, 3}, {0, 0, 1}),
+        geometry(2, 20, 1, 1, {1, 5, 6}, {1, 4, 2}, {1, 2, 2}, {0, 1, 0})}) {
     const sizes<float> n(g);
     guarded<float> x(n.x, r), w(n.w, r), dy(n.y, r);
     for (dim_t i = 18; i < n.x; i += 97) x[i] = nan;
@@ -190,7 +205,8 @@ TEST_CASE("depthwise convolutions: what is not a number reaches what sees it and
     });
     for_each_set([&] {
       guarded<float> y(n.y), dw(n.w);
-      CHECK(cpu::detail::depthwise_forward<float>(g, x.data(), w.data(), nullptr, true, y.data()));
+      CHECK(cpu::detail::depthwise_forward<float>(g, x.data(), w.data(), nullptr,
+                                                  {nullptr, cpu::activation::relu}, y.data()));
       CHECK(
           cpu::detail::depthwise_backward_weights<float>(g, x.data(), dy.data(), dw.data(), false));
       for (dim_t i = 0; i < n.y; ++i) CHECK(std::isnan(y[i]) == std::isnan(ey[at(i)]));
@@ -203,7 +219,8 @@ TEST_CASE("depthwise convolutions give the same bits on any number of threads") 
   for (const conv_geometry& g :
        {geometry(1, 40, 1, 1, {1, 56, 57}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
         geometry(2, 90, 1, 1, {1, 56, 57}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2}),
-        geometry(9, 200, 1, 1, {1, 14, 14}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1})}) {
+        geometry(9, 200, 1, 1, {1, 14, 14}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
+        geometry(3, 70, 1, 1, {1, 40, 61}, {1, 4, 4}, {1, 2, 2}, {0, 1, 1})}) {
     generator r(94);
     const sizes<float> n(g);
     const guarded<float> x(n.x, r), w(n.w, r), dy(n.y, r);

@@ -308,6 +308,32 @@ TEST_CASE_TEMPLATE("convolutions of random geometries", T, float, double) {
   }
 }
 
+TEST_CASE_TEMPLATE("an image of few positions gives the same alone", T, float, double) {
+  generator r(75);
+  for (const conv_geometry& g :
+       {geometry(5, 40, 37, 1, {1, 5, 2}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
+        geometry(9, 70, 64, 1, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+        geometry(30, 16, 33, 1, {1, 4, 4}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+        geometry(3, 64, 90, 1, {1, 7, 7}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1})}) {
+    conv_geometry single = g;
+    single.batch = 1;
+    const dim_t nx = g.in_channels * conv_geometry::volume(g.in),
+                ny = g.out_channels * conv_geometry::volume(g.out);
+    const guarded<T> x(g.batch * nx, r),
+        w(g.out_channels * g.in_channels * conv_geometry::volume(g.kernel), r),
+        bias(g.out_channels, r);
+    for_each_set([&] {
+      guarded<T> y(g.batch * ny), one(g.batch * ny);
+      cpu::conv_forward<T>(g, x.data(), w.data(), bias.data(), y.data());
+      dim_t different = 0;
+      for (dim_t b = 0; b < g.batch; ++b)
+        cpu::conv_forward<T>(single, x.data() + b * nx, w.data(), bias.data(), one.data() + b * ny);
+      for (dim_t i = 0; i < y.size(); ++i) different += y[i] != one[i];
+      CHECK(different == 0);
+    });
+  }
+}
+
 TEST_CASE("what is not finite reaches what meets it, and nothing else, in every direction") {
   ikebana::set_exact_convolution(true);
   for (const conv_geometry& g :

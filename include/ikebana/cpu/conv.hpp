@@ -11,6 +11,7 @@
 #include "ikebana/cpu/conv_pass.hpp"
 #include "ikebana/cpu/conv_run.hpp"
 #include "ikebana/cpu/conv_weights.hpp"
+#include "ikebana/cpu/conv_winograd.hpp"
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
 
@@ -41,10 +42,12 @@ void share_groups(const conv_geometry& g, const conv_pass& pass, const F& f) {
 }  // namespace detail
 
 /// y = function(scale conv(x, w) + bias + residual); scale, bias and residual
-/// may be null.
+/// may be null. `winograd` is null where the caller knows that it is not the way, so that its
+/// kernels need not be built.
 template <class T>
 void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
-                  const conv_epilogue<T>& then = {}) {
+                  const conv_epilogue<T>& then = {},
+                  detail::pass_way<T> winograd = &detail::run_winograd<T>) {
   const detail::conv_tiles<T>& tiles = IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)();
   const detail::conv_pass pass = detail::forward_pass(g);
   const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
@@ -56,14 +59,16 @@ void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
                         w + first * pass.weight_result, bias == nullptr ? nullptr : bias + first,
                         y + at,
                         {then.residual == nullptr ? nullptr : then.residual + at, then.function,
-                         then.scale == nullptr ? nullptr : then.scale + first});
+                         then.scale == nullptr ? nullptr : then.scale + first},
+                        winograd);
   });
 }
 /// Overwrites dx. The transposed convolution of dy, which may have a bias for
 /// each of x's channels.
 template <class T>
 void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
-                        const T* bias = nullptr) {
+                        const T* bias = nullptr,
+                        detail::pass_way<T> winograd = &detail::run_winograd<T>) {
   const detail::conv_tiles<T>& tiles = IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)();
   if (detail::conv_columns<T>{tiles, g, 0}.backward_data_pays())
     return detail::share_groups(g, detail::forward_pass(g), [&](dim_t group) {
@@ -94,7 +99,8 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
           const dim_t first = group * pass.results;
           detail::run_pass<T>(tiles, pass, dy + group * pass.sources * plane,
                               w + group * pass.sources * pass.weight_source,
-                              bias == nullptr ? nullptr : bias + first, dx + first * in_plane, {});
+                              bias == nullptr ? nullptr : bias + first, dx + first * in_plane, {},
+                              winograd);
         });
       }
 }

@@ -145,7 +145,8 @@ struct conv_columns {
   }
 
   void forward(const T* x, const T* w, const T* bias, T* y, const conv_epilogue<T>& then) {
-    if (plane > 8) images = 1;  // so that each gets the same bits in any batch
+    // So that each gets the same bits in any batch, as rows of large products do.
+    if (plane > 8 && (depth < 64 || p.results <= 32)) images = 1;
     place();
     const T* const weights = w + group * p.results * depth;
     const conv_rest<T> rest{then.scale == nullptr ? nullptr : then.scale + group * p.results,

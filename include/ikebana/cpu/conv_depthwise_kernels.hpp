@@ -8,26 +8,6 @@
 
 namespace ikebana::cpu::detail {
 
-/// What one block of result rows needs.
-template <class T>
-struct depthwise_slide {
-  /// How many registers `any` sums at once: of as many rows `block_step` apart
-  /// in the copy or, `along`, of one row.
-  static constexpr std::size_t any_rows = 8;
-  const T* image;  // what kernel row 0 meets at the first row of the block
-  dim_t row_step, block_step;
-  dim_t slabs, slab_step;  // copies of planes, all of which are summed over
-  dim_t kernel_rows, kernel_columns;
-  const dim_t *columns, *column_weights,
-      *slab_weights;  // where to find image and weight
-  const T* weights;
-  dim_t weight_step;  // from one kernel row to the next
-  T start;
-  bool relu, along;
-  T* out;
-  dim_t out_step, rows, length;
-};
-
 /// What one block of result rows needs of a plane that is not copied: row i of
 /// it, from row_step i behind `image` on, is there if first_row <= i <
 /// last_row.
@@ -54,16 +34,6 @@ struct depthwise_gradient {
   dim_t dy_step, row_step, padding, height, rows, length, kernel_columns;
   const dim_t* columns;
   const void* masks;
-  T* sums;
-};
-
-/// What the weights' gradient of one tile needs: sums, a register for each
-/// kernel element.
-template <class T>
-struct depthwise_dots {
-  const T *dy, *image;
-  dim_t dy_step, block_step, row_step, rows, length, kernel_rows, kernel_columns;
-  const dim_t* columns;
   T* sums;
 };
 
@@ -113,26 +83,32 @@ struct depthwise_spread {
 struct lane_term {
   std::int32_t a, b;
 };
+/// Neighbouring results, of which `count` are wanted: from which place of a on, where they go, and
+/// the terms that they are sums of.
+struct lane_results {
+  static constexpr dim_t most = 4;
+  std::int32_t a, to, first, last, count;
+};
+/// to[results.to + r to_step] = (adds ? the same : 0) + the sum over the terms and i < inner of
+/// b[term.b + i b_inner] * a[results.a + r a_step + term.a + i a_inner], by lanes. May read what
+/// results that are not wanted would be made of.
+template <class T>
+struct lanes_job {
+  const lane_results* results;
+  dim_t count;
+  const lane_term* terms;
+  dim_t inner, a_inner, b_inner, a_step, to_step;
+  const T *a, *b;
+  T* to;
+  bool adds;
+};
 
 /// What the instruction sets provide.
 template <class T>
 struct depthwise_kernels {
-  struct slide_shape {
-    int kernel, stride, rows;
-    void (*slide)(const depthwise_slide<T>&);
-  };
-  struct dot_shape {
-    int kernel, stride, rows;
-    void (*dot)(const depthwise_dots<T>&);
-  };
-  tile_copying<T> copying;
-  void (*interleave)(dim_t rows, dim_t phases, const T* from, dim_t from_step, dim_t phase_step,
-                     T* to, dim_t to_step, dim_t length);
-  void (*slide_any)(const depthwise_slide<T>&);
-  void (*dot_any)(const depthwise_dots<T>&);
+  dim_t width;
+  void (*sum_lanes)(const lanes_job<T>&);
   void (*add_sums)(dim_t n, const T* registers, T* dw, bool accumulate);
-  slide_shape slides[4];
-  dot_shape dots[3];
   struct sweep_shape {
     int kernel;
     void (*eight)(const depthwise_sweep<T>&);
@@ -155,11 +131,6 @@ struct depthwise_kernels {
   void (*find_pair_masks)(dim_t length, dim_t width, dim_t padding, dim_t kernel_columns, void* to);
   void (*spread_pairs)(const depthwise_spread<T>&);
   pair_shape pairs[2];
-  /// Register i of `to` = (adds ? the same : 0) + the sum of the products of
-  /// a's and b's registers that result i's terms say, which end with number
-  /// ends[i].
-  void (*add_lanes)(dim_t results, const lane_term* terms, const std::int32_t* ends, const T* a,
-                    const T* b, T* to, bool adds);
 };
 
 }  // namespace ikebana::cpu::detail

@@ -1,26 +1,46 @@
 // Depthwise convolutions with channels as lanes (conv_depthwise_lanes.hpp).
 
-#if IKEBANA_CPU_WIDTH >= 32
-/// Four sums at a time, that do not wait for each other.
-template <class T>
-void add_lanes(dim_t results, const detail::lane_term* terms, const std::int32_t* ends, const T* a,
-               const T* b, T* to, bool adds) {
-  constexpr dim_t w = vec<T>::size;
-  const auto times = [=](detail::lane_term t, vec<T> sum) __attribute__((always_inline)) {
-    return fma(vec<T>::load(a + t.a), vec<T>::load(b + t.b), sum);
-  };
-  const detail::lane_term* t = terms;
-  for (dim_t i = 0; i < results; ++i, to += w) {
-    const detail::lane_term* const end = terms + ends[i];
-    vec<T> s0 = adds ? vec<T>::load(to) : vec<T>::zero(), s1 = vec<T>::zero(), s2 = s1, s3 = s1;
-    for (; t + 4 <= end; t += 4) {
-      s0 = times(t[0], s0);
-      s1 = times(t[1], s1);
-      s2 = times(t[2], s2);
-      s3 = times(t[3], s3);
+/// Two groups of results at a time, so that no sum waits for the one before.
+template <class T, std::size_t... R>
+IKEBANA_CPU_INLINE void sum_lanes(const detail::lanes_job<T>& job, std::index_sequence<R...>) {
+  const dim_t step = job.a_step, to_step = job.to_step, a_inner = job.a_inner,
+              b_inner = job.b_inner, inner = job.inner;
+  constexpr auto n = static_cast<std::int32_t>(sizeof...(R));
+  const detail::lane_term* const terms = job.terms;
+  const T *const a = job.a, *const factors = job.b;
+  T* const to = job.to;
+  const bool adds = job.adds;
+  const auto* const end = job.results + job.count;
+  for (const auto* s = job.results; s < end; s += 2) {
+    const auto& other = s[s + 1 < end];
+    const std::int32_t first = s->first < other.first ? s->first : other.first,
+                       last = s->last > other.last ? s->last : other.last;
+    vec<T> sums[] = {(static_cast<void>(R), vec<T>::zero())...},
+           more[] = {(static_cast<void>(R), vec<T>::zero())...};
+    const T *const a0 = a + s->a, *const a1 = a + other.a;
+    for (const auto *t = terms + first, *const stop = terms + last; t < stop; ++t) {
+      const T *x = a0 + t->a, *y = a1 + t->a, *b = factors + t->b;
+      for (dim_t i = inner; i > 0; --i, x += a_inner, y += a_inner, b += b_inner) {
+        const vec<T> factor = vec<T>::load(b);
+        ((sums[R] = fma(factor, vec<T>::load(x + static_cast<dim_t>(R) * step), sums[R])), ...);
+        ((more[R] = fma(factor, vec<T>::load(y + static_cast<dim_t>(R) * step), more[R])), ...);
+      }
     }
-    for (; t < end; ++t) s0 = times(*t, s0);
-    ((s0 + s1) + (s2 + s3)).store(to);
+    T *const to0 = to + s->to, *const to1 = to + other.to;
+    if (!adds && s->count == n && other.count == n) {
+      (sums[R].store(to0 + static_cast<dim_t>(R) * to_step), ...);
+      (more[R].store(to1 + static_cast<dim_t>(R) * to_step), ...);
+      continue;
+    }
+    const auto put = [&](vec<T> sum, std::int32_t r, std::int32_t count, T * at)
+        __attribute__((always_inline)) {
+      if (r < count) (adds ? vec<T>::load(at + r * to_step) + sum : sum).store(at + r * to_step);
+    };
+    (put(sums[R], static_cast<std::int32_t>(R), s->count, to0), ...);
+    if (&other != s) (put(more[R], static_cast<std::int32_t>(R), other.count, to1), ...);
   }
 }
-#endif
+template <class T>
+[[gnu::noinline]] void sum_lanes(const detail::lanes_job<T>& job) {
+  sum_lanes(job, std::make_index_sequence<std::size_t{detail::lane_results::most}>{});
+}

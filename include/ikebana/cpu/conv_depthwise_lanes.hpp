@@ -1,170 +1,163 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv_depthwise_bands.hpp"
 #include "ikebana/cpu/conv_depthwise_kernels.hpp"
-#include "ikebana/cpu/conv_depthwise_pairs.hpp"
-#include "ikebana/cpu/conv_depthwise_sweep.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/conv_tiles.hpp"
-#include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
-// Depthwise convolutions of small planes, with channels as lanes: any kernel,
-// stride and dilation.
 namespace ikebana::cpu::detail {
 
-enum class lanes_of : unsigned char { forward, backward_data, backward_weights };
-
-/// A register of channels at a time: planes are turned so that they lie side by
-/// side; then every result is a sum of the products that a list says.
+/// Convolutions of few channels a group with groups as lanes, of any kernel, stride and dilation: a
+/// register of groups at a time, what a band of positions meets is copied so that groups lie side
+/// by side, with zeros around; then every result is a sum over rows of the kernel, or, for the
+/// weights' gradient, of positions.
 template <class T>
-struct depthwise_lanes {
-  static constexpr dim_t most_terms = 4096, room = 96 * 1024 / static_cast<dim_t>(sizeof(T));
-
-  const depthwise_kernels<T>& kernels;
-  const conv_tiles<T>& tiles;
-  const conv_geometry& g;
-  lanes_of direction;
-  dim_t in_plane, plane, taps, width;
-  T *x = nullptr, *y = nullptr, *w = nullptr, *start = nullptr;
-  lane_term* terms = nullptr;
-  std::int32_t* counts = nullptr;
-
-  depthwise_lanes(const depthwise_kernels<T>& k, const conv_tiles<T>& t, const conv_geometry& of,
-                  lanes_of d)
-      : kernels{k},
-        tiles{t},
-        g{of},
-        direction{d},
-        in_plane{conv_geometry::volume(g.in)},
-        plane{conv_geometry::volume(g.out)},
-        taps{conv_geometry::volume(g.kernel)},
-        width{k.copying.width} {}
-
-  /// Whether this is faster than what there is of strides and kernels that are
-  /// met often.
-  bool pays() const {
-    if (kernels.add_lanes == nullptr || g.in_channels != g.groups || g.out_channels != g.groups ||
-        g.groups < 8 || plane * taps > most_terms ||
-        (2 * (in_plane + plane) + taps + 4) * width > room)
-      return false;
-    if (direction == lanes_of::backward_weights && plane <= 64) return true;
-    bool often = false;
-    if (may_sweep(kernels, g))
-      for (const auto& s : kernels.sweeps) often = often || s.kernel == g.kernel[1];
-    if (often) return false;
-    if (may_sweep_pairs(kernels, g))
-      for (const auto& s : kernels.pairs) often = often || s.kernel == g.kernel[1];
-    return !often || in_plane <= 256;
-  }
-
-  /// Divides the calling thread's scratch, and lists what is summed: for every
-  /// result in turn.
-  void place() {
-    x = reinterpret_cast<T*>(thread_scratch());
-    const dim_t most = (in_plane < plane ? plane : in_plane) + 1;
-    y = x + most * width;
-    w = y + most * width;
-    start = w + (taps + 1) * width;
-    terms = reinterpret_cast<lane_term*>(start + width);
-    counts = reinterpret_cast<std::int32_t*>(terms + most_terms);
-  }
-  dim_t results() const {
-    return direction == lanes_of::forward         ? plane
-           : direction == lanes_of::backward_data ? in_plane
-                                                  : taps;
-  }
-  void list() const {
-    const bool forward = direction == lanes_of::forward,
-               by_tap = direction == lanes_of::backward_weights;
-    const auto lane = [&](dim_t i) { return static_cast<std::int32_t>(i * width); };
-    // Counted first, then put in their places: counts then say where each
-    // result's end.
-    for (dim_t i = 0; i <= results(); ++i) counts[i] = 0;
-    const auto each = [&](auto f) {
-      std::array<dim_t, 3> o{}, k{}, at{};
-      dim_t to = 0;
-      for (o[0] = 0; o[0] < g.out[0]; ++o[0])
-        for (o[1] = 0; o[1] < g.out[1]; ++o[1])
-          for (o[2] = 0; o[2] < g.out[2]; ++o[2], ++to) {
-            dim_t tap = 0;
-            for (k[0] = 0; k[0] < g.kernel[0]; ++k[0])
-              for (k[1] = 0; k[1] < g.kernel[1]; ++k[1])
-                for (k[2] = 0; k[2] < g.kernel[2]; ++k[2], ++tap) {
-                  bool seen = true;
-                  for (std::size_t d = 0; d < 3; ++d) {
-                    at[d] = o[d] * g.stride[d] - g.padding[d] + k[d] * g.dilation[d];
-                    seen = seen && at[d] >= 0 && at[d] < g.in[d];
-                  }
-                  if (seen) f(to, tap, (at[0] * g.in[1] + at[1]) * g.in[2] + at[2]);
-                }
-          }
-    };
-    const auto result = [&](dim_t to, dim_t tap, dim_t from) {
-      return forward ? to : by_tap ? tap : from;
-    };
-    each([&](dim_t to, dim_t tap, dim_t from) { ++counts[result(to, tap, from) + 1]; });
-    for (dim_t i = 0; i < results(); ++i) counts[i + 1] += counts[i];
-    each([&](dim_t to, dim_t tap, dim_t from) {
-      // The first of a result's that is still free: shifts by one, as all end
-      // where the next begin.
-      terms[counts[result(to, tap, from)]++] = {forward || by_tap ? lane(from) : lane(to),
-                                                by_tap ? lane(to) : lane(tap)};
-    });
-  }
-
-  void turn_in(T* to, const T* from, dim_t size, dim_t channels) const {
-    tiles.pack_across(to, width, from, size, size, channels);
-  }
-  void turn_out(const T* from, dim_t size, dim_t channels, const T* bias, bool relu, T* to) const {
-    tiles.place_across(channels, size, from, width, bias, relu, to, size);
-  }
+struct depthwise_lanes : depthwise_bands<T> {
+  using bands = depthwise_bands<T>;
+  using bands::axes, bands::blocks, bands::columns, bands::copy, bands::direction, bands::from,
+      bands::g, bands::group_size, bands::kernels, bands::least, bands::lists, bands::parts,
+      bands::results, bands::rows, bands::sources, bands::sums, bands::taps, bands::terms,
+      bands::tiles, bands::to, bands::w, bands::width, bands::worth, bands::x, bands::y;
+  using bands::depthwise_bands;
+  using typename bands::extents, typename bands::part;
 
   /// The convolution of `source`, or backward: of dy.
-  void run(const T* source, const T* weights, const T* bias, bool relu, T* result) const {
-    const bool forward = direction == lanes_of::forward;
-    const dim_t blocks = (g.groups + width - 1) / width, from = forward ? in_plane : plane,
-                to = forward ? plane : in_plane;
-    parallel_for(0, blocks, planes_worth(g.batch * plane * taps * width), [&](dim_t b, dim_t e) {
+  void run(const T* source, const T* weights, const T* bias, const conv_epilogue<T>& then,
+           T* result) const {
+    parallel_for(0, blocks() * g.batch, worth(), [&](dim_t begin, dim_t end) {
       depthwise_lanes mine = *this;
       mine.place();
-      mine.list();
-      for (dim_t c = b * width; c < e * width; c += width) {
-        const dim_t some = g.groups - c < width ? g.groups - c : width;
-        turn_in(mine.w, weights + c * taps, taps, some);
-        for (dim_t image = 0; image < g.batch; ++image) {
-          const dim_t at = image * g.groups + c;
-          turn_in(mine.x, source + at * from, from, some);
-          kernels.add_lanes(to, mine.terms, mine.counts, mine.x, mine.w, mine.y, false);
-          turn_out(mine.y, to, some, bias == nullptr ? nullptr : bias + c, relu, result + at * to);
+      mine.each_band([&](dim_t y0, dim_t x0) {
+        for (dim_t unit = begin; unit < end; ++unit) {
+          const dim_t group = unit / g.batch * width, image = unit % g.batch,
+                      count = least(width, g.groups - group);
+          if (unit == begin || image == 0)
+            tiles.pack_across(mine.w, width, weights + group * group_size, group_size, group_size,
+                              count);
+          const dim_t at = image * g.groups + group;
+          mine.run_band(source + at * sources * conv_geometry::volume(from), bias, then, result, at,
+                        group, count, y0, x0);
         }
-      }
+      });
     });
+  }
+
+  void run_band(const T* source, const T* bias, const conv_epilogue<T>& then, T* result, dim_t at,
+                dim_t group, dim_t count, dim_t y0, dim_t x0) const {
+    const extents& s = axes_spread();
+    const dim_t volume = conv_geometry::volume(to);
+    const dim_t row = columns * s[2], top = y0 * s[1], left = x0 * s[2],
+                high = least(rows * s[1], to[1] - top), wide = least(row, to[2] - left);
+    lanes_job<T> job{};
+    job.a = x;
+    job.to = y;
+    job.terms = terms;
+    job.a_step = axes[2].step * width;
+    job.to_step = s[2] * width;
+    for (dim_t z = 0; z < to[0]; ++z) {
+      const dim_t first = z % s[0] * s[1] * s[2];
+      copy(source, parts[first].p, z / s[0], y0, x0, count);
+      for (dim_t r = 0; r < results; ++r) {
+        for (const part* i = parts + first; i < parts + first + s[1] * s[2]; ++i) {
+          job.b = w + r * i->p.weight_result * width;
+          job.terms = terms + i->terms;
+          job.inner = i->p.kernel[2];
+          job.a_inner = i->p.dilation[2] * width;
+          job.b_inner = i->p.weight_tap[2] * width;
+          job.results = lists + i->results;
+          job.count = i->result_count;
+          kernels.sum_lanes(job);
+        }
+        put(bias, then, result, at, group, count, r, z, top, left, high, wide, row, volume);
+      }
+    }
+  }
+  const extents& axes_spread() const {
+    static constexpr extents one{1, 1, 1};
+    return direction == lanes_of::backward_data ? g.stride : one;
+  }
+
+  /// Puts a band of result r of some groups in its place.
+  void put(const T* bias, const conv_epilogue<T>& then, T* result, dim_t at, dim_t group,
+           dim_t count, dim_t r, dim_t z, dim_t top, dim_t left, dim_t high, dim_t wide, dim_t row,
+           dim_t volume) const {
+    const bool scales = then.scale != nullptr;
+    const bool later = scales || then.residual != nullptr ||
+                       (then.function != activation::none && then.function != activation::relu);
+    const auto gather = [&](const T* values, T* to_lanes) -> const T* {
+      if (values == nullptr) return nullptr;
+      for (dim_t i = 0; i < count; ++i) to_lanes[i] = values[(group + i) * results + r];
+      return to_lanes;
+    };
+    const T* const shift = gather(bias, sums);
+    const conv_rest<T> rest{gather(then.scale, sums + width), scales ? shift : nullptr,
+                            then.function};
+    const bool whole = wide == row && wide == to[2];
+    for (dim_t i = 0; i < (whole ? 1 : high); ++i) {
+      const dim_t offset = (at * results + r) * volume + (z * to[1] + top + i) * to[2] + left;
+      const dim_t length = whole ? high * wide : wide, step = results * volume;
+      tiles.place_across(count, length, y + i * row * width, width, scales ? nullptr : shift,
+                         !later && then.function == activation::relu, result + offset, step);
+      if (later)
+        tiles.finish_rows(count, length, result + offset, step, rest,
+                          then.residual == nullptr ? nullptr : then.residual + offset);
+    }
   }
 
   void run_weights(const T* source, const T* dy, T* dw, bool accumulate) const {
-    const dim_t blocks = (g.groups + width - 1) / width;
-    parallel_for(0, blocks, planes_worth(g.batch * plane * taps * width), [&](dim_t b, dim_t e) {
+    parallel_for(0, blocks(), worth() / (g.batch + 1) + 1, [&](dim_t begin, dim_t end) {
       depthwise_lanes mine = *this;
       mine.place();
-      mine.list();
-      for (dim_t c = b * width; c < e * width; c += width) {
-        const dim_t some = g.groups - c < width ? g.groups - c : width;
-        if (accumulate) turn_in(mine.w, dw + c * taps, taps, some);
-        for (dim_t image = 0; image < g.batch; ++image) {
-          const dim_t at = image * g.groups + c;
-          turn_in(mine.x, source + at * in_plane, in_plane, some);
-          turn_in(mine.y, dy + at * plane, plane, some);
-          kernels.add_lanes(taps, mine.terms, mine.counts, mine.x, mine.y, mine.w,
-                            accumulate || image > 0);
-        }
-        turn_out(mine.w, taps, some, nullptr, false, dw + c * taps);
+      const bool banded = rows < to[1] || columns < to[2];
+      // One band after the other where tables are the same for all groups.
+      for (dim_t block = begin; block < end; ++block) {
+        const dim_t group = block * width, count = least(width, g.groups - group);
+        if (accumulate)
+          tiles.pack_across(mine.w, width, dw + group * group_size, group_size, group_size, count);
+        else
+          tiles.clear(mine.w, group_size * width);
+        const auto add = [&](dim_t y0, dim_t x0) {
+          for (dim_t image = 0; image < g.batch; ++image)
+            mine.add_band(source, dy, image * g.groups + group, count, y0, x0);
+        };
+        if (banded || block == begin)
+          mine.each_band(add);
+        else
+          add(0, 0);
+        tiles.place_across(count, group_size, mine.w, width, nullptr, false,
+                           dw + group * group_size, group_size);
       }
     });
+  }
+  void add_band(const T* source, const T* dy, dim_t at, dim_t count, dim_t y0, dim_t x0) const {
+    const dim_t high = least(rows, to[1] - y0), wide = least(columns, to[2] - x0),
+                volume = conv_geometry::volume(to);
+    lanes_job<T> job{};
+    job.a = x;
+    job.b = y;
+    job.terms = terms;
+    job.results = lists;
+    job.count = parts[0].result_count;
+    job.inner = wide;
+    job.a_inner = axes[2].step * width;
+    job.b_inner = width;
+    job.a_step = g.dilation[2] * width;
+    job.to_step = width;
+    job.adds = true;
+    for (dim_t z = 0; z < to[0]; ++z) {
+      copy(source + at * sources * conv_geometry::volume(from), parts[0].p, z, y0, x0, count);
+      for (dim_t r = 0; r < results; ++r) {
+        const T* given = dy + (at * results + r) * volume + (z * to[1] + y0) * to[2] + x0;
+        const bool whole = wide == to[2];
+        for (dim_t i = 0; i < (whole ? 1 : high); ++i, given += to[2])
+          tiles.pack_across(y + i * wide * width, width, given, results * volume,
+                            whole ? high * wide : wide, count);
+        job.to = w + r * sources * taps * width;
+        kernels.sum_lanes(job);
+      }
+    }
   }
 };
 

@@ -17,7 +17,7 @@ namespace ikebana::cpu::detail {
 /// Whether planes of this geometry need no copy, and masks and a row find room in the scratch.
 template <class T>
 bool may_sweep_pairs(const depthwise_kernels<T>& kernels, const conv_geometry& g) {
-  const dim_t wide = rounded_up(g.in[2], kernels.copying.width);
+  const dim_t wide = rounded_up(g.in[2], kernels.width);
   return kernels.find_pair_masks != nullptr && g.kernel[0] == 1 && g.in[0] == 1 && g.out[0] == 1 &&
          g.in_channels == g.groups && g.out_channels == g.groups && g.stride[1] == 2 &&
          g.stride[2] == 2 && g.dilation[1] == 1 && g.dilation[2] == 1 && g.padding[0] == 0 &&
@@ -79,7 +79,7 @@ template <class T>
 bool sweep_pairs_weights(const depthwise_kernels<T>& kernels, const conv_geometry& g, const T* x,
                          const T* dy, T* dw, bool accumulate) {
   const auto* const shape = shape_of_kernel(kernels.pairs, g.kernel[1]);
-  const dim_t taps = g.kernel[1] * g.kernel[2], width = kernels.copying.width;
+  const dim_t taps = g.kernel[1] * g.kernel[2], width = kernels.width;
   const dim_t sums_size = rounded_up(taps, width) * width;
   if (shape == nullptr || !may_sweep_pairs(kernels, g) ||
       sums_size * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(packed_a_bytes))
@@ -124,7 +124,7 @@ bool sweep_pairs_backward(const depthwise_kernels<T>& kernels, const conv_geomet
                   most_taps = depthwise_spread<T>::most_taps;
   if (!may_sweep_pairs(kernels, g) || g.kernel[1] > 2 * most_taps || g.kernel[2] > 2 * most_taps)
     return false;
-  const dim_t half = (g.in[2] + 1) / 2, lanes = rounded_up(half, kernels.copying.width);
+  const dim_t half = (g.in[2] + 1) / 2, lanes = rounded_up(half, kernels.width);
   dim_t columns[2][most_taps];
   std::byte* at = thread_scratch();
   T* const zeros = reinterpret_cast<T*>(at);

@@ -27,7 +27,7 @@ bool may_sweep(const depthwise_kernels<T>& kernels, const conv_geometry& g) {
 /// `width`.
 template <class T>
 bool fits_sweep(const depthwise_kernels<T>& kernels, const conv_geometry& g, dim_t width) {
-  const dim_t lanes = rounded_up(width, kernels.copying.width);
+  const dim_t lanes = rounded_up(width, kernels.width);
   return (lanes * static_cast<dim_t>(sizeof(T)) + 64) * g.kernel[2] <=
              static_cast<dim_t>(packed_b_bytes) &&
          2 * g.kernel[2] * static_cast<dim_t>(sizeof(dim_t)) <=
@@ -109,7 +109,7 @@ bool sweep_weights(const depthwise_kernels<T>& kernels, const conv_geometry& g, 
   const auto* shape = kernels.gradients;
   const auto* const end = shape + sizeof kernels.gradients / sizeof *shape;
   while (shape != end && shape->kernel != g.kernel[1]) ++shape;
-  const dim_t taps = g.kernel[1] * g.kernel[2], width = kernels.copying.width;
+  const dim_t taps = g.kernel[1] * g.kernel[2], width = kernels.width;
   const dim_t sums_size = rounded_up(taps, width) * width;
   if (shape == end || !may_sweep(kernels, g) || g.dilation[1] != 1 ||
       !fits_sweep(kernels, g, g.out[2]) ||

@@ -4,23 +4,10 @@
 template <class T>
 constexpr detail::depthwise_kernels<T> list_depthwise() {
   detail::depthwise_kernels<T> all{};
-  all.copying = {vec<T>::size, &pad_rows<false, T>};
-  all.interleave = &interleave_rows<T>;
-  all.slide_any = &slide_any<T>;
-  all.dot_any = &dot_any<T>;
+  all.width = vec<T>::size;
+  all.sum_lanes = &sum_lanes<T>;
+#if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
   all.add_sums = &add_sums<T>;
-#if IKEBANA_CPU_WIDTH == 16
-  all.slides[0] = {3, 1, 7, &slide_rows<T, 3, 1, 7>};
-  all.dots[0] = {3, 1, 7, &depthwise_dot_rows<T, 3, 1, 7>};
-#if !IKEBANA_CPU_X86
-  all.slides[1] = {3, 2, 7, &slide_rows<T, 3, 2, 7>};
-  all.slides[2] = {5, 1, 7, &slide_rows<T, 5, 1, 7>};
-  all.slides[3] = {5, 2, 7, &slide_rows<T, 5, 2, 7>};
-  all.dots[1] = {3, 2, 7, &depthwise_dot_rows<T, 3, 2, 7>};
-  all.dots[2] = {5, 1, 4, &depthwise_dot_rows<T, 5, 1, 4>};
-#endif
-#elif IKEBANA_CPU_WIDTH >= 32
-  all.add_lanes = &add_lanes<T>;
   all.find_masks = &find_masks<T>;
   all.sweeps[0] = {3, &sweep_rows<T, 3, 8>, &sweep_rows<T, 3, 4>};
   all.sweeps[1] = {5, &sweep_rows<T, 5, 8>, &sweep_rows<T, 5, 4>};

@@ -12,11 +12,11 @@
 
 namespace ikebana::cpu::detail {
 
-/// One group's results, all of `then` included (which is of forward alone).
+/// One group's results, all of `then` included (which is of forward alone). `winograd` may be null.
 template <class T>
 void run_pass(const conv_tiles<T>& tiles, const conv_pass& p, const T* source, const T* w,
-              const T* bias, T* result, const conv_epilogue<T>& then) {
-  if (run_winograd(tiles, p, source, w, bias, result, then)) return;
+              const T* bias, T* result, const conv_epilogue<T>& then, pass_way<T> winograd) {
+  if (winograd != nullptr && winograd(tiles, p, source, w, bias, result, then)) return;
   // What is scaled is added to later.
   const bool scales = then.scale != nullptr;
   const conv_operands<T> of{source, w,    scales ? nullptr : bias,

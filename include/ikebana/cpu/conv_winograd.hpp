@@ -17,9 +17,8 @@
 
 namespace ikebana::cpu::detail {
 
-/// A pass of 3x3 by tiles of 4x4 results. Blocks of tiles are such that what is
-/// made of them stays in the second level of the cache; the weights are carried
-/// over once for all blocks.
+/// A pass of 3x3 by tiles of 4x4 results. Blocks of tiles are such that what is made of them stays
+/// in the second level of the cache; the weights are carried over once for all blocks.
 template <class T>
 struct winograd_run {
   static constexpr dim_t positions = 36, most_depth = 64, most_units = 64, many = dim_t{3} << 20,
@@ -295,5 +294,7 @@ bool run_winograd(const conv_tiles<T>& tiles, const conv_pass& p, const T* sourc
     return false;
   }
 }
+
+IKEBANA_CPU_KERNEL(run_winograd)
 
 }  // namespace ikebana::cpu::detail

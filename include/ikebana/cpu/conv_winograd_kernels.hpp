@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/conv_pass.hpp"
 #include "ikebana/cpu/conv_tiles.hpp"
 #include "ikebana/cpu/detail/strided.hpp"
 #include "ikebana/cpu/dispatch.hpp"
@@ -48,6 +50,11 @@ struct winograd_kernels {
   void (*multiply)(const winograd_product<T>&);
   void (*put)(dim_t tiles, dim_t width, const T* from, dim_t position_step, T* to);
 };
+
+/// A way that not all passes may take, and not all programs need.
+template <class T>
+using pass_way = bool (*)(const conv_tiles<T>& tiles, const conv_pass& p, const T* source,
+                          const T* w, const T* bias, T* result, const conv_epilogue<T>& then);
 
 }  // namespace ikebana::cpu::detail
 

@@ -206,21 +206,30 @@ constexpr dim_t common_divisor(const pool_geometry& g, bool count_include_pad,
   return conv_geometry::volume(g.kernel);
 }
 
-/// Windows that overlap, as a convolution of one channel whose weights are all `factor`. False,
-/// having done nothing, where there is a faster way.
+/// Windows that overlap, as depthwise convolutions whose weights are all `factor`. False where
+/// there is a faster way.
 template <class T>
 bool average_by_convolution(const pool_geometry& p, bool backward, const T* source, T factor,
                             T* result) {
-  constexpr dim_t most_taps = 64;
-  const conv_geometry g{p.planes, 1, 1, 1, p.in, p.out, p.kernel, p.stride, p.padding, {1, 1, 1}};
-  const dim_t taps = conv_geometry::volume(g.kernel);
-  if (taps > most_taps || g.stride[1] > 2 || g.stride[2] > 2 || conv_geometry::volume(g.in) <= 0 ||
-      conv_geometry::volume(g.out) <= 0)
-    return false;
-  T weights[most_taps];
-  for (dim_t i = 0; i < taps; ++i) weights[i] = factor;
-  return backward ? depthwise_backward_data<T>(g, source, weights, nullptr, result)
-                  : depthwise_forward<T>(g, source, weights, nullptr, false, result);
+  constexpr dim_t most_taps = 64, most_groups = 16;
+  const dim_t taps = conv_geometry::volume(p.kernel), in = conv_geometry::volume(p.in),
+              out = conv_geometry::volume(p.out);
+  if (taps > most_taps || p.stride[1] > 2 || p.stride[2] > 2 || in <= 0 || out <= 0) return false;
+  T weights[most_taps * most_groups];
+  for (dim_t i = 0; i < taps * most_groups; ++i) weights[i] = factor;
+  for (dim_t done = 0; done < p.planes;) {
+    const dim_t left = p.planes - done, groups = left < most_groups ? left : most_groups,
+                batch = left / groups;
+    const conv_geometry g{batch, groups,   groups,   groups,    p.in,
+                          p.out, p.kernel, p.stride, p.padding, {1, 1, 1}};
+    const T* const from = source + done * (backward ? out : in);
+    T* const to = result + done * (backward ? in : out);
+    if (!(backward ? depthwise_backward_data<T>(g, from, weights, nullptr, to)
+                   : depthwise_forward<T>(g, from, weights, nullptr, {}, to)))
+      return false;
+    done += batch * groups;
+  }
+  return true;
 }
 
 /// f(geometry, offset of the input, offset of the output) for parts of the planes.

@@ -13,6 +13,7 @@
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/extent.hpp"
 #include "ikebana/module/module.hpp"
+#include "ikebana/module/option_set.hpp"
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/symbol.hpp"
@@ -177,7 +178,7 @@ struct conv {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const cpu::conv_epilogue<T> then{c.residual(), c.function(), c.channel_scale()};
     if constexpr (options::groups == 1)
-      cpu::conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then);
+      cpu::conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then, winograd<T>());
     else
       cpu::grouped_conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then);
   }
@@ -197,7 +198,7 @@ struct conv {
     T* dx = c.input_gradient();
     if constexpr (!is_zeros) dx = c.template saved<T>(0);
     if constexpr (options::groups == 1)
-      cpu::conv_backward_data<T>(g, dy, c.parameter(0), dx);
+      cpu::conv_backward_data<T>(g, dy, c.parameter(0), dx, nullptr, winograd<T>());
     else
       cpu::grouped_conv_backward_data<T>(g, dy, c.parameter(0), dx);
     if constexpr (!is_zeros)
@@ -243,6 +244,16 @@ struct conv {
   static cpu::pad_geometry pads(const shape& in) {
     return {in.numel(0, in.rank() - Spatial), detail::spatial_extents<Spatial>(in),
             detail::in_three(pads_before, 0), detail::spatial_extents<Spatial>(widened(in))};
+  }
+
+  /// Null where it is never the way: of so few channels, or not 3x3.
+  template <class T>
+  static constexpr cpu::detail::pass_way<T> winograd() {
+    if constexpr (Spatial == 2 && Out >= 16 && detail::all_equal_to(options::kernel, 3) &&
+                  detail::all_equal_to(options::stride, 1))
+      return &cpu::detail::run_winograd<T>;
+    else
+      return nullptr;
   }
 
   /// What the kernel walks over: the input, or the widened one, made again.
