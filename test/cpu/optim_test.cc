@@ -1,6 +1,8 @@
 #include "ikebana/cpu/optim.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "support.hpp"
@@ -8,11 +10,21 @@
 using namespace cpu_test;
 namespace cpu = ikebana::cpu;
 
+TEST_CASE("one less a power is what std::pow gives, however many steps") {
+  for (const double beta : {0.0, 0.5, 0.9, 0.999, 0.999999})
+    for (const std::int64_t step :
+         {1, 2, 3, 10, 37, 1000, 65535, 65536, 1'000'003, 1'000'000'007}) {
+      INFO("beta " << beta << " step " << step);
+      const double expected = 1 - std::pow(beta, static_cast<double>(step));
+      CHECK(cpu::detail::one_less_power(beta, step) == doctest::Approx(expected).epsilon(1e-9));
+    }
+}
+
 TEST_CASE_TEMPLATE("sgd follows its formula through several steps", T, float, double) {
   generator r(41);
   for_each_set([&] {
     for (int variant = 0; variant < 8; ++variant)
-      for (dim_t n : {0, 1, 7, 16, 33}) {
+      for (dim_t n : {0, 1, 7, 16, 33, 131}) {
         INFO("variant " << variant << " n " << n);
         const double lr = 0.1, momentum = variant & 1 ? 0.9 : 0,
                      dampening = variant == 1 ? 0.25 : 0, decay = variant & 2 ? 0.01 : 0;

@@ -2,6 +2,10 @@
 // the instruction set that IKEBANA_ISA names: over all floats, and for some millions of doubles of
 // every size. Derivatives (whose names end in ') that have roots are measured in units in the last
 // place of 1. `ulp [stride [function]]`; stride 1, the default, takes every float.
+//
+// Floats are held against the C library every 61st time, and wherever the kernel of double, which
+// is quicker, says that the error may be the greatest so far.
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -105,11 +109,22 @@ double error_in_ulps(T got, wide<T> expected, bool of_one) {
   return static_cast<double>(std::ldexp(std::fabs(got - expected), limits::digits - 1 - e));
 }
 
+/// About the same for floats, in a fraction of the time; where in doubt, more.
+double rough_error(float got, double expected, bool of_one) {
+  const double gap = std::fabs(static_cast<double>(got) - expected);
+  const auto bits = std::bit_cast<std::uint64_t>(of_one ? 1.0 : expected) >> 52 & 2047;
+  const std::uint64_t exponent = bits < 897 ? 897 : bits;
+  const double error = gap * std::bit_cast<double>((2046 + 23 - exponent) << 52);
+  return error >= 0 && error < 1e9 ? error : 1e9;
+}
+
 template <class T>
-void sweep(const function<T>& f, std::uint64_t count, std::uint64_t stride) {
+void sweep(const function<T>& f, const function<double>& of_double, std::uint64_t count,
+           std::uint64_t stride) {
   using bits_type = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
   constexpr std::size_t chunk = 4096;
   std::vector<T> x(chunk), y(chunk);
+  std::vector<double> wide_x(chunk), wide_y(chunk);
   double worst = 0;
   T at = 0;
   for (std::uint64_t done = 0, bits = 0; done < count;) {
@@ -119,7 +134,14 @@ void sweep(const function<T>& f, std::uint64_t count, std::uint64_t stride) {
       std::memcpy(&x[n], &word, sizeof word);
     }
     f.computed(static_cast<dim_t>(n), x.data(), y.data());
+    if constexpr (sizeof(T) == 4) {
+      for (std::size_t i = 0; i < n; ++i) wide_x[i] = static_cast<double>(x[i]);
+      of_double.computed(static_cast<dim_t>(n), wide_x.data(), wide_y.data());
+    }
     for (std::size_t i = 0; i < n; ++i) {
+      if constexpr (sizeof(T) == 4)
+        if ((done - n + i) % 61 != 0 && rough_error(y[i], wide_y[i], f.of_one) < worst * 0.999)
+          continue;
       const double e = error_in_ulps<T>(y[i], f.expected(static_cast<wide<T>>(x[i])), f.of_one);
       if (e > worst) {
         worst = e;
@@ -134,8 +156,11 @@ void sweep(const function<T>& f, std::uint64_t count, std::uint64_t stride) {
 
 template <class T>
 void sweep_all(std::uint64_t count, std::uint64_t stride, const char* only) {
-  for (const function<T>& f : functions<T>())
-    if (only == nullptr || std::strcmp(only, f.name) == 0) sweep(f, count, stride);
+  for (std::size_t i = 0; i < functions<T>().size(); ++i) {
+    const function<T>& f = functions<T>()[i];
+    if (only == nullptr || std::strcmp(only, f.name) == 0)
+      sweep(f, functions<double>()[i], count, stride);
+  }
 }
 
 }  // namespace

@@ -1,145 +1,52 @@
-#if IKEBANA_CPU_WIDTH >= 32
-/// Arrays from which no cache holds much: what is written goes past them, so that its lines need
-/// not be read first.
-inline constexpr dim_t streamed_bytes = dim_t{32} * 1024 * 1024;
-template <class T>
-IKEBANA_CPU_INLINE void store_past_caches(vec<T> x, T* p) {
-#if IKEBANA_CPU_WIDTH == 64
-  _mm512_stream_si512(reinterpret_cast<__m512i*>(p), (__m512i)x.v);
-#else
-  _mm256_stream_si256(reinterpret_cast<__m256i*>(p), (__m256i)x.v);
-#endif
-}
-#endif
-
-// y[i] = f(operands[i]...) for f of an instruction or two.
-template <class T, class F, class... Operand>
-IKEBANA_CPU_INLINE void stream_lanes(dim_t n, T* y, F f, const Operand*... operands) {
-  constexpr dim_t w = vec<T>::size;
-  dim_t i = 0;
-#if IKEBANA_CPU_WIDTH >= 32
-  if (n * static_cast<dim_t>(sizeof(T)) >= streamed_bytes &&
-      reinterpret_cast<std::uintptr_t>(y) % IKEBANA_CPU_WIDTH == 0) [[unlikely]] {
-    for (; i + w <= n; i += w) store_past_caches(f(vec<T>::load(operands + i)...), y + i);
-    _mm_sfence();
-  }
-#endif
-  for (; i + 4 * w <= n; i += 4 * w) {
-    const vec<T> a = f(vec<T>::load(operands + i)...), b = f(vec<T>::load(operands + i + w)...);
-    const vec<T> c = f(vec<T>::load(operands + i + 2 * w)...),
-                 d = f(vec<T>::load(operands + i + 3 * w)...);
-    a.store(y + i);
-    b.store(y + i + w);
-    c.store(y + i + 2 * w);
-    d.store(y + i + 3 * w);
-  }
-  for (; i + w <= n; i += w) f(vec<T>::load(operands + i)...).store(y + i);
-  if (i < n) f(vec<T>::load(operands + i, n - i)...).store(y + i, n - i);
-}
-
 #define IKEBANA_CPU_LAMBDA(...) [=](__VA_ARGS__) __attribute__((always_inline))
 
 template <class T>
 void map_relu(dim_t n, const T* x, T* y) {
-  stream_lanes(
-      n, y, IKEBANA_CPU_LAMBDA(vec<T> a) { return max(vec<T>::zero(), a); }, x);
+  stream_lanes(n, y, relu_function{}, x);
 }
-template <class T>
-void map_relu_backward(dim_t n, const T* y, const T* dy, T* dx) {
-  stream_lanes(
-      n, dx,
-      IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) {
-        return select(a > vec<T>::zero(), d, vec<T>::zero());
-      },
-      y, dy);
-}
+#define IKEBANA_CPU_MAP(function)                       \
+  template <class T>                                    \
+  void map_##function(dim_t n, const T* x, T* y) {      \
+    map_rows<T, function##_function>(1, n, x, n, y, n); \
+  }
+IKEBANA_CPU_MAP(tanh)
+IKEBANA_CPU_MAP(sigmoid)
+IKEBANA_CPU_MAP(gelu)
+IKEBANA_CPU_MAP(gelu_tanh)
+IKEBANA_CPU_MAP(silu)
+IKEBANA_CPU_MAP(exp)
+IKEBANA_CPU_MAP(log)
+IKEBANA_CPU_MAP(erf)
+#undef IKEBANA_CPU_MAP
 
-template <class T>
-void map_tanh(dim_t n, const T* x, T* y) {
-  map_array<T, tanh_function>(n, x, y);
-}
-template <class T>
-void map_tanh_backward(dim_t n, const T* y, const T* dy, T* dx) {
-  stream_lanes(
-      n, dx,
-      IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * fma(-a, a, vec<T>::broadcast(T(1))); }, y,
-      dy);
-}
+// y = f(a, b), by `loop`.
+#define IKEBANA_CPU_MAP(name, loop, ...)                                                      \
+  template <class T>                                                                          \
+  void map_##name(dim_t n, const T* first, const T* second, T* y) {                           \
+    loop(                                                                                     \
+        n, y, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> b) { return __VA_ARGS__; }, first, second); \
+  }
+IKEBANA_CPU_MAP(relu_backward, stream_lanes, select(a > vec<T>::zero(), b, vec<T>::zero()))
+IKEBANA_CPU_MAP(tanh_backward, stream_lanes, b* fma(-a, a, vec<T>::broadcast(T(1))))
+IKEBANA_CPU_MAP(sigmoid_backward, stream_lanes, b*(T(1) - a) * a)
+IKEBANA_CPU_MAP(gelu_backward, map_lanes, b* gelu_slope(a))
+IKEBANA_CPU_MAP(gelu_tanh_backward, map_lanes, b* gelu_tanh_slope(a))
+IKEBANA_CPU_MAP(silu_backward, map_lanes, b* silu_slope(a))
+IKEBANA_CPU_MAP(add, stream_lanes, a + b)
+IKEBANA_CPU_MAP(multiply, stream_lanes, a* b)
+#undef IKEBANA_CPU_MAP
 
-template <class T>
-void map_sigmoid(dim_t n, const T* x, T* y) {
-  map_array<T, sigmoid_function>(n, x, y);
-}
-template <class T>
-void map_sigmoid_backward(dim_t n, const T* y, const T* dy, T* dx) {
-  stream_lanes(
-      n, dx, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * (T(1) - a) * a; }, y, dy);
-}
-
-template <class T>
-void map_gelu(dim_t n, const T* x, T* y) {
-  map_array<T, gelu_function>(n, x, y);
-}
-template <class T>
-void map_gelu_backward(dim_t n, const T* x, const T* dy, T* dx) {
-  map_lanes(
-      n, dx, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * gelu_slope(a); }, x, dy);
-}
-
-template <class T>
-void map_gelu_tanh(dim_t n, const T* x, T* y) {
-  map_array<T, gelu_tanh_function>(n, x, y);
-}
-template <class T>
-void map_gelu_tanh_backward(dim_t n, const T* x, const T* dy, T* dx) {
-  map_lanes(
-      n, dx, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * gelu_tanh_slope(a); }, x, dy);
-}
-
-template <class T>
-void map_silu(dim_t n, const T* x, T* y) {
-  map_array<T, silu_function>(n, x, y);
-}
-template <class T>
-void map_silu_backward(dim_t n, const T* x, const T* dy, T* dx) {
-  map_lanes(
-      n, dx, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> d) { return d * silu_slope(a); }, x, dy);
-}
-
-template <class T>
-void map_exp(dim_t n, const T* x, T* y) {
-  map_array<T, exp_function>(n, x, y);
-}
-template <class T>
-void map_log(dim_t n, const T* x, T* y) {
-  map_array<T, log_function>(n, x, y);
-}
-template <class T>
-void map_erf(dim_t n, const T* x, T* y) {
-  map_array<T, erf_function>(n, x, y);
-}
-
-template <class T>
-void map_add(dim_t n, const T* a, const T* b, T* y) {
-  stream_lanes(
-      n, y, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return u + v; }, a, b);
-}
-template <class T>
-void map_multiply(dim_t n, const T* a, const T* b, T* y) {
-  stream_lanes(
-      n, y, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return u * v; }, a, b);
-}
 template <class T>
 void map_axpy(dim_t n, T alpha, const T* x, T* y) {
   const vec<T> factor = vec<T>::broadcast(alpha);
-  stream_lanes(
-      n, y, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return fma(factor, u, v); }, x, y);
+  near_lanes(
+      0, n, y, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return fma(factor, u, v); }, x, y);
 }
 template <class T>
 void map_scale(dim_t n, T alpha, T* x) {
   const vec<T> factor = vec<T>::broadcast(alpha);
-  stream_lanes(
-      n, x, IKEBANA_CPU_LAMBDA(vec<T> u) { return factor * u; }, x);
+  near_lanes(
+      0, n, x, IKEBANA_CPU_LAMBDA(vec<T> u) { return factor * u; }, x);
 }
 template <class T>
 void map_fill(dim_t n, T* x, T value) {

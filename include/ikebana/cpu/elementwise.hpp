@@ -16,101 +16,58 @@
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Functions of single elements, over arrays of n. Results may be written over an operand. None
-/// allocates or throws. No error above 2 units in the last place was met (2.1 for silu and
-/// gelu_tanh of double on SSE4.2 and AVX2), in both tails, denormal results included, nor above
-/// 1.25 units in the last place of 1 for the slopes of silu, gelu and gelu_tanh: docs/kernels.md
-/// says at which numbers, test/ulp takes every float.
+/// allocates or throws. No error above 2 units in the last place was met, in both tails, denormal
+/// results included, nor above 1.25 units in the last place of 1 for the slopes of silu, gelu and
+/// gelu_tanh: docs/kernels.md says at which numbers, test/ulp takes every float.
 namespace ikebana::cpu {
 
+// One for each kernel whose elements are all on their own.
+#define IKEBANA_CPU_OF_X(function, kernel)                            \
+  template <class T>                                                  \
+  void function(dim_t n, const T* x, T* y) {                          \
+    detail::share_elements(n, IKEBANA_CPU_DISPATCH(kernel<T>), x, y); \
+  }                                                                   \
+  IKEBANA_CPU_KERNEL(function)
+#define IKEBANA_CPU_OF_TWO(function, kernel)                             \
+  template <class T>                                                     \
+  void function(dim_t n, const T* a, const T* b, T* y) {                 \
+    detail::share_elements(n, IKEBANA_CPU_DISPATCH(kernel<T>), a, b, y); \
+  }                                                                      \
+  IKEBANA_CPU_KERNEL(function)
+
 /// y = max(x, 0); not-a-number stays.
-template <class T>
-void relu_forward(dim_t n, const T* x, T* y) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_relu<T>), x, y);
-}
-/// dx = dy where y > 0, else 0.
-template <class T>
-void relu_backward(dim_t n, const T* y, const T* dy, T* dx) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_relu_backward<T>), y, dy, dx);
-}
-
+IKEBANA_CPU_OF_X(relu_forward, map_relu)
 /// y = tanh(x).
-template <class T>
-void tanh_forward(dim_t n, const T* x, T* y) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_tanh<T>), x, y);
-}
-/// dx = dy (1 - y^2).
-template <class T>
-void tanh_backward(dim_t n, const T* y, const T* dy, T* dx) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_tanh_backward<T>), y, dy, dx);
-}
-
+IKEBANA_CPU_OF_X(tanh_forward, map_tanh)
 /// y = 1 / (1 + exp(-x)).
-template <class T>
-void sigmoid_forward(dim_t n, const T* x, T* y) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_sigmoid<T>), x, y);
-}
-/// dx = dy y (1 - y).
-template <class T>
-void sigmoid_backward(dim_t n, const T* y, const T* dy, T* dx) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_sigmoid_backward<T>), y, dy, dx);
-}
-
+IKEBANA_CPU_OF_X(sigmoid_forward, map_sigmoid)
 /// y = x P(X <= x), X standard normal (Hendrycks and Gimpel, 2016); exact, not the tanh form.
-template <class T>
-void gelu_forward(dim_t n, const T* x, T* y) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_gelu<T>), x, y);
-}
-/// From x, not from y, which does not determine it.
-template <class T>
-void gelu_backward(dim_t n, const T* x, const T* dy, T* dx) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_gelu_backward<T>), x, dy, dx);
-}
-
+IKEBANA_CPU_OF_X(gelu_forward, map_gelu)
 /// y = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
-template <class T>
-void gelu_tanh_forward(dim_t n, const T* x, T* y) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_gelu_tanh<T>), x, y);
-}
-/// From x.
-template <class T>
-void gelu_tanh_backward(dim_t n, const T* x, const T* dy, T* dx) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_gelu_tanh_backward<T>), x, dy, dx);
-}
-
+IKEBANA_CPU_OF_X(gelu_tanh_forward, map_gelu_tanh)
 /// y = x / (1 + exp(-x)).
-template <class T>
-void silu_forward(dim_t n, const T* x, T* y) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_silu<T>), x, y);
-}
-/// From x.
-template <class T>
-void silu_backward(dim_t n, const T* x, const T* dy, T* dx) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_silu_backward<T>), x, dy, dx);
-}
+IKEBANA_CPU_OF_X(silu_forward, map_silu)
+IKEBANA_CPU_OF_X(exp, map_exp)
+IKEBANA_CPU_OF_X(log, map_log)
+IKEBANA_CPU_OF_X(erf, map_erf)
 
-template <class T>
-void exp(dim_t n, const T* x, T* y) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_exp<T>), x, y);
-}
-template <class T>
-void log(dim_t n, const T* x, T* y) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_log<T>), x, y);
-}
-template <class T>
-void erf(dim_t n, const T* x, T* y) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_erf<T>), x, y);
-}
-
+/// Backward: of y or x, and of the gradient dy. dx = dy where y > 0, else 0.
+IKEBANA_CPU_OF_TWO(relu_backward, map_relu_backward)
+/// dx = dy (1 - y^2).
+IKEBANA_CPU_OF_TWO(tanh_backward, map_tanh_backward)
+/// dx = dy y (1 - y).
+IKEBANA_CPU_OF_TWO(sigmoid_backward, map_sigmoid_backward)
+/// From x, not from y, which does not determine it, as are the next two.
+IKEBANA_CPU_OF_TWO(gelu_backward, map_gelu_backward)
+IKEBANA_CPU_OF_TWO(gelu_tanh_backward, map_gelu_tanh_backward)
+IKEBANA_CPU_OF_TWO(silu_backward, map_silu_backward)
 /// y = a + b.
-template <class T>
-void add(dim_t n, const T* a, const T* b, T* y) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_add<T>), a, b, y);
-}
+IKEBANA_CPU_OF_TWO(add, map_add)
 /// y = a b.
-template <class T>
-void multiply(dim_t n, const T* a, const T* b, T* y) {
-  detail::share_elements(n, IKEBANA_CPU_DISPATCH(map_multiply<T>), a, b, y);
-}
+IKEBANA_CPU_OF_TWO(multiply, map_multiply)
+#undef IKEBANA_CPU_OF_X
+#undef IKEBANA_CPU_OF_TWO
+
 /// y = y + alpha x.
 template <class T>
 void axpy(dim_t n, T alpha, const T* x, T* y) {
@@ -142,23 +99,6 @@ void dropout(dim_t n, const T* x, T* y, double p, const random_stream& stream,
       });
 }
 
-IKEBANA_CPU_KERNEL(relu_forward)
-IKEBANA_CPU_KERNEL(relu_backward)
-IKEBANA_CPU_KERNEL(tanh_forward)
-IKEBANA_CPU_KERNEL(tanh_backward)
-IKEBANA_CPU_KERNEL(sigmoid_forward)
-IKEBANA_CPU_KERNEL(sigmoid_backward)
-IKEBANA_CPU_KERNEL(gelu_forward)
-IKEBANA_CPU_KERNEL(gelu_backward)
-IKEBANA_CPU_KERNEL(gelu_tanh_forward)
-IKEBANA_CPU_KERNEL(gelu_tanh_backward)
-IKEBANA_CPU_KERNEL(silu_forward)
-IKEBANA_CPU_KERNEL(silu_backward)
-IKEBANA_CPU_KERNEL(exp)
-IKEBANA_CPU_KERNEL(log)
-IKEBANA_CPU_KERNEL(erf)
-IKEBANA_CPU_KERNEL(add)
-IKEBANA_CPU_KERNEL(multiply)
 IKEBANA_CPU_KERNEL(axpy)
 IKEBANA_CPU_KERNEL(scale)
 IKEBANA_CPU_KERNEL(fill)

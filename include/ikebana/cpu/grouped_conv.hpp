@@ -12,10 +12,7 @@ namespace ikebana::cpu {
 template <class T>
 void grouped_conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
                           const conv_epilogue<T>& then = {}) {
-  if (detail::may_be_by_channel(g) && then.residual == nullptr && then.scale == nullptr &&
-      (then.function == activation::none || then.function == activation::relu) &&
-      detail::depthwise_forward(g, x, w, bias, then.function == activation::relu, y))
-    return;
+  if (detail::may_be_by_channel(g) && detail::depthwise_forward(g, x, w, bias, then, y)) return;
   conv_forward<T>(g, x, w, bias, y, then);
 }
 /// As conv_backward_data.

@@ -17,12 +17,17 @@ struct adam_factors {
       eps, step_size, inverse_correction2_sqrt;
 };
 
-/// beta^step by repeated squaring: at most a few units in the last place from std::pow.
-constexpr double integer_power(double beta, std::int64_t step) {
-  double result = 1;
-  for (; step > 0; step >>= 1, beta *= beta)
-    if (step & 1) result *= beta;
-  return result;
+/// 1 - beta^step by repeated squaring, for 0 <= beta < 1: at most a few units in the last place
+/// from what std::pow gives.
+constexpr double one_less_power(double beta, std::int64_t step) {
+  double power = 1;
+  for (; step > 0; step >>= 1, beta *= beta) {
+    if (beta < 0x1p-60) return 1;
+    // No branch, for bits are not foreseen.
+    const double factors[] = {1, beta};
+    power *= factors[step & 1];
+  }
+  return 1 - power;
 }
 
 }  // namespace ikebana::cpu::detail
@@ -56,8 +61,8 @@ template <class T>
 void adam_step(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, double lr, double beta1,
                double beta2, double eps, double weight_decay, bool decoupled, std::int64_t step,
                bool maximize, double gradient_scale = 1) {
-  const double correction1 = 1 - detail::integer_power(beta1, step);
-  const double correction2 = 1 - detail::integer_power(beta2, step);
+  const double correction1 = detail::one_less_power(beta1, step);
+  const double correction2 = detail::one_less_power(beta2, step);
   const detail::adam_factors<T> f{
       .gradient_scale = static_cast<T>(maximize ? -gradient_scale : gradient_scale),
       .weight_decay = decoupled ? T(0) : static_cast<T>(weight_decay),

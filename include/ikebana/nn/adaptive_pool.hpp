@@ -10,6 +10,7 @@
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/module.hpp"
+#include "ikebana/module/option_set.hpp"
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/symbol.hpp"
@@ -39,10 +40,8 @@ struct adaptive_window {
   static_assert(valid_sizes(),
                 "ikebana: an output_size is at least 0, or ikebana::unchanged for the input's");
 
-  /// True where the class could be instantiated at all.
-  static constexpr bool is_sound = true;
-
-  static constexpr const char* kind = joined<Name, digit<N>, "d">;
+  static constexpr std::string_view kind = joined<Name, digit<N>, "d">;
+  static constexpr kept keeps = kept::nothing;
 
   template <literal... Text>
   static constexpr const char* says = joined<Name, digit<N>, "d", Text...>;
@@ -63,6 +62,8 @@ struct adaptive_window {
     }
     return out;
   }
+
+  static constexpr dim_t multiply_adds(const shape_list&, const shape_list&) { return 0; }
 
   static void describe(description& d) {
     std::string text;
@@ -88,18 +89,8 @@ struct adaptive_window {
 /// 1) extent / size). Options: output_size<..> (required), one number for all spatial dimensions or
 /// one for each; `unchanged` stands for the input's extent.
 template <std::size_t Spatial, class... Options>
-struct adaptive_avg_pool {
-  using window = detail::adaptive_window<"adaptive_avg_pool", Spatial, Options...>;
-  static_assert(window::is_sound);
-
-  static constexpr std::string_view kind = window::kind;
-  static constexpr kept keeps = kept::nothing;
-
-  constexpr inferred infer(const shape& in) const { return window::infer(in); }
-
-  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
-
-  void describe(description& d) const { window::describe(d); }
+struct adaptive_avg_pool : detail::adaptive_window<"adaptive_avg_pool", Spatial, Options...> {
+  using window = typename adaptive_avg_pool::adaptive_window;
 
   template <class T>
   void forward(const context<T>& c) const {
@@ -123,23 +114,13 @@ struct adaptive_avg_pool {
 /// The greatest element of each of output_size windows, which are those of adaptive_avg_pool. Of
 /// equal elements the first, in row order, gets the gradient. Options: output_size<..> (required).
 template <std::size_t Spatial, class... Options>
-struct adaptive_max_pool {
-  using window = detail::adaptive_window<"adaptive_max_pool", Spatial, Options...>;
-  static_assert(window::is_sound);
-
-  static constexpr std::string_view kind = window::kind;
-  static constexpr kept keeps = kept::nothing;
-
-  constexpr inferred infer(const shape& in) const { return window::infer(in); }
+struct adaptive_max_pool : detail::adaptive_window<"adaptive_max_pool", Spatial, Options...> {
+  using window = typename adaptive_max_pool::adaptive_window;
 
   /// Where the greatest elements were, within their planes.
   constexpr std::array<saved_spec, 1> saved(const shape_list& in) const {
-    return {saved_spec{sizeof(std::int32_t), infer(in[0]).output()}};
+    return {saved_spec{sizeof(std::int32_t), window::infer(in[0]).output()}};
   }
-
-  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
-
-  void describe(description& d) const { window::describe(d); }
 
   template <class T>
   void forward(const context<T>& c) const {

@@ -10,6 +10,7 @@
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/module.hpp"
+#include "ikebana/module/option_set.hpp"
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/symbol.hpp"
@@ -42,10 +43,8 @@ struct sliding_window {
           all_at_least(paddings, 0),
       "ikebana: pooling needs a kernel, stride and dilation of at least 1, padding of at least 0");
 
-  /// True where the class could be instantiated at all.
-  static constexpr bool is_sound = true;
-
-  static constexpr const char* kind = joined<Name, digit<N>, "d">;
+  static constexpr std::string_view kind = joined<Name, digit<N>, "d">;
+  static constexpr kept keeps = kept::nothing;
 
   template <literal... Text>
   static constexpr const char* says = joined<Name, digit<N>, "d", Text...>;
@@ -92,6 +91,8 @@ struct sliding_window {
     return out;
   }
 
+  static constexpr dim_t multiply_adds(const shape_list&, const shape_list&) { return 0; }
+
   static void describe(description& d) {
     d.add("kernel_size", kernel_size).add("stride", strides).add("padding", paddings);
   }
@@ -118,25 +119,17 @@ struct sliding_window {
 /// first padding. Options: kernel<..> (required), stride<..> (default: the kernel), padding<..>
 /// (0), dilation<..> (1), ceil_mode<bool> (false).
 template <std::size_t Spatial, class... Options>
-struct max_pool {
+struct max_pool : detail::sliding_window<"max_pool", Spatial, Options...> {
   static_assert(detail::option_set<kernel<>, stride<>, padding<>, dilation<>,
                                    ceil_mode<false>>::template accepts<Options...>,
                 "ikebana: max pooling takes the options kernel, stride, padding, dilation and "
                 "ceil_mode, each once");
-  using window = detail::sliding_window<"max_pool", Spatial, Options...>;
-  static_assert(window::is_sound);
-
-  static constexpr std::string_view kind = window::kind;
-  static constexpr kept keeps = kept::nothing;
-
-  constexpr inferred infer(const shape& in) const { return window::infer(in); }
+  using window = typename max_pool::sliding_window;
 
   /// Where the greatest elements were, within their planes.
   constexpr std::array<saved_spec, 1> saved(const shape_list& in) const {
-    return {saved_spec{sizeof(std::int32_t), infer(in[0]).output()}};
+    return {saved_spec{sizeof(std::int32_t), window::infer(in[0]).output()}};
   }
-
-  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
 
   void describe(description& d) const {
     window::describe(d);
@@ -170,18 +163,14 @@ struct max_pool {
 /// padding<..> (0), ceil_mode<bool> (false), count_include_pad<bool> (true), divisor_override<D>
 /// (none; over two and three dimensions).
 template <std::size_t Spatial, class... Options>
-struct avg_pool {
+struct avg_pool : detail::sliding_window<"avg_pool", Spatial, Options...> {
   static_assert(
       detail::option_set<kernel<>, stride<>, padding<>, ceil_mode<false>, count_include_pad<true>,
                          divisor_override<1>>::template accepts<Options...>,
       "ikebana: average pooling takes the options kernel, stride, padding, ceil_mode, "
       "count_include_pad and "
       "divisor_override, each once");
-  using window = detail::sliding_window<"avg_pool", Spatial, Options...>;
-  static_assert(window::is_sound);
-
-  static constexpr std::string_view kind = window::kind;
-  static constexpr kept keeps = kept::nothing;
+  using window = typename avg_pool::sliding_window;
   static constexpr bool counts_padding =
       detail::option_or<count_include_pad<true>, Options...>::value;
   static constexpr bool has_divisor =
@@ -190,10 +179,6 @@ struct avg_pool {
   static constexpr dim_t divisor = detail::option_or<divisor_override<0>, Options...>::value;
   static_assert(!has_divisor || divisor >= 1, "ikebana: divisor_override is at least 1");
   static_assert(!has_divisor || Spatial > 1, "ikebana: avg_pool1d takes no divisor_override");
-
-  constexpr inferred infer(const shape& in) const { return window::infer(in); }
-
-  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
 
   void describe(description& d) const {
     window::describe(d);

@@ -8,8 +8,10 @@
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/module.hpp"
+#include "ikebana/module/option_set.hpp"
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/spatial.hpp"
 
 namespace ikebana {
 
@@ -33,23 +35,17 @@ constexpr bool has_dim(const shape& s, dim_t dim) {
   return dim >= -dims && dim < dims;
 }
 
-}  // namespace detail
-
-/// y = exp(x) / sum of exp(x), along one dimension.
-/// Options: dim<N> (default -1).
-template <class... Options>
-struct softmax {
-  static_assert(detail::option_set<dim<-1>>::template accepts<Options...>,
-                "ikebana: softmax takes the option dim, once");
-
-  static constexpr std::string_view kind = "softmax";
+/// A function along one dimension, which keeps its shape: what both modules have in common.
+template <literal Name, class... Options>
+struct function_along {
+  static constexpr std::string_view kind = joined<Name>;
   static constexpr kept keeps = kept::output;
-  static constexpr dim_t along_dim = detail::option_or<dim<-1>, Options...>::value;
+  static constexpr dim_t along_dim = option_or<dim<-1>, Options...>::value;
 
   constexpr inferred infer(const shape& in) const {
-    if (!detail::has_dim(in, along_dim))
+    if (!has_dim(in, along_dim))
       return diagnostic{
-          "softmax expects a dim within {expected} dimensions, got {got} (input {input})",
+          joined<Name, " expects a dim within {expected} dimensions, got {got} (input {input})">,
           static_cast<dim_t>(in.rank()), along_dim, in};
     return in;
   }
@@ -57,17 +53,27 @@ struct softmax {
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
 
   void describe(description& d) const { d.add("dim", std::to_string(along_dim)); }
+};
+
+}  // namespace detail
+
+/// y = exp(x) / sum of exp(x), along one dimension.
+/// Options: dim<N> (default -1).
+template <class... Options>
+struct softmax : detail::function_along<"softmax", Options...> {
+  static_assert(detail::option_set<dim<-1>>::template accepts<Options...>,
+                "ikebana: softmax takes the option dim, once");
 
   template <class T>
   void forward(const context<T>& c) const {
-    const detail::along a(c.input_shape(), along_dim);
+    const detail::along a(c.input_shape(), softmax::along_dim);
     cpu::softmax_forward<T>(a.outer, a.n, a.inner, c.input(), c.output());
   }
 
   template <class T>
   void backward(const context<T>& c) const {
     if (c.input_gradient() == nullptr) return;
-    const detail::along a(c.input_shape(), along_dim);
+    const detail::along a(c.input_shape(), softmax::along_dim);
     cpu::softmax_backward<T>(a.outer, a.n, a.inner, c.output(), c.output_gradient(),
                              c.input_gradient());
   }
@@ -81,36 +87,20 @@ struct softmax {
 /// y = x - log(sum of exp(x)), along one dimension.
 /// Options: dim<N> (default -1).
 template <class... Options>
-struct log_softmax {
+struct log_softmax : detail::function_along<"log_softmax", Options...> {
   static_assert(detail::option_set<dim<-1>>::template accepts<Options...>,
                 "ikebana: log_softmax takes the option dim, once");
 
-  static constexpr std::string_view kind = "log_softmax";
-  static constexpr kept keeps = kept::output;
-  static constexpr dim_t along_dim = detail::option_or<dim<-1>, Options...>::value;
-
-  constexpr inferred infer(const shape& in) const {
-    if (!detail::has_dim(in, along_dim))
-      return diagnostic{
-          "log_softmax expects a dim within {expected} dimensions, got {got} (input {input})",
-          static_cast<dim_t>(in.rank()), along_dim, in};
-    return in;
-  }
-
-  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
-
-  void describe(description& d) const { d.add("dim", std::to_string(along_dim)); }
-
   template <class T>
   void forward(const context<T>& c) const {
-    const detail::along a(c.input_shape(), along_dim);
+    const detail::along a(c.input_shape(), log_softmax::along_dim);
     cpu::log_softmax_forward<T>(a.outer, a.n, a.inner, c.input(), c.output());
   }
 
   template <class T>
   void backward(const context<T>& c) const {
     if (c.input_gradient() == nullptr) return;
-    const detail::along a(c.input_shape(), along_dim);
+    const detail::along a(c.input_shape(), log_softmax::along_dim);
     cpu::log_softmax_backward<T>(a.outer, a.n, a.inner, c.output(), c.output_gradient(),
                                  c.input_gradient());
   }

@@ -12,18 +12,23 @@ IKEBANA_CPU_INLINE vec<T> at_most(vec<T> x, T most) {
 template <class T>
 struct logistic_parts {
   scaled_exp<T> s;
-  vec<T> e, u;
+  vec<T> e, over, u;
   IKEBANA_CPU_INLINE explicit logistic_parts(vec<T> v, const vec<T>* low = nullptr)
       : s(max(vec<T>::broadcast(coefficients<T>::exp_least), -v), low) {
     e = s.scale(s.e + T(1));
-    u = e / (e + T(1));
+    over = e + T(1);
+    u = e / over;
   }
   /// x / (1 + exp(-+(v + low))), minus for x >= 0; a is the smaller of |x| and of where the tail is
   /// 0.
   IKEBANA_CPU_INLINE vec<T> times(vec<T> x, vec<T> a) const {
     const lane_mask<T> negative = x < vec<T>::zero();
+    // What rounding took from u and from 1 + e becomes a part of the exponential that the tail has.
+    const exact_product<T> back = multiply_exactly(u, over);
+    const vec<T> lost = fma(u, (over - T(1)) - e, (e - back.high) - back.low);
+    const vec<T> r = fma(-lost, s.e + T(1), s.e);
     // At -infinity not a number, as in PyTorch.
-    const vec<T> tail = fma(x, vec<T>::zero(), s.scale(fma(-a, s.e, -a)));
+    const vec<T> tail = fma(x, vec<T>::zero(), s.scale(fma(-a, r, -a)));
     // Not over 1 + e, which is rounded.
     return fma(-select(negative, tail, a), u, select(negative, tail, x));
   }
@@ -81,22 +86,24 @@ inline constexpr float far_logistic = 64;
   select(v < vec<float>::zero(), tail, 1.0f - tail).store(x);
 }
 IKEBANA_CPU_INLINE vec<float> sigmoid_by_parts(vec<float> x) {
-  const vec<float> a = abs(x);
+  const vec<float> below = as<float>(as<std::int32_t>(x) |  // -|x|
+                                     as<std::int32_t>(vec<float>::broadcast(-0.0f)));
+  const vec<float> limit = vec<float>::broadcast(-far_logistic);
 #if IKEBANA_CPU_WIDTH == 64
   vec<float> y =
-      from_tail(x, piecewise<logistic_pieces>(min(vec<float>::broadcast(far_logistic), a)));
+      from_tail(x, piecewise<logistic_pieces>(min(vec<float>::broadcast(far_logistic), abs(x))));
 #else
-  const vec<float> e = exp_parts(-a).normal();
+  const vec<float> e = exp_parts(below).normal();
   // Less a product, for a sum of e and 1 is rounded.
   const vec<float> u = e / (e + 1.0f),
                    from = {_mm256_blendv_ps(vec<float>::broadcast(1).v, e.v, x.v)};
   vec<float> y = fma(-from, u, from);
 #endif
-  if (any_at_least(a, far_logistic)) {
+  if (any_at_least(limit, below)) {
     float lanes[vec<float>::size];
     x.store(lanes);
     far_sigmoid(lanes);
-    y = select(a >= vec<float>::broadcast(far_logistic), vec<float>::load(lanes), y);
+    y = select(limit >= below, vec<float>::load(lanes), y);
   }
   return y;
 }
@@ -128,10 +135,9 @@ IKEBANA_CPU_INLINE vec<T> sigmoid(vec<T> x) {
 template <class F, class Tail>
 IKEBANA_CPU_INLINE vec<float> beside_tail(vec<float> x, vec<float> beyond, float limit, float most,
                                           Tail tail) {
-  const vec<float> a = min(vec<float>::broadcast(most), abs(x));
-  vec<float> y = tail(a, max(vec<float>::zero(), x));
-  if (any_at_least(beyond, limit))
-    y = select(beyond >= vec<float>::broadcast(limit), by_double<F>(x), y);
+  vec<float> y = tail(limited_magnitude(x, most), max(vec<float>::zero(), x));
+  const vec<float> end = vec<float>::broadcast(limit);
+  if (any_at_least(beyond, end)) y = select(beyond >= end, by_double<F>(x), y);
   return y;
 }
 #endif

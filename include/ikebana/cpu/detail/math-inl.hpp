@@ -116,8 +116,8 @@ struct exp_parts {
     alignas(32) static constexpr float powers_less_n[8] = {
         -0x1.000000p+2f, -0x1.f72b84p+1f, -0x1.f06fe0p+1f, -0x1.ebfdaep+1f,
         -0x1.ea09e6p+1f, -0x1.eace54p+1f, -0x1.ee89fap+1f, -0x1.f5818ep+1f};
-    const auto at = as<std::int32_t>(shifted);
-    return as<float>(as<std::int32_t>(pick(powers_less_n, at)) + (at << 20));
+    return as<float>(as<std::uint32_t>(pick(powers_less_n, as<std::int32_t>(shifted))) +
+                     (as<std::uint32_t>(shifted) << 20));
   }
   /// (1 + e) power.
   IKEBANA_CPU_INLINE vec<float> times(vec<float> power) const {
@@ -186,9 +186,9 @@ IKEBANA_CPU_INLINE vec<T> exp_of_difference(vec<T> x) {
     constexpr float big = 0x1.8p18f;
     vec<float> n = fma(x, vec<float>::broadcast(1.4426950408889634f), vec<float>::broadcast(big));
     keep_rounding(n);
-    const auto at = as<std::int32_t>(n);
     const vec<float> power =
-        as<float>(as<std::int32_t>(pick(powers_less_n, powers_less_n + 16, at)) + (at << 18));
+        as<float>(as<std::uint32_t>(pick(powers_less_n, powers_less_n + 16, as<std::int32_t>(n))) +
+                  (as<std::uint32_t>(n) << 18));
     n = n - big;
     keep_rounding(n);
     const vec<float> r = fma(n, vec<float>::broadcast(-0.6931471805599453f), x);

@@ -77,12 +77,25 @@ IKEBANA_CPU_INLINE vec<float> piecewise(vec<float> a) {
   return fma(y, h, start);
 }
 
-IKEBANA_CPU_INLINE bool any_at_least(vec<float> a, float b) {
-  const vec<float> least = vec<float>::broadcast(b);
+IKEBANA_CPU_INLINE bool any_at_least(vec<float> a, vec<float> least) {
 #if IKEBANA_CPU_WIDTH == 64
   return _mm512_cmp_ps_mask(a.v, least.v, _CMP_GE_OQ) != 0;
 #else
   return _mm256_movemask_ps(_mm256_cmp_ps(a.v, least.v, _CMP_GE_OQ)) != 0;
+#endif
+}
+/// |x|, or `most` where that is smaller or x is not a number: as whole numbers, which is sooner
+/// done.
+IKEBANA_CPU_INLINE vec<float> limited_magnitude(vec<float> x, float most) {
+  const vec<float> a = abs(x), limit = vec<float>::broadcast(most);
+#if IKEBANA_CPU_WIDTH == 64
+  return {__builtin_bit_cast(vec<float>::raw,
+                             _mm512_maskz_min_epi32(all16, __builtin_bit_cast(__m512i, a.v),
+                                                    __builtin_bit_cast(__m512i, limit.v)))};
+#else
+  return {__builtin_bit_cast(
+      vec<float>::raw,
+      _mm256_min_epi32(__builtin_bit_cast(__m256i, a.v), __builtin_bit_cast(__m256i, limit.v)))};
 #endif
 }
 /// tail where x < 0, else 1 - tail.
