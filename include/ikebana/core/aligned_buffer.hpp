@@ -64,12 +64,17 @@ class aligned_buffer {
   dim_t size_ = 0;
 };
 
-/// The smallest multiple of the storage alignment, in elements of T, that is at least n.
+/// The smallest multiple of the storage alignment, in elements of so many bytes, that is at least
+/// n.
+constexpr dim_t round_up_to_alignment(dim_t n, std::size_t element_size) {
+  const dim_t step =
+      element_size >= storage_alignment ? 1 : static_cast<dim_t>(storage_alignment / element_size);
+  return (n + step - 1) / step * step;
+}
+/// The same in elements of T.
 template <class T>
 constexpr dim_t round_up_to_alignment(dim_t n) {
-  constexpr dim_t step =
-      sizeof(T) >= storage_alignment ? 1 : static_cast<dim_t>(storage_alignment / sizeof(T));
-  return (n + step - 1) / step * step;
+  return round_up_to_alignment(n, sizeof(T));
 }
 
 }  // namespace ikebana

@@ -12,6 +12,8 @@
 #include "ikebana/io/file.hpp"
 #include "ikebana/io/posix_file.hpp"
 #include "ikebana/io/safetensors_header.hpp"
+#include "ikebana/io/safetensors_layout.hpp"
+#include "ikebana/io/safetensors_parse.hpp"
 #include "ikebana/model/state_dict.hpp"
 #include "ikebana/module/module.hpp"
 

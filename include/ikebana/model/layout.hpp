@@ -1,10 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 
 #include "ikebana/core/aligned_buffer.hpp"
-#include "ikebana/module/lowering.hpp"
+#include "ikebana/core/dtype.hpp"
+#include "ikebana/module/program.hpp"
 
 namespace ikebana {
 
@@ -23,47 +23,63 @@ struct parameter_layout {
   dim_t persistent_bytes = 0;  ///< Those of the buffers that are saved, which come first.
 };
 
+namespace detail {
+
+/// Places the parameters; returns how many elements they take. `first_node` is for its use: by
+/// leaf.
+[[gnu::cold]] constexpr dim_t place_parameters(const program_view& p, std::size_t element_size,
+                                               dim_t* offsets, dim_t* completed, int* first_node) {
+  dim_t elements = 0;
+  const auto add = [&](int l) {
+    const program_leaf& leaf = p.leaves[l];
+    for (std::size_t i = 0; i < leaf.parameter_count; ++i) {
+      const std::size_t index = static_cast<std::size_t>(leaf.first_parameter) + i;
+      offsets[index] = elements;
+      elements += round_up_to_alignment(p.parameters[index].spec.extents.numel(), element_size);
+    }
+    completed[l] = elements;
+  };
+  const auto leaves = static_cast<int>(p.n.leaves), nodes = static_cast<int>(p.n.nodes);
+  for (int l = 0; l < leaves; ++l) first_node[l] = -1;
+  for (int k = nodes; k-- > 0;) first_node[p.nodes[k].leaf] = k;
+  for (int k = nodes; k-- > 0;)
+    if (first_node[p.nodes[k].leaf] == k) add(p.nodes[k].leaf);
+  // What no step runs.
+  for (int l = 0; l < leaves; ++l)
+    if (first_node[l] < 0) add(l);
+  return elements;
+}
+
+/// Places the buffers, those that persist first, whose bytes are added to `persistent`; returns how
+/// many bytes all take.
+[[gnu::cold]] constexpr dim_t place_buffers(const program_view& p, std::size_t element_size,
+                                            dim_t* offsets, dim_t& persistent) {
+  dim_t bytes = 0;
+  for (const bool persists : {true, false}) {
+    for (std::size_t b = 0; b < p.n.buffers; ++b) {
+      const buffer_spec& spec = p.buffers[b].spec;
+      if (spec.persistent != persists) continue;
+      const std::size_t size = spec.follows_model ? element_size : size_of(spec.type);
+      offsets[b] = bytes;
+      bytes += round_up_to_alignment<std::byte>(spec.extents.numel() * static_cast<dim_t>(size));
+    }
+    if (persists) persistent = bytes;
+  }
+  return bytes;
+}
+
+}  // namespace detail
+
 /// The layout for element type T. A constant expression where all extents are known. O(nodes +
 /// parameters).
 template <class T, program_sizes N>
-[[gnu::cold]] constexpr parameter_layout<N> lay_out(const program<N>& p) {
+constexpr parameter_layout<N> lay_out(const program<N>& p) {
   parameter_layout<N> out;
-  program_table<bool, N.nodes> first_call{};
-  {
-    program_table<bool, N.leaves> seen{};
-    for (std::size_t k = 0; k < N.nodes; ++k) {
-      const auto leaf = static_cast<std::size_t>(p.nodes[k].leaf);
-      first_call[k] = !seen[leaf];
-      seen[leaf] = true;
-    }
-  }
-  program_table<bool, N.leaves> placed{};
-  const auto add = [&](std::size_t leaf_index) {
-    const program_leaf& leaf = p.leaves[leaf_index];
-    placed[leaf_index] = true;
-    for (std::size_t i = 0; i < leaf.parameter_count; ++i) {
-      const std::size_t index = static_cast<std::size_t>(leaf.first_parameter) + i;
-      out.offsets[index] = out.parameter_elements;
-      out.parameter_elements += round_up_to_alignment<T>(p.parameters[index].spec.extents.numel());
-    }
-    out.completed[leaf_index] = out.parameter_elements;
-  };
-  for (std::size_t k = N.nodes; k-- > 0;)
-    if (first_call[k]) add(static_cast<std::size_t>(p.nodes[k].leaf));
-  // What no step runs.
-  for (std::size_t i = 0; i < N.leaves; ++i)
-    if (!placed[i]) add(i);
-  for (const bool persistent : {true, false}) {
-    for (std::size_t b = 0; b < N.buffers; ++b) {
-      const buffer_spec& spec = p.buffers[b].spec;
-      if (spec.persistent != persistent) continue;
-      const std::size_t element = spec.follows_model ? sizeof(T) : size_of(spec.type);
-      out.buffer_offsets[b] = out.buffer_bytes;
-      out.buffer_bytes +=
-          round_up_to_alignment<std::byte>(spec.extents.numel() * static_cast<dim_t>(element));
-    }
-    if (persistent) out.persistent_bytes = out.buffer_bytes;
-  }
+  program_table<int, N.leaves> first_node{};
+  out.parameter_elements = detail::place_parameters(p.view(), sizeof(T), out.offsets.data(),
+                                                    out.completed.data(), first_node.data());
+  out.buffer_bytes =
+      detail::place_buffers(p.view(), sizeof(T), out.buffer_offsets.data(), out.persistent_bytes);
   return out;
 }
 

@@ -58,7 +58,8 @@ struct resolved_holder final : resolved_base, Model {
 
   template <class... X>
   static auto arranged(shape_list& shapes, const X&... x) {
-    return Model::arrange(shapes, x...);
+    shapes = Model::arguments::shapes(x...);
+    return Model::arguments::data(x...);
   }
   void run(const void* const* data, const shape_list& extents) override {
     Model::prepare_for(extents);
@@ -67,7 +68,7 @@ struct resolved_holder final : resolved_base, Model {
     Model::run_forward(given);
   }
   std::pair<const void*, shape> output_of(std::size_t i) const override {
-    const auto v = static_cast<std::size_t>(Model::tables_->lowered.outputs[i]);
+    const int v = Model::tables_->lowered.outputs[i];
     return {Model::tables_->values[v], Model::tables_->current.values[v]};
   }
   state_dict state() const override { return get_state_dict(static_cast<const Model&>(*this)); }

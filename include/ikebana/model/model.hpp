@@ -7,27 +7,24 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/tensor.hpp"
+#include "ikebana/model/call_arguments.hpp"
 #include "ikebana/model/choices.hpp"
 #include "ikebana/model/engine.hpp"
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/inputs.hpp"
+#include "ikebana/model/output_gradients.hpp"
+#include "ikebana/model/views_by_path.hpp"
 #include "ikebana/module/lazy.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
-
-/// Stands for the gradient of an output that no loss depends on: `backward(std::tuple{gradient,
-/// no_gradient})`. What only leads there then has no gradient.
-struct no_gradient_t {};
-inline constexpr no_gradient_t no_gradient{};
 
 /// A resolved module with its parameters, gradients, buffers and workspace, for element type E and
 /// inputs of the shapes In. Made by `initialize`. Movable, not copyable (`clone()`); addresses of
@@ -48,11 +45,11 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
   using T = element_of<E>;
   using engine::sizes;
   static constexpr shape_list declared_inputs{In...};
-  static constexpr std::size_t input_count = sizeof...(In);
 
  public:
   using value_type = T;
   using module_type = M;
+  static constexpr std::size_t input_count = sizeof...(In);
   static constexpr std::size_t parameter_count = sizes.parameters;
 
   /// The lowered network for the declared shapes: a constant expression.
@@ -143,7 +140,7 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
   /// Output I of the last forward.
   template <std::size_t I>
   tensor_view<const T, shape_of_output<I>> output() const {
-    const auto v = static_cast<std::size_t>(tables_->lowered.outputs[I]);
+    const auto v = tables_->lowered.outputs[I];
     if constexpr (shape_of_output<I>.is_static())
       return tensor_view<const T, shape_of_output<I>>(tables_->values[v]);
     else
@@ -222,7 +219,7 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
     if constexpr (engine::is_partial)
       return (*presence())[place_of<Path>()];
     else
-      return index_of<Path>() < sizes.parameters;
+      return detail::parameter_index<model, Path>() < sizes.parameters;
   }
   /// Whether some may lack one.
   static constexpr bool may_lack_gradients = engine::is_partial;
@@ -265,7 +262,7 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
 
   const M& module() const { return module_; }
   /// The lowered network with every extent that is known by now.
-  const program<sizes>& current_program() const { return tables_->lowered; }
+  const program<sizes>& current_program() const { return tables_->lowered_program; }
   /// The shapes of the last inputs; as declared before any.
   const shape_list& current_inputs() const {
     return tables_->current_inputs.size() == 0 ? declared_inputs : tables_->current_inputs;
@@ -310,25 +307,25 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
   template <class Path>
   auto operator[](Path) {
     stamp_ = 0;
-    return parameter<Path, T>(parameters_.data());
+    return detail::parameter_view<model, Path>(*tables_, parameters_.data());
   }
   template <class Path>
   auto operator[](Path) const {
-    return parameter<Path, const T>(parameters_.data());
+    return detail::parameter_view<model, Path>(*tables_, parameters_.data());
   }
   /// The gradient of a parameter by its path.
   template <class Path>
   auto gradient(Path) const {
-    return parameter<Path, const T>(gradients_.data());
+    return detail::parameter_view<model, Path>(*tables_, gradients_.data());
   }
   /// A buffer by its path: `model.buffer("bn1.running_mean"_s)`, a tensor_view.
   template <class Path>
   auto buffer(Path) {
-    return buffer_view<Path, std::byte>(buffers_.data());
+    return detail::buffer_view<model, Path>(*tables_, buffers_.data());
   }
   template <class Path>
   auto buffer(Path) const {
-    return buffer_view<Path, const std::byte>(buffers_.data());
+    return detail::buffer_view<model, Path>(*tables_, buffers_.data());
   }
 
  protected:
@@ -347,18 +344,10 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
 
   model(const model&) = default;
 
-  template <class Path>
-  static constexpr std::size_t index_of() {
-    constexpr program<sizes> p = lowered();
-    for (std::size_t i = 0; i < sizes.parameters; ++i)
-      if (p.path(p.parameters[i]).view() == std::string_view{Path::c_str()}) return i;
-    return sizes.parameters;
-  }
-
   /// The number of a parameter in gradient_presence.
   template <class Path>
   std::size_t place_of() const {
-    constexpr std::size_t i = index_of<Path>();
+    constexpr std::size_t i = detail::parameter_index<model, Path>();
     static_assert(i < sizes.parameters, "ikebana: the model has no parameter of this path");
     if constexpr (engine::is_partial && i < sizes.parameters) {
       constexpr auto leaf = static_cast<std::size_t>(lowered().parameters[i].leaf);
@@ -366,36 +355,6 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
       return static_cast<std::size_t>(tables_->partial.places[leaf] + nth);
     } else {
       return i;
-    }
-  }
-
-  template <class Path, class U>
-  auto parameter(U* base) const {
-    constexpr std::size_t i = index_of<Path>();
-    static_assert(i < sizes.parameters, "ikebana: the model has no parameter of this path");
-    if constexpr (i < sizes.parameters) {
-      constexpr shape s = lowered().parameters[i].spec.extents;
-      return tensor_view<U, s>(base + tables_->layout.offsets[i],
-                               tables_->lowered.parameters[i].spec.extents);
-    }
-  }
-
-  template <class Path, class Byte>
-  auto buffer_view(Byte* base) const {
-    constexpr std::size_t i = [] {
-      constexpr program<sizes> p = lowered();
-      for (std::size_t b = 0; b < sizes.buffers; ++b)
-        if (p.path(p.buffers[b]).view() == std::string_view{Path::c_str()}) return b;
-      return sizes.buffers;
-    }();
-    static_assert(i < sizes.buffers, "ikebana: the model has no buffer of this path");
-    if constexpr (i < sizes.buffers) {
-      constexpr buffer_spec spec = lowered().buffers[i].spec;
-      using element = std::conditional_t<spec.follows_model, T, typed<spec.type>>;
-      using U = std::conditional_t<std::is_const_v<Byte>, const element, element>;
-      return tensor_view<U, spec.extents>(
-          reinterpret_cast<U*>(base + tables_->layout.buffer_offsets[i]),
-          tables_->lowered.buffers[i].spec.extents);
     }
   }
 
@@ -408,13 +367,15 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
         std::memcpy(static_cast<void*>(&to), &known, sizeof to);
       };
     else
-      return &engine::lower_at_run_time;
+      return &detail::lower_at_run_time<sizes, M>;
   }
 
   template <std::size_t... I>
   output_view all_outputs(std::index_sequence<I...>) const {
     return output_view(output<I>()...);
   }
+
+  using arguments = detail::call_arguments<model>;
 
   /// Forward with arguments whose shapes the compiler has checked.
   template <class... X>
@@ -424,15 +385,13 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
 
   /// The arguments as the inputs that they are, for which everything is ready.
   template <class... X>
-  std::array<const void*, input_count + 1> prepared(const X&... x) {
+  typename arguments::pointers prepared(const X&... x) {
     if constexpr (takes_one_shape<X...>) {
       engine::prepare_for_declared();
-      return pointers(x...);
+      return arguments::data(x...);
     } else {
-      shape_list shapes;
-      const auto data = arrange(shapes, x...);
-      engine::prepare_for(shapes);
-      return data;
+      engine::prepare_for(arguments::shapes(x...));
+      return arguments::data(x...);
     }
   }
 
@@ -442,108 +401,31 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
       (In.is_static() && ... && true) &&
       (detail::argument_tensor<X>::type::static_shape.is_static() && ... && true);
 
-  /// The arguments as the inputs that they are.
-  template <class... X>
-  static std::array<const void*, input_count + 1> arrange(shape_list& shapes, const X&... x) {
-    constexpr auto order = detail::order_inputs<input_count, M, X...>();
-    const shape extents[] = {detail::tensor_of_argument(x).extents()..., shape{}};
-    for (std::size_t i = 0; i < input_count; ++i) shapes.push_back(extents[order.of[i]]);
-    return pointers(x...);
-  }
-  template <class... X>
-  [[gnu::always_inline]] static std::array<const void*, input_count + 1> pointers(const X&... x) {
-    constexpr auto order = detail::order_inputs<input_count, M, X...>();
-    constexpr auto kinds = lowered().kinds;
-    const auto check = [&]<std::size_t... I>(std::index_sequence<I...>) {
-      constexpr std::size_t input_of[] = {input_of_argument(order, I)...};
-      static_assert(
-          (has_kind<typename detail::argument_tensor<X>::type::value_type>(kinds[input_of[I]]) &&
-           ...),
-          "ikebana: the elements of an input are of the model's type (initialize<T, shape> chooses "
-          "it), but std::int64_t where indices and bool where truth values are expected");
-    };
-    check(std::index_sequence_for<X...>{});
-    const void* const given[] = {detail::tensor_of_argument(x).data()..., nullptr};
-    std::array<const void*, input_count + 1> data{};
-    for (std::size_t i = 0; i < input_count; ++i) data[i] = given[order.of[i]];
-    return data;
-  }
-
-  static constexpr std::size_t input_of_argument(const auto& order, std::size_t a) {
-    for (std::size_t i = 0; i < input_count; ++i)
-      if (order.of[i] == a) return i;
-    return 0;
-  }
-
-  template <class U>
-  static constexpr bool has_kind(element_kind kind) {
-    return std::is_same_v<U, T> ? kind == element_kind::real
-           : std::is_same_v<U, bool>
-               ? kind == element_kind::boolean
-               : std::is_same_v<U, std::int64_t> && kind == element_kind::index;
-  }
-
   template <class Y, class... A, class Loss>
   static constexpr diagnostic check_pack(std::type_identity<input_pack<A...>>, const Loss& loss) {
     const diagnostic wrong = check_call<A...>();
     return wrong.ok() ? loss.check(output_shape, Y::static_shape) : wrong;
   }
 
-  /// Gradients of the outputs as shapes and plain pointers.
-  struct gradient_list {
-    shape_list shapes{};
-    std::array<const T*, output_count> data{};
-    std::array<bool, output_count> given{};
-  };
-
-  template <class G>
-  using element_of_gradient = typename std::conditional_t<std::is_same_v<G, no_gradient_t>,
-                                                          tensor_view<T, shape{}>, G>::value_type;
-
-  template <class... G>
-  static gradient_list list_gradients(const G&... g) {
-    static_assert(sizeof...(G) == output_count,
-                  "ikebana: backward takes a gradient for each output, several as a std::tuple");
-    static_assert(
-        ((std::is_same_v<G, no_gradient_t> || std::is_same_v<element_of_gradient<G>, T>)&&...),
-        "ikebana: the gradient is not of the model's type");
-    gradient_list list;
-    std::size_t i = 0;
-    [[maybe_unused]] const auto add = [&](const auto& each) {
-      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(each)>, no_gradient_t>) {
-        list.shapes.push_back({});
-      } else {
-        list.shapes.push_back(each.extents());
-        list.given[i] = true;
-        list.data[i] = each.data();
-      }
-      ++i;
-    };
-    (add(g), ...);
-    return list;
-  }
-  template <class... G>
-  static gradient_list list_gradients(const std::tuple<G...>& g) {
-    return std::apply([](const auto&... each) { return list_gradients(each...); }, g);
-  }
+  using gradient_list = detail::output_gradients<T, output_count>;
 
   void check_gradients(const gradient_list& given) const {
     for (std::size_t i = 0; i < output_count; ++i)
-      engine::check_output_gradient(i,
-                                    given.given[i] ? given.shapes[i] : tables_->current.output(i));
+      tables_->check_output_gradient(i,
+                                     given.given[i] ? given.shapes[i] : tables_->current.output(i));
   }
 
   void copy_gradients(const gradient_list& given) {
     for (std::size_t i = 0; i < output_count; ++i) {
       engine::set_output_written(i, given.given[i]);
-      if (T* to = engine::output_gradient(i); to != nullptr && given.given[i])
+      if (T* to = tables_->output_gradient(i); to != nullptr && given.given[i])
         std::copy_n(given.data[i], given.shapes[i].numel(), to);
     }
   }
 
   template <class G>
   void set_output_gradients(const G& g) {
-    const gradient_list given = list_gradients(g);
+    const gradient_list given = gradient_list::of(g);
     check_gradients(given);
     copy_gradients(given);
   }
@@ -559,14 +441,14 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
     }();
     static_assert(sizeof...(X) == numbers,
                   "ikebana: backward takes a gradient for each input of numbers");
-    gradient_list given = list_gradients(output_gradient);
+    gradient_list given = gradient_list::of(output_gradient);
     check_gradients(given);
     const shape extents[] = {input_gradients.extents()...};
     T* const data[] = {input_gradients.data()...};
     std::array<T*, input_count + 1> to{};
     for (std::size_t v = 0, i = 0; v < input_count; ++v) {
       if (kinds[v] != element_kind::real) continue;
-      engine::check_input_gradient(v, extents[i]);
+      tables_->check_input_gradient(v, extents[i]);
       to[v] = data[i++];
     }
     std::array<aligned_buffer<T>, output_count> kept;
@@ -582,15 +464,18 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
       engine::plan_input_gradients();
     }
     copy_gradients(given);
-    engine::set_input_gradients(to);
+    tables_->set_input_gradients(to.data(), workspace_.data());
     // An output that is an input.
     for (std::size_t i = 0; i < output_count; ++i)
       if (tables_->lowered.outputs[i] < static_cast<int>(input_count) && given.given[i])
-        std::copy_n(given.data[i], given.shapes[i].numel(), engine::output_gradient(i));
+        std::copy_n(given.data[i], given.shapes[i].numel(), tables_->output_gradient(i));
   }
 
   /// The caller's memory is the caller's again.
-  void end_input_gradients() { engine::set_input_gradients({}); }
+  void end_input_gradients() {
+    const std::array<T*, input_count + 1> none{};
+    tables_->set_input_gradients(none.data(), workspace_.data());
+  }
 
   /// Forward, loss and backward. `completed(n)` is called while backward runs, whenever the first n
   /// elements of gradients() are final.
@@ -610,7 +495,7 @@ class model : protected detail::engine<E, M, sizeof...(In)>,
     const tensor_view<const typename Y::value_type, Y::static_shape> wanted(target.data(),
                                                                             target.extents());
     engine::set_output_written(0, true);
-    const T value = loss.backward(output(), wanted, engine::output_gradient(0));
+    const T value = loss.backward(output(), wanted, tables_->output_gradient(0));
     engine::run_backward(accumulate, completed);
     return value;
   }

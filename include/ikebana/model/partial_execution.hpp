@@ -8,7 +8,9 @@
 
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/model/choices.hpp"
+#include "ikebana/model/element.hpp"
 #include "ikebana/model/execution.hpp"
+#include "ikebana/model/forward_pass.hpp"
 #include "ikebana/model/gradient_presence.hpp"
 #include "ikebana/model/layout.hpp"
 #include "ikebana/module/lowering.hpp"
@@ -69,6 +71,28 @@ struct partial_state {
     return false;
   }
 
+  /// Calls f(first, count) for the parameters that a backward would reach now, in the order in
+  /// which it would finish them.
+  template <class F>
+  void predict_reached(const program<N>& p, const execution<T>& run, F&& f) {
+    begin_backward(p);
+    program_table<bool, N.leaves> reached{};
+    for (int k = static_cast<int>(N.nodes); k-- > 0;) {
+      const program_node& node = run.nodes[k];
+      const program_leaf& leaf = run.leaves[node.leaf];
+      bool& is_reached = reached[static_cast<std::size_t>(node.leaf)];
+      if (run.runs_backward[k] && run.does_run(node) && is_written(node)) {
+        is_reached = true;
+        for (std::size_t i = 0; i < node.input_count; ++i)
+          if ((node.choice < 0 || run.partial.taken[node.choice] == static_cast<int>(i)) &&
+              run.partial.edge_needed[node.first_edge + static_cast<int>(i)])
+            written[static_cast<std::size_t>(node.inputs[i])] = true;
+      }
+      if (is_reached && run.first_call[k] && leaf.parameter_count > 0)
+        f(static_cast<std::size_t>(run.partial.places[node.leaf]), leaf.parameter_count);
+    }
+  }
+
   /// Decides what the next forward runs. Throws error where a function gives no alternative.
   void decide(const program<N>& p, seed s, std::uint32_t step, std::uint32_t stream,
               bool training) {
@@ -102,24 +126,28 @@ struct partial_backward_pass {
   const execution<T>& run;
   Completed& completed;
   int k = 0;
+  bool adds[max_arity]{};  ///< By input of the call: others wrote to its gradient before.
 
   static constexpr bool bounded = requires { completed.boundary; };
 
   template <class Leaf>
   [[gnu::noinline]] void operator()(const Leaf& leaf) {
     const program_node& node = run.nodes[--k];
-    const program_leaf& own = run.leaves[node.leaf];
     if (run.runs_backward[k] && run.does_run(node) && is_reached(node)) {
       if constexpr (requires { completed.before_leaf(k); }) completed.before_leaf(k);
-      if constexpr (joins_alternatives<Leaf>)
+      if constexpr (joins_alternatives<Leaf>) {
         hand_on(node, static_cast<std::size_t>(run.partial.taken[node.choice]));
-      else
-        run_leaf(leaf, node, own);
+      } else {
+        [[maybe_unused]] const context<T> c = begin(node);
+        if constexpr (is_view_module<Leaf>())
+          run.pass_on_gradient(node);
+        else if (run.fused == nullptr || !run.fused[k].backward_is_done)
+          leaf.backward(element_traits<E>::given(c, run.is_full(node)));
+        end(node);
+      }
       if constexpr (requires { completed.after_leaf(k); }) completed.after_leaf(k);
     }
-    if (!run.first_call[k] || own.parameter_count == 0) return;
-    if (!run.accumulate) forget(own, place_of(node));
-    completed(run.completed[node.leaf]);
+    finish(node);
   }
 
  private:
@@ -133,46 +161,46 @@ struct partial_backward_pass {
     return static_cast<std::size_t>(run.partial.places[node.leaf]);
   }
 
-  std::size_t bytes(int v) const {
-    return static_cast<std::size_t>(run.shapes[v].numel()) * sizeof(T);
-  }
-
-  template <class Leaf>
-  void run_leaf(const Leaf& leaf, const program_node& node, const program_leaf& own) {
+  // What is the same for all leaves.
+  [[gnu::noinline]] context<T> begin(const program_node& node) {
     const partial_tables<T>& p = run.partial;
     for (std::size_t i = 0; i < node.output_count; ++i) {
       const int v = node.first_output + static_cast<int>(i);
-      if (!p.written[v]) std::memset(run.value_gradients[v], 0, bytes(v));
+      if (!p.written[v]) std::memset(run.value_gradients[v], 0, run.bytes_of(v));
     }
-    bool adds[max_arity]{};
     for (std::size_t i = 0; i < node.input_count; ++i) {
       const int e = node.first_edge + static_cast<int>(i), v = node.inputs[i];
+      adds[i] = p.edge_needed[e] && p.written[v] && run.value_gradients[v] != nullptr;
       if (!p.edge_needed[e]) continue;
-      adds[i] = p.written[v] && run.value_gradients[v] != nullptr;
       run.edge_gradients[e] = adds[i] ? p.scratch[e] : run.value_gradients[v];
       run.edge_sums[e] = adds[i] ? run.value_gradients[v] : nullptr;
       p.written[v] = true;
     }
     context<T> c = run.backward_context_of(node);
-    if (own.parameter_count > 0) {
+    if (run.leaves[node.leaf].parameter_count > 0) {
       const gradient_presence& presence = *p.presence;
       const std::size_t place = place_of(node);
       c.accumulating = presence.reached(place) || (run.accumulate && !bounded && presence[place]);
     }
     if constexpr (bounded) completed.boundary->before_backward(run, k);
-    if constexpr (!is_view_module<Leaf>()) {
-      if (run.fused == nullptr || !run.fused[k].backward_is_done)
-        leaf.backward(element_traits<E>::given(c, run.is_full(node)));
-    } else {
-      const T* gradient = run.value_gradients[node.first_output];
-      if (c.edge_gradients[0] != nullptr && c.edge_gradients[0] != gradient)
-        std::memcpy(c.edge_gradients[0], gradient, bytes(node.first_output));
-    }
+    return c;
+  }
+
+  [[gnu::noinline]] void end(const program_node& node) {
     if constexpr (bounded) completed.boundary->after_backward(run, k);
     for (std::size_t i = 0; i < node.input_count; ++i)
-      if (adds[i]) add_to(node.inputs[i], c.edge_gradients[i]);
+      if (adds[i])
+        add_to(node.inputs[i], run.edge_gradients[node.first_edge + static_cast<int>(i)]);
     if constexpr (bounded) completed.boundary->after_sums(run, k);
-    for (std::size_t i = 0; i < own.parameter_count; ++i) p.presence->reach(place_of(node) + i);
+    for (std::size_t i = 0; i < run.leaves[node.leaf].parameter_count; ++i)
+      run.partial.presence->reach(place_of(node) + i);
+  }
+
+  [[gnu::noinline]] void finish(const program_node& node) {
+    const program_leaf& own = run.leaves[node.leaf];
+    if (!run.first_call[k] || own.parameter_count == 0) return;
+    if (!run.accumulate) forget(own, place_of(node));
+    completed(run.completed[node.leaf]);
   }
 
   /// The gradient of a choice is that of the alternative that ran.
@@ -185,7 +213,7 @@ struct partial_backward_pass {
     if (run.partial.written[v])
       add_to(v, gradient);
     else if (to != gradient)
-      std::memcpy(to, gradient, bytes(v));
+      std::memcpy(to, gradient, run.bytes_of(v));
     run.partial.written[v] = true;
   }
 

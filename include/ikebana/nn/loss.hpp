@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
-#include <string>
 #include <type_traits>
 
 #include "ikebana/core/error.hpp"
@@ -38,9 +38,14 @@ constexpr void check_loss_shapes() {
     static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
 }
 
-[[noreturn]] inline void refuse_label(std::int64_t label, dim_t classes, dim_t index) {
-  throw error("cross_entropy expects labels from 0 to " + std::to_string(classes - 1) + ", got " +
-              std::to_string(label) + " at index " + std::to_string(index));
+// Not by std::string: that is compiled in every unit.
+[[noreturn, gnu::cold]] inline void refuse_label(std::int64_t label, dim_t classes, dim_t index) {
+  char said[128];
+  std::snprintf(said, sizeof said,
+                "cross_entropy expects labels from 0 to %lld, got %lld at index %lld",
+                static_cast<long long>(classes - 1), static_cast<long long>(label),
+                static_cast<long long>(index));
+  throw error(said);
 }
 
 }  // namespace detail
@@ -107,9 +112,11 @@ struct cross_entropy {
  private:
   template <class = void>
   [[gnu::cold]] void check_smoothing() const {
-    if (!(label_smoothing >= 0 && label_smoothing <= 1))
-      throw error("cross_entropy expects label_smoothing between 0 and 1, got " +
-                  std::to_string(label_smoothing));
+    if (label_smoothing >= 0 && label_smoothing <= 1) return;
+    char said[400];  // A double can have 309 digits before its point.
+    std::snprintf(said, sizeof said,
+                  "cross_entropy expects label_smoothing between 0 and 1, got %f", label_smoothing);
+    throw error(said);
   }
 
   /// How many labels count. Throws at the first that is no class.

@@ -5,6 +5,7 @@
 #include "ikebana/cpu/recurrent.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/named.hpp"
+#include "ikebana/module/option_set.hpp"
 #include "ikebana/module/options.hpp"
 #include "ikebana/nn/detail/recurrent.hpp"
 

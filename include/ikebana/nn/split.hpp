@@ -7,6 +7,7 @@
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/module.hpp"
+#include "ikebana/module/option_set.hpp"
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/nn/detail/strips.hpp"

@@ -11,6 +11,7 @@
 #include "ikebana/module/arithmetic.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/named.hpp"
+#include "ikebana/module/option_set.hpp"
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/nn/activation.hpp"

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <limits>
 #include <span>
-#include <string>
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
@@ -68,12 +67,13 @@ inline double clip_factor(double norm, double max_norm) {
   return factor >= 1 ? 1 : factor;
 }
 
-[[noreturn]] inline void refuse_norm(const char* who, double p) {
-  char digits[32];
-  std::snprintf(digits, sizeof digits, "%g", p);
-  throw error(std::string(who) + ": the total norm of order " + digits +
-              " of the gradients is not finite, so they cannot be clipped; without "
-              "error_if_nonfinite they are scaled by it anyway");
+[[noreturn, gnu::cold]] inline void refuse_norm(const char* who, double p) {
+  char said[256];
+  std::snprintf(said, sizeof said,
+                "%s: the total norm of order %g of the gradients is not finite, so they cannot be "
+                "clipped; without error_if_nonfinite they are scaled by it anyway",
+                who, p);
+  throw error(said);
 }
 
 }  // namespace ikebana::detail

@@ -65,9 +65,9 @@ template <class = void>
 [[gnu::cold]] void check_option(bool in_order, const char* optimizer, const char* what,
                                 double value) {
   if (in_order) return;
-  char digits[32];
-  std::snprintf(digits, sizeof digits, "%g", value);
-  throw error(std::string(optimizer) + ": Invalid " + what + ": " + digits);
+  char said[128];
+  std::snprintf(said, sizeof said, "%s: Invalid %s: %g", optimizer, what, value);
+  throw error(said);
 }
 
 /// Refuses a step in parts, if gradients are to be clipped.

@@ -217,9 +217,10 @@ class invariant_replicated : private Model {
     void operator()(const X& x) const {
       shape_list shapes;
       if constexpr (detail::is_input_pack<X>)
-        std::apply([&](const auto&... each) { Model::arrange(shapes, each...); }, x.items);
+        std::apply([&](const auto&... each) { shapes = Model::arguments::shapes(each...); },
+                   x.items);
       else
-        Model::arrange(shapes, x);
+        shapes = Model::arguments::shapes(x);
       self.Model::prepare_for(shapes);
     }
   };

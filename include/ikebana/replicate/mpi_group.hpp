@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ikebana/core/error.hpp"
+#include "ikebana/replicate/blocking_collectives.hpp"
 #include "ikebana/replicate/mpi_engine.hpp"
 #include "ikebana/replicate/mpi_process.hpp"
 #include "ikebana/replicate/mpi_survivors.hpp"
@@ -41,7 +42,7 @@ using mpi_work = collective_work<detail::mpi_engine>;
 /// buffers are then unspecified, and the group stays failed. See mpi_process for how a death is
 /// found out. A failed program ends without MPI_Finalize unless all ranks live and have said that
 /// they failed, so mpirun then reports it.
-class mpi_group {
+class mpi_group : public blocking_collectives<mpi_group> {
  public:
   /// All ranks. Starts MPI on the first call (a state_error where it has been finalized); it ends
   /// with the program. Every rank calls it, as often as the others. `timeout` is how long a rank
@@ -147,24 +148,6 @@ class mpi_group {
   }
 
   mpi_work barrier_async() { return start({}); }
-
-  template <reducible T>
-  void all_reduce(std::span<T> data, reduce_op op) {
-    all_reduce_async(data, op).wait();
-  }
-  template <transferable T>
-  void broadcast(std::span<T> data, int root) {
-    broadcast_async(data, root).wait();
-  }
-  template <transferable T>
-  void all_gather(std::span<const T> mine, std::span<T> all) {
-    all_gather_async(mine, all).wait();
-  }
-  template <reducible T>
-  void reduce_scatter(std::span<const T> all, std::span<T> mine, reduce_op op) {
-    reduce_scatter_async(all, mine, op).wait();
-  }
-  void barrier() { barrier_async().wait(); }
 
   /// Says that this rank calls no more collectives: who waits for it then learns so at once.
   void leave() noexcept { engine_->leave(); }

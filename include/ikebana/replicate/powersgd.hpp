@@ -17,6 +17,7 @@
 #include "ikebana/model/state_dict.hpp"
 #include "ikebana/replicate/comm_hook.hpp"
 #include "ikebana/replicate/orthogonalize.hpp"
+#include "ikebana/replicate/powersgd_matrix.hpp"
 
 namespace ikebana {
 
@@ -29,29 +30,6 @@ struct powersgd_options {
   double epsilon = 0;                ///< Added to the norms by which columns are divided.
   ikebana::seed seed{};              ///< Of the first Q.
 };
-
-namespace detail {
-
-/// What PowerSGD keeps of one parameter of a bucket: its gradient as a matrix M (rows x columns).
-/// P and Q are kept transposed, a row for each of their columns.
-struct powersgd_matrix {
-  std::size_t parameter = 0;
-  dim_t begin = 0;  // in the bucket
-  dim_t rows = 0, columns = 0, rank = 0;
-  dim_t p = 0, q = 0, error = 0;  // where in the memory; p and error are -1 where there is none
-
-  dim_t elements() const { return rows * columns; }
-};
-
-struct powersgd_bucket {
-  std::size_t first = 0, last = 0;  // matrices
-  dim_t exact = 0;                  // elements sent as they are, before the Ps
-  dim_t message = 0, message_size = 0;
-  dim_t q = 0, q_size = 0;
-  bool compressing = false;
-};
-
-}  // namespace detail
 
 /// PowerSGD (Vogels, Karimireddy, Jaggi: PowerSGD: Practical Low-Rank Gradient Compression for
 /// Distributed Optimization, 2019; arXiv 1905.13727): each gradient, as a matrix M of its first

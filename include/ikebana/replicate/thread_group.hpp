@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ikebana/replicate/blocking_collectives.hpp"
 #include "ikebana/replicate/process_group.hpp"
 #include "ikebana/replicate/request.hpp"
 #include "ikebana/replicate/thread_engine.hpp"
@@ -36,7 +37,7 @@ class basic_rendezvous;
 ///
 /// A template, so that it is compiled only where it is used.
 template <class Unused>
-class basic_thread_group {
+class basic_thread_group : public blocking_collectives<basic_thread_group<Unused>> {
   using thread_engine = detail::basic_thread_engine<Unused>;
   using thread_world = basic_thread_world<Unused>;
   using thread_work = collective_work<thread_engine>;
@@ -86,7 +87,7 @@ class basic_thread_group {
     std::vector<thread_world*> parts(static_cast<std::size_t>(size()));
     exchange(*this, part.get(), std::span{parts});
     if (place != 0) part = whole.part_at(parts[static_cast<std::size_t>(members[0].rank)]);
-    barrier();
+    this->barrier();
     return {std::move(part), place};
   }
 
@@ -132,24 +133,6 @@ class basic_thread_group {
   }
 
   thread_work barrier_async() { return start({}, &detail::barrier_share); }
-
-  template <reducible T>
-  void all_reduce(std::span<T> data, reduce_op op) {
-    all_reduce_async(data, op).wait();
-  }
-  template <transferable T>
-  void broadcast(std::span<T> data, int root) {
-    broadcast_async(data, root).wait();
-  }
-  template <transferable T>
-  void all_gather(std::span<const T> mine, std::span<T> all) {
-    all_gather_async(mine, all).wait();
-  }
-  template <reducible T>
-  void reduce_scatter(std::span<const T> all, std::span<T> mine, reduce_op op) {
-    reduce_scatter_async(all, mine, op).wait();
-  }
-  void barrier() { barrier_async().wait(); }
 
   /// Says that this rank calls no more collectives: who waits for it then learns so at once.
   void leave() noexcept { engine_->leave(); }

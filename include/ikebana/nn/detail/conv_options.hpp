@@ -8,6 +8,7 @@
 #include "ikebana/cpu/conv.hpp"
 #include "ikebana/module/extent.hpp"
 #include "ikebana/module/named.hpp"
+#include "ikebana/module/option_set.hpp"
 #include "ikebana/module/options.hpp"
 #include "ikebana/nn/detail/spatial.hpp"
 

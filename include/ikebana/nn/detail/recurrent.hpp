@@ -11,37 +11,19 @@
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/extent.hpp"
 #include "ikebana/module/module.hpp"
+#include "ikebana/module/option_set.hpp"
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/nn/detail/lstm_step.hpp"
 #include "ikebana/nn/detail/product.hpp"
+#include "ikebana/nn/detail/recurrent_names.hpp"
 #include "ikebana/nn/detail/recurrent_run.hpp"
+#include "ikebana/nn/detail/recurrent_sizes.hpp"
 #include "ikebana/nn/detail/spatial.hpp"
 #include "ikebana/nn/dropout.hpp"
 
 namespace ikebana {
-
-namespace detail {
-
-/// PyTorch's names of the parameters, five for each direction of each layer: weight_ih_l0,
-/// weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_hr_l0, weight_ih_l0_reverse and so on.
-template <std::size_t Layers>
-struct recurrent_names {
-  static constexpr std::array<std::array<text<32>, 5>, 2 * Layers> table = [] {
-    constexpr std::string_view stems[] = {"weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l",
-                                          "weight_hr_l"};
-    std::array<std::array<text<32>, 5>, 2 * Layers> out{};
-    for (std::size_t k = 0; k < 2 * Layers; ++k)
-      for (std::size_t i = 0; i < 5; ++i) {
-        out[k][i].append(stems[i]).append(static_cast<dim_t>(k / 2));
-        if (k % 2 == 1) out[k][i].append("_reverse");
-      }
-    return out;
-  }();
-};
-
-}  // namespace detail
 
 /// What rnn, lstm and gru share; Family says what the gates are. Their headers say the rest.
 ///

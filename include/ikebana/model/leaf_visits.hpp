@@ -1,0 +1,150 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ikebana/core/diagnostic.hpp"
+#include "ikebana/cpu/dense_layer.hpp"
+#include "ikebana/model/element.hpp"
+#include "ikebana/model/execution.hpp"
+#include "ikebana/model/forward_pass.hpp"
+#include "ikebana/module/context.hpp"
+#include "ikebana/module/lowering.hpp"
+
+namespace ikebana::detail {
+
+// What else is asked of the leaves of a network, one after another, and whether any has an answer.
+
+/// Takes over the extents that only run time knows, leaf by leaf.
+struct bind_leaves {
+  const program_node* nodes;
+  const shape* shapes;
+  int k = 0;
+
+  template <class Leaf>
+  [[gnu::noinline]] void operator()(Leaf& leaf) {
+    const program_node& node = nodes[k++];
+    if constexpr (requires(const shape_list& in) { leaf.bind(in); }) {
+      shape_list in;
+      for (std::size_t i = 0; i < node.input_count; ++i) in.push_back(shapes[node.inputs[i]]);
+      leaf.bind(in);
+    }
+  }
+};
+
+/// Lets each leaf finish what the specs of its parameters and buffers cannot say.
+template <class T>
+struct finish_leaves {
+  const program_node* nodes;
+  const program_leaf* leaves;
+  T* const* parameters;
+  std::byte* const* buffers;
+  const bool* left_out = nullptr;  ///< By leaf, where not all have parameters yet.
+  int k = 0;
+
+  template <class Leaf>
+  [[gnu::noinline]] void operator()(const Leaf& leaf) {
+    const int l = nodes[k++].leaf;
+    if (left_out != nullptr && left_out[l]) return;
+    [[maybe_unused]] const program_leaf& own = leaves[l];
+    if constexpr (requires { leaf.template finish_initialization<T>(parameters, buffers); })
+      leaf.template finish_initialization<T>(parameters + own.first_parameter,
+                                             buffers + own.first_buffer);
+  }
+};
+
+/// Finds the first leaf that refuses to run, for a reason that `infer` cannot know.
+struct check_leaves {
+  const program_node* nodes;
+  const shape* shapes;
+  bool training;
+  const bool* runs = nullptr;  ///< By arm, where not all do.
+  diagnostic error{};
+  int leaf = 0;  ///< The one that refuses.
+  int k = 0;
+
+  template <class Leaf>
+  [[gnu::noinline]] void operator()(const Leaf& m) {
+    const program_node& node = nodes[k++];
+    if constexpr (requires(const shape_list& in) { m.check(in, training); }) {
+      if (!error.ok() || (node.arm >= 0 && !runs[node.arm])) return;
+      shape_list in;
+      for (std::size_t i = 0; i < node.input_count; ++i) in.push_back(shapes[node.inputs[i]]);
+      error = m.check(in, training);
+      leaf = node.leaf;
+    }
+  }
+};
+
+/// Lets each leaf that reads indices see them before anything runs: it throws where they are wrong.
+template <class T>
+struct validate_leaves {
+  const execution<T>& run;
+  int k = 0;
+
+  template <class Leaf>
+  [[gnu::noinline]] void operator()(const Leaf& leaf) {
+    const program_node& node = run.nodes[k++];
+    if constexpr (requires(const context<T>& c) { leaf.validate(c); })
+      if (run.does_run(node)) leaf.validate(run.context_of(node));
+  }
+};
+
+template <class T>
+struct leaf_questions {
+  bool checks = false, validates = false, finishes = false;
+
+  template <class Leaf>
+  constexpr void operator()(const Leaf&) {
+    checks = checks || requires(const Leaf& m, const shape_list& in) { m.check(in, true); };
+    validates = validates || requires(const Leaf& m, const context<T>& c) { m.validate(c); };
+    finishes =
+        finishes || requires(const Leaf& m, T* const* parameters, std::byte* const* buffers) {
+      m.template finish_initialization<T>(parameters, buffers);
+    };
+  }
+};
+
+template <class T, any_module M>
+constexpr leaf_questions<T> questions_of() {
+  leaf_questions<T> q;
+  const M m{};
+  for_each_leaf(m, q);
+  return q;
+}
+
+template <any_module M>
+inline constexpr bool any_leaf_checks = questions_of<float, M>().checks;
+template <class T, any_module M>
+inline constexpr bool any_leaf_validates = questions_of<T, M>().validates;
+template <class T, any_module M>
+inline constexpr bool any_leaf_finishes = questions_of<T, M>().finishes;
+
+template <class E>
+struct layers_finder {
+  using T = element_of<E>;
+  void (*run)(const T* x, cpu::dense_chain<T>& chain, std::uint64_t stamp) = nullptr;
+  bool found = false;  ///< Under -fsanitize=undefined, a comparison with null is no constant.
+
+  template <class Leaf>
+  constexpr void operator()(const Leaf&) {
+    if constexpr (runs_layers<E, Leaf>) {
+      run = &Leaf::template forward_layers<T>;
+      found = true;
+    }
+  }
+};
+
+template <class E, any_module M>
+constexpr layers_finder<E> find_layers() {
+  layers_finder<E> f;
+  const M m{};
+  for_each_leaf(m, f);
+  return f;
+}
+
+/// What runs layers one after another; null where none can.
+template <class E, any_module M>
+inline constexpr auto run_layers_of = find_layers<E, M>().run;
+
+}  // namespace ikebana::detail

@@ -1,0 +1,255 @@
+#pragma once
+
+#include <cstddef>
+
+#include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/model/fusion.hpp"
+#include "ikebana/model/memory_placement.hpp"
+#include "ikebana/model/value_uses.hpp"
+#include "ikebana/module/program.hpp"
+
+namespace ikebana::detail {
+
+/// The tables of a memory_plan.
+struct memory_tables {
+  dim_t* values = nullptr;
+  dim_t* value_gradients = nullptr;
+  dim_t* edge_scratch = nullptr;
+  bool* edge_needed = nullptr;
+  dim_t* saved = nullptr;
+  int* root = nullptr;
+  int* gradient_root = nullptr;
+  bool* gradient_written = nullptr;
+  bool* runs_backward = nullptr;
+  fusion_tables fusion{};
+};
+
+struct lifetime {
+  int begin, end;
+
+  constexpr void cover(int t) {
+    if (t > end) end = t;
+  }
+};
+
+/// What the planner notes of a value.
+// Without initial values: g++ 12 forgets those of a member of an array in a constant expression.
+struct planned_value {
+  lifetime alive, gradient_alive;
+  int arm;
+  bool needs_gradient;
+};
+
+/// What the planner writes to while it plans.
+struct planner_scratch {
+  value_use* uses = nullptr;        ///< By value.
+  planned_value* values = nullptr;  ///< By value.
+  int* indices = nullptr;           ///< As many as values and nodes together.
+  memory_request* requests = nullptr;
+};
+
+/// Plans the memory of one program: finds from when to when each thing is needed, then places all.
+/// Time runs from the forward of the first node to the backward of the first. Not compiled for each
+/// network.
+class memory_planner {
+ public:
+  constexpr memory_planner(const program_view& p, std::size_t inputs, bool input_gradients,
+                           std::size_t element_size, const memory_tables& plan,
+                           const planner_scratch& scratch)
+      : p_{p},
+        nodes_{static_cast<int>(p.n.nodes)},
+        count_{static_cast<int>(p.n.values)},
+        inputs_{static_cast<int>(inputs)},
+        input_gradients_{input_gradients},
+        element_size_{element_size},
+        plan_{plan},
+        uses_{scratch.uses},
+        values_{scratch.values},
+        taker_{scratch.indices},
+        first_use_{scratch.indices + p.n.values},
+        requests_{scratch.requests} {}
+
+  /// Returns the bytes of the whole.
+  [[gnu::cold]] constexpr dim_t run() {
+    find_uses(p_, uses_);
+    fusion_planner(p_, static_cast<std::size_t>(inputs_), plan_.fusion, uses_, taker_).run();
+    begin_values();
+    follow_forward();
+    begin_early();
+    keep_activations();
+    share_gradients();
+    keep_gradients();
+    request_contributions_and_saved();
+    request_values();
+    return place(requests_, requested_, p_.arms);
+  }
+
+ private:
+  constexpr int backward_time(int node) const { return 2 * nodes_ - node; }
+  constexpr lifetime& alive(int v) { return values_[plan_.root[v]].alive; }
+  static constexpr bool keeps(const program_node& node, kept what) {
+    return (static_cast<unsigned>(node.keeps) & static_cast<unsigned>(what)) != 0;
+  }
+
+  [[gnu::cold]] constexpr void begin_values() {
+    for (int v = 0; v < count_; ++v) {
+      values_[v] = {{0, -1}, {backward_time(0) + 1, -1}, -1, false};
+      values_[v].needs_gradient =
+          v < inputs_ && input_gradients_ && p_.kinds[v] == element_kind::real;
+      plan_.values[v] = plan_.value_gradients[v] = -1;
+      plan_.root[v] = plan_.gradient_root[v] = v;
+      plan_.gradient_written[v] = false;
+    }
+  }
+
+  /// Who needs a gradient, and which values are in the memory of others.
+  [[gnu::cold]] constexpr void follow_forward() {
+    for (int k = 0; k < nodes_; ++k) {
+      const program_node& node = p_.nodes[k];
+      bool backward = p_.leaves[node.leaf].parameter_count > 0;
+      for (std::size_t i = 0; i < node.input_count; ++i)
+        backward = backward || values_[node.inputs[i]].needs_gradient;
+      plan_.runs_backward[k] = backward;
+      const int shared = node.is_view ? 0 : plan_.fusion.overwrites[k];
+      for (int i = 0; i < static_cast<int>(node.output_count); ++i) {
+        const int v = node.first_output + i;
+        values_[v].arm = node.arm;
+        values_[v].needs_gradient = backward;
+        values_[v].alive.begin = k;
+        if (shared >= 0) plan_.root[v] = plan_.root[node.inputs[shared]];
+      }
+    }
+  }
+
+  /// A call that makes another's output as well uses its memory before its time.
+  [[gnu::cold]] constexpr void begin_early() {
+    for (int k = 0; k < nodes_; ++k) first_use_[k] = k;
+    for (int k = 0; k < nodes_; ++k) {
+      const fused_call& f = plan_.fusion.evaluation_calls[k];
+      if (f.normalises) first_use_[f.norm] = k;
+      if (f.gives_other) values_[f.output].alive.begin = k;
+    }
+  }
+
+  [[gnu::cold]] constexpr void keep_activations() {
+    for (int k = 0; k < nodes_; ++k) {
+      const program_node& node = p_.nodes[k];
+      if (node.is_view || node.choice >= 0) continue;
+      const bool backward = plan_.runs_backward[k];
+      if (const fused_call& f = plan_.fusion.calls[k]; f.adds) alive(f.added).cover(k);
+      for (std::size_t i = 0; i < node.input_count; ++i) {
+        lifetime& a = alive(node.inputs[i]);
+        a.cover(k);
+        if (backward && keeps(node, kept::input)) a.cover(backward_time(k));
+      }
+      for (int i = 0; i < static_cast<int>(node.output_count); ++i) {
+        lifetime& a = alive(node.first_output + i);
+        a.cover(k);
+        if (backward && keeps(node, kept::output)) a.cover(backward_time(k));
+      }
+    }
+    // The caller reads outputs until the next call.
+    for (std::size_t i = 0; i < p_.output_count; ++i)
+      alive(p_.outputs[i]).cover(backward_time(0) + 1);
+    // The output of a choice is in the memory of the alternative that ran.
+    for (int k = nodes_; k-- > 0;) {
+      const program_node& node = p_.nodes[k];
+      if (node.choice < 0) continue;
+      for (std::size_t i = 0; i < node.input_count; ++i)
+        alive(node.inputs[i]).cover(values_[node.first_output].alive.end);
+    }
+  }
+
+  /// A view hands its gradient on without a copy where nobody else adds to it, and so does a
+  /// choice. What overwrites its input in forward does so in backward.
+  [[gnu::cold]] constexpr void share_gradients() {
+    for (int k = nodes_; k-- > 0;) {
+      const program_node& node = p_.nodes[k];
+      const int overwritten = plan_.fusion.overwrites[k];
+      if (overwritten >= 0)
+        plan_.gradient_root[node.inputs[overwritten]] = plan_.gradient_root[node.first_output];
+      if (!node.is_view && node.choice < 0) continue;
+      for (std::size_t i = 0; i < node.input_count; ++i) {
+        const int in = node.inputs[i];
+        if (in >= inputs_ && uses_[in].consumers == 1 && !uses_[in].is_output &&
+            (node.choice >= 0 || values_[in].arm == node.arm))
+          plan_.gradient_root[in] = plan_.gradient_root[node.first_output];
+      }
+    }
+  }
+
+  [[gnu::cold]] constexpr void keep_gradients() {
+    for (int v = 0; v < count_; ++v) {
+      if (!values_[v].needs_gradient) continue;
+      lifetime& a = values_[plan_.gradient_root[v]].gradient_alive;
+      const auto cover = [&a](int t) {
+        if (t < a.begin) a.begin = t;
+        a.cover(t);
+      };
+      const value_use& use = uses_[v];
+      if (use.is_output) cover(nodes_);
+      if (use.last_consumer >= 0) cover(backward_time(use.last_consumer));
+      if (use.producer >= 0) cover(backward_time(use.producer));
+      plan_.gradient_written[v] = use.is_output;
+    }
+  }
+
+  [[gnu::cold]] constexpr void request(const shape& extents, std::size_t element_size, lifetime a,
+                                       dim_t& to, int arm) {
+    const dim_t bytes =
+        round_up_to_alignment<std::byte>(extents.numel() * static_cast<dim_t>(element_size));
+    requests_[requested_++] = {bytes, a.begin, a.end, -1, &to, arm};
+  }
+
+  /// Scratch for all contributions to a gradient but the first, and what forward saves.
+  [[gnu::cold]] constexpr void request_contributions_and_saved() {
+    for (int k = nodes_; k-- > 0;) {
+      const program_node& node = p_.nodes[k];
+      const bool backward = plan_.runs_backward[k];
+      for (int i = 0; i < static_cast<int>(node.input_count); ++i) {
+        const int e = node.first_edge + i, v = node.inputs[i];
+        plan_.edge_scratch[e] = -1;
+        plan_.edge_needed[e] = backward && values_[v].needs_gradient;
+        if (!plan_.edge_needed[e]) continue;
+        const bool same_memory =
+            node.is_view && plan_.gradient_root[v] == plan_.gradient_root[node.first_output];
+        if (plan_.gradient_written[v] && !same_memory && node.choice < 0)
+          request(p_.values[v], element_size_, {backward_time(k), backward_time(k)},
+                  plan_.edge_scratch[e], node.arm);
+        plan_.gradient_written[v] = true;
+      }
+      for (int i = 0; i < static_cast<int>(node.saved_count); ++i) {
+        const int s = node.first_saved + i;
+        const saved_spec& spec = p_.saved[s].spec;
+        request(spec.extents, spec.element_size == 0 ? element_size_ : spec.element_size,
+                {first_use_[k], backward ? backward_time(k) : k}, plan_.saved[s], node.arm);
+      }
+    }
+  }
+
+  [[gnu::cold]] constexpr void request_values() {
+    for (int v = inputs_; v < count_; ++v) {
+      const planned_value& value = values_[v];
+      const bool is_choice = p_.nodes[uses_[v].producer].choice >= 0;
+      if (plan_.root[v] == v && !is_choice)
+        request(p_.values[v], element_size_, value.alive, plan_.values[v], value.arm);
+      if (value.needs_gradient && plan_.gradient_root[v] == v)
+        request(p_.values[v], element_size_, value.gradient_alive, plan_.value_gradients[v],
+                value.arm);
+    }
+  }
+
+  program_view p_;
+  int nodes_, count_, inputs_;
+  bool input_gradients_;
+  std::size_t element_size_;
+  memory_tables plan_;
+  value_use* uses_;
+  planned_value* values_;
+  int* taker_;
+  int* first_use_;
+  memory_request* requests_;
+  std::size_t requested_ = 0;
+};
+
+}  // namespace ikebana::detail

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/core/dtype.hpp"
+#include "ikebana/core/random.hpp"
+#include "ikebana/model/layout.hpp"
+#include "ikebana/model/network_state.hpp"
+#include "ikebana/module/parameter.hpp"
+
+namespace ikebana::detail {
+
+/// The initial values of a buffer of a model of T.
+template <class T>
+[[gnu::cold]] void fill_buffer(const buffer_spec& spec, const random_stream& stream,
+                               std::byte* to) {
+  const auto fill = [&]<class U>(U) {
+    if constexpr (floating<U>)
+      spec.init.template fill<U>(stream, reinterpret_cast<U*>(to), spec.extents);
+    else
+      std::fill_n(reinterpret_cast<U*>(to), spec.extents.numel(), static_cast<U>(spec.init.value));
+  };
+  switch (spec.follows_model ? dtype_of<T> : spec.type) {
+    case dtype::float32:
+      return fill(float{});
+    case dtype::float64:
+      return fill(double{});
+    case dtype::int64:
+      return fill(std::int64_t{});
+    case dtype::int32:
+      return fill(std::int32_t{});
+    case dtype::uint8:
+      return fill(std::uint8_t{});
+  }
+}
+
+/// The memory of a model: what the tables of its network point into. Not compiled for each network.
+template <class T>
+class model_memory {
+ protected:
+  /// Makes the parameters, their gradients and the buffers, all zero.
+  [[gnu::cold]] void allocate(network_state<T>& n, dim_t parameter_elements, dim_t buffer_bytes) {
+    parameters_ = aligned_buffer<T>(parameter_elements);
+    gradients_ = aligned_buffer<T>(parameter_elements);
+    buffers_ = aligned_buffer<std::byte>(buffer_bytes);
+    for (std::size_t i = 0; i < n.lowered.n.parameters; ++i) {
+      n.parameters[i] = parameters_.data() + n.offsets[i];
+      n.gradients[i] = gradients_.data() + n.offsets[i];
+    }
+    for (std::size_t i = 0; i < n.lowered.n.buffers; ++i)
+      n.buffers[i] = buffers_.data() + n.buffer_offsets[i];
+  }
+
+  /// Gives parameters the values that their specs ask for.
+  [[gnu::cold]] void initialize_parameters(const network_state<T>& n, seed s) {
+    for (std::size_t p = 0; p < n.lowered.n.parameters; ++p) {
+      const program_parameter& parameter = n.lowered.parameters[p];
+      const parameter_spec& spec = parameter.spec;
+      const char* const name = *spec.drawn_as != '\0' ? spec.drawn_as : spec.name;
+      const path_text path = n.lowered.path(n.lowered.leaves[parameter.leaf], name);
+      spec.init.template fill<T>({s, hash_path(path.view(), s.path)}, n.parameters[p],
+                                 spec.extents);
+    }
+  }
+  /// Only for networks that have buffers.
+  [[gnu::cold]] void initialize_buffers(const network_state<T>& n, seed s) {
+    for (std::size_t b = 0; b < n.lowered.n.buffers; ++b) {
+      const program_buffer& buffer = n.lowered.buffers[b];
+      const path_text path = n.lowered.path(buffer);
+      fill_buffer<T>(buffer.spec, {s, hash_path(path.view(), s.path)}, n.buffers[b]);
+    }
+  }
+
+  /// Takes over the numbers of another model of the same network.
+  [[gnu::cold]] void copy(const model_memory& other) {
+    std::ranges::copy(other.parameters_.span(), parameters_.data());
+    std::ranges::copy(other.buffers_.span(), buffers_.data());
+  }
+
+  /// Gives each activation, gradient and saved tensor the place that the plan has for it.
+  [[gnu::cold]] void place(network_state<T>& n, dim_t workspace_bytes) {
+    if (workspace_bytes > workspace_.size())
+      workspace_ = aligned_buffer<std::byte>(workspace_bytes);
+    const memory_tables& plan = n.plan;
+    const auto at = [&](dim_t offset) {
+      return offset < 0 ? nullptr : reinterpret_cast<T*>(workspace_.data() + offset);
+    };
+    for (std::size_t v = 0; v < n.current.n.values; ++v) {
+      if (v >= n.inputs) n.values[v] = at(plan.values[plan.root[v]]);
+      n.value_gradients[v] = at(plan.value_gradients[plan.gradient_root[v]]);
+      n.unwritten[v] = n.value_gradients[v] != nullptr && !plan.gradient_written[v];
+    }
+    for (std::size_t s = 0; s < n.current.n.saved; ++s)
+      n.saved[s] = workspace_.data() + (plan.saved[s] < 0 ? 0 : plan.saved[s]);
+    n.point_edges(workspace_.data());
+  }
+
+  aligned_buffer<T> parameters_;
+  aligned_buffer<T> gradients_;
+  aligned_buffer<std::byte> buffers_;
+  aligned_buffer<std::byte> workspace_;
+};
+
+}  // namespace ikebana::detail

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/core/error.hpp"
+#include "ikebana/cpu/dense_layer.hpp"
+#include "ikebana/model/dense_chains.hpp"
+#include "ikebana/model/execution.hpp"
+#include "ikebana/model/memory_planner.hpp"
+#include "ikebana/module/program.hpp"
+#include "ikebana/module/shape_list.hpp"
+
+namespace ikebana::detail {
+
+/// What a model keeps of its network besides numbers: pointers to its tables, which are as long as
+/// the network, and how far it has got. Not compiled for each network.
+template <class T>
+struct network_state {
+  std::size_t inputs = 0;
+  program_view lowered{};  ///< For the shapes that the parameters were made for.
+  program_view current{};  ///< For those of the last inputs.
+  memory_tables plan{};
+  const dim_t* offsets = nullptr;         ///< By parameter.
+  const dim_t* buffer_offsets = nullptr;  ///< By buffer.
+  const dim_t* completed = nullptr;       ///< By leaf.
+  T** parameters = nullptr;
+  T** gradients = nullptr;
+  std::byte** buffers = nullptr;
+  std::byte** saved = nullptr;
+  T** values = nullptr;
+  T** value_gradients = nullptr;
+  T** edge_gradients = nullptr;
+  T** edge_sums = nullptr;
+  T** edge_scratch = nullptr;  ///< By edge; null where every leaf runs.
+  bool* first_call = nullptr;
+  bool* last_call = nullptr;
+  bool* unwritten = nullptr;
+  cpu::dense_layer<T>* layers = nullptr;  ///< By node: those that run in one call.
+  cpu::dense_chain<T>* chains = nullptr;  ///< By node.
+
+  shape_list declared_inputs{};
+  shape_list bound_inputs{};
+  shape_list current_inputs{};
+  bool input_gradients = false;
+  bool ran_forward = false;
+  bool left_out = false;  ///< By the last forward: what a backward needs.
+  bool checked = false;   ///< The leaves' checks passed, for the mode that stands beside it.
+  bool checked_training = false;
+  bool only_layers = false;  ///< In evaluation, nothing but layers in one call runs.
+  aligned_buffer<T> packed_layers;
+  execution<T> run{};
+
+  /// Finds the first and the last call of each leaf. `seen` is for its use: by leaf.
+  [[gnu::cold]] void mark_calls(bool* seen) {
+    const auto mark = [&](std::size_t k, bool* table) {
+      bool& s = seen[lowered.nodes[k].leaf];
+      table[k] = !s;
+      s = true;
+    };
+    std::fill_n(seen, lowered.n.leaves, false);
+    for (std::size_t k = 0; k < lowered.n.nodes; ++k) mark(k, first_call);
+    std::fill_n(seen, lowered.n.leaves, false);
+    for (std::size_t k = lowered.n.nodes; k-- > 0;) mark(k, last_call);
+  }
+
+  /// Where a pass finds what it needs: filled in once.
+  [[gnu::cold]] void point_execution() {
+    run.nodes = current.nodes;
+    run.leaves = current.leaves;
+    run.shapes = current.values;
+    run.values = values;
+    run.value_gradients = value_gradients;
+    run.edge_gradients = edge_gradients;
+    run.edge_sums = edge_sums;
+    run.runs_backward = plan.runs_backward;
+    run.first_call = first_call;
+    run.last_call = last_call;
+    run.unwritten = unwritten;
+    run.parameters = parameters;
+    run.gradients = gradients;
+    run.completed = completed;
+    run.buffers = buffers;
+    run.saved = saved;
+    run.chains = chains;
+  }
+
+  /// Where the gradients that the leaves give for their inputs go.
+  void point_edges(std::byte* workspace) {
+    for (std::size_t k = 0; k < current.n.nodes; ++k) {
+      const program_node& node = current.nodes[k];
+      for (int i = 0; i < static_cast<int>(node.input_count); ++i) {
+        const int e = node.first_edge + i;
+        T* const whole = value_gradients[node.inputs[i]];
+        const dim_t offset = plan.edge_scratch[e];
+        T* const scratch = offset >= 0 ? reinterpret_cast<T*>(workspace + offset) : nullptr;
+        if (edge_scratch != nullptr) edge_scratch[e] = scratch;
+        edge_sums[e] = scratch != nullptr ? whole : nullptr;
+        edge_gradients[e] = !plan.edge_needed[e] ? nullptr : scratch != nullptr ? scratch : whole;
+      }
+    }
+  }
+
+  /// Puts together the layers that run in one call.
+  [[gnu::cold]] void point_layers() {
+    const fused_call* const calls = plan.fusion.evaluation_calls;
+    const std::size_t nodes = current.n.nodes;
+    only_layers = inputs == 1 && current.n.choices == 0 && calls[0].layers > 0;
+    for (std::size_t k = 1; k < nodes; ++k)
+      only_layers = only_layers && (calls[k].forward_is_done || calls[k].layers < 0);
+    bool any_rows = false;
+    for (std::size_t i = 0; i < declared_inputs.size(); ++i)
+      any_rows = any_rows || !declared_inputs[i].is_static();
+    const auto point = [&](T* memory) {
+      return point_chains<T>(run, calls, static_cast<int>(nodes), layers, chains, any_rows, memory);
+    };
+    const dim_t size = point(nullptr);
+    if (size > packed_layers.size())
+      packed_layers = aligned_buffer<T>(size);
+    else
+      std::ranges::fill(packed_layers.span(), T{0});
+    point(packed_layers.data());
+  }
+
+  /// Where the gradient of output i goes; null where nobody needs it.
+  T* output_gradient(std::size_t i) const { return value_gradients[lowered.outputs[i]]; }
+
+  void check_output_gradient(std::size_t i, const shape& given) const {
+    if (!ran_forward) throw error("backward needs a forward before it");
+    const shape& expected = current.output(i);
+    if (!(given == expected))
+      throw shape_error(diagnostic{"the gradient of the output has shape {input}, got {other}", 0,
+                                   0, expected, given});
+  }
+
+  void check_input_gradient(std::size_t i, const shape& given) const {
+    if (!(given == current.values[i]))
+      throw shape_error(diagnostic{"the gradient of an input has shape {input}, got {other}", 0, 0,
+                                   current.values[i], given});
+  }
+
+  /// Makes the next backward write the gradients of the inputs to this memory, which is the
+  /// caller's; null for what is not a number.
+  void set_input_gradients(T* const* to, std::byte* workspace) {
+    for (std::size_t v = 0; v < inputs; ++v) {
+      if (to[v] != nullptr && !plan.gradient_written[v])
+        std::fill_n(to[v], current.values[v].numel(), T{0});
+      value_gradients[v] = to[v];
+    }
+    point_edges(workspace);
+  }
+};
+
+}  // namespace ikebana::detail

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "ikebana/cpu/dense_layer.hpp"
+#include "ikebana/model/element.hpp"
+#include "ikebana/model/layout.hpp"
+#include "ikebana/model/leaf_visits.hpp"
+#include "ikebana/model/memory_plan.hpp"
+#include "ikebana/model/network_state.hpp"
+#include "ikebana/model/partial_execution.hpp"
+#include "ikebana/module/lowering.hpp"
+
+namespace ikebana::detail {
+
+/// The tables of a model of E, with places for all that the network M has: on the heap, so that a
+/// model on the stack stays small, and pointed at by what is compiled once for all networks.
+template <class E, any_module M, std::size_t Inputs>
+struct network_tables : network_state<element_of<E>> {
+  using T = element_of<E>;
+  using state = network_state<T>;
+  using traits = element_traits<E>;
+  static constexpr program_sizes sizes = sizes_of<M>(Inputs);
+  static constexpr bool has_choices = sizes.choices > 0;
+  /// Whether run time may leave a parameter without a gradient.
+  static constexpr bool is_partial = has_choices || output_count<M>() > 1;
+  static constexpr bool has_layers = find_layers<E, M>().found;
+  struct always_whole {};
+  struct all_alike {};
+
+  program<sizes> lowered_program{};
+  program<sizes> current_program{};
+  parameter_layout<sizes> layout{};
+  memory_plan<sizes> memory{};
+  program_table<T*, sizes.parameters> parameter_table{};
+  program_table<T*, sizes.parameters> gradient_table{};
+  program_table<std::byte*, sizes.buffers> buffer_table{};
+  program_table<std::byte*, sizes.saved> saved_table{};
+  program_table<T*, sizes.values> value_table{};
+  program_table<T*, sizes.values> value_gradient_table{};
+  program_table<T*, sizes.edges> edge_gradient_table{};
+  program_table<T*, sizes.edges> edge_sum_table{};
+  program_table<bool, sizes.nodes> first_call_table{};
+  program_table<bool, sizes.nodes> last_call_table{};
+  program_table<bool, sizes.values> unwritten_table{};
+  std::conditional_t<is_partial, partial_state<T, sizes>, always_whole> partial{};
+  std::conditional_t<traits::has_exceptions, program_table<bool, sizes.leaves>, all_alike>
+      full_precision{};
+  program_table<cpu::dense_layer<T>, has_layers ? sizes.nodes : 0> layer_table{};
+  program_table<cpu::dense_chain<T>, has_layers ? sizes.nodes : 0> chain_table{};
+
+  [[gnu::cold]] network_tables() {
+    state::inputs = Inputs;
+    state::lowered = lowered_program.view();
+    state::current = current_program.view();
+    state::plan = memory.tables();
+    state::offsets = layout.offsets.data();
+    state::buffer_offsets = layout.buffer_offsets.data();
+    state::completed = layout.completed.data();
+    state::parameters = parameter_table.data();
+    state::gradients = gradient_table.data();
+    state::buffers = buffer_table.data();
+    state::saved = saved_table.data();
+    state::values = value_table.data();
+    state::value_gradients = value_gradient_table.data();
+    state::edge_gradients = edge_gradient_table.data();
+    state::edge_sums = edge_sum_table.data();
+    state::first_call = first_call_table.data();
+    state::last_call = last_call_table.data();
+    state::unwritten = unwritten_table.data();
+    state::layers = layer_table.data();
+    state::chains = chain_table.data();
+    if constexpr (is_partial) state::edge_scratch = partial.scratch.data();
+  }
+  network_tables(const network_tables&) = delete;
+
+  /// After point_execution: what else a pass needs in which not every leaf runs.
+  [[gnu::cold]] void set_up_partial(T* flat_gradients) requires is_partial {
+    partial.set_up(lowered_program, layout);
+    state::run.partial = {.runs = partial.now.runs.data(),
+                          .taken = partial.now.taken.data(),
+                          .written = partial.written.data(),
+                          .edge_needed = memory.edge_needed.data(),
+                          .scratch = partial.scratch.data(),
+                          .presence = &partial.presence,
+                          .places = partial.places.data(),
+                          .flat_gradients = flat_gradients};
+  }
+
+  /// Which leaves are exceptions of a `precision`.
+  [[gnu::cold]] void find_exceptions() requires traits::has_exceptions {
+    for (std::size_t l = 0; l < sizes.leaves; ++l)
+      full_precision[l] =
+          traits::is_exception(lowered_program.path(lowered_program.leaves[l]).view());
+    state::run.full_precision = full_precision.data();
+  }
+};
+
+}  // namespace ikebana::detail

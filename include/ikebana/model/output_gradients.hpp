@@ -1,0 +1,58 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+
+#include "ikebana/core/tensor.hpp"
+#include "ikebana/module/shape_list.hpp"
+
+namespace ikebana {
+
+/// Stands for the gradient of an output that no loss depends on: `backward(std::tuple{gradient,
+/// no_gradient})`. What only leads there then has no gradient.
+struct no_gradient_t {};
+inline constexpr no_gradient_t no_gradient{};
+
+namespace detail {
+
+/// Gradients of a model's outputs as shapes and plain pointers.
+template <class T, std::size_t Outputs>
+struct output_gradients {
+  shape_list shapes{};
+  std::array<const T*, Outputs> data{};
+  std::array<bool, Outputs> given{};
+
+  template <class... G>
+  static output_gradients of(const G&... g) {
+    static_assert(sizeof...(G) == Outputs,
+                  "ikebana: backward takes a gradient for each output, several as a std::tuple");
+    static_assert(((std::is_same_v<G, no_gradient_t> || std::is_same_v<element_of<G>, T>)&&...),
+                  "ikebana: the gradient is not of the model's type");
+    output_gradients list;
+    std::size_t i = 0;
+    (list.set(i++, g), ...);
+    return list;
+  }
+  template <class... G>
+  static output_gradients of(const std::tuple<G...>& g) {
+    return std::apply([](const auto&... each) { return of(each...); }, g);
+  }
+
+ private:
+  template <class G>
+  using element_of = typename std::conditional_t<std::is_same_v<G, no_gradient_t>,
+                                                 tensor_view<T, shape{}>, G>::value_type;
+
+  void set(std::size_t, no_gradient_t) { shapes.push_back({}); }
+  template <class G>
+  void set(std::size_t i, const G& gradient) {
+    shapes.push_back(gradient.extents());
+    given[i] = true;
+    data[i] = gradient.data();
+  }
+};
+
+}  // namespace detail
+}  // namespace ikebana

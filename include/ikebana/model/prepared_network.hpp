@@ -1,0 +1,148 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "ikebana/core/error.hpp"
+#include "ikebana/core/random.hpp"
+#include "ikebana/model/element.hpp"
+#include "ikebana/model/input_check.hpp"
+#include "ikebana/model/layout.hpp"
+#include "ikebana/model/leaf_visits.hpp"
+#include "ikebana/model/lowerer.hpp"
+#include "ikebana/model/memory_plan.hpp"
+#include "ikebana/model/model_memory.hpp"
+#include "ikebana/model/network_tables.hpp"
+#include "ikebana/module/lowering.hpp"
+
+namespace ikebana::detail {
+
+/// A network with its memory, made ready for inputs of the shapes that come.
+template <class E, any_module M, std::size_t Inputs>
+class prepared_network : protected model_memory<element_of<E>> {
+ protected:
+  using T = element_of<E>;
+  using traits = element_traits<E>;
+  using memory = model_memory<T>;
+  using tables = network_tables<E, M, Inputs>;
+  static constexpr program_sizes sizes = tables::sizes;
+  static constexpr bool has_choices = tables::has_choices;
+  static constexpr bool is_partial = tables::is_partial;
+  static constexpr bool has_layers = tables::has_layers;
+  using lowerer = detail::lowerer<sizes, M>;
+  using memory::buffers_;
+  using memory::gradients_;
+  using memory::parameters_;
+  using memory::workspace_;
+
+  [[gnu::cold]] prepared_network(M m, seed s, const shape_list& declared, const shape_list& inputs,
+                                 lowerer lower)
+      : module_{std::move(m)}, tables_{new tables}, lower_{lower}, seed_{s} {
+    set_up(declared, inputs);
+    memory::initialize_parameters(*tables_, s);
+    if constexpr (sizes.buffers > 0) memory::initialize_buffers(*tables_, s);
+    if constexpr (any_leaf_finishes<T, M>) {
+      finish_leaves<T> finish{tables_->lowered.nodes, tables_->lowered.leaves, tables_->parameters,
+                              tables_->buffers};
+      for_each_leaf(module_, finish);
+    }
+  }
+
+  /// A second one with the same parameters, buffers and mode.
+  [[gnu::cold]] prepared_network(const prepared_network& other)
+      : module_{other.module_},
+        tables_{new tables},
+        lower_{other.lower_},
+        seed_{other.seed_},
+        step_{other.step_},
+        stream_{other.stream_},
+        training_{other.training_},
+        fuses_{other.fuses_} {
+    set_up(other.tables_->declared_inputs, other.tables_->bound_inputs);
+    if constexpr (has_choices) {
+      tables_->partial.set = other.tables_->partial.set;
+      tables_->partial.policies = other.tables_->partial.policies;
+    }
+    memory::copy(other);
+  }
+
+  prepared_network(prepared_network&&) noexcept = default;
+  prepared_network& operator=(prepared_network&&) noexcept = default;
+  ~prepared_network() = default;
+
+  [[gnu::cold]] void set_up(const shape_list& declared, const shape_list& inputs) {
+    tables& t = *tables_;
+    t.declared_inputs = declared;
+    t.bound_inputs = inputs;
+    lower_(t.lowered_program, module_, inputs, true);
+    t.layout = lay_out<T>(t.lowered_program);
+    program_table<bool, sizes.leaves> seen{};
+    t.mark_calls(seen.data());
+    memory::allocate(t, t.layout.parameter_elements, t.layout.buffer_bytes);
+    t.point_execution();
+    if constexpr (is_partial) t.set_up_partial(gradients_.data());
+    if constexpr (traits::has_exceptions) t.find_exceptions();
+    bool known = true;
+    for (std::size_t i = 0; i < inputs.size(); ++i) known = known && inputs[i].is_static();
+    if (known) prepare(inputs);
+  }
+
+  /// Makes everything ready for inputs of these shapes, which are known to fit.
+  [[gnu::cold]] void prepare(const shape_list& inputs) {
+    tables& t = *tables_;
+    t.current_inputs = {};  // until the end, so that a failed allocation is made up for
+    t.ran_forward = t.checked = false;
+    lower_(t.current_program, module_, inputs, false);
+    plan_memory_into(t.memory, t.current_program, Inputs, t.input_gradients, sizeof(T));
+    memory::place(t, t.memory.bytes);
+    if constexpr (has_layers) t.point_layers();
+    t.current_inputs = inputs;
+  }
+
+  /// Checks the shapes of inputs and makes everything ready for them. Changes no state.
+  void prepare_for(const shape_list& given) {
+    if (!same(given, tables_->current_inputs)) {
+      const diagnostic wrong = check_inputs(module_, tables_->declared_inputs, given);
+      if (!wrong.ok()) throw shape_error(wrong);
+      prepare(given);
+    }
+    choose_and_check();
+  }
+  /// The same for inputs that can have no other shapes than those declared.
+  void prepare_for_declared() {
+    if (Inputs > 0 && tables_->current_inputs.size() == 0) prepare(tables_->declared_inputs);
+    choose_and_check();
+  }
+
+  void choose_and_check() {
+    [[maybe_unused]] tables& t = *tables_;
+    if constexpr (has_choices)
+      t.partial.decide(t.current_program, seed_, training_ ? step_ + 1 : step_, stream_, training_);
+    if constexpr (any_leaf_checks<M>) {
+      // What was not checked may be chosen now.
+      if (t.checked && t.checked_training == training_ && !has_choices) return;
+      check_leaves check{t.current.nodes, t.current.values, training_};
+      if constexpr (has_choices) check.runs = t.partial.next.runs.data();
+      for_each_leaf(module_, check);
+      if (!check.error.ok()) {
+        check.error.path = t.current.path(t.current.leaves[check.leaf]);
+        throw shape_error(check.error);
+      }
+      t.checked = true;
+      t.checked_training = training_;
+    }
+  }
+
+  M module_;
+  std::unique_ptr<tables> tables_;
+  lowerer lower_;
+  ikebana::seed seed_{};
+  std::uint32_t step_ = 0;
+  std::uint32_t stream_ = 0;
+  bool training_ = true;
+  bool fuses_ = true;
+};
+
+}  // namespace ikebana::detail

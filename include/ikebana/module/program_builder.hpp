@@ -1,0 +1,155 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/random.hpp"
+#include "ikebana/module/module.hpp"
+#include "ikebana/module/program.hpp"
+
+namespace ikebana::detail {
+
+/// Writes a network down as a flat program while it infers every shape. Non-template, so that the
+/// code that runs over leaves is named on the leaf alone. With null tables it only counts.
+struct program_builder {
+  program_sizes n{};
+  program_node* nodes = nullptr;
+  shape* values = nullptr;
+  program_leaf* leaves = nullptr;
+  program_scope* scopes = nullptr;
+  program_parameter* parameters = nullptr;
+  program_buffer* buffers = nullptr;
+  program_saved* saved = nullptr;
+  element_kind* kinds = nullptr;
+  program_choice* choices = nullptr;
+  program_arm* arms = nullptr;
+  int arm = -1;                   ///< Of what is written down now.
+  int choice = -1;                ///< Whose alternatives are joined now.
+  program_call* calls = nullptr;  ///< Null where nobody asks for them.
+  std::size_t call_count = 0;
+  int clock = 0;              ///< Of the beginnings and ends of calls.
+  std::size_t inputs = 0;     ///< The values that the caller gives.
+  bool claimed[max_arity]{};  ///< By input: a module has said what its elements are.
+  diagnostic error{};
+
+  constexpr bool counting() const { return nodes == nullptr; }
+
+  constexpr int add_scope(int parent, const char* name, int index) {
+    if (!counting()) scopes[n.scopes] = {parent, name, index};
+    return static_cast<int>(n.scopes++);
+  }
+  /// Notes that value v is to have elements of this kind.
+  constexpr void claim(int v, element_kind kind, std::size_t input, int scope);
+  constexpr int add_value(const shape& s) {
+    if (!counting()) values[n.values] = s;
+    return static_cast<int>(n.values++);
+  }
+  constexpr std::size_t begin_call(std::string_view kind, const value_list& in, int scope) {
+    if (calls != nullptr)
+      calls[call_count] = {scope, kind, clock++, 0, static_cast<int>(n.nodes), 0, in, {}, arm};
+    return call_count++;
+  }
+  constexpr void end_call(std::size_t call, const value_list& out) {
+    if (calls == nullptr) return;
+    calls[call].end = clock++;
+    calls[call].end_node = static_cast<int>(n.nodes);
+    calls[call].outputs = out;
+  }
+  constexpr int add_choice(int scope, int alternatives) {
+    const auto first = static_cast<int>(n.arms), added = static_cast<int>(n.choices++);
+    n.arms += static_cast<std::size_t>(alternatives);
+    if (counting()) return added;
+    choices[added] = {scope, first, alternatives, arm};
+    for (int a = 0; a < alternatives; ++a) arms[first + a] = {added, a, arm};
+    return added;
+  }
+  [[gnu::cold]] constexpr int add_leaf(std::string_view kind, std::size_t parameter_count,
+                                       std::size_t buffer_count, int scope);
+  /// A node of a leaf with these inputs and shapes of outputs.
+  [[gnu::cold]] constexpr program_node& add_node(int leaf, const value_list& in,
+                                                 const shape_list& shapes, value_list& out);
+  [[gnu::cold]] constexpr void refuse(const diagnostic& why, int scope);
+  constexpr int choice_at(int scope) const {
+    int c = 0;
+    if (!counting())
+      while (choices[c].scope != scope) ++c;
+    return c;
+  }
+  /// What follows is child i of a choice that stands in the arm `outer`.
+  constexpr void enter_child(int of, int i, int outer) {
+    if (counting()) return;
+    const bool is_alternative = i < choices[of].alternatives;
+    arm = is_alternative ? choices[of].first_arm + i : outer;
+    choice = is_alternative ? -1 : of;
+  }
+};
+
+constexpr void program_builder::claim(int v, element_kind kind, std::size_t input, int scope) {
+  const auto value = static_cast<std::size_t>(v);
+  const bool given = value < inputs;
+  if (given && !claimed[value]) {
+    claimed[value] = true;
+    kinds[value] = kind;
+  }
+  if (kinds[value] == kind || !error.ok()) return;
+  constexpr const char* wants[] = {
+      "expects numbers of the model's type as input {expected}, got what is used otherwise too",
+      "expects indices (std::int64_t) as input {expected}, got what is not only that",
+      "expects truth values (bool) as input {expected}, got what is not only that"};
+  error = {wants[static_cast<std::size_t>(kind)],
+           static_cast<dim_t>(input),
+           0,
+           {},
+           {},
+           scope_path(scopes, scope)};
+}
+
+constexpr void program_builder::refuse(const diagnostic& why, int scope) {
+  error = why;
+  error.path = scope_path(scopes, scope);
+}
+
+/// What is the same for all leaves is no template, and cold: few programs spend time here, and all
+/// are compiled.
+constexpr int program_builder::add_leaf(std::string_view kind, std::size_t parameter_count,
+                                        std::size_t buffer_count, int scope) {
+  const int leaf = static_cast<int>(n.leaves++);
+  path_text path;
+  if (!counting()) path = scope_path(scopes, scope);
+  // What is cut could be the same for two leaves, and parameters are told apart by their paths.
+  if (error.ok() && path.size() > longest_path)
+    error = {"the path of a module has at most {expected} characters",
+             static_cast<dim_t>(longest_path),
+             0,
+             {},
+             {},
+             path};
+  if (!counting())
+    leaves[leaf] = {scope,
+                    kind,
+                    hash_path(path.view()),
+                    static_cast<int>(n.parameters),
+                    parameter_count,
+                    static_cast<int>(n.buffers),
+                    buffer_count};
+  return leaf;
+}
+
+constexpr program_node& program_builder::add_node(int leaf, const value_list& in,
+                                                  const shape_list& shapes, value_list& out) {
+  program_node& node = nodes[n.nodes];
+  node.leaf = leaf;
+  for (std::size_t i = 0; i < in.count; ++i) node.inputs[i] = in.ids[i];
+  node.input_count = in.count;
+  node.first_edge = static_cast<int>(n.edges);
+  n.edges += in.count;
+  node.first_output = static_cast<int>(n.values);
+  node.output_count = out.count;
+  for (std::size_t i = 0; i < out.count; ++i) out.ids[i] = add_value(shapes[i]);
+  node.arm = arm;
+  node.first_saved = static_cast<int>(n.saved);
+  return node;
+}
+
+}  // namespace ikebana::detail

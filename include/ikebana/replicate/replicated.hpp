@@ -1,0 +1,465 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/error.hpp"
+#include "ikebana/core/tensor.hpp"
+#include "ikebana/model/model.hpp"
+#include "ikebana/module/refusal.hpp"
+#include "ikebana/replicate/buckets.hpp"
+#include "ikebana/replicate/buffer_sync.hpp"
+#include "ikebana/replicate/comm_hook.hpp"
+#include "ikebana/replicate/elastic.hpp"
+#include "ikebana/replicate/feature.hpp"
+#include "ikebana/replicate/join.hpp"
+#include "ikebana/replicate/mixed_precision.hpp"
+#include "ikebana/replicate/model_buckets.hpp"
+#include "ikebana/replicate/optimizer_in_backward.hpp"
+#include "ikebana/replicate/parameter_groups.hpp"
+#include "ikebana/replicate/policy.hpp"
+#include "ikebana/replicate/process_group.hpp"
+#include "ikebana/replicate/reducer.hpp"
+#include "ikebana/replicate/replica_states.hpp"
+#include "ikebana/replicate/shard_optimizer.hpp"
+#include "ikebana/replicate/synchronised_replica.hpp"
+#include "ikebana/replicate/unused.hpp"
+
+namespace ikebana {
+
+namespace detail {
+
+/// Named for what the compiler says of a copy: get_state_dict and load_state_dict copy weights.
+struct a_replica_is_not_copied_but_its_state {};
+
+}  // namespace detail
+
+/// A model that trains together with those of the other ranks: the same calls, paths and states as
+/// the model that it was made of; backward averages the gradients over the ranks, bucket by bucket,
+/// while it goes on. Made by `replicate`.
+///
+/// Gradients end as (1/ranks) times the sum over ranks, and over the batches since zero_grad.
+/// Buffers are those of rank 0 after every synchronised backward. Every rank must make the same
+/// calls in the same order; forward alone communicates nothing. Steps allocate nothing. Throws
+/// communication_error where another rank fails.
+template <class Policy, class Model, process_group Group>
+class replicated : private Model,
+                   public synchronised_replica<replicated<Policy, Model, Group>, Policy>,
+                   public joining_replica<replicated<Policy, Model, Group>, Policy>,
+                   public elastic_replica<replicated<Policy, Model, Group>, Policy, Group> {
+  using synchronisation = synchronised_replica<replicated<Policy, Model, Group>, Policy>;
+  using joining = joining_replica<replicated<Policy, Model, Group>, Policy>;
+  using elasticity = elastic_replica<replicated<Policy, Model, Group>, Policy, Group>;
+  friend synchronisation;
+  friend joining;
+  friend elasticity;
+
+ public:
+  using value_type = typename Model::value_type;
+  using module_type = typename Model::module_type;
+  using policy_type = Policy;
+  using model_type = Model;
+  using group_type = Group;
+  /// Whether gradients are used up while backward runs: optimizer_in_backward.
+  static constexpr bool steps_in_backward = detail::steps_in_backward<Policy>;
+  using synchronisation::no_sync;
+  using synchronisation::synchronises;
+  using typename Model::output_view;
+
+  static_assert(
+      comm_hook_for<typename Policy::hook_type, value_type, Group>,
+      "ikebana: comm_hook expects a hook: a type with `result`, start(bucket, group) that "
+      "returns a handle, and finish(bucket, group)");
+
+  replicated(Model made, Group& group, typename Policy::hook_type hook)
+      : Model{std::move(made)},
+        buffer_sync_{static_cast<Model&>(*this)},
+        reducer_{start(group), std::move(hook), Model::gradients(), plan(), delayed()} {
+    Model::set_random_stream(static_cast<std::uint32_t>(group.rank()));
+    if constexpr (Model::may_lack_gradients)
+      unused_.set_up(reducer_.plan().parameters(), *Model::presence(), Policy::caps);
+    detail::prepare_features(features_, *this);
+    if constexpr (is_mixed) {
+      auto& boundary = feature<detail::mixed_precision_key>().boundary();
+      Model::set_boundary(&boundary, boundary.parameters(), boundary.gradients());
+    }
+  }
+
+  replicated(replicated&&) noexcept = default;
+  /// A copy would be a replica that no other rank knows.
+  replicated(const replicated&, detail::a_replica_is_not_copied_but_its_state = {}) = delete;
+
+  using Model::operator[];
+  using Model::buffer;
+  using Model::buffers;
+  using Model::check_call;
+  using Model::choose;
+  using Model::chosen;
+  using Model::current_inputs;
+  using Model::current_program;
+  using Model::eval;
+  using Model::fuses;
+  using Model::gradient;
+  using Model::gradients;
+  using Model::has_gradient;
+  using Model::is_training;
+  using Model::layout;
+  using Model::lowered;
+  using Model::may_lack_gradients;
+  using Model::module;
+  using Model::output;
+  using Model::output_shape;
+  using Model::parameter_count;
+  using Model::parameters;
+  using Model::persistent_buffers;
+  using Model::presence;
+  using Model::random_step;
+  using Model::register_forward_hook;
+  using Model::register_forward_pre_hook;
+  using Model::register_load_state_dict_post_hook;
+  using Model::register_load_state_dict_pre_hook;
+  using Model::register_state_dict_hook;
+  using Model::registered_hooks;
+  using Model::seed;
+  using Model::set_fusion;
+  using Model::set_random_step;
+  using Model::set_seed;
+  using Model::train;
+  using Model::workspace_bytes;
+
+  /// As model::operator().
+  template <model_input... X>
+  output_view operator()(const X&... x) & {
+    return forward(x...);
+  }
+  template <model_input... X>
+  output_view operator()(const X&... x) && = delete;
+
+  /// As model::forward.
+  template <model_input... X>
+  output_view forward(const X&... x) & {
+    begin_forward();
+    return Model::forward(x...);
+  }
+
+  /// Sets all gradients to zero.
+  void zero_grad() {
+    drain();
+    restarted_ = true;
+    Model::zero_grad();
+    if constexpr (Model::may_lack_gradients) unused_.forget();
+    detail::tell_after_zero_grad(features_, *this);
+  }
+
+  /// As model::backward; then the gradients are averaged over the ranks.
+  template <class G>
+  void backward(const G& output_gradient) {
+    refuse_in_backward_steps();
+    const abandon_on_exception guard{*this};
+    Model::set_output_gradients(output_gradient);
+    begin_backward(true);
+    Model::run_backward(true, listener());
+    end_backward();
+  }
+
+  /// The same with the gradients of the inputs, which are this rank's own.
+  template <class G, tensor_like... X>
+  requires(sizeof...(X) > 0) void backward(const G& output_gradient, X&&... input_gradients) {
+    refuse_in_backward_steps();
+    const abandon_on_exception guard{*this};
+    Model::begin_input_gradients(output_gradient, input_gradients...);
+    begin_backward(true);
+    Model::run_backward(true, listener());
+    Model::end_input_gradients();
+    end_backward();
+  }
+
+  /// As model::train_step, with the gradients averaged over the ranks. Returns the loss of this
+  /// rank.
+  template <class X, tensor_like Y, class Loss, class Optimizer>
+  value_type train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
+    constexpr diagnostic wrong = Model::template check_step<X, Y>(Loss{});
+    if constexpr (!wrong.ok()) {
+      static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
+    } else {
+      detail::tell_before_train_step(features_, optimizer);
+      const value_type value = loss_and_gradients(x, target, loss, false);
+      step(optimizer);
+      return value;
+    }
+  }
+
+  /// As model::loss_backward: adds this batch's gradients to what was accumulated, then averages
+  /// the sum over the ranks.
+  template <class X, tensor_like Y, class Loss>
+  value_type loss_backward(const X& x, const Y& target, const Loss& loss) {
+    refuse_in_backward_steps();
+    constexpr diagnostic wrong = Model::template check_step<X, Y>(Loss{});
+    if constexpr (!wrong.ok())
+      static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
+    else
+      return loss_and_gradients(x, target, loss, true);
+  }
+
+  /// What train_step does after backward: the optimizer's step, with what the policy's options do
+  /// around it.
+  template <class Optimizer>
+  void step(Optimizer& optimizer) {
+    drain();
+    detail::step_with_features(features_, *this, optimizer);
+  }
+
+  /// Reduces the gradients as they stand: the collectives of a synchronised backward, without a
+  /// backward. For gradients that were written by hand.
+  void reduce_gradients() {
+    refuse_in_backward_steps();
+    const abandon_on_exception guard{*this};
+    begin_backward(true, detail::backward_of::nobody);
+    end_backward();
+  }
+
+  Group& group() const { return reducer_.group(); }
+  /// The slices of the gradients that are reduced together, in the order in which they become
+  /// ready; printable.
+  const auto& bucket_plan() const { return reducer_.plan(); }
+  /// Whether buckets were made anew after the first synchronised backward: see static_graph.
+  bool has_rebuilt_buckets() const {
+    if constexpr (Model::may_lack_gradients)
+      return unused_.has_rebuilt();
+    else
+      return false;
+  }
+  /// By how many ranks a parameter was reached before the last reduction, `"a.weight"_s`: all,
+  /// where the network leaves none out.
+  template <class Path>
+  int ranks_with_gradient(Path) const {
+    const std::size_t place = Model::template place_of<Path>();
+    if constexpr (Model::may_lack_gradients)
+      return unused_.count(place);
+    else
+      return place < Model::parameter_count ? group().size() : 0;
+  }
+  /// The communication hook with its state.
+  auto& hook() { return reducer_.hook(); }
+  /// Under shard_optimizer: what an optimizer of this rank updates.
+  parameter_shards<value_type>* shards() requires(detail::shards_optimizer<Policy>) {
+    return feature<detail::shard_optimizer_key>().shards();
+  }
+  /// Under shard_optimizer: gives every rank all averaged gradients. All ranks call it.
+  void gather_gradients() requires(detail::shards_optimizer<Policy>) {
+    drain();
+    feature<detail::shard_optimizer_key>().shards()->gather_gradients();
+  }
+  /// The hook for the group at a path, `"head"_s`: the policy's, or that of an override_at.
+  template <class Path>
+  auto& hook(Path) {
+    constexpr int g = groups::at(Path::c_str());
+    static_assert(g >= 0, "ikebana: the policy has no group at this path");
+    if constexpr (g >= 0)
+      return reducer_.hooks().template get<groups::hooks[static_cast<std::size_t>(g)]>();
+  }
+  /// The buffer hook with its state.
+  auto& buffer_hook() { return buffer_sync_.hook(); }
+  /// The object of the policy's option for Key: see feature.hpp.
+  template <class Key>
+  auto& feature() {
+    using type = typename policy_option<Policy, Key>::template feature<Model, Group>;
+    return std::get<type>(features_);
+  }
+
+ private:
+  using elasticity::steps_;
+  using joining::join_;
+  using joining::restarted_;
+  using synchronisation::is_last_backward_;
+  using synchronisation::may_synchronise_;
+
+  /// For what leaves gradients to be used later, or other than by a train_step.
+  static constexpr void refuse_in_backward_steps() {
+    static_assert(
+        !detail::steps_in_backward<Policy>,
+        "ikebana: with optimizer_in_backward gradients are used up while backward runs, so "
+        "train_step is the only way to make them: no loss_backward or backward without an "
+        "optimizer, no no_sync, no join");
+  }
+
+  using hook_type = typename Policy::hook_type;
+  using groups = detail::parameter_groups<Policy>;
+  using features_type = typename Policy::template features<Model, Group>;
+
+  /// Tells the reducer what backward has finished.
+  struct finished_prefix {
+    replicated& self;
+    void operator()(dim_t elements) const { self.reducer_.advance(elements, self.features_); }
+    void before_leaf(int node) const { detail::tell_before_leaf_backward(self.features_, node); }
+    void after_leaf(int node) const { detail::tell_after_leaf_backward(self.features_, node); }
+  };
+
+  static constexpr bool is_mixed = policy_has<Policy, detail::mixed_precision_key>;
+
+  /// What hears of finished gradients.
+  auto listener() {
+    if constexpr (is_mixed)
+      return detail::completed_at_boundary<value_type, finished_prefix>{
+          {*this}, &feature<detail::mixed_precision_key>().boundary()};
+    else
+      return finished_prefix{*this};
+  }
+
+  /// The loss, whose backward is where that of the model begins: until there, forward may throw,
+  /// and reductions may be under way.
+  template <class Loss>
+  struct loss_before_backward {
+    replicated& self;
+    const Loss& loss;
+    bool accumulate;
+
+    template <class X, class Y>
+    void validate(const X& output, const Y& target) const {
+      loss.validate(output, target);
+    }
+    template <class... A>
+    value_type backward(const A&... a) const {
+      self.begin_backward(accumulate);
+      return loss.backward(a...);
+    }
+  };
+
+  /// What is under way when an exception ends a backward must not outlive the group.
+  struct abandon_on_exception {
+    replicated& self;
+    int before = std::uncaught_exceptions();
+    ~abandon_on_exception() {
+      if (std::uncaught_exceptions() > before && self.in_backward_) self.abandon();
+      self.in_backward_ = false;
+    }
+  };
+
+  void broadcast_states(Group& group, int from) {
+    detail::broadcast_states<Policy>(static_cast<Model&>(*this), group, from);
+  }
+  void verify(Group& group, std::string_view who) const {
+    detail::verify_states<Policy>(static_cast<const Model&>(*this), group, who);
+  }
+
+  /// Lets go of a step that has failed.
+  void forget_step() {
+    join_.end();
+    abandon();
+    if constexpr (Model::may_lack_gradients) unused_.restart();
+  }
+  /// Goes on in a group whose ranks' states are the same.
+  void enter(Group& group, hook_type hook) {
+    reducer_.regroup(group, std::move(hook));
+    Model::zero_grad();
+    restarted_ = true;
+    Model::set_random_stream(static_cast<std::uint32_t>(group.rank()));
+    detail::prepare_features(features_, *this);
+  }
+
+  /// A synchronised backward of the others, without a batch: what was summed before and is not part
+  /// of what they sum now is dropped.
+  void shadow() {
+    const bool keeps = joining::keeps_gradients();
+    if constexpr (detail::shards_optimizer<Policy>)
+      if (!join_.others_restarted()) gather_gradients();
+    if (!keeps) Model::zero_grad();
+    const abandon_on_exception guard{*this};
+    may_synchronise_ = true;
+    is_last_backward_ = join_.others_are_last();
+    begin_reduction(keeps, detail::backward_of::others);
+    end_backward();
+    is_last_backward_ = true;
+  }
+
+  /// Compares the ranks' models, and makes them the same.
+  Group& start(Group& group) {
+    verify(group, "replicate");
+    if constexpr (Policy::syncs_at_start) broadcast_states(group, 0);
+    return group;
+  }
+
+  auto plan() const {
+    return detail::buckets_of<value_type, Policy>(Model::current_program(), Model::layout());
+  }
+  auto delayed() const {
+    return detail::delayed_of<Policy>(Model::current_program(), Model::layout());
+  }
+
+  template <class X, class Y, class Loss>
+  value_type loss_and_gradients(const X& x, const Y& target, const Loss& loss, bool accumulate) {
+    const abandon_on_exception guard{*this};
+    begin_forward();
+    const value_type value = Model::run_loss(
+        x, target, loss_before_backward<Loss>{*this, loss, accumulate}, accumulate, listener());
+    end_backward();
+    return value;
+  }
+
+  void begin_forward() {
+    buffer_sync_.before_forward(group(), Model::is_training());
+    detail::tell_before_forward(features_, *this);
+  }
+
+  void begin_backward(bool accumulate, detail::backward_of whose = detail::backward_of::own) {
+    restarted_ = restarted_ || !accumulate;
+    if (join_.on() && synchronises()) {
+      drain();
+      join_.meet(group(), true, restarted_, is_last_backward_);
+    }
+    begin_reduction(accumulate, whose);
+  }
+
+  void begin_reduction(bool accumulate, [[maybe_unused]] detail::backward_of whose) {
+    in_backward_ = true;
+    if constexpr (Model::may_lack_gradients) {
+      drain();
+      unused_.begin([this](const auto& f) { this->Model::predict_reached(f); }, *Model::presence(),
+                    Model::gradients(), reducer_, may_synchronise_, accumulate, whose);
+    }
+    reducer_.set_share(join_.template share<value_type>(group().size()));
+    reducer_.begin(may_synchronise_, accumulate, features_);
+    detail::tell_before_backward(features_, *this, accumulate);
+  }
+
+  /// Waits for what is under way.
+  void drain() {
+    reducer_.drain(features_);
+    if constexpr (Model::may_lack_gradients)
+      unused_.finish(*Model::presence(), Model::gradients(), reducer_);
+  }
+  void abandon() {
+    reducer_.abandon();
+    if constexpr (Model::may_lack_gradients) unused_.abandon();
+  }
+
+  void end_backward() {
+    reducer_.advance(Model::layout().parameter_elements, features_);
+    if (synchronises()) restarted_ = false;
+    if (!is_last_backward_) return;
+    drain();
+    if (synchronises()) {
+      buffer_sync_.after_backward(group(), join_.buffer_source());
+      if (join_.on()) buffer_sync_.before_forward(group(), true);
+    }
+    detail::tell_after_backward(features_, *this);
+    if (synchronises()) ++steps_;
+  }
+
+  detail::buffer_sync<Policy, Group> buffer_sync_;
+  detail::reducer<Policy, hook_type, value_type, Group, Model::parameter_count> reducer_;
+  struct nothing_unused {};
+  [[no_unique_address]] std::conditional_t<
+      Model::may_lack_gradients, detail::unused_parameters<Policy, Model, Group>, nothing_unused>
+      unused_{};
+  [[no_unique_address]] features_type features_{};
+  bool in_backward_ = false;
+};
+
+}  // namespace ikebana
