@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# compile_fail_sh_test.sh CHECKER MENDED: the checkers themselves. They must pass a good case, and fail each that is
+# compile_fail_sh_test.sh CHECKER MENDED UNIT: the checkers themselves. They must pass a good case, and fail each that is
 # bad in one way.
 set -uo pipefail
 checker=$1
 mended=$PWD/$2
+unit=$PWD/$3
 cd "$(dirname "$checker")" || exit
 checker=./$(basename "$checker")
 flags=$TEST_TMPDIR/no.flags
@@ -11,10 +12,19 @@ case=$TEST_TMPDIR/case.cc
 : >"$flags"
 failed=0
 
-# try pass|fail SENTENCE: runs the checker on the case given as standard input.
+# check CASE...: what the checker says of them, with either compiler.
+check() {
+  local status=0 kind
+  for kind in gcc clang; do
+    "$checker" $kind "$flags" "$@" || status=1
+  done
+  return $status
+}
+
+# try pass|fail SENTENCE: checks the case given as standard input.
 try() {
   cat >"$case"
-  if said=$("$checker" "$case" "$flags"); then got=pass; else got=fail; fi
+  if said=$(check "$case"); then got=pass; else got=fail; fi
   if [ "$got" = "$1" ] && { [ "$got" = pass ] || grep -q -- "$2" <<<"$said"; }; then return; fi
   printf 'a case that %s: %s, expected %s; it said:\n%s\n' "$2" "$got" "$1" "$said"
   failed=1
@@ -56,11 +66,30 @@ try fail 'must not: boost/hana/' <<<'// expect: a plain sentence
 static_assert(false, "a plain sentence");
 #endif'
 
+# One case of several is enough to fail, and is named.
+for place in first last; do
+  good=$TEST_TMPDIR/good.cc
+  printf '%s\n' '// expect: a plain sentence' "$body" >"$good"
+  printf '%s\n' '// expect: another sentence' "$body" >"$case"
+  cases=("$case" "$good")
+  [ $place = first ] || cases=("$good" "$case")
+  if said=$(check "${cases[@]}") || ! grep -q "$case, .*g++: does not say: another sentence" <<<"$said"; then
+    printf 'the %s of two cases is bad; it said:\n%s\n' $place "$said"
+    failed=1
+  fi
+done
+# What the shards check is together everything, once.
+said=$(for shard in 0 1; do TEST_TOTAL_SHARDS=2 TEST_SHARD_INDEX=$shard check "$case" "$good"; done)
+if [ "$(grep -c 'does not say: another sentence' <<<"$said")" != 2 ] || [ "$(grep -c '^1 cases$' <<<"$said")" != 4 ]; then
+  printf 'in two shards it said:\n%s\n' "$said"
+  failed=1
+fi
+
 # mend CASE: what the checker of the mended twins says of two cases, the other of which is good.
 mend() {
   printf '%s\n' '#include <cstddef>' "$body" >"$TEST_TMPDIR/good.cc"
   printf '%s\n' "$1" >"$case"
-  "$mended" "$flags" "$TEST_TMPDIR/good.cc" "$case" >"$TEST_TMPDIR/said" 2>&1
+  "$mended" "$unit" "$flags" "$TEST_TMPDIR/good.cc" "$case" >"$TEST_TMPDIR/said" 2>&1
 }
 if ! mend "$body"; then
   echo 'a good case fails when mended:'

@@ -36,6 +36,8 @@ done
 slow='*span several blocks*,convolutions give the same bits*,convolutions of every kind*<double>,*same bits in any batch*'
 for program in "$@"; do
   [[ $program != *threads_test ]] || continue
+  # Registers of 16 bytes do without Winograd's convolution here; the other one has its own test.
+  [[ $program != *winograd_test || $set == avx2 ]] || continue
   if ! said=$(emulate "$program" -tce="$slow" 2>&1); then
     complain "$program fails:"
     grep -v "TCG doesn't support" <<<"$said" | tail -n 40

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# neon_test.sh FLAGS MAIN TEST...: the kernels' tests pass on an emulated aarch64 processor, where they
+# neon_test.sh FLAGS UNIT MAIN TEST...: the kernels' tests pass on an emulated aarch64 processor, where they
 # compare Neon with the scalar set.
 set -uo pipefail
 flags=$1
-main=$2
-shift 2
+unit=$2
+main=$3
+shift 3
 cd "$(dirname "$0")/../.." || exit
 
 for program in aarch64-linux-gnu-g++ qemu-aarch64; do
@@ -20,15 +21,9 @@ for test in "$@"; do
   [[ $test == *threads_test.cc ]] || tests+=("$test")
 done
 
-# One unit of all tests, each in a namespace of its own, takes a third of the compiler's time.
 {
   printf '#include "%s"\n' "$main"
-  sed -n '/^#include/p' "${tests[@]}" | sort -u
-  for test in "${tests[@]}"; do
-    printf 'namespace %s {\n#line 1 "%s"\n' "$(basename "$test" .cc)" "$test"
-    cat "$test"
-    printf '}\n'
-  done
+  "$unit" "${tests[@]}"
 } >"$TEST_TMPDIR/kernels.cc"
 aarch64-linux-gnu-g++ -std=c++20 -O1 "@$flags" -I. -Itest/cpu -static \
   "$TEST_TMPDIR/kernels.cc" -o "$TEST_TMPDIR/kernels" -pthread || exit 1

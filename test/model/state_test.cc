@@ -40,7 +40,7 @@ auto make(std::uint64_t s) {
 }
 
 template <class Model>
-std::vector<std::byte> bytes_of(const Model& m) {
+std::vector<std::byte> all_bytes(const Model& m) {
   std::vector<std::byte> all;
   for (const auto& e : ike::get_state_dict(m))
     all.insert(all.end(), e.bytes.begin(), e.bytes.end());
@@ -77,14 +77,14 @@ TEST_CASE("the state is a view; a clone is not") {
 TEST_CASE("a state goes from one model to another, all of it") {
   auto a = make<float>(1), b = make<float>(2);
   a(ike::uniform<float, image>(ike::seed{1}, 3));  // statistics and counter too
-  CHECK(bytes_of(a) != bytes_of(b));
+  CHECK(all_bytes(a) != all_bytes(b));
   ike::load_state_dict(b, ike::get_state_dict(a));
-  CHECK(bytes_of(a) == bytes_of(b));
+  CHECK(all_bytes(a) == all_bytes(b));
   CHECK(
       *ike::get_state_dict(b).at("norm.num_batches_tracked").view<std::int64_t, shape{}>().data() ==
       1);
   ike::load_state_dict(a, ike::get_state_dict(a));  // onto itself
-  CHECK(bytes_of(a) == bytes_of(b));
+  CHECK(all_bytes(a) == all_bytes(b));
 }
 
 TEST_CASE("float and double convert, both ways") {
@@ -95,12 +95,12 @@ TEST_CASE("float and double convert, both ways") {
     CHECK(wide["fc.bias"_s][i] == static_cast<double>(single["fc.bias"_s][i]));
   auto again = make<float>(3);
   ike::load_state_dict(again, ike::get_state_dict(wide));
-  CHECK(bytes_of(again) == bytes_of(single));
+  CHECK(all_bytes(again) == all_bytes(single));
 }
 
 TEST_CASE("all that is wrong is said at once, and nothing has changed") {
   auto m = make<float>(1);
-  const auto before = bytes_of(m);
+  const auto before = all_bytes(m);
   ike::state_dict dict;
   const ike::state_dict right = ike::get_state_dict(make<float>(2)).clone();
   for (const auto& e : right) {
@@ -123,9 +123,9 @@ TEST_CASE("all that is wrong is said at once, and nothing has changed") {
       "fc.weight expects float32 [3, 16], got float32 [3, 5], fc.bias expects float32 [3], got "
       "int32 [3]",
       ike::state_error);
-  CHECK(bytes_of(m) == before);
+  CHECK(all_bytes(m) == before);
   CHECK_THROWS_AS(ike::load_state_dict(m, ike::state_dict{}), ike::state_error);
-  CHECK(bytes_of(m) == before);
+  CHECK(all_bytes(m) == before);
 }
 
 TEST_CASE("a parameter by its path has its shape in its type") {

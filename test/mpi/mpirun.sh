@@ -5,8 +5,9 @@ set -euo pipefail
 
 ranks=$1
 shift
-# Containers often forbid processes to read each other's memory, which Open MPI tries to do.
-flags=(--oversubscribe --mca btl_vader_single_copy_mechanism none)
+# Containers often forbid processes to read each other's memory, which Open MPI tries to do. A rank has
+# threads of its own, which one that waits must leave some time, and two of all processors to run on.
+flags=(--oversubscribe --bind-to none --mca btl_vader_single_copy_mechanism none --mca mpi_yield_when_idle 1)
 [ "$(id -u)" != 0 ] || flags+=(--allow-run-as-root)
 # shellcheck disable=SC2086
 exec mpirun "${flags[@]}" ${MPIRUN_FLAGS:-} -np "$ranks" "$@" </dev/null
