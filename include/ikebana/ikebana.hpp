@@ -3,8 +3,8 @@
 // What networks and their training need, with Boost.Hana and the standard library alone. To be
 // included by those who use them: <ikebana/io/safetensors.hpp> (nlohmann/json),
 // <ikebana/replicate/mpi_group.hpp> (MPI), <ikebana/model/precision.hpp> (products of bfloat16),
-// <ikebana/model/gradient_check.hpp> (for tests), and the utilities of <ikebana/replicate/..>, such
-// as map_tensors.hpp.
+// <ikebana/model/gradient_check.hpp> (for tests), and the utilities of
+// <ikebana/replicate/utils/..>, such as map_tensors.hpp.
 
 #include "ikebana/compose/choose.hpp"
 #include "ikebana/compose/graph.hpp"

@@ -1,5 +1,5 @@
 // expect: ikebana: free_storage needs the sole owner of the memory: a tensor that is not const, not a view of one
-#include <ikebana/replicate/storage.hpp>
+#include <ikebana/replicate/utils/storage.hpp>
 
 namespace ike = ikebana;
 

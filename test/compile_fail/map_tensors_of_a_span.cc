@@ -1,6 +1,6 @@
 // expect: ikebana: map_tensors cannot rebuild this container
 #include <array>
-#include <ikebana/replicate/map_tensors.hpp>
+#include <ikebana/replicate/utils/map_tensors.hpp>
 #include <span>
 
 namespace ike = ikebana;

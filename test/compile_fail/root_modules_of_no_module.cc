@@ -2,7 +2,7 @@
 // expect-clang: path<'l', 'a', 'y', 'e', 'r', '.', 'f', 'c', '2'>
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/nn/linear.hpp>
-#include <ikebana/replicate/root_modules.hpp>
+#include <ikebana/replicate/utils/root_modules.hpp>
 
 namespace ike = ikebana;
 using namespace ike::literals;

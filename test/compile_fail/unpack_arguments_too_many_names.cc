@@ -1,6 +1,6 @@
 // expect-gcc: unpack_arguments is given 3 names for 2 values
 // expect-clang: expected<2>, (ikebana::)?got<3>
-#include <ikebana/replicate/pack_arguments.hpp>
+#include <ikebana/replicate/utils/pack_arguments.hpp>
 #include <tuple>
 
 namespace ike = ikebana;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ikebana/core/random.hpp"
-#include "ikebana/cpu/attention_weights.hpp"
+#include "ikebana/cpu/attention/weights.hpp"
 #include "support.hpp"
 
 using namespace cpu_test;

@@ -1,9 +1,8 @@
-#include "ikebana/cpu/conv_depthwise.hpp"
-
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "ikebana/cpu/conv/depthwise.hpp"
 #include "ikebana/cpu/grouped_conv.hpp"
 #include "ikebana/cpu/threads.hpp"
 #include "support.hpp"

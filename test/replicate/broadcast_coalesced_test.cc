@@ -1,4 +1,4 @@
-#include "ikebana/replicate/broadcast_coalesced.hpp"
+#include "ikebana/replicate/utils/broadcast_coalesced.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // Expected assignments are those of PyTorch's _compute_bucket_assignment_by_size and of the
 // reducer's rebuild, as their sources describe them.
 
-#include "ikebana/replicate/bucket_planner.hpp"
+#include "ikebana/replicate/buckets/bucket_planner.hpp"
 
 #include <doctest/doctest.h>
 

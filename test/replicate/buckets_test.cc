@@ -1,4 +1,4 @@
-#include "ikebana/replicate/buckets.hpp"
+#include "ikebana/replicate/buckets/buckets.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "ikebana/replicate/cast_forward_inputs.hpp"
+#include "ikebana/replicate/utils/cast_forward_inputs.hpp"
 
 #include <doctest/doctest.h>
 
@@ -16,7 +16,7 @@
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/module/arithmetic.hpp"
 #include "ikebana/nn/linear.hpp"
-#include "ikebana/replicate/pack_arguments.hpp"
+#include "ikebana/replicate/utils/pack_arguments.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;

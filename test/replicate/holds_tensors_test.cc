@@ -1,4 +1,4 @@
-#include "ikebana/replicate/holds_tensors.hpp"
+#include "ikebana/replicate/utils/holds_tensors.hpp"
 
 #include <doctest/doctest.h>
 

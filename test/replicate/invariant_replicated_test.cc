@@ -1,4 +1,4 @@
-#include "ikebana/replicate/invariant_replicated.hpp"
+#include "ikebana/replicate/invariant/invariant_replicated.hpp"
 
 #include <doctest/doctest.h>
 

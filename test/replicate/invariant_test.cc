@@ -7,7 +7,7 @@
 
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/replicate/invariant_sum.hpp"
+#include "ikebana/replicate/invariant/invariant_sum.hpp"
 #include "ikebana/replicate/launch.hpp"
 
 namespace ike = ikebana;

@@ -1,4 +1,4 @@
-#include "ikebana/replicate/map_tensors.hpp"
+#include "ikebana/replicate/utils/map_tensors.hpp"
 
 #include <doctest/doctest.h>
 

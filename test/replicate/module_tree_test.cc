@@ -1,4 +1,4 @@
-#include "ikebana/replicate/module_tree.hpp"
+#include "ikebana/replicate/utils/module_tree.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "ikebana/replicate/pack_arguments.hpp"
+#include "ikebana/replicate/utils/pack_arguments.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "ikebana/replicate/rebuilt_buckets.hpp"
+#include "ikebana/replicate/buckets/rebuilt_buckets.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "ikebana/replicate/replace_by_prefix.hpp"
+#include "ikebana/replicate/utils/replace_by_prefix.hpp"
 
 #include <doctest/doctest.h>
 

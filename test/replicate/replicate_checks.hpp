@@ -17,9 +17,9 @@
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
 #include "ikebana/optim/sgd.hpp"
-#include "ikebana/replicate/broadcast_coalesced.hpp"
 #include "ikebana/replicate/replicate.hpp"
-#include "ikebana/replicate/verify_parameters.hpp"
+#include "ikebana/replicate/utils/broadcast_coalesced.hpp"
+#include "ikebana/replicate/utils/verify_parameters.hpp"
 
 // What `replicate` and its utilities do on every kind of group. Each function is called by all
 // ranks.

@@ -1,4 +1,4 @@
-#include "ikebana/replicate/root_modules.hpp"
+#include "ikebana/replicate/utils/root_modules.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "ikebana/replicate/storage.hpp"
+#include "ikebana/replicate/utils/storage.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "ikebana/replicate/thread_engine.hpp"
+#include "ikebana/replicate/threads/thread_engine.hpp"
 
 #include <doctest/doctest.h>
 

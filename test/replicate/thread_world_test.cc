@@ -1,4 +1,4 @@
-#include "ikebana/replicate/thread_world.hpp"
+#include "ikebana/replicate/threads/thread_world.hpp"
 
 #include <doctest/doctest.h>
 

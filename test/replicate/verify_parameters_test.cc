@@ -1,4 +1,4 @@
-#include "ikebana/replicate/verify_parameters.hpp"
+#include "ikebana/replicate/utils/verify_parameters.hpp"
 
 #include <doctest/doctest.h>
 

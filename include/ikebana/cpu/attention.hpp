@@ -64,11 +64,11 @@ struct attention_head {
 
 }  // namespace ikebana::cpu
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/attention_tile-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/attention/tile-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/attention-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/attention_backward-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/attention/backward-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Scaled dot-product attention (Vaswani et al., Attention Is All You Need, 2017) over operands

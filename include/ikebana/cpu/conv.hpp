@@ -6,12 +6,12 @@
 #include <numeric>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/conv_columns.hpp"
+#include "ikebana/cpu/conv/columns.hpp"
+#include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/run.hpp"
+#include "ikebana/cpu/conv/weights.hpp"
+#include "ikebana/cpu/conv/winograd.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
-#include "ikebana/cpu/conv_pass.hpp"
-#include "ikebana/cpu/conv_run.hpp"
-#include "ikebana/cpu/conv_weights.hpp"
-#include "ikebana/cpu/conv_winograd.hpp"
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
 

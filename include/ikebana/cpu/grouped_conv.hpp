@@ -2,7 +2,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv.hpp"
-#include "ikebana/cpu/conv_depthwise.hpp"
+#include "ikebana/cpu/conv/depthwise.hpp"
 
 /// The same convolutions for those of several groups, which may be of few channels each: kernels
 /// of their own, that other networks need not build.

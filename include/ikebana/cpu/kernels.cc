@@ -6,7 +6,7 @@
 
 #include "ikebana/cpu/adaptive_pool.hpp"
 #include "ikebana/cpu/attention.hpp"
-#include "ikebana/cpu/attention_weights.hpp"
+#include "ikebana/cpu/attention/weights.hpp"
 #include "ikebana/cpu/collective.hpp"
 #include "ikebana/cpu/conv.hpp"
 #include "ikebana/cpu/dense_layers.hpp"

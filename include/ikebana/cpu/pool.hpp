@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/conv_depthwise.hpp"
+#include "ikebana/cpu/conv/depthwise.hpp"
 #include "ikebana/cpu/detail/padded_tiles.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/detail/strided.hpp"

@@ -15,7 +15,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/round.hpp"
 #include "ikebana/replicate/comm_hook.hpp"
-#include "ikebana/replicate/gradient_cast.hpp"
+#include "ikebana/replicate/mixed/gradient_cast.hpp"
 
 namespace ikebana {
 

@@ -16,7 +16,7 @@
 #include "ikebana/core/text.hpp"
 #include "ikebana/replicate/join.hpp"
 #include "ikebana/replicate/process_group.hpp"
-#include "ikebana/replicate/verify_parameters.hpp"
+#include "ikebana/replicate/utils/verify_parameters.hpp"
 
 namespace ikebana {
 

@@ -18,7 +18,7 @@
 #include "ikebana/replicate/process_group.hpp"
 #include "ikebana/replicate/request.hpp"
 #include "ikebana/replicate/thread_group.hpp"
-#include "ikebana/replicate/thread_world.hpp"
+#include "ikebana/replicate/threads/thread_world.hpp"
 
 namespace ikebana {
 

@@ -7,8 +7,8 @@
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/module/lowering.hpp"
-#include "ikebana/replicate/module_tree.hpp"
-#include "ikebana/replicate/root_modules.hpp"
+#include "ikebana/replicate/utils/module_tree.hpp"
+#include "ikebana/replicate/utils/root_modules.hpp"
 
 namespace ikebana {
 

@@ -15,10 +15,10 @@
 #include "ikebana/core/number_format.hpp"
 #include "ikebana/module/named.hpp"
 #include "ikebana/replicate/find_option.hpp"
-#include "ikebana/replicate/mixed_feature.hpp"
-#include "ikebana/replicate/mixed_plan.hpp"
-#include "ikebana/replicate/mixed_reduce.hpp"
-#include "ikebana/replicate/root_modules.hpp"
+#include "ikebana/replicate/mixed/mixed_feature.hpp"
+#include "ikebana/replicate/mixed/mixed_plan.hpp"
+#include "ikebana/replicate/mixed/mixed_reduce.hpp"
+#include "ikebana/replicate/utils/root_modules.hpp"
 
 namespace ikebana {
 

@@ -14,9 +14,9 @@
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/replicate/blocking_collectives.hpp"
-#include "ikebana/replicate/mpi_engine.hpp"
-#include "ikebana/replicate/mpi_process.hpp"
-#include "ikebana/replicate/mpi_survivors.hpp"
+#include "ikebana/replicate/mpi/mpi_engine.hpp"
+#include "ikebana/replicate/mpi/mpi_process.hpp"
+#include "ikebana/replicate/mpi/mpi_survivors.hpp"
 #include "ikebana/replicate/process_group.hpp"
 #include "ikebana/replicate/request.hpp"
 #include "ikebana/replicate/work.hpp"

@@ -14,7 +14,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/model/parameter_shards.hpp"
 #include "ikebana/replicate/gradient_bucket.hpp"
-#include "ikebana/replicate/gradient_cast.hpp"
+#include "ikebana/replicate/mixed/gradient_cast.hpp"
 #include "ikebana/replicate/process_group.hpp"
 
 namespace ikebana {

@@ -7,7 +7,7 @@
 
 #include "ikebana/module/named.hpp"
 #include "ikebana/replicate/find_option.hpp"
-#include "ikebana/replicate/root_modules.hpp"
+#include "ikebana/replicate/utils/root_modules.hpp"
 
 namespace ikebana {
 

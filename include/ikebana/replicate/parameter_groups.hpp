@@ -12,12 +12,12 @@
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/module/lowering.hpp"
-#include "ikebana/replicate/buckets.hpp"
-#include "ikebana/replicate/module_tree.hpp"
+#include "ikebana/replicate/buckets/buckets.hpp"
 #include "ikebana/replicate/override_at.hpp"
 #include "ikebana/replicate/path_options.hpp"
 #include "ikebana/replicate/policy.hpp"
-#include "ikebana/replicate/root_modules.hpp"
+#include "ikebana/replicate/utils/module_tree.hpp"
+#include "ikebana/replicate/utils/root_modules.hpp"
 
 namespace ikebana::detail {
 

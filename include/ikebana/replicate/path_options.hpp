@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "ikebana/module/named.hpp"
-#include "ikebana/replicate/root_modules.hpp"
+#include "ikebana/replicate/utils/root_modules.hpp"
 
 namespace ikebana {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/replicate/buckets.hpp"
+#include "ikebana/replicate/buckets/buckets.hpp"
 #include "ikebana/replicate/comm_hook.hpp"
 #include "ikebana/replicate/compress.hpp"
 #include "ikebana/replicate/feature.hpp"

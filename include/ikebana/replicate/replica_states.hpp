@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "ikebana/replicate/broadcast_coalesced.hpp"
 #include "ikebana/replicate/parameter_groups.hpp"
 #include "ikebana/replicate/process_group.hpp"
-#include "ikebana/replicate/verify_parameters.hpp"
+#include "ikebana/replicate/utils/broadcast_coalesced.hpp"
+#include "ikebana/replicate/utils/verify_parameters.hpp"
 
 namespace ikebana::detail {
 

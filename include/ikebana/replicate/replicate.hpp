@@ -9,14 +9,14 @@
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/refusal.hpp"
 #include "ikebana/replicate/feature.hpp"
-#include "ikebana/replicate/invariant_replicated.hpp"
+#include "ikebana/replicate/invariant/invariant_replicated.hpp"
 #include "ikebana/replicate/mixed_precision.hpp"
-#include "ikebana/replicate/module_tree.hpp"
 #include "ikebana/replicate/parameter_groups.hpp"
 #include "ikebana/replicate/policy.hpp"
 #include "ikebana/replicate/process_group.hpp"
 #include "ikebana/replicate/replicated.hpp"
 #include "ikebana/replicate/shard_optimizer.hpp"
+#include "ikebana/replicate/utils/module_tree.hpp"
 
 namespace ikebana {
 

@@ -9,7 +9,7 @@
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/replicate/comm_hook.hpp"
 #include "ikebana/replicate/gradient_bucket.hpp"
-#include "ikebana/replicate/gradient_cast.hpp"
+#include "ikebana/replicate/mixed/gradient_cast.hpp"
 #include "ikebana/replicate/optimizer_in_backward.hpp"
 #include "ikebana/replicate/optimizer_shards.hpp"
 #include "ikebana/replicate/policy.hpp"

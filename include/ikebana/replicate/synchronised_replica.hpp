@@ -7,7 +7,7 @@
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/replicate/parameter_groups.hpp"
-#include "ikebana/replicate/root_modules.hpp"
+#include "ikebana/replicate/utils/root_modules.hpp"
 
 namespace ikebana {
 

@@ -12,9 +12,9 @@
 #include "ikebana/replicate/blocking_collectives.hpp"
 #include "ikebana/replicate/process_group.hpp"
 #include "ikebana/replicate/request.hpp"
-#include "ikebana/replicate/thread_engine.hpp"
-#include "ikebana/replicate/thread_shares.hpp"
-#include "ikebana/replicate/thread_world.hpp"
+#include "ikebana/replicate/threads/thread_engine.hpp"
+#include "ikebana/replicate/threads/thread_shares.hpp"
+#include "ikebana/replicate/threads/thread_world.hpp"
 
 namespace ikebana {
 

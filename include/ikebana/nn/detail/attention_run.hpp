@@ -4,7 +4,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/attention.hpp"
-#include "ikebana/cpu/attention_weights.hpp"
+#include "ikebana/cpu/attention/weights.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/reduce.hpp"
 #include "ikebana/module/context.hpp"

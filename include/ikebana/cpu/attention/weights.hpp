@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/attention.hpp"
+#include "ikebana/cpu/detail/vec.hpp"
+#include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/cpu/gemm.hpp"
+#include "ikebana/cpu/softmax.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/attention/weights-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+/// Attention that hands out its weights: what attention.hpp computes, with a matrix of queries by
+/// keys. None allocates or throws.
+namespace ikebana::cpu {
+
+/// x = softmax of (x + added) over the keys that are not ignored, row by row, in place; 0 for those
+/// that are. A row that ignores every key, or has a score of -infinity for each, becomes 0.
+/// `ignored` and `added` are (rows, columns), `ignored_keys` is (columns).
+template <class T>
+void masked_softmax(dim_t rows, dim_t columns, T* x, const std::type_identity_t<T>* added,
+                    const bool* ignored, const bool* ignored_keys, bool causal) {
+  IKEBANA_CPU_DISPATCH(masked_softmax_rows<T>)
+  (rows, columns, x, added, ignored, ignored_keys, causal);
+}
+
+/// out = dropout(softmax(q k^T / sqrt(width) + masks)) v for each batch and head.
+/// `weights` (batch, heads, queries, keys) becomes the softmax; `mean_weights` (batch, queries,
+/// keys), where given, the mean of the dropped weights over heads. `scratch`: queries * keys
+/// elements, used with dropout alone. O(batch heads queries keys width).
+template <class T>
+void attention_weights_forward(const attention_sizes& n, attention_operand<const T> q,
+                               attention_operand<const T> k, attention_operand<const T> v,
+                               const attention_masks<T>& masks, const attention_dropout& dropped,
+                               T* weights, attention_operand<T> out, T* mean_weights, T* scratch) {
+  const dim_t area = n.queries * n.keys;
+  const T scale = T{1} / static_cast<T>(__builtin_sqrt(static_cast<double>(n.width)));
+  for (dim_t b = 0; b < n.batch; ++b) {
+    if (mean_weights != nullptr) fill(area, mean_weights + b * area, T{0});
+    for (dim_t h = 0; h < n.heads; ++h) {
+      const dim_t index = b * n.heads + h, at = h * n.width;
+      const dim_t mask_at = masks.for_each_head ? index * area : 0;
+      T* w = weights + index * area;
+      gemm<T>(transpose::no, transpose::yes, n.queries, n.keys, n.width, scale,
+              q.data + b * q.batch + at, q.row, k.data + b * k.batch + at, k.row, T{0}, w, n.keys);
+      masked_softmax(n.queries, n.keys, w, masks.added == nullptr ? nullptr : masks.added + mask_at,
+                     masks.ignored == nullptr ? nullptr : masks.ignored + mask_at,
+                     masks.ignored_keys == nullptr ? nullptr : masks.ignored_keys + b * n.keys,
+                     masks.causal);
+      if (dropped.p > 0) {
+        dropout<T>(area, w, scratch, dropped.p, dropped.stream,
+                   static_cast<std::uint64_t>(index * area));
+        w = scratch;
+      }
+      if (mean_weights != nullptr)
+        axpy(area, T{1} / static_cast<T>(n.heads), w, mean_weights + b * area);
+      gemm<T>(transpose::no, transpose::no, n.queries, n.width, n.keys, T{1}, w, n.keys,
+              v.data + b * v.batch + at, v.row, T{0}, out.data + b * out.batch + at, out.row);
+    }
+  }
+}
+
+/// The gradients of attention_weights_forward. `dq` holds the gradient of `out` and becomes that of
+/// q; `dk` and `dv` are overwritten. `dmean`: the gradient of `mean_weights`, or null. `dadded`,
+/// where given, becomes the gradient of the mask that is added, of its shape. `scratch`: 2 *
+/// queries * keys elements.
+template <class T>
+void attention_weights_backward(const attention_sizes& n, attention_operand<const T> q,
+                                attention_operand<const T> k, attention_operand<const T> v,
+                                const attention_dropout& dropped, const T* weights, const T* dmean,
+                                attention_operand<T> dq, attention_operand<T> dk,
+                                attention_operand<T> dv, T* dadded, bool added_for_each_head,
+                                T* scratch) {
+  const dim_t area = n.queries * n.keys;
+  const T scale = T{1} / static_cast<T>(__builtin_sqrt(static_cast<double>(n.width)));
+  if (dadded != nullptr && !added_for_each_head) fill(area, dadded, T{0});
+  for (dim_t b = 0; b < n.batch; ++b)
+    for (dim_t h = 0; h < n.heads; ++h) {
+      const dim_t index = b * n.heads + h, at = h * n.width;
+      const auto first = static_cast<std::uint64_t>(index * area);
+      const T* w = weights + index * area;
+      const T* used = w;
+      T* d = dadded != nullptr && added_for_each_head ? dadded + index * area : scratch;
+      T* dout = dq.data + b * dq.batch + at;
+      gemm<T>(transpose::no, transpose::yes, n.queries, n.keys, n.width, T{1}, dout, dq.row,
+              v.data + b * v.batch + at, v.row, T{0}, d, n.keys);
+      if (dmean != nullptr) axpy(area, T{1} / static_cast<T>(n.heads), dmean + b * area, d);
+      if (dropped.p > 0) {
+        dropout<T>(area, w, scratch + area, dropped.p, dropped.stream, first);
+        used = scratch + area;
+        dropout<T>(area, d, d, dropped.p, dropped.stream, first);
+      }
+      gemm<T>(transpose::yes, transpose::no, n.keys, n.width, n.queries, T{1}, used, n.keys, dout,
+              dq.row, T{0}, dv.data + b * dv.batch + at, dv.row);
+      softmax_backward<T>(n.queries, n.keys, 1, w, d, d);
+      if (dadded != nullptr && !added_for_each_head) axpy(area, T{1}, d, dadded);
+      gemm<T>(transpose::no, transpose::no, n.queries, n.width, n.keys, scale, d, n.keys,
+              k.data + b * k.batch + at, k.row, T{0}, dout, dq.row);
+      gemm<T>(transpose::yes, transpose::no, n.keys, n.width, n.queries, scale, d, n.keys,
+              q.data + b * q.batch + at, q.row, T{0}, dk.data + b * dk.batch + at, dk.row);
+    }
+}
+
+IKEBANA_CPU_KERNEL(masked_softmax)
+IKEBANA_CPU_KERNEL(attention_weights_forward)
+IKEBANA_CPU_KERNEL(attention_weights_backward)
+
+}  // namespace ikebana::cpu

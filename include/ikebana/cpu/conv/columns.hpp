@@ -1,0 +1,196 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/product.hpp"
+#include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/detail/conv_memory.hpp"
+#include "ikebana/cpu/gemm.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// Convolutions of one group with few positions: what each of them meets is
+/// gathered in a row, and the rows of several images are multiplied by the
+/// weights as they stand.
+template <class T>
+struct conv_columns {
+  const conv_tiles<T>& tiles;
+  const conv_geometry& g;
+  conv_pass p;  // forward
+  dim_t group, taps, depth, plane, from_plane, images;
+  bool plain;                            // rows are the columns of x
+  T *rows = nullptr, *across = nullptr;  // of x; of y
+  std::int32_t* offsets = nullptr;
+
+  static constexpr dim_t room = dim_t{480} * 1024, most_positions = 256;
+
+  conv_columns(const conv_tiles<T>& t, const conv_geometry& of, dim_t number)
+      : tiles{t},
+        g{of},
+        p{forward_pass(of)},
+        group{number},
+        taps{p.taps()},
+        depth{p.sources * taps},
+        plane{conv_geometry::volume(p.to)},
+        from_plane{conv_geometry::volume(p.from)},
+        images{p.batch},
+        plain{is_product(p)} {
+    while (images > 1 && (size(images) > room || images * plane > most_positions))
+      images = (images + 1) / 2;
+  }
+
+  dim_t size(dim_t n) const { return n * plane * (depth + p.results) + plane * taps + 64; }
+  bool fits() const {
+    return plane > 0 && plane <= 64 && depth > 0 && from_plane > 0 && p.results > 0 &&
+           size(images) <= room;
+  }
+  bool strides() const { return p.stride[0] * p.stride[1] * p.stride[2] > 1; }
+
+  // Whether this is faster than the other ways, as measured.
+  bool forward_pays() const {
+    return fits() && (plane <= 8 || (plane <= 16 && (plain || p.sources >= 16)) ||
+                      (plain && p.sources >= 32 && p.results >= 32));
+  }
+  bool backward_data_pays() const {
+    return fits() && (plane <= 8 || (plane <= 16 && p.results >= 4) || strides() ||
+                      (plain && p.sources >= 32 && p.results >= 32));
+  }
+  bool backward_weights_pays() const {
+    return fits() && (plane <= 4 || (p.batch * plane <= (p.results >= 128 ? 64 : 32) && !plain &&
+                                     (plane <= 8 || p.results >= 32)));
+  }
+
+  void place() {
+    rows = reinterpret_cast<T*>(
+        conv_memory(1, static_cast<std::size_t>(room) * sizeof(T) / sizeof(float)));
+    across = rows + (images * plane * depth + 31) / 16 * 16;
+    offsets = reinterpret_cast<std::int32_t*>(across + (images * plane * p.results + 31) / 16 * 16);
+    if (!plain) find_offsets();
+  }
+
+  /// Where in x's plane each tap of each position lies, or -1 where that is
+  /// outside.
+  void find_offsets() const {
+    std::int32_t* to = offsets;
+    std::array<dim_t, 3> at{}, k{}, in{};
+    for (at[0] = 0; at[0] < p.to[0]; ++at[0])
+      for (at[1] = 0; at[1] < p.to[1]; ++at[1])
+        for (at[2] = 0; at[2] < p.to[2]; ++at[2])
+          for (k[0] = 0; k[0] < p.kernel[0]; ++k[0])
+            for (k[1] = 0; k[1] < p.kernel[1]; ++k[1])
+              for (k[2] = 0; k[2] < p.kernel[2]; ++k[2]) {
+                bool seen = true;
+                for (std::size_t d = 0; d < 3; ++d) {
+                  in[d] = at[d] * p.stride[d] - p.padding[d] + k[d] * p.dilation[d];
+                  seen = seen && in[d] >= 0 && in[d] < p.from[d];
+                }
+                *to++ =
+                    seen
+                        ? static_cast<std::int32_t>((in[0] * p.from[1] + in[1]) * p.from[2] + in[2])
+                        : -1;
+              }
+  }
+
+  const T* source(const T* x, dim_t image) const {
+    return x + image * p.source_image + group * p.sources * from_plane;
+  }
+  dim_t result(dim_t image) const { return image * p.result_image + group * p.results * plane; }
+
+  void gather(const T* x, dim_t begin, dim_t n) const {
+    T* to = rows;
+    for (dim_t i = begin; i < begin + n; ++i, to += plain ? plane * depth : 0) {
+      const T* const from = source(x, i);
+      if (plain) {
+        tiles.pack_across(to, depth, from, plane, plane, depth);
+        continue;
+      }
+      const std::int32_t* at = offsets;
+      for (dim_t q = 0; q < plane; ++q, to += depth)
+        for (dim_t k = 0; k < taps; ++k, ++at)
+          if (*at >= 0)
+            for (dim_t s = 0; s < p.sources; ++s) to[s * taps + k] = from[s * from_plane + *at];
+          else
+            for (dim_t s = 0; s < p.sources; ++s) to[s * taps + k] = T(0);
+    }
+  }
+  void scatter(T* dx, dim_t begin, dim_t n, const T* bias) const {
+    const T* row = rows;
+    for (dim_t i = begin; i < begin + n; ++i) {
+      T* const to = dx + i * p.source_image + group * p.sources * from_plane;
+      if (plain) {
+        tiles.place_across(depth, plane, row, depth, bias, false, to, plane);
+        row += plane * depth;
+        continue;
+      }
+      if (bias != nullptr)
+        tiles.fill_rows(p.sources, from_plane, bias, to, from_plane);
+      else
+        tiles.clear(to, p.sources * from_plane);
+      const std::int32_t* at = offsets;
+      for (dim_t q = 0; q < plane; ++q, row += depth)
+        for (dim_t k = 0; k < taps; ++k, ++at)
+          if (*at >= 0)
+            for (dim_t s = 0; s < p.sources; ++s) to[s * from_plane + *at] += row[s * taps + k];
+    }
+  }
+  void gather_dy(const T* dy, dim_t begin, dim_t n) const {
+    for (dim_t i = 0; i < n; ++i)
+      tiles.pack_across(across + i * plane * p.results, p.results, dy + result(begin + i), plane,
+                        plane, p.results);
+  }
+
+  void forward(const T* x, const T* w, const T* bias, T* y, const conv_epilogue<T>& then) {
+    // So that each gets the same bits in any batch, as rows of large products do.
+    if (plane > 8 && (depth < 64 || p.results <= 32)) images = 1;
+    place();
+    const T* const weights = w + group * p.results * depth;
+    const conv_rest<T> rest{then.scale == nullptr ? nullptr : then.scale + group * p.results,
+                            bias == nullptr ? nullptr : bias + group * p.results, then.function};
+    const bool later = then.scale != nullptr || then.residual != nullptr;
+    const gemm_epilogue<T> at_once{.bias = then.scale != nullptr ? nullptr : rest.shift,
+                                   .function = later ? activation::none : then.function};
+    for (dim_t i = 0; i < p.batch; i += images) {
+      const dim_t n = p.batch - i < images ? p.batch - i : images;
+      gather(x, i, n);
+      gemm<T>(transpose::no, transpose::yes, n * plane, p.results, depth, T(1), rows, depth,
+              weights, depth, T(0), across, p.results, at_once);
+      for (dim_t s = 0; s < n; ++s) {
+        const dim_t at = result(i + s);
+        tiles.place_across(p.results, plane, across + s * plane * p.results, p.results, nullptr,
+                           false, y + at, plane);
+        if (later)
+          tiles.finish_rows(p.results, plane, y + at, plane, rest,
+                            then.residual == nullptr ? nullptr : then.residual + at);
+      }
+    }
+  }
+
+  void backward_data(const T* dy, const T* w, T* dx, const T* bias) {
+    place();
+    for (dim_t i = 0; i < p.batch; i += images) {
+      const dim_t n = p.batch - i < images ? p.batch - i : images;
+      gather_dy(dy, i, n);
+      gemm<T>(transpose::no, transpose::no, n * plane, depth, p.results, T(1), across, p.results,
+              w + group * p.results * depth, depth, T(0), rows, depth);
+      scatter(dx, i, n, bias == nullptr ? nullptr : bias + group * p.sources);
+    }
+  }
+
+  void backward_weights(const T* x, const T* dy, T* dw, bool accumulate) {
+    place();
+    for (dim_t i = 0; i < p.batch; i += images) {
+      const dim_t n = p.batch - i < images ? p.batch - i : images;
+      gather(x, i, n);
+      gather_dy(dy, i, n);
+      gemm<T>(transpose::yes, transpose::no, p.results, depth, n * plane, T(1), across, p.results,
+              rows, depth, T(accumulate || i > 0), dw + group * p.results * depth, depth);
+    }
+  }
+};
+
+}  // namespace ikebana::cpu::detail

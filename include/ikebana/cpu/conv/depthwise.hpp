@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/depthwise_lanes.hpp"
+#include "ikebana/cpu/conv/depthwise_pairs.hpp"
+#include "ikebana/cpu/conv/depthwise_sweep.hpp"
+#include "ikebana/cpu/dispatch.hpp"
+
+// Convolutions of few channels a group, depthwise ones above all, where there
+// is no matrix product to speak of. Some rows of the result are summed at once:
+// what is loaded serves all of them. Only the sums and copies are built for
+// each instruction set.
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_sweep-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_pairs-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_lanes-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_table-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// Whether so few channels meet that there is nothing for a matrix product to
+/// gain, and groups fill lanes or their planes may be swept.
+inline bool may_be_by_channel(const conv_geometry& g) {
+  const bool often = g.kernel[1] % 2 == 1 && g.kernel[1] < 8 && g.kernel[0] == 1 &&
+                     g.stride[1] < 3 && g.stride[2] == g.stride[1];
+  return g.groups > 1 && g.in_channels / g.groups * (g.out_channels / g.groups) <= 4 &&
+         conv_geometry::volume(g.in) > 0 && conv_geometry::volume(g.out) > 0 &&
+         (g.groups >= 8 || often);
+}
+
+/// Whether rows fill registers.
+inline bool is_wide(dim_t row, dim_t width) { return 2 * row > width; }
+
+/// Whether it is worth to sweep planes of stride 2.
+inline bool are_large(const conv_geometry& g) { return g.in[1] * g.in[2] > 256; }
+
+/// `run` with groups as lanes. False, having done nothing, where they are too
+/// large.
+template <class T, class F>
+bool by_lanes(const depthwise_kernels<T>& kernels, const conv_geometry& g, lanes_of direction,
+              const F& run) {
+  depthwise_lanes<T> lanes{kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g, direction};
+  if (!lanes.fit()) return false;
+  run(lanes);
+  return true;
+}
+
+/// As conv_forward, conv_backward_data and conv_backward_weights, of which they
+/// are the ways for few channels a group. Each is false, having done nothing,
+/// where the geometry does not fit.
+template <class T>
+bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
+                       const conv_epilogue<T>& then, T* y) {
+  const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
+  const bool relu = then.function == activation::relu;
+  if (then.residual == nullptr && then.scale == nullptr &&
+      (relu || then.function == activation::none) &&
+      ((is_wide(g.out[2], kernels.width) &&
+        sweep_channels(kernels, g, false, x, w, bias, relu, y)) ||
+       (are_large(g) && sweep_pairs_forward(kernels, g, x, w, bias, relu, y))))
+    return true;
+  return by_lanes(kernels, g, lanes_of::forward,
+                  [&](depthwise_lanes<T>& lanes) { lanes.run(x, w, bias, then, y); });
+}
+template <class T>
+bool depthwise_backward_data(const conv_geometry& g, const T* dy, const T* w, const T* bias,
+                             T* dx) {
+  const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
+  return (is_wide(g.in[2], kernels.width) &&
+          sweep_channels(kernels, g, true, dy, w, bias, false, dx)) ||
+         (are_large(g) && sweep_pairs_backward(kernels, g, dy, w, bias, dx)) ||
+         by_lanes(kernels, g, lanes_of::backward_data,
+                  [&](depthwise_lanes<T>& lanes) { lanes.run(dy, w, bias, {}, dx); });
+}
+template <class T>
+bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
+                                bool accumulate) {
+  const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
+  const dim_t needed = g.kernel[1] < 5 ? kernels.width / 2 : kernels.width;
+  return (g.out[2] > needed && sweep_weights(kernels, g, x, dy, dw, accumulate)) ||
+         (are_large(g) && sweep_pairs_weights(kernels, g, x, dy, dw, accumulate)) ||
+         by_lanes(kernels, g, lanes_of::backward_weights,
+                  [&](depthwise_lanes<T>& lanes) { lanes.run_weights(x, dy, dw, accumulate); });
+}
+
+IKEBANA_CPU_KERNEL(depthwise_forward)
+IKEBANA_CPU_KERNEL(depthwise_backward_data)
+IKEBANA_CPU_KERNEL(depthwise_backward_weights)
+
+}  // namespace ikebana::cpu::detail

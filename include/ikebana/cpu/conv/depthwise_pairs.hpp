@@ -1,0 +1,172 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/depthwise_kernels.hpp"
+#include "ikebana/cpu/conv/depthwise_sweep.hpp"
+#include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/detail/scratch.hpp"
+#include "ikebana/cpu/parallel.hpp"
+
+// Depthwise convolutions of stride 2 straight from the source, where partial loads are cheap.
+namespace ikebana::cpu::detail {
+
+/// Whether planes of this geometry need no copy, and masks and a row find room in the scratch.
+template <class T>
+bool may_sweep_pairs(const depthwise_kernels<T>& kernels, const conv_geometry& g) {
+  const dim_t wide = rounded_up(g.in[2], kernels.width);
+  return kernels.find_pair_masks != nullptr && g.kernel[0] == 1 && g.in[0] == 1 && g.out[0] == 1 &&
+         g.in_channels == g.groups && g.out_channels == g.groups && g.stride[1] == 2 &&
+         g.stride[2] == 2 && g.dilation[1] == 1 && g.dilation[2] == 1 && g.padding[0] == 0 &&
+         wide * (g.kernel[2] + 2) * static_cast<dim_t>(sizeof(T)) <=
+             static_cast<dim_t>(packed_b_bytes) &&
+         g.kernel[2] <= 64;
+}
+
+template <class Shape, std::size_t N>
+const Shape* shape_of_kernel(const Shape (&shapes)[N], dim_t kernel) {
+  for (const Shape& s : shapes)
+    if (s.kernel == kernel && s.kernel != 0) return &s;
+  return nullptr;
+}
+
+/// What forward and the weights' gradient share. Masks are left in the thread's scratch.
+template <class T>
+depthwise_pairs<T> pairs_of(const depthwise_kernels<T>& kernels, const conv_geometry& g) {
+  kernels.find_pair_masks(g.out[2], g.in[2], g.padding[2], g.kernel[2], thread_scratch());
+  depthwise_pairs<T> job{};
+  job.row_step = g.in[2];
+  job.kernel_columns = g.kernel[2];
+  job.masks = thread_scratch();
+  job.out_step = g.out[2];
+  job.length = g.out[2];
+  return job;
+}
+
+template <class T>
+bool sweep_pairs_forward(const depthwise_kernels<T>& kernels, const conv_geometry& g,
+                         const T* source, const T* w, const T* bias, bool relu, T* result) {
+  const auto* const shape = shape_of_kernel(kernels.pairs, g.kernel[1]);
+  if (shape == nullptr || !may_sweep_pairs(kernels, g)) return false;
+  const depthwise_pairs<T> first = pairs_of(kernels, g);
+  const dim_t plane = g.in[1] * g.in[2], out_plane = g.out[1] * g.out[2],
+              taps = g.kernel[1] * g.kernel[2];
+  parallel_for(0, g.batch * g.groups, planes_worth(out_plane * taps), [&](dim_t b, dim_t e) {
+    depthwise_pairs<T> job = first;
+    job.relu = relu;
+    for (; b < e; ++b) {
+      const dim_t c = b % g.groups;
+      job.weights = w + c * taps;
+      job.start = bias != nullptr ? bias[c] : T(0);
+      for (dim_t y = 0; y < g.out[1]; y += shape->rows) {
+        const dim_t top = 2 * y - g.padding[1];
+        job.rows = std::min<dim_t>(g.out[1] - y, shape->rows);
+        job.image = source + b * plane + top * g.in[2] - g.padding[2];
+        job.first_row = -top;
+        job.last_row = std::min(g.in[1] - top, 2 * job.rows - 2 + g.kernel[1]);
+        job.out = result + b * out_plane + y * g.out[2];
+        shape->sweep(job);
+      }
+    }
+  });
+  return true;
+}
+
+template <class T>
+bool sweep_pairs_weights(const depthwise_kernels<T>& kernels, const conv_geometry& g, const T* x,
+                         const T* dy, T* dw, bool accumulate) {
+  const auto* const shape = shape_of_kernel(kernels.pairs, g.kernel[1]);
+  const dim_t taps = g.kernel[1] * g.kernel[2], width = kernels.width;
+  const dim_t sums_size = rounded_up(taps, width) * width;
+  if (shape == nullptr || !may_sweep_pairs(kernels, g) ||
+      sums_size * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(packed_a_bytes))
+    return false;
+  const depthwise_pairs<T> first = pairs_of(kernels, g);
+  const dim_t plane = g.in[1] * g.in[2], out_plane = g.out[1] * g.out[2];
+  parallel_for(0, g.groups, planes_worth(g.batch * out_plane * taps), [&](dim_t c, dim_t e) {
+    depthwise_pairs<T> job = first;
+    job.sums = reinterpret_cast<T*>(thread_scratch() + packed_b_bytes);
+    job.first_row = g.padding[1];
+    job.last_row = g.in[1] + g.padding[1];
+    job.rows = g.out[1];
+    for (; c < e; ++c) {
+      std::fill(job.sums, job.sums + sums_size, T(0));
+      for (dim_t image = 0; image < g.batch; ++image) {
+        const dim_t at = image * g.groups + c;
+        job.dy = dy + at * out_plane;
+        job.image = x + at * plane - g.padding[1] * g.in[2] - g.padding[2];
+        shape->gradients(job);
+      }
+      kernels.add_sums(taps, job.sums, dw + c * taps, accumulate);
+    }
+  });
+  return true;
+}
+
+/// The kernel elements along dimension d that positions of remainder a meet: every second from
+/// `first` on; the i-th of them meets output position t + shift - i at position 2 t + a.
+struct pair_taps {
+  dim_t first, count, shift;
+};
+inline pair_taps taps_of_remainder(const conv_geometry& g, std::size_t d, dim_t a) {
+  const dim_t first = (a + g.padding[d]) % 2;
+  return {first, first < g.kernel[d] ? (g.kernel[d] - first + 1) / 2 : 0,
+          (a + g.padding[d] - first) / 2};
+}
+
+template <class T>
+bool sweep_pairs_backward(const depthwise_kernels<T>& kernels, const conv_geometry& g, const T* dy,
+                          const T* w, const T* bias, T* dx) {
+  constexpr dim_t most_rows = depthwise_spread<T>::most_rows,
+                  most_taps = depthwise_spread<T>::most_taps;
+  if (!may_sweep_pairs(kernels, g) || g.kernel[1] > 2 * most_taps || g.kernel[2] > 2 * most_taps)
+    return false;
+  const dim_t half = (g.in[2] + 1) / 2, lanes = rounded_up(half, kernels.width);
+  dim_t columns[2][most_taps];
+  std::byte* at = thread_scratch();
+  T* const zeros = reinterpret_cast<T*>(at);
+  std::fill(zeros, zeros + rounded_up(g.out[2], 64), T(0));
+  at += static_cast<dim_t>(sizeof(T)) * rounded_up(g.out[2], 64);
+  depthwise_spread<T> first{};
+  for (dim_t b = 0; b < 2; ++b) {
+    const pair_taps t = taps_of_remainder(g, 2, b);
+    for (dim_t i = 0; i < t.count; ++i) columns[b][i] = t.shift - i;
+    first.columns[b] = {t.count, columns[b], at, w + t.first};
+    kernels.find_masks(half, g.out[2], t.count, columns[b], at);
+    at += lanes * t.count * static_cast<dim_t>(sizeof(T));
+  }
+  first.weight_step = 2 * g.kernel[2];
+  first.out_step = 2 * g.in[2];
+  first.length = g.in[2];
+  const dim_t plane = g.in[1] * g.in[2], out_plane = g.out[1] * g.out[2],
+              taps = g.kernel[1] * g.kernel[2];
+  parallel_for(0, g.batch * g.groups, planes_worth(out_plane * taps), [&](dim_t n, dim_t e) {
+    depthwise_spread<T> job = first;
+    for (; n < e; ++n) {
+      const dim_t c = n % g.groups;
+      job.start = bias != nullptr ? bias[c] : T(0);
+      for (dim_t a = 0; a < 2 && a < g.in[1]; ++a) {
+        const pair_taps t = taps_of_remainder(g, 1, a);
+        const dim_t all = (g.in[1] - a + 1) / 2;
+        job.row_taps = t.count;
+        for (dim_t b = 0; b < 2; ++b)
+          job.columns[b].weights = first.columns[b].weights + c * taps + t.first * g.kernel[2];
+        for (dim_t y = 0; y < all; y += most_rows) {
+          for (dim_t i = 0; i < most_rows + t.count - 1; ++i) {
+            const dim_t row = y + t.shift - (t.count - 1) + i;
+            job.rows[i] = row >= 0 && row < g.out[1] ? dy + n * out_plane + row * g.out[2] : zeros;
+          }
+          job.count = std::min(all - y, most_rows);
+          job.out = dx + n * plane + (2 * y + a) * g.in[2];
+          kernels.spread_pairs(job);
+        }
+      }
+    }
+  });
+  return true;
+}
+
+}  // namespace ikebana::cpu::detail

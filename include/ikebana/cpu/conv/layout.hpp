@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/tiles.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// How one dimension of the source is copied: once for each residue of the kernel elements'
+/// distances by the stride, so that neighbouring positions read neighbouring elements; or, dense,
+/// once for each kernel element.
+struct conv_axis {
+  dim_t kernel, stride, dilation, phases;
+  bool dense;
+
+  conv_axis() = default;
+  conv_axis(dim_t k, dim_t s, dim_t d, bool is_dense)
+      : kernel{k}, stride{s}, dilation{d}, phases{k}, dense{is_dense} {
+    const dim_t period = s == 1 ? 1 : s / std::gcd(s, d);
+    if (!dense && period < k) phases = period;
+  }
+  dim_t start(dim_t phase) const { return dense ? phase * dilation : phase * dilation % stride; }
+  // Divisions cost more than the whole of a small convolution's row.
+  dim_t phase(dim_t k) const { return dense || k < phases ? k : phases == 1 ? 0 : k % phases; }
+  dim_t shift(dim_t k) const {
+    return dense ? 0 : stride == 1 ? k * dilation : k * dilation / stride;
+  }
+  dim_t most_shift() const { return shift(kernel - 1); }
+};
+
+/// A copy of some channels of a source as `height` rows of `pitch` elements for each channel, plane
+/// of the kernel and phase, with zeros around it: kernel element k meets position (row, column) at
+/// offset(k) + row * pitch + column.
+struct conv_layout {
+  conv_axis y, x;
+  dim_t planes, columns, rows;  // of the kernel; of positions
+  dim_t pitch, height, slice, channel;
+  dim_t beyond;  // zeros after the last row, which later rows would begin with
+
+  conv_layout() = default;
+  [[gnu::noinline]] conv_layout(const conv_pass& p, dim_t column_count, dim_t row_count,
+                                bool dense_y, bool dense_x, dim_t line)
+      : y{p.kernel[1], p.stride[1], p.dilation[1], dense_y},
+        x{p.kernel[2], p.stride[2], p.dilation[2], dense_x},
+        planes{p.kernel[0]},
+        columns{column_count},
+        rows{row_count},
+        pitch{column_count},
+        height{row_count + y.most_shift()} {
+    // The zeros before a row also end the one above it.
+    const dim_t needed = columns + x.most_shift();
+    for (dim_t f = 0; f < x.phases; ++f) {
+      const dim_t lead = first_column(p, f, 0), end = end_column(p, f, 0);
+      if (pitch < (end < needed ? end : needed)) pitch = end < needed ? end : needed;
+      if (pitch < needed - lead) pitch = needed - lead;
+    }
+    if (column_count < p.to[2] && pitch < needed) pitch = needed;
+    beyond = needed > pitch ? needed - pitch : 0;
+    slice = height * pitch + beyond;
+    channel = planes * y.phases * x.phases * slice + line;
+    // Not all channels in the same lines of the cache.
+    if (channel % (8 * line) == 0) channel += line;
+  }
+
+  /// The columns of a phase's rows that lie within the source, for positions from x0 on.
+  dim_t first_column(const conv_pass& p, dim_t phase, dim_t x0) const {
+    const dim_t before = p.padding[2] - x.start(phase) - x0 * x.stride;
+    return before <= 0 ? 0 : (before + x.stride - 1) / x.stride;
+  }
+  dim_t end_column(const conv_pass& p, dim_t phase, dim_t x0) const {
+    const dim_t reach = p.from[2] + p.padding[2] - x.start(phase) - x0 * x.stride;
+    return reach <= 0 ? 0 : (reach + x.stride - 1) / x.stride;
+  }
+
+  dim_t offset(dim_t kz, dim_t ky, dim_t kx) const {
+    return ((kz * y.phases + y.phase(ky)) * x.phases + x.phase(kx)) * slice + y.shift(ky) * pitch +
+           x.shift(kx);
+  }
+  /// Where each kernel element of each channel begins.
+  void list_offsets(const conv_pass& p, dim_t channels, std::int32_t* to) const {
+    for (dim_t c = 0; c < channels; ++c)
+      for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
+        for (dim_t ky = 0; ky < p.kernel[1]; ++ky)
+          for (dim_t kx = 0; kx < p.kernel[2]; ++kx)
+            *to++ = static_cast<std::int32_t>(c * channel + offset(kz, ky, kx));
+  }
+
+  /// Fills `to` with `channels` channels of the image at `from`, for the positions from (z, y0, x0)
+  /// on.
+  template <class T>
+  void copy(const conv_tiles<T>& tiles, const conv_pass& p, dim_t channels, const T* from, dim_t z,
+            dim_t y0, dim_t x0, T* to) const {
+    const dim_t plane = p.from[1] * p.from[2], step = p.from[0] * plane;
+    // What spills over a slice is written later, or lies between channels.
+    for (dim_t kz = 0; kz < planes; ++kz) {
+      const dim_t at_z = z * p.stride[0] - p.padding[0] + kz * p.dilation[0];
+      const bool seen = at_z >= 0 && at_z < p.from[0];
+      for (dim_t fy = 0; fy < y.phases; ++fy) {
+        const dim_t top = y0 * y.stride + y.start(fy) - p.padding[1];
+        const dim_t above = clip((-top + y.stride - 1) / y.stride, top < 0);
+        const dim_t last = clip((p.from[1] - top + y.stride - 1) / y.stride, top < p.from[1]);
+        for (dim_t fx = 0; fx < x.phases; ++fx, to += slice) {
+          dim_t lead = first_column(p, fx, x0), stop = end_column(p, fx, x0);
+          if (lead > pitch) lead = pitch;
+          if (stop > pitch) stop = pitch;
+          if (!seen || stop <= lead || last <= above) {
+            for (dim_t c = 0; c < channels; ++c) tiles.clear(to + c * channel, slice);
+            continue;
+          }
+          const T* row = from + (at_z * p.from[1] + top + above * y.stride) * p.from[2] +
+                         (x0 + lead) * x.stride + x.start(fx) - p.padding[2];
+          T* at = to;
+          const dim_t below = slice - last * pitch;
+          for (dim_t c = 0; c < channels; ++c, row += step, at += channel) {
+            if (above > 0) tiles.clear(at, above * pitch);
+            tiles.copy_rows(last - above, lead, stop - lead, row, y.stride * p.from[2], x.stride,
+                            at + above * pitch, pitch);
+            if (below > 0) tiles.clear(at + last * pitch, below);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  dim_t clip(dim_t n, bool any) const { return !any ? 0 : n < height ? n : height; }
+};
+
+}  // namespace ikebana::cpu::detail

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/weights_job.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// Without any copy, for kernels so large that none fits.
+template <class T>
+void pass_plainly(const conv_pass& p, const T* source, const T* w, const T* bias, T* result) {
+  const dim_t plane = p.from[1] * p.from[2];
+  for (dim_t b = 0; b < p.batch; ++b)
+    for (dim_t r = 0; r < p.results; ++r)
+      for (dim_t z = 0; z < p.to[0]; ++z)
+        for (dim_t y = 0; y < p.to[1]; ++y)
+          for (dim_t x = 0; x < p.to[2]; ++x) {
+            T sum = bias != nullptr ? bias[r] : T(0);
+            for (dim_t c = 0; c < p.sources; ++c)
+              for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
+                for (dim_t ky = 0; ky < p.kernel[1]; ++ky)
+                  for (dim_t kx = 0; kx < p.kernel[2]; ++kx) {
+                    const dim_t sz = z * p.stride[0] - p.padding[0] + kz * p.dilation[0],
+                                sy = y * p.stride[1] - p.padding[1] + ky * p.dilation[1],
+                                sx = x * p.stride[2] - p.padding[2] + kx * p.dilation[2];
+                    if (sz < 0 || sz >= p.from[0] || sy < 0 || sy >= p.from[1] || sx < 0 ||
+                        sx >= p.from[2])
+                      continue;
+                    sum += source[b * p.source_image + (c * p.from[0] + sz) * plane +
+                                  sy * p.from[2] + sx] *
+                           w[p.weight_first + r * p.weight_result + c * p.weight_source +
+                             kz * p.weight_tap[0] + ky * p.weight_tap[1] + kx * p.weight_tap[2]];
+                  }
+            result[b * p.result_image + r * p.result_plane() + p.result_at(z, y, x)] = sum;
+          }
+}
+
+/// As pass_plainly, of weights.
+template <class T>
+void weights_plainly(const weights_job<T>& job) {
+  const conv_pass& p = job.p;
+  const dim_t taps = p.taps();
+  for (dim_t r = 0; r < p.results; ++r)
+    for (dim_t c = 0; c < p.sources; ++c)
+      for (dim_t k = 0; k < taps; ++k) {
+        const std::array<dim_t, 3> tap{k / (p.kernel[1] * p.kernel[2]),
+                                       k / p.kernel[2] % p.kernel[1], k % p.kernel[2]};
+        T sum{};
+        for (dim_t o = 0; o < p.batch * job.dy_plane(); ++o) {
+          const dim_t b = o / job.dy_plane(), at = o % job.dy_plane();
+          const std::array<dim_t, 3> place{at / job.plane(), at / p.to[2] % p.to[1], at % p.to[2]};
+          dim_t from = b * p.source_image + c * conv_geometry::volume(p.from), step = 1;
+          bool seen = true;
+          for (std::size_t d = 3; d-- > 0; step *= p.from[d]) {
+            const dim_t i = place[d] * p.stride[d] - p.padding[d] + tap[d] * p.dilation[d];
+            seen = seen && i >= 0 && i < p.from[d];
+            from += i * step;
+          }
+          if (seen) sum += job.dy[b * p.result_image + r * job.dy_plane() + at] * job.x[from];
+        }
+        T& to = job.dw[r * p.weight_result + c * taps + k];
+        to = job.accumulate ? to + sum : sum;
+      }
+}
+
+}  // namespace ikebana::cpu::detail

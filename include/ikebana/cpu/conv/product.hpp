@@ -1,0 +1,100 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/detail/conv_memory.hpp"
+#include "ikebana/cpu/gemm.hpp"
+#include "ikebana/cpu/parallel.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// Whether every position meets the one in its own place and no other, so that
+/// a channel is a row of a matrix.
+inline bool is_product(const conv_pass& p) {
+  const std::array<dim_t, 3> none{0, 0, 0}, one{1, 1, 1};
+  return p.kernel == one && p.stride == one && p.padding == none && p.from == p.to &&
+         p.unit_step() && p.to == p.whole;
+}
+
+/// The weights of a pass times an image, by blocks: what follows it finds them
+/// in the cache.
+template <class T>
+struct conv_product {
+  const conv_tiles<T>& tiles;
+  const conv_pass& p;
+  const conv_operands<T>& of;
+  dim_t plane, columns, rows;  // of an image, of a block
+
+  conv_product(const conv_tiles<T>& t, const conv_pass& pass, const conv_operands<T>& operands)
+      : tiles{t}, p{pass}, of{operands}, plane{conv_geometry::volume(p.to)} {
+    columns = plane;
+    rows = p.results;
+    if (of.bias != nullptr) rows = conv_plan<T>::even_part(rows, 256);
+    if (of.finishes()) divide(288);
+    if (shares_work(p.multiply_adds()))
+      while (blocks() < 2 * num_threads() && columns > 192) divide((columns + 1) / 2);
+  }
+  void divide(dim_t most) { columns = (conv_plan<T>::even_part(plane, most) + 47) / 48 * 48; }
+  dim_t across() const { return conv_plan<T>::parts(plane, columns); }
+  dim_t blocks() const { return p.batch * across() * conv_plan<T>::parts(p.results, rows); }
+
+  void run() const {
+    const dim_t all = blocks();
+    parallel_for(0, all, grain_of(all, p.multiply_adds()), [this](dim_t begin, dim_t end) {
+      const dim_t images = p.batch * across();
+      for (dim_t i = begin; i < end; ++i)
+        block(i / images * rows, i % images / across(), i % across() * columns);
+    });
+  }
+
+  void block(dim_t r, dim_t image, dim_t j) const {
+    const dim_t n = plane - j < columns ? plane - j : columns;
+    const dim_t m = p.results - r < rows ? p.results - r : rows;
+    const dim_t at = image * p.result_image + r * plane + j;
+    T* const to = of.result + at;
+    gemm_epilogue<T> then{.function = of.relu() ? activation::relu : activation::none};
+    const dim_t width = 4 * tiles.width;
+    const bool repeats = of.bias != nullptr && n > width && m > 1;
+    if (repeats) {
+      // Tiles begin with the bias.
+      float* const memory =
+          conv_memory(1, static_cast<std::size_t>(m * width) * sizeof(T) / sizeof(float));
+      T* const start = reinterpret_cast<T*>(memory);
+      tiles.fill_rows(m, width, of.bias + r, start, width);
+      then.residual = start;
+      then.ld_residual = width;
+      then.repeats = true;
+    } else if (of.bias != nullptr) {
+      tiles.fill_rows(m, n, of.bias + r, to, plane);
+    }
+    // One of the weights' two steps is 1.
+    const bool turned = p.weight_source != 1;
+    gemm_call<T> call{m,
+                      n,
+                      p.sources,
+                      of.weights + r * p.weight_result,
+                      turned ? p.weight_source : p.weight_result,
+                      of.source + image * p.source_image + j,
+                      plane,
+                      to,
+                      plane,
+                      &then,
+                      T(1),
+                      T(of.bias != nullptr && !repeats),
+                      turned ? transpose::yes : transpose::no,
+                      transpose::no};
+    run_gemm(call);
+    if (of.finishes())
+      tiles.finish_rows(m, n, to, plane,
+                        {of.then.scale == nullptr ? nullptr : of.then.scale + r,
+                         of.shift == nullptr ? nullptr : of.shift + r, of.then.function},
+                        of.then.residual == nullptr ? nullptr : of.then.residual + at);
+  }
+};
+
+}  // namespace ikebana::cpu::detail

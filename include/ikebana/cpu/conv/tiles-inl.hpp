@@ -1,0 +1,184 @@
+// The tiles of convolutions (tiles.hpp), held in registers.
+
+/// Where `along`, the image lies in steps of the tile's width, whatever image_at is.
+template <class T, int Rows, int Registers, detail::conv_walk Walk, std::size_t... J,
+          std::size_t... I>
+IKEBANA_CPU_INLINE void slide_tile(const detail::conv_job<T>& job, std::index_sequence<J...>,
+                                   std::index_sequence<I...>) {
+  constexpr std::size_t n = Registers;
+  constexpr dim_t w = vec<T>::size;
+  // Indexed by constants only, so that no compiler keeps the sums in memory.
+  vec<T> sums[] = {(static_cast<void>(I), vec<T>::zero())...};
+  const T *const image = job.image, *const weights = job.weights;
+  [[maybe_unused]] const std::int32_t* const image_at = job.image_at;
+  const std::int32_t* const weight_at = job.weight_at;
+  const dim_t depth = job.depth, step = job.weight_step;
+  [[maybe_unused]] T* panel = job.panel;
+  for (dim_t p = 0; p < depth; ++p) {
+    const T* const from =
+        Walk == detail::conv_walk::along ? image + p * (Registers * w) : image + image_at[p];
+    const T* const factors = weights + weight_at[p];
+    const vec<T> columns[n] = {vec<T>::load(from + static_cast<dim_t>(J) * w)...};
+    if constexpr (Walk == detail::conv_walk::packs) {
+      (columns[J].store(panel + static_cast<dim_t>(J) * w), ...);
+      panel += Registers * w;
+    }
+    ((sums[I] = fma(vec<T>::broadcast(factors[static_cast<dim_t>(I / n) * step]), columns[I % n],
+                    sums[I])),
+     ...);
+  }
+  if (job.count == Registers * w) {
+    T* const out = job.out;
+    const dim_t out_step = job.out_step;
+    if (job.adds)
+      ((sums[I] = sums[I] + vec<T>::load(out + static_cast<dim_t>(I / n) * out_step +
+                                         static_cast<dim_t>(I % n) * w)),
+       ...);
+    else
+      ((sums[I] = sums[I] + vec<T>::broadcast(job.start[I / n])), ...);
+    if (job.relu) ((sums[I] = max(vec<T>::zero(), sums[I])), ...);
+    (sums[I].store(out + static_cast<dim_t>(I / n) * out_step + static_cast<dim_t>(I % n) * w),
+     ...);
+    return;
+  }
+  alignas(64) T tile[static_cast<std::size_t>(Rows * Registers * w)];
+  (sums[I].store(tile + static_cast<dim_t>(I) * w), ...);
+  for (int r = 0; r < Rows; ++r)
+    for (dim_t j = 0; j < job.count; j += w) {
+      T* const out = job.out + r * job.out_step + j;
+      const dim_t lanes = job.count - j < w ? job.count - j : w;
+      vec<T> s = vec<T>::load(tile + r * Registers * w + j);
+      s = s + (job.adds ? vec<T>::load(out, lanes) : vec<T>::broadcast(job.start[r]));
+      (job.relu ? max(vec<T>::zero(), s) : s).store(out, lanes);
+    }
+}
+template <class T, int Rows, int Registers, detail::conv_walk Walk = detail::conv_walk::gathers>
+[[gnu::noinline]] void slide_tile(const detail::conv_job<T>& job) {
+  slide_tile<T, Rows, Registers, Walk>(job, std::make_index_sequence<Registers>{},
+                                       std::make_index_sequence<std::size_t{Rows} * Registers>{});
+}
+
+#if IKEBANA_CPU_WIDTH == 0
+template <class T, std::size_t N>
+IKEBANA_CPU_INLINE void sum_each(const vec<T> (&sums)[N], T* out) {
+  for (std::size_t i = 0; i < N; ++i) out[i] = sums[i].v;
+}
+#else
+/// The groups of G lanes of x, then of y, each as G / 2 lanes: its lower half plus its upper.
+template <std::size_t G, class R, std::size_t... L>
+IKEBANA_CPU_INLINE R merge_groups(R x, R y, std::index_sequence<L...>) {
+  constexpr std::size_t n = sizeof...(L), h = G / 2, m = n / G;
+  return __builtin_shufflevector(x, y,
+                                 static_cast<int>((L / h < m ? 0 : n) + L / h % m * G + L % h)...) +
+         __builtin_shufflevector(
+             x, y, static_cast<int>((L / h < m ? 0 : n) + L / h % m * G + L % h + h)...);
+}
+/// Lanes of sums of `Span` of the registers, from number `First` on: by halves, as sum().
+template <std::size_t First, std::size_t Span, class T, std::size_t N>
+IKEBANA_CPU_INLINE vec<T> merge_sums(const vec<T> (&sums)[N]) {
+  constexpr std::size_t half = Span / 2, w = static_cast<std::size_t>(vec<T>::size);
+  if constexpr (Span == 1) {
+    return sums[First];
+  } else {
+    const vec<T> x = merge_sums<First, half>(sums);
+    if constexpr (First + half < N)
+      return {merge_groups<w / half>(x.v, merge_sums<First + half, half>(sums).v,
+                                     std::make_index_sequence<w>{})};
+    else
+      return {merge_groups<w / half>(x.v, x.v, std::make_index_sequence<w>{})};
+  }
+}
+/// The sum of the lanes of each: for all at once a third of the work.
+template <std::size_t First = 0, class T, std::size_t N>
+IKEBANA_CPU_INLINE void sum_each(const vec<T> (&sums)[N], T* out) {
+  constexpr std::size_t w = static_cast<std::size_t>(vec<T>::size);
+  const vec<T> lanes = merge_sums<First, w>(sums);
+  if constexpr (First + w < N) {
+    lanes.store(out + First);
+    sum_each<First + w>(sums, out);
+  } else {
+    lanes.store(out + First, static_cast<dim_t>(N - First));
+  }
+}
+#endif
+
+/// sums[r * Taps + s] = sum over images and positions of dy's row r times the image at offsets[s].
+template <std::size_t Taps, std::size_t S, class T, std::size_t... R>
+IKEBANA_CPU_INLINE void meet_tap(vec<T>* sums, const vec<T>* rows, vec<T> x,
+                                 std::index_sequence<R...>) {
+  ((sums[R * Taps + S] = fma(rows[R], x, sums[R * Taps + S])), ...);
+}
+template <class T, std::size_t... R, std::size_t... S, std::size_t... I>
+IKEBANA_CPU_INLINE void dot_tile(const detail::dot_job<T>& job, T* out, std::index_sequence<R...>,
+                                 std::index_sequence<S...>, std::index_sequence<I...>) {
+  constexpr dim_t w = vec<T>::size;
+  vec<T> sums[] = {(static_cast<void>(I), vec<T>::zero())...};
+  const T *dy = job.dy, *x = job.x;
+  const dim_t row = job.dy_row, whole = job.steps / w * w, left = job.steps - whole;
+  for (dim_t image = 0; image < job.images; ++image, dy += job.dy_image, x += job.x_image) {
+    const T* const taps[] = {x + job.offsets[S]...};
+    for (dim_t at = 0; at < whole; at += w) {
+      const vec<T> rows[] = {vec<T>::load(dy + static_cast<dim_t>(R) * row + at)...};
+      (meet_tap<sizeof...(S), S>(sums, rows, vec<T>::load(taps[S] + at),
+                                 std::index_sequence<R...>{}),
+       ...);
+    }
+    if (left > 0) {
+      const vec<T> rows[] = {vec<T>::load(dy + static_cast<dim_t>(R) * row + whole, left)...};
+      (meet_tap<sizeof...(S), S>(sums, rows, vec<T>::load(taps[S] + whole, left),
+                                 std::index_sequence<R...>{}),
+       ...);
+    }
+  }
+  sum_each(sums, out);
+}
+template <class T, int Rows, int Taps>
+[[gnu::noinline]] void dot_tile(const detail::dot_job<T>& job, T* out) {
+  dot_tile(job, out, std::make_index_sequence<std::size_t{Rows}>{},
+           std::make_index_sequence<std::size_t{Taps}>{},
+           std::make_index_sequence<std::size_t{Rows} * Taps>{});
+}
+
+/// Where few channels are left, tiles of fewer rows are wider, so that sums do not wait for each
+/// other.
+template <class T>
+const detail::conv_tiles<T>& tiles_for_conv() {
+  [[maybe_unused]] constexpr auto packs = detail::conv_walk::packs,
+                                  along = detail::conv_walk::along;
+  static constexpr detail::conv_tiles<T> all {
+    vec<T>::size, &clear_array<T>, &fill_rows<T>, &copy_rows<T>, &place_rows<T>, &finish_rows<T>,
+        &pack_panel<T>, &pack_across<T>, &place_across<T>,
+#if IKEBANA_CPU_WIDTH == 64
+        &slide_tile<T, 8, 3, packs>, {8, 3, &slide_tile<T, 8, 3, along>, &slide_tile<T, 8, 1>},
+        {{8, 3, &slide_tile<T, 8, 3>, &slide_tile<T, 8, 1>},
+         {6, 4, &slide_tile<T, 6, 4>, &slide_tile<T, 6, 1>},
+         {4, 6, &slide_tile<T, 4, 6>, &slide_tile<T, 4, 1>},
+         {2, 8, &slide_tile<T, 2, 8>, nullptr},
+         {1, 8, &slide_tile<T, 1, 8>, nullptr}},
+        {{4, 6, &dot_tile<T, 4, 6>}, {2, 9, &dot_tile<T, 2, 9>}, {1, 9, &dot_tile<T, 1, 9>}},
+        {{6, 4, &slide_tile<T, 6, 4, along>, nullptr},
+         {8, 3, &slide_tile<T, 8, 3, along>, nullptr},
+         {12, 2, &slide_tile<T, 12, 2, along>, nullptr},
+         {}}
+#elif IKEBANA_CPU_WIDTH == 32
+        &slide_tile<T, 4, 3, packs>, {4, 3, &slide_tile<T, 4, 3, along>, nullptr},
+        {{4, 3, &slide_tile<T, 4, 3>, &slide_tile<T, 4, 1>},
+         {2, 6, &slide_tile<T, 2, 6>, nullptr},
+         {1, 8, &slide_tile<T, 1, 8>, nullptr}},
+        {{4, 3, &dot_tile<T, 4, 3>}, {1, 9, &dot_tile<T, 1, 9>}}, {
+      {4, 3, &slide_tile<T, 4, 3, along>, nullptr}, {}
+    }
+#elif IKEBANA_CPU_WIDTH == 16
+        nullptr, {4, 3, &slide_tile<T, 4, 3>, nullptr},
+        {{4, 3, &slide_tile<T, 4, 3>, nullptr}, {1, 8, &slide_tile<T, 1, 8>, nullptr}},
+        {{4, 3, &dot_tile<T, 4, 3>}, {1, 9, &dot_tile<T, 1, 9>}}, {
+    }
+#else
+        nullptr, {4, 2, &slide_tile<T, 4, 2>, nullptr},
+        {{4, 2, &slide_tile<T, 4, 2>, nullptr}, {1, 4, &slide_tile<T, 1, 4>, nullptr}},
+        {{2, 3, &dot_tile<T, 2, 3>}, {1, 3, &dot_tile<T, 1, 3>}}, {
+    }
+#endif
+  };
+  return all;
+}

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/gemm.hpp"
+
+// What the instruction sets give to convolutions. Only this is built for each of them: the loops
+// around it would cost three times the compile time and run no faster.
+namespace ikebana::cpu::detail {
+
+/// What the tiles have not done: y = function(scale[r] y + shift[r] + residual) for row r.
+template <class T>
+struct conv_rest {
+  const T *scale, *shift;  // null for none
+  activation function;
+};
+
+/// `lanes` elements from one place of a copy to one of a panel.
+struct conv_move {
+  std::int32_t from, to, lanes;
+};
+
+/// How a tile goes through the image: from place to place; so, packing what it reads into a panel;
+/// or along a panel.
+enum class conv_walk { gathers, packs, along };
+
+/// A tile's work: out[r * out_step + j] = (adds ? the same : start[r]) + the sum over p < depth of
+/// weights[weight_at[p] + r * weight_step] * image[image_at[p] + j], for every row r of the tile
+/// and j < count; then its positive part where `relu`. Reads the image up to the tile's whole
+/// width, whatever `count` is.
+template <class T>
+struct conv_job {
+  dim_t depth;
+  const T* weights;
+  dim_t weight_step;
+  const std::int32_t* weight_at;
+  const T* image;
+  const std::int32_t* image_at;
+  const T* start;
+  T *out, *panel;  // of a tile that also packs
+  dim_t out_step, count;
+  bool adds, relu;
+};
+
+/// out[r * taps + s] = the sum over images and positions j < steps of dy[r * dy_row + j] *
+/// x[offsets[s] + j], for the rows and taps of the tile.
+template <class T>
+struct dot_job {
+  dim_t images, steps;
+  const T* dy;
+  dim_t dy_row, dy_image;
+  const T* x;
+  dim_t x_image;
+  const std::int32_t* offsets;
+};
+
+/// The tiles' shapes by falling rows, the last of 1, and how wide a register is.
+template <class T>
+struct conv_tiles {
+  static constexpr dim_t most_rows = 12, most_registers = 8, most_taps = 9, most_sums = 24;
+
+  using slide = void (*)(const conv_job<T>&);
+  /// The ends of planes take `narrow` tiles of one register, if there are any.
+  struct slide_shape {
+    int rows, registers;
+    slide whole, narrow;
+  };
+
+  using dot = void (*)(const dot_job<T>&, T* out);
+  struct dot_shape {
+    int rows, taps;
+    dot tile;
+  };
+
+  dim_t width;
+  void (*clear)(T* to, dim_t n);
+  /// to[r * step + i] = values[r].
+  void (*fill_rows)(dim_t rows, dim_t length, const T* values, T* to, dim_t step);
+  void (*copy_rows)(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step,
+                    dim_t stride, T* to, dim_t pitch);
+  void (*place_rows)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
+                     dim_t stride);
+  void (*finish_rows)(dim_t rows, dim_t length, T* y, dim_t step, const conv_rest<T>& rest,
+                      const T* residual);
+  void (*pack)(dim_t depth, const T* copy, const std::int32_t* image_at, const conv_move* moves,
+               dim_t count, T* panel, dim_t panel_step);
+  /// to[p * width + i] = from[i * ld + p] for p < depth, i < count; zero for count <= i < width.
+  /// May write up to a register past the end of `to`.
+  void (*pack_across)(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t count);
+  /// to[r * to_step + i] = from[i * from_step + r] + bias[r] (which may be null), or its positive
+  /// part. Reads whole registers of `from`.
+  void (*place_across)(dim_t rows, dim_t positions, const T* from, dim_t from_step, const T* bias,
+                       bool relu, T* to, dim_t to_step);
+  /// The shape for panels, and the same tile that packs one as it goes, if there is one.
+  slide packing;
+  slide_shape panel;
+  slide_shape slides[5];
+  dot_shape dots[3];
+  /// Those along panels, by falling registers, then one without a tile.
+  slide_shape lanes[4];
+};
+
+}  // namespace ikebana::cpu::detail
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/copies-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/tiles-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/columns.hpp"
+#include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/plain.hpp"
+#include "ikebana/cpu/conv/product.hpp"
+#include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/conv/weights_dots.hpp"
+#include "ikebana/cpu/conv/weights_job.hpp"
+#include "ikebana/cpu/conv/weights_lanes.hpp"
+#include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/gemm.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// The gradient of the weights of group number `group`, by bands of positions.
+/// Nothing but dy and x (with the zeros around it) is ever multiplied.
+template <class T>
+void weights_gradient(const conv_tiles<T>& tiles, const conv_geometry& g, dim_t group, const T* x,
+                      const T* dy, T* dw, bool accumulate) {
+  const conv_pass p = forward_pass(g);
+  const dim_t group_size = p.results * p.weight_result;
+  const weights_job<T> job{tiles,
+                           p,
+                           x + group * p.sources * conv_geometry::volume(p.from),
+                           dy + group * p.results * conv_geometry::volume(p.to),
+                           dw + group * group_size,
+                           accumulate};
+  if (group_size == 0) return;
+  if (g.batch == 0 || conv_geometry::volume(p.to) <= 0 || conv_geometry::volume(p.from) <= 0) {
+    if (!accumulate) tiles.clear(job.dw, group_size);
+    return;
+  }
+  if (conv_columns<T> columns{tiles, g, group}; columns.backward_weights_pays())
+    return columns.backward_weights(x, dy, dw, accumulate);
+  if (is_product(p)) {
+    const dim_t plane = job.dy_plane();
+    for (dim_t i = 0; i < p.batch; ++i)
+      gemm<T>(transpose::no, transpose::yes, p.results, p.sources, plane, T(1),
+              job.dy + i * p.result_image, plane, job.x + i * p.source_image, plane,
+              T(accumulate || i > 0), job.dw, p.sources);
+    return;
+  }
+  if (weights_by_lanes<T> lanes{job}; lanes.fit()) return lanes.run();
+  if (weights_by_dots<T> dots{job}; dots.fit()) return dots.run();
+  weights_plainly(job);
+}
+
+}  // namespace ikebana::cpu::detail

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/bands.hpp"
+#include "ikebana/cpu/conv/layout.hpp"
+#include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/conv/weights_job.hpp"
+#include "ikebana/cpu/detail/scratch.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// Weights of few channels: positions are the lanes, and every tile ends with sums over them.
+template <class T>
+struct weights_by_dots : weights_job<T> {
+  using job_type = weights_job<T>;
+  using job_type::accumulate, job_type::dw, job_type::dy, job_type::p, job_type::tiles, job_type::x;
+  using job_type::dy_plane, job_type::even_part, job_type::least, job_type::parts, job_type::plane;
+  static constexpr dim_t line = job_type::line, copy_room = 256 * job_type::kib;
+
+  dim_t channels = p.sources, rows = p.to[1], slots = 1;  // of a band
+  conv_layout layout{};
+
+  explicit weights_by_dots(const job_type& of) : job_type{of} {}
+
+  /// False if no copy fits.
+  bool fit() {
+    while (!lay_out()) {
+      if (rows > 4)
+        rows = parts(rows, 2);
+      else if (channels > 1)
+        channels = parts(channels, 2);
+      else if (rows > 1)
+        rows = parts(rows, 2);
+      else
+        return false;
+    }
+    if (const dim_t even = even_part(p.to[1], rows); even != rows) {
+      rows = even;
+      lay_out();
+    }
+    if (p.to[0] == 1 && rows == p.to[1]) {
+      slots = least(copy_room / (layout.channel * channels), 4096 / plane());
+      slots = slots < 1 ? 1 : even_part(p.batch, slots);
+    }
+    const dim_t index = static_cast<dim_t>(sizeof(std::int32_t));
+    return copy_size() + channels * p.taps() * index / static_cast<dim_t>(sizeof(T)) + 1 <=
+           conv_plan<T>::total;
+  }
+  bool lay_out() {
+    layout = conv_layout{p, p.to[2], rows, false, true, line};
+    if (p.stride[1] > 1 || rows < p.dilation[1]) {
+      const conv_layout apart{p, p.to[2], rows, true, true, line};
+      if (apart.channel < layout.channel) layout = apart;
+    }
+    return layout.channel * channels <= copy_room;
+  }
+  dim_t copy_size() const {
+    return parts(slots * layout.channel * channels + 2 * line + tiles.width, line) * line;
+  }
+
+  void run() const {
+    this->share_results(tiles.dots[0].rows, [this](dim_t begin, dim_t end) { run(begin, end); });
+  }
+
+  [[gnu::noinline]] void run(dim_t begin, dim_t end) const {
+    const dim_t taps = p.taps();
+    T* const copy = reinterpret_cast<T*>(thread_scratch());
+    std::int32_t* const offsets = reinterpret_cast<std::int32_t*>(copy + copy_size());
+    layout.list_offsets(p, channels, offsets);
+    dot_job<T> job{};
+    job.dy_row = dy_plane();
+    job.dy_image = p.result_image;
+    job.x = copy;
+    job.x_image = layout.channel * channels;
+    for (dim_t c = 0; c < p.sources; c += channels) {
+      const dim_t some = least(p.sources - c, channels);
+      bool adds = accumulate;
+      for (dim_t slot = 0; slot < p.batch * p.to[0]; slot += slots)
+        for (dim_t y = 0; y < p.to[1]; y += rows) {
+          const dim_t z = slot % p.to[0], image = slot / p.to[0];
+          job.images = least(p.batch * p.to[0] - slot, slots);
+          job.steps = least(p.to[1] - y, rows) * p.to[2];
+          for (dim_t s = 0; s < job.images; ++s)
+            layout.copy(tiles, p, some,
+                        x + (image + s) * p.source_image + c * conv_geometry::volume(p.from), z, y,
+                        dim_t{0}, copy + s * job.x_image);
+          const T* const dy_from = dy + image * p.result_image + (z * p.to[1] + y) * p.to[2];
+          for (dim_t r = begin; r < end;) {
+            const auto& shape = shape_for(tiles.dots, end - r);
+            job.dy = dy_from + r * dy_plane();
+            sum_up(job, shape, offsets, some * taps, adds, dw + r * p.weight_result + c * taps);
+            r += shape.rows;
+          }
+          adds = true;
+        }
+    }
+  }
+
+  /// All weights of the tile's rows, so many of each.
+  void sum_up(dot_job<T>& job, const typename conv_tiles<T>::dot_shape& shape,
+              const std::int32_t* offsets, dim_t count, bool adds, T* to) const {
+    for (dim_t k = 0; k < count; k += shape.taps) {
+      std::int32_t some_offsets[conv_tiles<T>::most_taps];
+      T sums[conv_tiles<T>::most_sums];
+      const dim_t used = least(count - k, shape.taps);
+      for (dim_t s = 0; s < shape.taps; ++s) some_offsets[s] = offsets[k + (s < used ? s : 0)];
+      job.offsets = some_offsets;
+      shape.tile(job, sums);
+      for (dim_t i = 0; i < shape.rows; ++i)
+        for (dim_t s = 0; s < used; ++s) {
+          T& weight = to[i * p.weight_result + k + s];
+          weight = adds ? weight + sums[i * shape.taps + s] : sums[i * shape.taps + s];
+        }
+    }
+  }
+};
+
+}  // namespace ikebana::cpu::detail

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv/tiles.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// The gradient of the weights of one group: dw = (accumulate ? dw : 0) + the sum over images and
+/// positions of dy times what the forward pass p reads of x there.
+template <class T>
+struct weights_job {
+  static constexpr dim_t line = conv_plan<T>::line, kib = conv_plan<T>::kib;
+
+  const conv_tiles<T>& tiles;
+  const conv_pass& p;
+  const T *x, *dy;
+  T* dw;
+  bool accumulate;
+
+  dim_t plane() const { return p.to[1] * p.to[2]; }
+  dim_t dy_plane() const { return conv_geometry::volume(p.to); }
+  static dim_t least(dim_t a, dim_t b) { return a < b ? a : b; }
+  static dim_t parts(dim_t n, dim_t most) { return conv_plan<T>::parts(n, most); }
+  static dim_t even_part(dim_t n, dim_t most) { return conv_plan<T>::even_part(n, most); }
+
+  /// f(begin, end) for ranges of results, multiples of `step`, that are worth a thread each: every
+  /// result is summed up by one thread.
+  template <class F>
+  void share_results(dim_t step, const F& f) const {
+    const dim_t all = p.multiply_adds();
+    dim_t grain = p.results;
+    if (shares_work(all)) {
+      // What each thread copies of x is little where it has many results.
+      const dim_t threads = num_threads();
+      grain = parts(parts(p.results, threads), step) * step;
+      const dim_t least_grain = grain_of(p.results, all);
+      if (grain < least_grain) grain = parts(least_grain, step) * step;
+    }
+    parallel_for(0, p.results, grain, f);
+  }
+};
+
+}  // namespace ikebana::cpu::detail

@@ -1,0 +1,300 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <type_traits>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/layout.hpp"
+#include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/conv/winograd_kernels.hpp"
+#include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/detail/conv_memory.hpp"
+#include "ikebana/cpu/detail/scratch.hpp"
+#include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/exact_convolution.hpp"
+#include "ikebana/cpu/parallel.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// A pass of 3x3 by tiles of 4x4 results. Blocks of tiles are such that what is made of them stays
+/// in the second level of the cache; the weights are carried over once for all blocks.
+template <class T>
+struct winograd_run {
+  static constexpr dim_t positions = 36, most_depth = 64, most_units = 64, many = dim_t{3} << 20,
+                         most_held = dim_t{10} << 20;
+
+  const winograd_kernels<T>& kernels;
+  const conv_tiles<T>& tiles;
+  const conv_pass& p;
+  const T *source, *weights, *bias;
+  T* result;
+  conv_epilogue<T> then;
+  const T* shift;  // where `then` scales
+
+  dim_t across = 0, down = 0;       // tiles of an image
+  dim_t segment = 0, segments = 0;  // of a row of tiles
+  dim_t block = 0;                  // segments at once
+  dim_t depth = 0, panels = 0;      // channels and results at once
+  T *carried = nullptr, *taken = nullptr, *products = nullptr, *results = nullptr,
+    *packed = nullptr, *buffer = nullptr, *zeros = nullptr;
+  bool held = false, large = false;
+
+  static dim_t parts(dim_t n, dim_t most) { return (n + most - 1) / most; }
+  static dim_t least(dim_t a, dim_t b) { return a < b ? a : b; }
+
+  dim_t units() const { return p.batch * down * segments; }
+  /// Registers of results in a panel.
+  dim_t panel_registers(dim_t panel) const {
+    const dim_t all = parts(p.results, kernels.width);
+    return all / panels + (panel < all % panels);
+  }
+  dim_t panel_first(dim_t panel) const {
+    const dim_t all = parts(p.results, kernels.width), longer = all % panels;
+    return (all / panels * panel + (panel < longer ? panel : longer)) * kernels.width;
+  }
+  dim_t widest() const { return panel_registers(0) * kernels.width; }
+  /// What is carried over of a panel's weights, to channel c.
+  dim_t carried_size(dim_t width, dim_t c) const {
+    return positions * (c * width + parts(c, depth) * kernels.width);
+  }
+  dim_t pitch() const { return (parts(segment, kernels.width) + 1) * 4 * kernels.width; }
+
+  /// Whether the geometry is one of these. Says nothing of whether it pays.
+  bool suits() const {
+    const auto plane = [](const std::array<dim_t, 3>& a, dim_t z, dim_t yx) {
+      return a[0] == z && a[1] == yx && a[2] == yx;
+    };
+    return plane(p.kernel, 1, 3) && plane(p.stride, p.stride[0], 1) &&
+           plane(p.dilation, p.dilation[0], 1) && p.padding[0] == 0 && p.padding[1] >= 0 &&
+           p.padding[2] >= 0 && p.padding[1] <= 2 && p.padding[2] <= 2 && p.from[0] == 1 &&
+           p.to[0] == 1 && plane(p.step, p.step[0], 1);
+  }
+  /// As measured: what is saved must pay for carrying over, and parts of tiles
+  /// are computed whole. By an image alone, so that its result does not depend
+  /// on the batch.
+  bool pays() const {
+    const dim_t plane = p.to[1] * p.to[2], computed = parts(p.to[1], 4) * parts(p.to[2], 4) * 16;
+    const dim_t carried_over = positions * p.sources * p.results;
+    return p.sources >= 16 && p.results >= 32 && plane >= (carried_over > many ? 400 : 144) &&
+           3 * plane >= 2 * computed - 64 && carried_over <= most_held;
+  }
+
+  bool fit() {
+    across = parts(p.to[2], 4);
+    down = parts(p.to[1], 4);
+    panels = parts(parts(p.results, kernels.width), kernels.registers);
+    depth = parts(p.sources, parts(p.sources, most_depth));
+    const dim_t wide = widest();
+    // Where weights are many, few tiles at a time would wait for them.
+    large = p.sources > 128;
+    const dim_t room =
+        static_cast<dim_t>((scratch_bytes().b + scratch_bytes().a) / sizeof(T)) * (large ? 2 : 1);
+    const dim_t each = positions * (p.sources + wide);  // for every tile of a block
+    const auto rest = [&](dim_t n) {
+      segment = n;
+      return positions * 2 * kernels.width + 16 * n * wide + 9 * depth * wide + 7 * pitch() +
+             6 * kernels.width + 256;
+    };
+    segments = 1;
+    while (rest(parts(across, segments)) + parts(across, segments) * each > room) {
+      if (segments == across) return false;
+      ++segments;
+    }
+    rest(parts(across, segments));
+    segments = parts(across, segment);
+    block = (room - rest(segment)) / (segment * each);
+    block = least(least(block, most_units), parts(units(), num_threads()));
+    block = parts(units(), parts(units(), block));
+    dim_t all = 0;
+    for (dim_t i = 0; i < panels; ++i)
+      all += carried_size(panel_registers(i) * kernels.width, p.sources);
+    held = block < units();
+    carried = conv_memory(0, static_cast<std::size_t>(held ? all : carried_size(wide, depth)));
+    return true;
+  }
+
+  /// Divides the calling thread's scratch.
+  void place() {
+    const scratch_sizes room = scratch_bytes();
+    T* at = large ? conv_memory(1, 2 * (room.a + room.b) / sizeof(T))
+                  : reinterpret_cast<T*>(thread_scratch());
+    const auto take = [&](dim_t n) {
+      T* const part = at;
+      at += parts(n, 16) * 16;
+      return part;
+    };
+    const dim_t wide = widest(), n = block * segment;
+    taken = take(positions * taken_step());
+    products = take(positions * (n * wide + kernels.width));
+    results = take(16 * segment * wide);
+    packed = take(9 * depth * wide + kernels.width);
+    buffer = take(6 * pitch());
+    zeros = take(pitch());
+    tiles.clear(zeros, pitch());
+  }
+  dim_t taken_step() const { return p.sources * block * segment + kernels.width; }
+
+  void run() {
+    place();
+    if (held) {
+      T* to = carried;
+      for (dim_t panel = 0; panel < panels; ++panel) {
+        const dim_t width = panel_registers(panel) * kernels.width;
+        for (dim_t c = 0; c < p.sources; c += depth)
+          carry_over(panel, width, c, to + carried_size(width, c));
+        to += carried_size(width, p.sources);
+      }
+    }
+    parallel_for(0, units(), block, [this](dim_t b, dim_t e) {
+      winograd_run mine = *this;
+      mine.place();
+      for (; b < e; b += block) mine.run_block(b, least(e, b + block));
+    });
+  }
+
+  /// The weights of a panel for some channels from c on.
+  void carry_over(dim_t panel, dim_t width, dim_t c, T* to) const {
+    const dim_t first = panel_first(panel), count = least(width, p.results - first);
+    const dim_t some = least(p.sources - c, depth);
+    const bool turned = p.weight_tap[2] < 0;
+    const T* const from =
+        weights + p.weight_first - (turned ? 8 : 0) + first * p.weight_result + c * p.weight_source;
+    if (p.weight_source == 9)
+      tiles.pack_across(packed, width, from, p.weight_result, 9 * some, count);
+    else
+      for (dim_t i = 0; i < some; ++i)
+        tiles.pack_across(packed + 9 * i * width, width, from + i * p.weight_source,
+                          p.weight_result, 9, count);
+    kernels.weigh(some, width, turned, packed, to, some * width + kernels.width);
+  }
+
+  /// A row of tiles, or a part of one: where it begins in the result, and what
+  /// it reads.
+  struct unit {
+    dim_t tiles, y, x, result, source, lead, length;
+  };
+  unit find_unit(dim_t i) const {
+    const dim_t s = i % segments, row = i / segments, image = row / down;
+    unit u{};
+    u.tiles = least(segment, across - s * segment);
+    u.y = 4 * (row % down);
+    u.x = 4 * s * segment;
+    u.result = image * p.result_image + p.result_at(0, u.y, u.x);
+    const dim_t left = u.x - p.padding[2], begin = left < 0 ? 0 : left,
+                end = least(left + 4 * u.tiles + 2, p.from[2]);
+    u.source = image * p.source_image + (u.y - p.padding[1]) * p.from[2] + begin;
+    u.lead = begin - left;
+    u.length = end > begin ? end - begin : 0;
+    return u;
+  }
+
+  /// Carries over all channels of some units.
+  void take(const unit* units, dim_t count) const {
+    const dim_t plane = p.from[1] * p.from[2], channel_step = block * segment, row = pitch();
+    winograd_input<T> job{};
+    job.buffer = buffer;
+    job.pitch = row;
+    job.position_step = taken_step();
+    job.lead = -1;
+    for (dim_t c = 0; c < p.sources; ++c) {
+      job.to = taken + c * channel_step;
+      for (const unit* u = units; u < units + count; ++u) {
+        if (u->lead != job.lead || u->length != job.length) {
+          tiles.clear(buffer, 6 * row);
+          job.lead = u->lead;
+          job.length = u->length;
+        }
+        const T* const from = source + u->source + c * plane;
+        const dim_t top = u->y - p.padding[1];
+        for (dim_t y = 0; y < 6; ++y)
+          job.rows[y] = top + y >= 0 && top + y < p.from[1] ? from + y * p.from[2] : zeros;
+        job.tiles = u->tiles;
+        kernels.take(job);
+        job.to += u->tiles;
+      }
+    }
+  }
+
+  void run_block(dim_t b, dim_t e) const {
+    const dim_t channel_step = block * segment;
+    unit units[most_units];
+    dim_t n = 0;
+    for (dim_t i = b; i < e; ++i) {
+      units[i - b] = find_unit(i);
+      n += units[i - b].tiles;
+    }
+    take(units, e - b);
+    const T* panel_weights = carried;
+    for (dim_t panel = 0; panel < panels; ++panel) {
+      const dim_t width = panel_registers(panel) * kernels.width,
+                  position = n * width + kernels.width;
+      for (dim_t c = 0; c < p.sources; c += depth) {
+        const dim_t some = least(p.sources - c, depth);
+        if (!held) carry_over(panel, width, c, carried);
+        winograd_product<T> job{};
+        job.tiles = n;
+        job.sources = some;
+        job.width = width;
+        job.source = taken + c * channel_step;
+        job.source_position = taken_step();
+        job.source_step = channel_step;
+        job.weights = held ? panel_weights + carried_size(width, c) : carried;
+        job.weight_position = some * width + kernels.width;
+        job.to = products;
+        job.to_position = position;
+        job.adds = c > 0;
+        kernels.multiply(job);
+      }
+      panel_weights += carried_size(width, p.sources);
+      const T* from = products;
+      for (const unit* u = units; u < units + (e - b); ++u) {
+        put(*u, panel_first(panel), width, from, position);
+        from += u->tiles * width;
+      }
+    }
+  }
+
+  void put(const unit& u, dim_t first, dim_t width, const T* from, dim_t position) const {
+    kernels.put(u.tiles, width, from, position, results);
+    const dim_t count = least(width, p.results - first), plane = p.result_plane();
+    const dim_t rows = least(4, p.to[1] - u.y), length = least(4 * u.tiles, p.to[2] - u.x);
+    const bool more = then.residual != nullptr || then.scale != nullptr;
+    const bool relu = !more && then.function == activation::relu;
+    const conv_rest<T> rest{then.scale == nullptr ? nullptr : then.scale + first,
+                            shift == nullptr ? nullptr : shift + first, then.function};
+    const bool whole = length == p.to[2] && length == 4 * u.tiles;
+    for (dim_t y = 0; y < (whole ? 1 : rows); ++y) {
+      const dim_t at = u.result + first * plane + y * p.whole[2];
+      const dim_t size = whole ? rows * length : length;
+      tiles.place_across(count, size, results + y * 4 * u.tiles * width, width,
+                         bias == nullptr ? nullptr : bias + first, relu, result + at, plane);
+      if (more || (then.function != activation::none && !relu))
+        tiles.finish_rows(count, size, result + at, plane, rest,
+                          then.residual == nullptr ? nullptr : then.residual + at);
+    }
+  }
+};
+
+/// As run_pass, where this is the way; else false, having done nothing.
+template <class T>
+bool run_winograd(const conv_tiles<T>& tiles, const conv_pass& p, const T* source, const T* w,
+                  const T* bias, T* result, const conv_epilogue<T>& then) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (p.taps() != 9 || exact_convolution()) return false;
+    const winograd_kernels<T>* const kernels = IKEBANA_CPU_DISPATCH(kernels_for_winograd<T>)();
+    if (kernels == nullptr) return false;
+    const T* const shift = then.scale == nullptr ? nullptr : bias;
+    winograd_run<T> run{*kernels, tiles, p,    source, w, then.scale == nullptr ? bias : nullptr,
+                        result,   then,  shift};
+    if (!run.suits() || !run.pays() || !run.fit()) return false;
+    run.run();
+    return true;
+  } else {
+    return false;
+  }
+}
+
+IKEBANA_CPU_KERNEL(run_winograd)
+
+}  // namespace ikebana::cpu::detail

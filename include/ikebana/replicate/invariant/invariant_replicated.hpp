@@ -1,0 +1,348 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "ikebana/core/error.hpp"
+#include "ikebana/core/random.hpp"
+#include "ikebana/core/tensor.hpp"
+#include "ikebana/model/model.hpp"
+#include "ikebana/module/refusal.hpp"
+#include "ikebana/module/shape_list.hpp"
+#include "ikebana/replicate/invariant.hpp"
+#include "ikebana/replicate/invariant/invariant_buffers.hpp"
+#include "ikebana/replicate/invariant/invariant_presence.hpp"
+#include "ikebana/replicate/invariant/invariant_rows.hpp"
+#include "ikebana/replicate/invariant/invariant_sum.hpp"
+#include "ikebana/replicate/policy.hpp"
+#include "ikebana/replicate/process_group.hpp"
+#include "ikebana/replicate/utils/verify_parameters.hpp"
+
+namespace ikebana {
+
+namespace detail {
+
+template <class Policy>
+inline constexpr bool is_only_invariant = false;
+template <class... Options>
+inline constexpr bool is_only_invariant<replicate_policy<Options...>> =
+    ((answers<invariant_key, Options> || answers<init_sync_key, Options>)&&...);
+
+}  // namespace detail
+
+/// A model that trains to the same bits whatever the number of ranks: 1 to S, for a policy with
+/// `invariant<S>`. Made by `replicate`. The model is made for inputs of one shard: a batch extent
+/// of rows / S, or `dynamic`.
+///
+/// Each step takes this rank's part of the batch (`part`), cut along the first dimension of every
+/// input and of the target. A shard runs as a rank of its own would: with its own stream of random
+/// numbers, batch norm over its rows, the mean of the loss over its rows. Its gradients are
+/// weighted by its rows and summed by a fixed tree, so `gradients()` is that of the whole batch's
+/// mean; of a loss that sums over rows, the mean of the shards' sums. As on the ranks of
+/// `replicate`, a mean over something else than rows (cross_entropy's over labels that are not
+/// ignored) is taken within each shard.
+///
+/// Buffers of numbers of the model's type (running statistics) become the mean of what the shards
+/// made of them, each starting from the step's; others (counters) are those of the first shard. A
+/// `choose` is asked for each shard: its function must look at nothing else than what it is given.
+/// Losses, gradients, buffers and parameters are the same bits on every rank after every step.
+///
+/// Each backward is reduced as it comes: accumulating saves no communication. Every rank makes the
+/// same calls. A step allocates nothing once a batch of its size was seen, and leaves everything as
+/// it was where a shard or another rank fails. Memory: about log2(S / ranks) + 1 more arrays as
+/// long as the parameters.
+template <class Policy, class Model, process_group Group>
+class invariant_replicated : private Model {
+ public:
+  using value_type = typename Model::value_type;
+  using module_type = typename Model::module_type;
+  using policy_type = Policy;
+  using model_type = Model;
+  using typename Model::output_view;
+
+  static_assert(detail::is_only_invariant<Policy>,
+                "ikebana: invariant goes with init_sync alone: it sums the gradients in its own "
+                "way, and leaves the same buffers on every rank");
+
+  static constexpr dim_t shards = policy_option<Policy, detail::invariant_key>::value;
+
+  invariant_replicated(Model made, Group& group)
+      : Model{std::move(made)},
+        group_{&group},
+        buffers_of_shards_{static_cast<const Model&>(*this)},
+        presence_{Model::presence()},
+        sum_{check_ranks(group), shards,
+             Model::layout().parameter_elements + 1 + presence_.length() +
+                 buffers_of_shards_.length()},
+        rows_(static_cast<std::size_t>(group.size())) {
+    verify_parameters(static_cast<const Model&>(*this), group, "replicate");
+    if constexpr (Policy::syncs_at_start) {
+      group.broadcast(Model::parameters(), 0);
+      group.broadcast(Model::buffers(), 0);
+    }
+    // What dropout draws from.
+    std::array<std::uint64_t, 3> drawn{Model::seed_.value, Model::seed_.path, Model::step_};
+    group.broadcast(std::span<std::uint64_t>{drawn}, 0);
+    Model::seed_ = {drawn[0], drawn[1]};
+    Model::step_ = static_cast<std::uint32_t>(drawn[2]);
+  }
+
+  invariant_replicated(invariant_replicated&&) noexcept = default;
+  /// A copy would be a replica that no other rank knows. Copy the weights: get_state_dict,
+  /// load_state_dict.
+  invariant_replicated(const invariant_replicated&) = delete;
+
+  using Model::operator[];
+  using Model::buffer;
+  using Model::buffers;
+  using Model::check_call;
+  using Model::choice;
+  using Model::choose;
+  using Model::current_inputs;
+  using Model::current_program;
+  using Model::eval;
+  using Model::fuses;
+  using Model::gradient;
+  using Model::gradients;
+  using Model::has_gradient;
+  using Model::is_training;
+  using Model::layout;
+  using Model::lowered;
+  using Model::module;
+  using Model::output;
+  using Model::output_shape;
+  using Model::parameter_count;
+  using Model::parameters;
+  using Model::persistent_buffers;
+  using Model::presence;
+  using Model::random_step;
+  using Model::register_forward_hook;
+  using Model::register_forward_pre_hook;
+  using Model::register_load_state_dict_post_hook;
+  using Model::register_load_state_dict_pre_hook;
+  using Model::register_state_dict_hook;
+  using Model::registered_hooks;
+  using Model::seed;
+  using Model::set_choice;
+  using Model::set_fusion;
+  using Model::set_random_step;
+  using Model::set_seed;
+  using Model::train;
+  using Model::workspace_bytes;
+  using Model::zero_grad;
+
+  /// The output for inputs that only this rank sees, in evaluation. Throws state_error in training,
+  /// which is by train_step or loss_backward.
+  template <model_input... X>
+  output_view operator()(const X&... x) & {
+    return forward(x...);
+  }
+  template <model_input... X>
+  output_view operator()(const X&... x) && = delete;
+  template <model_input... X>
+  output_view forward(const X&... x) & {
+    if (Model::is_training())
+      throw state_error(
+          "an invariant replica trains by train_step or loss_backward; forward is for evaluation: "
+          "call eval() first");
+    return Model::forward(x...);
+  }
+
+  /// The rows of a batch of `rows`, of all ranks together, that this rank trains on.
+  index_range part(dim_t rows) const { return invariant_rows(rows, shards, sum_.own_shards()); }
+  /// The shards that this rank runs.
+  index_range own_shards() const { return sum_.own_shards(); }
+
+  /// One step of training on this rank's part of the batch, a tensor or `inputs(...)`. Returns the
+  /// loss of the whole batch, the same on every rank. Where the parts do not fit together, every
+  /// rank throws the same shape_error before anything changed.
+  template <class X, tensor_like Y, class Loss, class Optimizer>
+  value_type train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
+    constexpr diagnostic wrong = check<X, Y, Loss>();
+    if constexpr (!wrong.ok()) {
+      static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
+    } else {
+      const value_type value = run_shards(x, target, loss, false);
+      optimizer.step();
+      return value;
+    }
+  }
+
+  /// The same without the optimizer: adds the gradients of the whole batch to those that are there.
+  template <class X, tensor_like Y, class Loss>
+  value_type loss_backward(const X& x, const Y& target, const Loss& loss) {
+    constexpr diagnostic wrong = check<X, Y, Loss>();
+    if constexpr (!wrong.ok())
+      static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
+    else
+      return run_shards(x, target, loss, true);
+  }
+
+  /// For programs written for `replicate`: every backward is reduced as it comes, and adds up to
+  /// the same gradients.
+  struct [[nodiscard]] no_sync_guard {
+    no_sync_guard() = default;
+    no_sync_guard(const no_sync_guard&) = delete;
+    ~no_sync_guard() {}
+  };
+  no_sync_guard no_sync() { return {}; }
+
+  Group& group() const { return *group_; }
+
+ private:
+  template <class X, class Y, class Loss>
+  static constexpr diagnostic check() {
+    return Model::template check_step<typename detail::batch_of<X>::type, detail::rows_view<Y>>(
+        Loss{});
+  }
+
+  static Group& check_ranks(Group& group) {
+    if (group.size() > shards)
+      throw state_error("replicate: invariant<" + std::to_string(shards) + "> has no shard for " +
+                        std::to_string(group.size()) + " ranks");
+    return group;
+  }
+
+  // Not generic lambdas, which g++ 12 does not compile here.
+  struct prepare_one {
+    invariant_replicated& self;
+
+    template <class X>
+    void operator()(const X& x) const {
+      shape_list shapes;
+      if constexpr (detail::is_input_pack<X>)
+        std::apply([&](const auto&... each) { shapes = Model::arguments::shapes(each...); },
+                   x.items);
+      else
+        shapes = Model::arguments::shapes(x);
+      self.Model::prepare_for(shapes);
+    }
+  };
+
+  template <class Loss, class Y>
+  struct run_one {
+    invariant_replicated& self;
+    const Loss& loss;
+    Y target;
+
+    template <class X>
+    value_type operator()(const X& x) const {
+      return self.Model::run_loss(x, target, loss, false, detail::nobody_listens{});
+    }
+  };
+
+  /// Makes everything ready for shards of so many rows, and checks those of this rank.
+  template <class X, class Y, class Loss>
+  void prepare_shards(const X& x, const Y& target, const Loss& loss, dim_t all, dim_t size) {
+    if (size == 0) return;
+    using batch = detail::batch_of<X>;
+    batch::with(x, {0, size}, prepare_one{*this});
+    const index_range own = sum_.own_shards();
+    for (dim_t s = own.begin; s < own.end; ++s) {
+      const index_range rows = local_rows(all, s);
+      if (rows.size() == size)
+        loss.validate(Model::tables_->current.output(),
+                      detail::batch_rows_of<Y>::make(target, rows));
+    }
+  }
+
+  /// The rows of a shard within those that this rank was given.
+  index_range local_rows(dim_t all, dim_t shard) const {
+    const dim_t first = invariant_rows(all, shards, sum_.own_shards()).begin;
+    const index_range rows = invariant_rows(all, shards, index_range{shard, shard + 1});
+    return {rows.begin - first, rows.end - first};
+  }
+
+  /// While it lives, backward writes to where it is told, and what a step changes is put back at
+  /// the end but for the buffers of a step that was completed.
+  struct running {
+    invariant_replicated& self;
+    std::uint32_t step = self.Model::step_, stream = self.Model::stream_;
+    bool completed = false;
+
+    ~running() {
+      write_gradients_to(self.Model::gradients_.data());
+      self.Model::stream_ = stream;
+      if (completed) return;
+      self.Model::step_ = step;
+      self.buffers_of_shards_.restore(self.Model::buffers());
+      self.presence_.restore(self.Model::presence());
+    }
+    void write_gradients_to(value_type* to) {
+      auto& t = *self.Model::tables_;
+      for (std::size_t i = 0; i < Model::parameter_count; ++i)
+        t.gradients[i] = to + t.layout.offsets[i];
+    }
+  };
+
+  template <class X, class Y, class Loss>
+  value_type run_shards(const X& x, const Y& target, const Loss& loss, bool accumulate) {
+    using batch = detail::batch_of<X>;
+    const dim_t mine = batch::rows(x);
+    const dim_t all = detail::agree_on_rows(
+        *group_, shards, mine == target.extents()[0] ? mine : dim_t{-1}, std::span{rows_});
+    const dim_t least = all / shards;
+    const bool equal = all % shards == 0;
+    if (!equal) prepare_shards(x, target, loss, all, least + 1);
+    prepare_shards(x, target, loss, all, least);
+
+    // Equal shards are averaged; others weighted by their rows.
+    const bool weighted = !equal && !detail::is_sum(loss);
+    // After the gradients: the loss, which parameters were reached, the buffers.
+    const dim_t elements = Model::layout().parameter_elements;
+    const dim_t reached = elements + 1, state = reached + presence_.length();
+    buffers_of_shards_.begin(Model::buffers());
+    presence_.begin(Model::presence());
+    sum_.clear();
+    running run{*this};
+    const index_range own = sum_.own_shards();
+    for (dim_t s = own.begin; s < own.end; ++s) {
+      value_type* const to = sum_.next();
+      const index_range rows = local_rows(all, s);
+      if (rows.size() > 0) {
+        const value_type share = equal ? value_type{1} : static_cast<value_type>(rows.size());
+        buffers_of_shards_.restore(Model::buffers());
+        presence_.begin_shard(Model::presence());
+        Model::step_ = run.step;
+        Model::stream_ = static_cast<std::uint32_t>(s);
+        run.write_gradients_to(to);
+        const detail::weighted_loss<Loss, value_type> part{loss, weighted ? share : value_type{1}};
+        to[elements] = batch::with(x, rows,
+                                   run_one<decltype(part), detail::rows_view<Y>>{
+                                       *this, part, detail::batch_rows_of<Y>::make(target, rows)});
+        presence_.take(Model::presence(), to + reached);
+        buffers_of_shards_.take(Model::buffers(), share, to + state, s == own.begin);
+      }
+      sum_.add();
+    }
+    const value_type* const total = sum_.total();
+    buffers_of_shards_.share(*group_);
+
+    const value_type divisor = static_cast<value_type>(weighted ? all : shards);
+    value_type* const mean = Model::gradients_.data();
+    if (accumulate)
+      for (dim_t i = 0; i < elements; ++i) mean[i] += total[i] / divisor;
+    else
+      for (dim_t i = 0; i < elements; ++i) mean[i] = total[i] / divisor;
+    presence_.finish(total + reached, accumulate, Model::presence());
+    buffers_of_shards_.finish(total + state, static_cast<value_type>(equal ? shards : all),
+                              Model::buffers());
+    Model::step_ = run.step + (Model::is_training() ? 1 : 0);
+    run.completed = true;
+    return total[elements] / divisor;
+  }
+
+  Group* group_;
+  detail::invariant_buffers<value_type> buffers_of_shards_;
+  detail::invariant_presence presence_;
+  detail::invariant_sum<value_type, Group> sum_;
+  std::vector<dim_t> rows_;
+};
+
+}  // namespace ikebana

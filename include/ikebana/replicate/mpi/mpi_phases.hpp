@@ -1,0 +1,317 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/replicate/buckets/reduction.hpp"
+#include "ikebana/replicate/mpi/mpi_process.hpp"
+#include "ikebana/replicate/process_group.hpp"
+#include "ikebana/replicate/request.hpp"
+
+namespace ikebana::detail {
+
+/// One element reduced over `size` pieces of memory, for any type: see reduce_slice.
+using reduction = void (*)(reduce_op op, dim_t n, const std::byte* const* in, int size,
+                           std::byte* out);
+
+template <class T>
+void reduce_bytes(reduce_op op, dim_t n, const std::byte* const* in, int size, std::byte* out) {
+  std::array<const T*, 64> few{};
+  const auto count = static_cast<std::size_t>(size);
+  std::vector<const T*> many(count > few.size() ? count : 0);
+  const T** const pieces = many.empty() ? few.data() : many.data();
+  for (int r = 0; r < size; ++r) pieces[r] = reinterpret_cast<const T*>(in[r]);
+  T* const to = reinterpret_cast<T*>(out);
+  reduce_slice<T>(op, n, pieces, size, 0, &to, 1, 0);
+}
+
+/// What ranks tell each other before they exchange data.
+struct mpi_header {
+  std::uint64_t number = 0;
+  std::int64_t length = 0;
+  std::int32_t root = 0;
+  std::uint32_t element_size = 0;
+  std::uint8_t what = 0, op = 0;
+  char element_kind = 'x';
+  std::uint8_t unused[5]{};
+
+  explicit mpi_header(const request& r = {}, std::uint64_t n = 0)
+      : number{n},
+        length{r.length},
+        root{r.root},
+        element_size{r.element.size},
+        what{static_cast<std::uint8_t>(r.what)},
+        op{static_cast<std::uint8_t>(r.op)},
+        element_kind{r.element.kind} {}
+
+  request asked() const {
+    request r;
+    r.what = static_cast<collective>(what);
+    r.op = static_cast<reduce_op>(op);
+    r.element = {element_kind, element_size};
+    r.root = root;
+    r.length = length;
+    return r;
+  }
+};
+static_assert(sizeof(mpi_header) == 32);
+
+/// A collective under way, on one rank.
+struct mpi_operation {
+  request asked{};
+  reduction reduce = nullptr;
+  std::uint64_t number = 0;
+  int phase = 0;
+  bool active = false;
+  mpi_header own;
+  std::vector<mpi_header> headers;
+  std::vector<MPI_Request> requests;
+  std::vector<int> peers;  // of the requests: the rank one hears from, or -1
+  aligned_buffer<std::byte> scratch;
+
+  void prepare(int size) {
+    headers.resize(static_cast<std::size_t>(size));
+    requests.reserve(2 * headers.size());
+    peers.reserve(2 * headers.size());
+  }
+
+  /// Whether all messages of the phase have come and gone.
+  bool test() {
+    int all = 1;
+    if (!requests.empty())
+      check_mpi("MPI_Testall", MPI_Testall(static_cast<int>(requests.size()), requests.data(), &all,
+                                           MPI_STATUSES_IGNORE));
+    if (all == 0) return false;
+    requests.clear();
+    peers.clear();
+    return true;
+  }
+};
+
+/// Collectives as rows of phases of non-blocking point-to-point messages: the first exchanges
+/// headers, so that ranks which call different things find out before any data moves; then
+///   broadcast       down a binomial tree,
+///   all_gather      each to each,
+///   reduce_scatter  each its slices to each, summed by who receives them in the order of ranks,
+///   all_reduce      the same with equal slices, then all_gather of them (short ones in one phase:
+///                   each sends all it has to each).
+/// MPI's own reductions would be free to choose an order of summation.
+class mpi_phases {
+ public:
+  using operation = mpi_operation;
+
+  mpi_phases() = default;
+  mpi_phases(MPI_Comm comm, int rank, int size)
+      : comm_{comm}, rank_{rank}, size_{size}, pieces_(static_cast<std::size_t>(size)) {}
+  /// Of some ranks of a communicator that is not theirs alone: `ranks[r]` is rank r, and their
+  /// messages have tags from first_tag to first_tag + tags - 1.
+  mpi_phases(MPI_Comm comm, int rank, std::vector<int> ranks, int first_tag)
+      : mpi_phases(comm, rank, static_cast<int>(ranks.size())) {
+    ranks_ = std::move(ranks);
+    first_tag_ = first_tag;
+  }
+
+  static constexpr int tags = 4096 * 4;
+
+  int size() const { return size_; }
+
+  /// Begins phase 0.
+  void begin_headers(operation& o) {
+    o.own = mpi_header(o.asked, o.number);
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank_) continue;
+      auto& header = o.headers[static_cast<std::size_t>(r)];
+      receive(o, r, reinterpret_cast<std::byte*>(&header), sizeof(mpi_header));
+      send(o, r, reinterpret_cast<const std::byte*>(&o.own), sizeof(mpi_header));
+    }
+  }
+
+  /// Begins phase o.phase, from 1 on; false if there is none.
+  bool begin(operation& o) {
+    switch (o.asked.what) {
+      case collective::barrier:
+        return false;
+      case collective::broadcast:
+        return broadcast_phase(o);
+      case collective::all_gather:
+        return o.phase == 1 && all_gather_phase(o);
+      case collective::reduce_scatter:
+        return reduce_scatter_phase(o);
+      case collective::all_reduce:
+        return all_reduce_phase(o);
+    }
+    return false;
+  }
+
+  /// Takes an operation's memory back, for the next.
+  void reclaim(operation& o) {
+    if (o.scratch.empty()) return;
+    spare_.push_back(std::exchange(o.scratch, {}));
+  }
+
+ private:
+  /// Up to this many bytes an all_reduce is one phase shorter.
+  static constexpr std::size_t short_bytes = 2048;
+  /// The largest message; longer ones are sent as several.
+  static constexpr std::size_t longest_message = std::size_t{1} << 30;
+
+  void receive(operation& o, int from, std::byte* to, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes; at += longest_message) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      const auto n = static_cast<int>(std::min(bytes - at, longest_message));
+      check_mpi("MPI_Irecv", MPI_Irecv(to + at, n, MPI_BYTE, there(from), tag(o), comm_, &request));
+      o.requests.push_back(request);
+      o.peers.push_back(from);
+    }
+  }
+  void send(operation& o, int to, const std::byte* from, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes; at += longest_message) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      const auto n = static_cast<int>(std::min(bytes - at, longest_message));
+      check_mpi("MPI_Isend", MPI_Isend(from + at, n, MPI_BYTE, there(to), tag(o), comm_, &request));
+      o.requests.push_back(request);
+      o.peers.push_back(-1);
+    }
+  }
+  /// What the communicator calls a rank.
+  int there(int rank) const {
+    return ranks_.empty() ? rank : ranks_[static_cast<std::size_t>(rank)];
+  }
+  int tag(const operation& o) const {
+    // What a rank sends on in its second phase of a broadcast, its children expect in their first.
+    const int phase = o.asked.what == collective::broadcast ? o.phase != 0 : o.phase;
+    return first_tag_ + static_cast<int>(o.number % 4096) * 4 + phase;
+  }
+
+  /// Memory for an operation: the smallest left by those before it that is enough, or else larger
+  /// memory in the place of one that is not; so with time every size finds its own.
+  std::byte* scratch(operation& o, std::size_t bytes) {
+    const auto size_of = [](const auto& b) { return static_cast<std::size_t>(b.size()); };
+    auto best = spare_.end();
+    for (auto b = spare_.begin(); b != spare_.end(); ++b) {
+      const bool fits = size_of(*b) >= bytes;
+      const bool had = best != spare_.end() && size_of(*best) >= bytes;
+      if (best == spare_.end() || (fits && (!had || size_of(*b) < size_of(*best)))) best = b;
+    }
+    if (best != spare_.end()) {
+      o.scratch = std::move(*best);
+      spare_.erase(best);
+    }
+    if (size_of(o.scratch) < bytes) {
+      o.scratch = {};
+      o.scratch = aligned_buffer<std::byte>(static_cast<dim_t>(bytes));
+    }
+    return o.scratch.data();
+  }
+
+  bool broadcast_phase(operation& o) {
+    const std::size_t bytes = o.asked.bytes();
+    auto* data = static_cast<std::byte*>(o.asked.receive);
+    const int place = (rank_ - o.asked.root + size()) % size();
+    // A rank's parent is its place without the lowest bit; its children have one bit below that.
+    int low = 1;
+    while (low < size() && (place & low) == 0) low <<= 1;
+    const auto rank_at = [&](int p) { return (p + o.asked.root) % size(); };
+    if (o.phase == 1) {
+      if (place != 0) receive(o, rank_at(place & ~low), data, bytes);
+      return true;
+    }
+    if (o.phase != 2) return false;
+    for (int bit = low >> 1; bit != 0; bit >>= 1)
+      if (place + bit < size()) send(o, rank_at(place + bit), data, bytes);
+    return true;
+  }
+
+  bool all_gather_phase(operation& o) {
+    const std::size_t bytes = o.asked.bytes();
+    const auto* mine = static_cast<const std::byte*>(o.asked.send);
+    const auto place = [&](int r) {
+      return static_cast<std::byte*>(o.asked.receive) + bytes * static_cast<std::size_t>(r);
+    };
+    if (bytes == 0) return false;
+    if (place(rank_) != mine) std::memcpy(place(rank_), mine, bytes);
+    for (int i = 1; i < size(); ++i) {
+      const int from = (rank_ + size() - i) % size(), to = (rank_ + i) % size();
+      receive(o, from, place(from), bytes);
+      send(o, to, mine, bytes);
+    }
+    return true;
+  }
+
+  /// Receives what the others have for this rank to `scratch`, piece by piece, and sends them
+  /// theirs: `part(r)` is what rank r is to have of this rank's data.
+  template <class Part>
+  void exchange_parts(operation& o, std::size_t bytes_here, Part part) {
+    std::byte* pieces = scratch(o, bytes_here * pieces_.size());
+    for (int i = 1; i < size(); ++i) {
+      const int from = (rank_ + size() - i) % size(), to = (rank_ + i) % size();
+      receive(o, from, pieces + bytes_here * static_cast<std::size_t>(from), bytes_here);
+      const std::pair<const std::byte*, std::size_t> p = part(to);
+      send(o, to, p.first, p.second);
+    }
+  }
+
+  void reduce_parts(operation& o, dim_t n, const std::byte* own, std::byte* out) {
+    const std::size_t bytes = static_cast<std::size_t>(n) * o.asked.element.size;
+    for (std::size_t r = 0; r < pieces_.size(); ++r) pieces_[r] = o.scratch.data() + bytes * r;
+    pieces_[static_cast<std::size_t>(rank_)] = own;
+    if (n > 0) o.reduce(o.asked.op, n, pieces_.data(), size(), out);
+  }
+
+  bool reduce_scatter_phase(operation& o) {
+    const std::size_t bytes = o.asked.bytes();
+    const auto* all = static_cast<const std::byte*>(o.asked.send);
+    const auto part = [&](int r) {
+      return std::pair{all + bytes * static_cast<std::size_t>(r), bytes};
+    };
+    if (o.phase == 1) {
+      exchange_parts(o, bytes, part);
+      return true;
+    }
+    reduce_parts(o, o.asked.length, part(rank_).first, static_cast<std::byte*>(o.asked.receive));
+    return false;
+  }
+
+  bool all_reduce_phase(operation& o) {
+    auto* data = static_cast<std::byte*>(o.asked.receive);
+    const std::size_t element = o.asked.element.size;
+    const bool is_short = o.asked.bytes() <= short_bytes;
+    const auto step = static_cast<dim_t>(storage_alignment / element);
+    const auto part = [&](int r) {
+      const slice s =
+          is_short ? slice{0, o.asked.length} : slice_of(o.asked.length, size(), r, step, 0);
+      return std::pair{data + element * static_cast<std::size_t>(s.begin),
+                       element * static_cast<std::size_t>(s.size())};
+    };
+    const auto [own, bytes] = part(rank_);
+    if (o.phase == 1) {
+      exchange_parts(o, bytes, part);
+      return true;
+    }
+    if (o.phase != 2) return false;
+    reduce_parts(o, static_cast<dim_t>(bytes / element), own, own);
+    if (is_short) return false;
+    for (int i = 1; i < size(); ++i) {
+      const int from = (rank_ + size() - i) % size(), to = (rank_ + i) % size();
+      const auto theirs = part(from);
+      receive(o, from, theirs.first, theirs.second);
+      send(o, to, own, bytes);
+    }
+    return true;
+  }
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1, first_tag_ = 0;
+  std::vector<int> ranks_;
+  std::vector<aligned_buffer<std::byte>> spare_;
+  std::vector<const std::byte*> pieces_;
+};
+
+}  // namespace ikebana::detail
