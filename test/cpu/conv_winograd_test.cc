@@ -38,14 +38,14 @@ const layer layers[] = {{1, 32, 16, 16, 32, 1},  {2, 33, 13, 17, 37, 1},  {1, 40
 
 std::size_t at(dim_t i) { return static_cast<std::size_t>(i); }
 
-/// f(index of x, index of w, index of y) for every product.
-template <class F>
-void for_each_product(const conv_geometry& g, F f) {
+/// f(index of x, index of w, index of y) for every product of the channels that are wanted.
+template <class Wanted, class F>
+void for_each_product_of(const conv_geometry& g, Wanted wanted, F f) {
   const dim_t height = g.in[1], width = g.in[2], rows = g.out[1], columns = g.out[2];
   for (dim_t b = 0; b < g.batch; ++b)
     for (dim_t o = 0; o < g.out_channels; ++o)
       for (dim_t c = 0; c < g.in_channels; ++c)
-        for (dim_t k = 0; k < 9; ++k)
+        for (dim_t k = 0; k < 9 && wanted(o, g.out_channels) && wanted(c, g.in_channels); ++k)
           for (dim_t y = 0; y < rows; ++y) {
             const dim_t from = y + k / 3 - g.padding[1], shift = k % 3 - g.padding[2];
             if (from < 0 || from >= height) continue;
@@ -56,6 +56,12 @@ void for_each_product(const conv_geometry& g, F f) {
                 (o * g.in_channels + c) * 9 + k,
                 ((b * g.out_channels + o) * rows + y) * columns + x);
           }
+}
+
+template <class F>
+void for_each_product(const conv_geometry& g, F f) {
+  for_each_product_of(
+      g, [](dim_t, dim_t) { return true; }, f);
 }
 
 /// Restores what it finds.
@@ -202,5 +208,88 @@ TEST_CASE("Winograd's convolution spreads what is not finite over a tile, and no
       wrong += sees ? std::isfinite(y[i]) : !near && !std::isfinite(y[i]);
     }
     CHECK(wrong == 0);
+  });
+}
+
+// As above; many small images; of as many channels as are summed at once, and more.
+const layer gradient_layers[] = {{1, 32, 32, 33, 32, 1}, {3, 37, 21, 27, 45, 0},
+                                 {3, 33, 14, 14, 70, 1}, {1, 40, 25, 31, 33, 2},
+                                 {1, 32, 9, 611, 35, 1}, {1, 267, 15, 13, 131, 1},
+                                 {9, 65, 15, 14, 67, 1}, {2, 48, 61, 10, 50, 1}};
+
+TEST_CASE("Winograd's gradient of the weights, overwriting and accumulating, on any threads") {
+  generator r(85);
+  for (const layer& l : gradient_layers) {
+    const conv_geometry g = l.geometry();
+    const dim_t in_plane = conv_geometry::volume(g.in), out_plane = conv_geometry::volume(g.out);
+    const dim_t nx = g.batch * g.in_channels * in_plane, ny = g.batch * g.out_channels * out_plane,
+                nw = g.out_channels * g.in_channels * 9;
+    const guarded<float> x(nx, r), dy(ny, r), before(nw, r);
+    // All products of some weights: the first and last of each, and the panels' ends.
+    std::vector<double> expected(at(nw), std::nan(""));
+    const auto some = [](dim_t i, dim_t n) { return i < 2 || i + 2 >= n || i % 16 == 15; };
+    for (dim_t o = 0; o < g.out_channels; ++o)
+      for (dim_t c = 0; c < g.in_channels; ++c)
+        if (some(o, g.out_channels) && some(c, g.in_channels))
+          for (dim_t k = 0; k < 9; ++k) expected[at((o * g.in_channels + c) * 9 + k)] = 0;
+    for_each_product_of(g, some, [&](dim_t i, dim_t j, dim_t o) {
+      expected[at(j)] += static_cast<double>(x[i]) * static_cast<double>(dy[o]);
+    });
+    const double tolerance =
+        rounding<float> * 100 * std::sqrt(static_cast<double>(g.batch * out_plane));
+    INFO("channels " << g.in_channels << " to " << g.out_channels << " of " << g.in[1] << " by "
+                     << g.in[2] << ", padding " << g.padding[1]);
+    for_each_set([&] {
+      const float garbage = std::numeric_limits<float>::quiet_NaN();
+      guarded<float> dw(nw, garbage), sum(nw), shared(nw, garbage), shared_sum(nw);
+      for (dim_t i = 0; i < nw; ++i) sum[i] = shared_sum[i] = before[i];
+      const auto run = [&](guarded<float>& fresh, guarded<float>& added) {
+        cpu::conv_backward_weights<float>(g, x.data(), dy.data(), fresh.data(), false);
+        cpu::conv_backward_weights<float>(g, x.data(), dy.data(), added.data(), true);
+      };
+      run(dw, sum);
+      const bool by_tiles = cpu::active_instruction_set() >= cpu::instruction_set::avx2;
+      for (const int n : {2, 3, 7}) {
+        if (!by_tiles) break;
+        const ikebana::scoped_num_threads threads(n);
+        for (dim_t i = 0; i < nw; ++i) shared_sum[i] = before[i];
+        run(shared, shared_sum);
+        CHECK(same_bits(dw, shared));
+        CHECK(same_bits(sum, shared_sum));
+      }
+      dim_t far = 0;
+      for (dim_t i = 0; i < nw; ++i) {
+        far += !(std::fabs(sum[i] - before[i] - dw[i]) <= static_cast<float>(tolerance));
+        if (!std::isnan(expected[at(i)]))
+          far += !(std::fabs(static_cast<double>(dw[i]) - expected[at(i)]) <= tolerance);
+      }
+      CHECK(far == 0);
+      for (const auto* a : {&dw, &sum, &shared, &shared_sum}) CHECK(a->intact());
+    });
+  }
+}
+
+TEST_CASE("Winograd's gradient of the weights is left out where exactness is asked for") {
+  const conv_geometry g = layer{2, 64, 28, 28, 64, 1}.geometry();
+  const dim_t n = 2 * 64 * 28 * 28, nw = 64 * 64 * 9;
+  generator r(86);
+  const guarded<float> x(n, r), dy(n, r);
+  for_each_set([&] {
+    guarded<float> fast(nw), exact(nw), direct(nw);
+    cpu::conv_backward_weights<float>(g, x.data(), dy.data(), fast.data(), false);
+    // What nn::conv does where its type rules Winograd's way out.
+    cpu::conv_backward_weights<float>(g, x.data(), dy.data(), direct.data(), false, nullptr);
+    {
+      const exactly asked(true);
+      cpu::conv_backward_weights<float>(g, x.data(), dy.data(), exact.data(), false);
+    }
+    CHECK(same_bits(exact, direct));
+    const bool by_tiles = cpu::active_instruction_set() >= cpu::instruction_set::avx2;
+    CHECK(same_bits(fast, direct) != by_tiles);
+    double error = 0;
+    for (dim_t i = 0; i < nw; ++i)
+      error += std::pow(static_cast<double>(fast[i]) - static_cast<double>(exact[i]), 2);
+    // Results are about 13 in size.
+    CHECK(std::sqrt(error / static_cast<double>(nw)) < 12 * 13 * rounding<float>);
   });
 }

@@ -11,6 +11,7 @@
 #include "ikebana/cpu/conv/run.hpp"
 #include "ikebana/cpu/conv/weights.hpp"
 #include "ikebana/cpu/conv/winograd.hpp"
+#include "ikebana/cpu/conv/winograd_weights.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
@@ -25,8 +26,8 @@
 /// Those of few positions or of one weight for each pair of channels are matrix
 /// products and keep a second buffer. Those of 3x3 in float may go by
 /// Winograd's way (exact_convolution.hpp), which keeps up to 40 MiB of a
-/// thread's for weights, and, where channels are many, the second buffer for
-/// tiles. Those of several groups: grouped_conv.hpp.
+/// thread's for weights, and, where channels are many and for the gradient of
+/// the weights, the second buffer for tiles. Those of several groups: grouped_conv.hpp.
 namespace ikebana::cpu {
 
 namespace detail {
@@ -104,13 +105,13 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
         });
       }
 }
-/// dw = (accumulate ? dw : 0) + the gradient of the weights.
+/// dw = (accumulate ? dw : 0) + the gradient of the weights. `winograd` as in conv_forward.
 template <class T>
-void conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
-                           bool accumulate) {
+void conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw, bool accumulate,
+                           detail::weights_way<T> winograd = &detail::run_winograd_weights<T>) {
   const detail::conv_tiles<T>& tiles = IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)();
   detail::share_groups(g, detail::forward_pass(g), [&](dim_t group) {
-    detail::weights_gradient(tiles, g, group, x, dy, dw, accumulate);
+    detail::weights_gradient(tiles, g, group, x, dy, dw, accumulate, winograd);
   });
 }
 /// sums[c] = (accumulate ? sums[c] : 0) + the sum of channel c of x (batch,

@@ -11,7 +11,8 @@ inline std::atomic<bool> convolves_exactly{false};
 /// Whether convolutions of float are summed product by product, in all threads. By default those of
 /// 3x3 with many channels are not, where that is faster, but by Winograd's F(4x4, 3x3) (Lavin and
 /// Gray, Fast Algorithms for Convolutional Neural Networks, 2016): rounding errors are 3 to 8 times
-/// larger, and what is not finite spreads over a tile of 4x4.
+/// larger (2 to 3 times in the gradient of the weights), and what is not finite spreads over a tile
+/// of 4x4 (over all 9 weights).
 inline void set_exact_convolution(bool exact) {
   detail::convolves_exactly.store(exact, std::memory_order_relaxed);
 }

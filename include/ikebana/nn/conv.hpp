@@ -178,7 +178,7 @@ struct conv {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const cpu::conv_epilogue<T> then{c.residual(), c.function(), c.channel_scale()};
     if constexpr (options::groups == 1)
-      cpu::conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then, winograd<T>());
+      cpu::conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then, winograd<T>().pass);
     else
       cpu::grouped_conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then);
   }
@@ -188,7 +188,8 @@ struct conv {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* dy = c.output_gradient();
     if constexpr (options::groups == 1)
-      cpu::conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0), c.accumulate());
+      cpu::conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0), c.accumulate(),
+                                    winograd<T>().weights);
     else
       cpu::grouped_conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0),
                                             c.accumulate());
@@ -198,7 +199,7 @@ struct conv {
     T* dx = c.input_gradient();
     if constexpr (!is_zeros) dx = c.template saved<T>(0);
     if constexpr (options::groups == 1)
-      cpu::conv_backward_data<T>(g, dy, c.parameter(0), dx, nullptr, winograd<T>());
+      cpu::conv_backward_data<T>(g, dy, c.parameter(0), dx, nullptr, winograd<T>().pass);
     else
       cpu::grouped_conv_backward_data<T>(g, dy, c.parameter(0), dx);
     if constexpr (!is_zeros)
@@ -248,12 +249,12 @@ struct conv {
 
   /// Null where it is never the way: of so few channels, or not 3x3.
   template <class T>
-  static constexpr cpu::detail::pass_way<T> winograd() {
+  static constexpr cpu::detail::winograd_ways<T> winograd() {
     if constexpr (Spatial == 2 && Out >= 16 && detail::all_equal_to(options::kernel, 3) &&
                   detail::all_equal_to(options::stride, 1))
-      return &cpu::detail::run_winograd<T>;
+      return {&cpu::detail::run_winograd<T>, &cpu::detail::run_winograd_weights<T>};
     else
-      return nullptr;
+      return {};
   }
 
   /// What the kernel walks over: the input, or the widened one, made again.

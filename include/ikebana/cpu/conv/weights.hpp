@@ -9,16 +9,18 @@
 #include "ikebana/cpu/conv/weights_dots.hpp"
 #include "ikebana/cpu/conv/weights_job.hpp"
 #include "ikebana/cpu/conv/weights_lanes.hpp"
+#include "ikebana/cpu/conv/winograd_kernels.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/gemm.hpp"
 
 namespace ikebana::cpu::detail {
 
 /// The gradient of the weights of group number `group`, by bands of positions.
-/// Nothing but dy and x (with the zeros around it) is ever multiplied.
+/// Nothing but dy and x (with the zeros around it) is ever multiplied, but by `winograd`, which may
+/// be null.
 template <class T>
 void weights_gradient(const conv_tiles<T>& tiles, const conv_geometry& g, dim_t group, const T* x,
-                      const T* dy, T* dw, bool accumulate) {
+                      const T* dy, T* dw, bool accumulate, weights_way<T> winograd) {
   const conv_pass p = forward_pass(g);
   const dim_t group_size = p.results * p.weight_result;
   const weights_job<T> job{tiles,
@@ -32,6 +34,7 @@ void weights_gradient(const conv_tiles<T>& tiles, const conv_geometry& g, dim_t 
     if (!accumulate) tiles.clear(job.dw, group_size);
     return;
   }
+  if (winograd != nullptr && winograd(tiles, p, job.x, job.dy, job.dw, accumulate)) return;
   if (conv_columns<T> columns{tiles, g, group}; columns.backward_weights_pays())
     return columns.backward_weights(x, dy, dw, accumulate);
   if (is_product(p)) {

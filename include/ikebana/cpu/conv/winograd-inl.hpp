@@ -111,15 +111,15 @@ void winograd_weigh(dim_t sources, dim_t width, bool turned, const T* from, T* t
     }
 }
 
-/// At each position, tiles by sources times sources by results.
+/// At each position a product of matrices.
 template <class T>
 void winograd_multiply(const detail::winograd_product<T>& job) {
   constexpr dim_t w = vec<T>::size;
   const dim_t registers = job.width / w;
-  const dim_t strips = job.tiles / gemm_tile<T>::most_rows[registers] + 1;
+  const dim_t strips = job.rows / gemm_tile<T>::most_rows[registers] + 1;
   tile_task<T> t{};
-  t.depth = job.sources;
-  t.a_row = 1;
+  t.depth = job.depth;
+  t.a_row = job.source_row;
   t.a_step = job.source_step;
   t.b_step = t.c_step = t.init_step = t.fetch_step = job.width;
   t.set_columns(registers, job.width);
@@ -129,8 +129,8 @@ void winograd_multiply(const detail::winograd_product<T>& job) {
     t.c = job.to + p * job.to_position;
     t.init = job.adds ? t.c : nullptr;
     t.fetch = t.b + job.weight_position;
-    t.fetch_rows = p < 35 ? job.sources / strips + 1 : 0;
-    multiply_strip(t, job.tiles, registers);
+    t.fetch_rows = p < 35 ? job.depth / strips + 1 : 0;
+    multiply_strip(t, job.rows, registers);
   }
 }
 
@@ -179,6 +179,86 @@ void winograd_put(dim_t tiles, dim_t width, const T* from, dim_t position_step, 
       }
     }
 }
+
+template <class T>
+IKEBANA_CPU_INLINE six_registers<T> spread_four(const T* y, dim_t step) {
+  using p = winograd_point;
+  const auto times = [](float x, vec<T> a, vec<T> b) __attribute__((always_inline)) {
+    return fma(vec<T>::broadcast(x), a, b);
+  };
+  const vec<T> first = vec<T>::load(y), second = vec<T>::load(y + step),
+               third = vec<T>::load(y + 2 * step), last = vec<T>::load(y + 3 * step);
+  const vec<T> even_a = times(p::a2, third, first), odd_a = times(p::a2, last, second);
+  const vec<T> even_b = times(p::b2, third, first), odd_b = times(p::b2, last, second);
+  return {first,
+          times(p::a, odd_a, even_a),
+          times(-p::a, odd_a, even_a),
+          times(p::b, odd_b, even_b),
+          times(-p::b, odd_b, even_b),
+          last};
+}
+/// The transpose of winograd_put, for a register of results.
+template <class T>
+void winograd_spread(dim_t tiles, const T* from, T* to, dim_t tile_step, dim_t position_step) {
+  constexpr dim_t w = vec<T>::size;
+  T columns[static_cast<std::size_t>(24 * w)];
+  for (dim_t t = 0; t < tiles; ++t, to += tile_step) {
+    for (dim_t x = 0; x < 4; ++x, from += w)
+      store_six(spread_four<T>(from, 4 * tiles * w), columns + x * w, 4 * w, w);
+    for (dim_t y = 0; y < 6; ++y)
+      store_six(spread_four<T>(columns + 4 * y * w, w), to + 6 * y * position_step, position_step,
+                w);
+  }
+}
+
+template <class T>
+struct three_registers {
+  vec<T> at0, at1, at2;
+};
+template <class T>
+IKEBANA_CPU_INLINE three_registers<T> gather_six(const T* m, dim_t step) {
+  using p = winograd_point;
+  constexpr double na = 2.0 * p::a2 * (p::a2 - p::b2), nb = 2.0 * p::b2 * (p::b2 - p::a2);
+  const auto at = [=](dim_t i) __attribute__((always_inline)) {
+    return vec<T>::load(m + i * step);
+  };
+  const auto k = [](double x) __attribute__((always_inline)) {
+    return vec<T>::broadcast(static_cast<T>(x));
+  };
+  const vec<T> a = at(1), minus_a = at(2), b = at(3), minus_b = at(4);
+  const vec<T> even_a = a + minus_a, odd_a = a - minus_a, even_b = b + minus_b, odd_b = b - minus_b;
+  return {fma(k(1.0 / p::product), at(0), fma(k(1 / na), even_a, k(1 / nb) * even_b)),
+          fma(k(p::a / na), odd_a, k(p::b / nb) * odd_b),
+          fma(k(p::a2 / na), even_a, fma(k(p::b2 / nb), even_b, at(5)))};
+}
+/// The transpose of winograd_weigh: to[(9 c + t) * width + i] for the 9 taps t of each source c, or
+/// what is added to it.
+template <class T>
+void winograd_gather(dim_t sources, dim_t width, const T* from, dim_t position_step, T* to,
+                     bool adds) {
+  constexpr dim_t w = vec<T>::size;
+  T columns[static_cast<std::size_t>(18 * w)];
+  for (dim_t c = 0; c < sources; ++c, from += width, to += 9 * width)
+    for (dim_t l = 0; l < width; l += w) {
+      for (dim_t x = 0; x < 6; ++x) {
+        const three_registers<T> s = gather_six<T>(from + l + x * position_step, 6 * position_step);
+        T* const column = columns + x * w;
+        s.at0.store(column);
+        s.at1.store(column + 6 * w);
+        s.at2.store(column + 12 * w);
+      }
+      for (dim_t y = 0; y < 3; ++y) {
+        three_registers<T> s = gather_six<T>(columns + 6 * y * w, w);
+        T* const at = to + 3 * y * width + l;
+        if (adds)
+          s = {vec<T>::load(at) + s.at0, vec<T>::load(at + width) + s.at1,
+               vec<T>::load(at + 2 * width) + s.at2};
+        s.at0.store(at);
+        s.at1.store(at + width);
+        s.at2.store(at + 2 * width);
+      }
+    }
+}
 #endif
 
 /// Null where there is no such way.
@@ -186,9 +266,9 @@ template <class T>
 const detail::winograd_kernels<T>* kernels_for_winograd() {
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_ARM64 && IKEBANA_CPU_WIDTH != 0)
   if constexpr (std::is_same_v<T, float>) {
-    static constexpr detail::winograd_kernels<T> all{vec<T>::size,          gemm_tile<T>::registers,
-                                                     &winograd_take<T>,     &winograd_weigh<T>,
-                                                     &winograd_multiply<T>, &winograd_put<T>};
+    static constexpr detail::winograd_kernels<T> all{
+        vec<T>::size,          gemm_tile<T>::registers, &winograd_take<T>,   &winograd_weigh<T>,
+        &winograd_multiply<T>, &winograd_put<T>,        &winograd_spread<T>, &winograd_gather<T>};
     return &all;
   }
 #endif

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <type_traits>
 
@@ -8,6 +7,7 @@
 #include "ikebana/cpu/conv/layout.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/winograd_kernels.hpp"
+#include "ikebana/cpu/conv/winograd_tiles.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
@@ -20,30 +20,22 @@ namespace ikebana::cpu::detail {
 /// A pass of 3x3 by tiles of 4x4 results. Blocks of tiles are such that what is made of them stays
 /// in the second level of the cache; the weights are carried over once for all blocks.
 template <class T>
-struct winograd_run {
-  static constexpr dim_t positions = 36, most_depth = 64, most_units = 64, many = dim_t{3} << 20,
-                         most_held = dim_t{10} << 20;
+struct winograd_run : winograd_tiles<T> {
+  using base = winograd_tiles<T>;
+  using unit = typename base::unit;
+  using base::block, base::kernels, base::p, base::positions, base::segment, base::tiles;
+  using base::least, base::parts, base::pitch, base::units;
+  static constexpr dim_t most_depth = 64, many = dim_t{3} << 20, most_held = dim_t{10} << 20;
 
-  const winograd_kernels<T>& kernels;
-  const conv_tiles<T>& tiles;
-  const conv_pass& p;
-  const T *source, *weights, *bias;
+  const T *weights, *bias;
   T* result;
   conv_epilogue<T> then;
   const T* shift;  // where `then` scales
 
-  dim_t across = 0, down = 0;       // tiles of an image
-  dim_t segment = 0, segments = 0;  // of a row of tiles
-  dim_t block = 0;                  // segments at once
-  dim_t depth = 0, panels = 0;      // channels and results at once
-  T *carried = nullptr, *taken = nullptr, *products = nullptr, *results = nullptr,
-    *packed = nullptr, *buffer = nullptr, *zeros = nullptr;
+  dim_t depth = 0, panels = 0;  // channels and results at once
+  T *carried = nullptr, *products = nullptr, *results = nullptr, *packed = nullptr;
   bool held = false, large = false;
 
-  static dim_t parts(dim_t n, dim_t most) { return (n + most - 1) / most; }
-  static dim_t least(dim_t a, dim_t b) { return a < b ? a : b; }
-
-  dim_t units() const { return p.batch * down * segments; }
   /// Registers of results in a panel.
   dim_t panel_registers(dim_t panel) const {
     const dim_t all = parts(p.results, kernels.width);
@@ -58,18 +50,7 @@ struct winograd_run {
   dim_t carried_size(dim_t width, dim_t c) const {
     return positions * (c * width + parts(c, depth) * kernels.width);
   }
-  dim_t pitch() const { return (parts(segment, kernels.width) + 1) * 4 * kernels.width; }
 
-  /// Whether the geometry is one of these. Says nothing of whether it pays.
-  bool suits() const {
-    const auto plane = [](const std::array<dim_t, 3>& a, dim_t z, dim_t yx) {
-      return a[0] == z && a[1] == yx && a[2] == yx;
-    };
-    return plane(p.kernel, 1, 3) && plane(p.stride, p.stride[0], 1) &&
-           plane(p.dilation, p.dilation[0], 1) && p.padding[0] == 0 && p.padding[1] >= 0 &&
-           p.padding[2] >= 0 && p.padding[1] <= 2 && p.padding[2] <= 2 && p.from[0] == 1 &&
-           p.to[0] == 1 && plane(p.step, p.step[0], 1);
-  }
   /// As measured: what is saved must pay for carrying over, and parts of tiles
   /// are computed whole. By an image alone, so that its result does not depend
   /// on the batch.
@@ -81,8 +62,8 @@ struct winograd_run {
   }
 
   bool fit() {
-    across = parts(p.to[2], 4);
-    down = parts(p.to[1], 4);
+    const dim_t across = this->across = parts(p.to[2], 4);
+    this->down = parts(p.to[1], 4);
     panels = parts(parts(p.results, kernels.width), kernels.registers);
     depth = parts(p.sources, parts(p.sources, most_depth));
     const dim_t wide = widest();
@@ -96,15 +77,15 @@ struct winograd_run {
       return positions * 2 * kernels.width + 16 * n * wide + 9 * depth * wide + 7 * pitch() +
              6 * kernels.width + 256;
     };
-    segments = 1;
+    dim_t segments = 1;
     while (rest(parts(across, segments)) + parts(across, segments) * each > room) {
       if (segments == across) return false;
       ++segments;
     }
     rest(parts(across, segments));
-    segments = parts(across, segment);
+    this->segments = parts(across, segment);
     block = (room - rest(segment)) / (segment * each);
-    block = least(least(block, most_units), parts(units(), num_threads()));
+    block = least(least(block, base::most_units), parts(units(), num_threads()));
     block = parts(units(), parts(units(), block));
     dim_t all = 0;
     for (dim_t i = 0; i < panels; ++i)
@@ -125,13 +106,13 @@ struct winograd_run {
       return part;
     };
     const dim_t wide = widest(), n = block * segment;
-    taken = take(positions * taken_step());
+    this->taken = take(positions * taken_step());
     products = take(positions * (n * wide + kernels.width));
     results = take(16 * segment * wide);
     packed = take(9 * depth * wide + kernels.width);
-    buffer = take(6 * pitch());
-    zeros = take(pitch());
-    tiles.clear(zeros, pitch());
+    this->buffer = take(6 * pitch());
+    this->zeros = take(pitch());
+    tiles.clear(this->zeros, pitch());
   }
   dim_t taken_step() const { return p.sources * block * segment + kernels.width; }
 
@@ -169,62 +150,11 @@ struct winograd_run {
     kernels.weigh(some, width, turned, packed, to, some * width + kernels.width);
   }
 
-  /// A row of tiles, or a part of one: where it begins in the result, and what
-  /// it reads.
-  struct unit {
-    dim_t tiles, y, x, result, source, lead, length;
-  };
-  unit find_unit(dim_t i) const {
-    const dim_t s = i % segments, row = i / segments, image = row / down;
-    unit u{};
-    u.tiles = least(segment, across - s * segment);
-    u.y = 4 * (row % down);
-    u.x = 4 * s * segment;
-    u.result = image * p.result_image + p.result_at(0, u.y, u.x);
-    const dim_t left = u.x - p.padding[2], begin = left < 0 ? 0 : left,
-                end = least(left + 4 * u.tiles + 2, p.from[2]);
-    u.source = image * p.source_image + (u.y - p.padding[1]) * p.from[2] + begin;
-    u.lead = begin - left;
-    u.length = end > begin ? end - begin : 0;
-    return u;
-  }
-
-  /// Carries over all channels of some units.
-  void take(const unit* units, dim_t count) const {
-    const dim_t plane = p.from[1] * p.from[2], channel_step = block * segment, row = pitch();
-    winograd_input<T> job{};
-    job.buffer = buffer;
-    job.pitch = row;
-    job.position_step = taken_step();
-    job.lead = -1;
-    for (dim_t c = 0; c < p.sources; ++c) {
-      job.to = taken + c * channel_step;
-      for (const unit* u = units; u < units + count; ++u) {
-        if (u->lead != job.lead || u->length != job.length) {
-          tiles.clear(buffer, 6 * row);
-          job.lead = u->lead;
-          job.length = u->length;
-        }
-        const T* const from = source + u->source + c * plane;
-        const dim_t top = u->y - p.padding[1];
-        for (dim_t y = 0; y < 6; ++y)
-          job.rows[y] = top + y >= 0 && top + y < p.from[1] ? from + y * p.from[2] : zeros;
-        job.tiles = u->tiles;
-        kernels.take(job);
-        job.to += u->tiles;
-      }
-    }
-  }
-
   void run_block(dim_t b, dim_t e) const {
     const dim_t channel_step = block * segment;
-    unit units[most_units];
-    dim_t n = 0;
-    for (dim_t i = b; i < e; ++i) {
-      units[i - b] = find_unit(i);
-      n += units[i - b].tiles;
-    }
-    take(units, e - b);
+    unit these[base::most_units];
+    const dim_t n = this->find_units(b, e, these);
+    this->take(these, e - b, 0, p.sources, channel_step, taken_step());
     const T* panel_weights = carried;
     for (dim_t panel = 0; panel < panels; ++panel) {
       const dim_t width = panel_registers(panel) * kernels.width,
@@ -233,11 +163,12 @@ struct winograd_run {
         const dim_t some = least(p.sources - c, depth);
         if (!held) carry_over(panel, width, c, carried);
         winograd_product<T> job{};
-        job.tiles = n;
-        job.sources = some;
+        job.rows = n;
+        job.depth = some;
         job.width = width;
-        job.source = taken + c * channel_step;
+        job.source = this->taken + c * channel_step;
         job.source_position = taken_step();
+        job.source_row = 1;
         job.source_step = channel_step;
         job.weights = held ? panel_weights + carried_size(width, c) : carried;
         job.weight_position = some * width + kernels.width;
@@ -248,7 +179,7 @@ struct winograd_run {
       }
       panel_weights += carried_size(width, p.sources);
       const T* from = products;
-      for (const unit* u = units; u < units + (e - b); ++u) {
+      for (const unit* u = these; u < these + (e - b); ++u) {
         put(*u, panel_first(panel), width, from, position);
         from += u->tiles * width;
       }
@@ -285,8 +216,12 @@ bool run_winograd(const conv_tiles<T>& tiles, const conv_pass& p, const T* sourc
     const winograd_kernels<T>* const kernels = IKEBANA_CPU_DISPATCH(kernels_for_winograd<T>)();
     if (kernels == nullptr) return false;
     const T* const shift = then.scale == nullptr ? nullptr : bias;
-    winograd_run<T> run{*kernels, tiles, p,    source, w, then.scale == nullptr ? bias : nullptr,
-                        result,   then,  shift};
+    winograd_run<T> run{{*kernels, tiles, p, source},
+                        w,
+                        then.scale == nullptr ? bias : nullptr,
+                        result,
+                        then,
+                        shift};
     if (!run.suits() || !run.pays() || !run.fit()) return false;
     run.run();
     return true;

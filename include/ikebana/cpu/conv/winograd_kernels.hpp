@@ -27,13 +27,13 @@ struct winograd_input {
   dim_t pitch, position_step;
 };
 
-/// to[p, t, i] = (adds ? the same : 0) + the sum over s of source[p, s, t] *
+/// to[p, r, i] = (adds ? the same : 0) + the sum over s < depth of source[p, r, s] *
 /// weights[p, s, i].
 template <class T>
 struct winograd_product {
-  dim_t tiles, sources, width;
+  dim_t rows, depth, width;
   const T* source;
-  dim_t source_position, source_step;
+  dim_t source_position, source_row, source_step;
   const T* weights;
   dim_t weight_position;
   T* to;
@@ -49,12 +49,23 @@ struct winograd_kernels {
   void (*weigh)(dim_t sources, dim_t width, bool turned, const T* from, T* to, dim_t position_step);
   void (*multiply)(const winograd_product<T>&);
   void (*put)(dim_t tiles, dim_t width, const T* from, dim_t position_step, T* to);
+  // The transposes of the last, for a register of results, and of `weigh`.
+  void (*spread)(dim_t tiles, const T* from, T* to, dim_t tile_step, dim_t position_step);
+  void (*gather)(dim_t sources, dim_t width, const T* from, dim_t position_step, T* to, bool adds);
 };
 
 /// A way that not all passes may take, and not all programs need.
 template <class T>
 using pass_way = bool (*)(const conv_tiles<T>& tiles, const conv_pass& p, const T* source,
                           const T* w, const T* bias, T* result, const conv_epilogue<T>& then);
+template <class T>
+using weights_way = bool (*)(const conv_tiles<T>& tiles, const conv_pass& p, const T* x,
+                             const T* dy, T* dw, bool accumulate);
+template <class T>
+struct winograd_ways {
+  pass_way<T> pass = nullptr;
+  weights_way<T> weights = nullptr;
+};
 
 }  // namespace ikebana::cpu::detail
 
