@@ -12,7 +12,7 @@ void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::i
   double losses = 0;
   std::int64_t count = 0;
   vec<T> parts[w];
-  T most[w], of_target[w], mean[w], log_total[w], factor[w], near[w * most_together<T>];
+  T most[w], of_target[w] = {}, mean[w] = {}, loss[w], factor[w], near[w * most_together<T>];
   const bool is_short = classes <= most_together<T>;
   const dim_t step = is_short ? (classes + w - 1) / w * w : classes;
   for (dim_t first = 0; first < rows; first += together) {
@@ -43,13 +43,16 @@ void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::i
                              vec<T>::broadcast(most[r]), absent, is_short);
     }
     const vec<T> total = sum_each(parts, together, here);
-    log(total).store(log_total);
+    const vec<T> log_total = log(total);
+    const T rest = T(1) - label_smoothing;
+    ((log_total - vec<T>::load(of_target)) * rest +
+     (log_total - vec<T>::load(mean)) * label_smoothing)
+        .store(loss);
     (vec<T>::broadcast(grad_scale) / total).store(factor);
     for (dim_t r = 0; r < here; ++r) {
       if (labels[r] != ignore_index) {
         ++count;
-        losses += static_cast<double>((T(1) - label_smoothing) * (log_total[r] - of_target[r]) +
-                                      label_smoothing * (log_total[r] - mean[r]));
+        losses += static_cast<double>(loss[r]);
       }
       if (d == nullptr) continue;
       T* const row = d + r * classes;
@@ -64,7 +67,7 @@ void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::i
       const T of_label = from[labels[r]] * factor[r] - grad_scale * smooth;
       map_terms(
           classes, row, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) * f - s; });
-      row[labels[r]] = of_label - grad_scale * (T(1) - label_smoothing);
+      row[labels[r]] = of_label - grad_scale * rest;
     }
   }
   *losses_sum = static_cast<T>(losses);

@@ -13,6 +13,12 @@ IKEBANA_CPU_INLINE double squared_distance(dim_t n, const T* x, T center) {
       }));
 }
 
+/// sum_by_lanes of a row, which may be less than a register.
+template <class T, class F>
+IKEBANA_CPU_INLINE vec<T> sum_of_row(dim_t n, F f) {
+  return n < vec<T>::size ? f(dim_t{0}, n) : sum_by_lanes<T>(n, f);
+}
+
 template <class T>
 IKEBANA_CPU_INLINE void normalize_row(dim_t n, const T* x, const T* gamma, const T* beta,
                                       vec<T> center, vec<T> factor, T* y) {
@@ -59,7 +65,7 @@ void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* resi
     for (dim_t r = 0; r < here; ++r) {
       const T* row = values + (first + r) * n;
       const vec<T> center = vec<T>::broadcast(mean[turn][r]);
-      parts[r] = sum_by_lanes<T>(
+      parts[r] = sum_of_row<T>(
           n, IKEBANA_CPU_TERMS {
             vec<T> d = load_lanes(row + i, lanes) - center;
             if (lanes != w) d = keep_lanes(d, kept);
@@ -83,7 +89,7 @@ void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* resi
     if (coming > 0 && means != nullptr) {
       for (dim_t r = 0; r < coming; ++r) {
         const T* row = values + (next + r) * n;
-        parts[r] = sum_by_lanes<T>(
+        parts[r] = sum_of_row<T>(
             n, IKEBANA_CPU_TERMS { return load_lanes(row + i, lanes); });
       }
       const vec<T> m = sum_each(parts, together, coming) / count;
@@ -230,11 +236,8 @@ void normalize_groups_backward(dim_t batch, dim_t channels, dim_t inner, dim_t g
     for (dim_t k = 0; k < each; ++k) {
       const dim_t c = r % groups * each + k;
       const T *row = x + r * n + k * inner, *given = dy + r * n + k * inner;
-      const double sum_dy = static_cast<double>(sum_array<T>(inner, given));
-      const double sum_x = static_cast<double>(sum_terms<T>(
-          inner, IKEBANA_CPU_TERMS {
-            return load_lanes(given + i, lanes) * (load_lanes(row + i, lanes) - center);
-          }));
+      const auto sums = sum_gradients(1, 0, inner, row, given, center);
+      const double sum_dy = static_cast<double>(sums.dy), sum_x = static_cast<double>(sums.dy_x);
       const double weight = gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0;
       total += weight * sum_dy;
       total_x += weight * sum_x;

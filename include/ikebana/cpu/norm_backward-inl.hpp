@@ -90,8 +90,20 @@ IKEBANA_CPU_INLINE gradient_sums<T> sum_gradients(dim_t rows, dim_t step, dim_t 
       add(s2, t2, i + 2 * w, w);
       add(s3, t3, i + 3 * w, w);
     }
-    for (; i + w <= end; i += w) add(s0, t0, i, w);
-    if (i < end) add(s1, t1, i, end - i);
+    // No two of a short row's wait for each other.
+    if (i + w <= end) {
+      add(s0, t0, i, w);
+      i += w;
+    }
+    if (i + w <= end) {
+      add(s1, t1, i, w);
+      i += w;
+    }
+    if (i + w <= end) {
+      add(s2, t2, i, w);
+      i += w;
+    }
+    if (i < end) add(s3, t3, i, end - i);
   }
   return {sum((s0 + s1) + (s2 + s3)), sum((t0 + t1) + (t2 + t3))};
 }

@@ -1,66 +1,6 @@
 using detail::pool_span;
 using detail::span_of;
 
-#if IKEBANA_CPU_WIDTH == 0
-template <class T>
-IKEBANA_CPU_INLINE bits_of<T> lane_numbers() {
-  return {0};
-}
-template <class T>
-IKEBANA_CPU_INLINE void store_indices(bits_of<T> i, std::int32_t* p, dim_t) {
-  *p = static_cast<std::int32_t>(i.v);
-}
-template <class T>
-IKEBANA_CPU_INLINE bits_of<T> load_indices(const std::int32_t* p, dim_t) {
-  return {static_cast<typename number<T>::bits>(*p)};
-}
-#else
-template <class T, std::size_t... L>
-IKEBANA_CPU_INLINE bits_of<T> lane_numbers(std::index_sequence<L...>) {
-  return {typename bits_of<T>::raw{static_cast<typename number<T>::bits>(L)...}};
-}
-template <class T>
-IKEBANA_CPU_INLINE bits_of<T> lane_numbers() {
-  return lane_numbers<T>(lane_sequence<T>{});
-}
-template <class T>
-IKEBANA_CPU_INLINE void store_indices(bits_of<T> i, std::int32_t* p, dim_t n) {
-  if constexpr (sizeof(T) == 4) {
-    if (n == vec<T>::size)
-      i.store(p);
-    else
-      i.store(p, n);
-  } else {
-    for (dim_t lane = 0; lane < n; ++lane) p[lane] = static_cast<std::int32_t>(i.v[lane]);
-  }
-}
-template <class T>
-IKEBANA_CPU_INLINE bits_of<T> load_indices(const std::int32_t* p, dim_t n) {
-  if constexpr (sizeof(T) == 4) {
-    return n == vec<T>::size ? bits_of<T>::load(p) : bits_of<T>::load(p, n);
-  } else {
-    bits_of<T> i = bits_of<T>::zero();
-    for (dim_t lane = 0; lane < n; ++lane) i.v[lane] = p[lane];
-    return i;
-  }
-}
-#endif
-
-/// The larger of what was met, and where it was. Not for what is not a number.
-template <class T>
-struct running_maximum {
-  using place = typename number<T>::bits;
-  vec<T> best;
-  bits_of<T> where;
-
-  IKEBANA_CPU_INLINE void meet(vec<T> x, bits_of<T> at) {
-    const lane_mask<T> wins = x > best;
-    best = select(wins, x, best);
-    where = select(lane_mask<place>{wins.m}, at, where);
-  }
-  IKEBANA_CPU_INLINE void meet(vec<T> x) { best = max(x, best); }
-};
-
 /// One plane; what is doubtful is returned: times zero, what is not finite is not a number.
 template <class T>
 IKEBANA_CPU_INLINE vec<T> halve_plane(const pool_geometry& g, const T* x, T* y,
@@ -142,61 +82,6 @@ void halve_backward(const pool_geometry& g, const T* dy, const std::int32_t* ind
     }
     clear(slice, (g.in[0] - g.out[0]) * height * width);
   }
-}
-
-template <bool Index, class T, std::size_t... N>
-IKEBANA_CPU_INLINE void maximum_rows(const detail::maximum_job<T>& job, std::index_sequence<N...>) {
-  using B = typename number<T>::bits;
-  using running = running_maximum<T>;
-  constexpr dim_t w = vec<T>::size;
-  const vec<T> lowest = vec<T>::broadcast(-std::numeric_limits<T>::infinity());
-  bits_of<T> lanes = bits_of<T>::zero();
-  for (dim_t s = 0; Index && s < job.stride; ++s) lanes = lanes + lane_numbers<T>();
-  for (dim_t j = 0; j < job.length; j += w) {
-    const dim_t n = job.length - j < w ? job.length - j : w;
-    const bits_of<T> first = Index ? load_indices<T>(job.first_columns + j, n) : bits_of<T>::zero();
-    running m[] = {running{lowest, first + static_cast<B>(Index ? job.first[N] : 0)}...};
-    for (dim_t s = 0; s < job.slabs; ++s)
-      for (dim_t ky = 0; ky < job.kernel_rows; ++ky) {
-        const T* const row = job.image + s * job.slab_step + ky * job.row_step + j;
-        const dim_t at = job.slab_places[s] + ky * job.row_places;
-        for (dim_t kx = 0; kx < job.kernel_columns; ++kx) {
-          const T* const x = row + job.columns[kx];
-          if constexpr (Index) {
-            const bits_of<T> place =
-                in_register(bits_of<T>::broadcast(static_cast<B>(at + kx * job.column_places)));
-            (m[N].meet(vec<T>::load(x + static_cast<dim_t>(N) * job.block_step), place), ...);
-          } else {
-            (m[N].meet(vec<T>::load(x + static_cast<dim_t>(N) * job.block_step)), ...);
-          }
-        }
-      }
-    const auto finish = [&](dim_t r, const running& found) __attribute__((always_inline)) {
-      if (r >= job.rows) return;
-      T* const to = job.out + r * job.out_step + j;
-      if (n == w)
-        found.best.store(to);
-      else
-        found.best.store(to, n);
-      if constexpr (Index)
-        store_indices<T>(
-            found.where + lanes + static_cast<B>(job.base + r * job.base_step + j * job.stride),
-            job.indices + r * job.out_step + j, n);
-    };
-    (finish(static_cast<dim_t>(N), m[N]), ...);
-  }
-}
-template <class T>
-[[gnu::noinline]] void maximum_rows(const detail::maximum_job<T>& job) {
-  constexpr auto n = std::make_index_sequence<detail::maximum_job<T>::most_rows>{};
-  job.indices == nullptr ? maximum_rows<false>(job, n) : maximum_rows<true>(job, n);
-}
-
-template <class T>
-const detail::pool_kernels<T>& kernels_for_pool() {
-  static constexpr detail::pool_kernels<T> all{{vec<T>::size, &pad_rows<true, T>},
-                                               &maximum_rows<T>};
-  return all;
 }
 
 /// f(input plane's offset, spans of depth and height, output's offset) for every row of windows.

@@ -10,34 +10,17 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/depthwise.hpp"
-#include "ikebana/cpu/detail/padded_tiles.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/detail/strided.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/parallel.hpp"
+#include "ikebana/cpu/pool_tiles.hpp"
 #include "ikebana/cpu/pool_windows.hpp"
 
 namespace ikebana::cpu {
 
 namespace detail {
-
-/// What one block of rows of maxima needs: windows slide over padded copies (padded_tiles.hpp).
-template <class T>
-struct maximum_job {
-  static constexpr std::size_t most_rows = 4;
-  const T* image;
-  dim_t row_step, block_step, slabs, slab_step, kernel_rows, kernel_columns;
-  const dim_t* columns;
-  T* out;
-  std::int32_t* indices;  // may be null
-  dim_t out_step, rows, length;
-  // A place is where in the plane a window's first element would be, and of each kernel element how
-  // far behind: by slab, row and column. The first that is no padding is that of an empty maximum.
-  const dim_t* slab_places;
-  dim_t row_places, column_places, stride, base, base_step, first[most_rows];
-  const std::int32_t* first_columns;
-};
 
 /// Windows of two by two that share nothing.
 constexpr bool is_halving(const pool_geometry& g) {
@@ -50,12 +33,6 @@ constexpr bool is_halving(const pool_geometry& g) {
   return g.dilation[1] == 1 && g.dilation[2] == 1;
 }
 
-template <class T>
-struct pool_kernels {
-  tile_copying<T> copying;
-  void (*maximum)(const maximum_job<T>&);
-};
-
 }  // namespace detail
 }  // namespace ikebana::cpu
 
@@ -64,104 +41,20 @@ struct pool_kernels {
 
 namespace ikebana::cpu::detail {
 
-/// Maxima by blocks of rows. False, having done nothing, if a row does not fit the scratch.
+/// Maxima tile by tile. False, having done nothing, if a tile does not fit the scratch.
 template <class T>
-bool maxima_by_tiles(const pool_kernels<T>& kernels, const pool_geometry& p, const T* x, T* y,
-                     std::int32_t* indices) {
-  const conv_geometry g{p.planes, 1, 1, 1, p.in, p.out, p.kernel, p.stride, p.padding, p.dilation};
+bool maxima_by_tiles(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
   if (conv_geometry::volume(g.in) <= 0 || conv_geometry::volume(g.out) <= 0) return true;
-  padded_tiles<T> tiles{kernels.copying, g, false};
-  tiles.fill = -std::numeric_limits<T>::infinity();
-  tiles.block = static_cast<dim_t>(maximum_job<T>::most_rows);
-  const dim_t room = static_cast<dim_t>((packed_a_bytes + packed_b_bytes) / sizeof(T));
-  if (!tiles.fit(g.kernel[0], room * 3 / 4)) return false;
-
-  std::byte *at = thread_scratch(), *const end = at + packed_a_bytes + packed_b_bytes;
-  const auto take = [&](auto*& to, dim_t n) {
-    to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(at);
-    const dim_t bytes = rounded_up(n * static_cast<dim_t>(sizeof *to), 64);
-    if (bytes > end - at) return false;
-    at += bytes;
-    return true;
-  };
-  column_span* spans = nullptr;
-  dim_t *columns = nullptr, *slab_places = nullptr;
-  std::int32_t* first_columns = nullptr;
-  T* copies = nullptr;
-  const dim_t copies_size = g.kernel[0] * tiles.slab + tiles.slack();
-  if (!take(spans, tiles.phases()) || !take(columns, g.kernel[2]) ||
-      !take(slab_places, g.kernel[0]) || !take(first_columns, g.out[2]) ||
-      !take(copies, copies_size))
-    return false;
-  tiles.clear(copies, copies_size);
-  for (dim_t k = 0; k < g.kernel[2]; ++k) columns[k] = tiles.column_of(k);
-  const auto first_met = [&](std::size_t d, dim_t o) {
-    const dim_t start = o * g.stride[d] - g.padding[d], e = g.dilation[d];
-    return start >= 0 ? 0 : (-start + e - 1) / e * e;
-  };
-  for (dim_t o = 0; o < g.out[2]; ++o)
-    first_columns[o] = static_cast<std::int32_t>(first_met(2, o));
-
-  const bool whole = tiles.is_whole() && g.out[0] == 1;
-  const dim_t width = g.in[2], plane = g.in[1] * width, out_plane = g.out[1] * g.out[2];
-  maximum_job<T> job{};
-  job.row_step = g.dilation[1] * tiles.row;
-  job.block_step = tiles.rows.step * tiles.row;
-  job.slab_step = tiles.slab;
-  job.kernel_rows = g.kernel[1];
-  job.kernel_columns = g.kernel[2];
-  job.columns = columns;
-  job.out_step = g.out[2];
-  job.slab_places = slab_places;
-  job.row_places = g.dilation[1] * width;
-  job.column_places = g.dilation[2];
-  job.stride = g.stride[2];
-  job.base_step = g.stride[1] * width;
-  dim_t span_of_x = -1;
-  // False where what is not finite is met.
-  const auto plane_by_tiles = [&](dim_t n) {
-    for (dim_t z = 0; z < g.out[0]; ++z)
-      for (dim_t r = 0; r < g.out[1]; r += tiles.tile_rows)
-        for (dim_t c = 0; c < g.out[2]; c += tiles.tile_columns) {
-          if (c != span_of_x) tiles.find_spans(span_of_x = c, spans);
-          bool finite = true;
-          job.slabs = 0;
-          for (dim_t k = 0; k < g.kernel[0]; ++k) {
-            const dim_t from = z * g.stride[0] - g.padding[0] + k * g.dilation[0];
-            if (from < 0 || from >= g.in[0]) continue;
-            finite &=
-                tiles.copy(copies + job.slabs * tiles.slab, x + from * plane, r, spans, whole);
-            slab_places[job.slabs++] = from * plane;
-          }
-          if (!finite) return false;
-          const dim_t last = g.out[1] - r < tiles.tile_rows ? g.out[1] : r + tiles.tile_rows;
-          job.length = g.out[2] - c < tiles.tile_columns ? g.out[2] - c : tiles.tile_columns;
-          job.first_columns = first_columns + c;
-          for (dim_t row = r; row < last; row += tiles.block) {
-            const dim_t o = ((n * g.out[0] + z) * out_plane) + row * g.out[2] + c;
-            job.image = copies + (row - r) * job.block_step;
-            job.rows = last - row < tiles.block ? last - row : tiles.block;
-            job.out = y + o;
-            job.indices = indices != nullptr ? indices + o : nullptr;
-            job.base = (row * g.stride[1] - g.padding[1]) * width + c * g.stride[2] - g.padding[2];
-            for (dim_t i = 0; i < tiles.block; ++i)
-              job.first[i] = slab_places[0] + first_met(1, row + i) * width;
-            kernels.maximum(job);
-          }
-        }
-    return true;
-  };
-  pool_geometry one = p;
+  pool_geometry one = g;
   one.planes = 1;
-  for (dim_t n = 0; n < g.batch; ++n, x += g.in[0] * plane)
-    if (!plane_by_tiles(n)) {
-      const dim_t o = n * p.output_plane();
-      maxima_by_windows(one, x, y + o, indices != nullptr ? indices + o : nullptr);
-    }
-  return true;
+  return maxima_of_windows(g, x, y, indices, [&](dim_t n) {
+    const dim_t o = n * g.output_plane();
+    maxima_by_windows(one, x + n * g.input_plane(), y + o,
+                      indices == nullptr ? indices : indices + o);
+  });
 }
 
-/// The same of windows of two by two that share nothing.
+/// Maxima of windows of two by two that share nothing.
 template <class T>
 void maxima_by_halving(pool_geometry g, const T* x, T* y, std::int32_t* indices) {
   while (g.planes > 0) {
@@ -260,8 +153,7 @@ void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* 
     std::int32_t* const places = indices == nullptr ? nullptr : indices + out;
     if (detail::is_halving(g))
       detail::maxima_by_halving(g, x + in, y + out, places);
-    else if (!detail::maxima_by_tiles<T>(IKEBANA_CPU_DISPATCH(kernels_for_pool<T>)(), g, x + in,
-                                         y + out, places))
+    else if (!detail::maxima_by_tiles<T>(g, x + in, y + out, places))
       detail::maxima_by_windows(g, x + in, y + out, places);
   });
 }

@@ -73,11 +73,17 @@ template <class T>
 template <class T>
 void scatter_by_index(dim_t planes, dim_t inputs, dim_t outputs, const T* dy,
                       const std::int32_t* indices, T* dx) {
-  const dim_t n = planes * inputs;
-  if (n == 0) return;
-  std::memset(static_cast<void*>(dx), 0, static_cast<std::size_t>(n) * sizeof(T));
-  for (dim_t plane = 0; plane < planes; ++plane, dx += inputs, dy += outputs, indices += outputs)
-    for (dim_t o = 0; o < outputs; ++o) dx[indices[o]] += dy[o];
+  if (inputs <= 0) return;
+  const dim_t half = outputs / 2;
+  for (dim_t plane = 0; plane < planes; ++plane, dx += inputs, dy += outputs, indices += outputs) {
+    std::memset(static_cast<void*>(dx), 0, static_cast<std::size_t>(inputs) * sizeof(T));
+    // Neighbours often share a maximum, and would wait for each other.
+    for (dim_t o = 0; o < half; ++o) {
+      dx[indices[o]] += dy[o];
+      dx[indices[half + o]] += dy[half + o];
+    }
+    if (outputs % 2 != 0) dx[indices[outputs - 1]] += dy[outputs - 1];
+  }
 }
 
 }  // namespace detail

@@ -12,6 +12,7 @@ IKEBANA_CPU_INLINE vec<T> absent_lanes(dim_t n) {
 template <class T>
 IKEBANA_CPU_INLINE vec<T> row_maximum(dim_t n, const T* x, vec<T> absent) {
   constexpr dim_t w = vec<T>::size;
+  if (n < w) return vec<T>::load(x, n) + absent;
   const vec<T> least = -as<T>(bits_of<T>::broadcast(number<T>::infinity));
   return fold_lanes<T>(
       n, least, [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return max(a, b); },
