@@ -62,7 +62,7 @@ struct winograd_run : winograd_tiles<T> {
   }
 
   bool fit() {
-    const dim_t across = this->across = parts(p.to[2], 4);
+    const dim_t columns = this->across = parts(p.to[2], 4);
     this->down = parts(p.to[1], 4);
     panels = parts(parts(p.results, kernels.width), kernels.registers);
     depth = parts(p.sources, parts(p.sources, most_depth));
@@ -77,13 +77,13 @@ struct winograd_run : winograd_tiles<T> {
       return positions * 2 * kernels.width + 16 * n * wide + 9 * depth * wide + 7 * pitch() +
              6 * kernels.width + 256;
     };
-    dim_t segments = 1;
-    while (rest(parts(across, segments)) + parts(across, segments) * each > room) {
-      if (segments == across) return false;
-      ++segments;
+    dim_t cuts = 1;
+    while (rest(parts(columns, cuts)) + parts(columns, cuts) * each > room) {
+      if (cuts == columns) return false;
+      ++cuts;
     }
-    rest(parts(across, segments));
-    this->segments = parts(across, segment);
+    rest(parts(columns, cuts));
+    this->segments = parts(columns, segment);
     block = (room - rest(segment)) / (segment * each);
     block = least(least(block, base::most_units), parts(units(), num_threads()));
     block = parts(units(), parts(units(), block));
