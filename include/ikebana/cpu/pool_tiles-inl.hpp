@@ -58,14 +58,6 @@ IKEBANA_CPU_INLINE even_odd<T> load_neighbours(const T* p, dim_t n) {
 }
 #endif
 
-template <class T>
-IKEBANA_CPU_INLINE void store_lanes_of(vec<T> x, T* p, dim_t n) {
-  if (n == vec<T>::size)
-    x.store(p);
-  else
-    x.store(p, n);
-}
-
 /// The larger of what was met, and where it was: the first of equals. Not for what is not a number.
 template <class T>
 struct running_maximum {
