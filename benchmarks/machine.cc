@@ -68,6 +68,9 @@ void start_alone(char** argv, const std::string& set) {
              {"BLIS_ARCH_TYPE", "5"},  // Penryn
              {"LIBXSMM_TARGET", "wsm"},
              {"ATEN_CPU_CAPABILITY", "default"}});
+  else if (set == "avx512")
+    // Debian's takes processors that it does not know for the oldest.
+    set_all({{"OPENBLAS_CORETYPE", "SkylakeX"}});
   execv("/proc/self/exe", argv);
 }
 

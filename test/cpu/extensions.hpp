@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <new>
 #include <string>
+#include <vector>
 
 #include "emulated_tiles.hpp"
 #include "ikebana/cpu/low_precision.hpp"
@@ -36,5 +39,18 @@ void for_each_extension(dim_t products, F f) {
     detail::active_extension.store(static_cast<int>(before));
   });
 }
+
+/// From a line of the cache on, as tiles like their rows.
+template <class T>
+struct line_allocator {
+  using value_type = T;
+  T* allocate(std::size_t n) {
+    return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{64}));
+  }
+  void deallocate(T* p, std::size_t) { ::operator delete (p, std::align_val_t{64}); }
+  bool operator==(const line_allocator&) const = default;
+};
+template <class T>
+using matrix = std::vector<T, line_allocator<T>>;
 
 }  // namespace cpu_test

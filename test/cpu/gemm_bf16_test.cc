@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "extensions.hpp"
 #include "ikebana/cpu/threads.hpp"
@@ -21,8 +22,8 @@ struct problem {
 };
 
 /// A matrix that ends where its last number does; whole numbers up to 8, or any in [-1, 1).
-std::vector<bfloat16> numbers(dim_t rows, dim_t columns, dim_t ld, bool whole, generator& r) {
-  std::vector<bfloat16> x(
+matrix<bfloat16> numbers(dim_t rows, dim_t columns, dim_t ld, bool whole, generator& r) {
+  matrix<bfloat16> x(
       rows == 0 || columns == 0 ? 0 : static_cast<std::size_t>((rows - 1) * ld + columns));
   for (bfloat16& e : x)
     e = bfloat16(whole ? static_cast<float>(r.below(17) - 8) : static_cast<float>(r.number()));
@@ -72,7 +73,7 @@ void check(const problem& p, generator& r) {
                    std::fabs(added) + 1e-30);
     }
   // The same numbers, and some that round to them: the next floats.
-  std::vector<float> wide_a, wide_b;
+  matrix<float> wide_a, wide_b;
   for (const bfloat16 x : a) wide_a.push_back(std::nextafter(float{x}, 0.0f));
   for (const bfloat16 x : b) wide_b.push_back(std::nextafter(float{x}, 9.0f));
   for_each_extension(p.m * p.n * p.k, [&] {
@@ -146,8 +147,9 @@ TEST_CASE("products of bfloat16 that span several blocks") {
   struct sizes {
     dim_t m, n, k;
   };
-  for (const sizes s : {sizes{1, 530, 517}, sizes{45, 97, 1063}, sizes{40, 530, 130},
-                        sizes{300, 33, 300}, sizes{34, 1090, 20}})
+  for (const sizes s :
+       {sizes{1, 530, 517}, sizes{45, 97, 1063}, sizes{40, 530, 130}, sizes{300, 33, 300},
+        sizes{34, 1090, 20}, sizes{20, 75, 1104}, sizes{70, 600, 1056}, sizes{4, 75, 1500}})
     for (int t = 0; t < 4; ++t)
       check({flag(t & 1), flag(t & 2), s.m, s.n, s.k, t == 1 ? dim_t{5} : dim_t{0},
              t == 2 ? 2.0f : 1.0f, t == 1 ? 1.0f : 0.0f, t == 3, t == 2, t < 2},

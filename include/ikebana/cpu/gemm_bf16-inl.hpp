@@ -57,8 +57,13 @@ struct float_word_result {
 template <class F>
 void bf16_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha, const F* a,
                   dim_t lda, const F* b, dim_t ldb, float beta, float* c, dim_t ldc,
-                  const gemm_epilogue<float>& then, const detail::word_kernel<float>& extension) {
-  multiply_words<float, 2>(m, n, k, word_operand<F, 2>{a, lda, ta == transpose::no, k, m},
-                           word_operand<F, 2>{b, ldb, tb == transpose::yes, k, n}, extension,
-                           float_word_result{c, ldc, alpha, beta, then});
+                  const gemm_epilogue<float>& then, const detail::word_kernels<float>& extension) {
+  const word_operand<F, 2> of_a{a, lda, ta == transpose::no, k, m},
+      of_b{b, ldb, tb == transpose::yes, k, n};
+  const float_word_result result{c, ldc, alpha, beta, then};
+#if IKEBANA_CPU_WIDTH == 64
+  if (extension.tiles != nullptr)
+    return multiply_words<float, 2>(m, n, k, of_a, of_b, *extension.tiles, result);
+#endif
+  multiply_words<float, 2>(m, n, k, of_a, of_b, *extension.words, result);
 }

@@ -16,22 +16,22 @@
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm_bf16-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/low_precision/thin_bf16-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 
 namespace ikebana::cpu {
 
 namespace detail {
 
 #if IKEBANA_CPU_HERE && IKEBANA_CPU_X86
-/// Null: products are those of floats.
-inline const word_kernel<float>* bf16_kernel() {
+/// None: products are those of floats.
+inline word_kernels<float> bf16_kernels() {
   static constexpr word_kernel<float> pairs{
       &avx512_bf16::word_panel_rows<avx512_bf16::add_bf16_pairs>,
       &avx512_bf16::multiply_word_panels<float, avx512_bf16::add_bf16_pairs>};
-  static constexpr word_kernel<float> tiles{
-      &amx::tile_panel_rows, &amx::multiply_tile_panels<float>, &amx::configure_tiles,
-      &amx::save_tiles, &amx::restore_tiles};
   const dot_extension e = active_dot_extension();
-  return e == dot_extension::amx ? &tiles : e == dot_extension::bf16 ? &pairs : nullptr;
+  return {e == dot_extension::bf16 ? &pairs : nullptr,
+          e == dot_extension::amx ? &amx::tiles<float> : nullptr};
 }
 #endif
 
@@ -90,11 +90,39 @@ void multiply_widened(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, flo
   }
 }
 
+/// Rows that are few enough for numbers of b to be worth no packing: fewer with tiles.
+inline dim_t thin_bf16_rows() { return active_dot_extension() == dot_extension::amx ? 3 : 4; }
+
+/// A product of a few rows, which all threads share.
+template <class F>
+void multiply_thin(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha, const F* a,
+                   dim_t lda, const F* b, dim_t ldb, float beta, float* c, dim_t ldc,
+                   const gemm_epilogue<float>& then) {
+  float* const wide = reinterpret_cast<float*>(thread_word_scratch().b);
+  if (ta == transpose::no) {
+    widen_block(m, k, a, lda, wide);
+  } else {
+    float* const rows = wide + m * k;
+    widen_block(k, m, a, lda, rows);
+    for (dim_t i = 0; i < m; ++i)
+      for (dim_t p = 0; p < k; ++p) wide[i * k + p] = rows[p * m + i];
+  }
+  if (alpha != 1.0f)
+    for (dim_t p = 0; p < m * k; ++p) wide[p] *= alpha;
+  parallel_for(0, n, (dim_t{1} << 20) / (m * (k + 1)) + 1, [&](dim_t from, dim_t to) {
+    IKEBANA_CPU_DISPATCH(thin_bf16_product<F>)
+    (tb, m, to - from, k, wide, b + (tb == transpose::no ? from : from * ldb), ldb, beta, c + from,
+     ldc, shifted(then, 0, from));
+  });
+}
+
 template <class F>
 void run_gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha, const F* a,
                    dim_t lda, const F* b, dim_t ldb, float beta, float* c, dim_t ldc,
                    const gemm_epilogue<float>& then) {
   if (m == 0 || n == 0) return;
+  if (m <= thin_bf16_rows() && 2 * m * k * dim_t{sizeof(float)} <= dim_t{word_scratch::b_bytes})
+    return multiply_thin(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then);
   // Threads share out the longer side of the result, in whole blocks.
   const bool by_rows = m > n;
   const dim_t length = by_rows ? m : n, block = by_rows ? bf16_rows : bf16_columns;
@@ -107,9 +135,9 @@ void run_gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float 
     float* const cij = c + i * ldc + j;
     const gemm_epilogue<float> here = shifted(then, i, j);
 #if IKEBANA_CPU_HERE && IKEBANA_CPU_X86
-    if (const word_kernel<float>* const kernel = bf16_kernel(); kernel != nullptr)
+    if (const word_kernels<float> kernels = bf16_kernels(); kernels.words || kernels.tiles)
       return avx512::bf16_product<F>(ta, tb, mi, nj, k, alpha, ai, lda, bj, ldb, beta, cij, ldc,
-                                     here, *kernel);
+                                     here, kernels);
 #endif
     multiply_widened(ta, tb, mi, nj, k, alpha, ai, lda, bj, ldb, beta, cij, ldc, here);
   });

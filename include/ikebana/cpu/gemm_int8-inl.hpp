@@ -92,22 +92,22 @@ struct byte_result {
 };
 
 /// `flip` makes bytes of A with a sign such without, 128 more.
-template <int Per>
+template <int Per, class Kernel>
 void multiply_bytes(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, const std::uint8_t* a,
-                    dim_t lda, bool flip, const std::int8_t* b, dim_t ldb,
-                    const detail::word_kernel<std::uint32_t>& kernel, const byte_result& result) {
+                    dim_t lda, bool flip, const std::int8_t* b, dim_t ldb, const Kernel& kernel,
+                    const byte_result& result) {
   constexpr std::int32_t bits = Per == 4 ? static_cast<std::int32_t>(0x80808080u) : 0x00800080;
   multiply_words<std::uint32_t, Per>(
       m, n, k, word_operand<std::uint8_t, Per>{a, lda, ta == transpose::no, k, m, flip ? bits : 0},
       word_operand<std::int8_t, Per>{b, ldb, tb == transpose::yes, k, n}, kernel, result);
 }
 
-/// With `extension` null by pairs. A type, so that what nobody uses is not built.
+/// Without an extension by pairs. A type, so that what nobody uses is not built.
 template <class A>
 void byte_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, const A* a, dim_t lda,
                   const std::int8_t* b, dim_t ldb, void* c, dim_t ldc,
                   const detail::byte_scaling* scale,
-                  const detail::word_kernel<std::uint32_t>* extension) {
+                  const detail::word_kernels<std::uint32_t>& extension) {
   if (m == 0 || n == 0) return;
   constexpr bool flip = A(-1) < A(0);
   std::int32_t zero = scale != nullptr ? scale->a_zero : 0;
@@ -115,8 +115,10 @@ void byte_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, const A
   const byte_result result{.c = c, .ldc = ldc, .a_zero = zero, .scale = scale};
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(a);
 #if IKEBANA_CPU_WIDTH == 64
-  if (extension != nullptr)
-    return multiply_bytes<4>(ta, tb, m, n, k, bytes, lda, flip, b, ldb, *extension, result);
+  if (extension.tiles != nullptr)
+    return multiply_bytes<4>(ta, tb, m, n, k, bytes, lda, flip, b, ldb, *extension.tiles, result);
+  if (extension.words != nullptr)
+    return multiply_bytes<4>(ta, tb, m, n, k, bytes, lda, flip, b, ldb, *extension.words, result);
 #endif
   static_cast<void>(extension);
   constexpr detail::word_kernel<std::uint32_t> pairs{

@@ -55,28 +55,25 @@ namespace ikebana::cpu {
 namespace detail {
 
 #if IKEBANA_CPU_HERE && IKEBANA_CPU_X86
-/// By pairs of 16 bits where there is none.
-inline const word_kernel<std::uint32_t>* byte_kernel() {
+/// None: by pairs of 16 bits.
+inline word_kernels<std::uint32_t> byte_kernels() {
   static constexpr word_kernel<std::uint32_t> bytes{
       &avx512_vnni::word_panel_rows<avx512_vnni::add_bytes>,
       &avx512_vnni::multiply_word_panels<std::uint32_t, avx512_vnni::add_bytes>};
-  static constexpr word_kernel<std::uint32_t> tiles{
-      &amx::tile_panel_rows, &amx::multiply_tile_panels<std::uint32_t>, &amx::configure_tiles,
-      &amx::save_tiles, &amx::restore_tiles};
   const dot_extension e = active_dot_extension();
-  if (e == dot_extension::amx) return &tiles;
+  if (e == dot_extension::amx) return {nullptr, &amx::tiles<std::uint32_t>};
   static const bool has_bytes = machine_has_extension(dot_extension::vnni);
-  return e != dot_extension::none && has_bytes ? &bytes : nullptr;
+  return {e != dot_extension::none && has_bytes ? &bytes : nullptr, nullptr};
 }
 #else
-inline const word_kernel<std::uint32_t>* byte_kernel() { return nullptr; }
+inline word_kernels<std::uint32_t> byte_kernels() { return {}; }
 #endif
 
 template <class A>
 void run_gemm_int8(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, const A* a, dim_t lda,
                    const std::int8_t* b, dim_t ldb, void* c, dim_t ldc, const byte_scaling* scale) {
   IKEBANA_CPU_DISPATCH(byte_product<A>)
-  (ta, tb, m, n, k, a, lda, b, ldb, c, ldc, scale, byte_kernel());
+  (ta, tb, m, n, k, a, lda, b, ldb, c, ldc, scale, byte_kernels());
 }
 IKEBANA_CPU_LOW_PRECISION_KERNEL(run_gemm_int8, std::uint8_t)
 IKEBANA_CPU_LOW_PRECISION_KERNEL(run_gemm_int8, std::int8_t)

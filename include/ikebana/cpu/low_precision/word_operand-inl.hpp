@@ -51,6 +51,17 @@ IKEBANA_CPU_INLINE word_vec widened(narrow_register<std::int8_t, IKEBANA_CPU_WID
   return {__builtin_bit_cast(word_vec::raw, IKEBANA_CPU_WIDEN(i))};
 }
 #undef IKEBANA_CPU_WIDEN
+/// 16 bits, likewise.
+IKEBANA_CPU_INLINE word_vec widened(narrow_register<std::uint16_t, IKEBANA_CPU_WIDTH / 2>::type x) {
+#if IKEBANA_CPU_WIDTH == 64
+  const __m512i y = _mm512_maskz_cvtepu16_epi32(all16, __builtin_bit_cast(__m256i, x));
+#elif IKEBANA_CPU_WIDTH == 32
+  const __m256i y = _mm256_cvtepu16_epi32(__builtin_bit_cast(__m128i, x));
+#else
+  const __m128i y = _mm_cvtepu16_epi32(_mm_cvtsi64_si128(__builtin_bit_cast(long long, x)));
+#endif
+  return {__builtin_bit_cast(word_vec::raw, y)};
+}
 #endif
 
 #if IKEBANA_CPU_WIDTH == 64
@@ -123,23 +134,23 @@ struct word_operand {
         end{p == 0 || i == 0 ? at : at + (is_across ? (i - 1) * step + p : (p - 1) * step + i)} {}
 
 #if IKEBANA_CPU_WIDTH == 64
-  IKEBANA_CPU_INLINE word_vec whole_along(const E* at) const {
+  IKEBANA_CPU_INLINE static word_vec whole_along(const E* at, dim_t step) {
     if constexpr (Per == 4) {
       byte_row rows[4];
       __builtin_memcpy(&rows[0], at, 16);
-      __builtin_memcpy(&rows[1], at + ld, 16);
-      __builtin_memcpy(&rows[2], at + 2 * ld, 16);
-      __builtin_memcpy(&rows[3], at + 3 * ld, 16);
+      __builtin_memcpy(&rows[1], at + step, 16);
+      __builtin_memcpy(&rows[2], at + 2 * step, 16);
+      __builtin_memcpy(&rows[3], at + 3 * step, 16);
       return interleaved(rows[0], rows[1], rows[2], rows[3]);
     } else if constexpr (sizeof(E) == 4) {
       word_vec::raw rows[2];
       __builtin_memcpy(&rows[0], at, 64);
-      __builtin_memcpy(&rows[1], at + ld, 64);
+      __builtin_memcpy(&rows[1], at + step, 64);
       return alternating(rounded(rows[0], rows[1]), std::make_index_sequence<32>{});
     } else {
       half_row rows[2];
       __builtin_memcpy(&rows[0], at, 32);
-      __builtin_memcpy(&rows[1], at + ld, 32);
+      __builtin_memcpy(&rows[1], at + step, 32);
       return interleaved(rows[0], rows[1]);
     }
   }
@@ -156,7 +167,7 @@ struct word_operand {
 #if IKEBANA_CPU_WIDTH == 64
     if constexpr (Per * sizeof(E) >= 4)
       if (p + Per <= depth && i + word_vec::size <= count) {
-        w = whole_along(data + p * ld + i);
+        w = whole_along(data + p * ld + i, ld);
         return w ^ word_vec::broadcast(flip);
       }
     if constexpr (Per == 4)
@@ -205,9 +216,33 @@ struct word_operand {
     return w ^ word_vec::broadcast(flip);
   }
 
+#if IKEBANA_CPU_WIDTH == 64
+  /// The same where a register of words is left.
+  IKEBANA_CPU_INLINE static word_vec whole_along_depth(const E* at) {
+    word_vec::raw x[sizeof(E)];
+    __builtin_memcpy(x, at, sizeof(E) * Per * 16);
+    if constexpr (Per * sizeof(E) == 4)
+      return {x[0]};
+    else
+      return {__builtin_bit_cast(word_vec::raw, rounded(x[0], x[1]))};
+  }
+#endif
+
   template <std::size_t... R>
   IKEBANA_CPU_INLINE void pack_block(std::int32_t* to, dim_t width, dim_t p, dim_t left, dim_t i,
                                      std::index_sequence<R...>) const {
+#if IKEBANA_CPU_WIDTH == 64
+    constexpr auto all = static_cast<dim_t>(sizeof...(R));
+    if constexpr (Per * sizeof(E) >= 4)
+      if (left >= all && p + all * Per <= depth && i + all <= count) {
+        const E* const at = data + i * ld + p;
+        const word_vec bits = word_vec::broadcast(flip);
+        word_vec rows[] = {whole_along_depth(at + static_cast<dim_t>(R) * ld) ^ bits...};
+        transpose_block(rows);
+        (rows[R].store(to + static_cast<dim_t>(R) * width), ...);
+        return;
+      }
+#endif
     word_vec rows[] = {along_depth(p, i + static_cast<dim_t>(R))...};
     transpose_block(rows);
     ((static_cast<dim_t>(R) < left ? rows[R].store(to + static_cast<dim_t>(R) * width)
@@ -237,6 +272,31 @@ struct word_operand {
                    std::make_index_sequence<static_cast<std::size_t>(w)>{});
   }
 
+#if IKEBANA_CPU_WIDTH == 64
+  /// One or two tiles of B, `to_step` words apart: 16 words of 16 columns each.
+  [[gnu::noinline]] void pack_tiles(std::int32_t* to, dim_t tiles, dim_t to_step, dim_t p,
+                                    dim_t i) const {
+    constexpr dim_t w = word_vec::size;
+    if (!across && tiles == 2 && p + w * Per <= depth && i + 2 * w <= count) {
+      const dim_t step = ld;
+      const word_vec bits = word_vec::broadcast(flip);
+      const E* from = data + p * step + i;
+      // Rows far apart are nothing that the processor foresees.
+      const bool far = step * dim_t{sizeof(E)} >= 1024;
+      for (dim_t q = 0; q < w; ++q, from += Per * step) {
+        if (far)
+          for (dim_t r = 0; r < Per; ++r)
+            for (dim_t line = 0; line < 2 * w * dim_t{sizeof(E)}; line += 64)
+              __builtin_prefetch(from + (w * Per + r) * step + line / dim_t{sizeof(E)});
+        (whole_along(from, step) ^ bits).store(to + q * w);
+        (whole_along(from + w, step) ^ bits).store(to + to_step + q * w);
+      }
+      return;
+    }
+    for (; tiles > 0; --tiles, to += to_step, i += w) pack(to, w, p, w, i);
+  }
+#endif
+
   template <std::size_t... R>
   IKEBANA_CPU_INLINE void pack_square(std::int32_t* to, dim_t rows, dim_t p, dim_t i,
                                       std::index_sequence<R...>) const {
@@ -263,4 +323,26 @@ struct word_operand {
       to += rows * w;
     }
   }
+
+#if IKEBANA_CPU_WIDTH == 64
+  /// Rows i to i + rows for tiles, depth_words (whole tiles) each: where they are, but for the last
+  /// words of each, if it can be, else packed to `to`, unless they already are there.
+  detail::tile_strip strip(std::int32_t* to, dim_t rows, dim_t p, dim_t depth_words, dim_t i,
+                           bool packed) const {
+    constexpr dim_t w = word_vec::size;
+    // Rows of tiles that lie across two lines take two reads, every time.
+    const bool aligned =
+        (reinterpret_cast<std::uintptr_t>(data) | static_cast<std::uintptr_t>(ld) * sizeof(E)) %
+            32 ==
+        0;
+    if (Per * sizeof(E) == 4 && across && flip == 0 && aligned) {
+      const dim_t left = (depth - p) / (w * Per), steps = depth_words / w;
+      if (left >= steps) return {data + i * ld + p, ld * dim_t{sizeof(E)}, 64, steps, nullptr};
+      if (!packed) pack_rows(to, rows, p + left * w * Per, w, i);
+      return {data + i * ld + p, ld * dim_t{sizeof(E)}, 64, left, to};
+    }
+    if (!packed) pack_rows(to, rows, p, depth_words, i);
+    return {to, 64, rows * 64, depth_words / w, nullptr};
+  }
+#endif
 };
