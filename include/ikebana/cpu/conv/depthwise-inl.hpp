@@ -1,12 +1,6 @@
 // What a convolution of few channels a group (depthwise.hpp) does by
 // vectors.
 
-#if IKEBANA_CPU_WIDTH == 64 || IKEBANA_CPU_ARM64
-inline constexpr std::size_t register_count = 32;
-#else
-inline constexpr std::size_t register_count = 16;
-#endif
-
 /// Stores the first `lanes` of the first `rows` sums.
 template <class T, std::size_t... R>
 IKEBANA_CPU_INLINE void store_row_sums(vec<T>* sums, bool relu, T* out, dim_t out_step, dim_t rows,
@@ -22,24 +16,6 @@ IKEBANA_CPU_INLINE void store_row_sums(vec<T>* sums, bool relu, T* out, dim_t ou
   }
 }
 
-/// One kernel row for all output rows, so that no sum waits for the one before.
-template <int Stride, std::size_t K, class T, std::size_t... R>
-IKEBANA_CPU_INLINE void meet_kernel_row(vec<T>* sums, vec<T> weight, const vec<T>* rows,
-                                        std::index_sequence<R...>) {
-  ((sums[R] = fma(weight, rows[R * Stride + K], sums[R])), ...);
-}
-/// One row of the copy, as all output rows that see it do: row I is seen by
-/// output row R as kernel row I - R * Stride.
-template <int Kernel, int Stride, int I, int R, class T>
-IKEBANA_CPU_INLINE void meet_row(vec<T>* sums, const vec<T>* weights, vec<T> x) {
-  constexpr int k = I - R * Stride;
-  if constexpr (k >= 0 && k < Kernel) sums[R] = fma(weights[k], x, sums[R]);
-}
-template <int Kernel, int Stride, int I, class T, std::size_t... R>
-IKEBANA_CPU_INLINE void meet_row(vec<T>* sums, const vec<T>* weights, vec<T> x,
-                                 std::index_sequence<R...>) {
-  (meet_row<Kernel, Stride, I, static_cast<int>(R)>(sums, weights, x), ...);
-}
 /// x and dy where both have `lanes` elements: what lies behind may not be
 /// finite.
 template <class T>

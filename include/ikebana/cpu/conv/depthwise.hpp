@@ -7,6 +7,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/depthwise_lanes.hpp"
 #include "ikebana/cpu/conv/depthwise_pairs.hpp"
+#include "ikebana/cpu/conv/depthwise_planes.hpp"
 #include "ikebana/cpu/conv/depthwise_sweep.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
@@ -21,6 +22,9 @@
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_pairs-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_planes-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_lanes-inl.hpp"
@@ -47,6 +51,36 @@ inline bool is_wide(dim_t row, dim_t width) { return 2 * row > width; }
 /// Whether it is worth to sweep planes of stride 2.
 inline bool are_large(const conv_geometry& g) { return g.in[1] * g.in[2] > 256; }
 
+/// Plane by plane, a kernel of 3x3. Each is false, having done nothing, where it does not fit.
+template <class T>
+bool convolve_planes(const depthwise_kernels<T>& kernels, const conv_geometry& g, bool backward,
+                     const T* source, const T* w, const T* bias, bool relu, T* result) {
+  if (!plane_sweep<T>::is_possible(kernels, g)) return false;
+  plane_sweep<T> sweep{kernels, g, backward};
+  if (backward && g.stride[1] == 2) {
+    if (!sweep.spreads()) return false;
+    sweep.spread(source, w, bias, result);
+    return true;
+  }
+  if (!sweep.convolves() || !sweep.fit(g)) return false;
+  sweep.convolve(source, w, bias, relu, result);
+  return true;
+}
+template <class T>
+bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g, const T* x,
+                     const T* dy, T* dw, bool accumulate) {
+  // What few lanes hold takes longer to sum up at the end.
+  if (!plane_sweep<T>::is_possible(kernels, g) || g.out[2] <= 4) return false;
+  const bool sweeps = shape_of_kernel(kernels.gradients, 3) != nullptr;
+  if (g.stride[1] == 1 &&
+      (!is_wide(g.out[2], kernels.width) || (sweeps && g.out[2] > 2 * kernels.width)))
+    return false;
+  plane_sweep<T> sweep{kernels, g, false};
+  if (!sweep.is_wide() || !sweep.fit(g)) return false;
+  sweep.find_gradients(x, dy, dw, accumulate);
+  return true;
+}
+
 /// `run` with groups as lanes. False, having done nothing, where they are too
 /// large.
 template <class T, class F>
@@ -68,7 +102,8 @@ bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* 
   const bool relu = then.function == activation::relu;
   if (then.residual == nullptr && then.scale == nullptr &&
       (relu || then.function == activation::none) &&
-      ((is_wide(g.out[2], kernels.width) &&
+      (convolve_planes(kernels, g, false, x, w, bias, relu, y) ||
+       (is_wide(g.out[2], kernels.width) &&
         sweep_channels(kernels, g, false, x, w, bias, relu, y)) ||
        (are_large(g) && sweep_pairs_forward(kernels, g, x, w, bias, relu, y))))
     return true;
@@ -79,7 +114,8 @@ template <class T>
 bool depthwise_backward_data(const conv_geometry& g, const T* dy, const T* w, const T* bias,
                              T* dx) {
   const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
-  return (is_wide(g.in[2], kernels.width) &&
+  return convolve_planes(kernels, g, true, dy, w, bias, false, dx) ||
+         (is_wide(g.in[2], kernels.width) &&
           sweep_channels(kernels, g, true, dy, w, bias, false, dx)) ||
          (are_large(g) && sweep_pairs_backward(kernels, g, dy, w, bias, dx)) ||
          by_lanes(kernels, g, lanes_of::backward_data,
@@ -89,8 +125,9 @@ template <class T>
 bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
                                 bool accumulate) {
   const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
-  const dim_t needed = g.kernel[1] < 5 ? kernels.width / 2 : kernels.width;
-  return (g.out[2] > needed && sweep_weights(kernels, g, x, dy, dw, accumulate)) ||
+  return plane_gradients(kernels, g, x, dy, dw, accumulate) ||
+         (g.out[2] > (g.kernel[1] < 5 ? kernels.width / 2 : kernels.width) &&
+          sweep_weights(kernels, g, x, dy, dw, accumulate)) ||
          (are_large(g) && sweep_pairs_weights(kernels, g, x, dy, dw, accumulate)) ||
          by_lanes(kernels, g, lanes_of::backward_weights,
                   [&](depthwise_lanes<T>& lanes) { lanes.run_weights(x, dy, dw, accumulate); });

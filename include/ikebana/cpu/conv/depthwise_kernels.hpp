@@ -8,52 +8,53 @@
 
 namespace ikebana::cpu::detail {
 
-/// What one block of result rows needs of a plane that is not copied: row i of
-/// it, from row_step i behind `image` on, is there if first_row <= i <
-/// last_row.
+/// What `rows` neighbouring rows of a result need of a plane that is not copied, for stride 1 or 2:
+/// where the rows of it that they meet begin, zeros for those outside of it. Unless `apart`, what
+/// lies beside the rows may be read.
 template <class T>
 struct depthwise_sweep {
-  const T* image;
-  dim_t row_step, first_row, last_row, kernel_columns;
+  static constexpr int most_rows = 7, most_met = 17;
+  const T* met[most_met];
+  dim_t kernel_columns;
   const dim_t *columns, *column_weights;
   const void* masks;
   const T* weights;
   dim_t weight_step;
   T start;
-  bool relu;
+  bool relu, apart;
   T* out;
   dim_t out_step, rows, length;
 };
 
 /// What the weights' gradient of one plane needs that is not copied: row 0 of
 /// dy and kernel row 0 meet `image`, which is `padding` rows before the
-/// source's `height`.
+/// source's `height`; a row of stride 2 begins `across` before it. Rows outside of it are `zeros`;
+/// `apart` as above.
 template <class T>
 struct depthwise_gradient {
-  const T *dy, *image;
-  dim_t dy_step, row_step, padding, height, rows, length, kernel_columns;
+  const T *dy, *image, *zeros;
+  dim_t dy_step, row_step, padding, across, height, rows, length, kernel_columns;
   const dim_t* columns;
   const void* masks;
+  bool apart;
   T* sums;
 };
 
-/// What some rows of a plane of stride 2 need that is not copied, or, for the
-/// weights' gradient, all of them: row i of it, from row_step i behind `image`
-/// (which is what kernel row and column 0 meet at the first result) on, is
-/// there if first_row <= i < last_row.
+/// `count` planes of a depthwise convolution of 3x3, which are not copied: `top` rows and `left`
+/// columns of zeros are before each. For the gradient of the weights, `count` channels of `batch`
+/// images of `channels`. `apart` as above.
 template <class T>
-struct depthwise_pairs {
-  const T* image;
-  dim_t row_step, first_row, last_row, kernel_columns;
+struct depthwise_planes {
+  const T *x, *w, *bias, *dy, *zeros;
   const void* masks;
-  const T* weights;
-  T start;
-  bool relu;
   T* out;
-  const T* dy;
-  T* sums;
-  dim_t out_step, rows, length;
+  dim_t count, height, width, out_height, out_width, top, left, batch, channels;
+  bool turned, relu, accumulate, apart;
 };
+/// How many rows of results are summed at once: as many as registers hold beside the weights.
+constexpr std::size_t depthwise_plane_rows(int register_bytes) {
+  return register_bytes == 64 ? 7 : 4;
+}
 
 /// The columns of the output's gradient that those of one remainder meet, and
 /// the weights: every second of a kernel row.
@@ -111,7 +112,7 @@ struct depthwise_kernels {
   void (*add_sums)(dim_t n, const T* registers, T* dw, bool accumulate);
   struct sweep_shape {
     int kernel;
-    void (*eight)(const depthwise_sweep<T>&);
+    void (*seven)(const depthwise_sweep<T>&);
     void (*four)(const depthwise_sweep<T>&);
   };
   /// Room for a register each, for every register of a row and kernel column.
@@ -125,12 +126,21 @@ struct depthwise_kernels {
   gradient_shape gradients[3];
   struct pair_shape {
     int kernel, rows;
-    void (*sweep)(const depthwise_pairs<T>&);
-    void (*gradients)(const depthwise_pairs<T>&);
+    void (*sweep)(const depthwise_sweep<T>&);
+    void (*gradients)(const depthwise_gradient<T>&);
   };
+  /// Room for four registers each, for every register of a row and pair of kernel columns.
   void (*find_pair_masks)(dim_t length, dim_t width, dim_t padding, dim_t kernel_columns, void* to);
   void (*spread_pairs)(const depthwise_spread<T>&);
-  pair_shape pairs[2];
+  pair_shape pairs[1];
+  struct plane_shape {
+    void (*find_masks)(dim_t out_width, dim_t width, dim_t left, void* to);
+    void (*convolve)(const depthwise_planes<T>&);
+    void (*gradients)(const depthwise_planes<T>&);
+  };
+  dim_t plane_rows;
+  plane_shape planes[2];  // of stride 1, 2
+  void (*spread_planes)(const depthwise_planes<T>&);
 };
 
 }  // namespace ikebana::cpu::detail

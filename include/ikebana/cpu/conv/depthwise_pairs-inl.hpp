@@ -2,113 +2,142 @@
 // neighbours are loaded together and parted in registers.
 
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
-/// Two masks for each register of a row of results and each pair of kernel columns: which of the
-/// 2 size neighbours are in the source, and met by a result.
+/// Four masks for each register of a row of results and each pair of kernel columns: which results
+/// the even and which the odd column brings the source, and which of the 2 size neighbours are in
+/// it and met by a result.
 template <class T>
 void find_pair_masks(dim_t length, dim_t width, dim_t padding, dim_t kernel_columns, void* to) {
   constexpr dim_t w = vec<T>::size;
   auto* mask = static_cast<typename column_mask<T>::type*>(to);
   const auto within = [](dim_t n) { return n < 0 ? 0 : n > w ? w : n; };
   for (dim_t j = 0; j < length; j += w)
-    for (dim_t k = 0; k < kernel_columns; k += 2)
-      for (dim_t half = 0; half < 2 * w; half += w, ++mask) {
+    for (dim_t k = 0; k < kernel_columns; k += 2) {
+      for (dim_t at = 2 * j + k - padding; at < 2 * j + k - padding + 2; ++at) {
+        const dim_t left = (width - at + 1) / 2, right = length - j;
+        *mask++ = mask_between<T>(within((1 - at) / 2), within(left < right ? left : right));
+      }
+      for (dim_t half = 0; half < 2 * w; half += w) {
         const dim_t at = 2 * j + k + half - padding, left = width - at,
                     right = 2 * (length - j) - half;
-        *mask = mask_between<T>(within(-at), within(left < right ? left : right));
+        *mask++ = mask_between<T>(within(-at), within(left < right ? left : right));
       }
+    }
 }
 
-template <class T, class M>
-IKEBANA_CPU_INLINE even_odd<T> load_pairs_where(const T* p, const M* masks) {
-  return split_pairs(in_register(load_where(p, masks[0])),
-                     in_register(load_where(p + vec<T>::size, masks[1])), lane_sequence<T>{});
+template <bool Apart, class T, class M>
+IKEBANA_CPU_INLINE even_odd<T> load_pairs_beside(const T* p, const M* masks) {
+  return split_pairs(in_register(load_beside<Apart>(p, masks[2])),
+                     in_register(load_beside<Apart>(p + vec<T>::size, masks[3])),
+                     lane_sequence<T>{});
 }
 
-/// One row of the source, as the rows of the result that see it do.
-template <int Kernel, int I, int R, class T>
+/// f(whether there are two) for each pair of kernel columns.
+template <class F>
+IKEBANA_CPU_INLINE void for_column_pairs(dim_t columns, const F& f) {
+  dim_t kx = 0;
+  for (; kx + 1 < columns; kx += 2) f(kx, std::true_type{});
+  if (kx < columns) f(kx, std::false_type{});
+}
+
+/// Row I of those met, as the rows of the result that see it do.
+template <bool Both, int Kernel, int I, int R, class T, class M>
 IKEBANA_CPU_INLINE void meet_pair(vec<T>* sums, const vec<T>* even, const vec<T>* odd,
-                                  const even_odd<T>& x) {
+                                  const even_odd<T>& x, const M* masks) {
   constexpr int k = I - 2 * R;
-  if constexpr (k >= 0 && k < Kernel) sums[R] = fma(odd[k], x.odd, fma(even[k], x.even, sums[R]));
+  if constexpr (k >= 0 && k < Kernel) {
+    sums[R] = fma_where(even[k], x.even, sums[R], masks[0]);
+    if constexpr (Both) sums[R] = fma_where(odd[k], x.odd, sums[R], masks[1]);
+  }
 }
-template <int Kernel, class T, std::size_t... R, std::size_t... K, std::size_t... I>
-IKEBANA_CPU_INLINE void sweep_pairs(const detail::depthwise_pairs<T>& job,
-                                    std::index_sequence<R...>, std::index_sequence<K...>,
+template <bool Apart, int Kernel, class T, std::size_t... R, std::size_t... K, std::size_t... I>
+IKEBANA_CPU_INLINE void sweep_pairs(const detail::depthwise_sweep<T>& job,
+                                    std::index_sequence<R...> r, std::index_sequence<K...>,
                                     std::index_sequence<I...>) {
   constexpr dim_t w = vec<T>::size;
-  const auto* mask = static_cast<const typename column_mask<T>::type*>(job.masks);
-  const dim_t columns = job.kernel_columns, row_step = job.row_step, first_row = job.first_row,
-              last_row = job.last_row;
+  using mask_type = typename column_mask<T>::type;
+  const auto* mask = static_cast<const mask_type*>(job.masks);
+  const dim_t columns = job.kernel_columns;
   for (dim_t j = 0; j < job.length; j += w) {
     vec<T> sums[] = {(static_cast<void>(R), vec<T>::broadcast(job.start))...};
-    for (dim_t kx = 0; kx < columns; kx += 2, mask += 2) {
-      const T* const weights = job.weights + kx;
-      const vec<T> even[] = {
-          in_register(vec<T>::broadcast(weights[static_cast<dim_t>(K) * columns]))...};
-      const bool both = kx + 1 < columns;
-      const vec<T> odd[] = {
-          in_register(both ? vec<T>::broadcast(weights[static_cast<dim_t>(K) * columns + 1])
-                           : vec<T>::zero())...};
-      const T* const x = job.image + 2 * j + kx;
-      const auto row = [&](auto at) __attribute__((always_inline)) {
-        constexpr int i = decltype(at)::value;
-        if (i < first_row || i >= last_row) return;
-        even_odd<T> seen = load_pairs_where(x + i * row_step, mask);
-        // What meets no weight may not be finite.
-        if (!both) seen.odd = vec<T>::zero();
-        (meet_pair<Kernel, i, static_cast<int>(R)>(sums, even, odd, seen), ...);
-      };
-      (row(std::integral_constant<int, static_cast<int>(I)>{}), ...);
-    }
-    store_row_sums(sums, job.relu, job.out + j, job.out_step, job.rows, job.length - j,
-                   std::index_sequence<R...>{});
+    for_column_pairs(
+        columns, [&](dim_t kx, auto both) __attribute__((always_inline)) {
+          constexpr bool is_pair = decltype(both)::value;
+          const T* const weights = job.weights + kx;
+          const vec<T> even[] = {
+              in_register(vec<T>::broadcast(weights[static_cast<dim_t>(K) * columns]))...};
+          const vec<T> odd[] = {
+              is_pair ? in_register(vec<T>::broadcast(weights[static_cast<dim_t>(K) * columns + 1]))
+                      : vec<T>::zero()...};
+          const mask_type where[] = {mask[0], mask[1], mask[2], mask[3]};
+          const auto row = [&](auto at) __attribute__((always_inline)) {
+            constexpr int i = decltype(at)::value;
+            const even_odd<T> seen = load_pairs_beside<Apart>(job.met[i] + 2 * j + kx, where);
+            (meet_pair<is_pair, Kernel, i, static_cast<int>(R)>(sums, even, odd, seen, where), ...);
+          };
+          (row(std::integral_constant<int, static_cast<int>(I)>{}), ...);
+          mask += 4;
+        });
+    store_row_sums(sums, job.relu, job.out + j, job.out_step, job.rows, job.length - j, r);
   }
 }
 template <class T, int Kernel, int Rows>
-[[gnu::noinline]] void sweep_pairs(const detail::depthwise_pairs<T>& job) {
-  sweep_pairs<Kernel>(job, std::make_index_sequence<std::size_t{Rows}>{},
-                      std::make_index_sequence<std::size_t{Kernel}>{},
-                      std::make_index_sequence<std::size_t{2 * Rows - 2 + Kernel}>{});
+[[gnu::noinline]] void sweep_pairs(const detail::depthwise_sweep<T>& job) {
+  constexpr auto rows = std::make_index_sequence<std::size_t{Rows}>{};
+  constexpr auto kernel = std::make_index_sequence<std::size_t{Kernel}>{};
+  constexpr auto met = std::make_index_sequence<std::size_t{2 * Rows - 2 + Kernel}>{};
+  if (IKEBANA_CPU_WIDTH == 32 || job.apart)
+    sweep_pairs<true, Kernel>(job, rows, kernel, met);
+  else
+    sweep_pairs<false, Kernel>(job, rows, kernel, met);
 }
 
 /// sums[ky * kernel_columns + kx], a register each, += what a plane gives.
-template <class T, std::size_t... K>
-IKEBANA_CPU_INLINE void sweep_pair_gradients(const detail::depthwise_pairs<T>& job,
+template <bool Apart, class T, std::size_t... K>
+IKEBANA_CPU_INLINE void sweep_pair_gradients(const detail::depthwise_gradient<T>& job,
                                              std::index_sequence<K...>) {
   constexpr dim_t w = vec<T>::size;
-  constexpr std::size_t kernel = sizeof...(K);
-  const dim_t columns = job.kernel_columns, row_step = job.row_step;
-  for (dim_t kx = 0; kx < columns; kx += 2) {
-    vec<T> sums[] = {(static_cast<void>(K), vec<T>::zero())...,
-                     (static_cast<void>(K), vec<T>::zero())...};
-    for (dim_t r = 0; r < job.rows; ++r) {
-      const auto* mask = static_cast<const typename column_mask<T>::type*>(job.masks) + kx;
-      const T* const given = job.dy + r * job.out_step;
-      const dim_t first = job.first_row - 2 * r, last = job.last_row - 2 * r;
-      for (dim_t j = 0; j < job.length; j += w, mask += (columns + 1) / 2 * 2) {
-        const vec<T> dy = in_register(load_some(given + j, job.length - j));
-        const T* const x = job.image + 2 * (r * row_step + j) + kx;
-        const auto meet = [&](std::size_t k) __attribute__((always_inline)) {
-          const auto i = static_cast<dim_t>(k);
-          if (i < first || i >= last) return;
-          const even_odd<T> seen = load_pairs_where(x + i * row_step, mask);
-          sums[k] = fma(dy, seen.even, sums[k]);
-          sums[kernel + k] = fma(dy, seen.odd, sums[kernel + k]);
+  using mask_type = typename column_mask<T>::type;
+  const dim_t columns = job.kernel_columns;
+  for_column_pairs(
+      columns, [&](dim_t kx, auto both) __attribute__((always_inline)) {
+        constexpr bool is_pair = decltype(both)::value;
+        vec<T> even[] = {(static_cast<void>(K), vec<T>::zero())...},
+               odd[] = {(static_cast<void>(K), vec<T>::zero())...};
+        for (dim_t r = 0; r < job.rows; ++r) {
+          const auto* mask = static_cast<const mask_type*>(job.masks) + 2 * kx;
+          const T* const given = job.dy + r * job.dy_step;
+          const auto row_of = [&](dim_t i) {
+            const dim_t at = 2 * r + i - job.padding;
+            return (at >= 0 && at < job.height ? job.image + (2 * r + i) * job.row_step
+                                               : job.zeros) +
+                   kx - job.across;
+          };
+          const T* const met[] = {row_of(static_cast<dim_t>(K))...};
+          for (dim_t j = 0; j < job.length; j += w, mask += (columns + 1) / 2 * 4) {
+            const vec<T> dy = in_register(load_some(given + j, job.length - j));
+            const auto meet = [&](std::size_t k) __attribute__((always_inline)) {
+              const even_odd<T> seen = load_pairs_beside<Apart>(met[k] + 2 * j, mask);
+              even[k] = fma_where(dy, seen.even, even[k], mask[0]);
+              if constexpr (is_pair) odd[k] = fma_where(dy, seen.odd, odd[k], mask[1]);
+            };
+            (meet(K), ...);
+          }
+        }
+        const auto add = [&](std::size_t k) __attribute__((always_inline)) {
+          T* const to = job.sums + (static_cast<dim_t>(k) * columns + kx) * w;
+          (vec<T>::load(to) + even[k]).store(to);
+          if constexpr (is_pair) (vec<T>::load(to + w) + odd[k]).store(to + w);
         };
-        (meet(K), ...);
-      }
-    }
-    const auto add = [&](std::size_t k) __attribute__((always_inline)) {
-      T* const to = job.sums + (static_cast<dim_t>(k) * columns + kx) * w;
-      (vec<T>::load(to) + sums[k]).store(to);
-      if (kx + 1 < columns) (vec<T>::load(to + w) + sums[kernel + k]).store(to + w);
-    };
-    (add(K), ...);
-  }
+        (add(K), ...);
+      });
 }
 template <class T, int Kernel>
-[[gnu::noinline]] void sweep_pair_gradients(const detail::depthwise_pairs<T>& job) {
-  sweep_pair_gradients(job, std::make_index_sequence<std::size_t{Kernel}>{});
+[[gnu::noinline]] void sweep_pair_gradients(const detail::depthwise_gradient<T>& job) {
+  constexpr auto kernel = std::make_index_sequence<std::size_t{Kernel}>{};
+  if (IKEBANA_CPU_WIDTH == 32 || job.apart)
+    sweep_pair_gradients<true>(job, kernel);
+  else
+    sweep_pair_gradients<false>(job, kernel);
 }
 
 /// Some rows of the same remainder of the source's gradient, whose columns of either remainder are

@@ -26,47 +26,44 @@ bool may_sweep_pairs(const depthwise_kernels<T>& kernels, const conv_geometry& g
          g.kernel[2] <= 64;
 }
 
-template <class Shape, std::size_t N>
-const Shape* shape_of_kernel(const Shape (&shapes)[N], dim_t kernel) {
-  for (const Shape& s : shapes)
-    if (s.kernel == kernel && s.kernel != 0) return &s;
-  return nullptr;
-}
-
-/// What forward and the weights' gradient share. Masks are left in the thread's scratch.
+/// Tables for forward and the weights' gradient. False where they find no room.
 template <class T>
-depthwise_pairs<T> pairs_of(const depthwise_kernels<T>& kernels, const conv_geometry& g) {
-  kernels.find_pair_masks(g.out[2], g.in[2], g.padding[2], g.kernel[2], thread_scratch());
-  depthwise_pairs<T> job{};
-  job.row_step = g.in[2];
-  job.kernel_columns = g.kernel[2];
-  job.masks = thread_scratch();
-  job.out_step = g.out[2];
-  job.length = g.out[2];
-  return job;
+bool fit_pairs(const depthwise_kernels<T>& kernels, const conv_geometry& g,
+               sweep_tables<T>& tables) {
+  if (!may_sweep_pairs(kernels, g) ||
+      !tables.fit(g, kernels.width, g.out[2], 2, -g.padding[2], g.kernel[2] - g.padding[2]))
+    return false;
+  kernels.find_pair_masks(g.out[2], g.in[2], g.padding[2], g.kernel[2], tables.masks);
+  return true;
 }
 
 template <class T>
 bool sweep_pairs_forward(const depthwise_kernels<T>& kernels, const conv_geometry& g,
                          const T* source, const T* w, const T* bias, bool relu, T* result) {
   const auto* const shape = shape_of_kernel(kernels.pairs, g.kernel[1]);
-  if (shape == nullptr || !may_sweep_pairs(kernels, g)) return false;
-  const depthwise_pairs<T> first = pairs_of(kernels, g);
+  sweep_tables<T> tables;
+  if (shape == nullptr || !fit_pairs(kernels, g, tables)) return false;
+  depthwise_sweep<T> first{};
+  first.kernel_columns = g.kernel[2];
+  first.masks = tables.masks;
+  first.relu = relu;
+  first.out_step = first.length = g.out[2];
   const dim_t plane = g.in[1] * g.in[2], out_plane = g.out[1] * g.out[2],
-              taps = g.kernel[1] * g.kernel[2];
-  parallel_for(0, g.batch * g.groups, planes_worth(out_plane * taps), [&](dim_t b, dim_t e) {
-    depthwise_pairs<T> job = first;
-    job.relu = relu;
+              taps = g.kernel[1] * g.kernel[2], planes = g.batch * g.groups;
+  parallel_for(0, planes, planes_worth(out_plane * taps), [&](dim_t b, dim_t e) {
+    depthwise_sweep<T> job = first;
     for (; b < e; ++b) {
       const dim_t c = b % g.groups;
+      const T* const image = source + b * plane;
+      job.apart = tables.ends_array(b, planes, plane, g.in[2]);
       job.weights = w + c * taps;
       job.start = bias != nullptr ? bias[c] : T(0);
       for (dim_t y = 0; y < g.out[1]; y += shape->rows) {
-        const dim_t top = 2 * y - g.padding[1];
         job.rows = std::min<dim_t>(g.out[1] - y, shape->rows);
-        job.image = source + b * plane + top * g.in[2] - g.padding[2];
-        job.first_row = -top;
-        job.last_row = std::min(g.in[1] - top, 2 * job.rows - 2 + g.kernel[1]);
+        dim_t row = 2 * y - g.padding[1];
+        for (dim_t i = 0; i < 2 * shape->rows - 2 + g.kernel[1]; ++i, ++row)
+          job.met[i] =
+              (row >= 0 && row < g.in[1] ? image + row * g.in[2] : tables.zeros) - g.padding[2];
         job.out = result + b * out_plane + y * g.out[2];
         shape->sweep(job);
       }
@@ -79,31 +76,9 @@ template <class T>
 bool sweep_pairs_weights(const depthwise_kernels<T>& kernels, const conv_geometry& g, const T* x,
                          const T* dy, T* dw, bool accumulate) {
   const auto* const shape = shape_of_kernel(kernels.pairs, g.kernel[1]);
-  const dim_t taps = g.kernel[1] * g.kernel[2], width = kernels.width;
-  const dim_t sums_size = rounded_up(taps, width) * width;
-  if (shape == nullptr || !may_sweep_pairs(kernels, g) ||
-      sums_size * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(packed_a_bytes))
-    return false;
-  const depthwise_pairs<T> first = pairs_of(kernels, g);
-  const dim_t plane = g.in[1] * g.in[2], out_plane = g.out[1] * g.out[2];
-  parallel_for(0, g.groups, planes_worth(g.batch * out_plane * taps), [&](dim_t c, dim_t e) {
-    depthwise_pairs<T> job = first;
-    job.sums = reinterpret_cast<T*>(thread_scratch() + packed_b_bytes);
-    job.first_row = g.padding[1];
-    job.last_row = g.in[1] + g.padding[1];
-    job.rows = g.out[1];
-    for (; c < e; ++c) {
-      std::fill(job.sums, job.sums + sums_size, T(0));
-      for (dim_t image = 0; image < g.batch; ++image) {
-        const dim_t at = image * g.groups + c;
-        job.dy = dy + at * out_plane;
-        job.image = x + at * plane - g.padding[1] * g.in[2] - g.padding[2];
-        shape->gradients(job);
-      }
-      kernels.add_sums(taps, job.sums, dw + c * taps, accumulate);
-    }
-  });
-  return true;
+  sweep_tables<T> tables;
+  if (shape == nullptr || !fit_pairs(kernels, g, tables)) return false;
+  return sum_gradients(kernels, g, tables, shape->gradients, x, dy, dw, accumulate);
 }
 
 /// The kernel elements along dimension d that positions of remainder a meet: every second from

@@ -23,15 +23,48 @@ bool may_sweep(const depthwise_kernels<T>& kernels, const conv_geometry& g) {
          g.in_channels == g.groups && g.out_channels == g.groups && g.stride[1] == 1 &&
          g.stride[2] == 1 && g.padding[0] == 0;
 }
-/// Room in the scratch for tables of kernel columns, and masks for rows of
-/// `width`.
+/// What a sweep keeps in the calling thread's scratch: kernel columns, zeros in place of rows
+/// outside of the source, and masks behind them.
 template <class T>
-bool fits_sweep(const depthwise_kernels<T>& kernels, const conv_geometry& g, dim_t width) {
-  const dim_t lanes = rounded_up(width, kernels.width);
-  return (lanes * static_cast<dim_t>(sizeof(T)) + 64) * g.kernel[2] <=
-             static_cast<dim_t>(packed_b_bytes) &&
-         2 * g.kernel[2] * static_cast<dim_t>(sizeof(dim_t)) <=
-             static_cast<dim_t>(packed_a_bytes) / 2;
+struct sweep_tables {
+  dim_t *columns, *column_weights;
+  const T* zeros;  // from the first column met on, as far as registers reach
+  void* masks;
+  dim_t first, last;  // columns met, the registers' whole width
+
+  /// False where there is no room. Registers of results begin every `width` up to `length`, and
+  /// meet `stride` times as many columns of a source from `low` up to `high` on.
+  bool fit(const conv_geometry& g, dim_t width, dim_t length, dim_t stride, dim_t low, dim_t high) {
+    constexpr auto size = static_cast<dim_t>(sizeof(T));
+    const dim_t lanes = rounded_up(length, width),
+                of_masks = (lanes * size + 64) * (g.kernel[2] + 1);
+    first = low;
+    last = high + stride * lanes;
+    const dim_t of_zeros = rounded_up((last - first) * size, 64),
+                of_columns = rounded_up(2 * g.kernel[2] * static_cast<dim_t>(sizeof(dim_t)), 64);
+    if (of_zeros + of_columns + 2 * of_masks > static_cast<dim_t>(packed_b_bytes)) return false;
+    std::byte* at = thread_scratch();
+    columns = reinterpret_cast<dim_t*>(at);
+    column_weights = columns + g.kernel[2];
+    T* const none = reinterpret_cast<T*>(at + of_columns);
+    for (dim_t i = 0; i < last - first; ++i) none[i] = T(0);
+    zeros = none - first;
+    masks = at + of_columns + of_zeros;
+    return true;
+  }
+  /// Whether registers may not read beside the rows of this plane, which are of `width`, in an
+  /// array of `count` planes.
+  bool ends_array(dim_t plane, dim_t count, dim_t plane_size, dim_t width) const {
+    return plane * plane_size + first < 0 ||
+           (plane + 1) * plane_size - width + last > count * plane_size;
+  }
+};
+
+template <class Shape, std::size_t N>
+const Shape* shape_of_kernel(const Shape (&shapes)[N], dim_t kernel) {
+  for (const Shape& s : shapes)
+    if (s.kernel == kernel && s.kernel != 0) return &s;
+  return nullptr;
 }
 
 /// A depthwise convolution of stride 1 whose planes are not copied. As
@@ -39,65 +72,91 @@ bool fits_sweep(const depthwise_kernels<T>& kernels, const conv_geometry& g, dim
 template <class T>
 bool sweep_channels(const depthwise_kernels<T>& kernels, const conv_geometry& g, bool backward,
                     const T* source, const T* w, const T* bias, bool relu, T* result) {
-  const auto* shape = kernels.sweeps;
-  const auto* const end = shape + sizeof kernels.sweeps / sizeof *shape;
-  while (shape != end && shape->kernel != g.kernel[1]) ++shape;
-  if (shape == end || !may_sweep(kernels, g) ||
-      !fits_sweep(kernels, g, backward ? g.in[2] : g.out[2]))
-    return false;
+  const auto* const shape = shape_of_kernel(kernels.sweeps, g.kernel[1]);
+  if (shape == nullptr || !may_sweep(kernels, g)) return false;
   const std::array<dim_t, 3>&from = backward ? g.out : g.in, &to = backward ? g.in : g.out;
-  const dim_t across = g.kernel[2], down = g.kernel[1], dilation = g.dilation[1];
-  dim_t* const columns = reinterpret_cast<dim_t*>(thread_scratch() + packed_b_bytes);
-  dim_t* const column_weights = columns + across;
+  const dim_t across = g.kernel[2], down = g.kernel[1], dilation = g.dilation[1],
+              reach = (across - 1) * g.dilation[2],
+              left = backward ? reach - g.padding[2] : g.padding[2];
+  sweep_tables<T> tables;
+  if (!tables.fit(g, kernels.width, to[2], 1, -left, reach - left)) return false;
   for (dim_t k = 0; k < across; ++k) {
-    columns[k] =
-        k * g.dilation[2] - (backward ? (across - 1) * g.dilation[2] - g.padding[2] : g.padding[2]);
-    column_weights[k] = backward ? across - 1 - k : k;
+    tables.columns[k] = k * g.dilation[2] - left;
+    tables.column_weights[k] = backward ? across - 1 - k : k;
   }
-  kernels.find_masks(to[2], from[2], across, columns, thread_scratch());
+  kernels.find_masks(to[2], from[2], across, tables.columns, tables.masks);
   const dim_t padding = backward ? (down - 1) * dilation - g.padding[1] : g.padding[1];
   depthwise_sweep<T> first{};
-  first.row_step = dilation * from[2];
   first.kernel_columns = across;
-  first.columns = columns;
-  first.column_weights = column_weights;
-  first.masks = thread_scratch();
+  first.columns = tables.columns;
+  first.column_weights = tables.column_weights;
+  first.masks = tables.masks;
   first.weight_step = backward ? -across : across;
   first.relu = relu;
   first.out_step = dilation * to[2];
   first.length = to[2];
-  const dim_t plane = from[1] * from[2], out_plane = to[1] * to[2];
-  parallel_for(
-      0, g.batch * g.groups, planes_worth(out_plane * across * down), [&](dim_t b, dim_t e) {
-        depthwise_sweep<T> job = first;
-        for (; b < e; ++b) {
-          const dim_t c = b % g.groups;
-          const T* const from_plane = source + b * plane;
-          T* const to_plane = result + b * out_plane;
-          job.weights = w + c * across * down + (backward ? across * (down - 1) : 0);
-          job.start = bias != nullptr ? bias[c] : T(0);
-          // Rows of one remainder by the dilation see each other's.
-          for (dim_t a = 0; a < dilation && a < to[1]; ++a) {
-            const dim_t all = dilation == 1 ? to[1] : (to[1] - a + dilation - 1) / dilation;
-            for (dim_t t = 0; t < all;) {
-              const bool few = all - t <= 4;
-              const dim_t most = few ? 4 : 8, top = a + t * dilation - padding;
-              job.rows = all - t < most ? all - t : most;
-              job.image = from_plane + top * from[2];
-              if (dilation == 1) {
-                job.first_row = -top;
-                job.last_row = from[1] - top;
-              } else {
-                job.first_row = top >= 0 ? 0 : (-top + dilation - 1) / dilation;
-                job.last_row = from[1] <= top ? 0 : (from[1] - top + dilation - 1) / dilation;
-              }
-              job.out = to_plane + (a + t * dilation) * to[2];
-              (few ? shape->four : shape->eight)(job);
-              t += job.rows;
-            }
-          }
+  const dim_t plane = from[1] * from[2], out_plane = to[1] * to[2], planes = g.batch * g.groups;
+  parallel_for(0, planes, planes_worth(out_plane * across * down), [&](dim_t b, dim_t e) {
+    depthwise_sweep<T> job = first;
+    for (; b < e; ++b) {
+      const dim_t c = b % g.groups;
+      const T* const from_plane = source + b * plane;
+      job.apart = tables.ends_array(b, planes, plane, from[2]);
+      job.start = bias != nullptr ? bias[c] : T(0);
+      job.weights = w + c * across * down + (backward ? across * (down - 1) : 0);
+      for (dim_t a = 0; a < dilation && a < to[1]; ++a) {
+        const dim_t all = dilation == 1 ? to[1] : (to[1] - a + dilation - 1) / dilation;
+        for (dim_t t = 0; t < all; t += job.rows) {
+          const bool few = all - t <= 4;
+          const dim_t most = few ? 4 : depthwise_sweep<T>::most_rows;
+          job.rows = all - t < most ? all - t : most;
+          dim_t row = a + t * dilation - padding;
+          for (dim_t i = 0; i < most + down - 1; ++i, row += dilation)
+            job.met[i] = row >= 0 && row < from[1] ? from_plane + row * from[2] : tables.zeros;
+          job.out = result + b * out_plane + (a + t * dilation) * to[2];
+          (few ? shape->four : shape->seven)(job);
         }
-      });
+      }
+    }
+  });
+  return true;
+}
+
+/// The gradients of all planes, whose sums `sweep` finds. False where they are too many.
+template <class T>
+bool sum_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g,
+                   const sweep_tables<T>& tables, void (*sweep)(const depthwise_gradient<T>&),
+                   const T* x, const T* dy, T* dw, bool accumulate) {
+  const dim_t taps = g.kernel[1] * g.kernel[2], width = kernels.width,
+              sums_size = rounded_up(taps, width) * width;
+  if (sums_size * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(packed_a_bytes)) return false;
+  depthwise_gradient<T> first{};
+  first.zeros = tables.zeros;
+  first.dy_step = first.length = g.out[2];
+  first.row_step = g.in[2];
+  first.padding = g.padding[1];
+  first.across = g.padding[2];
+  first.height = g.in[1];
+  first.rows = g.out[1];
+  first.kernel_columns = g.kernel[2];
+  first.columns = tables.columns;
+  first.masks = tables.masks;
+  const dim_t plane = g.in[1] * g.in[2], out_plane = g.out[1] * g.out[2];
+  parallel_for(0, g.groups, planes_worth(g.batch * out_plane * taps), [&](dim_t c, dim_t e) {
+    depthwise_gradient<T> job = first;
+    job.sums = reinterpret_cast<T*>(thread_scratch() + packed_b_bytes);
+    for (; c < e; ++c) {
+      for (dim_t i = 0; i < sums_size; ++i) job.sums[i] = T(0);
+      for (dim_t image = 0; image < g.batch; ++image) {
+        const dim_t at = image * g.groups + c;
+        job.apart = tables.ends_array(at, g.batch * g.groups, plane, g.in[2]);
+        job.dy = dy + at * out_plane;
+        job.image = x + at * plane - g.padding[1] * g.in[2];
+        sweep(job);
+      }
+      kernels.add_sums(taps, job.sums, dw + c * taps, accumulate);
+    }
+  });
   return true;
 }
 
@@ -106,44 +165,15 @@ bool sweep_channels(const depthwise_kernels<T>& kernels, const conv_geometry& g,
 template <class T>
 bool sweep_weights(const depthwise_kernels<T>& kernels, const conv_geometry& g, const T* x,
                    const T* dy, T* dw, bool accumulate) {
-  const auto* shape = kernels.gradients;
-  const auto* const end = shape + sizeof kernels.gradients / sizeof *shape;
-  while (shape != end && shape->kernel != g.kernel[1]) ++shape;
-  const dim_t taps = g.kernel[1] * g.kernel[2], width = kernels.width;
-  const dim_t sums_size = rounded_up(taps, width) * width;
-  if (shape == end || !may_sweep(kernels, g) || g.dilation[1] != 1 ||
-      !fits_sweep(kernels, g, g.out[2]) ||
-      sums_size * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(packed_a_bytes) / 2)
+  const auto* const shape = shape_of_kernel(kernels.gradients, g.kernel[1]);
+  const dim_t reach = (g.kernel[2] - 1) * g.dilation[2];
+  sweep_tables<T> tables;
+  if (shape == nullptr || !may_sweep(kernels, g) || g.dilation[1] != 1 ||
+      !tables.fit(g, kernels.width, g.out[2], 1, -g.padding[2], reach - g.padding[2]))
     return false;
-  dim_t* const columns = reinterpret_cast<dim_t*>(thread_scratch() + packed_b_bytes);
-  for (dim_t k = 0; k < g.kernel[2]; ++k) columns[k] = k * g.dilation[2] - g.padding[2];
-  kernels.find_masks(g.out[2], g.in[2], g.kernel[2], columns, thread_scratch());
-  depthwise_gradient<T> first{};
-  first.dy_step = g.out[2];
-  first.row_step = g.in[2];
-  first.padding = g.padding[1];
-  first.height = g.in[1];
-  first.rows = g.out[1];
-  first.length = g.out[2];
-  first.kernel_columns = g.kernel[2];
-  first.columns = columns;
-  first.masks = thread_scratch();
-  const dim_t plane = g.in[1] * g.in[2], out_plane = g.out[1] * g.out[2];
-  parallel_for(0, g.groups, planes_worth(g.batch * out_plane * taps), [&](dim_t c, dim_t e) {
-    depthwise_gradient<T> job = first;
-    T* const sums = reinterpret_cast<T*>(thread_scratch() + packed_b_bytes + packed_a_bytes / 2);
-    job.sums = sums;
-    for (; c < e; ++c) {
-      for (dim_t i = 0; i < sums_size; ++i) sums[i] = T(0);
-      for (dim_t image = 0; image < g.batch; ++image) {
-        job.dy = dy + (image * g.groups + c) * out_plane;
-        job.image = x + (image * g.groups + c) * plane - g.padding[1] * g.in[2];
-        shape->sweep(job);
-      }
-      kernels.add_sums(taps, sums, dw + c * taps, accumulate);
-    }
-  });
-  return true;
+  for (dim_t k = 0; k < g.kernel[2]; ++k) tables.columns[k] = k * g.dilation[2] - g.padding[2];
+  kernels.find_masks(g.out[2], g.in[2], g.kernel[2], tables.columns, tables.masks);
+  return sum_gradients(kernels, g, tables, shape->sweep, x, dy, dw, accumulate);
 }
 
 }  // namespace ikebana::cpu::detail

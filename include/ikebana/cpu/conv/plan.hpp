@@ -155,13 +155,19 @@ struct conv_plan {
     return (last - 1) * p.from[2] + p.to[2] >= conv_tiles<T>::most_registers * tiles.width;
   }
 
-  /// Whether computing what lies between the rows is cheaper than packing apart.
+  /// Whether computing what lies between the rows, and taking the results apart, is cheaper than
+  /// packing apart.
   bool flat_pays() const {
     if (tiles.packing == nullptr) return false;
     const auto real = [](dim_t n) { return static_cast<double>(n); };
     const double gap = real(layout.pitch - columns) / real(columns);
-    const double moves = real(tile) / real(tiles.width) + real(tile) / real(columns);
-    return 5 + gap * 1.5 * real(results) < 3 * moves;
+    const double registers = real(tile) / real(tiles.width),
+                 moves = registers + real(tile) / real(columns);
+    // Of few products, results are many: what is not flat may be left where it belongs.
+    const double placed = layout.pitch != columns && p.unit_step()
+                              ? 3 * real(results) * registers / real(p.sources * taps)
+                              : 0;
+    return 5 + gap * 1.5 * real(results) + placed < 3 * moves;
   }
 
   /// Small planes of several images share tiles.

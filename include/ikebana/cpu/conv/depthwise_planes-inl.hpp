@@ -1,0 +1,288 @@
+// Depthwise convolutions of 3x3, of stride 1 or 2, whole planes at a time (depthwise_planes.hpp).
+
+#if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
+#if IKEBANA_CPU_WIDTH == 32
+IKEBANA_CPU_INLINE vec<float> keep_where(vec<float> x, __m256i mask) {
+  return {_mm256_and_ps(x.v, _mm256_castsi256_ps(mask))};
+}
+IKEBANA_CPU_INLINE vec<double> keep_where(vec<double> x, __m256i mask) {
+  return {_mm256_and_pd(x.v, _mm256_castsi256_pd(mask))};
+}
+#else
+// fma_where does it.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> keep_where(vec<T> x, std::uint16_t) {
+  return x;
+}
+#endif
+
+/// Results that a register takes: of stride 2, the third column is the first one's next lane.
+template <class T, int Stride>
+inline constexpr dim_t strip_of_planes = vec<T>::size - (Stride - 1);
+inline constexpr dim_t masks_of_strip = 6;
+
+/// For each strip of results: which of them each kernel column brings the source, which there are,
+/// and, of stride 2, which of the 2 size neighbours are in the source.
+template <class T, int Stride>
+void find_plane_masks(dim_t out_width, dim_t width, dim_t left, void* to) {
+  constexpr dim_t w = vec<T>::size, strip = strip_of_planes<T, Stride>;
+  auto* mask = static_cast<typename column_mask<T>::type*>(to);
+  const auto within = [](dim_t n, dim_t most) { return n < 0 ? 0 : n > most ? most : n; };
+  for (dim_t j = 0; j < out_width; j += strip) {
+    const dim_t count = within(out_width - j, strip), from = Stride * j - left;
+    for (dim_t at = from; at < from + 3; ++at)
+      *mask++ = mask_between<T>(within((Stride - 1 - at) / Stride, count),
+                                within((width - at + Stride - 1) / Stride, count));
+    *mask++ = mask_between<T>(0, count);
+    for (dim_t at = from; at < from + 2 * w; at += w)
+      *mask++ = mask_between<T>(within(-at, w), within(width - at, w));
+  }
+}
+
+template <class T>
+struct three_columns {
+  vec<T> at[3];
+};
+/// What the three kernel columns bring from one row.
+template <bool Apart, int Stride, class T, class M, std::size_t... L>
+IKEBANA_CPU_INLINE three_columns<T> load_columns(const T* p, const M* masks,
+                                                 std::index_sequence<L...> lanes) {
+  if constexpr (Stride == 1) {
+    return {{in_register(load_beside<Apart>(p, masks[0])),
+             in_register(load_beside<Apart>(p + 1, masks[1])),
+             in_register(load_beside<Apart>(p + 2, masks[2]))}};
+  } else {
+    constexpr int last = static_cast<int>(sizeof...(L)) - 1;
+    const auto pairs = split_pairs(in_register(load_beside<Apart>(p, masks[4])),
+                                   in_register(load_beside<Apart>(p + last + 1, masks[5])), lanes);
+    const vec<T> next{
+        __builtin_shufflevector(pairs.even.v, pairs.even.v,
+                                (static_cast<int>(L) < last ? static_cast<int>(L) + 1 : last)...)};
+    return {{keep_where(pairs.even, masks[0]), keep_where(pairs.odd, masks[1]),
+             keep_where(next, masks[2])}};
+  }
+}
+
+/// Row I of those that some rows of the result meet.
+template <int Stride, int I, class T, class M, std::size_t... R>
+IKEBANA_CPU_INLINE void meet_columns(vec<T>* sums, const vec<T>* weights, const three_columns<T>& x,
+                                     const M* masks, std::index_sequence<R...>) {
+  const auto meet = [&](auto row) __attribute__((always_inline)) {
+    constexpr int r = static_cast<int>(decltype(row)::value), k = I - Stride * r;
+    if constexpr (k >= 0 && k < 3)
+      sums[r] =
+          fma_where(weights[3 * k + 2], x.at[2],
+                    fma_where(weights[3 * k + 1], x.at[1],
+                              fma_where(weights[3 * k], x.at[0], sums[r], masks[0]), masks[1]),
+                    masks[2]);
+  };
+  (meet(std::integral_constant<std::size_t, R>{}), ...);
+}
+
+template <bool Apart, int Stride, class T, std::size_t... R, std::size_t... I>
+IKEBANA_CPU_INLINE void convolve_planes(const detail::depthwise_planes<T>& job,
+                                        std::index_sequence<R...> r, std::index_sequence<I...>) {
+  using mask_type = typename column_mask<T>::type;
+  constexpr dim_t rows = sizeof...(R), last = sizeof...(I) - 1, strip = strip_of_planes<T, Stride>;
+  const dim_t width = job.width, out_width = job.out_width;
+  const T *x = job.x, *w = job.w;
+  T* out = job.out;
+  for (dim_t plane = 0; plane < job.count; ++plane, w += 9) {
+    const auto weight = [&](int i) {
+      return in_register(vec<T>::broadcast(w[job.turned ? 8 - i : i]));
+    };
+    const vec<T> weights[] = {weight(0), weight(1), weight(2), weight(3), weight(4),
+                              weight(5), weight(6), weight(7), weight(8)};
+    const T start = job.bias != nullptr ? job.bias[plane] : T(0);
+    for (dim_t next = 0; next < job.out_height; next += rows) {
+      // The last rows overlap those above.
+      const dim_t y = next + rows <= job.out_height ? next : job.out_height - rows,
+                  top = Stride * y - job.top;
+      const T *from = x + top * width - job.left, *const none = job.zeros - job.left,
+              *above = top < 0 ? none : from,
+              *below = top + last < job.height ? from + last * width : none;
+      const auto* mask = static_cast<const mask_type*>(job.masks);
+      for (dim_t j = 0; j < out_width; j += strip, mask += masks_of_strip) {
+        const mask_type masks[] = {mask[0], mask[1], mask[2], mask[3], mask[4], mask[5]};
+        vec<T> sums[] = {(static_cast<void>(R), vec<T>::broadcast(start))...};
+        const auto meet = [&](auto row) __attribute__((always_inline)) {
+          constexpr dim_t i = decltype(row)::value;
+          const T* const p = i == 0 ? above : i == last ? below : from + i * width;
+          meet_columns<Stride, static_cast<int>(i)>(
+              sums, weights, load_columns<Apart, Stride>(p, masks, lane_sequence<T>{}), masks, r);
+        };
+        (meet(std::integral_constant<std::size_t, I>{}), ...);
+        store_row_sums(sums, job.relu, out + y * out_width + j, out_width, rows,
+                       out_width - j < strip ? out_width - j : strip, r);
+        from += Stride * strip;
+        above += Stride * strip;
+        below += Stride * strip;
+      }
+    }
+    x += job.height * width;
+    out += job.out_height * out_width;
+  }
+}
+template <class T, int Stride>
+[[gnu::noinline]] void convolve_planes(const detail::depthwise_planes<T>& job) {
+  constexpr std::size_t rows = detail::depthwise_plane_rows(IKEBANA_CPU_WIDTH);
+  constexpr auto r = std::make_index_sequence<rows>{};
+  constexpr auto met = std::make_index_sequence<Stride*(rows - 1) + 3>{};
+  if (IKEBANA_CPU_WIDTH == 32 || job.apart)
+    convolve_planes<true, Stride>(job, r, met);
+  else
+    convolve_planes<false, Stride>(job, r, met);
+}
+
+/// sums[3 k + c] += what a row brings kernel row k.
+template <int Row, class T, class M>
+IKEBANA_CPU_INLINE void meet_gradients(vec<T>* sums, vec<T> dy, const three_columns<T>& x,
+                                       const M* masks) {
+  sums[3 * Row] = fma_where(dy, x.at[0], sums[3 * Row], masks[0]);
+  sums[3 * Row + 1] = fma_where(dy, x.at[1], sums[3 * Row + 1], masks[1]);
+  sums[3 * Row + 2] = fma_where(dy, x.at[2], sums[3 * Row + 2], masks[2]);
+}
+/// The sums of one plane.
+template <bool Apart, int Stride, class T>
+IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& job, const T* x,
+                                            const T* dy, vec<T>* sums) {
+  using mask_type = typename column_mask<T>::type;
+  constexpr dim_t strip = strip_of_planes<T, Stride>, block = 16;
+  const dim_t width = job.width, height = job.height, out_width = job.out_width,
+              out_height = job.out_height, top = job.top;
+  // Kernel row 0 meets row Stride t - top with row t of dy; what sees row t last does so two rows
+  // of the kernel later.
+  constexpr dim_t behind = Stride == 1 ? 2 : 1;
+  for (dim_t first = 0; first < out_height + behind; first += block) {
+    const dim_t end = first + block < out_height + behind ? first + block : out_height + behind;
+    const auto* mask = static_cast<const mask_type*>(job.masks);
+    for (dim_t j = 0; j < out_width; j += strip, mask += masks_of_strip) {
+      const mask_type masks[] = {mask[0], mask[1], mask[2], mask[3], mask[4], mask[5]};
+      const T* const given = dy + j;
+      const auto load_dy = [&](dim_t t) __attribute__((always_inline)) {
+        return t >= 0 && t < out_height ? in_register(load_where(given + t * out_width, masks[3]))
+                                        : vec<T>::zero();
+      };
+      const auto row = [&](dim_t i) __attribute__((always_inline)) {
+        return load_columns<Apart, Stride>(x + i * width + Stride * j - job.left, masks,
+                                           lane_sequence<T>{});
+      };
+      vec<T> before = load_dy(first - 1), earlier = Stride == 1 ? load_dy(first - 2) : before;
+      for (dim_t t = first; t < end; ++t) {
+        const dim_t i = Stride * t - top;
+        if (t >= behind && t < out_height && i >= 0 && i + Stride <= height) {
+          const vec<T> now = in_register(load_where(given + t * out_width, masks[3]));
+          const auto seen = row(i);
+          meet_gradients<0>(sums, now, seen, masks);
+          if constexpr (Stride == 1) {
+            meet_gradients<1>(sums, before, seen, masks);
+            meet_gradients<2>(sums, earlier, seen, masks);
+          } else {
+            meet_gradients<2>(sums, before, seen, masks);
+            meet_gradients<1>(sums, now, row(i + 1), masks);
+          }
+          earlier = before;
+          before = now;
+          continue;
+        }
+        // What meets nothing may not be finite.
+        const bool now_is = t < out_height, before_is = t >= 1 && t - 1 < out_height;
+        const vec<T> now = load_dy(t);
+        if (i >= 0 && i < height) {
+          const auto seen = row(i);
+          if (now_is) meet_gradients<0>(sums, now, seen, masks);
+          if constexpr (Stride == 1) {
+            if (before_is) meet_gradients<1>(sums, before, seen, masks);
+            if (t >= 2) meet_gradients<2>(sums, earlier, seen, masks);
+          } else if (before_is) {
+            meet_gradients<2>(sums, before, seen, masks);
+          }
+        }
+        if (Stride == 2 && now_is && i + 1 >= 0 && i + 1 < height)
+          meet_gradients<1>(sums, now, row(i + 1), masks);
+        earlier = before;
+        before = now;
+      }
+    }
+  }
+}
+/// The gradients of the weights of some channels: planes of an image are `count` apart, of which
+/// there are `batch`.
+template <class T, int Stride>
+[[gnu::noinline]] void gradients_of_planes(const detail::depthwise_planes<T>& job) {
+  constexpr dim_t w = vec<T>::size;
+  const dim_t plane = job.height * job.width, out_plane = job.out_height * job.out_width;
+  alignas(64) T registers[(9 + w - 1) / w * w * w] = {};
+  for (dim_t c = 0; c < job.count; ++c) {
+    const vec<T> none = vec<T>::zero();
+    vec<T> sums[] = {none, none, none, none, none, none, none, none, none};
+    for (dim_t image = 0; image < job.batch; ++image) {
+      const dim_t at = image * job.channels + c;
+      const T *const x = job.x + at * plane, *const dy = job.dy + at * out_plane;
+      if (IKEBANA_CPU_WIDTH == 32 || job.apart)
+        add_plane_gradients<true, Stride>(job, x, dy, sums);
+      else
+        add_plane_gradients<false, Stride>(job, x, dy, sums);
+    }
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (sums[I].store(registers + static_cast<dim_t>(I) * w), ...);
+    }
+    (std::make_index_sequence<9>{});
+    add_sums<T>(9, registers, job.out + c * 9, job.accumulate);
+  }
+}
+
+/// The gradient by the source of planes of stride 2 with one row and column of zeros before them:
+/// row t of dy and the one below it give rows 2 t and 2 t + 1.
+template <class T>
+[[gnu::noinline]] void spread_planes(const detail::depthwise_planes<T>& job) {
+  constexpr dim_t w = vec<T>::size, block = 8;
+  const dim_t width = job.width, height = job.height, out_width = job.out_width;
+  const T *x = job.x, *factors = job.w;
+  T* out = job.out;
+  for (dim_t plane = 0; plane < job.count; ++plane, factors += 9) {
+    const auto weight = [&](int i) __attribute__((always_inline)) {
+      return in_register(vec<T>::broadcast(factors[i]));
+    };
+    const vec<T> weights[] = {weight(0), weight(1), weight(2), weight(3), weight(4),
+                              weight(5), weight(6), weight(7), weight(8)};
+    const vec<T> start = vec<T>::broadcast(job.bias != nullptr ? job.bias[plane] : T(0));
+    for (dim_t first = 0; first < height; first += block) {
+      const dim_t end = first + block < height ? first + block : height;
+      for (dim_t j = 0; j < width; j += w) {
+        const dim_t left = width - j, wanted = out_width - 2 * j;
+        const auto here = mask_between<T>(0, left < w ? left : w),
+                   beside = mask_between<T>(0, left - 1 < w ? left - 1 : w);
+        const auto put = [&](vec<T> even, vec<T> odd, T * to) __attribute__((always_inline)) {
+          const auto both = interleave_pairs(even, odd, lane_sequence<T>{});
+          if (wanted >= 2 * w) {
+            both.even.store(to);
+            both.odd.store(to + w);
+          } else {
+            both.even.store(to, wanted < w ? wanted : w);
+            if (wanted > w) both.odd.store(to + w, wanted - w);
+          }
+        };
+        const T* from = x + first * width + j;
+        T* to = out + 2 * first * out_width + 2 * j;
+        vec<T> a = load_where(from, here), b = load_where(from + 1, beside);
+        for (dim_t t = first; t < end; ++t, to += 2 * out_width) {
+          from += width;
+          put(fma(weights[4], a, start), fma(weights[3], b, fma(weights[5], a, start)), to);
+          vec<T> even = fma(weights[7], a, start),
+                 odd = fma(weights[6], b, fma(weights[8], a, start));
+          if (t + 1 < height) {
+            a = in_register(load_where(from, here));
+            b = in_register(load_where(from + 1, beside));
+            even = fma(weights[1], a, even);
+            odd = fma(weights[0], b, fma(weights[2], a, odd));
+          }
+          if (2 * t + 1 < job.out_height) put(even, odd, to + out_width);
+        }
+      }
+    }
+    x += height * width;
+    out += job.out_height * out_width;
+  }
+}
+#endif

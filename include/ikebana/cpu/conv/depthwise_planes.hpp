@@ -1,0 +1,137 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/depthwise_kernels.hpp"
+#include "ikebana/cpu/conv/depthwise_sweep.hpp"
+#include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/parallel.hpp"
+
+// Depthwise convolutions of 3x3 straight from the source: planes one after the other in one call,
+// for of small ones the calls and tables cost more than the sums.
+namespace ikebana::cpu::detail {
+
+/// One direction of a depthwise convolution of 3x3: the source, and the result that meets it with
+/// stride 1 or 2 (dy, for the gradient of the weights).
+template <class T>
+struct plane_sweep {
+  const depthwise_kernels<T>& kernels;
+  dim_t channels, batch, stride;
+  depthwise_planes<T> job{};
+  sweep_tables<T> tables{};
+
+  plane_sweep(const depthwise_kernels<T>& k, const conv_geometry& g, bool backward)
+      : kernels{k}, channels{g.groups}, batch{g.batch}, stride{g.stride[1]} {
+    const auto &from = backward ? g.out : g.in, &to = backward ? g.in : g.out;
+    job.height = from[1];
+    job.width = from[2];
+    job.out_height = to[1];
+    job.out_width = to[2];
+    job.top = backward ? 2 - g.padding[1] : g.padding[1];
+    job.left = backward ? 2 - g.padding[2] : g.padding[2];
+    job.channels = channels;
+    job.batch = batch;
+    job.turned = backward;
+  }
+
+  static bool is_possible(const depthwise_kernels<T>& kernels, const conv_geometry& g) {
+    return kernels.planes[0].convolve != nullptr && g.kernel == std::array<dim_t, 3>{1, 3, 3} &&
+           g.in[0] == 1 && g.out[0] == 1 && g.padding[0] == 0 && g.in_channels == g.groups &&
+           g.out_channels == g.groups && g.stride[1] == g.stride[2] && g.stride[1] <= 2 &&
+           g.dilation[1] == 1 && g.dilation[2] == 1;
+  }
+  /// Whether rows fill enough of a register.
+  bool is_wide() const { return 4 * job.out_width > kernels.width; }
+  /// Whether at most one row of the kernel lies outside of the source at a time, and there are as
+  /// many rows as are summed at once.
+  bool convolves() const {
+    return is_wide() && job.top >= 0 && job.top <= 1 && job.out_height >= kernels.plane_rows &&
+           stride * (job.out_height - 1) - job.top + 2 <= job.height;
+  }
+  /// Whether backward by data of stride 2 goes by pairs of rows and columns.
+  bool spreads() const {
+    return stride == 2 && job.top == 1 && job.left == 1 && job.height == (job.out_height + 1) / 2 &&
+           job.width == (job.out_width + 1) / 2;
+  }
+  const auto& shape() const { return kernels.planes[stride - 1]; }
+  dim_t plane() const { return job.height * job.width; }
+  dim_t out_plane() const { return job.out_height * job.out_width; }
+
+  bool fit(const conv_geometry& g) {
+    if (!tables.fit(g, kernels.width, job.out_width + kernels.width, stride, -job.left,
+                    3 - job.left))
+      return false;
+    shape().find_masks(job.out_width, job.width, job.left, tables.masks);
+    job.masks = tables.masks;
+    job.zeros = tables.zeros;
+    return true;
+  }
+  /// Planes from `first` on up to `end` that registers may read beside of, or one that they may
+  /// not.
+  dim_t end_of_run(dim_t first, dim_t end) {
+    const auto ends_array = [&](dim_t at) {
+      return tables.ends_array(at, batch * channels, plane(), job.width);
+    };
+    dim_t i = first + 1;
+    job.apart = ends_array(first);
+    while (i < end && ends_array(i) == job.apart) ++i;
+    return i;
+  }
+
+  void spread(const T* source, const T* w, const T* bias, T* result) const {
+    run(source, w, bias, result, kernels.spread_planes,
+        [](plane_sweep&, dim_t, dim_t end) { return end; });
+  }
+  void convolve(const T* source, const T* w, const T* bias, bool relu, T* result) {
+    job.relu = relu;
+    run(source, w, bias, result, shape().convolve,
+        [](plane_sweep& mine, dim_t first, dim_t end) { return mine.end_of_run(first, end); });
+  }
+  /// Calls `kernel` with planes from one on up to end_of(it, the last of its image or thread).
+  template <class F>
+  void run(const T* source, const T* w, const T* bias, T* result,
+           void (*kernel)(const depthwise_planes<T>&), const F& end_of) const {
+    parallel_for(0, batch * channels, planes_worth(out_plane() * 9), [&](dim_t b, dim_t e) {
+      plane_sweep mine = *this;
+      for (dim_t end; b < e; b = end) {
+        const dim_t c = b % channels;
+        end = end_of(mine, b, std::min(e, b - c + channels));
+        mine.job.x = source + b * plane();
+        mine.job.w = w + c * 9;
+        mine.job.bias = bias == nullptr ? nullptr : bias + c;
+        mine.job.out = result + b * out_plane();
+        mine.job.count = end - b;
+        kernel(mine.job);
+      }
+    });
+  }
+  void find_gradients(const T* x, const T* dy, T* dw, bool accumulate) const {
+    parallel_for(0, channels, planes_worth(batch * out_plane() * 9), [&](dim_t c, dim_t e) {
+      plane_sweep mine = *this;
+      mine.job.accumulate = accumulate;
+      const auto run = [&](dim_t first, dim_t end, bool apart) {
+        if (first >= end) return;
+        mine.job.apart = apart;
+        mine.job.x = x + first * plane();
+        mine.job.dy = dy + first * out_plane();
+        mine.job.out = dw + first * 9;
+        mine.job.count = end - first;
+        shape().gradients(mine.job);
+      };
+      // Only the first and the last channels' planes stand at an end of the array.
+      dim_t low = c, high = e;
+      while (low < e && mine.tables.ends_array(low, batch * channels, plane(), job.width)) ++low;
+      while (high > low && mine.tables.ends_array((batch - 1) * channels + high - 1,
+                                                  batch * channels, plane(), job.width))
+        --high;
+      run(c, low, true);
+      run(low, high, false);
+      run(high, e, true);
+    });
+  }
+};
+
+}  // namespace ikebana::cpu::detail
