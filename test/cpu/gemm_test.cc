@@ -154,13 +154,14 @@ TEST_CASE_TEMPLATE("products of every small size and transposition", T, float, d
 TEST_CASE_TEMPLATE("products that span several blocks", T, float, double) {
   generator r(2);
   for (const sizes s :
-       {sizes{1, 700, 530}, sizes{2, 67, 513},    sizes{3, 40, 300},   sizes{29, 530, 71},
-        sizes{61, 97, 263}, sizes{17, 1031, 521}, sizes{101, 1, 67},   sizes{131, 1, 300},
-        sizes{75, 10, 29},  sizes{40, 5, 600},    sizes{35, 3, 70},    sizes{19, 170, 1030},
-        sizes{9, 33, 65},   sizes{260, 130, 700}, sizes{131, 1, 2},    sizes{77, 1, 8},
-        sizes{1, 1, 300},   sizes{100, 3, 5},     sizes{130, 20, 640}, sizes{40, 50, 500},
-        sizes{37, 470, 6},  sizes{5, 230, 40},    sizes{9, 610, 700},  sizes{40, 50, 1024},
-        sizes{26, 128, 700}})
+       {sizes{1, 700, 530},  sizes{2, 67, 513},    sizes{3, 40, 300},   sizes{29, 530, 71},
+        sizes{61, 97, 263},  sizes{17, 1031, 521}, sizes{101, 1, 67},   sizes{131, 1, 300},
+        sizes{75, 10, 29},   sizes{40, 5, 600},    sizes{35, 3, 70},    sizes{19, 170, 1030},
+        sizes{9, 33, 65},    sizes{260, 130, 700}, sizes{131, 1, 2},    sizes{77, 1, 8},
+        sizes{1, 1, 300},    sizes{100, 3, 5},     sizes{130, 20, 640}, sizes{40, 50, 500},
+        sizes{37, 470, 6},   sizes{5, 230, 40},    sizes{9, 610, 700},  sizes{40, 50, 1024},
+        sizes{26, 128, 700}, sizes{3, 3, 700},     sizes{2, 2, 1031},   sizes{33, 6, 40},
+        sizes{70, 10, 41},   sizes{150, 70, 200}})
     for (int t = 0; t < 4; ++t)
       check<T>(
           {t & 1 ? transpose::yes : transpose::no, t & 2 ? transpose::yes : transpose::no, s.m, s.n,

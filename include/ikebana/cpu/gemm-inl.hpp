@@ -98,10 +98,6 @@ void multiply_in_place(dim_t m, dim_t n, dim_t k, left_block<T> a, const T* b, d
   }
 }
 
-/// Up to so many columns A is read transposed.
-template <class T>
-inline constexpr dim_t most_near_a = (IKEBANA_CPU_WIDTH == 64 ? 1 : 2) * gemm_tile<T>::columns;
-
 /// Whether dot products take less time than the copies that others begin with. Never where threads
 /// share the rows.
 template <class T>
@@ -136,8 +132,11 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
       (m <= 8 || (m <= 24 ? k * gemm_tile<T>::columns * bytes <= near
                           : (k * ldb * bytes <= near && (b_aligned || m <= 64)) ||
                                 (b_aligned && k * (ldb + m) * bytes <= second / 16 * 15)));
+  // Columns of A are read where they stand if they are met by few panels while the cache holds
+  // them.
+  const dim_t size_a = k * lda * bytes;
   const bool a_near = a_across || (lda * bytes <= 512 && k <= 256) ||
-                      k * lda * bytes <= (n <= most_near_a<T> ? 256 : 32) * 1024;
+                      (size_a <= second / 2 && size_a * n <= second * 32);
   const bool turned = alpha == T(1) && m >= 2 * w &&
                       (n <= w || (!a_near && n <= gemm_tile<T>::columns && k >= 8 * n));
   if (b_near && a_near && alpha == T(1) && m > 1 && n > w && !turned)
@@ -175,14 +174,14 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
       result.finish(dim_t{0}, dim_t{0}, m, n);
     return;
   }
-  if (n <= w && a_across && k >= 2 * w && (n <= 4 || k >= 512) && (b_across || m >= 4)) {
+  if (n <= w && a_across && k >= 2 * w && (n <= 4 || k >= 512) &&
+      (b_across || m >= (bytes == 4 && n <= 4 ? 2 : 4))) {
     if (b_across) return multiply_by_dots(n, m, k, alpha, b, ldb, a, lda, result, true);
     const dim_t across = (k + w - 1) / w * w;
-    if (n * across * bytes <= static_cast<dim_t>(detail::scratch_bytes().b)) {
+    if ((n < 4 ? 4 : n) * across * bytes <= static_cast<dim_t>(detail::scratch_bytes().b)) {
       T* const rows = reinterpret_cast<T*>(detail::thread_scratch());
       if (n <= 4) {
-        for (dim_t j = 0; j < n; ++j)
-          for (dim_t p = 0; p < k; ++p) rows[j * across + p] = b[p * ldb + j];
+        turn_few_columns(rows, across, b, ldb, n, k);
       } else {
         pack_across(rows, across, b, ldb, n, k);
       }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
@@ -138,9 +140,11 @@ template <class T>
 [[gnu::always_inline]] inline bool is_tiny(transpose tb, dim_t m, dim_t n, dim_t k, T alpha,
                                            dim_t lda, dim_t ldb, T beta, dim_t ldc) {
   using size = std::uint64_t;
-  return size(m) - 1 < 8 && size(n) - 1 < 64 / sizeof(T) && size(k) - 1 < 32 &&
-         (n > 1 || m * k <= 64) && tb == transpose::no && alpha == T(1) && beta == T(0) &&
-         tiny_steps::hold(lda, ldb, ldc);
+  using bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  return size(m) - 1 < 16 && size(n) - 1 < 64 / sizeof(T) && size(k) - 1 < 32 &&
+         (n > 1 || m * k <= 64) && tb == transpose::no &&
+         std::bit_cast<bits>(alpha) == std::bit_cast<bits>(T(1)) &&
+         std::bit_cast<bits>(beta) == 0 && tiny_steps::hold(lda, ldb, ldc);
 }
 
 /// How many multiply-adds are worth a thread's while.
@@ -182,6 +186,18 @@ template <class T>
   });
 }
 
+/// What is not tiny. Of the arguments of `gemm`, in their order, so that a call passes them on
+/// where they are.
+template <class T>
+[[gnu::noinline]] void gemm_beyond_tiny(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k,
+                                        T alpha, const T* a, dim_t lda, const T* b, dim_t ldb,
+                                        T beta, T* c, dim_t ldc, const gemm_epilogue<T>& then) {
+  gemm_call<T> call{m, n, k, a, lda, b, ldb, c, ldc, &then, alpha, beta, ta, tb};
+  if (m * n * k > 2 * products_for_thread && num_threads() > 1) [[unlikely]]
+    return share_gemm(call);
+  run_gemm(call);
+}
+
 }  // namespace detail
 
 /// c = alpha * op(a) * op(b) + beta * c, then what `then` says: row-major, op(a) of m x k, op(b)
@@ -195,10 +211,7 @@ void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha, const 
   if (detail::is_tiny(tb, m, n, k, alpha, lda, ldb, beta, ldc) && then.residual == nullptr &&
       then.function <= activation::relu && then.slope_of == nullptr)
     return detail::run_tiny<T>(a, b, c, {m, n, k, ta == transpose::yes}, {lda, ldb, ldc}, &then);
-  gemm_call<T> call{m, n, k, a, lda, b, ldb, c, ldc, &then, alpha, beta, ta, tb};
-  if (m * n * k > 2 * detail::products_for_thread && num_threads() > 1) [[unlikely]]
-    return detail::share_gemm(call);
-  detail::run_gemm(call);
+  detail::gemm_beyond_tiny<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then);
 }
 /// As above with bias[j], if there is one, added to column j.
 template <class T>

@@ -6,13 +6,16 @@ template <class T>
 struct block_sizes {
   dim_t depth, columns;
 
-  block_sizes(dim_t n, dim_t k) {
+  /// `across` says of A's rows that the summed dimension runs along them. Else each of its steps is
+  /// on a page of its own, and few of these are known to the processor at a time.
+  block_sizes(dim_t n, dim_t k, bool across) {
     constexpr dim_t w = vec<T>::size;
     constexpr dim_t width = (gemm_tile<T>::registers + 2) / 2 * w;
     const dim_t fit_b = static_cast<dim_t>(detail::scratch_bytes().b / sizeof(T)),
                 fit_a = static_cast<dim_t>(detail::scratch_bytes().a / sizeof(T)) / most_strip,
                 fit = panel_bytes() / static_cast<dim_t>(sizeof(T)) / width,
-                near = fit < fit_a ? fit : fit_a, most = near - 3 * w < 640 ? near - 3 * w : 640;
+                near = (fit < fit_a ? fit : fit_a) - 3 * w, deepest = across ? 1024 : 192,
+                most = near < deepest ? near : deepest;
     const dim_t depth_blocks = k == 0 ? 1 : (k + most - 1) / most;
     depth = ((k + depth_blocks - 1) / depth_blocks + w - 1) / w * w;
     if (depth == 0) depth = w;
@@ -25,7 +28,7 @@ struct block_sizes {
   /// the second level.
   static dim_t panel_bytes() {
 #if IKEBANA_CPU_WIDTH == 64
-    return detail::caches().second / 10;
+    return detail::caches().second / 8;
 #else
     return detail::caches().first / 2;
 #endif
@@ -48,7 +51,7 @@ void multiply(dim_t m, dim_t n, dim_t k, const matrix_operand<T>& a, const matri
               const matrix_result<T>& result) {
   using shape = gemm_tile<T>;
   constexpr dim_t w = vec<T>::size, most = shape::registers;
-  const block_sizes<T> size(n, k);
+  const block_sizes<T> size(n, k, a.across);
   T* const packed_b = reinterpret_cast<T*>(detail::thread_scratch());
   T* const packed_a = packed_b + detail::scratch_bytes().b / sizeof(T);
 

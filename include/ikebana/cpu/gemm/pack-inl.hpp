@@ -51,30 +51,29 @@ IKEBANA_CPU_INLINE __m256 load_halves(const float* low, const float* high) {
 IKEBANA_CPU_INLINE __m256d load_halves(const double* low, const double* high) {
   return _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(low)), _mm_loadu_pd(high), 1);
 }
-IKEBANA_CPU_INLINE void turn_block(float* to, dim_t width, const float* from, dim_t ld) {
-  const auto half = [=](float* at, const float* x) __attribute__((always_inline)) {
-    const __m256 r0 = load_halves(x, x + 4 * ld), r1 = load_halves(x + ld, x + 5 * ld),
-                 r2 = load_halves(x + 2 * ld, x + 6 * ld), r3 = load_halves(x + 3 * ld, x + 7 * ld);
-    const __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(r0, r1)),
-                  b = _mm256_castps_pd(_mm256_unpackhi_ps(r0, r1)),
-                  c = _mm256_castps_pd(_mm256_unpacklo_ps(r2, r3)),
-                  d = _mm256_castps_pd(_mm256_unpackhi_ps(r2, r3));
-    _mm256_storeu_ps(at, _mm256_castpd_ps(_mm256_unpacklo_pd(a, c)));
-    _mm256_storeu_ps(at + width, _mm256_castpd_ps(_mm256_unpackhi_pd(a, c)));
-    _mm256_storeu_ps(at + 2 * width, _mm256_castpd_ps(_mm256_unpacklo_pd(b, d)));
-    _mm256_storeu_ps(at + 3 * width, _mm256_castpd_ps(_mm256_unpackhi_pd(b, d)));
-  };
-  half(to, from);
-  half(to + 4 * width, from + 4);
+/// Half of a block's columns.
+IKEBANA_CPU_INLINE void turn_columns(float* to, dim_t width, const float* x, dim_t ld) {
+  const __m256 r0 = load_halves(x, x + 4 * ld), r1 = load_halves(x + ld, x + 5 * ld),
+               r2 = load_halves(x + 2 * ld, x + 6 * ld), r3 = load_halves(x + 3 * ld, x + 7 * ld);
+  const __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(r0, r1)),
+                b = _mm256_castps_pd(_mm256_unpackhi_ps(r0, r1)),
+                c = _mm256_castps_pd(_mm256_unpacklo_ps(r2, r3)),
+                d = _mm256_castps_pd(_mm256_unpackhi_ps(r2, r3));
+  _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_unpacklo_pd(a, c)));
+  _mm256_storeu_ps(to + width, _mm256_castpd_ps(_mm256_unpackhi_pd(a, c)));
+  _mm256_storeu_ps(to + 2 * width, _mm256_castpd_ps(_mm256_unpacklo_pd(b, d)));
+  _mm256_storeu_ps(to + 3 * width, _mm256_castpd_ps(_mm256_unpackhi_pd(b, d)));
 }
-IKEBANA_CPU_INLINE void turn_block(double* to, dim_t width, const double* from, dim_t ld) {
-  const auto half = [=](double* at, const double* x) __attribute__((always_inline)) {
-    const __m256d a = load_halves(x, x + 2 * ld), b = load_halves(x + ld, x + 3 * ld);
-    _mm256_storeu_pd(at, _mm256_unpacklo_pd(a, b));
-    _mm256_storeu_pd(at + width, _mm256_unpackhi_pd(a, b));
-  };
-  half(to, from);
-  half(to + 2 * width, from + 2);
+IKEBANA_CPU_INLINE void turn_columns(double* to, dim_t width, const double* x, dim_t ld) {
+  const __m256d a = load_halves(x, x + 2 * ld), b = load_halves(x + ld, x + 3 * ld);
+  _mm256_storeu_pd(to, _mm256_unpacklo_pd(a, b));
+  _mm256_storeu_pd(to + width, _mm256_unpackhi_pd(a, b));
+}
+template <class T>
+IKEBANA_CPU_INLINE void turn_block(T* to, dim_t width, const T* from, dim_t ld) {
+  constexpr dim_t half = turned<T> / 2;
+  turn_columns(to, width, from, ld);
+  turn_columns(to + half * width, width, from + half, ld);
 }
 #if IKEBANA_CPU_WIDTH == 64
 template <class T>
@@ -179,6 +178,22 @@ template <class T>
   if (count < width)
     for (dim_t p = 0; p < depth; ++p)
       for (dim_t i = count; i < width; ++i) to[p * width + i] = T(0);
+}
+
+/// to[j * width + p] = from[p * ld + j] for j < columns, p < count. Up to three rows more of `to`
+/// are written.
+template <class T>
+[[gnu::noinline]] void turn_few_columns(T* to, dim_t width, const T* from, dim_t ld, dim_t columns,
+                                        dim_t count) {
+  dim_t p = 0;
+#if IKEBANA_CPU_WIDTH >= 32
+  constexpr dim_t most = turned<T> / 2;
+  for (; p + turned<T> + most <= count; p += turned<T>)
+    for (dim_t j = 0; j < columns; j += most)
+      turn_columns(to + j * width + p, width, from + p * ld + j, ld);
+#endif
+  for (; p < count; ++p)
+    for (dim_t j = 0; j < columns; ++j) to[j * width + p] = from[p * ld + j];
 }
 
 /// to[r * to_step + i] = scale * from[r * ld + i] for r < rows, i < count.

@@ -99,15 +99,15 @@ IKEBANA_CPU_INLINE void tiny_product(const T* a, const T* b, T* c, detail::tiny_
   if (then->bias != nullptr) sums[0] = V::load(then->bias, n);
   ((sums[R] = sums[0]), ...);
   const dim_t row = s.ta() ? 1 : steps.a(), step = s.ta() ? steps.a() : 1, ldb = steps.b();
-  // A pointer for each four rows and multiples of their distance are few registers.
-  constexpr std::size_t pointers = (rows + 3) / 4;
-  const T* from[] = {a + static_cast<dim_t>(R < pointers ? R * 4 : 0) * row...};
+  // A pointer for each three rows: no instruction is needed but for what uses them.
+  constexpr std::size_t pointers = rows > 3 ? (rows + 1) / 3 : 1;
+  const T* from[] = {a + static_cast<dim_t>(R < pointers ? R * 3 : 0) * row...};
   const T* last = a + last_row * row;
   for (dim_t k = s.k(); k > 0; --k, b += ldb) {
     const V columns = V::load(b, n);
     ((sums[R] =
           fma(V::broadcast(R > 0 && R + 1 == rows ? *last
-                                                  : from[R / 4][static_cast<dim_t>(R % 4) * row]),
+                                                  : from[R / 3][static_cast<dim_t>(R % 3) * row]),
               columns, sums[R])),
      ...);
     ((R < pointers ? (from[R] += step, keep_in_register(from[R])) : void()), ...);
