@@ -10,9 +10,10 @@ namespace {
 struct sizes {
   dim_t batch, channels, inner = 1, groups = 1;
 };
-constexpr sizes all_sizes[] = {{1, 1, 2, 1},  {3, 4, 7, 2},  {2, 6, 1, 3}, {2, 2, 131, 1},
-                               {70, 5, 1, 1}, {37, 6, 1, 2}, {0, 4, 3, 2}, {3, 4, 0, 2},
-                               {2, 3, 16, 3}, {5, 83, 1, 1}, {2, 4, 1, 4}};
+constexpr sizes all_sizes[] = {{1, 1, 2, 1},   {3, 4, 7, 2},  {2, 6, 1, 3}, {2, 2, 131, 1},
+                               {70, 5, 1, 1},  {37, 6, 1, 2}, {0, 4, 3, 2}, {3, 4, 0, 2},
+                               {2, 3, 16, 3},  {5, 83, 1, 1}, {2, 4, 1, 4}, {37, 13, 1, 1},
+                               {21, 27, 1, 1}, {18, 16, 1, 1}};
 
 /// In double, element by element, from the definition.
 struct reference {

@@ -12,7 +12,7 @@ struct sizes {
   dim_t batch, channels, inner;
 };
 constexpr sizes all_sizes[] = {{1, 1, 2},   {2, 3, 1},  {4, 5, 7}, {3, 2, 64},
-                               {2, 3, 131}, {5, 1, 16}, {2, 0, 4}};
+                               {2, 3, 131}, {5, 1, 16}, {2, 0, 4}, {9, 6, 49}};
 
 }  // namespace
 

@@ -47,18 +47,81 @@ IKEBANA_CPU_INLINE void normalize_row(dim_t n, const T* x, const T* gamma, const
   if (i < n) term(i, n - i).store(y + i, n - i);
 }
 
+/// normalize_rows of rows of K registers, as many together as a register has lanes: each row is
+/// read once.
+template <class T, int K>
+void normalize_short_rows(dim_t rows, dim_t n, const T* x, const T* gamma, const T* beta, T eps,
+                          T* y, T* means, T* invstds) {
+  constexpr dim_t w = vec<T>::size;
+  const dim_t last = n - (K - 1) * w;
+  const auto lanes = [=](int k) __attribute__((always_inline)) { return k < K - 1 ? w : last; };
+  const bits_of<T> kept =
+      last == w ? bits_of<T>::broadcast(typename number<T>::bits{-1}) : last_lanes<T>(n);
+  const vec<T> count = vec<T>::broadcast(static_cast<T>(n));
+  vec<T> weight[K], offset[K];
+  for (int k = 0; k < K; ++k) {
+    weight[k] = gamma == nullptr ? vec<T>::broadcast(T(1)) : load_lanes(gamma + k * w, lanes(k));
+    offset[k] = beta == nullptr ? vec<T>::zero() : load_lanes(beta + k * w, lanes(k));
+  }
+  vec<T> d[w][K];
+  T each[w];
+  for (; rows > 0; rows -= w, x += w * n, y += w * n, invstds += w) {
+    const dim_t here = rows < w ? rows : w;
+    for (dim_t r = 0; r < here; ++r)
+      for (int k = 0; k < K; ++k) d[r][k] = load_lanes(x + r * n + k * w, lanes(k));
+    for (dim_t r = here; r < w; ++r)
+      for (int k = 0; k < K; ++k) d[r][k] = vec<T>::zero();
+    // Lane r: the sum of part(r, k).
+    const auto sum_rows = [](auto part) __attribute__((always_inline)) {
+      return sum_lanes<T>([&](dim_t r) __attribute__((always_inline)) {
+        vec<T> s = part(r, 0);
+        for (int k = 1; k < K; ++k) s = s + part(r, k);
+        return s;
+      });
+    };
+    if (means != nullptr) {
+      const vec<T> mean =
+          sum_rows([&](dim_t r, int k) __attribute__((always_inline)) { return d[r][k]; }) / count;
+      store_lanes(mean, means, here);
+      means += w;
+      mean.store(each);
+      for (dim_t r = 0; r < here; ++r) {
+        const vec<T> center = vec<T>::broadcast(each[r]);
+        for (int k = 0; k < K; ++k) d[r][k] = d[r][k] - center;
+        d[r][K - 1] = keep_lanes(d[r][K - 1], kept);
+      }
+    }
+    const vec<T> variance =
+        sum_rows([&](dim_t r, int k) __attribute__((always_inline)) { return d[r][k] * d[r][k]; }) /
+        count;
+    const vec<T> inverse = T(1) / sqrt(variance + vec<T>::broadcast(eps));
+    store_lanes(inverse, invstds, here);
+    inverse.store(each);
+    for (dim_t r = 0; r < here; ++r)
+      for (int k = 0; k < K; ++k)
+        store_lanes(fma(d[r][k] * vec<T>::broadcast(each[r]), weight[k], offset[k]),
+                    y + r * n + k * w, lanes(k));
+  }
+}
+
 /// Of x, or of total = x + residual. Root mean square norm where `means` is null.
 template <class T>
 void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* residual, T* total,
                     const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds) {
   if (n == 0) return;
   constexpr dim_t w = vec<T>::size;
+  if constexpr (w >= 8)
+    if (residual == nullptr && groups == 1 && n <= 2 * w) {
+      if (n <= w)
+        return normalize_short_rows<T, 1>(rows, n, x, gamma, beta, eps, y, means, invstds);
+      return normalize_short_rows<T, 2>(rows, n, x, gamma, beta, eps, y, means, invstds);
+    }
   const dim_t together = rows_together<T>(n);
   const vec<T> count = vec<T>::broadcast(static_cast<T>(n));
   const bits_of<T> kept = last_lanes<T>(n);
   const T* const values = residual == nullptr ? x : total;
   vec<T> parts[w] = {};
-  T mean[2][w] = {}, invstd[w];
+  T mean[2][w] = {}, invstd[w] = {};
   // The sums of the next rows come before the last pass over these, which then waits for nothing.
   for (dim_t first = -together, turn = 0; first < rows; first += together, turn ^= 1) {
     const dim_t left = rows - first, here = first < 0 ? 0 : left < together ? left : together;

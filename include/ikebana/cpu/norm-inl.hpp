@@ -47,10 +47,47 @@ IKEBANA_CPU_INLINE T sum_rows(dim_t rows, dim_t step, dim_t n, F f) {
       s2 = f(i + 2 * w, w, s2);
       s3 = f(i + 3 * w, w, s3);
     }
-    for (; i + w <= end; i += w) s0 = f(i, w, s0);
-    if (i < end) s1 = f(i, end - i, s1);
+    // No two of a short row's wait for each other.
+    if (i + w <= end) {
+      s0 = f(i, w, s0);
+      i += w;
+    }
+    if (i + w <= end) {
+      s1 = f(i, w, s1);
+      i += w;
+    }
+    if (i + w <= end) {
+      s2 = f(i, w, s2);
+      i += w;
+    }
+    if (i < end) s3 = f(i, end - i, s3);
   }
   return sum((s0 + s1) + (s2 + s3));
+}
+
+/// Of `rows` rows of n, `step` apart.
+template <class T>
+[[gnu::noinline]] double mean_of_rows(dim_t rows, dim_t step, dim_t n, const T* x) {
+  const T total = sum_rows<T>(
+      rows, step, n, [=](dim_t i, dim_t lanes, vec<T> s) __attribute__((always_inline)) {
+        return s + load_lanes(x + i, lanes);
+      });
+  return static_cast<double>(total) / static_cast<double>(rows * n);
+}
+template <class T>
+[[gnu::noinline]] double squares_of_rows(dim_t rows, dim_t step, dim_t n, const T* x, double mean) {
+  const T center = static_cast<T>(mean);
+  const vec<T> middle = vec<T>::broadcast(center);
+  T middles[vec<T>::size];
+  middle.store(middles);
+  const T* const masked = middles;
+  const T squares = sum_rows<T>(
+      rows, step, n, [=](dim_t i, dim_t lanes, vec<T> s) __attribute__((always_inline)) {
+        const vec<T> d = load_lanes(x + i, lanes) - load_lanes(masked, lanes);
+        return fma(d, d, s);
+      });
+  const double off = mean - static_cast<double>(center);
+  return static_cast<double>(squares) - static_cast<double>(rows * n) * off * off;
 }
 
 /// x is read from memory once: each part of it a second time while it is in the first-level cache.
@@ -60,50 +97,41 @@ IKEBANA_CPU_INLINE channel_moments moments_of_channel(dim_t batch, dim_t channel
   channel_moments all{0, 0, 0};
   for_each_part<T>(batch, inner, [&](dim_t first, dim_t last, dim_t begin, dim_t n) {
     const T* const from = x + (first * channels + c) * inner + begin;
-    const double count = static_cast<double>((last - first) * n);
-    const T total = sum_rows<T>(
-        last - first, channels * inner,
-        n, [=](dim_t i, dim_t lanes, vec<T> s) __attribute__((always_inline)) {
-          return s + load_lanes(from + i, lanes);
-        });
-    const double mean = static_cast<double>(total) / count;
-    const T center = static_cast<T>(mean);
-    const vec<T> middle = vec<T>::broadcast(center);
-    T middles[vec<T>::size];
-    middle.store(middles);
-    const T* const masked = middles;
-    const T squares = sum_rows<T>(
-        last - first, channels * inner,
-        n, [=](dim_t i, dim_t lanes, vec<T> s) __attribute__((always_inline)) {
-          const vec<T> d = load_lanes(from + i, lanes) - load_lanes(masked, lanes);
-          return fma(d, d, s);
-        });
-    const double off = mean - static_cast<double>(center);
-    all.join(count, mean, static_cast<double>(squares) - count * off * off);
+    const dim_t rows = last - first, step = channels * inner;
+    const double mean = mean_of_rows(rows, step, n, from);
+    all.join(static_cast<double>(rows * n), mean, squares_of_rows(rows, step, n, from, mean));
   });
   return all;
+}
+/// How many channels go together: where they are short several, so that none waits for its own
+/// sums.
+inline constexpr dim_t most_channels_together = 4;
+IKEBANA_CPU_INLINE dim_t channels_together(dim_t batch, dim_t inner) {
+  const dim_t size = batch * inner;
+  return size > 0 && size <= 2048 ? most_channels_together : 1;
 }
 
 /// y = function(factor (x - center) + offset) for channel c.
 template <class T>
 IKEBANA_CPU_INLINE void scale_channel(dim_t batch, dim_t channels, dim_t inner, dim_t c, const T* x,
                                       T center, T factor, T offset, activation function, T* y) {
+  const dim_t step = channels * inner;
   const vec<T> middle = vec<T>::broadcast(center), scale = vec<T>::broadcast(factor),
                shift = vec<T>::broadcast(offset);
-  for (dim_t b = 0; b < batch; ++b) {
-    const dim_t row = (b * channels + c) * inner;
-    if (function == activation::relu) {
+  const auto scale_rows = [=](auto finish) __attribute__((always_inline)) {
+    for (dim_t b = 0; b < batch; ++b) {
+      const dim_t row = b * step + c * inner;
       map_terms(
           inner, y + row, IKEBANA_CPU_TERMS {
-            return max(vec<T>::zero(), fma(load_lanes(x + row + i, lanes) - middle, scale, shift));
+            return finish(fma(load_lanes(x + row + i, lanes) - middle, scale, shift));
           });
-    } else {
-      map_terms(
-          inner, y + row,
-          IKEBANA_CPU_TERMS { return fma(load_lanes(x + row + i, lanes) - middle, scale, shift); });
-      activate_block(function, 1, inner, y + row, inner);
     }
-  }
+  };
+  if (function == activation::relu)
+    return scale_rows([](vec<T> v)
+                          __attribute__((always_inline)) { return max(vec<T>::zero(), v); });
+  scale_rows([](vec<T> v) __attribute__((always_inline)) { return v; });
+  if (function != activation::none) activate_block(function, batch, inner, y + c * inner, step);
 }
 
 /// What normalizes one channel.
@@ -197,12 +225,30 @@ void normalize_batch(dim_t batch, dim_t channels, dim_t wanted, dim_t inner, con
   if (inner == 1)
     return normalize_batch_columns(batch, channels, wanted, x, gamma, beta, eps, function, y,
                                    save_mean, save_invstd, running_mean, running_var, momentum);
-  for (dim_t c = 0; c < wanted; ++c) {
-    const channel_moments m = moments_of_channel(batch, channels, inner, c, x);
-    const auto s = scale_by_batch<T>(c, m.mean, m.squares / m.count,
-                                     m.squares / (m.count > 1 ? m.count - 1 : 1), gamma, beta, eps,
-                                     save_mean, save_invstd, running_mean, running_var, momentum);
-    scale_channel(batch, channels, inner, c, x, s.center, s.factor, s.offset, function, y);
+  const dim_t together = channels_together(batch, inner), step = channels * inner;
+  channel_moments m[most_channels_together];
+  channel_scale<T> scales[most_channels_together];
+  for (dim_t first = 0; first < wanted; first += together) {
+    const dim_t here = wanted - first < together ? wanted - first : together;
+    const T* const from = x + first * inner;
+    if (together == 1) {
+      m[0] = moments_of_channel(batch, channels, inner, first, x);
+    } else {
+      for (dim_t k = 0; k < here; ++k)
+        m[k].mean = mean_of_rows(batch, step, inner, from + k * inner);
+      for (dim_t k = 0; k < here; ++k) {
+        m[k].count = static_cast<double>(batch * inner);
+        m[k].squares = squares_of_rows(batch, step, inner, from + k * inner, m[k].mean);
+      }
+    }
+    for (dim_t k = 0; k < here; ++k)
+      scales[k] =
+          scale_by_batch<T>(first + k, m[k].mean, m[k].squares / m[k].count,
+                            m[k].squares / (m[k].count > 1 ? m[k].count - 1 : 1), gamma, beta, eps,
+                            save_mean, save_invstd, running_mean, running_var, momentum);
+    for (dim_t k = 0; k < here; ++k)
+      scale_channel(batch, channels, inner, first + k, x, scales[k].center, scales[k].factor,
+                    scales[k].offset, function, y);
   }
 }
 

@@ -1,24 +1,55 @@
+/// update(i, lanes) for all of n, by whole registers.
+template <class T, class F>
+IKEBANA_CPU_INLINE void update_lanes(dim_t n, F update) {
+  constexpr dim_t w = vec<T>::size;
+  dim_t i = 0;
+#pragma GCC unroll 4
+  for (; i + w <= n; i += w) update(i, w);
+  if (i < n) update(i, n - i);
+}
+
+/// gradient(i, lanes, parameters) is what the rate is for.
+template <class T, class G>
+IKEBANA_CPU_INLINE void sgd_loop(dim_t n, T* params, T* momentum_buffer, T lr, T momentum, T fresh,
+                                 bool nesterov, G gradient) {
+  const vec<T> rate = vec<T>::broadcast(-lr), mu = vec<T>::broadcast(momentum),
+               part = vec<T>::broadcast(fresh);
+  if (momentum_buffer == nullptr)
+    return update_lanes<T>(
+        n, [=](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+          const vec<T> p = load_lanes(params + i, lanes);
+          store_lanes(fma(rate, gradient(i, lanes, p), p), params + i, lanes);
+        });
+  update_lanes<T>(
+      n, [=](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+        const vec<T> p = load_lanes(params + i, lanes), g = gradient(i, lanes, p);
+        const vec<T> b = fma(mu, load_lanes(momentum_buffer + i, lanes), g * part);
+        store_lanes(b, momentum_buffer + i, lanes);
+        store_lanes(fma(rate, nesterov ? fma(mu, b, g) : b, p), params + i, lanes);
+      });
+}
+
 template <class T>
 void sgd_update(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T momentum,
                 T dampening, T weight_decay, bool nesterov, bool first_step, T gradient_scale) {
-  constexpr dim_t w = vec<T>::size;
-  const vec<T> rate = vec<T>::broadcast(-lr), decay = vec<T>::broadcast(weight_decay),
-               mu = vec<T>::broadcast(momentum), scale = vec<T>::broadcast(gradient_scale);
-  const vec<T> fresh = vec<T>::broadcast(first_step ? T(1) : T(1) - dampening);
-  const bool has_momentum = momentum != T(0) && momentum_buffer != nullptr;
-  const auto update = [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
-    const vec<T> p = load_lanes(params + i, lanes);
-    vec<T> g = fma(p, decay, load_lanes(grads + i, lanes) * scale);
-    if (has_momentum) {
-      const vec<T> b = first_step ? g : fma(mu, load_lanes(momentum_buffer + i, lanes), g * fresh);
-      store_lanes(b, momentum_buffer + i, lanes);
-      g = nesterov ? fma(mu, b, g) : b;
-    }
-    store_lanes(fma(rate, g, p), params + i, lanes);
-  };
-  dim_t i = 0;
-  for (; i + w <= n; i += w) update(i, w);
-  if (i < n) update(i, n - i);
+  T* const buffer = momentum != T(0) ? momentum_buffer : nullptr;
+  if (first_step && buffer != nullptr)
+    update_lanes<T>(
+        n, [=](dim_t i, dim_t lanes)
+               __attribute__((always_inline)) { store_lanes(vec<T>::zero(), buffer + i, lanes); });
+  const T fresh = first_step ? T(1) : T(1) - dampening;
+  if (weight_decay == T(0) && gradient_scale == T(1))
+    return sgd_loop(
+        n, params, buffer, lr, momentum, fresh,
+        nesterov, [=](dim_t i, dim_t lanes, vec<T>) __attribute__((always_inline)) {
+          return load_lanes(grads + i, lanes);
+        });
+  const vec<T> decay = vec<T>::broadcast(weight_decay), scale = vec<T>::broadcast(gradient_scale);
+  sgd_loop(
+      n, params, buffer, lr, momentum, fresh,
+      nesterov, [=](dim_t i, dim_t lanes, vec<T> p) __attribute__((always_inline)) {
+        return fma(p, decay, load_lanes(grads + i, lanes) * scale);
+      });
 }
 
 /// a / (sqrt(v) scale + eps) for v >= 0.

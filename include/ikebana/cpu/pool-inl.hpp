@@ -84,6 +84,43 @@ void halve_backward(const pool_geometry& g, const T* dy, const std::int32_t* ind
   }
 }
 
+/// The maximum of each plane of n, and the place of the first of equals.
+template <class T>
+void maximum_of_planes(dim_t count, dim_t n, const T* x, T* y, std::int32_t* indices) {
+  using B = typename number<T>::bits;
+  constexpr dim_t w = vec<T>::size;
+  const dim_t rest = n % w, whole = n - rest;
+  const vec<T> zero = vec<T>::zero();
+  for (dim_t p = 0; p < count; ++p, x += n) {
+    running_maximum<T> m{around_planes<T>(), bits_of<T>::zero()};
+    bits_of<T> at = lane_numbers<T>();
+    vec<T> doubtful = zero;
+    for (dim_t i = 0; i < whole; i += w) {
+      const vec<T> v = vec<T>::load(x + i);
+      doubtful = fma(v, zero, doubtful);
+      m.meet(v, at);
+      at = at + static_cast<B>(w);
+    }
+    if (rest > 0) {
+      const vec<T> v = vec<T>::load(x + whole, rest);
+      doubtful = fma(v, zero, doubtful);
+      m.meet(keep_first(v, rest), at);
+    }
+    if (sum(doubtful) != T(0)) [[unlikely]] {
+      detail::maxima_by_windows(
+          pool_geometry{1, {1, 1, n}, {1, 1, 1}, {1, 1, n}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}}, x,
+          y + p, indices == nullptr ? indices : indices + p);
+      continue;
+    }
+    y[p] = maximum(m.best);
+    if (indices == nullptr) continue;
+    const auto is_largest = m.best == vec<T>::broadcast(y[p]);
+    const auto places =
+        select(lane_mask<B>{is_largest.m}, m.where, bits_of<T>::broadcast(static_cast<B>(n)));
+    indices[p] = static_cast<std::int32_t>(-maximum(-places));
+  }
+}
+
 /// f(input plane's offset, spans of depth and height, output's offset) for every row of windows.
 template <class G, class S, class F>
 IKEBANA_CPU_INLINE void for_each_window_row(const G& g, S span, F f) {

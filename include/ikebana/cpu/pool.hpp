@@ -33,6 +33,13 @@ constexpr bool is_halving(const pool_geometry& g) {
   return g.dilation[1] == 1 && g.dilation[2] == 1;
 }
 
+/// Windows that are each a whole plane.
+constexpr bool is_global(const pool_geometry& g) {
+  for (std::size_t d = 0; d < 3; ++d)
+    if (g.out[d] != 1 || g.padding[d] != 0 || g.kernel[d] < g.in[d]) return false;
+  return true;
+}
+
 }  // namespace detail
 }  // namespace ikebana::cpu
 
@@ -80,13 +87,6 @@ void maxima_by_halving(pool_geometry g, const T* x, T* y, std::int32_t* indices)
 
 namespace ikebana::cpu::detail {
 
-/// Windows that are each a whole plane.
-constexpr bool is_global(const pool_geometry& g) {
-  for (std::size_t d = 0; d < 3; ++d)
-    if (g.out[d] != 1 || g.padding[d] != 0 || g.kernel[d] < g.in[d]) return false;
-  return true;
-}
-
 /// What all windows' sums are divided by; 0 where that differs.
 constexpr dim_t common_divisor(const pool_geometry& g, bool count_include_pad,
                                dim_t divisor_override) {
@@ -97,6 +97,14 @@ constexpr dim_t common_divisor(const pool_geometry& g, bool count_include_pad,
     if (!count_include_pad && g.padding[d] != 0) return 0;
   }
   return conv_geometry::volume(g.kernel);
+}
+
+/// Windows that sums_by_threes takes.
+template <class T>
+constexpr bool is_by_threes(const pool_geometry& g) {
+  return g.kernel == std::array<dim_t, 3>{1, 3, 3} && g.stride[0] == 1 && g.padding[0] == 0 &&
+         g.padding[2] == 1 && g.stride[1] == g.stride[2] && g.stride[1] <= 2 &&
+         static_cast<std::size_t>(g.in[2]) * sizeof(T) <= packed_b_bytes;
 }
 
 /// Windows that overlap, as depthwise convolutions whose weights are all `factor`. False where
@@ -151,9 +159,11 @@ template <class T>
 void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* indices) {
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
     std::int32_t* const places = indices == nullptr ? nullptr : indices + out;
-    if (detail::is_halving(g))
-      detail::maxima_by_halving(g, x + in, y + out, places);
-    else if (!detail::maxima_by_tiles<T>(g, x + in, y + out, places))
+    if (detail::is_halving(g)) return detail::maxima_by_halving(g, x + in, y + out, places);
+    if (detail::is_global(g))
+      return IKEBANA_CPU_DISPATCH(maximum_of_planes<T>)(g.planes, g.input_plane(), x + in, y + out,
+                                                        places);
+    if (!detail::maxima_by_tiles<T>(g, x + in, y + out, places))
       detail::maxima_by_windows(g, x + in, y + out, places);
   });
 }
@@ -178,15 +188,21 @@ void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_inc
   const T divisor =
       static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
+    const T *const from = x + in, factor = T(1) / divisor;
+    T* const to = y + out;
     if (detail::is_halving(g))
-      IKEBANA_CPU_DISPATCH(halve_by_average<T>)(g, x + in, T(1) / divisor, y + out);
-    else if (divisor != T(0) && detail::is_global(g))
-      IKEBANA_CPU_DISPATCH(average_planes<T>)
-    (g.planes, conv_geometry::volume(g.in), x + in, divisor, y + out);
-    else if (divisor == T(0) ||
-             !detail::average_by_convolution(g, false, x + in, T(1) / divisor, y + out))
-        IKEBANA_CPU_DISPATCH(pool_average<T>)(g, x + in, y + out, count_include_pad,
-                                              divisor_override);
+      return IKEBANA_CPU_DISPATCH(halve_by_average<T>)(g, from, factor, to);
+    if (divisor != T(0)) {
+      if (detail::is_global(g))
+        return IKEBANA_CPU_DISPATCH(average_planes<T>)(g.planes, g.input_plane(), from, divisor,
+                                                       to);
+      if (detail::is_by_threes<T>(g))
+        return IKEBANA_CPU_DISPATCH(sums_by_threes<T>)(g.planes * g.in[0], g.in[1], g.in[2],
+                                                       g.out[1], g.out[2], g.stride[1],
+                                                       g.padding[1], from, factor, to);
+      if (detail::average_by_convolution(g, false, from, factor, to)) return;
+    }
+    IKEBANA_CPU_DISPATCH(pool_average<T>)(g, from, to, count_include_pad, divisor_override);
   });
 }
 /// Overwrites dx.
@@ -196,12 +212,23 @@ void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_
   const T divisor =
       static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
+    const T *const from = dy + out, factor = T(1) / divisor;
+    T* const to = dx + in;
     if (detail::is_halving(g))
-      IKEBANA_CPU_DISPATCH(halve_by_average_backward<T>)(g, dy + out, T(1) / divisor, dx + in);
-    else if (divisor == T(0) || detail::is_global(g) ||
-             !detail::average_by_convolution(g, true, dy + out, T(1) / divisor, dx + in))
-      IKEBANA_CPU_DISPATCH(pool_average_backward<T>)
-    (g, dy + out, dx + in, count_include_pad, divisor_override);
+      return IKEBANA_CPU_DISPATCH(halve_by_average_backward<T>)(g, from, factor, to);
+    if (divisor != T(0)) {
+      if (detail::is_global(g))
+        return IKEBANA_CPU_DISPATCH(average_planes_backward<T>)(g.planes, g.input_plane(), from,
+                                                                factor, to);
+      // Where no window is left out, its gradients' windows are as many.
+      if (detail::is_by_threes<T>(g) && g.stride[1] == 1)
+        return IKEBANA_CPU_DISPATCH(sums_by_threes<T>)(g.planes * g.in[0], g.out[1], g.out[2],
+                                                       g.in[1], g.in[2], 1, 2 - g.padding[1], from,
+                                                       factor, to);
+      if (detail::average_by_convolution(g, true, from, factor, to)) return;
+    }
+    IKEBANA_CPU_DISPATCH(pool_average_backward<T>)
+    (g, from, to, count_include_pad, divisor_override);
   });
 }
 

@@ -160,7 +160,7 @@ bool maxima_of_windows(const pool_geometry& g, const T* x, T* y, std::int32_t* i
     t.row_count = until - r;
     t.height = rows.high(until - 1) - top;
     t.top = low - top;
-    t.top_place = low * columns.from + start;
+    t.top_place = slabs[0] + low * columns.from + start;
     t.skip = start < 0 ? -start : 0;
     t.length = columns.high(c + now - 1) - start - t.skip;
     t.result_length = now;
