@@ -220,6 +220,41 @@ TEST_CASE("a replica goes on in another group, from the newest state, with its h
   });
 }
 
+TEST_CASE(
+    "one of two has loaded a checkpoint: both go on from its steps, as if never interrupted") {
+  constexpr std::int64_t saved_at = 6, steps = 10;
+  ike::single one;
+  auto before = ike::replicate(fresh(), one);
+  ike::sgd optimizer_before{before, options};
+  for (std::int64_t s = 0; s < saved_at; ++s) train_step(before, optimizer_before, s, 0, 1);
+  CHECK(before.steps() == saved_at);
+  const ike::state_dict checkpoint = ike::get_training_state(before, optimizer_before).clone();
+
+  const auto expected = trained_alone(steps);
+  ike::rendezvous place(2, 20s);
+  std::vector<std::vector<std::int64_t>> made(2);
+  const auto work = [&](std::size_t who) {
+    auto member = place.enter();
+    auto model =
+        ike::replicate(ike::initialize<double, rows>(net, ike::seed{77 + who}), member.group());
+    ike::sgd optimizer{model, options};
+    if (who == 1) {
+      ike::load_training_state(model, optimizer, checkpoint);
+      model.set_steps(saved_at);
+    }
+    member.train(model, optimizer, steps, [&](ike::thread_group& group) {
+      made[who].push_back(model.steps());
+      train_step(model, optimizer, model.steps(), group.rank(), group.size());
+    });
+    CHECK(apart(model.parameters(), expected) < 1e-14);
+  };
+  std::thread other(work, 0);
+  work(1);
+  other.join();
+  CHECK(made[0] == std::vector<std::int64_t>{6, 7, 8, 9});
+  CHECK(made[1] == made[0]);
+}
+
 TEST_CASE("optimizers and models that differ are refused on every rank, and nothing changes") {
   std::atomic<int> refused{0};
   ike::launch(ike::threads{2, 20s}, [&](ike::thread_group& group) {

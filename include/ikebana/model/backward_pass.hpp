@@ -32,7 +32,7 @@ struct backward_pass {
       if (run.fused == nullptr || !run.fused[k].backward_is_done)
         leaf.backward(element_traits<E>::given(c, run.is_full(node)));
     } else {
-      run.pass_on_gradient(node);
+      run.pass_on_gradient(node, run.edge_gradients[node.first_edge]);
     }
     end(node);
   }

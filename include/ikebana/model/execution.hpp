@@ -24,6 +24,12 @@ struct partial_tables {
   gradient_presence* presence = nullptr;
   const int* places = nullptr;  ///< By leaf: its first parameter among those of the flat array.
   T* flat_gradients = nullptr;
+
+  bool is_written(const program_node& node) const {
+    for (std::size_t i = 0; i < node.output_count; ++i)
+      if (written[node.first_output + static_cast<int>(i)]) return true;
+    return false;
+  }
 };
 
 /// Everything that a pass over the leaves needs, as plain tables: no type of a network in it.
@@ -105,10 +111,10 @@ struct execution {
     return c;
   }
 
-  /// The backward of a view: its gradient is that of what it shows.
-  [[gnu::noinline]] void pass_on_gradient(const program_node& view) const {
+  /// The backward of a view: its gradient is that of what it shows, of which `to` may be the
+  /// memory.
+  [[gnu::noinline]] void pass_on_gradient(const program_node& view, T* to) const {
     const T* const from = value_gradients[view.first_output];
-    T* const to = edge_gradients[view.first_edge];
     if (to != nullptr && to != from) std::memcpy(to, from, bytes_of(view.first_output));
   }
 };

@@ -65,11 +65,6 @@ struct partial_state {
       is_given = is_given || output_written[i];
     }
   }
-  bool is_written(const program_node& node) const {
-    for (std::size_t i = 0; i < node.output_count; ++i)
-      if (written[static_cast<std::size_t>(node.first_output) + i]) return true;
-    return false;
-  }
 
   /// Calls f(first, count) for the parameters that a backward would reach now, in the order in
   /// which it would finish them.
@@ -81,7 +76,7 @@ struct partial_state {
       const program_node& node = run.nodes[k];
       const program_leaf& leaf = run.leaves[node.leaf];
       bool& is_reached = reached[static_cast<std::size_t>(node.leaf)];
-      if (run.runs_backward[k] && run.does_run(node) && is_written(node)) {
+      if (run.runs_backward[k] && run.does_run(node) && run.partial.is_written(node)) {
         is_reached = true;
         for (std::size_t i = 0; i < node.input_count; ++i)
           if ((node.choice < 0 || run.partial.taken[node.choice] == static_cast<int>(i)) &&
@@ -133,14 +128,14 @@ struct partial_backward_pass {
   template <class Leaf>
   [[gnu::noinline]] void operator()(const Leaf& leaf) {
     const program_node& node = run.nodes[--k];
-    if (run.runs_backward[k] && run.does_run(node) && is_reached(node)) {
+    if (run.runs_backward[k] && run.does_run(node) && run.partial.is_written(node)) {
       if constexpr (requires { completed.before_leaf(k); }) completed.before_leaf(k);
       if constexpr (joins_alternatives<Leaf>) {
         hand_on(node, static_cast<std::size_t>(run.partial.taken[node.choice]));
       } else {
         [[maybe_unused]] const context<T> c = begin(node);
         if constexpr (is_view_module<Leaf>())
-          run.pass_on_gradient(node);
+          run.pass_on_gradient(node, run.edge_gradients[node.first_edge]);
         else if (run.fused == nullptr || !run.fused[k].backward_is_done)
           leaf.backward(element_traits<E>::given(c, run.is_full(node)));
         end(node);
@@ -151,12 +146,6 @@ struct partial_backward_pass {
   }
 
  private:
-  bool is_reached(const program_node& node) const {
-    for (std::size_t i = 0; i < node.output_count; ++i)
-      if (run.partial.written[node.first_output + static_cast<int>(i)]) return true;
-    return false;
-  }
-
   std::size_t place_of(const program_node& node) const {
     return static_cast<std::size_t>(run.partial.places[node.leaf]);
   }
@@ -209,11 +198,10 @@ struct partial_backward_pass {
     T* const to = run.value_gradients[v];
     if (!run.partial.edge_needed[node.first_edge + static_cast<int>(taken)] || to == nullptr)
       return;
-    const T* gradient = run.value_gradients[node.first_output];
     if (run.partial.written[v])
-      add_to(v, gradient);
-    else if (to != gradient)
-      std::memcpy(to, gradient, run.bytes_of(v));
+      add_to(v, run.value_gradients[node.first_output]);
+    else
+      run.pass_on_gradient(node, to);
     run.partial.written[v] = true;
   }
 

@@ -90,7 +90,7 @@ class elastic_replica {
  public:
   /// How many synchronised backwards it has been through: the same on all replicas.
   std::int64_t steps() const { return steps_; }
-  /// For a replica that goes on from a checkpoint.
+  /// For a replica that goes on from a checkpoint: else it counts as new in set_process_group.
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
   /// Goes on in another group, of any size: after a communication_error with those who are left, or

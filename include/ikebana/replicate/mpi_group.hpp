@@ -15,6 +15,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/replicate/blocking_collectives.hpp"
 #include "ikebana/replicate/mpi/mpi_engine.hpp"
+#include "ikebana/replicate/mpi/mpi_error.hpp"
 #include "ikebana/replicate/mpi/mpi_process.hpp"
 #include "ikebana/replicate/mpi/mpi_survivors.hpp"
 #include "ikebana/replicate/process_group.hpp"

@@ -26,6 +26,7 @@
 #include "ikebana/replicate/parameter_groups.hpp"
 #include "ikebana/replicate/policy.hpp"
 #include "ikebana/replicate/process_group.hpp"
+#include "ikebana/replicate/replica_of.hpp"
 #include "ikebana/replicate/replica_states.hpp"
 #include "ikebana/replicate/shard_optimizer.hpp"
 #include "ikebana/replicate/synchronised_replica.hpp"
@@ -49,10 +50,11 @@ struct a_replica_is_not_copied_but_its_state {};
 /// calls in the same order; forward alone communicates nothing. Steps allocate nothing. Throws
 /// communication_error where another rank fails.
 template <class Policy, class Model, process_group Group>
-class replicated : private Model,
+class replicated : public detail::replica_of<Model>,
                    public synchronised_replica<replicated<Policy, Model, Group>, Policy>,
                    public joining_replica<replicated<Policy, Model, Group>, Policy>,
                    public elastic_replica<replicated<Policy, Model, Group>, Policy, Group> {
+  using base = detail::replica_of<Model>;
   using synchronisation = synchronised_replica<replicated<Policy, Model, Group>, Policy>;
   using joining = joining_replica<replicated<Policy, Model, Group>, Policy>;
   using elasticity = elastic_replica<replicated<Policy, Model, Group>, Policy, Group>;
@@ -61,16 +63,14 @@ class replicated : private Model,
   friend elasticity;
 
  public:
-  using value_type = typename Model::value_type;
-  using module_type = typename Model::module_type;
   using policy_type = Policy;
-  using model_type = Model;
   using group_type = Group;
   /// Whether gradients are used up while backward runs: optimizer_in_backward.
   static constexpr bool steps_in_backward = detail::steps_in_backward<Policy>;
   using synchronisation::no_sync;
   using synchronisation::synchronises;
-  using typename Model::output_view;
+  using typename base::output_view;
+  using typename base::value_type;
 
   static_assert(
       comm_hook_for<typename Policy::hook_type, value_type, Group>,
@@ -78,7 +78,7 @@ class replicated : private Model,
       "returns a handle, and finish(bucket, group)");
 
   replicated(Model made, Group& group, typename Policy::hook_type hook)
-      : Model{std::move(made)},
+      : base{std::move(made)},
         buffer_sync_{static_cast<Model&>(*this)},
         reducer_{start(group), std::move(hook), Model::gradients(), plan(), delayed()} {
     Model::set_random_stream(static_cast<std::uint32_t>(group.rank()));
@@ -94,44 +94,6 @@ class replicated : private Model,
   replicated(replicated&&) noexcept = default;
   /// A copy would be a replica that no other rank knows.
   replicated(const replicated&, detail::a_replica_is_not_copied_but_its_state = {}) = delete;
-
-  using Model::operator[];
-  using Model::buffer;
-  using Model::buffers;
-  using Model::check_call;
-  using Model::choose;
-  using Model::chosen;
-  using Model::current_inputs;
-  using Model::current_program;
-  using Model::eval;
-  using Model::fuses;
-  using Model::gradient;
-  using Model::gradients;
-  using Model::has_gradient;
-  using Model::is_training;
-  using Model::layout;
-  using Model::lowered;
-  using Model::may_lack_gradients;
-  using Model::module;
-  using Model::output;
-  using Model::output_shape;
-  using Model::parameter_count;
-  using Model::parameters;
-  using Model::persistent_buffers;
-  using Model::presence;
-  using Model::random_step;
-  using Model::register_forward_hook;
-  using Model::register_forward_pre_hook;
-  using Model::register_load_state_dict_post_hook;
-  using Model::register_load_state_dict_pre_hook;
-  using Model::register_state_dict_hook;
-  using Model::registered_hooks;
-  using Model::seed;
-  using Model::set_fusion;
-  using Model::set_random_step;
-  using Model::set_seed;
-  using Model::train;
-  using Model::workspace_bytes;
 
   /// As model::operator().
   template <model_input... X>
@@ -213,15 +175,6 @@ class replicated : private Model,
   void step(Optimizer& optimizer) {
     drain();
     detail::step_with_features(features_, *this, optimizer);
-  }
-
-  /// Reduces the gradients as they stand: the collectives of a synchronised backward, without a
-  /// backward. For gradients that were written by hand.
-  void reduce_gradients() {
-    refuse_in_backward_steps();
-    const abandon_on_exception guard{*this};
-    begin_backward(true, detail::backward_of::nobody);
-    end_backward();
   }
 
   Group& group() const { return reducer_.group(); }
@@ -407,13 +360,13 @@ class replicated : private Model,
     detail::tell_before_forward(features_, *this);
   }
 
-  void begin_backward(bool accumulate, detail::backward_of whose = detail::backward_of::own) {
+  void begin_backward(bool accumulate) {
     restarted_ = restarted_ || !accumulate;
     if (join_.on() && synchronises()) {
       drain();
       join_.meet(group(), true, restarted_, is_last_backward_);
     }
-    begin_reduction(accumulate, whose);
+    begin_reduction(accumulate, detail::backward_of::own);
   }
 
   void begin_reduction(bool accumulate, [[maybe_unused]] detail::backward_of whose) {

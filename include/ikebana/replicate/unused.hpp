@@ -26,9 +26,9 @@ namespace ikebana {
 
 namespace detail {
 
-/// Whose backward a reduction belongs to: this rank's, that of other ranks, for which this one has
-/// no batch, or nobody's, where gradients were written by hand.
-enum class backward_of : std::uint8_t { own, others, nobody };
+/// Whose backward a reduction belongs to: this rank's, or that of other ranks, for which this one
+/// has no batch.
+enum class backward_of : std::uint8_t { own, others };
 
 /// Of a model that may lack gradients, which parameters each backward reaches, and what that means
 /// for all ranks. Parameters are numbered as in gradient_presence.
@@ -81,8 +81,7 @@ class unused_parameters {
     if (!accumulates) forget();
     is_others_ = whose == backward_of::others;
     arrived_.clear();
-    if (whose == backward_of::nobody) std::fill(used_.begin(), used_.end(), std::uint8_t{1});
-    if (whose == backward_of::own)
+    if (!is_others_)
       predict([&](std::size_t first, std::size_t count) {
         for (std::size_t i = first; i < first + count; ++i) {
           used_[i] = 1;

@@ -22,6 +22,7 @@
 #include "ikebana/replicate/invariant/invariant_sum.hpp"
 #include "ikebana/replicate/policy.hpp"
 #include "ikebana/replicate/process_group.hpp"
+#include "ikebana/replicate/replica_of.hpp"
 #include "ikebana/replicate/utils/verify_parameters.hpp"
 
 namespace ikebana {
@@ -58,13 +59,13 @@ inline constexpr bool is_only_invariant<replicate_policy<Options...>> =
 /// it was where a shard or another rank fails. Memory: about log2(S / ranks) + 1 more arrays as
 /// long as the parameters.
 template <class Policy, class Model, process_group Group>
-class invariant_replicated : private Model {
+class invariant_replicated : public detail::replica_of<Model> {
+  using base = detail::replica_of<Model>;
+
  public:
-  using value_type = typename Model::value_type;
-  using module_type = typename Model::module_type;
   using policy_type = Policy;
-  using model_type = Model;
-  using typename Model::output_view;
+  using typename base::output_view;
+  using typename base::value_type;
 
   static_assert(detail::is_only_invariant<Policy>,
                 "ikebana: invariant goes with init_sync alone: it sums the gradients in its own "
@@ -73,7 +74,7 @@ class invariant_replicated : private Model {
   static constexpr dim_t shards = policy_option<Policy, detail::invariant_key>::value;
 
   invariant_replicated(Model made, Group& group)
-      : Model{std::move(made)},
+      : base{std::move(made)},
         group_{&group},
         buffers_of_shards_{static_cast<const Model&>(*this)},
         presence_{Model::presence()},
@@ -97,45 +98,6 @@ class invariant_replicated : private Model {
   /// A copy would be a replica that no other rank knows. Copy the weights: get_state_dict,
   /// load_state_dict.
   invariant_replicated(const invariant_replicated&) = delete;
-
-  using Model::operator[];
-  using Model::buffer;
-  using Model::buffers;
-  using Model::check_call;
-  using Model::choice;
-  using Model::choose;
-  using Model::current_inputs;
-  using Model::current_program;
-  using Model::eval;
-  using Model::fuses;
-  using Model::gradient;
-  using Model::gradients;
-  using Model::has_gradient;
-  using Model::is_training;
-  using Model::layout;
-  using Model::lowered;
-  using Model::module;
-  using Model::output;
-  using Model::output_shape;
-  using Model::parameter_count;
-  using Model::parameters;
-  using Model::persistent_buffers;
-  using Model::presence;
-  using Model::random_step;
-  using Model::register_forward_hook;
-  using Model::register_forward_pre_hook;
-  using Model::register_load_state_dict_post_hook;
-  using Model::register_load_state_dict_pre_hook;
-  using Model::register_state_dict_hook;
-  using Model::registered_hooks;
-  using Model::seed;
-  using Model::set_choice;
-  using Model::set_fusion;
-  using Model::set_random_step;
-  using Model::set_seed;
-  using Model::train;
-  using Model::workspace_bytes;
-  using Model::zero_grad;
 
   /// The output for inputs that only this rank sees, in evaluation. Throws state_error in training,
   /// which is by train_step or loss_backward.

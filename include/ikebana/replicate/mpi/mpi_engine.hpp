@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "ikebana/core/error.hpp"
+#include "ikebana/replicate/mpi/mpi_notice.hpp"
+#include "ikebana/replicate/mpi/mpi_operation.hpp"
 #include "ikebana/replicate/mpi/mpi_phases.hpp"
 #include "ikebana/replicate/mpi/mpi_process.hpp"
 #include "ikebana/replicate/request.hpp"

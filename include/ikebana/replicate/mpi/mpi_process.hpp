@@ -1,13 +1,5 @@
 #pragma once
 
-// The C++ bindings of MPI implementations would want a library of their own.
-#ifndef OMPI_SKIP_MPICXX
-#define OMPI_SKIP_MPICXX 1
-#endif
-#ifndef MPICH_SKIP_MPICXX
-#define MPICH_SKIP_MPICXX 1
-#endif
-#include <mpi.h>
 #include <signal.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -18,7 +10,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -29,42 +20,11 @@
 #include <vector>
 
 #include "ikebana/core/error.hpp"
-#include "ikebana/replicate/request.hpp"
+#include "ikebana/replicate/mpi/mpi_error.hpp"
+#include "ikebana/replicate/mpi/mpi_notice.hpp"
+#include "ikebana/replicate/mpi/process_place.hpp"
 
 namespace ikebana::detail {
-
-enum class mpi_notice_kind : std::int32_t { thrown, gave_up, left };
-
-/// What a rank tells the others outside of all collectives.
-struct mpi_notice {
-  mpi_notice_kind kind = mpi_notice_kind::thrown;
-  std::int32_t rank = 0;     // in the world, of the one it began with
-  std::int32_t sender = 0;   // in the world
-  std::uint64_t group = 0;   // the one it concerns; 0: all
-  std::uint64_t issued = 0;  // left: how many collectives of the group this rank has called
-  char text[480]{};
-};
-static_assert(sizeof(mpi_notice) == 512);
-
-/// Who hears of notices that concern a group.
-class mpi_listener {
- public:
-  virtual void hear(const mpi_notice& notice) = 0;
-
- protected:
-  ~mpi_listener() = default;
-};
-
-inline std::string mpi_error_text(const char* function, int code) {
-  char text[MPI_MAX_ERROR_STRING];
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  return std::string(function) + ": " + std::string(text, static_cast<std::size_t>(length));
-}
-
-inline void check_mpi(const char* function, int code) {
-  if (code != MPI_SUCCESS) throw communication_error(mpi_error_text(function, code));
-}
 
 inline std::atomic<int> mpi_signal{0};
 
@@ -264,7 +224,7 @@ class mpi_process {
       std::int64_t pid;
       std::uint64_t place;
     };
-    const address mine{::getpid(), place()};
+    const address mine{::getpid(), process_place()};
     std::vector<address> all(static_cast<std::size_t>(size_));
     check_mpi("MPI_Allgather", MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all.data(),
                                              sizeof(mine), MPI_BYTE, control_));
@@ -304,25 +264,6 @@ class mpi_process {
     check_mpi("MPI_Irecv", MPI_Irecv(&incoming_, sizeof(incoming_), MPI_BYTE, MPI_ANY_SOURCE, 0,
                                      control_, &inbox_));
     listening_ = true;
-  }
-
-  /// The same for processes that see each other's ids: a hash of the machine's boot and the
-  /// namespace of processes.
-  static std::uint64_t place() {
-    std::uint64_t h = 0xcbf29ce484222325u;
-    const auto take = [&](const char* text, std::size_t n) {
-      for (std::size_t i = 0; i < n; ++i)
-        h = (h ^ static_cast<unsigned char>(text[i])) * 0x100000001b3u;
-    };
-    char text[256];
-    if (std::FILE* f = std::fopen("/proc/sys/kernel/random/boot_id", "r")) {
-      take(text, std::fread(text, 1, sizeof(text), f));
-      std::fclose(f);
-    }
-    if (const ssize_t n = ::readlink("/proc/self/ns/pid", text, sizeof(text)); n > 0)
-      take(text, static_cast<std::size_t>(n));
-    if (::gethostname(text, sizeof(text)) == 0) take(text, ::strnlen(text, sizeof(text)));
-    return h;
   }
 
   int rank_ = 0, size_ = 1;

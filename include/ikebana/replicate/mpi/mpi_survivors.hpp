@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ikebana/core/error.hpp"
+#include "ikebana/replicate/mpi/mpi_error.hpp"
 #include "ikebana/replicate/mpi/mpi_process.hpp"
 #include "ikebana/replicate/request.hpp"
 

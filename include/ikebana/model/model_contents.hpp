@@ -1,0 +1,231 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/random.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/model/choices.hpp"
+#include "ikebana/model/element.hpp"
+#include "ikebana/model/gradient_exchange.hpp"
+#include "ikebana/model/gradient_presence.hpp"
+#include "ikebana/model/hooks.hpp"
+#include "ikebana/model/layout.hpp"
+#include "ikebana/model/lowerer.hpp"
+#include "ikebana/model/parameter_stamp.hpp"
+#include "ikebana/model/views_by_path.hpp"
+#include "ikebana/module/lowering.hpp"
+#include "ikebana/module/refusal.hpp"
+
+namespace ikebana::detail {
+
+/// What a model holds, for everyone to see and to set: its numbers, as arrays and by path, its
+/// modes, and what it knows of itself. A base of `model`, which adds the calls.
+template <model_element E, resolved_module M, shape... In>
+class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
+  using engine = detail::engine<E, M, sizeof...(In)>;
+  using exchange = gradient_exchange<E, M, sizeof...(In)>;
+  using T = element_of<E>;
+
+ protected:
+  using engine::sizes;
+  static constexpr shape_list declared_inputs{In...};
+
+ public:
+  using value_type = T;
+  using module_type = M;
+  static constexpr std::size_t input_count = sizeof...(In);
+  static constexpr std::size_t parameter_count = sizes.parameters;
+  static constexpr std::size_t output_count = detail::output_count<M>();
+
+  /// The lowered network for the declared shapes: a constant expression.
+  static constexpr program<sizes> lowered() { return lower<sizes>(M{}, declared_inputs); }
+
+  /// All parameters as one array, in the order in which backward finishes them; the gaps between
+  /// them are zero.
+  std::span<T> parameters() {
+    stamp_ = 0;
+    return parameters_.span();
+  }
+  std::span<const T> parameters() const { return parameters_.span(); }
+  /// All gradients, at the places of their parameters.
+  std::span<T> gradients() { return gradients_.span(); }
+  std::span<const T> gradients() const { return gradients_.span(); }
+  /// All buffers, as bytes.
+  std::span<std::byte> buffers() { return buffers_.span(); }
+  std::span<const std::byte> buffers() const { return buffers_.span(); }
+  /// Those that are saved with the parameters, and the same on all replicas.
+  std::span<std::byte> persistent_buffers() {
+    return buffers().first(static_cast<std::size_t>(tables_->layout.persistent_bytes));
+  }
+
+  /// Says that the parameters were changed in another way than by what parameters() gave.
+  void parameters_changed() {
+    if (stamp_ != 0) stamp_ = new_parameter_stamp();
+  }
+
+  /// A parameter by its path: `model["fc1.weight"_s]`, a tensor_view with its static shape.
+  template <class Path>
+  auto operator[](Path) {
+    stamp_ = 0;
+    return parameter_view<model_contents, Path>(*tables_, parameters_.data());
+  }
+  template <class Path>
+  auto operator[](Path) const {
+    return parameter_view<model_contents, Path>(*tables_, parameters_.data());
+  }
+  /// The gradient of a parameter by its path.
+  template <class Path>
+  auto gradient(Path) const {
+    return parameter_view<model_contents, Path>(*tables_, gradients_.data());
+  }
+  /// A buffer by its path: `model.buffer("bn1.running_mean"_s)`, a tensor_view.
+  template <class Path>
+  auto buffer(Path) {
+    return buffer_view<model_contents, Path>(*tables_, buffers_.data());
+  }
+  template <class Path>
+  auto buffer(Path) const {
+    return buffer_view<model_contents, Path>(*tables_, buffers_.data());
+  }
+
+  /// Sets all gradients to zero; where run time may leave a parameter without one, all are absent.
+  void zero_grad() {
+    std::ranges::fill(gradients_.span(), T{0});
+    if (gradient_presence* p = presence()) p->clear();
+  }
+
+  /// Which parameters have a gradient; null where every backward reaches every parameter.
+  gradient_presence* presence() { return engine::presence_or_null(); }
+  const gradient_presence* presence() const { return engine::presence_or_null(); }
+
+  /// Whether a backward reached the parameter since zero_grad: `model.has_gradient("a.weight"_s)`.
+  /// Always, where neither a `choose` nor one of several outputs can leave it out.
+  template <class Path>
+  bool has_gradient(Path) const {
+    if constexpr (engine::is_partial)
+      return (*presence())[place_of<Path>()];
+    else
+      return parameter_index<model_contents, Path>() < sizes.parameters;
+  }
+  /// Whether some may lack one.
+  static constexpr bool may_lack_gradients = engine::is_partial;
+
+  /// Training mode (the mode after initialize): dropout drops, batch norm takes the batch's
+  /// statistics.
+  void train(bool on = true) { training_ = on; }
+  /// Evaluation mode.
+  void eval() { training_ = false; }
+  bool is_training() const { return training_; }
+
+  /// Whether modules may be run in one with others (the mode after initialize): an activation with
+  /// the product before it, and so on (model/fusion.hpp). What comes out is the same within
+  /// rounding. Where a hook may look in between, each runs on its own in any case.
+  void set_fusion(bool on) { fuses_ = on; }
+  bool fuses() const { return fuses_; }
+
+  const M& module() const { return module_; }
+  /// The lowered network with every extent that is known by now.
+  const program<sizes>& current_program() const { return tables_->lowered_program; }
+  /// The shapes of the last inputs; as declared before any.
+  const shape_list& current_inputs() const {
+    return tables_->current_inputs.size() == 0 ? declared_inputs : tables_->current_inputs;
+  }
+  const parameter_layout<sizes>& layout() const { return tables_->layout; }
+  /// How many bytes of workspace the model holds: for the largest input so far.
+  dim_t workspace_bytes() const { return workspace_.size(); }
+
+  /// Of the randomness drawn in training: replicas draw from different streams.
+  void set_random_stream(std::uint32_t stream) { stream_ = stream; }
+  /// How many forwards in training there were: what randomness is counted by. Set it to resume.
+  std::uint32_t random_step() const { return step_; }
+  void set_random_step(std::uint32_t step) { step_ = step; }
+  ikebana::seed seed() const { return seed_; }
+  /// Of what is drawn from now on; parameters stay.
+  void set_seed(ikebana::seed s) { seed_ = s; }
+
+  // What choice_selection asks for.
+  void set_choice(std::size_t c, int alternative) {
+    if constexpr (engine::has_choices) {
+      tables_->partial.set[c] = alternative;
+      tables_->partial.policies[c] = nullptr;
+      if (!tables_->ran_forward) tables_->partial.now.taken[c] = alternative;
+    }
+  }
+  void set_choice(std::size_t c, std::shared_ptr<choice_policy> policy) {
+    if constexpr (engine::has_choices) tables_->partial.policies[c] = std::move(policy);
+  }
+  int choice(std::size_t c) const {
+    if constexpr (engine::has_choices)
+      return tables_->partial.now.taken[c];
+    else
+      return -1;
+  }
+
+  /// What hook_registration adds to, made when it is first asked for; and what there is, or null.
+  const std::shared_ptr<hook_set>& hooks() { return engine::own_hooks(); }
+  const std::shared_ptr<hook_set>& forward_hooks() { return engine::own_forward_hooks(); }
+  const hook_set* registered_hooks() const { return engine::hooks_.get(); }
+
+ protected:
+  using engine::buffers_;
+  using engine::fuses_;
+  using engine::gradients_;
+  using engine::module_;
+  using engine::parameters_;
+  using engine::seed_;
+  using engine::stamp_;
+  using engine::step_;
+  using engine::stream_;
+  using engine::tables_;
+  using engine::training_;
+  using engine::workspace_;
+
+  model_contents(M m, ikebana::seed s, const shape_list& inputs)
+      : exchange(std::move(m), s, declared_inputs, inputs, lowerer()) {
+    if constexpr (engine::traits::has_exceptions) {
+      constexpr diagnostic wrong = engine::traits::check(lowered());
+      if constexpr (!wrong.ok())
+        static_cast<void>(
+            sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
+    }
+  }
+  model_contents(const model_contents&) = default;
+  model_contents(model_contents&&) noexcept = default;
+  model_contents& operator=(model_contents&&) noexcept = default;
+  ~model_contents() = default;
+
+  /// The number of a parameter in gradient_presence.
+  template <class Path>
+  std::size_t place_of() const {
+    constexpr std::size_t i = parameter_index<model_contents, Path>();
+    static_assert(i < sizes.parameters, "ikebana: the model has no parameter of this path");
+    if constexpr (engine::is_partial && i < sizes.parameters) {
+      constexpr auto leaf = static_cast<std::size_t>(lowered().parameters[i].leaf);
+      constexpr int nth = static_cast<int>(i) - lowered().leaves[leaf].first_parameter;
+      return static_cast<std::size_t>(tables_->partial.places[leaf] + nth);
+    } else {
+      return i;
+    }
+  }
+
+  /// Where the compiler knows the lowered network, what makes it is no part of the program.
+  static constexpr typename engine::lowerer lowerer() {
+    if constexpr (is_stateless<M>() && (In.is_static() && ... && true))
+      return [](program<sizes>& to, M&, const shape_list&, bool) {
+        static constexpr program<sizes> known = lowered();
+        // An assignment would be a store for each number.
+        std::memcpy(static_cast<void*>(&to), &known, sizeof to);
+      };
+    else
+      return &lower_at_run_time<sizes, M>;
+  }
+};
+
+}  // namespace ikebana::detail
