@@ -34,10 +34,13 @@ done
 
 # An emulator takes minutes for these, and others execute the same instructions.
 slow='*span several blocks*,convolutions give the same bits*,convolutions of every kind*<double>,*same bits in any batch*'
+[ -z "${TEST_SHARD_STATUS_FILE:-}" ] || touch "$TEST_SHARD_STATUS_FILE"
+at=0
 for program in "$@"; do
   [[ $program != *threads_test ]] || continue
   # Registers of 16 bytes do without Winograd's convolution here; the other one has its own test.
   [[ $program != *winograd_test || $set == avx2 ]] || continue
+  [ $((at++ % ${TEST_TOTAL_SHARDS:-1})) = "${TEST_SHARD_INDEX:-0}" ] || continue
   if ! said=$(emulate "$program" -tce="$slow" 2>&1); then
     complain "$program fails:"
     grep -v "TCG doesn't support" <<<"$said" | tail -n 40
