@@ -152,7 +152,8 @@ IKEBANA_CPU_LOW_PRECISION_KERNEL(run_gemm_bf16, float)
 /// from the exact one by at most (k + 2) 2^-24 of the sum of the magnitudes of its terms, to first
 /// order, before `then`. A bfloat16 result is rounded once, at the end, to nearest, ties to even;
 /// what beta multiplies is read as bfloat16. With the extensions `bf16` and `amx` subnormal numbers
-/// count as zero, as factors and as sums, whatever the processor's mode; otherwise they are kept.
+/// count as zero where there are more than a few rows, as factors and as sums, whatever the
+/// processor's mode; otherwise they are kept.
 template <class C>
 void gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha,
                const bfloat16* a, dim_t lda, const bfloat16* b, dim_t ldb, float beta, C* c,

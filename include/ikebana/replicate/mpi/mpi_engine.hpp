@@ -287,9 +287,10 @@ class mpi_engine final : mpi_listener {
   }
 
   /// Ends what is under way so that MPI touches the user's memory no more, as far as it can be
-  /// ended: receives are cancelled, sends are given a little time.
+  /// ended: receives are cancelled; sends are given the time in which a rank of a busy machine that
+  /// has begun to receive them gets its turns.
   void abandon() noexcept {
-    const clock::time_point deadline = clock::now() + std::chrono::milliseconds(100);
+    const clock::time_point deadline = clock::now() + std::chrono::milliseconds(500);
     abandoned_from_ = std::min(abandoned_from_, issued_);
     for (operation& o : operations_) {
       if (!o.active) continue;
