@@ -33,7 +33,8 @@ for instruction in ${forbidden//,/ }; do
 done
 
 # An emulator takes minutes for these, and others execute the same instructions.
-slow='*span several blocks*,convolutions give the same bits*,convolutions of every kind*<double>,*same bits in any batch*'
+slow='*span several blocks*,convolutions give the same bits*,convolutions of every kind*,*same bits in any batch*'
+slow+=",Winograd's convolution* forward and backward*,Winograd's gradient of the weights* overwriting*"
 [ -z "${TEST_SHARD_STATUS_FILE:-}" ] || touch "$TEST_SHARD_STATUS_FILE"
 at=0
 for program in "$@"; do
