@@ -69,8 +69,8 @@ void start_alone(char** argv, const std::string& set) {
              {"LIBXSMM_TARGET", "wsm"},
              {"ATEN_CPU_CAPABILITY", "default"}});
   else if (set == "avx512")
-    // Debian's takes processors that it does not know for the oldest.
-    set_all({{"OPENBLAS_CORETYPE", "SkylakeX"}});
+    // Those of Debian take processors that they do not know for older ones.
+    set_all({{"OPENBLAS_CORETYPE", "SkylakeX"}, {"BLIS_ARCH_TYPE", "0"}});
   execv("/proc/self/exe", argv);
 }
 

@@ -3,27 +3,44 @@
 #ifdef IKEBANA_HAS_OPENBLAS
 
 #include <cblas-openblas.h>
+#include <dlfcn.h>
 
 namespace bench {
 namespace {
 
+/// OpenBLAS's own: BLIS defines the same names, and the linker takes the first.
+template <class F>
+F* of_openblas(F*, const char* name) {
+  static void* const library = [] {
+    Dl_info here{};
+    dladdr(reinterpret_cast<const void*>(&openblas_get_config), &here);
+    return dlopen(here.dli_fname, RTLD_NOW);
+  }();
+  return reinterpret_cast<F*>(dlsym(library, name));
+}
+#define BENCH_OF_OPENBLAS(f) of_openblas(&f, #f)
+
 void multiply(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, const gemm_problem<float>& p) {
-  cblas_sgemm(CblasRowMajor, ta, tb, static_cast<blasint>(p.m), static_cast<blasint>(p.n),
-              static_cast<blasint>(p.k), 1, p.a, static_cast<blasint>(p.lda()), p.b,
-              static_cast<blasint>(p.ldb()), 0, p.result, static_cast<blasint>(p.n));
+  static const auto f = BENCH_OF_OPENBLAS(cblas_sgemm);
+  f(CblasRowMajor, ta, tb, static_cast<blasint>(p.m), static_cast<blasint>(p.n),
+    static_cast<blasint>(p.k), 1, p.a, static_cast<blasint>(p.lda()), p.b,
+    static_cast<blasint>(p.ldb()), 0, p.result, static_cast<blasint>(p.n));
 }
 void multiply(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, const gemm_problem<double>& p) {
-  cblas_dgemm(CblasRowMajor, ta, tb, static_cast<blasint>(p.m), static_cast<blasint>(p.n),
-              static_cast<blasint>(p.k), 1, p.a, static_cast<blasint>(p.lda()), p.b,
-              static_cast<blasint>(p.ldb()), 0, p.result, static_cast<blasint>(p.n));
+  static const auto f = BENCH_OF_OPENBLAS(cblas_dgemm);
+  f(CblasRowMajor, ta, tb, static_cast<blasint>(p.m), static_cast<blasint>(p.n),
+    static_cast<blasint>(p.k), 1, p.a, static_cast<blasint>(p.lda()), p.b,
+    static_cast<blasint>(p.ldb()), 0, p.result, static_cast<blasint>(p.n));
 }
 void multiply_vector(CBLAS_TRANSPOSE t, blasint rows, blasint columns, const float* a,
                      const float* x, float* y) {
-  cblas_sgemv(CblasRowMajor, t, rows, columns, 1, a, columns, x, 1, 0, y, 1);
+  static const auto f = BENCH_OF_OPENBLAS(cblas_sgemv);
+  f(CblasRowMajor, t, rows, columns, 1, a, columns, x, 1, 0, y, 1);
 }
 void multiply_vector(CBLAS_TRANSPOSE t, blasint rows, blasint columns, const double* a,
                      const double* x, double* y) {
-  cblas_dgemv(CblasRowMajor, t, rows, columns, 1, a, columns, x, 1, 0, y, 1);
+  static const auto f = BENCH_OF_OPENBLAS(cblas_dgemv);
+  f(CblasRowMajor, t, rows, columns, 1, a, columns, x, 1, 0, y, 1);
 }
 
 template <class T>
