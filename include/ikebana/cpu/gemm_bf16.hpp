@@ -90,10 +90,10 @@ void multiply_widened(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, flo
   }
 }
 
-/// Rows that are few enough for numbers of b to be worth no packing: fewer with tiles.
-inline dim_t thin_bf16_rows() { return active_dot_extension() == dot_extension::amx ? 3 : 4; }
+/// Rows that are few enough for numbers of b to be worth no packing.
+inline constexpr dim_t thin_bf16_rows = 2;
 
-/// A product of a few rows, which all threads share.
+/// A product of one or two rows, which all threads share.
 template <class F>
 void multiply_thin(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha, const F* a,
                    dim_t lda, const F* b, dim_t ldb, float beta, float* c, dim_t ldc,
@@ -121,7 +121,7 @@ void run_gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float 
                    dim_t lda, const F* b, dim_t ldb, float beta, float* c, dim_t ldc,
                    const gemm_epilogue<float>& then) {
   if (m == 0 || n == 0) return;
-  if (m <= thin_bf16_rows() && 2 * m * k * dim_t{sizeof(float)} <= dim_t{word_scratch::b_bytes})
+  if (m <= thin_bf16_rows && 2 * m * k * dim_t{sizeof(float)} <= dim_t{word_scratch::b_bytes})
     return multiply_thin(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then);
   // Threads share out the longer side of the result, in whole blocks.
   const bool by_rows = m > n;
@@ -152,7 +152,7 @@ IKEBANA_CPU_LOW_PRECISION_KERNEL(run_gemm_bf16, float)
 /// from the exact one by at most (k + 2) 2^-24 of the sum of the magnitudes of its terms, to first
 /// order, before `then`. A bfloat16 result is rounded once, at the end, to nearest, ties to even;
 /// what beta multiplies is read as bfloat16. With the extensions `bf16` and `amx` subnormal numbers
-/// count as zero where there are more than a few rows, as factors and as sums, whatever the
+/// count as zero where there are more than two rows, as factors and as sums, whatever the
 /// processor's mode; otherwise they are kept.
 template <class C>
 void gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha,

@@ -1,5 +1,5 @@
-// Products of a few rows with bfloat16 numbers, or floats rounded to it, that are widened where
-// they are: b is read once, and nothing is packed.
+// Products of one or two rows with bfloat16 numbers, or floats rounded to it, that are widened
+// where they are: b is read once, and nothing is packed.
 
 #if IKEBANA_CPU_WIDTH != 0
 /// Fewer numbers than a register has, with zeros behind.
@@ -46,8 +46,8 @@ IKEBANA_CPU_INLINE void add_thin_register(dim_t lanes, dim_t k, const float* a, 
   }
 }
 template <int Rows, int P, class F>
-[[gnu::noinline]] void add_thin_rows(dim_t n, dim_t k, const float* a, const F* b, dim_t ldb,
-                                     const F* end, float* c, dim_t ldc) {
+void add_thin_rows(dim_t n, dim_t k, const float* a, const F* b, dim_t ldb, const F* end, float* c,
+                   dim_t ldc) {
   constexpr dim_t w = vec<float>::size;
   dim_t j = 0;
   for (; j + w <= n; j += w)
@@ -72,8 +72,8 @@ IKEBANA_CPU_INLINE void add_dot_registers(dim_t lanes, dim_t k, const float* a, 
 }
 /// c[r][j] += the dot product of row r of a and row j of b.
 template <int Rows, int J, class F>
-[[gnu::noinline]] void add_thin_dots(dim_t k, const float* a, const F* b, dim_t ldb, const F* end,
-                                     float* c, dim_t ldc) {
+void add_thin_dots(dim_t k, const float* a, const F* b, dim_t ldb, const F* end, float* c,
+                   dim_t ldc) {
   constexpr dim_t w = vec<float>::size;
   constexpr auto columns = std::make_index_sequence<std::size_t{J}>{};
   vec<float> sums[Rows][J] = {};
@@ -85,7 +85,23 @@ template <int Rows, int J, class F>
     for (int j = 0; j < J; ++j) c[j] += sum(sums[r][j]);
 }
 
-/// a: m x k floats, times alpha.
+template <int Rows, class F>
+void add_thin_product(transpose tb, dim_t n, dim_t k, const float* a, const F* b, dim_t ldb,
+                      float* c, dim_t ldc) {
+  if (tb == transpose::yes) {
+    const F* const end = b + (n - 1) * ldb + k;
+    dim_t j = 0;
+    for (; j + 4 <= n; j += 4) add_thin_dots<Rows, 4>(k, a, b + j * ldb, ldb, end, c + j, ldc);
+    for (; j < n; ++j) add_thin_dots<Rows, 1>(k, a, b + j * ldb, ldb, end, c + j, ldc);
+    return;
+  }
+  const F* const end = b + (k - 1) * ldb + n;
+  dim_t p = 0;
+  for (; p + 8 <= k; p += 8) add_thin_rows<Rows, 8>(n, k, a + p, b + p * ldb, ldb, end, c, ldc);
+  for (; p < k; ++p) add_thin_rows<Rows, 1>(n, k, a + p, b + p * ldb, ldb, end, c, ldc);
+}
+
+/// a: m x k floats, times alpha; m is 1 or 2.
 template <class F>
 void thin_bf16_product(transpose tb, dim_t m, dim_t n, dim_t k, const float* a, const F* b,
                        dim_t ldb, float beta, float* c, dim_t ldc,
@@ -93,30 +109,9 @@ void thin_bf16_product(transpose tb, dim_t m, dim_t n, dim_t k, const float* a, 
   for (dim_t i = 0; i < m; ++i)
     begin_row(n, c + i * ldc, beta, then.bias,
               then.residual != nullptr ? then.residual + i * then.ld_residual : nullptr);
-  // A few numbers of b, from the second pair of rows on in the first-level cache.
-  if (k == 0) {
-    // There may be no b.
-  } else if (tb == transpose::yes) {
-    const F* const end = b + (n - 1) * ldb + k;
-    for (dim_t j = 0, columns; j < n; j += columns) {
-      columns = n - j >= 4 ? 4 : 1;
-      for (dim_t i = 0; i < m; i += 2)
-        (columns == 4 ? m - i > 1 ? &add_thin_dots<2, 4, F> : &add_thin_dots<1, 4, F>
-         : m - i > 1
-             ? &add_thin_dots<2, 1, F>
-             : &add_thin_dots<1, 1, F>)(k, a + i * k, b + j * ldb, ldb, end, c + i * ldc + j, ldc);
-    }
-  } else {
-    const F* const end = b + (k - 1) * ldb + n;
-    for (dim_t p = 0, rows; p < k; p += rows) {
-      rows = k - p >= 8 ? 8 : 1;
-      for (dim_t i = 0; i < m; i += 2)
-        (rows == 8   ? m - i > 1 ? &add_thin_rows<2, 8, F> : &add_thin_rows<1, 8, F>
-           : m - i > 1 ? &add_thin_rows<2, 1, F>
-                     : &add_thin_rows<1, 1, F>)(n, k, a + i * k + p, b + p * ldb, ldb, end,
-                                                c + i * ldc, ldc);
-    }
-  }
+  // Without numbers there may be no b.
+  if (k > 0)
+    (m == 1 ? &add_thin_product<1, F> : &add_thin_product<2, F>)(tb, n, k, a, b, ldb, c, ldc);
   gemm_epilogue<float> rest = then;
   rest.residual = nullptr;
   float_word_result{c, ldc, 1.0f, 0.0f, rest}.finish(0, 0, m, n);
