@@ -335,7 +335,7 @@ struct word_operand {
         (reinterpret_cast<std::uintptr_t>(data) | static_cast<std::uintptr_t>(ld) * sizeof(E)) %
             32 ==
         0;
-    if (Per * sizeof(E) == 4 && across && flip == 0 && aligned) {
+    if (Per * sizeof(E) == 4 && across && flip == 0 && aligned && depth > 0) {
       const dim_t left = (depth - p) / (w * Per), steps = depth_words / w;
       if (left >= steps) return {data + i * ld + p, ld * dim_t{sizeof(E)}, 64, steps, nullptr};
       if (!packed) pack_rows(to, rows, p + left * w * Per, w, i);
