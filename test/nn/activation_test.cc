@@ -14,7 +14,7 @@ TEST_CASE("activations compute what PyTorch recorded") {
     compare(std::string{"gelu_none"} + suffix, gelu{});
     compare(std::string{"gelu_tanh"} + suffix, gelu<approximate<"tanh">>{});
   }
-  CHECK(compared_cases() == recorded_cases("modules", {"relu", "tanh", "sigmoid", "gelu_"}));
+  CHECK(not_compared("modules", {"relu", "tanh", "sigmoid", "gelu_"}).empty());
 }
 
 TEST_CASE("the gradients of activations are those of their forward") {

@@ -35,7 +35,7 @@ void compare_all(const std::string& kind) {
 TEST_CASE("adaptive pooling computes what PyTorch recorded") {
   compare_all<adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d>("adaptive_avg_pool");
   compare_all<adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d>("adaptive_max_pool");
-  CHECK(compared_layers() == recorded_layers("adaptive_pool"));
+  CHECK(layers_not_compared("adaptive_pool").empty());
 }
 
 TEST_CASE("the gradients of adaptive pooling are those of its forward") {

@@ -17,7 +17,7 @@ TEST_CASE("batch_norm2d computes what PyTorch recorded") {
   compare("batch_norm2d_eval", batch_norm2d<3>{}, false);
   compare("batch_norm2d_eval_no_affine", batch_norm2d<3, no_affine>{}, false);
   compare("batch_norm2d_eval_no_tracking", batch_norm2d<3, no_tracking>{}, false);
-  CHECK(compared_cases() == recorded_cases("modules", {"batch_norm2d_"}));
+  CHECK(not_compared("modules", {"batch_norm2d_"}).empty());
 }
 
 TEST_CASE("the gradients of batch norm are those of its forward") {
@@ -38,7 +38,7 @@ TEST_CASE("batch norm over one and three spatial dimensions computes what PyTorc
   compare_layer("norm", "batch_norm1d_options",
                 batch_norm1d<3, affine<false>>{.eps = 1e-3, .momentum = 0.3});
   compare_layer("norm", "batch_norm1d_cumulative", batch_norm1d<3>{.momentum = std::nullopt});
-  CHECK(compared_layers() == recorded_layers("norm", "batch_norm"));
+  CHECK(layers_not_compared("norm", "batch_norm").empty());
   CHECK(batch_norm1d<3>::kind == "batch_norm1d");
 }
 

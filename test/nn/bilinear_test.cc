@@ -19,7 +19,7 @@ TEST_CASE("bilinear computes what PyTorch recorded") {
   compare("bilinear_4d", bilinear<2, 3, 5>{});
   compare("bilinear_many_rows", bilinear<3, 2, 2>{});
   compare("bilinear_wide", bilinear<17, 19, 3>{});
-  CHECK(compared_layers() == recorded_layers("bilinear"));
+  CHECK(layers_not_compared("bilinear").empty());
 }
 
 TEST_CASE("the gradients of bilinear are those of its forward") {

@@ -57,7 +57,7 @@ TEST_CASE("padding of every mode is what PyTorch recorded") {
   check_case("reflect_2d_without_padding", conv2d<2, 2, kernel<3>, padding_mode<"reflect">>{});
   check_case("reflect_2d_one_side",
              conv2d<2, 2, kernel<1, 3>, padding<0, 1>, padding_mode<"reflect">>{});
-  CHECK(compared_layers() == recorded_layers("conv_padding"));
+  CHECK(layers_not_compared("conv_padding").empty());
 }
 
 TEST_CASE("the gradients of a convolution with padding are those of its forward") {

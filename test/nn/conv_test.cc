@@ -26,7 +26,7 @@ TEST_CASE("conv2d computes what PyTorch recorded") {
   compare("conv2d_wide", conv2d<9, 17, kernel<3>, padding<1>>{});
   compare("conv2d_everything", conv2d<4, 6, kernel<3, 2>, stride<2, 3>, padding<2, 1>,
                                       dilation<2, 3>, groups<2>, bias<false>>{});
-  CHECK(compared_cases() == recorded_cases("modules", {"conv2d_"}));
+  CHECK(not_compared("modules", {"conv2d_"}).empty());
 }
 
 TEST_CASE("in_channels that only run time knows give the same bits") {
@@ -64,7 +64,7 @@ TEST_CASE("convolutions over one and three dimensions compute what PyTorch recor
              conv3d<2, 3, kernel<1, 3, 2>, stride<2, 1, 3>, padding<0, 2, 1>, dilation<1, 2, 3>>{});
   check_case("conv3d_groups", conv3d<4, 2, kernel<2, 2, 3>, groups<2>, bias<false>>{});
   check_case("conv3d_unbatched", conv3d<2, 3, kernel<3>, padding<1>>{});
-  CHECK(compared_layers() == recorded_layers("conv"));
+  CHECK(layers_not_compared("conv").empty());
 }
 
 TEST_CASE("a convolution over one and three dimensions is the same module") {

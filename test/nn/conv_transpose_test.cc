@@ -62,7 +62,7 @@ TEST_CASE("transposed convolutions compute what PyTorch recorded") {
                               output_padding<1, 0, 2>, dilation<1, 2, 1>>{});
   check_case("conv_transpose3d_groups",
              conv_transpose3d<4, 2, kernel<2>, stride<1, 2, 2>, groups<2>>{});
-  CHECK(compared_layers() == recorded_layers("conv_transpose"));
+  CHECK(layers_not_compared("conv_transpose").empty());
 }
 
 TEST_CASE("the gradients of a transposed convolution are those of its forward") {

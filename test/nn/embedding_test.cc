@@ -26,7 +26,7 @@ TEST_CASE("embedding computes what PyTorch recorded") {
   compare("embedding_frequency", embedding<6, 4, scale_grad_by_freq<true>>{});
   compare("embedding_frequency_padding",
           embedding<4, 9, scale_grad_by_freq<true>, padding_idx<1>>{});
-  CHECK(compared_layers() == recorded_layers("embedding"));
+  CHECK(layers_not_compared("embedding").empty());
 }
 
 TEST_CASE("an embedding starts normal, with zeros for what stands for no word") {

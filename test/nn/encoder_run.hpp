@@ -96,7 +96,7 @@ void compare_as(const std::string& name, const M& m, std::index_sequence<I...>) 
 /// Runs m as PyTorch ran the case, in double, on every instruction set.
 template <shape... In, class M>
 void compare_network(const std::string& name, const M& m) {
-  compared_layers().insert(name);
+  compares("layers_attention", name);
   compare_as<double, In...>(name, m, std::make_index_sequence<sizeof...(In) - 1>{});
 }
 /// The same in float. Each type and precision is a second of compile time.

@@ -13,7 +13,7 @@ TEST_CASE("group norm computes what PyTorch recorded") {
   compare_layer("norm", "group_norm_flat", group_norm<3, 12>{});
   compare_layer("norm", "group_norm_no_affine", group_norm<2, 4, affine<false>>{});
   compare_layer("norm", "group_norm_eps", group_norm<2, 10>{.eps = 1e-2});
-  CHECK(compared_layers() == recorded_layers("norm", "group_norm"));
+  CHECK(layers_not_compared("norm", "group_norm").empty());
 }
 
 TEST_CASE("the gradients of group norm are those of its forward") {

@@ -23,7 +23,7 @@ TEST_CASE("gru computes what PyTorch recorded") {
   compare("gru_packed", gru<3, 3, packed<true>>{});
   compare("gru_packed_everything",
           gru<2, 3, packed<true>, num_layers<2>, bidirectional<true>, batch_first<true>>{});
-  CHECK(compared_layers() == recorded_layers("recurrent", "gru_"));
+  CHECK(layers_not_compared("recurrent", "gru_").empty());
 }
 
 TEST_CASE("the gradients of gru are those of its forward") {

@@ -28,7 +28,7 @@ TEST_CASE("instance norm computes what PyTorch recorded") {
                 false);
   compare_layer("norm", "instance_norm2d_options",
                 instance_norm2d<5, tracking>{.eps = 1e-2, .momentum = 0.4});
-  CHECK(compared_layers() == recorded_layers("norm", "instance_norm"));
+  CHECK(layers_not_compared("norm", "instance_norm").empty());
 }
 
 TEST_CASE("the gradients of instance norm are those of its forward") {

@@ -15,7 +15,7 @@ TEST_CASE("layer norm computes what PyTorch recorded") {
   compare_layer("norm", "layer_norm_eps", layer_norm<5>{.eps = 1e-2});
   compare_layer("norm", "layer_norm_no_affine", layer_norm<17, elementwise_affine<false>>{});
   compare_layer("norm", "layer_norm_no_bias", layer_norm<11, bias<false>>{});
-  CHECK(compared_layers() == recorded_layers("norm", "layer_norm"));
+  CHECK(layers_not_compared("norm", "layer_norm").empty());
 }
 
 TEST_CASE("the gradients of layer norm are those of its forward") {

@@ -1,12 +1,7 @@
 #include "layers.hpp"
 
-std::set<std::string>& compared_layers() {
-  static std::set<std::string> names;
-  return names;
-}
-
-std::set<std::string> recorded_layers(const std::string& area, const std::string& prefix) {
-  std::set<std::string> found = recorded_cases("layers_" + area, {prefix});
+std::set<std::string> layers_not_compared(const std::string& area, const std::string& prefix) {
+  std::set<std::string> found = not_compared("layers_" + area, {prefix});
   found.erase("family");
   found.erase("recorded_with");
   return found;
@@ -92,8 +87,8 @@ void compare_layer_once(const std::string& family, const std::string& name, any_
 
 void compare_layer_runs(const std::string& area, const std::string& name, bool training,
                         const make_leaf_run<float>& single, const make_leaf_run<double>& twice) {
-  compared_layers().insert(name);
   const std::string family = "layers_" + area;
+  compares(family, name);
   ikebana::shape_list ins;
   for (std::size_t i = 0; i < ikebana::max_arity; ++i)
     if (const auto* x = recorded<float>(family).find(name + "/x" + std::to_string(i)))

@@ -11,10 +11,8 @@
 
 /// The cases of test/data/layers_<area>.py: modules with several inputs and outputs.
 
-std::set<std::string>& compared_layers();
-
-/// The names of the cases of an area that begin with `prefix`.
-std::set<std::string> recorded_layers(const std::string& area, const std::string& prefix = "");
+/// The names of the cases of an area that begin with `prefix`, and were not compared so far.
+std::set<std::string> layers_not_compared(const std::string& area, const std::string& prefix = "");
 
 /// Runs what the makers make as PyTorch ran the case.
 void compare_layer_runs(const std::string& area, const std::string& name, bool training,

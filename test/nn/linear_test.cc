@@ -13,7 +13,7 @@ TEST_CASE("linear computes what PyTorch recorded") {
   compare("linear_no_bias", linear<13, 7, bias<false>>{});
   compare("linear_one_feature", linear<1, 1>{});
   compare("linear_wide", linear<33, 17>{});
-  CHECK(compared_cases() == recorded_cases("modules", {"linear_"}));
+  CHECK(not_compared("modules", {"linear_"}).empty());
 }
 
 TEST_CASE("in_features that only run time knows give the same bits") {

@@ -27,7 +27,7 @@ void compare_loss_once(const std::string& name, const Loss& loss, const std::str
 template <shape X, shape Y, class Loss>
 void compare_loss(const std::string& name, const Loss& loss) {
   constexpr bool labelled = std::is_same_v<Loss, cross_entropy>;
-  compared_cases().insert(name);
+  compares("losses", name);
   for_each_instruction_set([&](const std::string& where) {
     compare_loss_once<float, X, Y, std::conditional_t<labelled, std::int64_t, float>>(name, loss,
                                                                                       where);
@@ -64,7 +64,7 @@ TEST_CASE("losses compute what PyTorch recorded") {
   compare_loss<rows, rows>("mse_loss_sum", mse_loss{.reduction = sum});
   compare_loss<labels, labels>("mse_loss_1d", mse_loss{});
   compare_loss<shape{2, 3, 4, 5}, shape{2, 3, 4, 5}>("mse_loss_4d", mse_loss{});
-  CHECK(compared_cases() == recorded_cases("losses", {"cross_entropy_", "mse_loss_"}));
+  CHECK(not_compared("losses", {"cross_entropy_", "mse_loss_"}).empty());
 }
 
 TEST_CASE("a label that is no class is named, and nothing is written") {

@@ -33,7 +33,7 @@ TEST_CASE("lstm computes what PyTorch recorded") {
   compare("lstm_projection_layers", lstm<3, 4, proj_size<2>, num_layers<2>, bidirectional<true>>{});
   compare("lstm_projection_packed", lstm<2, 3, proj_size<2>, packed<true>, num_layers<2>,
                                          bidirectional<true>, batch_first<true>>{});
-  CHECK(compared_layers() == recorded_layers("lstm"));
+  CHECK(layers_not_compared("lstm").empty());
 }
 
 TEST_CASE("the gradients of lstm are those of its forward") {

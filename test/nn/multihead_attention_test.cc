@@ -80,7 +80,7 @@ TEST_CASE("multihead_attention masks as PyTorch recorded") {
   check("mha_added_of_heads", multihead_attention<6, 2, additive, batch_first<true>>{});
   check("mha_padding_and_mask", multihead_attention<6, 2, boolean, padded, need_weights<true>>{});
   check("mha_padding_and_added", multihead_attention<6, 2, additive, padded>{});
-  CHECK(compared_layers() == recorded_layers("attention", "mha_"));
+  CHECK(layers_not_compared("attention", "mha_").empty());
 }
 
 TEST_CASE("the gradients of multihead_attention are those of its forward") {

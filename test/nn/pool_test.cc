@@ -38,7 +38,7 @@ TEST_CASE("avg_pool2d computes what PyTorch recorded") {
           avg_pool2d<kernel<2>, stride<3>, padding<1>, ceil_mode<true>>{});
   compare("avg_pool2d_non_square", avg_pool2d<kernel<2, 3>, stride<1, 2>, padding<1, 0>>{});
   compare("avg_pool2d_unbatched", avg_pool2d<kernel<2>>{});
-  CHECK(compared_cases() == recorded_cases("modules", {"max_pool2d_", "avg_pool2d_"}));
+  CHECK(not_compared("modules", {"max_pool2d_", "avg_pool2d_"}).empty());
 }
 
 TEST_CASE("pooling over one, two and three dimensions computes what PyTorch recorded") {
@@ -71,7 +71,7 @@ TEST_CASE("pooling over one, two and three dimensions computes what PyTorch reco
                avg_pool3d<kernel<3>, stride<2>, padding<1>, no_padding_counted>{});
   compare_pool("avg_pool3d_divisor_override",
                avg_pool3d<kernel<3>, stride<2>, padding<1>, divisor_override<7>>{});
-  CHECK(compared_layers() == recorded_layers("pool"));
+  CHECK(layers_not_compared("pool").empty());
 }
 
 TEST_CASE("the gradients of pooling are those of its forward") {

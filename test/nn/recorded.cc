@@ -19,18 +19,28 @@ const ikebana::state_dict& recorded(std::string_view family) {
 template const ikebana::state_dict& recorded<float>(std::string_view);
 template const ikebana::state_dict& recorded<double>(std::string_view);
 
-std::set<std::string> recorded_cases(std::string_view family,
-                                     const std::vector<std::string>& prefixes) {
-  std::set<std::string> found;
-  for (const auto& [key, value] : recorded<float>(family).metadata())
-    for (const std::string& prefix : prefixes)
-      if (key.starts_with(prefix)) found.insert(key);
-  return found;
+namespace {
+
+// By family, for tests of several share a program.
+std::map<std::string, std::set<std::string>, std::less<>>& compared() {
+  static std::map<std::string, std::set<std::string>, std::less<>> names;
+  return names;
 }
 
-std::set<std::string>& compared_cases() {
-  static std::set<std::string> names;
-  return names;
+}  // namespace
+
+void compares(std::string_view family, const std::string& name) {
+  compared()[std::string{family}].insert(name);
+}
+
+std::set<std::string> not_compared(std::string_view family,
+                                   const std::vector<std::string>& prefixes) {
+  std::set<std::string> found;
+  const std::set<std::string>& done = compared()[std::string{family}];
+  for (const auto& [key, value] : recorded<float>(family).metadata())
+    for (const std::string& prefix : prefixes)
+      if (key.starts_with(prefix) && !done.contains(key)) found.insert(key);
+  return found;
 }
 
 template <class T>
@@ -114,7 +124,7 @@ template void check_close<double>(const double*, const ikebana::state_dict::entr
                                   const std::string&);
 void compare_runs(const std::string& name, bool training, const make_leaf_run<float>& single,
                   const make_leaf_run<double>& twice) {
-  compared_cases().insert(name);
+  compares("modules", name);
   const ikebana::shape_list in{recorded<float>("modules").at(name + "/x").extents};
   for_each_instruction_set([&](const std::string& where) {
     compare_once<float>(name, *single(in), training, where);

@@ -23,11 +23,13 @@ const ikebana::state_dict& recorded(std::string_view family);
 extern template const ikebana::state_dict& recorded<float>(std::string_view);
 extern template const ikebana::state_dict& recorded<double>(std::string_view);
 
-/// The names of the cases of a family that begin with one of `prefixes`.
-std::set<std::string> recorded_cases(std::string_view family,
-                                     const std::vector<std::string>& prefixes);
+/// Says that a case of a family is being compared.
+void compares(std::string_view family, const std::string& name);
 
-std::set<std::string>& compared_cases();
+/// The names of the cases of a family that begin with one of `prefixes`, and were not compared so
+/// far.
+std::set<std::string> not_compared(std::string_view family,
+                                   const std::vector<std::string>& prefixes);
 
 template <class T>
 constexpr double tolerance = std::is_same_v<T, float> ? 1e-5 : 1e-12;

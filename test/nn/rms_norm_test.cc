@@ -11,7 +11,7 @@ TEST_CASE("rms norm computes what PyTorch's does") {
   compare_layer("norm", "rms_norm_two", rms_norm<shape{5, 7}>{});
   compare_layer("norm", "rms_norm_eps", rms_norm<19>{.eps = 1e-2});
   compare_layer("norm", "rms_norm_no_affine", rms_norm<11, elementwise_affine<false>>{});
-  CHECK(compared_layers() == recorded_layers("norm", "rms_norm"));
+  CHECK(layers_not_compared("norm", "rms_norm").empty());
 }
 
 TEST_CASE("without eps, rms norm takes the machine epsilon of its type") {

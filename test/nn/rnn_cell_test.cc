@@ -24,7 +24,7 @@ TEST_CASE("recurrent cells compute what PyTorch recorded") {
   compare("cell_gru_no_state", gru_cell<2, 3>{});
   compare("cell_gru_unbatched", gru_cell<4, 3>{});
   compare("cell_gru_no_bias", gru_cell<5, 4, bias<false>>{});
-  CHECK(compared_layers() == recorded_layers("recurrent", "cell_"));
+  CHECK(layers_not_compared("recurrent", "cell_").empty());
 }
 
 TEST_CASE("the gradients of recurrent cells are those of their forward") {

@@ -24,7 +24,7 @@ TEST_CASE("rnn computes what PyTorch recorded") {
   compare("rnn_packed_everything",
           rnn<2, 3, packed<true>, num_layers<2>, bidirectional<true>, batch_first<true>>{});
   compare("rnn_relu", rnn<4, 5, num_layers<2>, bidirectional<true>, nonlinearity<"relu">>{});
-  CHECK(compared_layers() == recorded_layers("recurrent", "rnn_"));
+  CHECK(layers_not_compared("recurrent", "rnn_").empty());
 }
 
 TEST_CASE("the gradients of rnn are those of its forward") {

@@ -30,7 +30,7 @@ TEST_CASE("activations compute what PyTorch recorded, in tails and where they be
   compare_all("hardswish", hardswish{});
   compare_all("mish", mish{});
   compare_all("softsign", softsign{});
-  CHECK(compared_layers() == recorded_layers("activation"));
+  CHECK(layers_not_compared("activation").empty());
 }
 
 TEST_CASE("the gradients of smooth activations are those of their forward") {

@@ -15,7 +15,7 @@ TEST_CASE("softmax and log_softmax compute what PyTorch recorded") {
     compare(std::string{"softmax"} + suffix, softmax<dim<1>>{});
     compare(std::string{"log_softmax"} + suffix, log_softmax<dim<1>>{});
   }
-  CHECK(compared_cases() == recorded_cases("modules", {"softmax_", "log_softmax_"}));
+  CHECK(not_compared("modules", {"softmax_", "log_softmax_"}).empty());
 }
 
 TEST_CASE("the gradients of softmax are those of its forward") {

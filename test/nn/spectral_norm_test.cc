@@ -21,7 +21,7 @@ TEST_CASE("spectral_norm computes what PyTorch recorded") {
                 spectral_norm(linear<5, 7, bias<false>>{}, 3, 1e-3));
   compare_layer("norm", "spectral_norm_conv_transpose1d",
                 spectral_norm(conv_transpose1d<3, 5, kernel<4>>{}));
-  CHECK(compared_layers() == recorded_layers("norm", "spectral_norm"));
+  CHECK(layers_not_compared("norm", "spectral_norm").empty());
 }
 
 TEST_CASE("in evaluation, the gradients of spectral_norm are those of its forward") {

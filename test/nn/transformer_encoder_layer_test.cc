@@ -24,7 +24,7 @@ TEST_CASE("a transformer_encoder_layer hands its masks to its attention") {
                                                block<lazy, 2, gelu, padded, batched>{no_dropout});
   compare_in_float<shape{5, 2, 4}, shape{5, 5}, shape{2, 5}>(
       "layer_masks", block<4, 2, gelu, padded, masked>{no_dropout});
-  CHECK(compared_layers() == recorded_layers("attention", "layer"));
+  CHECK(layers_not_compared("attention", "layer").empty());
 }
 
 TEST_CASE("a width left out, or known at run time alone, gives the same weights and gradients") {

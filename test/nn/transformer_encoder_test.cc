@@ -25,7 +25,7 @@ TEST_CASE("a transformer_encoder computes what PyTorch recorded") {
   compare_in_float<shape{5, 2, 4}, shape{5, 5}, shape{2, 5}>(
       "encoder_masks",
       transformer_encoder<2, with_masks, ike::layer_norm<4>>{with_masks{no_dropout}, {}});
-  CHECK(compared_layers() == recorded_layers("attention", "encoder"));
+  CHECK(layers_not_compared("attention", "encoder").empty());
 }
 
 TEST_CASE("a lazy transformer_encoder becomes one of the same name") {

@@ -22,7 +22,7 @@ TEST_CASE("weight_norm computes what PyTorch recorded") {
   norm("conv2d", weight_norm(conv2d<3, 5, kernel<3>>{}));
   norm("conv2d_dim1", weight_norm<conv2d<3, 5, kernel<3>>, "weight", 1>{});
   norm("batch_norm2d", weight_norm<batch_norm2d<3>, "weight", no_dim>{});
-  CHECK(compared_layers() == recorded_layers("norm", "weight_norm"));
+  CHECK(layers_not_compared("norm", "weight_norm").empty());
 }
 
 TEST_CASE("the gradients of weight_norm are those of its forward") {
