@@ -82,6 +82,19 @@ const conv_geometry geometries[] = {
     geometry(1, 4, 34, 1, {1, 1, 1500}, {1, 1, 3}, {1, 1, 1}, {0, 0, 2}, {1, 1, 2}),
     geometry(2, 18, 33, 1, {3, 4, 9}, {2, 2, 3}, {1, 2, 2}, {1, 0, 1}, {1, 1, 1}),
     geometry(1, 3, 2, 1, {1, 9, 9}, {1, 3, 3}, {1, 4, 2}, {0, 1, 1}, {1, 2, 2}),
+    // Positions beside the last whole tile, few and many, of channels that panels take.
+    geometry(2, 24, 40, 1, {1, 7, 7}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(3, 40, 48, 1, {1, 5, 13}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(2, 20, 37, 1, {1, 12, 12}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
+    geometry(2, 17, 72, 1, {1, 23, 21}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
+    // Picked positions: in bands, of volumes, with zeros behind them and without the last.
+    geometry(1, 70, 3, 1, {1, 128, 128}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
+    geometry(2, 5, 7, 1, {5, 9, 10}, {1, 1, 1}, {2, 1, 3}, {0, 0, 0}, {1, 1, 1}),
+    geometry(2, 40, 36, 2, {1, 23, 31}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
+    with_output(geometry(2, 6, 9, 1, {1, 8, 9}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
+                {1, 5, 5}),
+    with_output(geometry(2, 6, 9, 1, {1, 8, 21}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
+                {1, 3, 9}),
     // More padding after the image than before it, by one and by many; less; and transposed ones'
     // output_padding, which leaves the end of the image unseen.
     with_output(geometry(2, 3, 4, 1, {1, 5, 7}, {1, 2, 4}, {1, 1, 1}, {0, 0, 1}, {1, 1, 1}),

@@ -8,6 +8,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/columns.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/picked.hpp"
 #include "ikebana/cpu/conv/run.hpp"
 #include "ikebana/cpu/conv/weights.hpp"
 #include "ikebana/cpu/conv/winograd.hpp"
@@ -76,6 +77,14 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
       detail::conv_columns<T>{tiles, g, group}.backward_data(dy, w, dx, bias);
     });
   const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
+  if (const detail::conv_pass all = detail::forward_pass(g); detail::conv_picked<T>::suits(all))
+    return detail::share_groups(g, all, [&](dim_t group) {
+      const dim_t first = group * all.sources;
+      detail::conv_picked<T>{tiles, all}.backward_data(
+          detail::backward_pass(g, {0, 0, 0}), dy + group * all.results * plane,
+          w + group * all.results * all.sources, bias == nullptr ? nullptr : bias + first,
+          dx + first * in_plane);
+    });
   bool gaps = false;  // between the positions that any weight reaches
   for (std::size_t d = 0; d < 3; ++d)
     gaps = gaps || g.kernel[d] < g.stride[d] || std::gcd(g.stride[d], g.dilation[d]) != 1;

@@ -7,18 +7,11 @@
 #include "ikebana/cpu/conv/panels.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
-
-/// The shape of the most rows that are not more than `left`.
-template <class Shape, std::size_t N>
-const Shape& shape_for(const Shape (&shapes)[N], dim_t left) {
-  const Shape* s = shapes;
-  while (s->rows > left) ++s;
-  return *s;
-}
 
 /// The bands of a plan, by one thread.
 template <class T>
@@ -49,6 +42,7 @@ struct conv_bands {
     const dim_t slots = all - slot < plan.slots ? all - slot : plan.slots;
     const dim_t rows = pass.to[1] - y < plan.rows ? pass.to[1] - y : plan.rows;
     const bool gaps = !plan.panel || plan.flat;
+    const dim_t few = y + rows == pass.to[1] ? plan.few : 0;
     const dim_t positions = gaps ? (rows - 1) * layout.pitch + columns : slots * rows * columns;
     const dim_t pitch = gaps ? layout.pitch : columns;
     const dim_t image = slot / pass.to[0], z = slot % pass.to[0];
@@ -77,7 +71,7 @@ struct conv_bands {
       const T* const w =
           of.weights + pass.weight_first + c * pass.weight_source + r0 * pass.weight_result;
       if (plan.panel)
-        conv_panels<T>{plan, of, memory}.run(job, r0, results, rows, columns, positions,
+        conv_panels<T>{plan, of, memory}.run(job, r0, results, rows, columns, positions - few, few,
                                              channels * plan.taps, image_from, w, last);
       else
         by_sliding(job, r0, results, positions, channels * plan.taps, image_from, w, last);

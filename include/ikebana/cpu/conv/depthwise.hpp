@@ -73,7 +73,7 @@ bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g
   if (!plane_sweep<T>::is_possible(kernels, g) || g.out[2] <= 4) return false;
   const bool sweeps = shape_of_kernel(kernels.gradients, 3) != nullptr;
   if (g.stride[1] == 1 &&
-      (!is_wide(g.out[2], kernels.width) || (sweeps && g.out[2] > 2 * kernels.width)))
+      (!is_wide(g.out[2], kernels.width) || (sweeps && g.out[2] > 3 * kernels.width)))
     return false;
   plane_sweep<T> sweep{kernels, g, false};
   if (!sweep.is_wide() || !sweep.fit(g)) return false;
@@ -126,7 +126,7 @@ bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy,
                                 bool accumulate) {
   const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
   return plane_gradients(kernels, g, x, dy, dw, accumulate) ||
-         (g.out[2] > (g.kernel[1] < 5 ? kernels.width / 2 : kernels.width) &&
+         (g.out[2] > (g.kernel[1] < 5 ? kernels.width / 2 : 24) &&
           sweep_weights(kernels, g, x, dy, dw, accumulate)) ||
          (are_large(g) && sweep_pairs_weights(kernels, g, x, dy, dw, accumulate)) ||
          by_lanes(kernels, g, lanes_of::backward_weights,

@@ -2,27 +2,43 @@
 
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
 #if IKEBANA_CPU_WIDTH == 32
-IKEBANA_CPU_INLINE vec<float> keep_where(vec<float> x, __m256i mask) {
-  return {_mm256_and_ps(x.v, _mm256_castsi256_ps(mask))};
+/// Every second of the elements of a, then of b, from the first or the second on, as `ordered`
+/// arranges them: what parts neighbours within halves of registers takes one operation, not two.
+IKEBANA_CPU_INLINE vec<float> evens(vec<float> a, vec<float> b) {
+  return {_mm256_shuffle_ps(a.v, b.v, 0x88)};
 }
-IKEBANA_CPU_INLINE vec<double> keep_where(vec<double> x, __m256i mask) {
-  return {_mm256_and_pd(x.v, _mm256_castsi256_pd(mask))};
+IKEBANA_CPU_INLINE vec<float> odds(vec<float> a, vec<float> b) {
+  return {_mm256_shuffle_ps(a.v, b.v, 0xdd)};
+}
+IKEBANA_CPU_INLINE vec<double> evens(vec<double> a, vec<double> b) {
+  return {_mm256_unpacklo_pd(a.v, b.v)};
+}
+IKEBANA_CPU_INLINE vec<double> odds(vec<double> a, vec<double> b) {
+  return {_mm256_unpackhi_pd(a.v, b.v)};
+}
+/// The two quarters in the middle change places.
+IKEBANA_CPU_INLINE vec<double> ordered(vec<double> x) { return {_mm256_permute4x64_pd(x.v, 0xd8)}; }
+IKEBANA_CPU_INLINE vec<float> ordered(vec<float> x) {
+  return {_mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(x.v), 0xd8))};
 }
 #else
-// fma_where does it.
 template <class T>
-IKEBANA_CPU_INLINE vec<T> keep_where(vec<T> x, std::uint16_t) {
+IKEBANA_CPU_INLINE vec<T> ordered(vec<T> x) {
   return x;
 }
 #endif
 
-/// Results that a register takes: of stride 2, the third column is the first one's next lane.
+/// Results that a register takes: of stride 2, the third column is the first one's next lane where
+/// parting neighbours costs more than to load.
 template <class T, int Stride>
-inline constexpr dim_t strip_of_planes = vec<T>::size - (Stride - 1);
+inline constexpr dim_t strip_of_planes = IKEBANA_CPU_WIDTH == 32 ? vec<T>::size
+                                                                 : vec<T>::size - (Stride - 1);
 inline constexpr dim_t masks_of_strip = 6;
 
 /// For each strip of results: which of them each kernel column brings the source, which there are,
-/// and, of stride 2, which of the 2 size neighbours are in the source.
+/// and, of stride 2, which of the 2 size neighbours are in the source. Where masks are only of
+/// loads, those of stride 2 are of what the results meet: the third column's neighbours, then the
+/// first one's.
 template <class T, int Stride>
 void find_plane_masks(dim_t out_width, dim_t width, dim_t left, void* to) {
   constexpr dim_t w = vec<T>::size, strip = strip_of_planes<T, Stride>;
@@ -30,12 +46,23 @@ void find_plane_masks(dim_t out_width, dim_t width, dim_t left, void* to) {
   const auto within = [](dim_t n, dim_t most) { return n < 0 ? 0 : n > most ? most : n; };
   for (dim_t j = 0; j < out_width; j += strip) {
     const dim_t count = within(out_width - j, strip), from = Stride * j - left;
-    for (dim_t at = from; at < from + 3; ++at)
-      *mask++ = mask_between<T>(within((Stride - 1 - at) / Stride, count),
-                                within((width - at + Stride - 1) / Stride, count));
-    *mask++ = mask_between<T>(0, count);
-    for (dim_t at = from; at < from + 2 * w; at += w)
-      *mask++ = mask_between<T>(within(-at, w), within(width - at, w));
+    const auto met = [&](dim_t at, dim_t most) {
+      return mask_between<T>(within(-at, w), within(width - at < most ? width - at : most, w));
+    };
+    if (IKEBANA_CPU_WIDTH == 32 && Stride == 2) {
+      mask[0] = met(from + 2, 2 * count);
+      mask[1] = met(from + 2 + w, 2 * count - w);
+      mask[4] = met(from, 2 * count);
+      mask[5] = met(from + w, 2 * count - w);
+    } else {
+      for (dim_t k = 0; k < 3; ++k)
+        mask[k] = mask_between<T>(within((Stride - 1 - from - k) / Stride, count),
+                                  within((width - from - k + Stride - 1) / Stride, count));
+      mask[4] = met(from, w);
+      mask[5] = met(from + w, w);
+    }
+    mask[3] = mask_between<T>(0, count);
+    mask += masks_of_strip;
   }
 }
 
@@ -46,20 +73,28 @@ struct three_columns {
 /// What the three kernel columns bring from one row.
 template <bool Apart, int Stride, class T, class M, std::size_t... L>
 IKEBANA_CPU_INLINE three_columns<T> load_columns(const T* p, const M* masks,
-                                                 std::index_sequence<L...> lanes) {
+                                                 [[maybe_unused]] std::index_sequence<L...> lanes) {
   if constexpr (Stride == 1) {
     return {{in_register(load_beside<Apart>(p, masks[0])),
              in_register(load_beside<Apart>(p + 1, masks[1])),
              in_register(load_beside<Apart>(p + 2, masks[2]))}};
   } else {
+#if IKEBANA_CPU_WIDTH == 32
+    constexpr auto w = static_cast<dim_t>(sizeof...(L));
+    const vec<T> a = in_register(load_where(p, masks[4])),
+                 b = in_register(load_where(p + w, masks[5])),
+                 c = in_register(load_where(p + 2, masks[0])),
+                 d = in_register(load_where(p + 2 + w, masks[1]));
+    return {{evens(a, b), odds(a, b), evens(c, d)}};
+#else
     constexpr int last = static_cast<int>(sizeof...(L)) - 1;
     const auto pairs = split_pairs(in_register(load_beside<Apart>(p, masks[4])),
                                    in_register(load_beside<Apart>(p + last + 1, masks[5])), lanes);
     const vec<T> next{
         __builtin_shufflevector(pairs.even.v, pairs.even.v,
                                 (static_cast<int>(L) < last ? static_cast<int>(L) + 1 : last)...)};
-    return {{keep_where(pairs.even, masks[0]), keep_where(pairs.odd, masks[1]),
-             keep_where(next, masks[2])}};
+    return {{pairs.even, pairs.odd, next}};
+#endif
   }
 }
 
@@ -112,6 +147,7 @@ IKEBANA_CPU_INLINE void convolve_planes(const detail::depthwise_planes<T>& job,
               sums, weights, load_columns<Apart, Stride>(p, masks, lane_sequence<T>{}), masks, r);
         };
         (meet(std::integral_constant<std::size_t, I>{}), ...);
+        if constexpr (Stride == 2) ((sums[R] = ordered(sums[R])), ...);
         store_row_sums(sums, job.relu, out + y * out_width + j, out_width, rows,
                        out_width - j < strip ? out_width - j : strip, r);
         from += Stride * strip;
@@ -159,9 +195,12 @@ IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& j
     for (dim_t j = 0; j < out_width; j += strip, mask += masks_of_strip) {
       const mask_type masks[] = {mask[0], mask[1], mask[2], mask[3], mask[4], mask[5]};
       const T* const given = dy + j;
+      const auto load_row = [&](dim_t t) __attribute__((always_inline)) {
+        const vec<T> at = in_register(load_where(given + t * out_width, masks[3]));
+        return Stride == 2 ? ordered(at) : at;
+      };
       const auto load_dy = [&](dim_t t) __attribute__((always_inline)) {
-        return t >= 0 && t < out_height ? in_register(load_where(given + t * out_width, masks[3]))
-                                        : vec<T>::zero();
+        return t >= 0 && t < out_height ? load_row(t) : vec<T>::zero();
       };
       const auto row = [&](dim_t i) __attribute__((always_inline)) {
         return load_columns<Apart, Stride>(x + i * width + Stride * j - job.left, masks,
@@ -171,7 +210,7 @@ IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& j
       for (dim_t t = first; t < end; ++t) {
         const dim_t i = Stride * t - top;
         if (t >= behind && t < out_height && i >= 0 && i + Stride <= height) {
-          const vec<T> now = in_register(load_where(given + t * out_width, masks[3]));
+          const vec<T> now = load_row(t);
           const auto seen = row(i);
           meet_gradients<0>(sums, now, seen, masks);
           if constexpr (Stride == 1) {
@@ -206,13 +245,21 @@ IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& j
     }
   }
 }
+/// to[i] = (adds ? to[i] : 0) + the sum of register i's lanes.
+template <std::size_t First = 0, class T, std::size_t N>
+IKEBANA_CPU_INLINE void add_each(const vec<T> (&sums)[N], T* to, bool adds) {
+  constexpr std::size_t w = static_cast<std::size_t>(vec<T>::size);
+  constexpr auto lanes = static_cast<dim_t>(First + w < N ? w : N - First);
+  vec<T> found = merge_sums<First, w>(sums);
+  if (adds) found = vec<T>::load(to + First, lanes) + found;
+  found.store(to + First, lanes);
+  if constexpr (First + w < N) add_each<First + w>(sums, to, adds);
+}
 /// The gradients of the weights of some channels: planes of an image are `count` apart, of which
 /// there are `batch`.
 template <class T, int Stride>
 [[gnu::noinline]] void gradients_of_planes(const detail::depthwise_planes<T>& job) {
-  constexpr dim_t w = vec<T>::size;
   const dim_t plane = job.height * job.width, out_plane = job.out_height * job.out_width;
-  alignas(64) T registers[(9 + w - 1) / w * w * w] = {};
   for (dim_t c = 0; c < job.count; ++c) {
     const vec<T> none = vec<T>::zero();
     vec<T> sums[] = {none, none, none, none, none, none, none, none, none};
@@ -224,11 +271,7 @@ template <class T, int Stride>
       else
         add_plane_gradients<false, Stride>(job, x, dy, sums);
     }
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (sums[I].store(registers + static_cast<dim_t>(I) * w), ...);
-    }
-    (std::make_index_sequence<9>{});
-    add_sums<T>(9, registers, job.out + c * 9, job.accumulate);
+    add_each(sums, job.out + c * 9, job.accumulate);
   }
 }
 

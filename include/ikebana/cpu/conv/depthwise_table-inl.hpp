@@ -14,15 +14,15 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
   all.sweeps[2] = {7, &sweep_rows<T, 7, 7>, &sweep_rows<T, 7, 4>};
   all.gradients[0] = {5, &sweep_gradients<T, 5, (IKEBANA_CPU_WIDTH == 64 ? 2 : 1)>};
   all.gradients[1] = {7, &sweep_gradients<T, 7, 1>};
-  all.find_pair_masks = &find_pair_masks<T>;
-  all.spread_pairs = &spread_pairs<T>;
-  constexpr int rows = IKEBANA_CPU_WIDTH == 64 ? 7 : 4;
-  all.pairs[0] = {5, rows, &sweep_pairs<T, 5, rows>, &sweep_pair_gradients<T, 5>};
   all.plane_rows = detail::depthwise_plane_rows(IKEBANA_CPU_WIDTH);
   all.planes[0] = {&find_plane_masks<T, 1>, &convolve_planes<T, 1>, &gradients_of_planes<T, 1>};
   all.planes[1] = {&find_plane_masks<T, 2>, &convolve_planes<T, 2>, &gradients_of_planes<T, 2>};
   all.spread_planes = &spread_planes<T>;
-#if IKEBANA_CPU_WIDTH == 32
+#if IKEBANA_CPU_WIDTH == 64
+  all.find_pair_masks = &find_pair_masks<T>;
+  all.spread_pairs = &spread_pairs<T>;
+  all.pairs[0] = {5, 7, &sweep_pairs<T, 5, 7>, &sweep_pair_gradients<T, 5>};
+#else
   // 16 registers do not hold all that large planes want.
   all.gradients[2] = {3, &sweep_gradients<T, 3, 3>};
 #endif

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -126,6 +127,9 @@ struct lanes_run {
 
   [[gnu::noinline]] void run(dim_t begin, dim_t end) const {
     layout.list_offsets(p, channels, image_at);
+    if (is_turned())
+      for (dim_t c = 0; c < channels; ++c)
+        std::reverse(image_at + c * taps, image_at + (c + 1) * taps);
     const dim_t high = conv_plan<T>::parts(p.to[1], rows),
                 wide = conv_plan<T>::parts(p.to[2], columns), slots = p.batch * p.to[0];
     dim_t at = 0;
@@ -180,12 +184,24 @@ struct lanes_run {
     turn(r, results, image, z, y, used, x, wide, lanes);
   }
 
+  /// Whether the weights are walked from the last to the first: they are packed as they stand, and
+  /// the places that they meet are listed so.
+  bool is_turned() const {
+    return p.weight_tap[2] == -1 && p.weight_tap[1] == -p.kernel[2] &&
+           p.weight_tap[0] == -p.kernel[1] * p.kernel[2];
+  }
   void pack_weights(dim_t r, dim_t results, dim_t c, dim_t some, dim_t lanes) const {
     const T* const from = of.weights + p.weight_first + r * p.weight_result + c * p.weight_source;
     const bool along = p.weight_tap[2] == 1 && p.weight_tap[1] == p.kernel[2] &&
                        p.weight_tap[0] == p.kernel[1] * p.kernel[2] && p.weight_source == taps;
     if (along) return tiles.pack_across(packed, lanes, from, p.weight_result, some * taps, results);
     T* to = packed;
+    if (is_turned()) {
+      for (dim_t i = 0; i < some; ++i, to += taps * lanes)
+        tiles.pack_across(to, lanes, from - (taps - 1) + i * p.weight_source, p.weight_result, taps,
+                          results);
+      return;
+    }
     for (dim_t i = 0; i < some; ++i)
       for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
         for (dim_t ky = 0; ky < p.kernel[1]; ++ky)

@@ -7,6 +7,7 @@
 #include "ikebana/cpu/conv/buffers.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 
 namespace ikebana::cpu::detail {
@@ -18,9 +19,10 @@ struct conv_panels {
   const conv_operands<T>& of;
   const conv_buffers<T>& memory;
 
-  /// `depth` products of each position. `last`: nothing is added to them later.
+  /// `depth` products of each position and of `few` after them. `last`: nothing is added to them
+  /// later.
   void run(conv_job<T> job, dim_t r0, dim_t results, dim_t rows, dim_t columns, dim_t positions,
-           dim_t depth, const T* image, const T* w, bool last) const {
+           dim_t few, dim_t depth, const T* image, const T* w, bool last) const {
     const auto& shape = plan.tiles.panel;
     const T zeros[conv_tiles<T>::most_rows] = {};
     const dim_t step = conv_plan<T>::even_part(depth, plan.depth);
@@ -32,14 +34,14 @@ struct conv_panels {
       job.relu = of.relu() && last && k + job.depth == depth;
       for (dim_t at = 0; at < positions;) {
         const dim_t left = positions - at;
-        // A wider tile at the end in place of two.
-        const auto& wide = plan.tiles.lanes[0];
-        if (left > plan.tile && wide.registers > shape.registers &&
-            left <= wide.registers * plan.tiles.width && results % shape.rows == 0 &&
-            results >= wide.rows) {
-          job.count = left;
-          wide_tiles(job, r0, results, at, image, k, rows, columns, w, out, out_step);
-          break;
+        const auto* const next =
+            left >= 2 * plan.tile ? &shape : plan.next_tile(left, results).shape;
+        if (next != &shape) {
+          const dim_t most = next->registers * plan.tiles.width;
+          job.count = left < most ? left : most;
+          end_tiles(*next, job, r0, results, at, image, k, rows, columns, w, out, out_step);
+          at += most;
+          continue;
         }
         job.count = left < plan.tile ? left : plan.tile;
         auto tile = shape.whole;
@@ -75,6 +77,8 @@ struct conv_panels {
         }
         at += plan.tile;
       }
+      if (few > 0)
+        few_positions(job, r0, results, positions, few, image, k, rows, columns, w, out, out_step);
       job.adds = true;
     }
   }
@@ -88,10 +92,53 @@ struct conv_panels {
     job.image_at = memory.steps;
   }
 
-  /// Tiles of fewer rows and more registers. The last of them share rows.
-  void wide_tiles(conv_job<T> job, dim_t r0, dim_t results, dim_t at, const T* image, dim_t k,
-                  dim_t rows, dim_t columns, const T* w, T* out, dim_t out_step) const {
-    const auto& shape = plan.tiles.lanes[0];
+  /// Sums along the weights, for few positions.
+  void few_positions(const conv_job<T>& job, dim_t r0, dim_t results, dim_t at, dim_t count,
+                     const T* image, dim_t k, dim_t rows, dim_t columns, const T* w, T* out,
+                     dim_t out_step) const {
+    const dim_t width = plan.tiles.width, tile = conv_plan<T>::parts(count, width) * width;
+    const dim_t shared = plan.tiles.panel.rows, whole = results / shared * shared;
+    conv_job<T> gathered = job;
+    gathered.count = count;
+    pack(gathered, tile, at, image, k, rows, columns);
+    T* const turned = memory.panel + (job.depth + 1) * tile;
+    plan.tiles.place_across(count, job.depth, memory.panel, tile, nullptr, false, turned,
+                            job.depth);
+    dot_job<T> dots{};
+    dots.images = 1;
+    dots.steps = dots.dy_row = job.depth;
+    T sums[conv_tiles<T>::most_sums];
+    std::int32_t offsets[conv_tiles<T>::most_taps];
+    for (dim_t i = 0; i < count;) {
+      const auto& shape = shape_for(plan.tiles.dots, count - i);
+      dots.dy = turned + i * job.depth;
+      dots.offsets = offsets;
+      for (dim_t r = 0; r < results; r += shape.taps) {
+        const dim_t used = results - r < shape.taps ? results - r : shape.taps;
+        dots.x = w + r * job.weight_step + job.weight_at[0];
+        for (dim_t s = 0; s < shape.taps; ++s)
+          offsets[s] = static_cast<std::int32_t>((s < used ? s : 0) * job.weight_step);
+        shape.tile(dots, sums);
+        for (dim_t s = 0; s < used; ++s) {
+          // The rows that the last tiles share with others are kept apart.
+          T* const to = r + s < whole
+                            ? out + (r + s) * out_step + at + i
+                            : memory.tail + (r + s - results + shared) * plan.out_step() + at + i;
+          for (dim_t n = 0; n < shape.rows; ++n) {
+            const T start = job.adds ? to[n] : of.bias == nullptr ? T(0) : of.bias[r0 + r + s];
+            const T sum = start + sums[n * shape.taps + s];
+            to[n] = job.relu && sum < T(0) ? T(0) : sum;
+          }
+        }
+      }
+      i += shape.rows;
+    }
+  }
+
+  /// Tiles of another shape. The last of them share rows.
+  void end_tiles(const typename conv_tiles<T>::slide_shape& shape, conv_job<T> job, dim_t r0,
+                 dim_t results, dim_t at, const T* image, dim_t k, dim_t rows, dim_t columns,
+                 const T* w, T* out, dim_t out_step) const {
     const dim_t tile = shape.registers * plan.tiles.width;
     const T zeros[conv_tiles<T>::most_rows] = {};
     pack(job, tile, at, image, k, rows, columns);

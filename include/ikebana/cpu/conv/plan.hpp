@@ -33,6 +33,8 @@ struct conv_plan {
   dim_t taps, tile;   // positions of a panel
   dim_t depth;        // summed at once by a panel
   dim_t channels, results, columns, rows, slots = 1;  // of a block, a band
+  dim_t few = 0;  // positions at the end of a plane that are no tile's: by the geometry alone, for
+                  // their sums are of another order
   conv_layout layout;
 
   conv_plan(const conv_tiles<T>& t, const conv_pass& pass)
@@ -124,10 +126,13 @@ struct conv_plan {
     if (in_place) {
       lay_out_in_place();
       flat = panel && (columns == p.to[2] || rows == 1) && flat_pays();
+      if (panel) few = find_few();
     } else if (panel) {
       if (!fit_copy(false)) return false;
-      gather_slots(most);
-      flat = slots == 1 && flat_pays();
+      flat = flat_pays();
+      few = find_few();
+      if (few == 0) gather_slots(most);
+      flat = flat && slots == 1;
     } else if (!fit_slide()) {
       return false;
     }
@@ -160,14 +165,75 @@ struct conv_plan {
   bool flat_pays() const {
     if (tiles.packing == nullptr) return false;
     const auto real = [](dim_t n) { return static_cast<double>(n); };
-    const double gap = real(layout.pitch - columns) / real(columns);
+    const dim_t positions = rows * columns, with_gaps = (rows - 1) * layout.pitch + columns;
     const double registers = real(tile) / real(tiles.width),
                  moves = registers + real(tile) / real(columns);
     // Of few products, results are many: what is not flat may be left where it belongs.
     const double placed = layout.pitch != columns && p.unit_step()
                               ? 3 * real(results) * registers / real(p.sources * taps)
                               : 0;
-    return 5 + gap * 1.5 * real(results) + placed < 3 * moves;
+    const double apart =
+        real(results) * tile_cycles(positions) + 3 * moves * real(parts(positions, tile));
+    return real(results) * tile_cycles(with_gaps) + (5 + placed) * real(parts(with_gaps, tile)) <
+           apart;
+  }
+
+  using shape_type = typename conv_tiles<T>::slide_shape;
+  /// The tile for the next of the positions that are left, and about how many cycles all of them
+  /// take for a result and each element summed, of so many results.
+  struct step {
+    const shape_type* shape;
+    double cycles;
+  };
+  step next_tile(dim_t left, dim_t of_results) const {
+    if (left == 0) return {&tiles.panel, 0};
+    const dim_t w = tiles.width;
+    const double whole = static_cast<double>(tiles.panel.registers) / 2;
+    if (left >= 2 * tile) {
+      const dim_t n = left / tile - 1;
+      return {&tiles.panel,
+              static_cast<double>(n) * whole + next_tile(left - n * tile, of_results).cycles};
+    }
+    if (tiles.panel.narrow != nullptr && left <= w)
+      return {&tiles.panel, 4.8 / static_cast<double>(tiles.panel.rows)};
+    step best{&tiles.panel, whole + (left > tile ? next_tile(left - tile, of_results).cycles : 0)};
+    if (of_results % tiles.panel.rows != 0) return best;
+    for (const shape_type& s : tiles.lanes) {
+      if (s.whole == nullptr || s.registers == tiles.panel.registers || s.rows > of_results ||
+          left <= (s.registers - 1) * w)
+        continue;
+      const dim_t rest = left - s.registers * w;
+      const double cycles = static_cast<double>(s.registers * parts(of_results, s.rows) * s.rows) /
+                                static_cast<double>(2 * of_results) +
+                            0.03 + (rest > 0 ? next_tile(rest, of_results).cycles : 0);
+      if (cycles < best.cycles) best = {&s, cycles};
+    }
+    return best;
+  }
+  /// How many positions at the end of so many are cheaper by sums along the weights than by a tile.
+  /// The weights must lie so.
+  dim_t few_of(dim_t positions) const {
+    const dim_t n = positions % tiles.width;
+    if (p.weight_source != taps || p.weight_tap[2] != 1 || n > columns || columns != p.to[2])
+      return 0;
+    return next_tile(positions - n, results).cycles + few_cycles(n) <
+                   next_tile(positions, results).cycles
+               ? n
+               : 0;
+  }
+  double few_cycles(dim_t n) const {
+    const dim_t summed = p.sources * taps < depth ? p.sources * taps : depth;
+    return static_cast<double>(n) * 1.3 *
+           (1 / static_cast<double>(2 * tiles.width) + 4 / static_cast<double>(summed));
+  }
+  double tile_cycles(dim_t positions) const {
+    const dim_t n = few_of(positions);
+    return next_tile(positions - n, results).cycles + few_cycles(n);
+  }
+  /// Of the last band.
+  dim_t find_few() const {
+    const dim_t last = p.to[1] - (parts(p.to[1], rows) - 1) * rows;
+    return few_of((last - 1) * (flat ? layout.pitch : columns) + columns);
   }
 
   /// Small planes of several images share tiles.

@@ -28,7 +28,8 @@ struct conv_product {
   const conv_tiles<T>& tiles;
   const conv_pass& p;
   const conv_operands<T>& of;
-  dim_t plane, columns, rows;  // of an image, of a block
+  dim_t plane, columns, rows;  // positions; of a block
+  dim_t from_plane = conv_geometry::volume(p.from), result_plane = p.result_plane();
 
   conv_product(const conv_tiles<T>& t, const conv_pass& pass, const conv_operands<T>& operands)
       : tiles{t}, p{pass}, of{operands}, plane{conv_geometry::volume(p.to)} {
@@ -55,7 +56,7 @@ struct conv_product {
   void block(dim_t r, dim_t image, dim_t j) const {
     const dim_t n = plane - j < columns ? plane - j : columns;
     const dim_t m = p.results - r < rows ? p.results - r : rows;
-    const dim_t at = image * p.result_image + r * plane + j;
+    const dim_t at = image * p.result_image + r * result_plane + j;
     T* const to = of.result + at;
     gemm_epilogue<T> then{.function = of.relu() ? activation::relu : activation::none};
     const dim_t width = 4 * tiles.width;
@@ -70,7 +71,7 @@ struct conv_product {
       then.ld_residual = width;
       then.repeats = true;
     } else if (of.bias != nullptr) {
-      tiles.fill_rows(m, n, of.bias + r, to, plane);
+      tiles.fill_rows(m, n, of.bias + r, to, result_plane);
     }
     // One of the weights' two steps is 1.
     const bool turned = p.weight_source != 1;
@@ -80,9 +81,9 @@ struct conv_product {
                       of.weights + r * p.weight_result,
                       turned ? p.weight_source : p.weight_result,
                       of.source + image * p.source_image + j,
-                      plane,
+                      from_plane,
                       to,
-                      plane,
+                      result_plane,
                       &then,
                       T(1),
                       T(of.bias != nullptr && !repeats),
@@ -90,7 +91,7 @@ struct conv_product {
                       transpose::no};
     run_gemm(call);
     if (of.finishes())
-      tiles.finish_rows(m, n, to, plane,
+      tiles.finish_rows(m, n, to, result_plane,
                         {of.then.scale == nullptr ? nullptr : of.then.scale + r,
                          of.shift == nullptr ? nullptr : of.shift + r, of.then.function},
                         of.then.residual == nullptr ? nullptr : of.then.residual + at);

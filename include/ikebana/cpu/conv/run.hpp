@@ -4,6 +4,7 @@
 #include "ikebana/cpu/conv/bands.hpp"
 #include "ikebana/cpu/conv/lanes.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/picked.hpp"
 #include "ikebana/cpu/conv/plain.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/product.hpp"
@@ -23,6 +24,7 @@ void run_pass(const conv_tiles<T>& tiles, const conv_pass& p, const T* source, c
                             result, then, scales ? bias : nullptr};
   if (p.batch == 0 || p.results == 0 || conv_geometry::volume(p.to) <= 0) return;
   if (is_product(p)) return conv_product<T>{tiles, p, of}.run();
+  if (conv_picked<T>::suits(p)) return conv_picked<T>{tiles, p}.forward(of);
   if (p.sources > 0 && p.taps() > 0 && conv_geometry::volume(p.from) > 0) {
     if (lanes_run<T> lanes{tiles, p, of}; lanes.fit()) return lanes.run();
     if (conv_plan<T> plan{tiles, p}; plan.fit()) return run_bands(plan, of);

@@ -161,12 +161,12 @@ const detail::conv_tiles<T>& tiles_for_conv() {
          {12, 2, &slide_tile<T, 12, 2, along>, nullptr},
          {}}
 #elif IKEBANA_CPU_WIDTH == 32
-        &slide_tile<T, 4, 3, packs>, {4, 3, &slide_tile<T, 4, 3, along>, nullptr},
+        &slide_tile<T, 4, 3, packs>, {4, 3, &slide_tile<T, 4, 3, along>, &slide_tile<T, 4, 1>},
         {{4, 3, &slide_tile<T, 4, 3>, &slide_tile<T, 4, 1>},
          {2, 6, &slide_tile<T, 2, 6>, nullptr},
          {1, 8, &slide_tile<T, 1, 8>, nullptr}},
         {{4, 3, &dot_tile<T, 4, 3>}, {1, 9, &dot_tile<T, 1, 9>}}, {
-      {4, 3, &slide_tile<T, 4, 3, along>, nullptr}, {}
+      {4, 3, &slide_tile<T, 4, 3, along>, nullptr}, {6, 2, &slide_tile<T, 6, 2, along>, nullptr}, {}
     }
 #elif IKEBANA_CPU_WIDTH == 16
         nullptr, {4, 3, &slide_tile<T, 4, 3>, nullptr},

@@ -3,6 +3,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/columns.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/picked.hpp"
 #include "ikebana/cpu/conv/plain.hpp"
 #include "ikebana/cpu/conv/product.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -45,6 +46,7 @@ void weights_gradient(const conv_tiles<T>& tiles, const conv_geometry& g, dim_t 
               T(accumulate || i > 0), job.dw, p.sources);
     return;
   }
+  if (conv_picked<T>::suits(p)) return conv_picked<T>{tiles, p}.backward_weights(job);
   if (weights_by_lanes<T> lanes{job}; lanes.fit()) return lanes.run();
   if (weights_by_dots<T> dots{job}; dots.fit()) return dots.run();
   weights_plainly(job);

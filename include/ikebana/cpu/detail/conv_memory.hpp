@@ -9,7 +9,7 @@ namespace ikebana::cpu::detail {
 
 /// At least n floats of the calling thread's, until the next call for the same
 /// `use`: 0 for Winograd's weights, 1 for what lies beside the packing buffer,
-/// which a product needs for itself, or is too large for it.
+/// which a product needs for itself, or is too large for it, 2 for what is given to those products.
 inline float* conv_memory(int use, std::size_t n) {
   struct owner {
     float* data = nullptr;
@@ -19,7 +19,7 @@ inline float* conv_memory(int use, std::size_t n) {
     owner& operator=(const owner&) = delete;
     ~owner() { ::operator delete (data, std::align_val_t{storage_alignment}); }
   };
-  thread_local owner all[2];
+  thread_local owner all[3];
   owner& mine = all[use];
   if (mine.size < n) {
     ::operator delete (mine.data, std::align_val_t{storage_alignment});
