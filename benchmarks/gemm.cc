@@ -1,4 +1,7 @@
-// Matrix products.
+// Matrix products. Where sizes are so small that a program may know them when it is compiled, and
+// the call is what costs (gemm_peers.hpp has the list), Ikebana is called by fixed_gemm, as Eigen
+// by matrices of fixed sizes and libxsmm by a kernel made for them; a group of its own has the same
+// sizes known at run time alone.
 //
 //     tools/bazel run //benchmarks:gemm -- [--filter 'float NN 64'] [--sizes 100,200,300]
 
@@ -15,6 +18,7 @@
 #include "benchmarks/contest.hpp"
 #include "benchmarks/gemm_peers.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/fixed_gemm.hpp"
 
 namespace {
 
@@ -27,6 +31,14 @@ struct sizes {
 
 template <class T>
 bench::timed ours(const gemm_problem<T>& p) {
+  if (bench::timed fixed = bench::of_known_sizes(
+          p, [&]<dim_t M, dim_t K, dim_t N>(bench::known_sizes<M, K, N>) -> bench::timed {
+            if (p.ta)
+              return bench::repeated(
+                  [=] { cpu::fixed_gemm<M, N, K, cpu::transpose::yes>(p.a, p.b, p.result); });
+            return bench::repeated([=] { cpu::fixed_gemm<M, N, K>(p.a, p.b, p.result); });
+          }))
+    return fixed;
   const auto ta = static_cast<cpu::transpose>(p.ta), tb = static_cast<cpu::transpose>(p.tb);
   if (!p.has_epilogue())
     return bench::repeated([=] {
@@ -48,7 +60,7 @@ enum class after { nothing, bias, bias_relu, bias_residual };
 template <class T>
 void run(bench::contest& contest, const std::vector<bench::gemm_peer>& peers,
          const std::string& group, const sizes& s, bool ta = false, bool tb = false,
-         after then = after::nothing) {
+         after then = after::nothing, bool at_run_time = false) {
   static constexpr const char* endings[] = {"", " + bias", " + bias, relu", " + bias + residual"};
   const std::string form = std::string{ta ? "T" : "N"} + (tb ? "T" : "N");
   const double area = static_cast<double>(s.m * s.n), bytes = sizeof(T);
@@ -57,7 +69,7 @@ void run(bench::contest& contest, const std::vector<bench::gemm_peer>& peers,
       .group = group,
       .name = std::string{std::is_same_v<T, float> ? "float " : "double "} + form + " " +
               std::to_string(s.m) + " x " + std::to_string(s.k) + " x " + std::to_string(s.n) +
-              endings[static_cast<int>(then)],
+              endings[static_cast<int>(then)] + (at_run_time ? ", sizes at run time" : ""),
       .amount = {.operations = 2 * area * static_cast<double>(s.k),
                  .operands = std::is_same_v<T, float> ? bench::number::f32 : bench::number::f64,
                  .read = factors * bytes,
@@ -70,6 +82,7 @@ void run(bench::contest& contest, const std::vector<bench::gemm_peer>& peers,
     if (then != after::nothing) p.bias = bias.data();
     if (then == after::bias_residual) p.residual = residual.data();
     p.relu = then == after::bias_relu;
+    p.at_run_time = at_run_time;
     return bench::field{
         bench::contestants<T, gemm_problem<T>>(p, s.m * s.n, ours<T>, peers),
         bench::keep(std::move(a), std::move(b), std::move(bias), std::move(residual))};
@@ -98,6 +111,10 @@ void run_all(bench::contest& c, const std::vector<bench::gemm_peer>& peers) {
   for (const dim_t n : {8, 16, 32, 64, 128, 256, 512, 1024})
     for (const bool ta : {false, true})
       run<T>(c, peers, "transposed squares, " + type, {n, n, n}, ta, !ta);
+  for (const dim_t n : {4, 8, 16})
+    for (const bool ta : {false, true})
+      run<T>(c, peers, "small squares, sizes at run time, " + type, {n, n, n}, ta, false,
+             after::nothing, true);
   for (const sizes& s : {sizes{1, 784, 128},
                          {32, 784, 128},
                          {64, 128, 10},

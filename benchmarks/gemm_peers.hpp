@@ -12,12 +12,33 @@ struct gemm_problem {
   dim_t m = 0, n = 0, k = 0;
   const T *a = nullptr, *b = nullptr, *bias = nullptr, *residual = nullptr;
   bool relu = false;
+  bool at_run_time = false;  ///< As if only a run knew the sizes.
   T* result = nullptr;
 
   dim_t lda() const { return ta ? m : k; }
   dim_t ldb() const { return tb ? k : n; }
   bool has_epilogue() const { return bias != nullptr || residual != nullptr || relu; }
 };
+
+template <dim_t M, dim_t K, dim_t N>
+struct known_sizes {};
+
+/// Small products of sizes that a program may know when it is compiled: what `make` gives, a call
+/// of its own for each; nothing for others.
+template <class T, class F>
+timed of_known_sizes(const gemm_problem<T>& p, F make) {
+  timed made;
+  if (p.at_run_time || p.tb || p.has_epilogue()) return made;
+  const auto offer = [&]<dim_t M, dim_t K, dim_t N>(known_sizes<M, K, N> s) {
+    if (p.m == M && p.k == K && p.n == N) made = make(s);
+  };
+  offer(known_sizes<4, 4, 4>{});
+  offer(known_sizes<8, 8, 8>{});
+  offer(known_sizes<16, 16, 16>{});
+  offer(known_sizes<3, 5, 7>{});
+  offer(known_sizes<7, 7, 7>{});
+  return made;
+}
 
 using gemm_peer = peer<gemm_problem<float>, gemm_problem<double>>;
 

@@ -353,6 +353,10 @@ def page(results, texts, plots):
         out += [""]
         if "seed" in result:
             out += [f"Random sizes of `--seed {result['seed']}`.", ""]
+        if name == "gemm":
+            out += ["Sizes of at most 16 (NN, TN) are known to the compiler, ours by `fixed_gemm`, Eigen's by the "
+                    "type, libxsmm's by a kernel made for them; in the group of sizes at run time, "
+                    "for nobody but libxsmm.", ""]
         if name == "networks":
             out += ["In brackets: calls of operator new in one step.", ""]
         for group, cases in groups(result).items():

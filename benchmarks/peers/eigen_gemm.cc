@@ -9,8 +9,8 @@
 namespace bench {
 namespace {
 
-template <class T, int N = Eigen::Dynamic>
-using matrix = Eigen::Matrix<T, N, N, Eigen::RowMajor>;
+template <class T, int Rows = Eigen::Dynamic, int Columns = Eigen::Dynamic>
+using matrix = Eigen::Matrix<T, Rows, Columns, Eigen::RowMajor>;
 template <class T>
 using row = Eigen::Matrix<T, 1, Eigen::Dynamic, Eigen::RowMajor>;
 
@@ -47,23 +47,29 @@ timed prepare_row(const gemm_problem<T>& p, const auto& b) {
   });
 }
 
-/// Small squares, where it unrolls what it knows at compile time.
-template <class T, int N>
+/// Where it unrolls what it knows at compile time.
+template <class Matrix>
+using fixed_map = Eigen::Map<Matrix, Eigen::Aligned64>;
+template <class T, int M, int K, int N>
 timed prepare_fixed(const gemm_problem<T>& p) {
+  if (p.ta)
+    return repeated([=] {
+      fixed_map<matrix<T, M, N>>(p.result).noalias() =
+          fixed_map<const matrix<T, K, M>>(p.a).transpose().lazyProduct(
+              fixed_map<const matrix<T, K, N>>(p.b));
+    });
   return repeated([=] {
-    const Eigen::Map<const matrix<T, N>, Eigen::Aligned64> a(p.a), b(p.b);
-    Eigen::Map<matrix<T, N>, Eigen::Aligned64> c(p.result);
-    c.noalias() = a.lazyProduct(b);
+    fixed_map<matrix<T, M, N>>(p.result).noalias() =
+        fixed_map<const matrix<T, M, K>>(p.a).lazyProduct(fixed_map<const matrix<T, K, N>>(p.b));
   });
 }
 
 template <class T>
 timed prepare(const gemm_problem<T>& p) {
-  if (!p.ta && !p.tb && !p.has_epilogue() && p.m == p.n && p.n == p.k) {
-    if (p.n == 4) return prepare_fixed<T, 4>(p);
-    if (p.n == 8) return prepare_fixed<T, 8>(p);
-    if (p.n == 16) return prepare_fixed<T, 16>(p);
-  }
+  if (timed fixed = of_known_sizes(p, [&]<dim_t M, dim_t K, dim_t N>(known_sizes<M, K, N>) {
+        return prepare_fixed<T, M, K, N>(p);
+      }))
+    return fixed;
   const Eigen::Map<const matrix<T>> a(p.a, p.ta ? p.k : p.m, p.lda()),
       b(p.b, p.tb ? p.n : p.k, p.ldb());
   if (p.m == 1) return p.tb ? prepare_row(p, b.transpose()) : prepare_row(p, b);

@@ -14,6 +14,10 @@ IKEBANA_CPU_INLINE void packed_columns(dim_t k, const T* x, const T* packed, dim
   };
   const T* const end = x + k;
   for (packed += row; k % 4 != 0; --k, ++x, packed += row) add(0, s);
+  if (x == end) {
+    ((to[R] = s[R]), ...);
+    return;
+  }
   if constexpr (sizeof...(R) > 1) {
     for (; x != end; x += 4, packed += 4 * row) {
       add(0, t);

@@ -59,13 +59,15 @@ namespace detail {
 /// product, and arguments in memory half of it.
 class tiny_sizes {
  public:
-  tiny_sizes(dim_t m, dim_t n, dim_t k, bool ta)
-      : bits_(static_cast<std::uint64_t>(m | n << 8 | dim_t{ta} << 16 | k << 32)) {}
-  static constexpr dim_t most_depth = INT32_MAX;
+  /// n of the last columns, before which as many blocks of the widest tile stand.
+  tiny_sizes(dim_t m, dim_t n, dim_t k, bool ta, dim_t blocks = 0)
+      : bits_(static_cast<std::uint64_t>(m | n << 8 | dim_t{ta} << 16 | blocks << 17 | k << 32)) {}
+  static constexpr dim_t most_depth = INT32_MAX, most_blocks = (1 << 15) - 1;
   dim_t m() const { return static_cast<std::uint8_t>(bits_); }
   dim_t n() const { return static_cast<std::uint8_t>(bits_ >> 8); }
   dim_t k() const { return static_cast<dim_t>(bits_ >> 32); }
   bool ta() const { return (bits_ >> 16 & 1) != 0; }
+  dim_t blocks() const { return static_cast<dim_t>(bits_ >> 17 & most_blocks); }
 
  private:
   std::uint64_t bits_;
@@ -206,8 +208,9 @@ template <class T>
 /// The same bits for the same sizes and instruction set, on any number of threads. O(m n k);
 /// allocates only each thread's packing buffer, at its first use.
 template <class T>
-void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha, const T* a, dim_t lda,
-          const T* b, dim_t ldb, T beta, T* c, dim_t ldc, const gemm_epilogue<T>& then) {
+[[gnu::always_inline]] inline void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k,
+                                        T alpha, const T* a, dim_t lda, const T* b, dim_t ldb,
+                                        T beta, T* c, dim_t ldc, const gemm_epilogue<T>& then) {
   if (detail::is_tiny(tb, m, n, k, alpha, lda, ldb, beta, ldc) && then.residual == nullptr &&
       then.function <= activation::relu && then.slope_of == nullptr)
     return detail::run_tiny<T>(a, b, c, {m, n, k, ta == transpose::yes}, {lda, ldb, ldc}, &then);
@@ -215,8 +218,9 @@ void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha, const 
 }
 /// As above with bias[j], if there is one, added to column j.
 template <class T>
-void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha, const T* a, dim_t lda,
-          const T* b, dim_t ldb, T beta, T* c, dim_t ldc, const T* bias = nullptr) {
+[[gnu::always_inline]] inline void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k,
+                                        T alpha, const T* a, dim_t lda, const T* b, dim_t ldb,
+                                        T beta, T* c, dim_t ldc, const T* bias = nullptr) {
   if (bias == nullptr)
     return gemm<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, detail::no_epilogue<T>);
   gemm<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, {.bias = bias});

@@ -24,32 +24,49 @@ template <class T>
   finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
 }
 
+#if IKEBANA_CPU_WIDTH >= 32
+/// Whether the tiles of larger products would spend more time on their way: those of a short sum.
+template <class T>
+IKEBANA_CPU_INLINE bool by_tiny_blocks(const gemm_call<T>& call) {
 #if IKEBANA_CPU_WIDTH == 64
-/// Wider ones, of so short a sum that the tiles of larger products would spend more time on their
-/// way.
+  // Of five and six rows there are large tiles that are wide, too.
+  const dim_t deepest = call.m > dim_t{tiny_pair_rows} ? 4 : call.m == 5 || call.m == 6 ? 9 : 16;
+#else
+  constexpr dim_t deepest = 20;
+#endif
+  constexpr dim_t width = 2 * vec<T>::size;
+  return call.k > 0 && call.k <= deepest && call.m > 1 && call.n > width &&
+         call.n <= width * detail::tiny_sizes::most_blocks && call.tb == transpose::no;
+}
+
 template <class T>
 [[gnu::noinline]] void tiny_product_blocks(const gemm_call<T>& call) {
-  constexpr dim_t width = 2 * vec<T>::size, most = tiny_pair_rows;
+  constexpr dim_t w = vec<T>::size, width = 2 * w, most = tiny_pair_rows;
   const bool ta = call.ta == transpose::yes;
-  const dim_t step = ta ? 1 : call.lda, blocks = (call.m + most - 1) / most;
+  dim_t even = call.m;
+  if (call.m > most) {
+    const auto all = static_cast<std::uint32_t>(call.m),
+               tiles = (all - 1) / static_cast<std::uint32_t>(most) + 1;
+    even = (all - 1) / tiles + 1;
+  }
+  // What is left over of one register or less has a tile of its own.
+  const dim_t step = ta ? 1 : call.lda, over = call.n % width, rest = over > w ? 0 : over,
+              wide = call.n - rest, last = over > w ? over : width;
   const detail::tiny_steps steps(call.lda, call.ldb, call.ldc);
-  gemm_epilogue<T> then = *call.then;
   const T* a = call.a;
   T* c = call.c;
-  const auto even =
-      static_cast<std::uint32_t>(call.m + blocks - 1) / static_cast<std::uint32_t>(blocks);
   for (dim_t left = call.m, rows; left > 0; left -= rows, a += rows * step, c += rows * call.ldc) {
-    rows = left < static_cast<dim_t>(even) ? left : static_cast<dim_t>(even);
-    const auto tile = find_tiny<T>(rows, width);
-    const detail::tiny_sizes whole(rows, width, call.k, ta);
-    dim_t j = 0;
-    for (; j + width <= call.n; j += width) {
-      if (call.then->bias != nullptr) then.bias = call.then->bias + j;
-      tile(a, call.b + j, c + j, whole, steps, &then);
-    }
-    if (const dim_t rest = call.n - j; rest > 0) {
-      if (call.then->bias != nullptr) then.bias = call.then->bias + j;
-      find_tiny<T>(rows, rest)(a, call.b + j, c + j, {rows, rest, call.k, ta}, steps, &then);
+    rows = left < even ? left : even;
+    find_tiny<T>(rows, width)(a, call.b, c, {rows, last, call.k, ta, (wide - last) / width}, steps,
+                              call.then);
+    if (rest == 0) continue;
+    const detail::tiny_sizes s(rows, rest, call.k, ta);
+    if (call.then->bias == nullptr) {
+      find_tiny<T>(rows, rest)(a, call.b + wide, c + wide, s, steps, call.then);
+    } else {
+      gemm_epilogue<T> then = *call.then;
+      then.bias += wide;
+      find_tiny<T>(rows, rest)(a, call.b + wide, c + wide, s, steps, &then);
     }
   }
   finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
@@ -181,6 +198,11 @@ void product(gemm_call<T>& call) {
   constexpr dim_t w = vec<T>::size, deep = 128;
   const bool fits = detail::tiny_steps::hold(call.lda, call.ldb, call.ldc) &&
                     call.k <= detail::tiny_sizes::most_depth;
+#if IKEBANA_CPU_WIDTH >= 32
+  if (by_tiny_blocks(call) && fits && call.alpha == T(1) && call.beta == T(0) &&
+      call.then->residual == nullptr)
+    return tiny_product_blocks(call);
+#endif
   // More rows where the others' preparations do not pay.
   const bool few = static_cast<size>(call.m) - 1 < 32 &&
                    !(call.n <= 4 && call.m >= (sizeof(T) == 4 ? 2 : 4) && call.k >= deep &&
@@ -203,16 +225,6 @@ void product(gemm_call<T>& call) {
       if (call.k <= turned_depth) return tiny_product_turned(call);
     }
   }
-#if IKEBANA_CPU_WIDTH == 64
-  // Of five and six rows there are large tiles that are wide, too.
-  if (call.n > 2 * w && call.m > 1 && call.k > 0 && call.tb == transpose::no &&
-      call.k <= (call.m <= dim_t{tiny_pair_rows}                                    ? 16
-                 : call.m * call.n * dim_t{sizeof(T)} > detail::caches().second / 2 ? 4
-                                                                                    : 1) &&
-      (call.m < 5 || call.m > 6) && call.alpha == T(1) && call.beta == T(0) &&
-      call.then->residual == nullptr && fits)
-    return tiny_product_blocks(call);
-#endif
   // Short rows of B are turned one by one.
   if (call.tb == transpose::yes && call.k < turned<T> && call.n > w && call.m > 1) {
     const dim_t width = (call.n + w - 1) / w * w;

@@ -7,11 +7,16 @@
 template <class T>
 struct half_vec {
   typedef T raw __attribute__((vector_size(32)));
+  typedef T in_memory __attribute__((vector_size(32), aligned(alignof(T)), may_alias));
   static constexpr dim_t size = vec<T>::size / 2;
   raw v;
 
   IKEBANA_CPU_INLINE static half_vec zero() { return {raw{}}; }
   IKEBANA_CPU_INLINE static half_vec broadcast(T x) { return {x - raw{}}; }
+  IKEBANA_CPU_INLINE static half_vec load(const T* p) {
+    return {*reinterpret_cast<const in_memory*>(p)};
+  }
+  IKEBANA_CPU_INLINE void store(T* p) const { *reinterpret_cast<in_memory*>(p) = v; }
   IKEBANA_CPU_INLINE static half_vec load(const T* p, dim_t n) {
     if constexpr (sizeof(T) == 4)
       return {__builtin_bit_cast(raw, _mm256_maskload_ps(p, first(n)))};
@@ -56,12 +61,20 @@ struct half_vec {
 /// Two registers.
 template <class T>
 struct pair_vec {
+  static constexpr dim_t size = 2 * vec<T>::size;
   vec<T> low, high;
 
   IKEBANA_CPU_INLINE static pair_vec zero() { return {vec<T>::zero(), vec<T>::zero()}; }
   IKEBANA_CPU_INLINE static pair_vec broadcast(T x) {
     const vec<T> v = vec<T>::broadcast(x);
     return {v, v};
+  }
+  IKEBANA_CPU_INLINE static pair_vec load(const T* p) {
+    return {vec<T>::load(p), vec<T>::load(p + vec<T>::size)};
+  }
+  IKEBANA_CPU_INLINE void store(T* p) const {
+    low.store(p);
+    high.store(p + vec<T>::size);
   }
   IKEBANA_CPU_INLINE static pair_vec load(const T* p, dim_t n) {
     return {vec<T>::load(p), vec<T>::load(p + vec<T>::size, n - vec<T>::size)};
@@ -87,36 +100,47 @@ inline constexpr std::size_t tiny_rows = 8, tiny_pair_rows = 6;
 inline constexpr std::size_t tiny_rows = 8, tiny_pair_rows = 8;
 #endif
 
-/// An even number of rows stands for one less, too: the last row is the one before once more.
+/// An even number of rows stands for one less, too: the last row is the one before once more. Of
+/// the widest, several may stand side by side.
 template <class T, class V, std::size_t... R>
 IKEBANA_CPU_INLINE void tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
                                      detail::tiny_steps steps, const gemm_epilogue<T>* then,
                                      std::index_sequence<R...>) {
   constexpr std::size_t rows = sizeof...(R);
-  const dim_t n = s.n(), last_row = s.m() - 1;
-  V sums[rows];
-  sums[0] = V::zero();
-  if (then->bias != nullptr) sums[0] = V::load(then->bias, n);
-  ((sums[R] = sums[0]), ...);
-  const dim_t row = s.ta() ? 1 : steps.a(), step = s.ta() ? steps.a() : 1, ldb = steps.b();
+  constexpr bool repeats = V::size > vec<T>::size;
+  const dim_t last_row = s.m() - 1, row = s.ta() ? 1 : steps.a(), step = s.ta() ? steps.a() : 1,
+              ldb = steps.b(), ldc = steps.c();
   // A pointer for each three rows: no instruction is needed but for what uses them.
   constexpr std::size_t pointers = rows > 3 ? (rows + 1) / 3 : 1;
-  const T* from[] = {a + static_cast<dim_t>(R < pointers ? R * 3 : 0) * row...};
-  const T* last = a + last_row * row;
-  for (dim_t k = s.k(); k > 0; --k, b += ldb) {
-    const V columns = V::load(b, n);
-    ((sums[R] =
-          fma(V::broadcast(R > 0 && R + 1 == rows ? *last
-                                                  : from[R / 3][static_cast<dim_t>(R % 3) * row]),
-              columns, sums[R])),
-     ...);
-    ((R < pointers ? (from[R] += step, keep_in_register(from[R])) : void()), ...);
-    last += step;
-    keep_in_register(last);
+  [[maybe_unused]] dim_t blocks = repeats ? s.blocks() : 0;
+  const T* bias = then->bias;
+  for (;;) {
+    const dim_t n = repeats && blocks > 0 ? V::size : s.n();
+    V sums[rows];
+    sums[0] = V::zero();
+    if (bias != nullptr) sums[0] = V::load(bias, n);
+    ((sums[R] = sums[0]), ...);
+    const T* from[] = {a + static_cast<dim_t>(R < pointers ? R * 3 : 0) * row...};
+    const T *last = a + last_row * row, *next = b;
+    for (dim_t k = s.k(); k > 0; --k, next += ldb) {
+      const V columns = V::load(next, n);
+      ((sums[R] =
+            fma(V::broadcast(R > 0 && R + 1 == rows ? *last
+                                                    : from[R / 3][static_cast<dim_t>(R % 3) * row]),
+                columns, sums[R])),
+       ...);
+      ((R < pointers ? (from[R] += step, keep_in_register(from[R])) : void()), ...);
+      last += step;
+      keep_in_register(last);
+    }
+    if (then->function == activation::relu) ((sums[R] = max(V::zero(), sums[R])), ...);
+    (sums[R].store(c + (R > 0 && R + 1 == rows ? last_row : static_cast<dim_t>(R)) * ldc, n), ...);
+    if constexpr (!repeats) return;
+    if (--blocks < 0) return;
+    b += V::size;
+    c += V::size;
+    if (bias != nullptr) bias += V::size;
   }
-  if (then->function == activation::relu) ((sums[R] = max(V::zero(), sums[R])), ...);
-  const dim_t ldc = steps.c();
-  (sums[R].store(c + (R > 0 && R + 1 == rows ? last_row : static_cast<dim_t>(R)) * ldc, n), ...);
 }
 template <class T, class V, std::size_t Rows>
 void tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s, detail::tiny_steps steps,
