@@ -16,6 +16,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/core/span_of.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/core/text.hpp"
 
@@ -175,7 +176,9 @@ class basic_state_dict {
   }
 
   /// Notes that travel with the tensors (a format, an epoch), in the order in which they were set.
-  std::span<const std::pair<std::string, std::string>> metadata() const { return metadata_; }
+  std::span<const std::pair<std::string, std::string>> metadata() const {
+    return detail::span_of(metadata_);
+  }
 
   /// The note of that key, or null. O(notes).
   const std::string* find_metadata(std::string_view key) const {

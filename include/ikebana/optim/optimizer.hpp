@@ -16,6 +16,7 @@
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/core/span_of.hpp"
 #include "ikebana/model/gradient_presence.hpp"
 #include "ikebana/model/parameter_shards.hpp"
 #include "ikebana/optim/gradient_norm.hpp"
@@ -122,7 +123,7 @@ class optimizer_target {
   }
   /// How many steps counted: one number for all parameters, or one for each where run time may
   /// leave it without a gradient.
-  std::span<std::int64_t> steps() { return steps_; }
+  std::span<std::int64_t> steps() { return detail::span_of(steps_); }
 
   /// Calls f(n, parameters, gradients, at, step) for all elements that have a gradient: n of them,
   /// whose state begins at `at`, and which are in that step. Then all ranks have the parameters.

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/core/span_of.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/replicate/parameter_groups.hpp"
 #include "ikebana/replicate/policy.hpp"
@@ -123,7 +125,7 @@ class buffer_sync {
  private:
   void run(Group& group, [[maybe_unused]] int source) {
     if constexpr (has_hook)
-      hook_(std::span<const named_buffer>{buffers_}, group);
+      hook_(span_of(std::as_const(buffers_)), group);
     else if constexpr (Policy::broadcasts_buffers)
       for (const std::span<std::byte> piece : pieces_) group.broadcast(piece, source);
   }

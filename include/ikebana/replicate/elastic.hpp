@@ -13,6 +13,7 @@
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/core/span_of.hpp"
 #include "ikebana/core/text.hpp"
 #include "ikebana/replicate/join.hpp"
 #include "ikebana/replicate/process_group.hpp"
@@ -34,7 +35,7 @@ concept has_optimizer_state = requires(O& o) {
 template <process_group Group>
 int newest_rank(Group& group, std::int64_t& steps) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
-  exchange(group, steps, std::span{all});
+  exchange(group, steps, detail::span_of(all));
   std::size_t newest = 0;
   for (std::size_t r = 1; r < all.size(); ++r)
     if (all[r] > all[newest]) newest = r;
@@ -50,7 +51,7 @@ void verify_optimizer(Optimizer& optimizer, Group& group, std::string_view who) 
   for (const auto& s : optimizer.state())
     list.push_back(
         {path_text{s.name}, s.type, shape{static_cast<dim_t>(s.bytes.size() / size_of(s.type))}});
-  verify_parameters(std::span<const parameter_identity>{list}, group, who);
+  verify_parameters(detail::span_of(list), group, who);
 }
 
 /// Gives an optimizer the state that it has on one rank.

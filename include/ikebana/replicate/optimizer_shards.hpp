@@ -149,7 +149,7 @@ class optimizer_shards final : public gradient_shards<T> {
   optimizer_shards& operator=(const optimizer_shards&) = delete;
 
   /// Two of each bucket.
-  std::span<const shared_piece> pieces() const { return pieces_; }
+  const std::vector<shared_piece>& pieces() const { return pieces_; }
 
   /// Begins to average the gradients of a piece, of which each rank gets its own.
   work_type reduce(std::size_t piece) {

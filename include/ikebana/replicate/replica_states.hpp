@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ikebana/core/span_of.hpp"
 #include "ikebana/replicate/parameter_groups.hpp"
 #include "ikebana/replicate/process_group.hpp"
 #include "ikebana/replicate/utils/broadcast_coalesced.hpp"
@@ -31,7 +32,7 @@ void verify_states(const Model& m, Group& group, std::string_view who) {
       if (const auto one = identify_parameter(m, i);
           !parameter_groups<Policy>::is_ignored(one.path.view()))
         compared.push_back(one);
-    verify_parameters(std::span<const parameter_identity>{compared}, group, who);
+    verify_parameters(span_of(compared), group, who);
   } else {
     verify_parameters(m, group, who);
   }

@@ -15,6 +15,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/float16.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/core/span_of.hpp"
 #include "ikebana/replicate/process_group.hpp"
 
 /// What a rank asks of its group, in a form that ranks can compare, and the words for what goes
@@ -142,7 +143,7 @@ struct split_entry {
 template <class Group>
 std::vector<split_entry> members_with(Group& group, int color, int key) {
   std::vector<split_entry> all(static_cast<std::size_t>(group.size()));
-  exchange(group, split_entry{color, key, group.rank()}, std::span{all});
+  exchange(group, split_entry{color, key, group.rank()}, span_of(all));
   std::erase_if(all, [&](const split_entry& e) { return e.color != color; });
   std::sort(all.begin(), all.end(), [](const split_entry& a, const split_entry& b) {
     return a.key != b.key ? a.key < b.key : a.rank < b.rank;

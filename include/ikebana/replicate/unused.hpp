@@ -12,6 +12,7 @@
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
+#include "ikebana/core/span_of.hpp"
 #include "ikebana/model/gradient_presence.hpp"
 #include "ikebana/replicate/buckets/bucket_planner.hpp"
 #include "ikebana/replicate/buckets/buckets.hpp"
@@ -142,14 +143,14 @@ class unused_parameters {
     if constexpr (has_static_graph<Policy>)
       if (has_recorded_) {
         change_[0] = is_others_ ? 0 : first_change();
-        work_ = group.all_reduce_async(std::span{change_}, reduce_op::max);
+        work_ = group.all_reduce_async(span_of(change_), reduce_op::max);
         return;
       }
     // Who has no batch is not asked whether all was reached.
     const bool counts_as_used = is_others_ && !finds_unused<Policy> && !has_static_graph<Policy>;
     for (std::size_t i = 0; i < size; ++i)
       counts_[i] = takes_part_[i] && (used_[i] || counts_as_used);
-    work_ = group.all_reduce_async(std::span<std::int32_t>{counts_}, reduce_op::sum);
+    work_ = group.all_reduce_async(span_of(counts_), reduce_op::sum);
     if constexpr (skips_unused<Policy>) {
       work_.wait();
       if constexpr (!finds_unused<Policy> && !has_static_graph<Policy>)
@@ -231,7 +232,8 @@ class unused_parameters {
     for (std::size_t i = 0; i < size; ++i)
       if (!has_arrived[i]) planner_.mark_ready(i);
     if (!planner_.rebuild(reducer.group())) return;
-    reducer.replan(rebuilt_buckets<T, size>(planner_.plan(), presence, parameters_, group_of_,
+    reducer.replan(rebuilt_buckets<T, size>(planner_.plan(), presence, span_of(parameters_),
+                                            span_of(group_of_),
                                             [this](std::size_t i) { return counts_[i] > 0; }));
   }
 

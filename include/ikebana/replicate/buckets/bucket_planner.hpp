@@ -12,6 +12,7 @@
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/core/span_of.hpp"
 #include "ikebana/replicate/buckets/buckets.hpp"
 #include "ikebana/replicate/process_group.hpp"
 
@@ -104,7 +105,7 @@ void broadcast_assignment(bucket_assignment& assignment, std::size_t tensors, G&
     for (const std::size_t i : bucket) message.push_back(static_cast<std::int64_t>(i));
   message.resize(tensors);
   message.push_back(static_cast<std::int64_t>(assignment.size()));
-  group.broadcast(std::span<std::int64_t>{message}, 0);
+  group.broadcast(detail::span_of(message), 0);
   const auto count = static_cast<std::size_t>(message.back());
 
   std::vector<std::int64_t> sizes;
@@ -113,7 +114,7 @@ void broadcast_assignment(bucket_assignment& assignment, std::size_t tensors, G&
     sizes.push_back(assignment.limits[b]);
   }
   sizes.resize(2 * count);
-  group.broadcast(std::span<std::int64_t>{sizes}, 0);
+  group.broadcast(detail::span_of(sizes), 0);
 
   assignment.buckets.assign(count, {});
   assignment.limits.resize(count);
@@ -152,8 +153,8 @@ class basic_bucket_planner {
       : tensors_{std::move(tensors)}, options_{std::move(options)} {
     if (options_.caps.empty()) throw error("bucket_planner expects at least one cap");
     const dim_t everything = std::numeric_limits<dim_t>::max();
-    plan_ = rebuilds() ? assign_buckets(tensors_, std::span{&everything, 1})
-                       : assign_buckets(tensors_, options_.caps);
+    plan_ = assign(rebuilds() ? std::span{&everything, 1}
+                              : detail::span_of(std::as_const(options_.caps)));
     std::reverse(plan_.buckets.begin(), plan_.buckets.end());
     std::reverse(plan_.limits.begin(), plan_.limits.end());
     begin_backward();
@@ -206,7 +207,7 @@ class basic_bucket_planner {
                         " of " + std::to_string(tensors_.size()) +
                         " gradients did not come in the first backward");
     if (options_.small_last_bucket) std::reverse(arrived_.begin(), arrived_.end());
-    plan_ = assign_buckets(tensors_, options_.caps, arrived_);
+    plan_ = assign(detail::span_of(options_.caps), detail::span_of(arrived_));
     if (options_.small_last_bucket) {
       std::reverse(plan_.buckets.begin(), plan_.buckets.end());
       std::reverse(plan_.limits.begin(), plan_.limits.end());
@@ -223,6 +224,10 @@ class basic_bucket_planner {
   }
 
  private:
+  bucket_assignment assign(std::span<const dim_t> caps,
+                           std::span<const std::size_t> order = {}) const {
+    return assign_buckets(detail::span_of(tensors_), caps, order);
+  }
   bool rebuilds() const { return options_.static_graph || !options_.find_unused_parameters; }
 
   std::vector<planned_tensor> tensors_;

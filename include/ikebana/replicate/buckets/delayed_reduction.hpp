@@ -37,7 +37,7 @@ class delayed_reduction {
   bool empty() const { return pieces_.empty(); }
   /// Where the last of them ends: it can start once backward has got there.
   dim_t end() const { return end_; }
-  std::span<const element_range> pieces() const { return pieces_; }
+  const std::vector<element_range>& pieces() const { return pieces_; }
 
   void start(Group& group, double divisor) {
     T* to = flat_.data();

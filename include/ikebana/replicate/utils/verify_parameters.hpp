@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ikebana/core/diagnostic.hpp"
@@ -13,6 +14,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/core/span_of.hpp"
 #include "ikebana/core/text.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/replicate/process_group.hpp"
@@ -82,7 +84,7 @@ void verify_identities(std::span<const parameter_identity> list, Group& group,
   fingerprint mine{count, 0};
   for (const parameter_identity& p : list) mine.hash = mine.hash * 0x100000001b3u ^ p.hash();
   std::vector<fingerprint> all(world);
-  exchange(group, mine, std::span{all});
+  exchange(group, mine, span_of(all));
   // Every rank sees the same fingerprints, and whatever is exchanged from here: all go one way.
   std::uint64_t least = count, most = count;
   bool equal = true;
@@ -96,12 +98,12 @@ void verify_identities(std::span<const parameter_identity> list, Group& group,
   const auto common = static_cast<std::size_t>(least);
   std::vector<std::uint64_t> hashes(common), gathered(world * common);
   for (std::size_t i = 0; i < common; ++i) hashes[i] = list[i].hash();
-  group.all_gather(std::span<const std::uint64_t>{hashes}, std::span{gathered});
+  group.all_gather(span_of(std::as_const(hashes)), span_of(gathered));
   std::vector<parameter_identity> there(world);
   for (std::size_t i = 0; i < common; ++i)
     for (std::size_t r = 1; r < world; ++r) {
       if (gathered[r * common + i] == gathered[i]) continue;
-      exchange(group, list[i], std::span{there});
+      exchange(group, list[i], span_of(there));
       throw_difference(who, there[0], there[r], r);
     }
 
@@ -114,7 +116,7 @@ void verify_identities(std::span<const parameter_identity> list, Group& group,
     if (all[r].count > all[longest].count) longest = r;
   }
   if (least < most) {
-    exchange(group, count > common ? list[common] : parameter_identity{}, std::span{there});
+    exchange(group, count > common ? list[common] : parameter_identity{}, span_of(there));
     text += "; the first difference is at " + std::string(there[longest].path.c_str()) +
             ", which is not on every rank";
   }
@@ -134,7 +136,7 @@ void verify_parameters(const Model& m, Group& group, std::string_view who = "ver
   const auto& p = m.current_program();
   std::vector<parameter_identity> list(p.all_parameters().size() + p.all_buffers().size());
   for (std::size_t i = 0; i < list.size(); ++i) list[i] = identify_parameter(m, i);
-  detail::verify_identities(std::span<const parameter_identity>{list}, group, who);
+  detail::verify_identities(detail::span_of(list), group, who);
 }
 
 /// The same of a list that the caller made: some of a model's parameters.
