@@ -1,6 +1,7 @@
 #include "ikebana/cpu/gemm.hpp"
 
 #include <limits>
+#include <type_traits>
 
 #include "support.hpp"
 
@@ -20,6 +21,8 @@ struct problem {
 
 template <class T>
 void check(const problem<T>& p, generator& r) {
+  // An emulator takes ten times as long for the wider one.
+  using wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;
   const bool na = p.ta == transpose::no, nb = p.tb == transpose::no;
   const dim_t lda = (na ? p.k : p.m) + p.slack, ldb = (nb ? p.n : p.k) + p.slack,
               ldc = p.n + p.slack;
@@ -33,10 +36,10 @@ void check(const problem<T>& p, generator& r) {
         e = static_cast<double>(before[i * ldc + j]);
         continue;
       }
-      long double s = 0;
+      wide s = 0;
       for (dim_t q = 0; q < p.k; ++q)
-        s += static_cast<long double>(a[na ? i * lda + q : q * lda + i]) *
-             static_cast<long double>(b[nb ? q * ldb + j : j * ldb + q]);
+        s += static_cast<wide>(a[na ? i * lda + q : q * lda + i]) *
+             static_cast<wide>(b[nb ? q * ldb + j : j * ldb + q]);
       e = static_cast<double>(p.alpha) * static_cast<double>(s) +
           (p.with_bias ? static_cast<double>(bias[j]) : 0);
       if (p.beta != T(0))
@@ -84,6 +87,16 @@ double slope_at(activation f, double y) {
 struct sizes {
   dim_t m, n, k;
 };
+
+/// Every transposition, with and without gaps between rows, factors and what was there before.
+template <class T>
+void check_forms(const sizes& s, generator& r) {
+  for (int t = 0; t < 4; ++t)
+    check<T>(
+        {t & 1 ? transpose::yes : transpose::no, t & 2 ? transpose::yes : transpose::no, s.m, s.n,
+         s.k, t & 1 ? dim_t{5} : dim_t{0}, t == 2 ? T(2) : T(1), t == 1 ? T(1) : T(0), t == 3},
+        r);
+}
 
 /// Every part of an epilogue, alone and with others.
 template <class T>
@@ -154,19 +167,20 @@ TEST_CASE_TEMPLATE("products of every small size and transposition", T, float, d
 TEST_CASE_TEMPLATE("products that span several blocks", T, float, double) {
   generator r(2);
   for (const sizes s :
-       {sizes{1, 700, 530},  sizes{2, 67, 513},    sizes{3, 40, 300},   sizes{29, 530, 71},
-        sizes{61, 97, 263},  sizes{17, 1031, 521}, sizes{101, 1, 67},   sizes{131, 1, 300},
-        sizes{75, 10, 29},   sizes{40, 5, 600},    sizes{35, 3, 70},    sizes{19, 170, 1030},
-        sizes{9, 33, 65},    sizes{260, 130, 700}, sizes{131, 1, 2},    sizes{77, 1, 8},
-        sizes{1, 1, 300},    sizes{100, 3, 5},     sizes{130, 20, 640}, sizes{40, 50, 500},
-        sizes{37, 470, 6},   sizes{5, 230, 40},    sizes{9, 610, 700},  sizes{40, 50, 1024},
-        sizes{26, 128, 700}, sizes{3, 3, 700},     sizes{2, 2, 1031},   sizes{33, 6, 40},
-        sizes{70, 10, 41},   sizes{150, 70, 200}})
-    for (int t = 0; t < 4; ++t)
-      check<T>(
-          {t & 1 ? transpose::yes : transpose::no, t & 2 ? transpose::yes : transpose::no, s.m, s.n,
-           s.k, t & 1 ? dim_t{5} : dim_t{0}, t == 2 ? T(2) : T(1), t == 1 ? T(1) : T(0), t == 3},
-          r);
+       {sizes{1, 700, 530}, sizes{2, 67, 513}, sizes{3, 40, 300},  sizes{29, 530, 71},
+        sizes{61, 97, 263}, sizes{101, 1, 67}, sizes{131, 1, 300}, sizes{75, 10, 29},
+        sizes{40, 5, 600},  sizes{35, 3, 70},  sizes{9, 33, 65},   sizes{131, 1, 2},
+        sizes{77, 1, 8},    sizes{1, 1, 300},  sizes{100, 3, 5},   sizes{130, 20, 640},
+        sizes{40, 50, 500}, sizes{37, 470, 6}, sizes{5, 230, 40},  sizes{26, 128, 700},
+        sizes{3, 3, 700},   sizes{2, 2, 1031}, sizes{33, 6, 40},   sizes{70, 10, 41}})
+    check_forms<T>(s, r);
+}
+
+TEST_CASE_TEMPLATE("products that span many blocks", T, float, double) {
+  generator r(19);
+  for (const sizes s : {sizes{17, 1031, 521}, sizes{19, 170, 1030}, sizes{260, 130, 700},
+                        sizes{9, 610, 700}, sizes{40, 50, 1024}, sizes{150, 70, 200}})
+    check_forms<T>(s, r);
 }
 
 TEST_CASE_TEMPLATE("the bits do not depend on the alignment of pointers", T, float, double) {
@@ -241,6 +255,17 @@ TEST_CASE_TEMPLATE("thin products", T, float, double) {
     for (const bool ta : {false, true})
       check_epilogue<T>(s, ta, false, T(1), T(0), ta ? 1 : 2, activation::relu, activation::none,
                         r);
+}
+
+TEST_CASE_TEMPLATE("a row times a column", T, float, double) {
+  generator r(17);
+  constexpr activation functions[] = {activation::none, activation::relu, activation::gelu};
+  unsigned i = 0;
+  for (const dim_t k : {0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 79, 127, 130, 257, 1000})
+    for (unsigned t = 0; t < 4; ++t, ++i)
+      check_epilogue<T>({1, 1, k}, t & 1, t & 2, i % 5 == 0 ? T(0) : T(0.5),
+                        i % 3 == 0 ? T(-0.25) : T(0), i % 4, functions[i / 4 % 3],
+                        i % 7 == 0 ? activation::tanh : activation::none, r);
 }
 
 TEST_CASE_TEMPLATE("a column without gaps", T, float, double) {

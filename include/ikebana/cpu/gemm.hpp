@@ -144,7 +144,7 @@ template <class T>
   using size = std::uint64_t;
   using bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
   return size(m) - 1 < 16 && size(n) - 1 < 64 / sizeof(T) && size(k) - 1 < 32 &&
-         (n > 1 || m * k <= 64) && tb == transpose::no &&
+         (n > 1 || (m > 1 && m * k <= 64)) && tb == transpose::no &&
          std::bit_cast<bits>(alpha) == std::bit_cast<bits>(T(1)) &&
          std::bit_cast<bits>(beta) == 0 && tiny_steps::hold(lda, ldb, ldc);
 }

@@ -186,12 +186,48 @@ IKEBANA_CPU_INLINE void tiny_dots(const gemm_call<T>& call) {
 }
 #endif
 
+#if IKEBANA_CPU_WIDTH != 0
+/// A row times a column, both without gaps: as many sums side by side as hide an addition's
+/// latency.
+template <class T>
+[[gnu::noinline]] void one_dot(const gemm_call<T>& call) {
+  constexpr dim_t w = vec<T>::size;
+  const T *const x = call.a, *const y = call.b;
+  const dim_t k = call.alpha == T(0) ? 0 : call.k;
+  const auto term = [&](dim_t p, vec<T> sum) __attribute__((always_inline)) {
+    return fma(vec<T>::load(x + p), vec<T>::load(y + p), sum);
+  };
+  vec<T> s0 = vec<T>::zero(), s1 = s0, s2 = s0, s3 = s0;
+  dim_t p = 0;
+  for (; p + 4 * w <= k; p += 4 * w) {
+    s0 = term(p, s0);
+    s1 = term(p + w, s1);
+    s2 = term(p + 2 * w, s2);
+    s3 = term(p + 3 * w, s3);
+  }
+  for (; p + w <= k; p += w) s0 = term(p, s0);
+  if (p < k) s1 = fma(vec<T>::load(x + p, k - p), vec<T>::load(y + p, k - p), s1);
+  T c = call.alpha * sum((s0 + s1) + (s2 + s3));
+  const gemm_epilogue<T>& then = *call.then;
+  if (call.beta != T(0)) c += call.beta * *call.c;
+  if (then.bias != nullptr) c += *then.bias;
+  if (then.residual != nullptr) c += *then.residual;
+  *call.c = c;
+  if (then.function != activation::none) activate_block(then.function, 1, 1, call.c, call.ldc);
+  if (then.slope_of != nullptr)
+    slope_block(then.slope, 1, 1, call.c, call.ldc, then.slope_of, then.ld_slope);
+}
+#endif
+
 /// What `gemm` calls.
 template <class T>
 void product(gemm_call<T>& call) {
 #if IKEBANA_CPU_WIDTH == 0
   plain_product(call);
 #else
+  if (call.m == 1 && call.n == 1 && (call.ta == transpose::no || call.lda == 1) &&
+      (call.tb == transpose::yes || call.ldb == 1))
+    return one_dot(call);
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
   using bits = typename number<T>::bits;
   using size = std::uint64_t;
