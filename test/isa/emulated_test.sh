@@ -34,7 +34,7 @@ done
 
 # An emulator takes minutes for these, and others execute the same instructions: what is large, what is run
 # on several threads, and twice what differs in the type alone.
-slow='*span several blocks<double>,*bfloat16 that span several*,*bytes that span several*,*span many blocks*'
+slow='*span several blocks*,*span many blocks*,depthwise and grouped convolutions*<double>'
 slow+=',convolutions give the same bits*,convolutions of every kind*,*same bits in any batch*'
 slow+=',*number of threads*,*left out where exactness*,*in every direction*'
 slow+=',what follows a product<double>,thin products<double>,fused attention: every mask*'
