@@ -1,5 +1,7 @@
 """Objects of another processor's instructions, for tests that run in an emulator."""
 
+load("//tools:header_flags.bzl", "include_paths")
+
 # Where there is no such compiler, the test says that it is skipped.
 _COMPILE = """
 out=$1 flags=$2 join=$3
@@ -14,17 +16,12 @@ aarch64-linux-gnu-g++ "@$flags" -c "$unit" -o "$out"
 """
 
 def _aarch64_objects_impl(ctx):
-    context = cc_common.merge_cc_infos(
-        cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
-    ).compilation_context
-    system = context.system_includes.to_list()
-    if hasattr(context, "external_includes"):
-        system = system + context.external_includes.to_list()
+    paths = include_paths(ctx.attr.deps)
 
     # More than -O1 takes a compiler longer than the emulator gains.
     flags = ["-std=c++20", "-O1"] + ctx.attr.copts
-    flags += ["-I" + path for path in context.includes.to_list()]
-    flags += ["-isystem" + path for path in system]
+    flags += ["-I" + path for path in paths.own]
+    flags += ["-isystem" + path for path in paths.system]
     sources = [
         source
         for source in ctx.files.srcs
@@ -43,7 +40,7 @@ def _aarch64_objects_impl(ctx):
         objects.append(out)
         ctx.actions.run_shell(
             outputs = [out],
-            inputs = depset(unit + ctx.files.hdrs + [response], transitive = [context.headers]),
+            inputs = depset(unit + ctx.files.hdrs + [response], transitive = [paths.headers]),
             tools = [ctx.file._unit],
             arguments = [out.path, response.path, ctx.file._unit.path] + [source.path for source in unit],
             command = _COMPILE,
