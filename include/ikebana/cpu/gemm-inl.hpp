@@ -174,7 +174,7 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
       result.finish(dim_t{0}, dim_t{0}, m, n);
     return;
   }
-  if (n <= w && a_across && k >= 2 * w && (n <= 4 || k >= 512) &&
+  if (n <= w && a_across && k >= 2 * w && (n <= 4 || n <= w / 2 || k >= 512) &&
       (b_across || m >= (bytes == 4 && n <= 4 ? 2 : 4))) {
     if (b_across) return multiply_by_dots(n, m, k, alpha, b, ldb, a, lda, result, true);
     const dim_t across = (k + w - 1) / w * w;

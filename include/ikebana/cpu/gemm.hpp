@@ -55,21 +55,22 @@ struct gemm_call {
 
 namespace detail {
 
-/// The sizes of a product of a few rows and columns, in one word: a call takes as long as the
-/// product, and arguments in memory half of it.
+/// The sizes of a small product, in one word: a call takes as long as the product, and arguments in
+/// memory half of it.
 class tiny_sizes {
  public:
-  /// n of the last columns, before which as many blocks of the widest tile stand.
-  tiny_sizes(dim_t m, dim_t n, dim_t k, bool ta, dim_t blocks = 0)
-      : bits_(static_cast<std::uint64_t>(m | n << 8 | dim_t{ta} << 16 | blocks << 17 | k << 32)) {}
-  static constexpr dim_t most_depth = INT32_MAX, most_blocks = (1 << 15) - 1;
-  dim_t m() const { return static_cast<std::uint8_t>(bits_); }
-  dim_t n() const { return static_cast<std::uint8_t>(bits_ >> 8); }
-  dim_t k() const { return static_cast<dim_t>(bits_ >> 32); }
-  bool ta() const { return (bits_ >> 16 & 1) != 0; }
-  dim_t blocks() const { return static_cast<dim_t>(bits_ >> 17 & most_blocks); }
+  tiny_sizes(dim_t m, dim_t n, dim_t k, bool ta)
+      : bits_(static_cast<std::uint64_t>(m | n << 20 | dim_t{ta} << 40 | k << 41)) {}
+  static bool hold(dim_t m, dim_t n, dim_t k) {
+    return static_cast<std::uint64_t>(m | n | k >> 3) <= mask;
+  }
+  dim_t m() const { return static_cast<dim_t>(bits_ & mask); }
+  dim_t n() const { return static_cast<dim_t>(bits_ >> 20 & mask); }
+  bool ta() const { return (bits_ >> 40 & 1) != 0; }
+  dim_t k() const { return static_cast<dim_t>(bits_ >> 41); }
 
  private:
+  static constexpr std::uint64_t mask = (1 << 20) - 1;
   std::uint64_t bits_;
 };
 
@@ -137,13 +138,13 @@ void run_tiny(const T* a, const T* b, T* c, tiny_sizes s, tiny_steps steps,
 }
 IKEBANA_CPU_KERNEL(run_tiny)
 
-/// Whether a product goes to run_tiny: one of a tile, or a little more.
+/// Whether a product goes to run_tiny: one of a tile, or a few.
 template <class T>
 [[gnu::always_inline]] inline bool is_tiny(transpose tb, dim_t m, dim_t n, dim_t k, T alpha,
                                            dim_t lda, dim_t ldb, T beta, dim_t ldc) {
   using size = std::uint64_t;
   using bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-  return size(m) - 1 < 16 && size(n) - 1 < 64 / sizeof(T) && size(k) - 1 < 32 &&
+  return size(m) - 1 < 128 && size(n) - 1 < 128 && size(k) - 1 < 31 &&
          (n > 1 || (m > 1 && m * k <= 64)) && tb == transpose::no &&
          std::bit_cast<bits>(alpha) == std::bit_cast<bits>(T(1)) &&
          std::bit_cast<bits>(beta) == 0 && tiny_steps::hold(lda, ldb, ldc);

@@ -8,76 +8,35 @@ IKEBANA_CPU_INLINE void finish_tiny(const gemm_epilogue<T>& then, dim_t m, dim_t
   if (then.slope_of != nullptr) slope_block(then.slope, m, n, c, ldc, then.slope_of, then.ld_slope);
 }
 
-/// Of several tiles below each other, or with what does not fit into a tile.
+/// Whether tiles of few registers do where there are more columns than they have: of short sums,
+/// larger ones would spend more time on their way.
 template <class T>
-[[gnu::noinline]] void tiny_products(const gemm_call<T>& call) {
-  const auto most = static_cast<dim_t>(call.n <= vec<T>::size ? tiny_rows : tiny_pair_rows);
-  const dim_t step = call.ta == transpose::no ? call.lda : 1;
-  const detail::tiny_steps steps(call.lda, call.ldb, call.ldc);
-  const T* a = call.a;
-  T* c = call.c;
-  for (dim_t left = call.m, rows; left > 0; left -= rows, a += rows * step, c += rows * call.ldc) {
-    rows = left <= most ? left : left <= 2 * most ? (left + 1) / 2 : most;
-    find_tiny<T>(rows, call.n)(a, call.b, c, {rows, call.n, call.k, call.ta == transpose::yes},
-                               steps, call.then);
-  }
-  finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
-}
-
-#if IKEBANA_CPU_WIDTH >= 32
-/// Whether the tiles of larger products would spend more time on their way: those of a short sum.
-template <class T>
-IKEBANA_CPU_INLINE bool by_tiny_blocks(const gemm_call<T>& call) {
+IKEBANA_CPU_INLINE bool by_tiny_blocks([[maybe_unused]] dim_t m, [[maybe_unused]] dim_t k) {
 #if IKEBANA_CPU_WIDTH == 64
   // Of five and six rows there are large tiles that are wide, too.
-  const dim_t deepest = call.m > dim_t{tiny_pair_rows} ? 4 : call.m == 5 || call.m == 6 ? 9 : 16;
+  const dim_t deepest = m > dim_t{tiny_pair_rows} ? 8 : m == 5 || m == 6 ? 9 : 16;
+  return k <= deepest && m > 1;
+#elif IKEBANA_CPU_WIDTH == 32
+  return k <= 20 && m > 1;
 #else
-  constexpr dim_t deepest = 20;
+  return false;
 #endif
-  constexpr dim_t width = 2 * vec<T>::size;
-  return call.k > 0 && call.k <= deepest && call.m > 1 && call.n > width &&
-         call.n <= width * detail::tiny_sizes::most_blocks && call.tb == transpose::no;
 }
 
 template <class T>
-[[gnu::noinline]] void tiny_product_blocks(const gemm_call<T>& call) {
-  constexpr dim_t w = vec<T>::size, width = 2 * w, most = tiny_pair_rows;
-  const bool ta = call.ta == transpose::yes;
-  dim_t even = call.m;
-  if (call.m > most) {
-    const auto all = static_cast<std::uint32_t>(call.m),
-               tiles = (all - 1) / static_cast<std::uint32_t>(most) + 1;
-    even = (all - 1) / tiles + 1;
-  }
-  // What is left over of one register or less has a tile of its own.
-  const dim_t step = ta ? 1 : call.lda, over = call.n % width, rest = over > w ? 0 : over,
-              wide = call.n - rest, last = over > w ? over : width;
-  const detail::tiny_steps steps(call.lda, call.ldb, call.ldc);
-  const T* a = call.a;
-  T* c = call.c;
-  for (dim_t left = call.m, rows; left > 0; left -= rows, a += rows * step, c += rows * call.ldc) {
-    rows = left < even ? left : even;
-    find_tiny<T>(rows, width)(a, call.b, c, {rows, last, call.k, ta, (wide - last) / width}, steps,
-                              call.then);
-    if (rest == 0) continue;
-    const detail::tiny_sizes s(rows, rest, call.k, ta);
-    if (call.then->bias == nullptr) {
-      find_tiny<T>(rows, rest)(a, call.b + wide, c + wide, s, steps, call.then);
-    } else {
-      gemm_epilogue<T> then = *call.then;
-      then.bias += wide;
-      find_tiny<T>(rows, rest)(a, call.b + wide, c + wide, s, steps, &then);
-    }
-  }
+IKEBANA_CPU_INLINE bool finishes_tiny(const gemm_epilogue<T>& then) {
+  return then.function > activation::relu || then.slope_of != nullptr;
+}
+template <class T>
+[[gnu::noinline]] void tiny_product_and_finish(const gemm_call<T>& call) {
+  find_tiny<T>(call.m, call.n)(call.a, call.b, call.c,
+                               {call.m, call.n, call.k, call.ta == transpose::yes},
+                               {call.lda, call.ldb, call.ldc}, call.then);
   finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
 }
-#endif
-
 template <class T>
-IKEBANA_CPU_INLINE void one_or_more_tiny_products(const gemm_call<T>& call) {
-  if (call.m > static_cast<dim_t>(call.n <= vec<T>::size ? tiny_rows : tiny_pair_rows) ||
-      call.then->function > activation::relu || call.then->slope_of != nullptr)
-    return tiny_products(call);
+IKEBANA_CPU_INLINE void tiny_product(const gemm_call<T>& call) {
+  if (finishes_tiny(*call.then)) return tiny_product_and_finish(call);
   return find_tiny<T>(call.m, call.n)(call.a, call.b, call.c,
                                       {call.m, call.n, call.k, call.ta == transpose::yes},
                                       {call.lda, call.ldb, call.ldc}, call.then);
@@ -139,7 +98,7 @@ template <class T>
            std::make_index_sequence<static_cast<std::size_t>(w < 4 ? 1 : w / 4)>{});
   call.b = rows;
   call.ldb = width;
-  one_or_more_tiny_products(call);
+  tiny_product(call);
 }
 
 /// Few rows of A, with B transposed, where a row of either fits into a V: dot products, four at a
@@ -233,19 +192,19 @@ void product(gemm_call<T>& call) {
   using size = std::uint64_t;
   constexpr dim_t w = vec<T>::size, deep = 128;
   const bool fits = detail::tiny_steps::hold(call.lda, call.ldb, call.ldc) &&
-                    call.k <= detail::tiny_sizes::most_depth;
-#if IKEBANA_CPU_WIDTH >= 32
-  if (by_tiny_blocks(call) && fits && call.alpha == T(1) && call.beta == T(0) &&
+                    detail::tiny_sizes::hold(call.m, call.n, call.k);
+  if (call.n > 2 * w && call.tb == transpose::no && call.k > 0 && fits &&
+      by_tiny_blocks<T>(call.m, call.k) && call.alpha == T(1) && call.beta == T(0) &&
       call.then->residual == nullptr)
-    return tiny_product_blocks(call);
-#endif
+    return tiny_product(call);
   // More rows where the others' preparations do not pay.
   const bool few = static_cast<size>(call.m) - 1 < 32 &&
                    !(call.n <= 4 && call.m >= (sizeof(T) == 4 ? 2 : 4) && call.k >= deep &&
                      call.m * call.k >= 2048 && call.ta == transpose::no),
              simple =
                  call.n > 1 &&
-                 (call.k <= 24 || (IKEBANA_CPU_WIDTH == 64 && call.n > w && call.k <= 256) ||
+                 (call.k <= 24 || call.k < (call.n > 4 ? 3 : 2) * w ||
+                  (IKEBANA_CPU_WIDTH == 64 && call.n > w && call.k <= 256) ||
                   (call.n <= w &&
                    (call.ta == transpose::no ? 2 * call.n > w : 4 * call.n > w && call.k <= 48)));
   if ((few ? call.n > 1 || call.m * call.k <= 64 : simple && call.m > 0) && call.n > 0 &&
@@ -254,7 +213,7 @@ void product(gemm_call<T>& call) {
     const bool rows_by_rows = call.ta == transpose::no && call.tb == transpose::yes;
     if (rows_by_rows && call.m <= 2 && call.k <= w && w >= 4) return tiny_dots(call);
     if (call.n <= 2 * w) {
-      if (call.tb == transpose::no) return one_or_more_tiny_products(call);
+      if (call.tb == transpose::no) return tiny_product(call);
       if (rows_by_rows && call.m <= 4 && call.k > (call.m <= 2 ? 1 : 2) * w)
         return multiply_by_dots(call.m, call.n, call.k, T(1), call.a, call.lda, call.b, call.ldb,
                                 matrix_result<T>{call.c, call.ldc, T(0), *call.then}, false);
@@ -296,20 +255,16 @@ template <class T>
                     T(0),
                     s.ta() ? transpose::yes : transpose::no,
                     transpose::no};
-#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-  if (call.n <= 2 * vec<T>::size) return tiny_products(call);
-#endif
   product(call);
 }
 
-/// A product of one tile goes to it by a jump.
+/// A product of few tiles goes to them by a jump.
 template <class T>
 void tiny(const T* a, const T* b, T* c, detail::tiny_sizes s, detail::tiny_steps steps,
           const gemm_epilogue<T>* then) {
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-  constexpr dim_t w = vec<T>::size;
   const dim_t m = s.m(), n = s.n();
-  if (m <= static_cast<dim_t>(n <= w ? tiny_rows : tiny_pair_rows) && n <= 2 * w) [[likely]]
+  if (n <= 2 * vec<T>::size || by_tiny_blocks<T>(m, s.k())) [[likely]]
     return find_tiny<T>(m, n)(a, b, c, s, steps, then);
 #endif
   product_of_tiny(a, b, c, s, steps, then);

@@ -1,5 +1,6 @@
-// Products of one tile, where what is done once for each call takes as long as the arithmetic: one
-// function hands over to the next by a jump. Sums are made in the same order as in larger tiles.
+// Products of a tile or a few, where what is done once for each call takes as long as the
+// arithmetic: one function hands over to the next by a jump. Sums are made in the same order as in
+// larger tiles.
 
 #if IKEBANA_CPU_WIDTH == 64
 /// Half a register, which is twice as fast where the other half would be idle: loads of whole ones,
@@ -100,46 +101,61 @@ inline constexpr std::size_t tiny_rows = 8, tiny_pair_rows = 6;
 inline constexpr std::size_t tiny_rows = 8, tiny_pair_rows = 8;
 #endif
 
-/// An even number of rows stands for one less, too: the last row is the one before once more. Of
-/// the widest, several may stand side by side.
+template <class T>
+using product_function = void (*)(const T*, const T*, T*, detail::tiny_sizes, detail::tiny_steps,
+                                  const gemm_epilogue<T>*);
+template <class T>
+IKEBANA_CPU_INLINE product_function<T> find_wide_tiny(dim_t m);
+
+/// An even number of rows stands for one less, too: the last row is the one before once more. Tiles
+/// of two registers follow each other to the right, and downwards where they are of more than half
+/// as many rows as can be: the last ones overlap those before, but for a few rows.
 template <class T, class V, std::size_t... R>
 IKEBANA_CPU_INLINE void tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
                                      detail::tiny_steps steps, const gemm_epilogue<T>* then,
                                      std::index_sequence<R...>) {
   constexpr std::size_t rows = sizeof...(R);
-  constexpr bool repeats = V::size > vec<T>::size;
-  const dim_t last_row = s.m() - 1, row = s.ta() ? 1 : steps.a(), step = s.ta() ? steps.a() : 1,
-              ldb = steps.b(), ldc = steps.c();
+  constexpr dim_t most = rows, width = V::size;
+  constexpr bool across = width > vec<T>::size, down = across && 2 * rows > tiny_pair_rows;
+  dim_t below = s.m() - most;
+  const dim_t row = s.ta() ? 1 : steps.a(), step = s.ta() ? steps.a() : 1, ldb = steps.b(),
+              ldc = steps.c(), last_row = below < 0 ? s.m() - 1 : most - 1, beyond = s.n() - width,
+              n = across && beyond > 0 ? width : s.n();
   // A pointer for each three rows: no instruction is needed but for what uses them.
   constexpr std::size_t pointers = rows > 3 ? (rows + 1) / 3 : 1;
-  [[maybe_unused]] dim_t blocks = repeats ? s.blocks() : 0;
-  const T* bias = then->bias;
   for (;;) {
-    const dim_t n = repeats && blocks > 0 ? V::size : s.n();
-    V sums[rows];
-    sums[0] = V::zero();
-    if (bias != nullptr) sums[0] = V::load(bias, n);
-    ((sums[R] = sums[0]), ...);
-    const T* from[] = {a + static_cast<dim_t>(R < pointers ? R * 3 : 0) * row...};
-    const T *last = a + last_row * row, *next = b;
-    for (dim_t k = s.k(); k > 0; --k, next += ldb) {
-      const V columns = V::load(next, n);
-      ((sums[R] =
-            fma(V::broadcast(R > 0 && R + 1 == rows ? *last
-                                                    : from[R / 3][static_cast<dim_t>(R % 3) * row]),
-                columns, sums[R])),
+    for (dim_t j = 0;;) {
+      V sums[rows];
+      sums[0] = V::zero();
+      if (then->bias != nullptr) sums[0] = V::load(then->bias + j, n);
+      ((sums[R] = sums[0]), ...);
+      const T* from[] = {a + static_cast<dim_t>(R < pointers ? R * 3 : 0) * row...};
+      const T *last = a + last_row * row, *next = b + j;
+      for (dim_t k = s.k(); k > 0; --k, next += ldb) {
+        const V columns = V::load(next, n);
+        ((sums[R] = fma(
+              V::broadcast(R > 0 && R + 1 == rows ? *last
+                                                  : from[R / 3][static_cast<dim_t>(R % 3) * row]),
+              columns, sums[R])),
+         ...);
+        ((R < pointers ? (from[R] += step, keep_in_register(from[R])) : void()), ...);
+        last += step;
+        keep_in_register(last);
+      }
+      if (then->function == activation::relu) ((sums[R] = max(V::zero(), sums[R])), ...);
+      (sums[R].store(c + j + (R > 0 && R + 1 == rows ? last_row : static_cast<dim_t>(R)) * ldc, n),
        ...);
-      ((R < pointers ? (from[R] += step, keep_in_register(from[R])) : void()), ...);
-      last += step;
-      keep_in_register(last);
+      if (!across || j >= beyond) break;
+      j = j + width < beyond ? j + width : beyond;
     }
-    if (then->function == activation::relu) ((sums[R] = max(V::zero(), sums[R])), ...);
-    (sums[R].store(c + (R > 0 && R + 1 == rows ? last_row : static_cast<dim_t>(R)) * ldc, n), ...);
-    if constexpr (!repeats) return;
-    if (--blocks < 0) return;
-    b += V::size;
-    c += V::size;
-    if (bias != nullptr) bias += V::size;
+    if (!down || below <= 0) return;
+    if (below + 1 < most)
+      return find_wide_tiny<T>(below)(a + most * row, b, c + most * ldc,
+                                      {below, s.n(), s.k(), s.ta()}, steps, then);
+    const dim_t next = below < most ? below : most;
+    below -= next;
+    a += next * row;
+    c += next * ldc;
   }
 }
 template <class T, class V, std::size_t Rows>
@@ -148,23 +164,75 @@ void tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s, detail::ti
   tiny_product<T, V>(a, b, c, s, steps, then, std::make_index_sequence<Rows>{});
 }
 
-template <class T>
-using product_function = void (*)(const T*, const T*, T*, detail::tiny_sizes, detail::tiny_steps,
-                                  const gemm_epilogue<T>*);
 template <class T, class V, std::size_t... Pairs>
 IKEBANA_CPU_INLINE product_function<T> find_tiny(dim_t m, std::index_sequence<Pairs...>) {
   static constexpr product_function<T> all[] = {&tiny_product<T, V, 1>,
                                                 &tiny_product<T, V, 2 * Pairs + 2>...};
   return all[(m + (m > 1)) / 2];
 }
-/// The tile of m rows and n columns.
+/// The tile of m rows and n columns, of up to a register.
 template <class T>
-IKEBANA_CPU_INLINE product_function<T> find_tiny(dim_t m, dim_t n) {
+IKEBANA_CPU_INLINE product_function<T> find_narrow_tiny(dim_t m, [[maybe_unused]] dim_t n) {
 #if IKEBANA_CPU_WIDTH == 64
   if (n <= half_vec<T>::size && m <= 8)
     return find_tiny<T, half_vec<T>>(m, std::make_index_sequence<4>{});
 #endif
-  if (n <= vec<T>::size) return find_tiny<T, vec<T>>(m, std::make_index_sequence<tiny_rows / 2>{});
+  return find_tiny<T, vec<T>>(m, std::make_index_sequence<tiny_rows / 2>{});
+}
+
+/// Of more rows than a tile has.
+template <class T>
+[[gnu::noinline]] void long_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
+                                         detail::tiny_steps steps, const gemm_epilogue<T>* then) {
+  constexpr dim_t most = tiny_rows;
+  const dim_t row = s.ta() ? 1 : steps.a(), n = s.n();
+  for (dim_t left = s.m(), rows; left > 0; left -= rows, a += rows * row, c += rows * steps.c()) {
+    rows = left <= most ? left : left <= 2 * most ? (left + 1) / 2 : most;
+    find_narrow_tiny<T>(rows, n)(a, b, c, {rows, n, s.k(), s.ta()}, steps, then);
+  }
+}
+
+/// Of more than a register.
+template <class T>
+IKEBANA_CPU_INLINE product_function<T> find_wide_tiny(dim_t m) {
+  constexpr auto most = static_cast<dim_t>(tiny_pair_rows);
+  if (m > most) {
+    // As many each where they are few. Narrow divisions take half the time.
+    const auto rows = static_cast<std::uint32_t>(m - 1),
+               tiles = rows / static_cast<std::uint32_t>(most) + 1;
+    m = tiles < 6 ? rows / tiles + 1 : most;
+  }
   return find_tiny<T, pair_vec<T>>(m, std::make_index_sequence<tiny_pair_rows / 2>{});
+}
+
+#if IKEBANA_CPU_WIDTH >= 32
+/// Pairs of registers, and a single one, while the rows are near.
+template <class T>
+[[gnu::noinline]] void odd_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
+                                        detail::tiny_steps steps, const gemm_epilogue<T>* then) {
+  constexpr dim_t strip = 4 * tiny_pair_rows;
+  const dim_t row = s.ta() ? 1 : steps.a(), n = s.n(),
+              pairs = (n - 1) / (2 * vec<T>::size) * 2 * vec<T>::size;
+  const gemm_epilogue<T> rest{.bias = then->bias == nullptr ? nullptr : then->bias + pairs,
+                              .function = then->function};
+  for (dim_t left = s.m(), m; left > 0; left -= m, a += m * row, c += m * steps.c()) {
+    m = left < strip ? left : strip;
+    find_wide_tiny<T>(m)(a, b, c, {m, pairs, s.k(), s.ta()}, steps, then);
+    long_tiny_product<T>(a, b + pairs, c + pairs, {m, n - pairs, s.k(), s.ta()}, steps, &rest);
+  }
+}
+#endif
+
+/// The tiles of m rows and n columns.
+template <class T>
+IKEBANA_CPU_INLINE product_function<T> find_tiny(dim_t m, dim_t n) {
+  constexpr dim_t w = vec<T>::size;
+  if (n <= w) return m <= dim_t{tiny_rows} ? find_narrow_tiny<T>(m, n) : &long_tiny_product<T>;
+#if IKEBANA_CPU_WIDTH >= 32
+  // Where half a pair left over would be a large part.
+  if (n > 2 * w && n <= 5 * w && (n <= 3 * w || n > 4 * w) && m > dim_t{tiny_pair_rows})
+    return &odd_tiny_product<T>;
+#endif
+  return find_wide_tiny<T>(m);
 }
 #endif
