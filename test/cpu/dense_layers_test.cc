@@ -170,5 +170,14 @@ TEST_CASE_TEMPLATE("what is not a number goes where it is used and nowhere else"
     cpu::run_dense_chain<T>(x.data(), l.chain, 0);
     CHECK(std::abs(first.y[2]) == 1);
     for (dim_t j = 0; j < 6; ++j) CHECK(std::isfinite(l.all[1].y[j]));
+    // Nor does what is beyond the last of a register's elements.
+    for (const dim_t n : {7, 8}) {
+      layers<T> few({5, n, 1}, 1, true, r);
+      for (auto& layer : few.all) layer.function = activation::tanh;
+      x[0] = std::numeric_limits<T>::infinity();
+      cpu::run_dense_chain<T>(x.data(), few.chain, 0);
+      for (dim_t j = 0; j < n; ++j) CHECK(std::abs(few.all[0].y[j]) == 1);
+      CHECK(std::isfinite(few.all[1].y[0]));
+    }
   });
 }

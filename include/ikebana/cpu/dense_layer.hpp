@@ -25,7 +25,8 @@ struct dense_layer {
   constexpr bool is_small() const { return in <= 64 && out > 0 && out <= 64; }
   /// A multiple of one register, or of two.
   constexpr dim_t packed_row() const { return out <= 16 ? 16 : (out + 31) / 32 * 32; }
-  constexpr dim_t packed_size() const { return (in + 1) * packed_row(); }
+  /// Rows are read four at a time.
+  constexpr dim_t packed_size() const { return ((in + 3) / 4 * 4 + 1) * packed_row(); }
   /// Of memory that is zero.
   constexpr void pack_to(T* memory) {
     packed = memory;

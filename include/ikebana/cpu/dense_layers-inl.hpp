@@ -54,21 +54,109 @@ template <class T>
   activate_block(l.function, 1, l.out, l.y, l.out);
 }
 
-/// Of one.
+/// Lane P of x in all lanes, in two steps, of which the first serves four of them.
+template <int P, class R, std::size_t... L>
+IKEBANA_CPU_INLINE R spread_four(R x, std::index_sequence<L...>) {
+  return __builtin_shufflevector(x, x, (P / 4 * 4 + static_cast<int>(L) % 4)...);
+}
+template <int P, class R, std::size_t... L>
+IKEBANA_CPU_INLINE R spread_one(R four, std::index_sequence<L...>) {
+  return __builtin_shufflevector(four, four, (static_cast<int>(L) / 4 * 4 + P % 4)...);
+}
+
+/// The first n lanes of x, and zeros.
 template <class T>
-IKEBANA_CPU_INLINE void narrow_packed_layer(const dense_layer<T>& l, const T* x) {
-  vec<T> y[1];
-  packed_columns(l.in, x, static_cast<const T*>(l.packed), dim_t{16}, y,
+IKEBANA_CPU_INLINE vec<T> with_zeros(vec<T> x, dim_t n) {
+  using B = typename number<T>::bits;
+  static constexpr struct masks {
+    alignas(64) B bits[static_cast<std::size_t>(2 * vec<T>::size)] = {};
+    constexpr masks() {
+      for (std::size_t i = 0; i < static_cast<std::size_t>(vec<T>::size); ++i) bits[i] = -1;
+    }
+  } all;
+  return as<T>(as<B>(x) & bits_of<T>::load(all.bits + (vec<T>::size - n)));
+}
+
+/// As packed_columns, of a register, of k elements that are in one: four at a time, which must be
+/// zero beyond k, as their weights are.
+template <class T, std::size_t... Fours>
+IKEBANA_CPU_INLINE vec<T> held_columns(dim_t k, vec<T> x, const T* packed,
+                                       std::index_sequence<Fours...>) {
+  using lanes = std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>;
+  constexpr dim_t row = 16;
+  vec<T> s = vec<T>::load(packed), t, u, v;
+  packed += row;
+  const auto add = [&](auto four) __attribute__((always_inline)) {
+    constexpr int p = decltype(four)::value * 4;
+    if (p > 0 && k <= p) return false;
+    const auto spread = spread_four<p>(x.v, lanes{});
+    const vec<T> x0{spread_one<p>(spread, lanes{})}, x1{spread_one<p + 1>(spread, lanes{})},
+        x2{spread_one<p + 2>(spread, lanes{})}, x3{spread_one<p + 3>(spread, lanes{})};
+    const auto weights = [=](dim_t q) __attribute__((always_inline)) {
+      return vec<T>::load(packed + (p + q) * row);
+    };
+    s = fma(x0, weights(0), s);
+    t = p == 0 ? x1 * weights(1) : fma(x1, weights(1), t);
+    u = p == 0 ? x2 * weights(2) : fma(x2, weights(2), u);
+    v = p == 0 ? x3 * weights(3) : fma(x3, weights(3), v);
+    return true;
+  };
+  static_cast<void>((add(std::integral_constant<int, static_cast<int>(Fours)>{}) && ...));
+  return (s + t) + (u + v);
+}
+
+/// A layer of one register, of k elements that are in one.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> held_layer(const dense_layer<T>& l, dim_t k, vec<T> x) {
+  constexpr auto w = static_cast<std::size_t>(vec<T>::size);
+  const T* const packed = l.packed;
+  if (l.out > 1)
+    return held_columns(k, k % 4 == 0 ? x : with_zeros(x, k), packed,
+                        std::make_index_sequence<w / 4>{});
+  const vec<T> terms = with_zeros(x, k) * vec<T>::load(packed + 16);
+  if (w == 16 && k <= 8)
+    return vec<T>::broadcast(*packed + fold_halves<static_cast<int>(w / 2)>(
+                                           lower_half(terms.v, std::make_index_sequence<w / 2>{}),
+                                           [](auto a, auto b)
+                                               __attribute__((always_inline)) { return a + b; }));
+  return vec<T>::broadcast(*packed + sum(terms));
+}
+
+template <class T>
+[[gnu::noinline]] void other_layers(const T* x, const dense_layer<T>* l, const dense_layer<T>* end);
+
+/// Layers one after another: what is of one register stays in it from each to the next.
+template <class T>
+[[gnu::noinline]] void run_layers(const T* x, const dense_layer<T>* l, const dense_layer<T>* end) {
+  constexpr dim_t w = vec<T>::size;
+  if (l->narrow > w) return other_layers(x, l, end);
+  vec<T> y;
+  packed_columns(l->in, x, static_cast<const T*>(l->packed), dim_t{16}, &y,
                  std::make_index_sequence<1>{});
-  if (l.function == activation::tanh) {
-    y[0] = tanh(y[0]);
-  } else if (l.function == activation::relu) {
-    y[0] = max(vec<T>::zero(), y[0]);
-  } else if (l.function != activation::none) {
-    y[0].store(l.y);
-    return activate_block(l.function, 1, l.out, l.y, l.out);
+  for (;;) {
+    if (l->function == activation::tanh)
+      y = tanh(y);
+    else if (l->function == activation::relu)
+      y = max(vec<T>::zero(), y);
+    y.store(l->y);
+    if (l->function > activation::tanh) return other_layers(static_cast<const T*>(nullptr), l, end);
+    const dim_t k = l->out;
+    if (++l == end) return;
+    if (l->narrow > w) return other_layers(static_cast<const T*>(l[-1].y), l, end);
+    y = held_layer(*l, k, y);
   }
-  y[0].store(l.y);
+}
+
+/// The same where the first is of more than a register, or, of no x, lacks its function alone.
+template <class T>
+void other_layers(const T* x, const dense_layer<T>* l, const dense_layer<T>* end) {
+  if (x == nullptr)
+    activate_block(l->function, 1, l->out, l->y, l->out);
+  else if (l->packed != nullptr)
+    wide_packed_layer(*l, x);
+  else
+    detail::run_plain_layer(*l, x);
+  if (l + 1 != end) run_layers(static_cast<const T*>(l->y), l + 1, end);
 }
 
 /// Whether n elements are the same bits; n is a multiple of a register.
@@ -86,29 +174,25 @@ template <class T>
   return _mm256_testz_si256(x, x) != 0;
 #endif
 }
+
+/// Of weights that may be others than the last time.
+template <class T>
+[[gnu::noinline]] void compared_layers(const T* x, dense_chain<T>& chain, std::uint64_t stamp) {
+  if (!are_same(chain.weights, static_cast<const T*>(chain.seen), chain.size)) [[unlikely]]
+    detail::pack_dense_layers(chain);
+  chain.stamp = stamp;
+  run_layers(x, chain.layers, chain.layers + chain.count);
+}
 #endif
 
 template <class T>
 void dense_layers(const T* x, dense_chain<T>& chain, [[maybe_unused]] std::uint64_t stamp) {
 #if IKEBANA_CPU_WIDTH >= 32
-  if (stamp == 0 || chain.stamp != stamp) {
-    if (!are_same(chain.weights, static_cast<const T*>(chain.seen), chain.size)) [[unlikely]]
-      detail::pack_dense_layers(chain);
-    chain.stamp = stamp;
-  }
-#endif
+  if (chain.count == 0) return;
+  if (stamp == 0 || chain.stamp != stamp) return compared_layers(x, chain, stamp);
+  run_layers(x, chain.layers, chain.layers + chain.count);
+#else
   const dense_layer<T>* l = chain.layers;
-  for (dim_t count = chain.count; count > 0; --count, x = l->y, ++l) {
-#if IKEBANA_CPU_WIDTH >= 32
-    if (l->narrow <= vec<T>::size) {
-      narrow_packed_layer(*l, x);
-      continue;
-    }
-    if (l->packed != nullptr) {
-      wide_packed_layer(*l, x);
-      continue;
-    }
+  for (dim_t count = chain.count; count > 0; --count, x = l->y, ++l) detail::run_plain_layer(*l, x);
 #endif
-    detail::run_plain_layer(*l, x);
-  }
 }
