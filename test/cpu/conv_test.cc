@@ -87,6 +87,10 @@ const conv_geometry geometries[] = {
     geometry(3, 40, 48, 1, {1, 5, 13}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, 20, 37, 1, {1, 12, 12}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, 17, 72, 1, {1, 23, 21}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
+    // Every third position, of rows that several registers hold, and picked.
+    geometry(2, 5, 7, 1, {1, 20, 107}, {1, 3, 3}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, 9, 33, 1, {1, 19, 52}, {1, 3, 5}, {1, 3, 3}, {0, 2, 1}, {1, 2, 1}),
+    geometry(1, 7, 33, 1, {1, 13, 103}, {1, 1, 1}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}),
     // Picked positions: in bands, of volumes, with zeros behind them and without the last.
     geometry(1, 70, 3, 1, {1, 128, 128}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, 5, 7, 1, {5, 9, 10}, {1, 1, 1}, {2, 1, 3}, {0, 0, 0}, {1, 1, 1}),

@@ -66,8 +66,7 @@ struct conv_columns {
   }
 
   void place() {
-    rows = reinterpret_cast<T*>(
-        conv_memory(1, static_cast<std::size_t>(room) * sizeof(T) / sizeof(float)));
+    rows = conv_memory<T>(conv_use::beside, room);
     across = rows + (images * plane * depth + 31) / 16 * 16;
     offsets = reinterpret_cast<std::int32_t*>(across + (images * plane * p.results + 31) / 16 * 16);
     if (!plain) find_offsets();

@@ -30,39 +30,117 @@ void fill_rows(dim_t rows, dim_t length, const T* values, T* to, dim_t step) {
   }
 }
 
-#if IKEBANA_CPU_WIDTH == 0
-template <class T>
-IKEBANA_CPU_INLINE vec<T> even_lanes(vec<T> a, vec<T>) {
-  return a;
-}
-template <class T, bool>
-IKEBANA_CPU_INLINE vec<T> spread_lanes(vec<T> old, vec<T> a) {
-  return {(static_cast<void>(old), a.v)};
-}
-#else
-template <class R, std::size_t... L>
-IKEBANA_CPU_INLINE R even_lanes_of(R a, R b, std::index_sequence<L...>) {
-  return __builtin_shufflevector(a, b, static_cast<int>(2 * L)...);
-}
-/// Every other element of a, then of b.
-template <class T>
-IKEBANA_CPU_INLINE vec<T> even_lanes(vec<T> a, vec<T> b) {
-  return {even_lanes_of(a.v, b.v, std::make_index_sequence<std::size_t(vec<T>::size)>{})};
-}
-template <bool Upper, class R, std::size_t... L>
-IKEBANA_CPU_INLINE R spread_lanes_of(R old, R a, std::index_sequence<L...>) {
-  constexpr std::size_t n = sizeof...(L);
+#if IKEBANA_CPU_WIDTH != 0
+/// Lane L is element L Stride of the registers 0 ... Part, of which `taken` is register 0 or what
+/// was taken of those before this.
+template <int Stride, int Part, class R, std::size_t... L>
+IKEBANA_CPU_INLINE R take_lanes_of(R taken, R a, std::index_sequence<L...>) {
+  constexpr int w = sizeof...(L);
   return __builtin_shufflevector(
-      old, a,
-      (L % 2 == 0 ? static_cast<int>(n + L / 2 + (Upper ? n / 2 : 0)) : static_cast<int>(L))...);
+      taken, a,
+      (static_cast<int>(L) * Stride / w == Part        ? w + static_cast<int>(L) * Stride % w
+       : Part == 1 && static_cast<int>(L) * Stride < w ? static_cast<int>(L) * Stride
+                                                       : static_cast<int>(L))...);
 }
-/// `old` with its even lanes replaced by one half of a.
-template <class T, bool Upper>
-IKEBANA_CPU_INLINE vec<T> spread_lanes(vec<T> old, vec<T> a) {
-  return {
-      spread_lanes_of<Upper>(old.v, a.v, std::make_index_sequence<std::size_t(vec<T>::size)>{})};
+/// `old` where Stride does not divide the number of an element, else the next of a's lanes.
+template <int Stride, int Part, class R, std::size_t... L>
+IKEBANA_CPU_INLINE R spread_lanes_of(R old, R a, std::index_sequence<L...>) {
+  constexpr int w = sizeof...(L);
+  return __builtin_shufflevector(old, a,
+                                 ((Part * w + static_cast<int>(L)) % Stride == 0
+                                      ? w + (Part * w + static_cast<int>(L)) / Stride
+                                      : static_cast<int>(L))...);
 }
 #endif
+/// The registers that hold the first of so many elements: where they begin and how many are theirs.
+template <int Stride, class T>
+struct strided_parts {
+  dim_t at[Stride], lanes[Stride];
+  explicit strided_parts(dim_t count) {
+    for (int i = 0; i < Stride; ++i) {
+      const dim_t begin = i * vec<T>::size, left = count > begin ? count - begin : 0;
+      at[i] = left > 0 ? begin : 0;
+      lanes[i] = left < vec<T>::size ? left : vec<T>::size;
+    }
+  }
+};
+/// A register of every Stride-th element, of all it has room for or of those of `parts`.
+template <int Stride, bool Whole, class T, std::size_t... Part>
+IKEBANA_CPU_INLINE vec<T> load_strided(const T* from,
+                                       [[maybe_unused]] const strided_parts<Stride, T>& parts,
+                                       std::index_sequence<Part...>) {
+#if IKEBANA_CPU_WIDTH == 0
+  return vec<T>::load(from);
+#else
+  vec<T> taken;
+  const auto take = [&](auto part) __attribute__((always_inline)) {
+    constexpr std::size_t i = decltype(part)::value;
+    const vec<T> met = Whole ? vec<T>::load(from + static_cast<dim_t>(i) * vec<T>::size)
+                             : vec<T>::load(from + parts.at[i], parts.lanes[i]);
+    if constexpr (i == 0)
+      taken = met;
+    else
+      taken.v = take_lanes_of<Stride, static_cast<int>(i)>(
+          taken.v, met.v, std::make_index_sequence<std::size_t(vec<T>::size)>{});
+  };
+  (take(std::integral_constant<std::size_t, Part>{}), ...);
+  return taken;
+#endif
+}
+/// Puts a's lanes in the place of every Stride-th element, as above.
+template <int Stride, bool Whole, class T, std::size_t... Part>
+IKEBANA_CPU_INLINE void store_strided(T* to, [[maybe_unused]] const strided_parts<Stride, T>& parts,
+                                      vec<T> a, std::index_sequence<Part...>) {
+#if IKEBANA_CPU_WIDTH == 0
+  a.store(to);
+#else
+  const auto put = [&](auto part) __attribute__((always_inline)) {
+    constexpr std::size_t i = decltype(part)::value;
+    T* const at = to + (Whole ? static_cast<dim_t>(i) * vec<T>::size : parts.at[i]);
+    if (!Whole && parts.lanes[i] == 0) return;
+    vec<T> old = Whole ? vec<T>::load(at) : vec<T>::load(at, parts.lanes[i]);
+    old.v = spread_lanes_of<Stride, static_cast<int>(i)>(
+        old.v, a.v, std::make_index_sequence<std::size_t(vec<T>::size)>{});
+    if constexpr (Whole)
+      old.store(at);
+    else
+      old.store(at, parts.lanes[i]);
+  };
+  (put(std::integral_constant<std::size_t, Part>{}), ...);
+#endif
+}
+
+/// Rows of a copy whose elements are Stride apart in the source.
+template <int Stride, class T>
+void copy_strided(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, T* to,
+                  dim_t pitch) {
+  constexpr dim_t w = vec<T>::size;
+  constexpr auto every = std::make_index_sequence<std::size_t{Stride}>{};
+  const dim_t whole = (length - 1) / w * w;
+  const strided_parts<Stride, T> parts{Stride * (length - whole - 1) + 1};
+  for (; rows > 0; --rows, from += from_step, to += pitch) {
+    for (dim_t i = 0; i < lead; i += w) vec<T>::zero().store(to + i);
+    T* const at = to + lead;
+    for (dim_t i = 0; i < whole; i += w)
+      load_strided<Stride, true>(from + Stride * i, parts, every).store(at + i);
+    load_strided<Stride, false>(from + Stride * whole, parts, every).store(at + whole);
+    for (dim_t i = lead + whole + w; i < pitch; i += w) vec<T>::zero().store(to + i);
+  }
+}
+/// Puts rows in places Stride apart.
+template <int Stride, class T>
+void place_strided(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step) {
+  constexpr dim_t w = vec<T>::size;
+  constexpr auto every = std::make_index_sequence<std::size_t{Stride}>{};
+  const dim_t whole = (length - 1) / w * w;
+  const strided_parts<Stride, T> parts{Stride * (length - whole - 1) + 1};
+  for (; rows > 0; --rows, from += from_step, to += to_step) {
+    for (dim_t i = 0; i < whole; i += w)
+      store_strided<Stride, true>(to + Stride * i, parts, vec<T>::load(from + i), every);
+    store_strided<Stride, false>(to + Stride * whole, parts,
+                                 vec<T>::load(from + whole, length - whole), every);
+  }
+}
 
 /// Each row of the copy: `lead` zeros, `length` elements of the source, zeros up to `pitch`. What
 /// follows the last row for a register may be overwritten, as whole registers spill over what is
@@ -90,17 +168,9 @@ void copy_rows(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_s
       for (dim_t i = end; i < pitch; i += w) zero.store(to + i);
     }
   } else if (stride == 2 && w > 1) {
-    const dim_t whole = (length - 1) / w * w, left = 2 * (length - whole) - 1;
-    const dim_t first = left < w ? left : w, second = left - first, skip = second > 0 ? w : 0;
-    for (; rows > 0; --rows, from += from_step, to += pitch) {
-      for (dim_t i = 0; i < lead; i += w) zero.store(to + i);
-      T* const at = to + lead;
-      for (dim_t i = 0; i < whole; i += w)
-        even_lanes(vec<T>::load(from + 2 * i), vec<T>::load(from + 2 * i + w)).store(at + i);
-      const T* const last = from + 2 * whole;
-      even_lanes(vec<T>::load(last, first), vec<T>::load(last + skip, second)).store(at + whole);
-      for (dim_t i = lead + whole + w; i < pitch; i += w) zero.store(to + i);
-    }
+    copy_strided<2>(rows, lead, length, from, from_step, to, pitch);
+  } else if (stride == 3 && w > 1 && length > 4) {
+    copy_strided<3>(rows, lead, length, from, from_step, to, pitch);
   } else {
     for (; rows > 0; --rows, from += from_step, to += pitch) {
       for (dim_t i = 0; i < lead; ++i) to[i] = T(0);
@@ -118,26 +188,15 @@ void place_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to,
   constexpr dim_t w = vec<T>::size;
   if (stride == 1 && length == from_step && length == to_step)
     return copy_few(to, from, rows * length);
+  if (stride == 2 && w > 1) return place_strided<2>(rows, length, from, from_step, to, to_step);
+  // Where partial loads and stores are dear, few elements go one by one.
+  if (stride == 3 && w > 1 && length >= (IKEBANA_CPU_WIDTH == 64 ? w / 2 : w))
+    return place_strided<3>(rows, length, from, from_step, to, to_step);
   for (; rows > 0; --rows, from += from_step, to += to_step) {
-    if (stride == 1) {
+    if (stride == 1)
       copy_few(to, from, length);
-    } else if (stride == 2 && w > 1) {
-      dim_t i = 0;
-      for (; i + w < length; i += w) {
-        const vec<T> a = vec<T>::load(from + i);
-        T* const at = to + 2 * i;
-        spread_lanes<T, false>(vec<T>::load(at), a).store(at);
-        spread_lanes<T, true>(vec<T>::load(at + w), a).store(at + w);
-      }
-      const vec<T> a = vec<T>::load(from + i, length - i);
-      T* const at = to + 2 * i;
-      const dim_t left = 2 * (length - i) - 1, first = left < w ? left : w;
-      spread_lanes<T, false>(vec<T>::load(at, first), a).store(at, first);
-      if (left > w)
-        spread_lanes<T, true>(vec<T>::load(at + w, left - w), a).store(at + w, left - w);
-    } else {
+    else
       for (dim_t i = 0; i < length; ++i) to[i * stride] = from[i];
-    }
   }
 }
 

@@ -27,6 +27,9 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_planes-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_plane_gradients-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_lanes-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
@@ -72,8 +75,10 @@ bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g
   // What few lanes hold takes longer to sum up at the end.
   if (!plane_sweep<T>::is_possible(kernels, g) || g.out[2] <= 4) return false;
   const bool sweeps = shape_of_kernel(kernels.gradients, 3) != nullptr;
+  // Many channels as lanes take narrow rows in less time.
+  const bool many = g.groups >= 8 * kernels.width;
   if (g.stride[1] == 1 &&
-      (!is_wide(g.out[2], kernels.width) || (sweeps && g.out[2] > 3 * kernels.width)))
+      ((many && !is_wide(g.out[2], kernels.width)) || (sweeps && g.out[2] > 3 * kernels.width)))
     return false;
   plane_sweep<T> sweep{kernels, g, false};
   if (!sweep.is_wide() || !sweep.fit(g)) return false;

@@ -8,6 +8,7 @@
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
+#include "ikebana/cpu/conv/tile_costs.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 
 namespace ikebana::cpu::detail {
@@ -24,6 +25,7 @@ struct conv_panels {
   void run(conv_job<T> job, dim_t r0, dim_t results, dim_t rows, dim_t columns, dim_t positions,
            dim_t few, dim_t depth, const T* image, const T* w, bool last) const {
     const auto& shape = plan.tiles.panel;
+    const tile_costs<T> costs{plan.tiles, results, plan.depth};
     const T zeros[conv_tiles<T>::most_rows] = {};
     const dim_t step = conv_plan<T>::even_part(depth, plan.depth);
     T* const out = job.out;
@@ -34,8 +36,7 @@ struct conv_panels {
       job.relu = of.relu() && last && k + job.depth == depth;
       for (dim_t at = 0; at < positions;) {
         const dim_t left = positions - at;
-        const auto* const next =
-            left >= 2 * plan.tile ? &shape : plan.next_tile(left, results).shape;
+        const auto* const next = left >= 2 * plan.tile ? &shape : costs.next(left).shape;
         if (next != &shape) {
           const dim_t most = next->registers * plan.tiles.width;
           job.count = left < most ? left : most;

@@ -47,10 +47,8 @@ struct conv_picked {
   }
 
   T* memory() const {
-    return reinterpret_cast<T*>(
-        conv_memory(2, static_cast<std::size_t>(channels * rows * row +
-                                                2 * conv_tiles<T>::most_registers * tiles.width) *
-                           sizeof(T) / sizeof(float)));
+    return conv_memory<T>(conv_use::operand,
+                          channels * rows * row + 2 * conv_tiles<T>::most_registers * tiles.width);
   }
   dim_t bands() const { return p.to[0] * conv_plan<T>::parts(p.to[1], rows); }
   /// f(image, z, y, rows) for each band of all images.

@@ -6,6 +6,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/layout.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/tile_costs.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 
@@ -52,6 +53,7 @@ struct conv_plan {
   }
 
   static dim_t parts(dim_t n, dim_t most) { return (n + most - 1) / most; }
+  static dim_t least(dim_t a, dim_t b) { return a < b ? a : b; }
   static dim_t even_part(dim_t n, dim_t most) { return n <= most ? n : parts(n, parts(n, most)); }
 
   /// A source that can be read where it stands: no zeros around it.
@@ -178,58 +180,15 @@ struct conv_plan {
            apart;
   }
 
-  using shape_type = typename conv_tiles<T>::slide_shape;
-  /// The tile for the next of the positions that are left, and about how many cycles all of them
-  /// take for a result and each element summed, of so many results.
-  struct step {
-    const shape_type* shape;
-    double cycles;
-  };
-  step next_tile(dim_t left, dim_t of_results) const {
-    if (left == 0) return {&tiles.panel, 0};
-    const dim_t w = tiles.width;
-    const double whole = static_cast<double>(tiles.panel.registers) / 2;
-    if (left >= 2 * tile) {
-      const dim_t n = left / tile - 1;
-      return {&tiles.panel,
-              static_cast<double>(n) * whole + next_tile(left - n * tile, of_results).cycles};
-    }
-    if (tiles.panel.narrow != nullptr && left <= w)
-      return {&tiles.panel, 4.8 / static_cast<double>(tiles.panel.rows)};
-    step best{&tiles.panel, whole + (left > tile ? next_tile(left - tile, of_results).cycles : 0)};
-    if (of_results % tiles.panel.rows != 0) return best;
-    for (const shape_type& s : tiles.lanes) {
-      if (s.whole == nullptr || s.registers == tiles.panel.registers || s.rows > of_results ||
-          left <= (s.registers - 1) * w)
-        continue;
-      const dim_t rest = left - s.registers * w;
-      const double cycles = static_cast<double>(s.registers * parts(of_results, s.rows) * s.rows) /
-                                static_cast<double>(2 * of_results) +
-                            0.03 + (rest > 0 ? next_tile(rest, of_results).cycles : 0);
-      if (cycles < best.cycles) best = {&s, cycles};
-    }
-    return best;
-  }
-  /// How many positions at the end of so many are cheaper by sums along the weights than by a tile.
-  /// The weights must lie so.
+  tile_costs<T> costs() const { return {tiles, results, least(p.sources * taps, depth)}; }
+  /// How many positions at the end of so many are no tile's. The weights must lie so.
   dim_t few_of(dim_t positions) const {
-    const dim_t n = positions % tiles.width;
-    if (p.weight_source != taps || p.weight_tap[2] != 1 || n > columns || columns != p.to[2])
+    if (p.weight_source != taps || p.weight_tap[2] != 1 || positions % tiles.width > columns ||
+        columns != p.to[2])
       return 0;
-    return next_tile(positions - n, results).cycles + few_cycles(n) <
-                   next_tile(positions, results).cycles
-               ? n
-               : 0;
+    return costs().few_of(positions);
   }
-  double few_cycles(dim_t n) const {
-    const dim_t summed = p.sources * taps < depth ? p.sources * taps : depth;
-    return static_cast<double>(n) * 1.3 *
-           (1 / static_cast<double>(2 * tiles.width) + 4 / static_cast<double>(summed));
-  }
-  double tile_cycles(dim_t positions) const {
-    const dim_t n = few_of(positions);
-    return next_tile(positions - n, results).cycles + few_cycles(n);
-  }
+  double tile_cycles(dim_t positions) const { return costs().cycles(positions, few_of(positions)); }
   /// Of the last band.
   dim_t find_few() const {
     const dim_t last = p.to[1] - (parts(p.to[1], rows) - 1) * rows;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
@@ -63,9 +62,7 @@ struct conv_product {
     const bool repeats = of.bias != nullptr && n > width && m > 1;
     if (repeats) {
       // Tiles begin with the bias.
-      float* const memory =
-          conv_memory(1, static_cast<std::size_t>(m * width) * sizeof(T) / sizeof(float));
-      T* const start = reinterpret_cast<T*>(memory);
+      T* const start = conv_memory<T>(conv_use::beside, m * width);
       tiles.fill_rows(m, width, of.bias + r, start, width);
       then.residual = start;
       then.ld_residual = width;

@@ -91,14 +91,15 @@ struct winograd_run : winograd_tiles<T> {
     for (dim_t i = 0; i < panels; ++i)
       all += carried_size(panel_registers(i) * kernels.width, p.sources);
     held = block < units();
-    carried = conv_memory(0, static_cast<std::size_t>(held ? all : carried_size(wide, depth)));
+    carried = conv_memory<T>(conv_use::weights, held ? all : carried_size(wide, depth));
     return true;
   }
 
   /// Divides the calling thread's scratch.
   void place() {
     const scratch_sizes room = scratch_bytes();
-    T* at = large ? conv_memory(1, 2 * (room.a + room.b) / sizeof(T))
+    T* at = large ? conv_memory<T>(conv_use::beside,
+                                   static_cast<dim_t>(2 * (room.a + room.b) / sizeof(T)))
                   : reinterpret_cast<T*>(thread_scratch());
     const auto take = [&](dim_t n) {
       T* const part = at;

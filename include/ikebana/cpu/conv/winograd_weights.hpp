@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <type_traits>
 
 #include "ikebana/core/shape.hpp"
@@ -92,7 +91,7 @@ struct winograd_weights : winograd_tiles<T> {
       take(this->zeros, pitch());
     };
     take_all();
-    at = conv_memory(1, static_cast<std::size_t>(size));
+    at = conv_memory<T>(conv_use::beside, size);
     take_all();
     tiles.clear(this->zeros, pitch());
   }

@@ -4,32 +4,39 @@
 #include <new>
 
 #include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/core/shape.hpp"
 
 namespace ikebana::cpu::detail {
 
-/// At least n floats of the calling thread's, until the next call for the same
-/// `use`: 0 for Winograd's weights, 1 for what lies beside the packing buffer,
-/// which a product needs for itself, or is too large for it, 2 for what is given to those products.
-inline float* conv_memory(int use, std::size_t n) {
+/// What a thread keeps memory for: Winograd's weights; what lies beside the packing buffer, which a
+/// product needs for itself, or is too large for it; what is given to those products.
+enum class conv_use : unsigned char { weights, beside, operand };
+
+inline std::byte* conv_bytes(conv_use use, std::size_t n) {
   struct owner {
-    float* data = nullptr;
+    std::byte* data = nullptr;
     std::size_t size = 0;
     owner() = default;
     owner(const owner&) = delete;
     owner& operator=(const owner&) = delete;
     ~owner() { ::operator delete (data, std::align_val_t{storage_alignment}); }
   };
-  thread_local owner all[3];
-  owner& mine = all[use];
+  thread_local owner all[static_cast<std::size_t>(conv_use::operand) + 1];
+  owner& mine = all[static_cast<std::size_t>(use)];
   if (mine.size < n) {
     ::operator delete (mine.data, std::align_val_t{storage_alignment});
     mine.data = nullptr;
     mine.size = 0;
-    mine.data = static_cast<float*>(
-        ::operator new (n * sizeof(float), std::align_val_t{storage_alignment}));
+    mine.data = static_cast<std::byte*>(::operator new (n, std::align_val_t{storage_alignment}));
     mine.size = n;
   }
   return mine.data;
+}
+
+/// At least n elements of the calling thread's, until the next call for the same use.
+template <class T>
+T* conv_memory(conv_use use, dim_t n) {
+  return reinterpret_cast<T*>(conv_bytes(use, static_cast<std::size_t>(n) * sizeof(T)));
 }
 
 }  // namespace ikebana::cpu::detail

@@ -1,0 +1,89 @@
+#include <doctest/doctest.h>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/tile_costs.hpp"
+
+using ikebana::dim_t;
+using namespace ikebana::cpu::detail;
+
+namespace {
+
+void do_nothing(const conv_job<float>&) {}
+
+/// Shapes as those of AVX-512, AVX2 and sets without other tiles: nothing is computed by them.
+conv_tiles<float> tiles_of(dim_t width) {
+  conv_tiles<float> t{};
+  t.width = width;
+  t.panel = width == 16  ? conv_tiles<float>::slide_shape{8, 3, do_nothing, do_nothing}
+            : width == 8 ? conv_tiles<float>::slide_shape{4, 3, do_nothing, do_nothing}
+                         : conv_tiles<float>::slide_shape{4, 3, do_nothing, nullptr};
+  if (width == 16) {
+    t.lanes[0] = {6, 4, do_nothing, nullptr};
+    t.lanes[1] = {8, 3, do_nothing, nullptr};
+    t.lanes[2] = {12, 2, do_nothing, nullptr};
+  } else if (width == 8) {
+    t.lanes[0] = {4, 3, do_nothing, nullptr};
+    t.lanes[1] = {6, 2, do_nothing, nullptr};
+  }
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("tiles take all positions, for no more than panels alone") {
+  for (const dim_t width : {16, 8, 4}) {
+    const conv_tiles<float> tiles = tiles_of(width);
+    const dim_t tile = tiles.panel.registers * width;
+    for (const dim_t results : {1, 4, 8, 12, 24, 36, 37, 48, 120}) {
+      const tile_costs<float> costs{tiles, results, 144};
+      CHECK(costs.next(0).cycles == 0);
+      for (dim_t n = 1; n <= 5 * tile; ++n) {
+        INFO("width " << width << " results " << results << " positions " << n);
+        const double panels =
+            static_cast<double>((n + tile - 1) / tile * tiles.panel.registers) / 2;
+        CHECK(costs.next(n).cycles <= panels + 1e-9);
+        CHECK(costs.next(n + tile).cycles > costs.next(n).cycles);
+        double before = panels + 1;
+        for (dim_t left = n; left > 0;) {
+          const auto step = costs.next(left);
+          // Another shape has as many rows at most, and no register of it is empty.
+          if (step.shape != &tiles.panel) {
+            CHECK(step.shape->rows <= results);
+            CHECK(left > (step.shape->registers - 1) * width);
+          }
+          CHECK(step.cycles < before);
+          before = step.cycles;
+          left -= step.shape->registers * width;
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("tiles of two registers take what they hold, where their rows fit the results") {
+  const conv_tiles<float> tiles = tiles_of(16);
+  const auto shape_for_rows = [&](dim_t results) {
+    return tile_costs<float>{tiles, results, 144}.next(32).shape;
+  };
+  CHECK(shape_for_rows(48) == &tiles.lanes[2]);
+  CHECK(shape_for_rows(37) == &tiles.panel);
+  CHECK(shape_for_rows(8) == &tiles.panel);
+}
+
+TEST_CASE("few positions leave the tiles where sums along the weights are cheaper") {
+  for (const dim_t width : {16, 8, 4}) {
+    const conv_tiles<float> tiles = tiles_of(width);
+    const dim_t tile = tiles.panel.registers * width;
+    for (const dim_t summed : {dim_t{9}, dim_t{144}, dim_t{512}}) {
+      const tile_costs<float> costs{tiles, 64, summed};
+      for (dim_t n = 1; n <= 6 * tile; ++n) {
+        const dim_t few = costs.few_of(n);
+        CHECK((few == 0 || few == n % width));
+        CHECK(costs.cycles(n, few) <= costs.cycles(n, 0));
+      }
+      CHECK(costs.few_of(tile) == 0);
+    }
+    // One position beyond a tile, of long sums.
+    CHECK(tile_costs<float>{tiles, 64, 512}.few_of(tile + 1) == 1);
+  }
+}
