@@ -28,42 +28,90 @@ struct threads {
 
 namespace detail {
 
-struct nothing {};
-
-template <class R>
-struct alignas(64) rank_outcome {
-  std::exception_ptr failure;
+struct alignas(64) rank_failure {
+  std::exception_ptr exception;
   int order = 0;  // among the ranks that threw
   bool of_group = false;
-  std::optional<std::conditional_t<std::is_void_v<R>, nothing, R>> result;
 };
 
 /// The rank whose exception tells why the world failed; -1 if none threw.
-template <class R>
-int rank_to_blame(const std::vector<rank_outcome<R>>& outcomes, const thread_world& world) {
+inline int rank_to_blame(const std::vector<rank_failure>& failures, const thread_world& world) {
   int first = -1, first_of_user = -1;
   for (int r = 0; r < world.size(); ++r) {
-    const rank_outcome<R>& o = outcomes[static_cast<std::size_t>(r)];
-    if (!o.failure) continue;
+    const rank_failure& o = failures[static_cast<std::size_t>(r)];
+    if (!o.exception) continue;
     const auto earlier = [&](int than) {
-      return than < 0 || o.order < outcomes[static_cast<std::size_t>(than)].order;
+      return than < 0 || o.order < failures[static_cast<std::size_t>(than)].order;
     };
     if (earlier(first)) first = r;
     if (!o.of_group && earlier(first_of_user)) first_of_user = r;
   }
   if (first < 0) return -1;
   const thread_world::failure f = world.first_failure();
-  const rank_outcome<R>& told = outcomes[static_cast<std::size_t>(f.rank)];
+  const rank_failure& told = failures[static_cast<std::size_t>(f.rank)];
   // In a part of the world others may hear of an exception, and throw, before it has arrived here.
-  if (f.kind == thread_world::failure_kind::thrown && told.failure &&
+  if (f.kind == thread_world::failure_kind::thrown && told.exception &&
       (!told.of_group || first_of_user < 0))
     return f.rank;
   if (first_of_user >= 0) return first_of_user;
   // They all say the same: let it always be the same one that does.
   if (f.kind == thread_world::failure_kind::mismatch)
     for (int r = 0; r < world.size(); ++r)
-      if (outcomes[static_cast<std::size_t>(r)].failure) return r;
-  return told.failure ? f.rank : first;
+      if (failures[static_cast<std::size_t>(r)].exception) return r;
+  return told.exception ? f.rank : first;
+}
+
+/// `launch` of what returns nothing: compiled once, whatever is run.
+inline void run_ranks(const threads& how, void (*run)(void* f, thread_group&), void* f) {
+  thread_world world(how.count, how.timeout);
+  std::vector<rank_failure> failures(static_cast<std::size_t>(how.count));
+  std::atomic<int> order{0};
+  const int each = num_threads() / how.count;
+
+  const auto run_rank = [&](int rank) noexcept {
+    const own_threads its_share(each > 1 ? each : 1);
+    thread_group group(world, rank);
+    const auto failed = [&](const char* what, bool of_group) {
+      failures[static_cast<std::size_t>(rank)] = {std::current_exception(), order.fetch_add(1),
+                                                  of_group};
+      world.fail(rank, thread_world::failure_kind::thrown, what);
+    };
+    try {
+      run(f, group);
+      group.leave();
+    } catch (const communication_error& e) {
+      failed(e.what(), true);
+    } catch (const std::exception& e) {
+      failed(e.what(), false);
+    } catch (...) {
+      failed("an exception that is not a std::exception", false);
+    }
+  };
+
+  std::vector<std::thread> others;
+  const auto join = [&] {
+    for (std::thread& t : others) t.join();
+  };
+  try {
+    others.reserve(failures.size());
+    for (int rank = 1; rank < how.count; ++rank) others.emplace_back(run_rank, rank);
+  } catch (...) {
+    world.fail(static_cast<int>(others.size()) + 1, thread_world::failure_kind::thrown,
+               "its thread could not be started");
+    join();
+    throw;
+  }
+  run_rank(0);
+  join();
+
+  if (const int rank = rank_to_blame(failures, world); rank >= 0)
+    rethrow_with_rank(failures[static_cast<std::size_t>(rank)].exception, rank);
+}
+template <class F>
+void run_ranks(const threads& how, F& f) {
+  run_ranks(
+      how, [](void* each, thread_group& group) { (*static_cast<F*>(each))(group); },
+      const_cast<void*>(static_cast<const void*>(std::addressof(f))));
 }
 
 }  // namespace detail
@@ -79,60 +127,23 @@ int rank_to_blame(const std::vector<rank_outcome<R>>& outcomes, const thread_wor
 template <class F>
 auto launch(const threads& how, F&& f) {
   using R = std::decay_t<std::invoke_result_t<F&, thread_group&>>;
-  thread_world world(how.count, how.timeout);
-  std::vector<detail::rank_outcome<R>> outcomes(static_cast<std::size_t>(how.count));
-  std::atomic<int> failures{0};
-  const int each = num_threads() / how.count;
-
-  const auto run = [&](int rank) noexcept {
-    const detail::own_threads share(each > 1 ? each : 1);
-    detail::rank_outcome<R>& outcome = outcomes[static_cast<std::size_t>(rank)];
-    thread_group group(world, rank);
-    const auto failed = [&](const char* what, bool of_group) {
-      outcome.failure = std::current_exception();
-      outcome.order = failures.fetch_add(1);
-      outcome.of_group = of_group;
-      world.fail(rank, thread_world::failure_kind::thrown, what);
+  if constexpr (std::is_void_v<R>) {
+    detail::run_ranks(how, f);
+  } else {
+    // Apart, for neighbours are written at once.
+    struct alignas(64) outcome {
+      std::optional<R> result;
     };
-    try {
-      if constexpr (std::is_void_v<R>)
-        f(group);
-      else
-        outcome.result.emplace(f(group));
-      group.leave();
-    } catch (const communication_error& e) {
-      failed(e.what(), true);
-    } catch (const std::exception& e) {
-      failed(e.what(), false);
-    } catch (...) {
-      failed("an exception that is not a std::exception", false);
-    }
-  };
-
-  {
-    std::vector<std::thread> others;
-    const auto join = [&] {
-      for (std::thread& t : others) t.join();
+    // Of a count that cannot be, run_ranks says so.
+    const bool known = how.count > 0 && how.count <= thread_world::max_size;
+    std::vector<outcome> outcomes(known ? static_cast<std::size_t>(how.count) : 0);
+    const auto keep = [&](thread_group& group) {
+      outcomes[static_cast<std::size_t>(group.rank())].result.emplace(f(group));
     };
-    try {
-      others.reserve(outcomes.size());
-      for (int rank = 1; rank < how.count; ++rank) others.emplace_back(run, rank);
-    } catch (...) {
-      world.fail(static_cast<int>(others.size()) + 1, thread_world::failure_kind::thrown,
-                 "its thread could not be started");
-      join();
-      throw;
-    }
-    run(0);
-    join();
-  }
-
-  if (const int rank = detail::rank_to_blame(outcomes, world); rank >= 0)
-    detail::rethrow_with_rank(outcomes[static_cast<std::size_t>(rank)].failure, rank);
-  if constexpr (!std::is_void_v<R>) {
+    detail::run_ranks(how, keep);
     std::vector<R> results;
     results.reserve(outcomes.size());
-    for (auto& o : outcomes) results.push_back(std::move(*o.result));
+    for (outcome& o : outcomes) results.push_back(std::move(*o.result));
     return results;
   }
 }
