@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# compile_fail.sh gcc|clang FLAGS CASE...: no CASE must compile, and each must say why. That it compiles when it is
+# compile_fail.sh COMPILER FLAGS CASE...: no CASE must compile, and each must say why. That it compiles when it is
 # mended, mended_test.sh sees to, for all cases at once.
 #
 # The case itself says what is expected:
@@ -8,11 +8,10 @@
 #   // expect-clang: REGEX  in what clang++ prints
 #   // forbid: REGEX        in what neither prints
 #   // max-lines: N         of output at most, 25 if not said
-# and holds the good line under `#ifdef MENDED`, the bad one under `#else`. Another compiler of the
-# same kind is taken by --test_env=IKEBANA_GXX=... and --test_env=IKEBANA_CLANGXX=..., and some cases
-# alone by --test_filter=PATTERN, of a shell, that their names match.
+# and holds the good line under `#ifdef MENDED`, the bad one under `#else`. Some cases alone are taken by
+# --test_filter=PATTERN, of a shell, that their names match.
 set -uo pipefail
-kind=$1
+compiler=$1
 flags=$2
 shift 2
 output=$TEST_TMPDIR/output
@@ -20,11 +19,11 @@ output=$TEST_TMPDIR/output
 # hana::string in the types of a network, and may be printed as such.
 hana="boost/hana/|instantiation of [a-z ]+'boost::hana"
 
-if [ "$kind" = gcc ]; then compiler=${IKEBANA_GXX:-g++}; else compiler=${IKEBANA_CLANGXX:-clang++}; fi
 if ! command -v "$compiler" >/dev/null; then
   echo "$compiler is not installed (tools/bazel test installs it)"
   exit 1
 fi
+if "$compiler" --version | grep -q clang; then kind=clang; else kind=gcc; fi
 compile=("$compiler" -std=c++20 -DIKEBANA_EXTERN_KERNELS -Wall -Wextra -Werror "@$flags")
 
 # The house, read before: that takes a compiler longer than what most cases have it say.

@@ -14,9 +14,9 @@ failed=0
 
 # check CASE...: what the checker says of them, with either compiler.
 check() {
-  local status=0 kind
-  for kind in gcc clang; do
-    "$checker" $kind "$flags" "$@" || status=1
+  local status=0 compiler
+  for compiler in g++ clang++; do
+    "$checker" $compiler "$flags" "$@" || status=1
   done
   return $status
 }

@@ -7,5 +7,5 @@ flags=$2
 shift 2
 
 "$unit" "$@" >"$TEST_TMPDIR/mended.cc" || exit
-"${IKEBANA_GXX:-g++}" -std=c++20 -DIKEBANA_EXTERN_KERNELS -DMENDED -fsyntax-only -Wall -Wextra -Werror \
+g++ -std=c++20 -DIKEBANA_EXTERN_KERNELS -DMENDED -fsyntax-only -Wall -Wextra -Werror \
   "@$flags" "$TEST_TMPDIR/mended.cc"

@@ -9,7 +9,7 @@ failed=0
 
 # Who includes one of these sees the same where it was read before, so the compiler keeps what it made
 # of them: half of all work. From large to small.
-bases='cpu/elementwise cpu/gemm cpu/collective cpu/dispatch module/program core/text'
+bases='replicate/policy model/network_tables cpu/elementwise cpu/gemm cpu/collective cpu/dispatch module/program core/text'
 
 compile=("$compiler" -std=c++20 -Wall -Wextra -Wconversion -Wshadow -Werror "@$flags")
 

@@ -51,7 +51,7 @@ go_on() {
 
 go_on 2 6 shrink
 # Two of each three, many times; one start of mpirun serves several threes.
-threes=4 repetitions=${IKEBANA_REPETITIONS:-50}
+threes=4 repetitions=${IKEBANA_REPETITIONS:-20}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 for ((seed = 0; seed * threes < repetitions; seed++)); do
