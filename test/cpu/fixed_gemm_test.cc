@@ -41,14 +41,12 @@ void check(generator& r) {
 TEST_CASE_TEMPLATE("products of sizes that the compiler knows", T, float, double) {
   generator r(1);
   check<T, 1, 1, 1>(r);
-  check<T, 2, 2, 3>(r);
   check<T, 3, 3, 5>(r);
   check<T, 4, 4, 4>(r);
-  check<T, 5, 5, 2>(r);
   check<T, 7, 7, 7>(r);
   check<T, 8, 8, 8>(r);
   check<T, 13, 12, 9>(r);
-  check<T, 16, 16, 32>(r);
+  check_one<T, 16, 16, 32, transpose::no, transpose::no>(r);
   check<T, 11, 19, 17>(r);
   check<T, 1, 32, 3>(r);
 }

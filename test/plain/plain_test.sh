@@ -3,11 +3,8 @@
 # the one type that the program needs.
 set -euo pipefail
 # Its driver for C++.
-case $1 in
-  *clang) compiler=$1++ ;;
-  *gcc) compiler=${1%gcc}g++ ;;
-  *) compiler=$1 ;;
-esac
+compiler=${1/%gcc/g++}
+compiler=${compiler/%clang/clang++}
 # What takes longest to optimise is optimised by other tests.
 build=("$compiler" -std=c++20 -O0 -Iinclude "@$3")
 
