@@ -185,24 +185,27 @@ TEST_CASE_TEMPLATE("products that span many blocks", T, float, double) {
 
 TEST_CASE_TEMPLATE("the bits do not depend on the alignment of pointers", T, float, double) {
   generator r(3);
-  const dim_t m = 23, n = 41, k = 300;
-  const guarded<T> a(m * k, r), b(k * n, r);
-  for_each_set([&] {
-    guarded<T> first(m * n);
-    for (dim_t shift = 0; shift < 5; ++shift) {
-      guarded<T> a2(m * k, T(0), shift), b2(k * n, T(0), 4 - shift), c(m * n, T(0), shift + 2);
-      for (dim_t i = 0; i < m * k; ++i) a2[i] = a[i];
-      for (dim_t i = 0; i < k * n; ++i) b2[i] = b[i];
-      ikebana::cpu::gemm<T>(transpose::no, transpose::no, m, n, k, T(1), a2.data(), k, b2.data(), n,
-                            T(0), c.data(), n);
-      bool same = true;
-      for (dim_t i = 0; i < m * n; ++i) {
-        if (shift == 0) first[i] = c[i];
-        same = same && first[i] == c[i];
+  // The last two are rows that L1 does not hold.
+  for (const auto& [m, n, k] : {sizes{23, 41, 300}, sizes{2, 67, 513}, sizes{1, 517, 67}}) {
+    const transpose tb = m == 2 ? transpose::yes : transpose::no;
+    const guarded<T> a(m * k, r), b(k * n, r);
+    for_each_set([&] {
+      guarded<T> first(m * n);
+      for (dim_t shift = 0; shift < 5; ++shift) {
+        guarded<T> a2(m * k, T(0), shift), b2(k * n, T(0), 4 - shift), c(m * n, T(0), shift + 2);
+        for (dim_t i = 0; i < m * k; ++i) a2[i] = a[i];
+        for (dim_t i = 0; i < k * n; ++i) b2[i] = b[i];
+        ikebana::cpu::gemm<T>(transpose::no, tb, m, n, k, T(1), a2.data(), k, b2.data(),
+                              tb == transpose::yes ? k : n, T(0), c.data(), n);
+        bool same = true;
+        for (dim_t i = 0; i < m * n; ++i) {
+          if (shift == 0) first[i] = c[i];
+          same = same && first[i] == c[i];
+        }
+        CHECK(same);
       }
-      CHECK(same);
-    }
-  });
+    });
+  }
 }
 
 TEST_CASE_TEMPLATE("what follows a product", T, float, double) {

@@ -2,10 +2,6 @@ using detail::window_tile;
 
 #if IKEBANA_CPU_WIDTH == 0
 template <class T>
-IKEBANA_CPU_INLINE bits_of<T> lane_numbers() {
-  return {0};
-}
-template <class T>
 IKEBANA_CPU_INLINE void store_indices(bits_of<T> i, std::int32_t* p, dim_t) {
   *p = static_cast<std::int32_t>(i.v);
 }
@@ -19,14 +15,6 @@ IKEBANA_CPU_INLINE even_odd<T> load_neighbours(const T* p, dim_t n) {
   return {{p[0]}, {n > 1 ? p[1] : T(0)}};
 }
 #else
-template <class T, std::size_t... L>
-IKEBANA_CPU_INLINE bits_of<T> lane_numbers(std::index_sequence<L...>) {
-  return {typename bits_of<T>::raw{static_cast<typename number<T>::bits>(L)...}};
-}
-template <class T>
-IKEBANA_CPU_INLINE bits_of<T> lane_numbers() {
-  return lane_numbers<T>(lane_sequence<T>{});
-}
 template <class T>
 IKEBANA_CPU_INLINE void store_indices(bits_of<T> i, std::int32_t* p, dim_t n) {
   if constexpr (sizeof(T) == 4) {

@@ -112,6 +112,23 @@ struct number<double> {
 template <class T>
 using bits_of = vec<typename number<T>::bits>;
 
+/// 0, 1, 2, ...
+#if IKEBANA_CPU_WIDTH == 0
+template <class T>
+IKEBANA_CPU_INLINE bits_of<T> lane_numbers() {
+  return {0};
+}
+#else
+template <class T, std::size_t... L>
+IKEBANA_CPU_INLINE bits_of<T> lane_numbers(std::index_sequence<L...>) {
+  return {typename bits_of<T>::raw{static_cast<typename number<T>::bits>(L)...}};
+}
+template <class T>
+IKEBANA_CPU_INLINE bits_of<T> lane_numbers() {
+  return lane_numbers<T>(std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>{});
+}
+#endif
+
 template <class T>
 IKEBANA_CPU_INLINE vec<T> abs(vec<T> a) {
   return as<T>(as<typename number<T>::bits>(a) & bits_of<T>::broadcast(~number<T>::sign));
@@ -376,6 +393,20 @@ IKEBANA_CPU_INLINE void vec<T>::store(T* p, dim_t n) const {
     _mm512_mask_storeu_ps(p, static_cast<__mmask16>(first_lanes(n)), __builtin_bit_cast(__m512, v));
   else
     _mm512_mask_storeu_pd(p, static_cast<__mmask8>(first_lanes(n)), __builtin_bit_cast(__m512d, v));
+}
+/// Lanes n and up; the others are zero, their memory is not touched.
+IKEBANA_CPU_INLINE vec<float> load_from(const float* p, dim_t n) {
+  return {_mm512_maskz_loadu_ps(static_cast<__mmask16>(all16 << n), p)};
+}
+IKEBANA_CPU_INLINE vec<double> load_from(const double* p, dim_t n) {
+  return {_mm512_maskz_loadu_pd(static_cast<__mmask8>(all8 << n), p)};
+}
+/// Lane i: lane lanes[i] of a, then of b.
+IKEBANA_CPU_INLINE vec<float> pick_lanes(vec<float> a, vec<std::int32_t> lanes, vec<float> b) {
+  return {_mm512_permutex2var_ps(a.v, __builtin_bit_cast(__m512i, lanes.v), b.v)};
+}
+IKEBANA_CPU_INLINE vec<double> pick_lanes(vec<double> a, vec<std::int64_t> lanes, vec<double> b) {
+  return {_mm512_permutex2var_pd(a.v, __builtin_bit_cast(__m512i, lanes.v), b.v)};
 }
 #endif
 

@@ -1,6 +1,46 @@
 // Thin products: those with one row or few rows or columns, which read a matrix once and are as
 // fast as it can be read.
 
+#if IKEBANA_CPU_WIDTH == 64
+/// An array that may begin within a line of the cache (64 bytes, as a register), read by whole
+/// lines: a load that crosses two costs twice what one does, where it comes from beyond L1.
+template <class T>
+class line_reader {
+ public:
+  /// Whether it pays for `rows` rows of n elements, ld apart: they are long, begin within lines,
+  /// and L1 does not hold them.
+  static bool pays(const T* p, dim_t rows, dim_t n, dim_t ld) {
+    return n >= 16 * vec<T>::size && (offset(p) | (ld & (vec<T>::size - 1))) != 0 &&
+           rows * ld * dim_t{sizeof(T)} > detail::caches().first;
+  }
+
+  /// Touches no element before `p`.
+  IKEBANA_CPU_INLINE explicit line_reader(const T* p) {
+    const dim_t o = offset(p);
+    line_ = p - o;
+    held_ = load_from(line_, o);
+    lanes_ = lane_numbers<T>() + bits_of<T>::broadcast(static_cast<typename number<T>::bits>(o));
+  }
+
+  /// The next vec<T>::size elements; reads up to as many more.
+  IKEBANA_CPU_INLINE vec<T> next() {
+    line_ += vec<T>::size;
+    const vec<T> line = vec<T>::load(line_), x = pick_lanes(held_, lanes_, line);
+    held_ = line;
+    return x;
+  }
+
+ private:
+  static dim_t offset(const T* p) {
+    return static_cast<dim_t>(reinterpret_cast<std::uintptr_t>(p) / sizeof(T)) & (vec<T>::size - 1);
+  }
+
+  const T* line_;
+  vec<T> held_;
+  bits_of<T> lanes_;
+};
+#endif
+
 /// Begins y of n elements: beta * y + bias + residual.
 template <class T>
 void begin_row(dim_t n, T* y, T beta, const T* bias, const T* residual) {
@@ -27,6 +67,17 @@ IKEBANA_CPU_INLINE void add_rows(dim_t n, T scale, const T* x, dim_t x_step, con
   constexpr dim_t w = vec<T>::size;
   const vec<T> factor[] = {vec<T>::broadcast(scale * x[static_cast<dim_t>(R) * x_step])...};
   dim_t j = 0;
+#if IKEBANA_CPU_WIDTH == 64
+  if constexpr (sizeof...(R) > 1)
+    if (line_reader<T>::pays(b, n, n, ldb)) {
+      line_reader<T> rows[] = {line_reader<T>{b + static_cast<dim_t>(R) * ldb}...};
+      for (; j + 2 * w <= n; j += w) {
+        vec<T> s = vec<T>::load(y + j);
+        ((s = fma(factor[R], rows[R].next(), s)), ...);
+        s.store(y + j);
+      }
+    }
+#endif
   for (; j + 2 * w <= n; j += 2 * w) {
     vec<T> s = vec<T>::load(y + j), t = vec<T>::load(y + j + w);
     ((s = fma(factor[R], vec<T>::load(b + static_cast<dim_t>(R) * ldb + j), s),
@@ -193,6 +244,15 @@ IKEBANA_CPU_INLINE void dot_tiles(dim_t count, dim_t k, const T* x, dim_t ldx, d
        ...);
     };
     dim_t p = 0;
+#if IKEBANA_CPU_WIDTH == 64
+    if (line_reader<T>::pays(y, count, k, ldy)) {
+      line_reader<T> r0{y}, r1{y1}, r2{y2}, r3{y3};
+      for (; p + 2 * w <= k; p += w) {
+        const vec<T> a[] = {vec<T>::load(xs[P] + p)...};
+        step(r0.next(), r1.next(), r2.next(), r3.next(), a);
+      }
+    }
+#endif
     for (; p + w <= k; p += w) {
       const vec<T> a[] = {vec<T>::load(xs[P] + p)...};
       step(vec<T>::load(y + p), vec<T>::load(y1 + p), vec<T>::load(y2 + p), vec<T>::load(y3 + p),
