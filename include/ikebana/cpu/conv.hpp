@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <numeric>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/columns.hpp"
@@ -85,10 +84,20 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
           w + group * all.results * all.sources, bias == nullptr ? nullptr : bias + first,
           dx + first * in_plane);
     });
-  bool gaps = false;  // between the positions that any weight reaches
-  for (std::size_t d = 0; d < 3; ++d)
-    gaps = gaps || g.kernel[d] < g.stride[d] || std::gcd(g.stride[d], g.dilation[d]) != 1;
-  if (gaps)
+  const auto each_pass = [&](const auto& f) {
+    const auto part = [&](std::size_t d) { return std::min(g.in[d], g.stride[d]); };
+    for (dim_t z = 0; z < part(0); ++z)
+      for (dim_t y = 0; y < part(1); ++y)
+        for (dim_t x = 0; x < part(2); ++x) {
+          detail::conv_pass pass = detail::backward_pass(g, {z, y, x});
+          if (pass.taps() == 0) continue;
+          const dim_t source = detail::leave_unmet(pass);
+          if (conv_geometry::volume(pass.to) > 0) f(pass, source);
+        }
+  };
+  dim_t met = 0;
+  each_pass([&](const detail::conv_pass& pass, dim_t) { met += conv_geometry::volume(pass.to); });
+  if (met < in_plane)
     parallel_for(0, g.batch * g.in_channels, detail::rows_for_thread(in_plane),
                  [&](dim_t begin, dim_t end) {
                    for (dim_t i = begin; i < end; ++i) {
@@ -99,20 +108,15 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
                        std::fill(to, to + in_plane, bias[i % g.in_channels]);
                    }
                  });
-  const auto part = [&](dim_t extent, dim_t stride) { return extent < stride ? extent : stride; };
-  for (dim_t z = 0; z < part(g.in[0], g.stride[0]); ++z)
-    for (dim_t y = 0; y < part(g.in[1], g.stride[1]); ++y)
-      for (dim_t x = 0; x < part(g.in[2], g.stride[2]); ++x) {
-        const detail::conv_pass pass = detail::backward_pass(g, {z, y, x});
-        if (gaps && pass.taps() == 0) continue;
-        detail::share_groups(g, pass, [&](dim_t group) {
-          const dim_t first = group * pass.results;
-          detail::run_pass<T>(tiles, pass, dy + group * pass.sources * plane,
-                              w + group * pass.sources * pass.weight_source,
-                              bias == nullptr ? nullptr : bias + first, dx + first * in_plane, {},
-                              winograd);
-        });
-      }
+  each_pass([&](const detail::conv_pass& pass, dim_t source) {
+    detail::share_groups(g, pass, [&](dim_t group) {
+      const dim_t first = group * pass.results;
+      detail::run_pass<T>(tiles, pass, dy + source + group * pass.sources * plane,
+                          w + group * pass.sources * pass.weight_source,
+                          bias == nullptr ? nullptr : bias + first, dx + first * in_plane, {},
+                          winograd);
+    });
+  });
 }
 /// dw = (accumulate ? dw : 0) + the gradient of the weights. `winograd` as in conv_forward.
 template <class T>

@@ -11,6 +11,10 @@ IKEBANA_CPU_INLINE void copy_few(T* to, const T* from, dim_t n) {
 template <class T>
 IKEBANA_CPU_INLINE void clear_few(T* to, dim_t n) {
   constexpr dim_t w = vec<T>::size;
+  if (n >= w && n <= 2 * w) {
+    vec<T>::zero().store(to);
+    return vec<T>::zero().store(to + n - w);
+  }
   for (; n >= w; n -= w, to += w) vec<T>::zero().store(to);
   if (n > 0) vec<T>::zero().store(to, n);
 }
@@ -31,16 +35,17 @@ void fill_rows(dim_t rows, dim_t length, const T* values, T* to, dim_t step) {
 }
 
 #if IKEBANA_CPU_WIDTH != 0
-/// Lane L is element L Stride of the registers 0 ... Part, of which `taken` is register 0 or what
-/// was taken of those before this.
-template <int Stride, int Part, class R, std::size_t... L>
+/// Lane L is element L Stride + First of the registers 0 ... Part, of which `taken` is register 0
+/// or what was taken of those before this.
+template <int Stride, int Part, int First, class R, std::size_t... L>
 IKEBANA_CPU_INLINE R take_lanes_of(R taken, R a, std::index_sequence<L...>) {
   constexpr int w = sizeof...(L);
-  return __builtin_shufflevector(
-      taken, a,
-      (static_cast<int>(L) * Stride / w == Part        ? w + static_cast<int>(L) * Stride % w
-       : Part == 1 && static_cast<int>(L) * Stride < w ? static_cast<int>(L) * Stride
-                                                       : static_cast<int>(L))...);
+  return __builtin_shufflevector(taken, a,
+                                 ((static_cast<int>(L) * Stride + First) / w == Part
+                                      ? w + (static_cast<int>(L) * Stride + First) % w
+                                  : Part == 1 && static_cast<int>(L) * Stride + First < w
+                                      ? static_cast<int>(L) * Stride + First
+                                      : static_cast<int>(L))...);
 }
 /// `old` where Stride does not divide the number of an element, else the next of a's lanes.
 template <int Stride, int Part, class R, std::size_t... L>
@@ -80,7 +85,7 @@ IKEBANA_CPU_INLINE vec<T> load_strided(const T* from,
     if constexpr (i == 0)
       taken = met;
     else
-      taken.v = take_lanes_of<Stride, static_cast<int>(i)>(
+      taken.v = take_lanes_of<Stride, static_cast<int>(i), 0>(
           taken.v, met.v, std::make_index_sequence<std::size_t(vec<T>::size)>{});
   };
   (take(std::integral_constant<std::size_t, Part>{}), ...);
@@ -126,6 +131,71 @@ void copy_strided(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t fro
     load_strided<Stride, false>(from + Stride * whole, parts, every).store(at + whole);
     for (dim_t i = lead + whole + w; i < pitch; i += w) vec<T>::zero().store(to + i);
   }
+}
+#if IKEBANA_CPU_WIDTH != 0
+/// Every Stride-th element of the registers, from number First on.
+template <int First, class T, std::size_t... Part>
+IKEBANA_CPU_INLINE vec<T> take_every(const vec<T>* of, std::index_sequence<Part...>) {
+  constexpr int stride = sizeof...(Part) + 1;
+  vec<T> taken = of[0];
+  ((taken.v = take_lanes_of<stride, static_cast<int>(Part) + 1, First>(
+        taken.v, of[Part + 1].v, std::make_index_sequence<std::size_t(vec<T>::size)>{})),
+   ...);
+  return taken;
+}
+#endif
+template <class T>
+IKEBANA_CPU_INLINE void clear_beside(T* to, dim_t begin, dim_t end) {
+  constexpr dim_t w = vec<T>::size;
+  for (; begin < end; begin += w)
+    vec<T>::zero().store(to + begin, end - begin < w ? end - begin : w);
+}
+template <int Stride, class T, std::size_t... I>
+void copy_phases([[maybe_unused]] dim_t rows, [[maybe_unused]] const T* from,
+                 [[maybe_unused]] dim_t from_step, [[maybe_unused]] const detail::conv_phase<T>* of,
+                 [[maybe_unused]] dim_t pitch, std::index_sequence<I...>) {
+#if IKEBANA_CPU_WIDTH != 0
+  constexpr dim_t w = vec<T>::size;
+  constexpr auto others = std::make_index_sequence<std::size_t{Stride - 1}>{};
+  dim_t most = 0, reach = 0;
+  for (int i = 0; i < Stride; ++i) {
+    if (of[i].length > most) most = of[i].length;
+    if (const dim_t end = Stride * (of[i].length - 1) + i + 1; end > reach) reach = end;
+  }
+  const dim_t whole = (most - 1) / w * w;
+  const strided_parts<Stride, T> parts{reach - Stride * whole};
+  for (dim_t at = 0; rows > 0; --rows, from += from_step, at += pitch) {
+    T* const to[] = {of[I].to + at + of[I].lead...};
+    for (dim_t i = 0; i < whole; i += w) {
+      const vec<T> met[] = {vec<T>::load(from + Stride * i + static_cast<dim_t>(I) * w)...};
+      (take_every<static_cast<int>(I)>(met, others).store(to[I] + i), ...);
+    }
+    const vec<T> met[] = {vec<T>::load(from + Stride * whole + parts.at[I], parts.lanes[I])...};
+    (take_every<static_cast<int>(I)>(met, others).store(to[I] + whole, of[I].length - whole), ...);
+    (clear_beside(of[I].to + at, 0, of[I].lead), ...);
+    (clear_beside(of[I].to + at, of[I].lead + of[I].length, pitch), ...);
+  }
+#endif
+}
+/// Rows of all phases of a source: element i of number f is element i `stride` + f of `from`; zeros
+/// before and after them, up to `pitch`. False, having done nothing, where there is no such way.
+template <class T>
+bool copy_phases(dim_t rows, dim_t stride, const T* from, dim_t from_step,
+                 const detail::conv_phase<T>* of, dim_t pitch) {
+  constexpr dim_t w = vec<T>::size;
+  if (w == 1 || (stride != 2 && stride != 3)) return false;
+  dim_t most = of[0].length, least = most;
+  for (dim_t i = 1; i < stride; ++i) {
+    if (of[i].length > most) most = of[i].length;
+    if (of[i].length < least) least = of[i].length;
+  }
+  // A few elements three apart go one by one.
+  if (least <= (most - 1) / w * w || (stride == 3 && most <= 4)) return false;
+  if (stride == 2)
+    copy_phases<2>(rows, from, from_step, of, pitch, std::make_index_sequence<2>{});
+  else
+    copy_phases<3>(rows, from, from_step, of, pitch, std::make_index_sequence<3>{});
+  return true;
 }
 /// Puts rows in places Stride apart.
 template <int Stride, class T>

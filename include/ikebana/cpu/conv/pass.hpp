@@ -28,6 +28,14 @@ struct conv_pass {
   dim_t multiply_adds() const {
     return batch * conv_geometry::volume(to) * sources * results * taps();
   }
+  /// Whether the source can be read where it is: no zeros around it.
+  bool stands() const {
+    if (stride[1] != 1 || stride[2] != 1) return false;
+    for (std::size_t d = 0; d < 3; ++d)
+      if (padding[d] != 0 || (to[d] - 1) * stride[d] + (kernel[d] - 1) * dilation[d] >= from[d])
+        return false;
+    return sources * conv_geometry::volume(from) < (dim_t{1} << 30);
+  }
   dim_t result_plane() const { return conv_geometry::volume(whole); }
   dim_t result_at(dim_t z, dim_t y, dim_t x) const {
     return ((first[0] + z * step[0]) * whole[1] + first[1] + y * step[1]) * whole[2] + first[2] +
@@ -130,6 +138,22 @@ inline conv_pass backward_pass(const conv_geometry& g, const std::array<dim_t, 3
     p.weight_tap[d] *= -period;
   }
   return p;
+}
+
+/// Takes out of a pass backward the positions that a kernel of one element does not meet, and so
+/// all zeros around the source. Returns where in it the first is that is met.
+inline dim_t leave_unmet(conv_pass& p) {
+  dim_t at = 0, size = 1;
+  for (std::size_t d = 3; d-- > 0; size *= p.from[d]) {
+    if (p.kernel[d] != 1) continue;
+    const dim_t before = p.padding[d], begin = before > 0 ? before : 0;
+    const dim_t end = p.to[d] < p.from[d] + before ? p.to[d] : p.from[d] + before;
+    p.to[d] = end > begin ? end - begin : 0;
+    p.first[d] += begin * p.step[d];
+    p.padding[d] = 0;
+    at += (begin - before) * size;
+  }
+  return at;
 }
 
 }  // namespace ikebana::cpu::detail

@@ -56,15 +56,6 @@ struct conv_plan {
   static dim_t least(dim_t a, dim_t b) { return a < b ? a : b; }
   static dim_t even_part(dim_t n, dim_t most) { return n <= most ? n : parts(n, parts(n, most)); }
 
-  /// A source that can be read where it stands: no zeros around it.
-  bool stands() const {
-    if (p.stride[1] != 1 || p.stride[2] != 1) return false;
-    for (std::size_t d = 0; d < 3; ++d)
-      if (p.padding[d] != 0 ||
-          (p.to[d] - 1) * p.stride[d] + (p.kernel[d] - 1) * p.dilation[d] >= p.from[d])
-        return false;
-    return p.sources * conv_geometry::volume(p.from) < (dim_t{1} << 30);
-  }
   /// Whether tiles read whole lines of a source that stands, and not the same ones of each cache
   /// page.
   bool reads_aligned() const {
@@ -123,7 +114,7 @@ struct conv_plan {
     const dim_t most = most_out / (results + tiles.panel.rows);
     columns = even_part(columns, most);
     rows = even_part(rows, most < columns ? 1 : most / columns);
-    in_place = stands() && (panel || fit_in_place(most));
+    in_place = p.stands() && (panel || fit_in_place(most));
     if (in_place && panel && p.batch > 1 && plane() < 8 * tile) in_place = false;
     if (in_place) {
       lay_out_in_place();
@@ -146,7 +137,7 @@ struct conv_plan {
   /// Bands of whole rows for tiles that read a source where it stands, and may not read past its
   /// end: the last tile of a band overlaps another. False where one is wider than the band.
   bool fit_in_place(dim_t most) {
-    if (!p.unit_step() || channels != p.sources) return false;
+    if (channels != p.sources) return false;
     const dim_t pitch = p.from[2];
     dim_t high = p.to[1];
     if (pitch != p.to[2]) high = even_part(high, most < pitch ? 1 : most / pitch);

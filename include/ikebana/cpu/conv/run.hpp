@@ -2,6 +2,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/bands.hpp"
+#include "ikebana/cpu/conv/images.hpp"
 #include "ikebana/cpu/conv/lanes.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/picked.hpp"
@@ -27,7 +28,10 @@ void run_pass(const conv_tiles<T>& tiles, const conv_pass& p, const T* source, c
   if (conv_picked<T>::suits(p)) return conv_picked<T>{tiles, p}.forward(of);
   if (p.sources > 0 && p.taps() > 0 && conv_geometry::volume(p.from) > 0) {
     if (lanes_run<T> lanes{tiles, p, of}; lanes.fit()) return lanes.run();
-    if (conv_plan<T> plan{tiles, p}; plan.fit()) return run_bands(plan, of);
+    if (conv_plan<T> plan{tiles, p}; plan.fit()) {
+      if (images_run<T> images{tiles, p, of}; images.pays(plan)) return images.run();
+      return run_bands(plan, of);
+    }
   }
   pass_plainly(p, source, w, of.bias, result);
   if (then.function == activation::none && then.residual == nullptr && !scales) return;

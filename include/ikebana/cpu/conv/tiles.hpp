@@ -19,6 +19,14 @@ struct conv_rest {
   activation function;
 };
 
+/// Every so many elements of a source's rows: how many zeros come before how many of them, in rows
+/// from `to` on.
+template <class T>
+struct conv_phase {
+  T* to;
+  dim_t lead, length;
+};
+
 /// `lanes` elements from one place of a copy to one of a panel.
 struct conv_move {
   std::int32_t from, to, lanes;
@@ -82,6 +90,8 @@ struct conv_tiles {
   void (*fill_rows)(dim_t rows, dim_t length, const T* values, T* to, dim_t step);
   void (*copy_rows)(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step,
                     dim_t stride, T* to, dim_t pitch);
+  bool (*copy_phases)(dim_t rows, dim_t stride, const T* from, dim_t from_step,
+                      const conv_phase<T>* of, dim_t pitch);
   void (*place_rows)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
                      dim_t stride);
   void (*finish_rows)(dim_t rows, dim_t length, T* y, dim_t step, const conv_rest<T>& rest,

@@ -8,6 +8,7 @@
 #include "ikebana/cpu/conv/product.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/weights_dots.hpp"
+#include "ikebana/cpu/conv/weights_images.hpp"
 #include "ikebana/cpu/conv/weights_job.hpp"
 #include "ikebana/cpu/conv/weights_lanes.hpp"
 #include "ikebana/cpu/conv/winograd_kernels.hpp"
@@ -48,7 +49,10 @@ void weights_gradient(const conv_tiles<T>& tiles, const conv_geometry& g, dim_t 
   }
   if (conv_picked<T>::suits(p)) return conv_picked<T>{tiles, p}.backward_weights(job);
   if (weights_by_lanes<T> lanes{job}; lanes.fit()) return lanes.run();
-  if (weights_by_dots<T> dots{job}; dots.fit()) return dots.run();
+  if (weights_by_dots<T> dots{job}; dots.fit()) {
+    if (weights_by_images<T> images{job}; images.pays(dots)) return images.run();
+    return dots.run();
+  }
   weights_plainly(job);
 }
 

@@ -92,7 +92,8 @@ struct weights_by_dots : weights_job<T> {
           for (dim_t r = begin; r < end;) {
             const auto& shape = shape_for(tiles.dots, end - r);
             job.dy = dy_from + r * dy_plane();
-            sum_up(job, shape, offsets, some * taps, adds, dw + r * p.weight_result + c * taps);
+            this->sum_up(job, shape, offsets, some * taps, adds,
+                         dw + r * p.weight_result + c * taps);
             r += shape.rows;
           }
           adds = true;
@@ -100,22 +101,21 @@ struct weights_by_dots : weights_job<T> {
     }
   }
 
-  /// All weights of the tile's rows, so many of each.
-  void sum_up(dot_job<T>& job, const typename conv_tiles<T>::dot_shape& shape,
-              const std::int32_t* offsets, dim_t count, bool adds, T* to) const {
-    for (dim_t k = 0; k < count; k += shape.taps) {
-      std::int32_t some_offsets[conv_tiles<T>::most_taps];
-      T sums[conv_tiles<T>::most_sums];
-      const dim_t used = least(count - k, shape.taps);
-      for (dim_t s = 0; s < shape.taps; ++s) some_offsets[s] = offsets[k + (s < used ? s : 0)];
-      job.offsets = some_offsets;
-      shape.tile(job, sums);
-      for (dim_t i = 0; i < shape.rows; ++i)
-        for (dim_t s = 0; s < used; ++s) {
-          T& weight = to[i * p.weight_result + k + s];
-          weight = adds ? weight + sums[i * shape.taps + s] : sums[i * shape.taps + s];
-        }
+  /// About how many cycles it takes.
+  double cost() const {
+    const auto real = [](dim_t n) { return static_cast<double>(n); };
+    const double w = real(tiles.width), all = real(p.batch * p.to[0]),
+                 high = real(parts(p.to[1], rows)), steps = real(rows * p.to[2]) / w;
+    double tiles_of_band = 0;
+    for (dim_t r = 0; r < p.results;) {
+      const auto& s = shape_for(tiles.dots, p.results - r);
+      const double each = steps * real(s.rows * s.taps) / 2 * 1.3 + real(s.rows + s.taps) / 2 + 8;
+      tiles_of_band += real(parts(p.sources * p.taps(), s.taps)) * (each + 60 / real(slots));
+      r += s.rows;
     }
+    return all * high *
+           (tiles_of_band +
+            real(p.sources * layout.channel) / real(p.to[2]) * (6 + 2 * real(p.to[2]) / w));
   }
 };
 

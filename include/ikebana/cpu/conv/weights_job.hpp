@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
@@ -39,6 +41,24 @@ struct weights_job {
       if (grain < least_grain) grain = parts(least_grain, step) * step;
     }
     parallel_for(0, p.results, grain, f);
+  }
+
+  /// All weights of the tile's rows, so many of each.
+  void sum_up(dot_job<T>& job, const typename conv_tiles<T>::dot_shape& shape,
+              const std::int32_t* offsets, dim_t count, bool adds, T* to) const {
+    for (dim_t k = 0; k < count; k += shape.taps) {
+      std::int32_t some_offsets[conv_tiles<T>::most_taps];
+      T sums[conv_tiles<T>::most_sums];
+      const dim_t used = least(count - k, shape.taps);
+      for (dim_t s = 0; s < shape.taps; ++s) some_offsets[s] = offsets[k + (s < used ? s : 0)];
+      job.offsets = some_offsets;
+      shape.tile(job, sums);
+      for (dim_t i = 0; i < shape.rows; ++i)
+        for (dim_t s = 0; s < used; ++s) {
+          T& weight = to[i * p.weight_result + k + s];
+          weight = adds ? weight + sums[i * shape.taps + s] : sums[i * shape.taps + s];
+        }
+    }
   }
 };
 
