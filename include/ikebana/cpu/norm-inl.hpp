@@ -38,6 +38,8 @@ template <class T, class F>
 IKEBANA_CPU_INLINE T sum_rows(dim_t rows, dim_t step, dim_t n, F f) {
   constexpr dim_t w = vec<T>::size;
   vec<T> s0 = vec<T>::zero(), s1 = s0, s2 = s0, s3 = s0;
+  // Known outside of the loop, as the mask that is made of it.
+  const dim_t rest = n % w;
   for (dim_t r = 0; r < rows; ++r) {
     dim_t i = r * step;
     const dim_t end = i + n;
@@ -60,7 +62,7 @@ IKEBANA_CPU_INLINE T sum_rows(dim_t rows, dim_t step, dim_t n, F f) {
       s2 = f(i, w, s2);
       i += w;
     }
-    if (i < end) s3 = f(i, end - i, s3);
+    if (rest > 0) s3 = f(end - rest, rest, s3);
   }
   return sum((s0 + s1) + (s2 + s3));
 }
@@ -68,11 +70,12 @@ IKEBANA_CPU_INLINE T sum_rows(dim_t rows, dim_t step, dim_t n, F f) {
 /// Of `rows` rows of n, `step` apart.
 template <class T>
 [[gnu::noinline]] double mean_of_rows(dim_t rows, dim_t step, dim_t n, const T* x) {
+  const double share = 1 / static_cast<double>(rows * n);  // while the sums are on their way
   const T total = sum_rows<T>(
       rows, step, n, [=](dim_t i, dim_t lanes, vec<T> s) __attribute__((always_inline)) {
         return s + load_lanes(x + i, lanes);
       });
-  return static_cast<double>(total) / static_cast<double>(rows * n);
+  return static_cast<double>(total) * share;
 }
 template <class T>
 [[gnu::noinline]] double squares_of_rows(dim_t rows, dim_t step, dim_t n, const T* x, double mean) {
@@ -226,6 +229,8 @@ void normalize_batch(dim_t batch, dim_t channels, dim_t wanted, dim_t inner, con
     return normalize_batch_columns(batch, channels, wanted, x, gamma, beta, eps, function, y,
                                    save_mean, save_invstd, running_mean, running_var, momentum);
   const dim_t together = channels_together(batch, inner), step = channels * inner;
+  const double count = static_cast<double>(batch * inner), share = 1 / count,
+               unbiased = 1 / (count > 1 ? count - 1 : 1);
   channel_moments m[most_channels_together];
   channel_scale<T> scales[most_channels_together];
   for (dim_t first = 0; first < wanted; first += together) {
@@ -236,16 +241,13 @@ void normalize_batch(dim_t batch, dim_t channels, dim_t wanted, dim_t inner, con
     } else {
       for (dim_t k = 0; k < here; ++k)
         m[k].mean = mean_of_rows(batch, step, inner, from + k * inner);
-      for (dim_t k = 0; k < here; ++k) {
-        m[k].count = static_cast<double>(batch * inner);
+      for (dim_t k = 0; k < here; ++k)
         m[k].squares = squares_of_rows(batch, step, inner, from + k * inner, m[k].mean);
-      }
     }
     for (dim_t k = 0; k < here; ++k)
-      scales[k] =
-          scale_by_batch<T>(first + k, m[k].mean, m[k].squares / m[k].count,
-                            m[k].squares / (m[k].count > 1 ? m[k].count - 1 : 1), gamma, beta, eps,
-                            save_mean, save_invstd, running_mean, running_var, momentum);
+      scales[k] = scale_by_batch<T>(first + k, m[k].mean, m[k].squares * share,
+                                    m[k].squares * unbiased, gamma, beta, eps, save_mean,
+                                    save_invstd, running_mean, running_var, momentum);
     for (dim_t k = 0; k < here; ++k)
       scale_channel(batch, channels, inner, first + k, x, scales[k].center, scales[k].factor,
                     scales[k].offset, function, y);

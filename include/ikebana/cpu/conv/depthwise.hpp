@@ -72,17 +72,15 @@ bool convolve_planes(const depthwise_kernels<T>& kernels, const conv_geometry& g
 template <class T>
 bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g, const T* x,
                      const T* dy, T* dw, bool accumulate) {
-  // What few lanes hold takes longer to sum up at the end.
-  if (!plane_sweep<T>::is_possible(kernels, g) || g.out[2] <= 4) return false;
-  const bool sweeps = shape_of_kernel(kernels.gradients, 3) != nullptr;
-  // Many channels as lanes take narrow rows in less time.
-  const bool many = g.groups >= 8 * kernels.width;
-  if (g.stride[1] == 1 &&
-      ((many && !is_wide(g.out[2], kernels.width)) || (sweeps && g.out[2] > 3 * kernels.width)))
-    return false;
+  if (!plane_sweep<T>::is_possible(kernels, g)) return false;
   plane_sweep<T> sweep{kernels, g, false};
-  if (!sweep.is_wide() || !sweep.fit(g)) return false;
-  sweep.find_gradients(x, dy, dw, accumulate);
+  if (g.out[2] <= 4) {
+    if (!sweep.fit_flat()) return false;
+    sweep.find_gradients(kernels.flat_gradients, x, dy, dw, accumulate);
+    return true;
+  }
+  if (!sweep.fit(g)) return false;
+  sweep.find_gradients(sweep.shape().gradients, x, dy, dw, accumulate);
   return true;
 }
 
@@ -131,8 +129,7 @@ bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy,
                                 bool accumulate) {
   const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
   return plane_gradients(kernels, g, x, dy, dw, accumulate) ||
-         (g.out[2] > (g.kernel[1] < 5 ? kernels.width / 2 : 24) &&
-          sweep_weights(kernels, g, x, dy, dw, accumulate)) ||
+         (g.out[2] > 24 && sweep_weights(kernels, g, x, dy, dw, accumulate)) ||
          (are_large(g) && sweep_pairs_weights(kernels, g, x, dy, dw, accumulate)) ||
          by_lanes(kernels, g, lanes_of::backward_weights,
                   [&](depthwise_lanes<T>& lanes) { lanes.run_weights(x, dy, dw, accumulate); });

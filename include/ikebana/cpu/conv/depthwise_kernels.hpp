@@ -123,7 +123,7 @@ struct depthwise_kernels {
     int kernel;
     void (*sweep)(const depthwise_gradient<T>&);
   };
-  gradient_shape gradients[3];
+  gradient_shape gradients[2];
   struct pair_shape {
     int kernel, rows;
     void (*sweep)(const depthwise_sweep<T>&);
@@ -141,6 +141,8 @@ struct depthwise_kernels {
   dim_t plane_rows;
   plane_shape planes[2];  // of stride 1, 2
   void (*spread_planes)(const depthwise_planes<T>&);
+  void (*find_flat_masks)(dim_t height, dim_t width, void* to);
+  void (*flat_gradients)(const depthwise_planes<T>&);
 };
 
 }  // namespace ikebana::cpu::detail

@@ -108,7 +108,24 @@ struct plane_sweep {
       }
     });
   }
-  void find_gradients(const T* x, const T* dy, T* dw, bool accumulate) const {
+  /// As fit, for planes as one row each: what is loaded then serves once, but registers are full
+  /// where rows are short. False where dy is not as large as the source, or the masks do not fit.
+  bool fit_flat() {
+    const dim_t lanes = rounded_up(plane(), kernels.width);
+    if (lanes == 0 || stride != 1 || job.top != 1 || job.left != 1 ||
+        job.out_height != job.height || job.out_width != job.width ||
+        lanes * 9 * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(packed_b_bytes))
+      return false;
+    tables.masks = thread_scratch();
+    tables.first = -job.width - 1;
+    tables.last = lanes - plane() + 2 * job.width + 1;
+    kernels.find_flat_masks(job.height, job.width, tables.masks);
+    job.masks = tables.masks;
+    return true;
+  }
+  /// By shape().gradients, or by another for which all has been set.
+  void find_gradients(void (*gradients)(const depthwise_planes<T>&), const T* x, const T* dy, T* dw,
+                      bool accumulate) const {
     parallel_for(0, channels, planes_worth(batch * out_plane() * 9), [&](dim_t c, dim_t e) {
       plane_sweep mine = *this;
       mine.job.accumulate = accumulate;
@@ -119,7 +136,7 @@ struct plane_sweep {
         mine.job.dy = dy + first * out_plane();
         mine.job.out = dw + first * 9;
         mine.job.count = end - first;
-        shape().gradients(mine.job);
+        gradients(mine.job);
       };
       // Only the first and the last channels' planes stand at an end of the array.
       dim_t low = c, high = e;

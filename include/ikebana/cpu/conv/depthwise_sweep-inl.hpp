@@ -12,6 +12,14 @@ template <class T>
 IKEBANA_CPU_INLINE std::uint16_t mask_between(dim_t first, dim_t last) {
   return static_cast<std::uint16_t>(first_lanes(last) & ~first_lanes(first));
 }
+IKEBANA_CPU_INLINE std::uint16_t mask_of(vec<std::int32_t> lanes) {
+  const __m512i v = __builtin_bit_cast(__m512i, lanes.v);
+  return _mm512_test_epi32_mask(v, v);
+}
+IKEBANA_CPU_INLINE std::uint16_t mask_of(vec<std::int64_t> lanes) {
+  const __m512i v = __builtin_bit_cast(__m512i, lanes.v);
+  return _mm512_test_epi64_mask(v, v);
+}
 IKEBANA_CPU_INLINE vec<float> load_where(const float* p, std::uint16_t mask) {
   return {_mm512_maskz_loadu_ps(mask, p)};
 }
@@ -41,6 +49,10 @@ template <class T>
 IKEBANA_CPU_INLINE __m256i mask_between(dim_t first, dim_t last) {
   constexpr int bytes = static_cast<int>(sizeof(T));
   return _mm256_andnot_si256(first_lanes<bytes>(first), first_lanes<bytes>(last));
+}
+template <class B>
+IKEBANA_CPU_INLINE __m256i mask_of(vec<B> lanes) {
+  return __builtin_bit_cast(__m256i, lanes.v);
 }
 IKEBANA_CPU_INLINE vec<float> load_where(const float* p, __m256i mask) {
   return {_mm256_maskload_ps(p, mask)};

@@ -18,13 +18,12 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
   all.planes[0] = {&find_plane_masks<T, 1>, &convolve_planes<T, 1>, &gradients_of_planes<T, 1>};
   all.planes[1] = {&find_plane_masks<T, 2>, &convolve_planes<T, 2>, &gradients_of_planes<T, 2>};
   all.spread_planes = &spread_planes<T>;
+  all.find_flat_masks = &find_flat_masks<T>;
+  all.flat_gradients = &gradients_of_flat_planes<T>;
 #if IKEBANA_CPU_WIDTH == 64
   all.find_pair_masks = &find_pair_masks<T>;
   all.spread_pairs = &spread_pairs<T>;
   all.pairs[0] = {5, 7, &sweep_pairs<T, 5, 7>, &sweep_pair_gradients<T, 5>};
-#else
-  // 16 registers do not hold all that large planes want.
-  all.gradients[2] = {3, &sweep_gradients<T, 3, 3>};
 #endif
 #endif
   return all;

@@ -86,8 +86,11 @@ inline constexpr float far_logistic = 64;
   select(v < vec<float>::zero(), tail, 1.0f - tail).store(x);
 }
 IKEBANA_CPU_INLINE vec<float> sigmoid_by_parts(vec<float> x) {
-  const vec<float> below = as<float>(as<std::int32_t>(x) |  // -|x|
-                                     as<std::int32_t>(vec<float>::broadcast(-0.0f)));
+  // From memory: a number that compilers know they build anew for each register, as none lasts over
+  // the call below.
+  vec<float> sign = vec<float>::broadcast(-0.0f);
+  asm("" : "+v"(sign.v));
+  const vec<float> below = as<float>(as<std::int32_t>(x) | as<std::int32_t>(sign));  // -|x|
   const vec<float> limit = vec<float>::broadcast(-far_logistic);
 #if IKEBANA_CPU_WIDTH == 64
   vec<float> y =

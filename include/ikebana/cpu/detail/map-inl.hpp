@@ -78,9 +78,9 @@ template <class T, class F>
 template <class T, class F>
 IKEBANA_CPU_INLINE void map_terms(dim_t n, T* y, F f) {
   constexpr dim_t w = vec<T>::size;
-  dim_t i = 0;
-  for (; i + w <= n; i += w) f(i, w).store(y + i);
-  if (i < n) f(i, n - i).store(y + i, n - i);
+  const dim_t rest = n % w, whole = n - rest;
+  for (dim_t i = 0; i < whole; i += w) f(i, w).store(y + i);
+  if (rest > 0) f(whole, rest).store(y + whole, rest);
 }
 
 /// c = f(c).

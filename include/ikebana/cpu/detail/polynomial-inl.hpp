@@ -73,7 +73,17 @@ IKEBANA_CPU_INLINE vec<float> piecewise(vec<float> a) {
   for (int i = from; i > 1; --i) y = fma(y, h, row(i));
 #endif
   vec<float> start = row(1);
-  if constexpr (P::adds_argument) start = select(center == vec<float>::zero(), a, start);
+  if constexpr (P::adds_argument) {
+    const lane_mask<float> is_first = center == vec<float>::zero();
+#if IKEBANA_CPU_WIDTH == 32
+    // Its row has zeros there; a selection is three operations.
+    using bits = vec<std::int32_t>;
+    start = as<float>(as<std::int32_t>(start) |
+                      (as<std::int32_t>(a) & bits{__builtin_bit_cast(bits::raw, is_first.m)}));
+#else
+    start = select(is_first, a, start);
+#endif
+  }
   return fma(y, h, start);
 }
 
