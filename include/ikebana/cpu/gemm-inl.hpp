@@ -110,6 +110,26 @@ IKEBANA_CPU_INLINE bool by_dots(dim_t m, dim_t n, dim_t k) {
              m * ((n + w - 1) / w) * k * 3 / 4 + n * k / 2;
 }
 
+/// The distance of rows of k elements that turn_to_rows leaves.
+template <class T>
+IKEBANA_CPU_INLINE dim_t row_step(dim_t k) {
+  constexpr dim_t w = vec<T>::size;
+  return (k + w - 1) / w * w;
+}
+/// Columns of k elements as rows in the scratch memory, or null where they are too long.
+template <class T>
+[[gnu::noinline]] T* turn_to_rows(const T* from, dim_t ld, dim_t columns, dim_t k) {
+  const dim_t step = row_step<T>(k);
+  if ((columns + 3) * step * dim_t{sizeof(T)} > static_cast<dim_t>(detail::scratch_bytes().b))
+    return nullptr;
+  T* const rows = reinterpret_cast<T*>(detail::thread_scratch());
+  if (columns < turned<T>)
+    turn_few_columns(rows, step, from, ld, columns, k);
+  else
+    pack_across(rows, step, from, ld, columns, k);
+  return rows;
+}
+
 template <class T>
 void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alpha, const T* a,
                     dim_t lda, const T* b, dim_t ldb, T beta, T* c, dim_t ldc,
@@ -118,11 +138,19 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
   if (alpha == T(0)) k = 0;
   constexpr dim_t w = vec<T>::size, bytes = sizeof(T);
   // What has one row or column is both.
-  const bool a_across = ta == transpose::no || (m == 1 && lda == 1),
-             b_across = tb == transpose::yes || (n == 1 && ldb == 1);
+  bool a_across = ta == transpose::no || (m == 1 && lda == 1);
+  const bool b_across = tb == transpose::yes || (n == 1 && ldb == 1);
   if (ta != transpose::no && a_across) lda = k;
   if (tb == transpose::no && b_across) ldb = k;
   const matrix_result<T> result{c, ldc, beta, then};
+  // Few columns are turned to rows in no time: then these are dot products.
+  if (b_across && !a_across && n > 1 && m <= 8 && k >= (m <= 4 ? 32 : 64)) {
+    if (T* const rows = turn_to_rows(a, lda, m, k)) {
+      a = rows;
+      lda = row_step<T>(k);
+      a_across = true;
+    }
+  }
   // B is read where it stands if so few rows meet it that a copy does not pay, if it is near, or if
   // the cache holds both factors; but loads that cross cache lines take twice the time.
   const dim_t second = detail::caches().second, near = second * 2 / 5;
@@ -137,14 +165,17 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
   const dim_t size_a = k * lda * bytes;
   const bool a_near = a_across || (lda * bytes <= 512 && k <= 256) ||
                       (size_a <= second / 2 && size_a * n <= second * 32);
-  const bool turned = alpha == T(1) && m >= 2 * w &&
+  const bool turned = alpha == T(1) && m >= 2 * w && (!a_across || n <= 4) &&
                       (n <= w || (!a_near && n <= gemm_tile<T>::columns && k >= 8 * n));
   if (b_near && a_near && alpha == T(1) && m > 1 && n > w && !turned)
     return multiply_in_place(
         m, n, k, a_across ? left_block<T>{a, lda, 1} : left_block<T>{a, 1, lda}, b, ldb, result);
   if (n == 1 && a_across && b_across)
     return multiply_by_dots(n, m, k, alpha, b, ldb, a, lda, result, true);
-  if (b_across && a_across && k >= w && (m <= 8 || by_dots<T>(m, n, k)))
+  // Four rows at a time meet those that are few.
+  if (b_across && a_across && n <= 4 && n < m && k >= w)
+    return multiply_by_dots(n, m, k, alpha, b, ldb, a, lda, result, true);
+  if (b_across && a_across && (m == 1 || (k >= w && (m <= 8 || by_dots<T>(m, n, k)))))
     return multiply_by_dots(m, n, k, alpha, a, lda, b, ldb, result, false);
   if (m == 1 && !b_across) {
     begin_row(n, c, beta, then.bias, then.residual);
@@ -177,17 +208,8 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
   if (n <= w && a_across && k >= 2 * w && (n <= 4 || n <= w / 2 || k >= 512) &&
       (b_across || m >= (bytes == 4 && n <= 4 ? 2 : 4))) {
     if (b_across) return multiply_by_dots(n, m, k, alpha, b, ldb, a, lda, result, true);
-    const dim_t across = (k + w - 1) / w * w;
-    if ((n < 4 ? 4 : n) * across * bytes <= static_cast<dim_t>(detail::scratch_bytes().b)) {
-      T* const rows = reinterpret_cast<T*>(detail::thread_scratch());
-      if (n <= 4) {
-        turn_few_columns(rows, across, b, ldb, n, k);
-      } else {
-        pack_across(rows, across, b, ldb, n, k);
-      }
-      return multiply_by_dots(n, m, k, alpha, static_cast<const T*>(rows), across, a, lda, result,
-                              true);
-    }
+    if (const T* const rows = turn_to_rows(b, ldb, n, k))
+      return multiply_by_dots(n, m, k, alpha, rows, row_step<T>(k), a, lda, result, true);
   }
   if (turned)
     return multiply_turned(m, n, k, matrix_operand<T>{a, lda, a_across, true},

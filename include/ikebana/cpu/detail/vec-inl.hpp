@@ -408,6 +408,15 @@ IKEBANA_CPU_INLINE vec<float> pick_lanes(vec<float> a, vec<std::int32_t> lanes, 
 IKEBANA_CPU_INLINE vec<double> pick_lanes(vec<double> a, vec<std::int64_t> lanes, vec<double> b) {
   return {_mm512_permutex2var_pd(a.v, __builtin_bit_cast(__m512i, lanes.v), b.v)};
 }
+/// Lane i: lane at[i] of x where `mask` has bit i, else zero.
+IKEBANA_CPU_INLINE vec<float> pick_lanes(unsigned mask, vec<std::int32_t> at, vec<float> x) {
+  return {_mm512_maskz_permutexvar_ps(static_cast<__mmask16>(mask),
+                                      __builtin_bit_cast(__m512i, at.v), x.v)};
+}
+IKEBANA_CPU_INLINE vec<double> pick_lanes(unsigned mask, vec<std::int64_t> at, vec<double> x) {
+  return {_mm512_maskz_permutexvar_pd(static_cast<__mmask8>(mask),
+                                      __builtin_bit_cast(__m512i, at.v), x.v)};
+}
 #endif
 
 /// a * 2^n for whole n, overflowing to infinity and into denormals as a product does.

@@ -61,8 +61,10 @@ void multiply(dim_t m, dim_t n, dim_t k, const matrix_operand<T>& a, const matri
     for (dim_t p = 0; p == 0 || p < k; p += size.depth) {
       const bool first = p == 0, final = k - p <= size.depth;
       t.depth = final ? k - p : size.depth;
+      // One panel meets all rows of A at once where they stay in place.
+      const bool whole = nc <= shape::columns && a.may_be_direct && a.scale == T(1);
       for (dim_t i = 0, rows; i < m; i += rows) {
-        rows = m - i < most_strip ? m - i : strip_rows;
+        rows = whole || m - i < most_strip ? m - i : strip_rows;
         const left_block<T> left = take_left(a, packed_a, p, t.depth, i, rows);
         t.a_row = left.row;
         t.a_step = left.step;

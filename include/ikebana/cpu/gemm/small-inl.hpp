@@ -1,6 +1,10 @@
 // The choice among products: first those so small that a call takes as long as the arithmetic.
 
-#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+#if IKEBANA_CPU_WIDTH != 0
+template <class T>
+IKEBANA_CPU_INLINE bool finishes_tiny(const gemm_epilogue<T>& then) {
+  return then.function > activation::relu || then.slope_of != nullptr;
+}
 template <class T>
 IKEBANA_CPU_INLINE void finish_tiny(const gemm_epilogue<T>& then, dim_t m, dim_t n, T* c,
                                     dim_t ldc) {
@@ -8,6 +12,9 @@ IKEBANA_CPU_INLINE void finish_tiny(const gemm_epilogue<T>& then, dim_t m, dim_t
   if (then.slope_of != nullptr) slope_block(then.slope, m, n, c, ldc, then.slope_of, then.ld_slope);
 }
 
+#endif
+
+#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
 /// Whether tiles of few registers do where there are more columns than they have: of short sums,
 /// larger ones would spend more time on their way.
 template <class T>
@@ -15,31 +22,27 @@ IKEBANA_CPU_INLINE bool by_tiny_blocks([[maybe_unused]] dim_t m, [[maybe_unused]
 #if IKEBANA_CPU_WIDTH == 64
   // Of five and six rows there are large tiles that are wide, too.
   const dim_t deepest = m > dim_t{tiny_pair_rows} ? 8 : m == 5 || m == 6 ? 9 : 16;
-  return k <= deepest && m > 1;
+  return k <= (m <= few_rows ? 8 : deepest) && m > 1;
 #elif IKEBANA_CPU_WIDTH == 32
-  return k <= 20 && m > 1;
+  return k <= (m <= few_rows ? 8 : 20) && m > 1;
 #else
   return false;
 #endif
 }
 
 template <class T>
-IKEBANA_CPU_INLINE bool finishes_tiny(const gemm_epilogue<T>& then) {
-  return then.function > activation::relu || then.slope_of != nullptr;
-}
-template <class T>
 [[gnu::noinline]] void tiny_product_and_finish(const gemm_call<T>& call) {
-  find_tiny<T>(call.m, call.n)(call.a, call.b, call.c,
-                               {call.m, call.n, call.k, call.ta == transpose::yes},
-                               {call.lda, call.ldb, call.ldc}, call.then);
+  find_tiny<T>(call.m, call.n, call.k)(call.a, call.b, call.c,
+                                       {call.m, call.n, call.k, call.ta == transpose::yes},
+                                       {call.lda, call.ldb, call.ldc}, call.then);
   finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
 }
 template <class T>
 IKEBANA_CPU_INLINE void tiny_product(const gemm_call<T>& call) {
   if (finishes_tiny(*call.then)) return tiny_product_and_finish(call);
-  return find_tiny<T>(call.m, call.n)(call.a, call.b, call.c,
-                                      {call.m, call.n, call.k, call.ta == transpose::yes},
-                                      {call.lda, call.ldb, call.ldc}, call.then);
+  return find_tiny<T>(call.m, call.n, call.k)(call.a, call.b, call.c,
+                                              {call.m, call.n, call.k, call.ta == transpose::yes},
+                                              {call.lda, call.ldb, call.ldc}, call.then);
 }
 
 template <int Group, class T>
@@ -187,6 +190,35 @@ void product(gemm_call<T>& call) {
   if (call.m == 1 && call.n == 1 && (call.ta == transpose::no || call.lda == 1) &&
       (call.tb == transpose::yes || call.ldb == 1))
     return one_dot(call);
+  // What has one step along the summed dimension has it in either order.
+  if (call.k == 1) {
+    if (call.ta == transpose::no && call.lda == 1) {
+      call.ta = transpose::yes;
+      call.lda = call.m;
+    }
+    if (call.tb == transpose::yes && call.ldb == 1) {
+      call.tb = transpose::no;
+      call.ldb = call.n;
+    }
+  }
+  if (call.alpha == T(1) && call.beta == T(0) && call.then->residual == nullptr && call.k > 0) {
+    const bool turned_a = call.ta == transpose::yes, turned_b = call.tb == transpose::yes;
+    const bool down = turned_a && multiply_few_columns(call.m, call.n, call.k, call.a, call.lda,
+                                                       call.b, turned_b ? dim_t{1} : call.ldb,
+                                                       turned_b ? call.ldb : dim_t{1}, call.c,
+                                                       call.ldc, *call.then);
+    // What is not four registers wide reads some twice, which long sums feel on AVX-512.
+    const bool across = !down && !turned_b && call.m >= 2 && call.m <= few_rows && call.k > 8 &&
+                        call.n > (IKEBANA_CPU_WIDTH == 64 && call.k > 64 ? 3 : 2) * vec<T>::size;
+    if (across)
+      multiply_few_rows(call.m, call.n, call.k, call.a, turned_a ? dim_t{1} : call.lda,
+                        turned_a ? call.lda : dim_t{1}, call.b, call.ldb, call.c, call.ldc,
+                        *call.then);
+    if (down || across) {
+      if (finishes_tiny(*call.then)) finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
+      return;
+    }
+  }
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
   using bits = typename number<T>::bits;
   using size = std::uint64_t;
@@ -214,14 +246,22 @@ void product(gemm_call<T>& call) {
     if (rows_by_rows && call.m <= 2 && call.k <= w && w >= 4) return tiny_dots(call);
     if (call.n <= 2 * w) {
       if (call.tb == transpose::no) return tiny_product(call);
+      if (rows_by_rows && call.n <= 4 && call.n < call.m && call.k >= 32)
+        return multiply_by_dots(call.n, call.m, call.k, T(1), call.b, call.ldb, call.a, call.lda,
+                                matrix_result<T>{call.c, call.ldc, T(0), *call.then}, true);
       if (rows_by_rows && call.m <= 4 && call.k > (call.m <= 2 ? 1 : 2) * w)
         return multiply_by_dots(call.m, call.n, call.k, T(1), call.a, call.lda, call.b, call.ldb,
                                 matrix_result<T>{call.c, call.ldc, T(0), *call.then}, false);
-      if (call.k <= turned_depth) return tiny_product_turned(call);
+      if (call.k <= turned_depth && !(call.ta == transpose::yes && call.m <= 4 && call.k >= 32))
+        return tiny_product_turned(call);
     }
   }
-  // Short rows of B are turned one by one.
-  if (call.tb == transpose::yes && call.k < turned<T> && call.n > w && call.m > 1) {
+  // Short rows of B are turned one by one. Of the shortest, tiles lose where much is written.
+  const bool blocks =
+      fits && by_tiny_blocks<T>(call.m, call.k) && call.alpha == T(1) &&
+      (call.k >= turned<T> || call.m * call.n * dim_t{sizeof(T)} <= detail::caches().first) &&
+      call.beta == T(0) && call.then->residual == nullptr;
+  if (call.tb == transpose::yes && (call.k < turned<T> || blocks) && call.n > w && call.m > 1) {
     const dim_t width = (call.n + w - 1) / w * w;
     if ((call.k + 4) * width * dim_t{sizeof(T)} <= detail::caches().second / 4) {
       T* const rows = reinterpret_cast<T*>(detail::thread_scratch());
@@ -230,6 +270,7 @@ void product(gemm_call<T>& call) {
       call.b = rows;
       call.ldb = width;
       call.tb = transpose::no;
+      if (blocks) return tiny_product(call);
     }
   }
 #endif
@@ -265,7 +306,7 @@ void tiny(const T* a, const T* b, T* c, detail::tiny_sizes s, detail::tiny_steps
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
   const dim_t m = s.m(), n = s.n();
   if (n <= 2 * vec<T>::size || by_tiny_blocks<T>(m, s.k())) [[likely]]
-    return find_tiny<T>(m, n)(a, b, c, s, steps, then);
+    return find_tiny<T>(m, n, s.k())(a, b, c, s, steps, then);
 #endif
   product_of_tiny(a, b, c, s, steps, then);
 }

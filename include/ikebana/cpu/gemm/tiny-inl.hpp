@@ -186,6 +186,9 @@ template <class T>
                                          detail::tiny_steps steps, const gemm_epilogue<T>* then) {
   constexpr dim_t most = tiny_rows;
   const dim_t row = s.ta() ? 1 : steps.a(), n = s.n();
+  if (s.ta() && multiply_few_columns(s.m(), n, s.k(), a, steps.a(), b, steps.b(), dim_t{1}, c,
+                                     steps.c(), *then))
+    return;
   for (dim_t left = s.m(), rows; left > 0; left -= rows, a += rows * row, c += rows * steps.c()) {
     rows = left <= most ? left : left <= 2 * most ? (left + 1) / 2 : most;
     find_narrow_tiny<T>(rows, n)(a, b, c, {rows, n, s.k(), s.ta()}, steps, then);
@@ -223,12 +226,44 @@ template <class T>
 }
 #endif
 
+/// Sums of K terms, one or two, as is_outer says: row after row.
+template <class T, std::size_t K>
+[[gnu::noinline]] void outer_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
+                                     detail::tiny_steps steps, const gemm_epilogue<T>* then) {
+  if (then->bias != nullptr || then->function != activation::none)
+    return find_wide_tiny<T>(s.m())(a, b, c, s, steps, then);
+  constexpr dim_t w = vec<T>::size;
+  const dim_t row = s.ta() ? 1 : steps.a(), step = s.ta() ? steps.a() : 1, last = s.n() - w,
+              ldc = steps.c();
+  const T* const second = b + (K > 1 ? steps.b() : 0);
+  for (dim_t m = s.m(); m > 0; --m, a += row, c += ldc) {
+    const vec<T> x = vec<T>::broadcast(a[0]), y = vec<T>::broadcast(a[K > 1 ? step : 0]);
+    const auto put = [&](dim_t j) __attribute__((always_inline)) {
+      vec<T> sum = fma(x, vec<T>::load(b + j), vec<T>::zero());
+      if (K > 1) sum = fma(y, vec<T>::load(second + j), sum);
+      sum.store(c + j);
+    };
+    for (dim_t j = 0; j < last; j += w) put(j);
+    put(last);
+  }
+}
+inline constexpr std::size_t most_outer = IKEBANA_CPU_WIDTH == 64 ? 2 : 1;
+/// Whether a product of as few terms has a result beyond the first-level cache: time goes into
+/// writing it.
+template <class T>
+IKEBANA_CPU_INLINE bool is_outer(dim_t m, dim_t n, dim_t k) {
+  return k > 0 && k <= dim_t{most_outer} && n >= 4 * vec<T>::size &&
+         m * n * dim_t{sizeof(T)} > detail::caches().first;
+}
+
 /// The tiles of m rows and n columns.
 template <class T>
-IKEBANA_CPU_INLINE product_function<T> find_tiny(dim_t m, dim_t n) {
+IKEBANA_CPU_INLINE product_function<T> find_tiny(dim_t m, dim_t n, [[maybe_unused]] dim_t k) {
   constexpr dim_t w = vec<T>::size;
   if (n <= w) return m <= dim_t{tiny_rows} ? find_narrow_tiny<T>(m, n) : &long_tiny_product<T>;
 #if IKEBANA_CPU_WIDTH >= 32
+  if (k <= dim_t{most_outer} && is_outer<T>(m, n, k)) [[unlikely]]
+    return k == 1 ? &outer_product<T, 1> : &outer_product<T, most_outer>;
   // Where half a pair left over would be a large part.
   if (n > 2 * w && n <= 5 * w && (n <= 3 * w || n > 4 * w) && m > dim_t{tiny_pair_rows})
     return &odd_tiny_product<T>;

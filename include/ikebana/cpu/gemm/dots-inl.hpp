@@ -1,0 +1,217 @@
+// Products as dot products: rows of both factors are contiguous along the summed dimension.
+
+#if IKEBANA_CPU_WIDTH != 0
+/// Four elements in memory.
+template <class T>
+struct in_fours {
+  typedef T type __attribute__((vector_size(4 * sizeof(T)), aligned(alignof(T)), may_alias));
+};
+template <class T>
+using four_of = typename in_fours<T>::type;
+
+template <class T, std::size_t N, class R>
+IKEBANA_CPU_INLINE auto sum_to_four(R a) {
+  if constexpr (N == 4) {
+    return a;
+  } else {
+    using half = std::make_index_sequence<N / 2>;
+    return sum_to_four<T, N / 2>(lower_half(a, half{}) + upper_half(a, half{}));
+  }
+}
+
+/// Sums of lanes that are D apart: those of a where a lane's number has no bit D, else those of b.
+template <int D, class R, std::size_t... L>
+IKEBANA_CPU_INLINE R sum_apart(R a, R b, std::index_sequence<L...>) {
+  constexpr int n = static_cast<int>(sizeof...(L)), d = D;
+  return __builtin_shufflevector(
+             a, b,
+             ((static_cast<int>(L) & d) == 0 ? static_cast<int>(L) : static_cast<int>(L) + n)...) +
+         __builtin_shufflevector(a, b,
+                                 ((static_cast<int>(L) & d) == 0 ? static_cast<int>(L) + d
+                                                                 : static_cast<int>(L) - d + n)...);
+}
+#endif
+
+/// out[p * step + q]: the sums of the lanes of four registers for each p of P, in an order that
+/// depends on the width alone.
+template <class T, std::size_t... P>
+IKEBANA_CPU_INLINE void sum_fours(const vec<T>* a, T* out, dim_t step, std::index_sequence<P...>) {
+  constexpr std::size_t w = static_cast<std::size_t>(vec<T>::size), n = sizeof...(P);
+  if constexpr (w < 4) {
+    for (std::size_t i = 0; i < 4 * n; ++i)
+      out[static_cast<dim_t>(i / 4) * step + static_cast<dim_t>(i % 4)] = sum(a[i]);
+  } else {
+#if IKEBANA_CPU_WIDTH != 0
+    using lanes = std::make_index_sequence<w>;
+    using four = four_of<T>;
+    const auto store = [=](std::size_t p, four x) __attribute__((always_inline)) {
+      *reinterpret_cast<four*>(out + static_cast<dim_t>(p) * step) = x;
+    };
+    const typename vec<T>::raw x[] = {
+        sum_apart<2>(sum_apart<1>(a[P * 4].v, a[P * 4 + 1].v, lanes{}),
+                     sum_apart<1>(a[P * 4 + 2].v, a[P * 4 + 3].v, lanes{}), lanes{})...};
+    if constexpr (w == 16 && n == 4) {
+      const auto y = sum_apart<4>(sum_apart<8>(x[0], x[2], lanes{}),
+                                  sum_apart<8>(x[1], x[3], lanes{}), lanes{});
+      (store(P, __builtin_shufflevector(y, y, P * 4, P * 4 + 1, P * 4 + 2, P * 4 + 3)), ...);
+    } else {
+      (store(P, sum_to_four<T, w>(x[P])), ...);
+    }
+#endif
+  }
+}
+
+/// The most rows of x at once.
+#if IKEBANA_CPU_WIDTH == 64 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+inline constexpr dim_t dot_rows = 4;
+#else
+inline constexpr dim_t dot_rows = 2;
+#endif
+/// The most rows of y.
+inline constexpr dim_t dot_strip = 64;
+
+/// Rows of y, four at a time, times as many of x as there are P: out[i * dot_strip + j] =
+/// x[i] . y[j] for j < count. Rows of x past `last_x` are that once more; up to three results more
+/// are written.
+template <class T, std::size_t... P>
+IKEBANA_CPU_INLINE void dot_tiles(dim_t count, dim_t k, const T* x, dim_t ldx, dim_t last_x,
+                                  const T* y, dim_t ldy, T* out, std::index_sequence<P...>) {
+  constexpr dim_t w = vec<T>::size;
+  const T* const xs[] = {x + (static_cast<dim_t>(P) < last_x ? static_cast<dim_t>(P) : last_x) *
+                                 ldx...};
+  for (dim_t j = 0; j < count; j += 4, y += 4 * ldy) {
+    const dim_t last_y = count - 1 - j;
+    const T *const y1 = last_y < 1 ? y : y + ldy, *const y2 = last_y < 2 ? y1 : y1 + ldy,
+                   *const y3 = last_y < 3 ? y2 : y2 + ldy;
+    vec<T> sums[sizeof...(P) * 4];
+    ((sums[P * 4] = sums[P * 4 + 1] = sums[P * 4 + 2] = sums[P * 4 + 3] = vec<T>::zero()), ...);
+    const auto step = [&](vec<T> b0, vec<T> b1, vec<T> b2, vec<T> b3, const vec<T>* a)
+        __attribute__((always_inline)) {
+      if constexpr (sizeof...(P) == 2)
+        keep_in_register(b0), keep_in_register(b1), keep_in_register(b2), keep_in_register(b3);
+      ((sums[P * 4] = fma(a[P], b0, sums[P * 4]), sums[P * 4 + 1] = fma(a[P], b1, sums[P * 4 + 1]),
+        sums[P * 4 + 2] = fma(a[P], b2, sums[P * 4 + 2]),
+        sums[P * 4 + 3] = fma(a[P], b3, sums[P * 4 + 3])),
+       ...);
+    };
+    dim_t p = 0;
+#if IKEBANA_CPU_WIDTH == 64
+    if (line_reader<T>::pays(y, count, k, ldy)) {
+      line_reader<T> r0{y}, r1{y1}, r2{y2}, r3{y3};
+      for (; p + 2 * w <= k; p += w) {
+        const vec<T> a[] = {vec<T>::load(xs[P] + p)...};
+        step(r0.next(), r1.next(), r2.next(), r3.next(), a);
+      }
+    }
+#endif
+    for (; p + w <= k; p += w) {
+      const vec<T> a[] = {vec<T>::load(xs[P] + p)...};
+      step(vec<T>::load(y + p), vec<T>::load(y1 + p), vec<T>::load(y2 + p), vec<T>::load(y3 + p),
+           a);
+    }
+    if (const dim_t left = k - p; left > 0) {
+      const vec<T> a[] = {vec<T>::load(xs[P] + p, left)...};
+      step(vec<T>::load(y + p, left), vec<T>::load(y1 + p, left), vec<T>::load(y2 + p, left),
+           vec<T>::load(y3 + p, left), a);
+    }
+    sum_fours(sums, out + j, dot_strip, std::index_sequence<P...>{});
+  }
+}
+
+template <class T, std::size_t Rows>
+[[gnu::noinline]] void dot_tiles(dim_t count, dim_t k, const T* x, dim_t ldx, dim_t last_x,
+                                 const T* y, dim_t ldy, T* out) {
+  dot_tiles(count, k, x, ldx, last_x, y, ldy, out, std::make_index_sequence<Rows>{});
+}
+
+#if IKEBANA_CPU_WIDTH == 64
+/// out[j] = x . (row j of y) for j < count, which is at least a register's: rows have at most as
+/// many elements as there are G, and a load brings several, which are moved to groups of so many
+/// lanes.
+template <class T, std::size_t... G, std::size_t... L>
+IKEBANA_CPU_INLINE void short_dots(dim_t count, dim_t k, const T* x, const T* y, dim_t ldy, T* out,
+                                   std::index_sequence<G...>, std::index_sequence<L...>) {
+  using index = typename number<T>::bits;
+  constexpr std::size_t size = sizeof...(G), groups = sizeof...(L) / size;
+  constexpr dim_t w = vec<T>::size;
+  using lanes = std::index_sequence<L...>;
+  const vec<index> lane{{static_cast<index>(L % size)...}},
+      group{{static_cast<index>(L / size)...}};
+  const unsigned each = first_lanes(k);
+  unsigned used = 0;
+  ((used |= L % size == 0 ? each << L : 0), ...);
+  const vec<index> at = lane + group * static_cast<index>(ldy);
+  const vec<T> factor = pick_lanes(used, lane, vec<T>::load(x, k));
+  const dim_t span = static_cast<dim_t>(groups - 1) * ldy + k;
+  for (dim_t j = 0; j < count; j += w) {
+    // What is not a whole register overlaps the one before.
+    if (j + w > count) j = count - w;
+    const T* const from = y + j * ldy;
+    typename vec<T>::raw s[] = {
+        (factor *
+         pick_lanes(used, at, vec<T>::load(from + static_cast<dim_t>(G * groups) * ldy, span)))
+            .v...};
+    const auto join = [&]<int D>(std::integral_constant<int, D>) __attribute__((always_inline)) {
+      ((G % (2 * D) == 0 && G + D < size
+            ? static_cast<void>(s[G] = sum_apart<D>(s[G], s[G + D < size ? G + D : G], lanes{}))
+            : void()),
+       ...);
+    };
+    join(std::integral_constant<int, 1>{});
+    if constexpr (size > 2) join(std::integral_constant<int, 2>{});
+    if constexpr (size > 4) join(std::integral_constant<int, 4>{});
+    vec<T>{__builtin_shufflevector(s[0], s[0], static_cast<int>(L % groups * size + L / groups)...)}
+        .store(out + j);
+  }
+}
+template <class T, std::size_t G>
+[[gnu::noinline]] void short_dots(dim_t count, dim_t k, const T* x, const T* y, dim_t ldy, T* out) {
+  short_dots(count, k, x, y, ldy, out, std::make_index_sequence<G>{},
+             std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>{});
+}
+#endif
+/// Makes the dot products where several rows of y fit into a register, and there are enough of
+/// them.
+template <class T>
+IKEBANA_CPU_INLINE bool make_short_dots([[maybe_unused]] dim_t count, [[maybe_unused]] dim_t k,
+                                        [[maybe_unused]] const T* x, [[maybe_unused]] const T* y,
+                                        [[maybe_unused]] dim_t ldy, [[maybe_unused]] T* out) {
+#if IKEBANA_CPU_WIDTH == 64
+  constexpr dim_t w = vec<T>::size;
+  constexpr auto half = static_cast<std::size_t>(w / 2);
+  if (count >= w && k > 0) {
+    if (k <= w / 4 && 3 * ldy + k <= w)
+      return short_dots<T, half / 2>(count, k, x, y, ldy, out), true;
+    if (k <= w / 2 && ldy + k <= w) return short_dots<T, half>(count, k, x, y, ldy, out), true;
+  }
+#endif
+  return false;
+}
+
+/// `store` gets (row i of x) . (row j of y) for `count` rows of y from j on: rows of both are
+/// contiguous along the summed dimension.
+template <class T, class Store>
+IKEBANA_CPU_INLINE void multiply_dots(dim_t m, dim_t n, dim_t k, const T* x, dim_t ldx, const T* y,
+                                      dim_t ldy, Store store) {
+  alignas(64) T out[static_cast<std::size_t>(dot_rows * dot_strip)];
+  // What several rows of x meet stays near.
+  const dim_t near = detail::caches().first / 2 / dim_t{sizeof(T)},
+              strip = m <= dot_rows || (n < dot_strip ? n : dot_strip) * k <= near ? dot_strip : 8;
+  for (dim_t j = 0; j < n; j += strip) {
+    const dim_t count = n - j < strip ? n - j : strip;
+    for (dim_t i = 0; i < m; i += dot_rows) {
+      const dim_t rows = m - i < dot_rows ? m - i : dot_rows;
+      const T *const from = x + i * ldx, *const with = y + j * ldy;
+      if (rows == 1) {
+        if (!make_short_dots(count, k, from, with, ldy, out))
+          dot_tiles<T, 1>(count, k, from, ldx, rows - 1, with, ldy, out);
+      } else if (rows == 2) {
+        dot_tiles<T, 2>(count, k, from, ldx, rows - 1, with, ldy, out);
+      } else {
+        dot_tiles<T, static_cast<std::size_t>(dot_rows)>(count, k, from, ldx, rows - 1, with, ldy,
+                                                         out);
+      }
+      for (dim_t r = 0; r < rows; ++r) store(i + r, j, count, out + r * dot_strip);
+    }
+  }
+}
