@@ -196,7 +196,8 @@ TEST_CASE_TEMPLATE("products that span many blocks", T, float, double) {
 TEST_CASE_TEMPLATE("the bits do not depend on the alignment of pointers", T, float, double) {
   generator r(3);
   // The last two are rows that L1 does not hold.
-  for (const auto& [m, n, k] : {sizes{23, 41, 300}, sizes{2, 67, 513}, sizes{1, 517, 67}}) {
+  for (const sizes& s : {sizes{23, 41, 300}, sizes{2, 67, 513}, sizes{1, 517, 67}}) {
+    const dim_t m = s.m, n = s.n, k = s.k;
     const transpose tb = m == 2 ? transpose::yes : transpose::no;
     const guarded<T> a(m * k, r), b(k * n, r);
     for_each_set([&] {
