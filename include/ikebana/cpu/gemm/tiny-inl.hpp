@@ -262,7 +262,7 @@ IKEBANA_CPU_INLINE product_function<T> find_tiny(dim_t m, dim_t n, [[maybe_unuse
   constexpr dim_t w = vec<T>::size;
   if (n <= w) return m <= dim_t{tiny_rows} ? find_narrow_tiny<T>(m, n) : &long_tiny_product<T>;
 #if IKEBANA_CPU_WIDTH >= 32
-  if (k <= dim_t{most_outer} && is_outer<T>(m, n, k)) [[unlikely]]
+  if (is_outer<T>(m, n, k)) [[unlikely]]
     return k == 1 ? &outer_product<T, 1> : &outer_product<T, most_outer>;
   // Where half a pair left over would be a large part.
   if (n > 2 * w && n <= 5 * w && (n <= 3 * w || n > 4 * w) && m > dim_t{tiny_pair_rows})
