@@ -94,17 +94,23 @@ IKEBANA_CPU_INLINE void store_columns(vec<T> x, T* to, dim_t last) {
     x.store(to + (J + 1 == Registers ? last : static_cast<dim_t>(J) * vec<T>::size));
 }
 
-template <class T, int Rows, int Registers, bool Packs, std::size_t... R, std::size_t... J,
+/// How a tile reads B. Compactly: rows of A along the summed dimension, and registers of B side by
+/// side without a gap, so that all of their places but two are constants.
+enum class tile_reads { anywhere, and_packs, compactly };
+
+template <class T, int Rows, int Registers, tile_reads Way, std::size_t... R, std::size_t... J,
           std::size_t... I>
 IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t, std::index_sequence<R...>,
                                      std::index_sequence<J...>, std::index_sequence<I...>) {
   constexpr std::size_t n = Registers;
+  constexpr dim_t w = vec<T>::size, width = Registers * w;
+  constexpr bool compact = Way == tile_reads::compactly;
   constexpr auto row = [](std::size_t r, dim_t last, dim_t step) __attribute__((always_inline)) {
     return (r + 1 == Rows ? last : static_cast<dim_t>(r)) * step;
   };
   // Indexed by constants only, so that no compiler keeps the sums in memory.
   vec<T> sums[sizeof...(I)];
-  const dim_t last = t.last, last_row = t.last_row;
+  const dim_t last = compact ? width - w : t.last, last_row = t.last_row;
   if (t.init != nullptr)
     ((sums[I] = load_columns<T, Registers, I % n>(t.init + row(I / n, last_row, t.init_step),
                                                   t.init + row(I / n, last_row, t.init_step) + last,
@@ -113,39 +119,73 @@ IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t, std::index_sequence<R...>,
   else
     ((sums[I] = vec<T>::zero()), ...);
   for (dim_t r = t.fetch_rows; r > 0; --r, t.fetch += t.fetch_step)
-    (__builtin_prefetch(t.fetch + static_cast<dim_t>(J) * vec<T>::size, 0, 2), ...);
+    (__builtin_prefetch(t.fetch + static_cast<dim_t>(J) * w, 0, 2), ...);
 
   // There are registers for the addresses of few rows.
   constexpr std::size_t near = Rows <= 8 ? Rows : 5;
   const T* rows[] = {t.a + row(R, last_row, t.a_row)...};
   (keep_in_register(rows[R < near ? R : 0]), ...);
-  const dim_t a_step = t.a_step, b_step = t.b_step, far = static_cast<dim_t>(near) * t.a_row;
-  const T *b = t.b, *b_last = t.b + last;
+  const dim_t a_step = compact ? 1 : t.a_step, b_step = compact ? width : t.b_step,
+              far = static_cast<dim_t>(near) * t.a_row;
+  const T* b = t.b;
   dim_t p = 0;
   [[maybe_unused]] T* to = t.pack;
-  for (dim_t depth = t.depth; depth > 0; --depth) {
-    vec<T> columns[] = {load_columns<T, Registers, J>(b, b_last, last)...};
+  const auto add_products = [&](dim_t later) __attribute__((always_inline)) {
+    const T* const from = b + later * b_step;
+    vec<T> columns[] = {load_columns<T, Registers, J>(from, from + last, last)...};
     if constexpr (Rows == 2) (keep_in_register(columns[J]), ...);
-    if constexpr (Packs) {
+    if constexpr (Way == tile_reads::and_packs) {
       // Rows are too far apart for the processor to foresee.
       constexpr dim_t ahead = 8;
-      (__builtin_prefetch(b + ahead * b_step + static_cast<dim_t>(J) * vec<T>::size), ...);
+      (__builtin_prefetch(from + ahead * b_step + static_cast<dim_t>(J) * w), ...);
       (store_columns<T, Registers, J>(columns[J], to, last), ...);
-      to += Registers * vec<T>::size;
+      to += width;
     }
+    const dim_t q = p + later * a_step;
     vec<T> x;
     (((I % n == 0 ? static_cast<void>(
                         x = vec<T>::broadcast(
                             I / n < near || I / n + 1 == Rows
-                                ? rows[I / n][p]
-                                : rows[I / n % near][p + static_cast<dim_t>(I / n / near) * far]))
+                                ? rows[I / n][q]
+                                : rows[I / n % near][q + static_cast<dim_t>(I / n / near) * far]))
                   : void()),
       sums[I] = fma(x, columns[I % n], sums[I])),
      ...);
-    p += a_step;
+  };
+  // Hidden, so that no compiler reads what comes later sooner than it has registers for.
+  const auto go_on = [&](dim_t steps) __attribute__((always_inline)) {
+    p += steps * a_step;
     keep_in_register(p);
-    b += b_step;
-    b_last += b_step;
+    b += steps * b_step;
+    keep_in_register(b);
+  };
+  // Counting and addresses were 4 of the 39 operations of a step of 24 products, which cost time
+  // wherever another thread runs on the same core.
+  dim_t depth = t.depth;
+  if constexpr (compact) {
+    for (dim_t fours = depth / 4; fours > 0; --fours) {
+      add_products(0);
+      go_on(0);
+      add_products(1);
+      go_on(0);
+      add_products(2);
+      go_on(0);
+      add_products(3);
+      go_on(4);
+    }
+    depth %= 4;
+  } else if constexpr (Way == tile_reads::anywhere && sizeof...(I) >= 12) {
+    for (dim_t pairs = depth / 2; pairs > 0; --pairs) {
+      add_products(0);
+      go_on(1);
+      add_products(0);
+      go_on(1);
+    }
+    depth %= 2;
+  }
+  for (; depth > 0; --depth) {
+    add_products(0);
+    go_on(1);
   }
   if (t.relu) ((sums[I] = max(vec<T>::zero(), sums[I])), ...);
   T* const c = t.c;
@@ -157,23 +197,36 @@ IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t, std::index_sequence<R...>,
   if (t.init != nullptr) t.init += t.next.init;
 }
 
+template <class T, int Rows, int Registers, tile_reads Way>
+IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t) {
+  tile_product<T, Rows, Registers, Way>(t, std::make_index_sequence<Rows>{},
+                                        std::make_index_sequence<Registers>{},
+                                        std::make_index_sequence<std::size_t{Rows} * Registers>{});
+}
+
+/// A function of its own: together with the other way, compilers run out of registers.
+template <class T, int Rows, int Registers>
+[[gnu::noinline]] void multiply_compact_tile(tile_task<T>& t) {
+  do tile_product<T, Rows, Registers, tile_reads::compactly>(t);
+  while (--t.tiles > 0);
+}
+
 // Not inlined, so that all products share one copy of the tiles.
 template <class T, int Rows, int Registers>
 [[gnu::noinline]] void multiply_tile(tile_task<T>& t) {
-  do
-    tile_product<T, Rows, Registers, false>(
-        t, std::make_index_sequence<Rows>{}, std::make_index_sequence<Registers>{},
-        std::make_index_sequence<std::size_t{Rows} * Registers>{});
+  if constexpr (Registers > 1 && Rows == gemm_tile<T>::most_rows[Registers]) {
+    constexpr dim_t w = vec<T>::size, width = Registers * w;
+    if (t.a_step == 1 && t.b_step == width && t.last == width - w)
+      return multiply_compact_tile<T, Rows, Registers>(t);
+  }
+  do tile_product<T, Rows, Registers, tile_reads::anywhere>(t);
   while (--t.tiles > 0);
 }
 
 /// The largest tile of so many registers, whose columns of B are packed on the way.
 template <class T, int Registers>
 [[gnu::noinline]] void multiply_and_pack(tile_task<T>& t) {
-  constexpr int rows = gemm_tile<T>::most_rows[Registers];
-  tile_product<T, rows, Registers, true>(t, std::make_index_sequence<rows>{},
-                                         std::make_index_sequence<Registers>{},
-                                         std::make_index_sequence<std::size_t{rows} * Registers>{});
+  tile_product<T, gemm_tile<T>::most_rows[Registers], Registers, tile_reads::and_packs>(t);
   t.b = t.pack;
   t.b_step = Registers * vec<T>::size;
   t.pack = nullptr;
