@@ -6,26 +6,68 @@ template <class T, int Rows, int Registers, detail::conv_walk Walk, std::size_t.
 IKEBANA_CPU_INLINE void slide_tile(const detail::conv_job<T>& job, std::index_sequence<J...>,
                                    std::index_sequence<I...>) {
   constexpr std::size_t n = Registers;
-  constexpr dim_t w = vec<T>::size;
+  constexpr dim_t w = vec<T>::size, width = Registers * w;
+  [[maybe_unused]] constexpr bool along = Walk == detail::conv_walk::along,
+                                  packs = Walk == detail::conv_walk::packs;
   // Indexed by constants only, so that no compiler keeps the sums in memory.
   vec<T> sums[] = {(static_cast<void>(I), vec<T>::zero())...};
-  const T *const image = job.image, *const weights = job.weights;
-  [[maybe_unused]] const std::int32_t* const image_at = job.image_at;
-  const std::int32_t* const weight_at = job.weight_at;
-  const dim_t depth = job.depth, step = job.weight_step;
+  // There are registers for the addresses of few rows.
+  constexpr std::size_t near = Rows <= 8 ? Rows : Rows / 2;
+  [[maybe_unused]] const dim_t far = static_cast<dim_t>(near) * job.weight_step;
+  const T* rows[] = {job.weights + static_cast<dim_t>(I / n % near) * job.weight_step...};
+  (keep_in_register(rows[I < near * n ? I / n * n : 0]), ...);
+  const T* image = job.image;
+  [[maybe_unused]] const std::int32_t* image_at = job.image_at;
+  const std::int32_t* weight_at = job.weight_at;
   [[maybe_unused]] T* panel = job.panel;
-  for (dim_t p = 0; p < depth; ++p) {
-    const T* const from =
-        Walk == detail::conv_walk::along ? image + p * (Registers * w) : image + image_at[p];
-    const T* const factors = weights + weight_at[p];
+  const auto add_products = [&](dim_t later) __attribute__((always_inline)) {
+    const T* const from = image + (along ? later * width : dim_t{image_at[later]});
+    const dim_t factor = weight_at[later];
     const vec<T> columns[n] = {vec<T>::load(from + static_cast<dim_t>(J) * w)...};
-    if constexpr (Walk == detail::conv_walk::packs) {
+    if constexpr (packs) {
       (columns[J].store(panel + static_cast<dim_t>(J) * w), ...);
-      panel += Registers * w;
+      panel += width;
     }
-    ((sums[I] = fma(vec<T>::broadcast(factors[static_cast<dim_t>(I / n) * step]), columns[I % n],
-                    sums[I])),
+    vec<T> x;
+    (((I % n == 0
+           ? static_cast<void>(
+                 x = vec<T>::broadcast(rows[I % (near * n)][I / n < near ? factor : factor + far]))
+           : void()),
+      sums[I] = fma(x, columns[I % n], sums[I])),
      ...);
+  };
+  // Hidden, so that no compiler reads what comes later sooner than it has registers for.
+  const auto go_on = [&](dim_t steps) __attribute__((always_inline)) {
+    weight_at += steps;
+    keep_in_register(weight_at);
+    if constexpr (along) {
+      image += steps * width;
+      keep_in_register(image);
+    } else {
+      image_at += steps;
+      keep_in_register(image_at);
+    }
+  };
+  dim_t depth = job.depth;
+#if IKEBANA_CPU_WIDTH == 32
+  // Where a step is 12 products, the other operations take more of it than of one of 24.
+  if constexpr (sizeof...(I) >= 12 && !packs) {
+    for (dim_t fours = depth / 4; fours > 0; --fours) {
+      add_products(0);
+      go_on(0);
+      add_products(1);
+      go_on(0);
+      add_products(2);
+      go_on(0);
+      add_products(3);
+      go_on(4);
+    }
+    depth %= 4;
+  }
+#endif
+  for (; depth > 0; --depth) {
+    add_products(0);
+    go_on(1);
   }
   if (job.count == Registers * w) {
     T* const out = job.out;
