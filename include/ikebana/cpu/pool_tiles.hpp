@@ -125,21 +125,14 @@ bool maxima_of_windows(const pool_geometry& g, const T* x, T* y, std::int32_t* i
   while (size() > room && wide > w) wide = rounded_up((wide + 1) / 2, w);
   if (size() > room) return false;
 
-  std::byte *at = thread_scratch(), *const end = at + packed_a_bytes + packed_b_bytes;
-  const auto take = [&](auto*& to, dim_t n) {
-    to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(at);
-    const dim_t bytes = rounded_up(n * static_cast<dim_t>(sizeof *to), 64);
-    if (bytes > end - at) return false;
-    at += bytes;
-    return true;
-  };
-  typename window_tile<T>::row* lines = nullptr;
-  T* copies = nullptr;
-  dim_t *taps = nullptr, *slabs = nullptr, *counts = nullptr;
-  if (!take(copies, t.phases * t.phase_size + w) ||
-      !take(lines, high * rows.kernel * depth.kernel) || !take(counts, high) ||
-      !take(taps, columns.kernel) || !take(slabs, depth.kernel))
-    return false;
+  monotonic_scratch scratch;
+  T* const copies = scratch.allocate<T>(t.phases * t.phase_size + w);
+  auto* const lines =
+      scratch.allocate<typename window_tile<T>::row>(high * rows.kernel * depth.kernel);
+  dim_t *const counts = scratch.allocate<dim_t>(high),
+               *const taps = scratch.allocate<dim_t>(columns.kernel),
+               *const slabs = scratch.allocate<dim_t>(depth.kernel);
+  if (!scratch.fits()) return false;
   t.taps = taps;
   t.slabs = slabs;
   t.rows = lines;

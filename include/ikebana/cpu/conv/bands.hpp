@@ -9,6 +9,7 @@
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
@@ -22,7 +23,6 @@ struct conv_bands {
 
   [[gnu::noinline]] void run(dim_t begin, dim_t end) const {
     const conv_pass& pass = plan.p;
-    const auto parts = conv_plan<T>::parts;
     const dim_t high = parts(pass.to[1], plan.rows), wide = parts(pass.to[2], plan.columns);
     const dim_t images = parts(pass.batch * pass.to[0], plan.slots);
     for (dim_t i = begin; i < end; ++i) {

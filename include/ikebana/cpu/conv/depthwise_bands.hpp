@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
@@ -61,9 +63,6 @@ struct depthwise_bands {
     to = back ? g.in : g.out;
   }
 
-  static dim_t least(dim_t a, dim_t b) { return a < b ? a : b; }
-  static dim_t most(dim_t a, dim_t b) { return a > b ? a : b; }
-  static dim_t parts_of(dim_t n, dim_t size) { return (n + size - 1) / size; }
   conv_pass pass(dim_t i) const {
     if (direction != lanes_of::backward_data) return forward_pass(g);
     const extents& s = g.stride;
@@ -76,7 +75,7 @@ struct depthwise_bands {
     part_count = back ? conv_geometry::volume(g.stride) : 1;
     if (part_count > most_parts) return false;
     for (std::size_t d = 0; d < 3; ++d)
-      axes[d] = back ? axis{1, g.stride[d], parts_of(to[d], g.stride[d]), 0, 0}
+      axes[d] = back ? axis{1, g.stride[d], detail::parts(to[d], g.stride[d]), 0, 0}
                      : axis{g.stride[d], 1, to[d], 0, 0};
     bool first = true;
     for (dim_t i = 0; i < part_count; ++i) {
@@ -85,7 +84,7 @@ struct depthwise_bands {
       for (std::size_t d = 0; d < 3; ++d) {
         const dim_t low = -p.padding[d], high = low + (p.kernel[d] - 1) * p.dilation[d];
         axes[d].low = first ? low : least(axes[d].low, low);
-        axes[d].high = first ? high : most(axes[d].high, high);
+        axes[d].high = first ? high : std::max(axes[d].high, high);
       }
       first = false;
     }
@@ -94,7 +93,7 @@ struct depthwise_bands {
     constexpr dim_t room = 160 * 1024 / static_cast<dim_t>(sizeof(T));
     while (lay_out() > room && rows * columns > 1) {
       if (rows > 1)
-        rows = parts_of(axes[1].count, parts_of(axes[1].count, rows - 1));
+        rows = detail::parts(axes[1].count, detail::parts(axes[1].count, rows - 1));
       else
         columns = (columns + 1) / 2;
     }
@@ -112,25 +111,21 @@ struct depthwise_bands {
   bool narrow() const { return from[2] < 2 * width && from[2] <= pitch; }
 
   bool place() {
-    std::byte *at = thread_scratch(), *const end = at + packed_a_bytes + packed_b_bytes;
-    const auto take = [&](auto*& part_of, dim_t n) {
-      part_of = reinterpret_cast<std::remove_reference_t<decltype(part_of)>>(at);
-      const dim_t bytes = (n * static_cast<dim_t>(sizeof *part_of) + 127) / 64 * 64;
-      if (bytes > end - at) return false;
-      at += bytes;
-      return true;
-    };
-    const dim_t beyond = lane_results::most * width * most(g.stride[2], g.dilation[2]);
+    monotonic_scratch scratch;
+    const dim_t beyond = lane_results::most * width * std::max(g.stride[2], g.dilation[2]);
     const bool by_tap = direction == lanes_of::backward_weights;
-    const dim_t quads = parts_of(columns, lane_results::most) * rows,
-                tap_quads = slabs() * g.kernel[1] * parts_of(g.kernel[2], lane_results::most);
-    return take(parts, part_count) && take(x, slabs() * slab() * width + beyond + 2 * width) &&
-           take(turned, narrow() ? (height * from[2] + 1) * width : 0) &&
-           take(y, (result_size() + 1) * width) && take(w, (group_size + 1) * width) &&
-           take(sums, 4 * width) &&
-           take(terms,
-                by_tap ? rows : slabs() * g.kernel[1] * (part_count > 1 ? g.stride[2] : 1)) &&
-           take(lists, by_tap ? tap_quads : quads * part_count);
+    const dim_t quads = detail::parts(columns, lane_results::most) * rows,
+                tap_quads = slabs() * g.kernel[1] * detail::parts(g.kernel[2], lane_results::most);
+    scratch.allocate(parts, part_count);
+    scratch.allocate(x, slabs() * slab() * width + beyond + 2 * width);
+    scratch.allocate(turned, narrow() ? (height * from[2] + 1) * width : 0);
+    scratch.allocate(y, (result_size() + 1) * width);
+    scratch.allocate(w, (group_size + 1) * width);
+    scratch.allocate(sums, 4 * width);
+    scratch.allocate(terms,
+                     by_tap ? rows : slabs() * g.kernel[1] * (part_count > 1 ? g.stride[2] : 1));
+    scratch.allocate(lists, by_tap ? tap_quads : quads * part_count);
+    return scratch.fits();
   }
 
   /// The band from (y0, x0) on: what each part sums up.
@@ -177,7 +172,8 @@ struct depthwise_bands {
     const dim_t top = t * p.stride[1] - p.padding[1], d = p.dilation[1];
     const auto quotient = [d](dim_t n) { return n <= 0 ? 0 : d == 1 ? n : (n + d - 1) / d; };
     const dim_t first = quotient(-top), last = quotient(p.from[1] - top);
-    return {least(first, p.kernel[1]), most(least(last, p.kernel[1]), least(first, p.kernel[1]))};
+    return {least(first, p.kernel[1]),
+            std::max(least(last, p.kernel[1]), least(first, p.kernel[1]))};
   }
   void list_weights(dim_t y0, dim_t x0) {
     const auto lane = [&](dim_t i) { return static_cast<std::int32_t>(i * width); };
@@ -196,7 +192,7 @@ struct depthwise_bands {
           lists[m++] = {lane(s * slab() + k * g.dilation[1] * pitch + j * g.dilation[2]),
                         lane((s * g.kernel[1] + k) * g.kernel[2] + j),
                         static_cast<std::int32_t>(first),
-                        static_cast<std::int32_t>(most(first, last)),
+                        static_cast<std::int32_t>(std::max(first, last)),
                         static_cast<std::int32_t>(least(lane_results::most, g.kernel[2] - j))};
       }
     now.result_count = m;
@@ -220,8 +216,8 @@ struct depthwise_bands {
                    dim_t count) const {
     const dim_t row = pitch * width, lead = left < 0 ? least(-left, pitch) : 0,
                 skip = left > 0 ? left : 0, above = top < 0 ? least(-top, height) : 0,
-                length = most(0, least(from[2] - skip, pitch - lead)),
-                seen = most(0, least(from[1] - top, height) - above);
+                length = std::max(dim_t{0}, least(from[2] - skip, pitch - lead)),
+                seen = std::max(dim_t{0}, least(from[1] - top, height) - above);
     if (above > 0) tiles.clear(at, above * row);
     at += above * row;
     source += (top + above) * from[2] + skip;
@@ -254,7 +250,7 @@ struct depthwise_bands {
         f(y0, x0);
       }
   }
-  dim_t blocks() const { return parts_of(g.groups, width); }
+  dim_t blocks() const { return detail::parts(g.groups, width); }
   dim_t worth() const {
     return multiply_adds_for_thread / (conv_geometry::volume(g.out) * group_size * width + 1) + 1;
   }

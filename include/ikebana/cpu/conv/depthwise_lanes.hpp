@@ -5,6 +5,7 @@
 #include "ikebana/cpu/conv/depthwise_kernels.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
@@ -17,9 +18,9 @@ template <class T>
 struct depthwise_lanes : depthwise_bands<T> {
   using bands = depthwise_bands<T>;
   using bands::axes, bands::blocks, bands::columns, bands::copy, bands::direction, bands::from,
-      bands::g, bands::group_size, bands::kernels, bands::least, bands::lists, bands::parts,
-      bands::results, bands::rows, bands::sources, bands::sums, bands::taps, bands::terms,
-      bands::tiles, bands::to, bands::w, bands::width, bands::worth, bands::x, bands::y;
+      bands::g, bands::group_size, bands::kernels, bands::lists, bands::parts, bands::results,
+      bands::rows, bands::sources, bands::sums, bands::taps, bands::terms, bands::tiles, bands::to,
+      bands::w, bands::width, bands::worth, bands::x, bands::y;
   using bands::depthwise_bands;
   using typename bands::extents, typename bands::part;
 

@@ -6,6 +6,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/depthwise_kernels.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/parallel.hpp"
 

@@ -8,6 +8,7 @@
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -21,8 +22,6 @@ struct image_lanes {
   bool plain = false;         // lanes are images, which need no zeros around them
   conv_layout layout{};
 
-  static dim_t least(dim_t a, dim_t b) { return a < b ? a : b; }
-  static dim_t parts(dim_t n, dim_t most) { return (n + most - 1) / most; }
   static double real(dim_t n) { return static_cast<double>(n); }
 
   /// Not where bands of an image would be many: their copies overlap.

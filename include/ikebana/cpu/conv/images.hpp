@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
@@ -8,6 +9,7 @@
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
@@ -19,8 +21,8 @@ template <class T>
 struct images_run : image_lanes<T> {
   using base = image_lanes<T>;
   using slide_shape = typename conv_tiles<T>::slide_shape;
-  using base::blocks, base::copied, base::least, base::p, base::parts, base::positions, base::real,
-      base::rows, base::slots, base::tiles, base::whole;
+  using base::blocks, base::copied, base::p, base::positions, base::real, base::rows, base::slots,
+      base::tiles, base::whole;
 
   const conv_operands<T>& of;
   dim_t depth = p.sources * p.taps();
@@ -72,21 +74,14 @@ struct images_run : image_lanes<T> {
 
   /// Divides the calling thread's scratch. False if it is too small.
   bool place() {
-    constexpr dim_t line = conv_plan<T>::line;
-    T* at = reinterpret_cast<T*>(thread_scratch());
-    const T* const end = at + conv_plan<T>::total;
-    const auto take = [&](dim_t n) {
-      T* const part = at;
-      at += parts(n, line) * line;
-      return part;
-    };
-    copy = take(this->copy_size());
+    monotonic_scratch scratch;
     const dim_t result = positions() * tiles.width;
-    apart = take(this->apart_size() < result ? result : this->apart_size());
-    out = take(result * p.results);
+    scratch.allocate(copy, this->copy_size());
+    scratch.allocate(apart, std::max(this->apart_size(), result));
+    scratch.allocate(out, result * p.results);
     for (std::int32_t** list : {&image_at, &weight_at, &all_image_at, &all_weight_at})
-      *list = reinterpret_cast<std::int32_t*>(take(depth));
-    return at <= end;
+      scratch.allocate(*list, depth);
+    return scratch.fits();
   }
 
   void run() const {

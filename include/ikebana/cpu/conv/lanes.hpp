@@ -9,6 +9,7 @@
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
@@ -32,9 +33,6 @@ struct lanes_run {
   // Parts of a thread's scratch.
   T *copy = nullptr, *packed = nullptr, *across = nullptr, *turned = nullptr;
   std::int32_t* image_at = nullptr;
-
-  static dim_t even_part(dim_t n, dim_t most) { return conv_plan<T>::even_part(n, most); }
-  static dim_t least(dim_t a, dim_t b) { return a < b ? a : b; }
 
   /// How many registers of results to take where `left` are left.
   const typename conv_tiles<T>::slide_shape& shape(dim_t left) const {
@@ -82,19 +80,13 @@ struct lanes_run {
   /// Divides the calling thread's scratch. False if it is too small.
   bool place() {
     const dim_t lanes = tiles.lanes[0].registers * tiles.width;
-    T* at = reinterpret_cast<T*>(thread_scratch());
-    const T* const end = at + conv_plan<T>::total;
-    const auto take = [&](dim_t n) {
-      T* const part = at;
-      at += (n + line - 1) / line * line;
-      return part;
-    };
-    copy = take(layout.channel * channels + 2 * conv_tiles<T>::most_rows + 2 * line);
-    packed = take(depth * lanes + line);
-    across = take((positions + conv_tiles<T>::most_rows) * lanes);
-    turned = take(p.unit_step() ? 0 : lanes * columns);
-    image_at = reinterpret_cast<std::int32_t*>(take(depth));
-    return at <= end;
+    monotonic_scratch scratch;
+    scratch.allocate(copy, layout.channel * channels + 2 * conv_tiles<T>::most_rows + 2 * line);
+    scratch.allocate(packed, depth * lanes + line);
+    scratch.allocate(across, (positions + conv_tiles<T>::most_rows) * lanes);
+    scratch.allocate(turned, p.unit_step() ? 0 : lanes * columns);
+    scratch.allocate(image_at, depth);
+    return scratch.fits();
   }
 
   /// Against packing panels, in parts of the products' time.
@@ -111,8 +103,7 @@ struct lanes_run {
     return n;
   }
   dim_t bands() const {
-    return blocks() * conv_plan<T>::parts(p.to[2], columns) * p.batch * p.to[0] *
-           conv_plan<T>::parts(p.to[1], rows);
+    return blocks() * parts(p.to[2], columns) * p.batch * p.to[0] * parts(p.to[1], rows);
   }
 
   void run() {
@@ -130,8 +121,8 @@ struct lanes_run {
     if (is_turned())
       for (dim_t c = 0; c < channels; ++c)
         std::reverse(image_at + c * taps, image_at + (c + 1) * taps);
-    const dim_t high = conv_plan<T>::parts(p.to[1], rows),
-                wide = conv_plan<T>::parts(p.to[2], columns), slots = p.batch * p.to[0];
+    const dim_t high = parts(p.to[1], rows), wide = parts(p.to[2], columns),
+                slots = p.batch * p.to[0];
     dim_t at = 0;
     for (dim_t r = 0; r < p.results && at < end;) {
       const auto& s = shape(p.results - r);

@@ -10,6 +10,7 @@
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tile_costs.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -27,7 +28,7 @@ struct conv_panels {
     const auto& shape = plan.tiles.panel;
     const tile_costs<T> costs{plan.tiles, results, plan.depth};
     const T zeros[conv_tiles<T>::most_rows] = {};
-    const dim_t step = conv_plan<T>::even_part(depth, plan.depth);
+    const dim_t step = even_part(depth, plan.depth);
     T* const out = job.out;
     const dim_t out_step = job.out_step;
     for (dim_t k = 0; k < depth; k += step) {
@@ -97,7 +98,7 @@ struct conv_panels {
   void few_positions(const conv_job<T>& job, dim_t r0, dim_t results, dim_t at, dim_t count,
                      const T* image, dim_t k, dim_t rows, dim_t columns, const T* w, T* out,
                      dim_t out_step) const {
-    const dim_t width = plan.tiles.width, tile = conv_plan<T>::parts(count, width) * width;
+    const dim_t width = plan.tiles.width, tile = parts(count, width) * width;
     const dim_t shared = plan.tiles.panel.rows, whole = results / shared * shared;
     conv_job<T> gathered = job;
     gathered.count = count;

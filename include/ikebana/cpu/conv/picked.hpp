@@ -12,6 +12,7 @@
 #include "ikebana/cpu/conv/weights_job.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
@@ -35,7 +36,7 @@ struct conv_picked {
       : tiles{t}, p{forward}, channels{p.sources}, row{p.to[2]} {
     rows = p.to[1];
     if (channels * rows * row > most)
-      rows = conv_plan<T>::even_part(rows, std::max(most / (channels * row), dim_t{1}));
+      rows = even_part(rows, std::max(most / (channels * row), dim_t{1}));
   }
 
   static bool suits(const conv_pass& p) {
@@ -50,11 +51,11 @@ struct conv_picked {
     return conv_memory<T>(conv_use::operand,
                           channels * rows * row + 2 * conv_tiles<T>::most_registers * tiles.width);
   }
-  dim_t bands() const { return p.to[0] * conv_plan<T>::parts(p.to[1], rows); }
+  dim_t bands() const { return p.to[0] * parts(p.to[1], rows); }
   /// f(image, z, y, rows) for each band of all images.
   template <class F>
   void each_band(const F& f) const {
-    const dim_t of_slice = conv_plan<T>::parts(p.to[1], rows), n = p.batch * bands();
+    const dim_t of_slice = parts(p.to[1], rows), n = p.batch * bands();
     parallel_for(0, n, grain_of(n, p.multiply_adds()), [&](dim_t begin, dim_t end) {
       for (dim_t i = begin; i < end; ++i) {
         const dim_t y = i % of_slice * rows;

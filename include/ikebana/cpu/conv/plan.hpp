@@ -8,6 +8,7 @@
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tile_costs.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 
 namespace ikebana::cpu::detail {
@@ -51,10 +52,6 @@ struct conv_plan {
     depth = panel_size / tile * 15 / 16;
     if (depth > 512) depth = 512;
   }
-
-  static dim_t parts(dim_t n, dim_t most) { return (n + most - 1) / most; }
-  static dim_t least(dim_t a, dim_t b) { return a < b ? a : b; }
-  static dim_t even_part(dim_t n, dim_t most) { return n <= most ? n : parts(n, parts(n, most)); }
 
   /// Whether tiles read whole lines of a source that stands, and not the same ones of each cache
   /// page.

@@ -7,6 +7,7 @@
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
@@ -34,14 +35,14 @@ struct conv_product {
       : tiles{t}, p{pass}, of{operands}, plane{conv_geometry::volume(p.to)} {
     columns = plane;
     rows = p.results;
-    if (of.bias != nullptr) rows = conv_plan<T>::even_part(rows, 256);
+    if (of.bias != nullptr) rows = even_part(rows, 256);
     if (of.finishes()) divide(288);
     if (shares_work(p.multiply_adds()))
       while (blocks() < 2 * num_threads() && columns > 192) divide((columns + 1) / 2);
   }
-  void divide(dim_t most) { columns = (conv_plan<T>::even_part(plane, most) + 47) / 48 * 48; }
-  dim_t across() const { return conv_plan<T>::parts(plane, columns); }
-  dim_t blocks() const { return p.batch * across() * conv_plan<T>::parts(p.results, rows); }
+  void divide(dim_t most) { columns = (even_part(plane, most) + 47) / 48 * 48; }
+  dim_t across() const { return parts(plane, columns); }
+  dim_t blocks() const { return p.batch * across() * parts(p.results, rows); }
 
   void run() const {
     const dim_t all = blocks();

@@ -9,6 +9,7 @@
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/weights_job.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 
 namespace ikebana::cpu::detail {
@@ -18,7 +19,7 @@ template <class T>
 struct weights_by_dots : weights_job<T> {
   using job_type = weights_job<T>;
   using job_type::accumulate, job_type::dw, job_type::dy, job_type::p, job_type::tiles, job_type::x;
-  using job_type::dy_plane, job_type::even_part, job_type::least, job_type::parts, job_type::plane;
+  using job_type::dy_plane, job_type::plane;
   static constexpr dim_t line = job_type::line, copy_room = 256 * job_type::kib;
 
   dim_t channels = p.sources, rows = p.to[1], slots = 1;  // of a band

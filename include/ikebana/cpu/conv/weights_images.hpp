@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
@@ -10,6 +11,7 @@
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/weights_dots.hpp"
 #include "ikebana/cpu/conv/weights_job.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 
 namespace ikebana::cpu::detail {
@@ -20,7 +22,7 @@ template <class T>
 struct weights_by_images : weights_job<T> {
   using job_type = weights_job<T>;
   using job_type::accumulate, job_type::dw, job_type::dy, job_type::p, job_type::tiles, job_type::x;
-  using job_type::dy_plane, job_type::least, job_type::line, job_type::parts;
+  using job_type::dy_plane;
 
   image_lanes<T> lanes{tiles, p};
   T *copy = nullptr, *dy_copy = nullptr, *apart = nullptr;  // of a thread's scratch
@@ -64,18 +66,12 @@ struct weights_by_images : weights_job<T> {
   /// Divides the calling thread's scratch. False if it is too small.
   bool place() {
     const dim_t w = tiles.width, n = lanes.positions() * w;
-    T* at = reinterpret_cast<T*>(thread_scratch());
-    const T* const end = at + conv_plan<T>::total;
-    const auto take = [&](dim_t size) {
-      T* const part = at;
-      at += parts(size, line) * line;
-      return part;
-    };
-    copy = take(lanes.copy_size());
-    dy_copy = take(p.results * n + w);
-    apart = take(lanes.apart_size() < n ? n : lanes.apart_size());
-    offsets = reinterpret_cast<std::int32_t*>(take(p.sources * p.taps()));
-    return at <= end;
+    monotonic_scratch scratch;
+    scratch.allocate(copy, lanes.copy_size());
+    scratch.allocate(dy_copy, p.results * n + w);
+    scratch.allocate(apart, std::max(lanes.apart_size(), n));
+    scratch.allocate(offsets, p.sources * p.taps());
+    return scratch.fits();
   }
 
   void run() const {

@@ -6,6 +6,7 @@
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -23,9 +24,6 @@ struct weights_job {
 
   dim_t plane() const { return p.to[1] * p.to[2]; }
   dim_t dy_plane() const { return conv_geometry::volume(p.to); }
-  static dim_t least(dim_t a, dim_t b) { return a < b ? a : b; }
-  static dim_t parts(dim_t n, dim_t most) { return conv_plan<T>::parts(n, most); }
-  static dim_t even_part(dim_t n, dim_t most) { return conv_plan<T>::even_part(n, most); }
 
   /// f(begin, end) for ranges of results, multiples of `step`, that are worth a thread each: every
   /// result is summed up by one thread.

@@ -8,6 +8,7 @@
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/weights_job.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 
 namespace ikebana::cpu::detail {
@@ -20,7 +21,7 @@ struct weights_by_lanes : weights_job<T> {
   using job_type = weights_job<T>;
   using shape_type = typename conv_tiles<T>::slide_shape;
   using job_type::accumulate, job_type::dw, job_type::dy, job_type::p, job_type::tiles, job_type::x;
-  using job_type::dy_plane, job_type::even_part, job_type::least, job_type::parts, job_type::plane;
+  using job_type::dy_plane, job_type::plane;
   static constexpr dim_t line = job_type::line, kib = job_type::kib;
 
   const shape_type* shape = nullptr;
@@ -90,13 +91,14 @@ struct weights_by_lanes : weights_job<T> {
 
   /// Divides the calling thread's scratch. False if it is too small.
   bool place() {
-    copy = reinterpret_cast<T*>(thread_scratch());
+    monotonic_scratch scratch;
     const dim_t blocks = whole ? parts(p.sources, lanes) : 1;
-    sums = copy + parts(blocks * block_size() + overhang(), line) * line;
-    turned = sums + parts(results, shape->rows) * shape->rows * row_size;
-    image_at = reinterpret_cast<std::int32_t*>(turned + parts(row_size + tiles.width, line) * line);
-    dy_at = image_at + slots * rows * p.to[2];
-    return reinterpret_cast<T*>(dy_at + slots * rows * p.to[2]) <= copy + conv_plan<T>::total;
+    scratch.allocate(copy, blocks * block_size() + overhang());
+    scratch.allocate(sums, rounded_up(results, shape->rows) * row_size);
+    scratch.allocate(turned, row_size + tiles.width);
+    scratch.allocate(image_at, slots * rows * p.to[2]);
+    scratch.allocate(dy_at, slots * rows * p.to[2]);
+    return scratch.fits();
   }
 
   void run() const {

@@ -10,6 +10,7 @@
 #include "ikebana/cpu/conv/winograd_tiles.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/exact_convolution.hpp"
@@ -24,7 +25,7 @@ struct winograd_run : winograd_tiles<T> {
   using base = winograd_tiles<T>;
   using unit = typename base::unit;
   using base::block, base::kernels, base::p, base::positions, base::segment, base::tiles;
-  using base::least, base::parts, base::pitch, base::units;
+  using base::pitch, base::units;
   static constexpr dim_t most_depth = 64, many = dim_t{3} << 20, most_held = dim_t{10} << 20;
 
   const T *weights, *bias;
@@ -98,21 +99,15 @@ struct winograd_run : winograd_tiles<T> {
   /// Divides the calling thread's scratch.
   void place() {
     const scratch_sizes room = scratch_bytes();
-    T* at = large ? conv_memory<T>(conv_use::beside,
-                                   static_cast<dim_t>(2 * (room.a + room.b) / sizeof(T)))
-                  : reinterpret_cast<T*>(thread_scratch());
-    const auto take = [&](dim_t n) {
-      T* const part = at;
-      at += parts(n, 16) * 16;
-      return part;
-    };
+    const std::size_t size = (room.a + room.b) * (large ? 2 : 1);
+    monotonic_scratch scratch{large ? conv_bytes(conv_use::beside, size) : thread_scratch(), size};
     const dim_t wide = widest(), n = block * segment;
-    this->taken = take(positions * taken_step());
-    products = take(positions * (n * wide + kernels.width));
-    results = take(16 * segment * wide);
-    packed = take(9 * depth * wide + kernels.width);
-    this->buffer = take(6 * pitch());
-    this->zeros = take(pitch());
+    scratch.allocate(this->taken, positions * taken_step());
+    scratch.allocate(products, positions * (n * wide + kernels.width));
+    scratch.allocate(results, 16 * segment * wide);
+    scratch.allocate(packed, 9 * depth * wide + kernels.width);
+    scratch.allocate(this->buffer, 6 * pitch());
+    scratch.allocate(this->zeros, pitch());
     tiles.clear(this->zeros, pitch());
   }
   dim_t taken_step() const { return p.sources * block * segment + kernels.width; }

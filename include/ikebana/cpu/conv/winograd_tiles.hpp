@@ -6,6 +6,7 @@
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/winograd_kernels.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -24,9 +25,6 @@ struct winograd_tiles {
   dim_t segment = 0, segments = 0;  // of a row of tiles
   dim_t block = 0;                  // segments at once
   T *taken = nullptr, *buffer = nullptr, *zeros = nullptr;
-
-  static dim_t parts(dim_t n, dim_t most) { return (n + most - 1) / most; }
-  static dim_t least(dim_t a, dim_t b) { return a < b ? a : b; }
 
   dim_t units() const { return p.batch * down * segments; }
   dim_t pitch() const { return (parts(segment, kernels.width) + 1) * 4 * kernels.width; }

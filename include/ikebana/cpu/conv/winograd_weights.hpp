@@ -9,6 +9,8 @@
 #include "ikebana/cpu/conv/winograd_kernels.hpp"
 #include "ikebana/cpu/conv/winograd_tiles.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
+#include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/exact_convolution.hpp"
 #include "ikebana/cpu/parallel.hpp"
@@ -24,7 +26,7 @@ struct winograd_weights : winograd_tiles<T> {
   using base = winograd_tiles<T>;
   using unit = typename base::unit;
   using base::block, base::kernels, base::p, base::positions, base::segment, base::tiles;
-  using base::least, base::parts, base::pitch, base::units;
+  using base::pitch, base::units;
   static constexpr dim_t most_tiles = 56, most_segment = 48, most_results = 64, most_channels = 256,
                          most_depth = 16;
 
@@ -74,25 +76,18 @@ struct winograd_weights : winograd_tiles<T> {
 
   /// Divides the calling thread's memory.
   void place() {
-    dim_t size = 0;
-    T* at = nullptr;
-    const auto take = [&](T*& to, dim_t n) {
-      to = at == nullptr ? nullptr : at + size;
-      size += parts(n, 16) * 16;
+    const auto allocate_all = [&](monotonic_scratch scratch) {
+      scratch.allocate(this->taken, positions * taken_step());
+      scratch.allocate(spread, panel_at(results));
+      scratch.allocate(products, positions * (depth * panel + kernels.width));
+      scratch.allocate(sums, 9 * channels * results);
+      scratch.allocate(packed, (16 * segment + 1) * kernels.width);
+      scratch.allocate(this->buffer, 6 * pitch());
+      scratch.allocate(this->zeros, pitch());
+      return scratch.used();
     };
-    const auto take_all = [&] {
-      size = 0;
-      take(this->taken, positions * taken_step());
-      take(spread, panel_at(results));
-      take(products, positions * (depth * panel + kernels.width));
-      take(sums, 9 * channels * results);
-      take(packed, (16 * segment + 1) * kernels.width);
-      take(this->buffer, 6 * pitch());
-      take(this->zeros, pitch());
-    };
-    take_all();
-    at = conv_memory<T>(conv_use::beside, size);
-    take_all();
+    const std::size_t size = allocate_all({nullptr, 0});
+    allocate_all({conv_bytes(conv_use::beside, size), size});
     tiles.clear(this->zeros, pitch());
   }
 

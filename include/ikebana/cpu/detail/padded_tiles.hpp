@@ -5,6 +5,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/detail/strided.hpp"
 
@@ -27,9 +28,6 @@ struct tile_copying {
 struct sliding_axis {
   dim_t from, count, step, padding, reach;
 };
-
-constexpr dim_t floor_quotient(dim_t a, dim_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
-constexpr dim_t rounded_up(dim_t n, dim_t to) { return (n + to - 1) / to * to; }
 
 /// Columns of one remainder by the stride: from `from` of the source on, to `begin` behind `to` of
 /// a row of the copy.

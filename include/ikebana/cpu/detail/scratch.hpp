@@ -54,4 +54,35 @@ inline std::byte* thread_scratch() {
   return mine.data;
 }
 
+/// Hands out parts of a piece of memory, each from a cache line on, as a
+/// std::pmr::monotonic_buffer_resource does, but never allocates: whether all of them fitted is
+/// known in the end.
+class monotonic_scratch {
+ public:
+  /// The calling thread's packing buffer, as far as every thread has one.
+  monotonic_scratch() : monotonic_scratch{thread_scratch(), packed_b_bytes + packed_a_bytes} {}
+
+  /// Null and 0: to learn how many bytes parts take.
+  monotonic_scratch(std::byte* data, std::size_t size) : data_{data}, size_{size} {}
+
+  /// Room for n elements; null where they do not fit.
+  template <class T>
+  T* allocate(dim_t n) {
+    const std::size_t begin = used_;
+    used_ += (static_cast<std::size_t>(n) * sizeof(T) + 63) / 64 * 64;
+    return fits() ? reinterpret_cast<T*>(data_ + begin) : nullptr;
+  }
+  template <class T>
+  void allocate(T*& part, dim_t n) {
+    part = allocate<T>(n);
+  }
+
+  std::size_t used() const { return used_; }
+  bool fits() const { return used_ <= size_; }
+
+ private:
+  std::byte* data_;
+  std::size_t size_, used_ = 0;
+};
+
 }  // namespace ikebana::cpu::detail
