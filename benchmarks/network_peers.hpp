@@ -35,7 +35,9 @@ using network_peer = peer<network_problem>;
 network_peer torch_networks();
 network_peer dlib_networks();
 network_peer mlpack_networks();
-network_peer rtneural_networks();
-network_peer eigen_networks();
+network_peer rtneural_native_networks();
+network_peer rtneural_avx2_networks();
+network_peer eigen_native_networks();
+network_peer eigen_avx2_networks();
 
 }  // namespace bench

@@ -151,9 +151,11 @@ int main(int argc, char** argv) {
   bench::contest contest("networks");
   if (const auto code = contest.begin(argc, argv)) return *code;
   contest.count_allocations(allocation_count);
+  const bool narrow = ike::cpu::active_instruction_set() == ike::cpu::instruction_set::avx2;
   const auto peers =
       contest.admitted(bench::torch_networks(), bench::dlib_networks(), bench::mlpack_networks(),
-                       bench::rtneural_networks(), bench::eigen_networks());
+                       narrow ? bench::rtneural_avx2_networks() : bench::rtneural_native_networks(),
+                       narrow ? bench::eigen_avx2_networks() : bench::eigen_native_networks());
   for (const network_problem& problem : problems) {
     const sizes s = of(problem.network);
     const double batch = static_cast<double>(problem.batch);

@@ -30,21 +30,16 @@ def _build(name, family, peer, sources, copts):
         ],
     )
 
-def peer_library(family, peer):
-    """The library peers/PEER_FAMILY, from the source of that name.
+# Headers alone, which see at compile time what the processor has: for programs that can be told to
+# use less, they are built twice, under different names.
+_BUILT_TWICE = ["eigen", "rtneural"]
 
-    Eigen is but headers, and sees at compile time what the processor has: for programs that can be
-    told to use less, it is built twice, under different names.
-    """
+def peer_library(family, peer):
+    """The library peers/PEER_FAMILY, from the source of that name."""
     name = "peers/%s_%s" % (peer, family)
     source = [name + ".cc"]
     native_copts = ["-march=native"]
-    if peer != "eigen":
-        if peer == "rtneural":
-            native_copts += ["-DEigen=eigen_of_rtneural", "-DEIGEN_STACK_ALLOCATION_LIMIT=0"]
-        _build(name, family, peer, source, native_copts)
-        return
-    if family == "networks":
+    if peer not in _BUILT_TWICE:
         _build(name, family, peer, source, native_copts)
         return
     builds = {
@@ -55,10 +50,16 @@ def peer_library(family, peer):
         "native": native_copts,
     }
     for build, copts in builds.items():
-        _build("%s_%s" % (name, build), family, peer, source, copts + [
-            "-DEigen=eigen_" + build,
-            "-DIKEBANA_EIGEN_BUILD=eigen_%s_%s" % (build, family),
-        ])
+        copts = copts + [
+            "-DEigen=eigen_%s_%s" % (peer, build),
+            "-DIKEBANA_PEER_BUILD=%s_%s_%s" % (peer, build, family),
+        ]
+        if peer == "rtneural":
+            copts += [
+                "-DRTNeural=rtneural_" + build,
+                "-DEIGEN_STACK_ALLOCATION_LIMIT=0",
+            ]
+        _build("%s_%s" % (name, build), family, peer, source, copts)
     native.cc_library(
         name = name,
         tags = ["manual"],

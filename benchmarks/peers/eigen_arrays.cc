@@ -131,7 +131,7 @@ timed prepare(const array_problem& p) {
 
 }  // namespace
 
-array_peer IKEBANA_EIGEN_BUILD() {
+array_peer IKEBANA_PEER_BUILD() {
   return {"Eigen",
           std::to_string(EIGEN_WORLD_VERSION) + "." + std::to_string(EIGEN_MAJOR_VERSION) + "." +
               std::to_string(EIGEN_MINOR_VERSION),
@@ -143,7 +143,7 @@ array_peer IKEBANA_EIGEN_BUILD() {
 
 #else
 
-bench::array_peer bench::IKEBANA_EIGEN_BUILD() {
+bench::array_peer bench::IKEBANA_PEER_BUILD() {
   return absent<array_peer>("Eigen", "libeigen3-dev");
 }
 

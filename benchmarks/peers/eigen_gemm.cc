@@ -79,7 +79,7 @@ timed prepare(const gemm_problem<T>& p) {
 
 }  // namespace
 
-gemm_peer IKEBANA_EIGEN_BUILD() {
+gemm_peer IKEBANA_PEER_BUILD() {
   return {"Eigen",
           std::to_string(EIGEN_WORLD_VERSION) + "." + std::to_string(EIGEN_MAJOR_VERSION) + "." +
               std::to_string(EIGEN_MINOR_VERSION),
@@ -91,8 +91,6 @@ gemm_peer IKEBANA_EIGEN_BUILD() {
 
 #else
 
-bench::gemm_peer bench::IKEBANA_EIGEN_BUILD() {
-  return absent<gemm_peer>("Eigen", "libeigen3-dev");
-}
+bench::gemm_peer bench::IKEBANA_PEER_BUILD() { return absent<gemm_peer>("Eigen", "libeigen3-dev"); }
 
 #endif

@@ -1,4 +1,5 @@
-// A multilayer perceptron written out with Eigen: what a careful programmer would do by hand.
+// A multilayer perceptron written out with Eigen: what a careful programmer would do by hand. Built
+// twice, as eigen_gemm.cc is.
 #include "benchmarks/network_peers.hpp"
 
 #ifdef IKEBANA_HAS_EIGEN
@@ -111,7 +112,7 @@ timed prepare(const network_problem& p) {
 
 }  // namespace
 
-network_peer eigen_networks() {
+network_peer IKEBANA_PEER_BUILD() {
   return {"Eigen by hand",
           std::to_string(EIGEN_WORLD_VERSION) + "." + std::to_string(EIGEN_MAJOR_VERSION) + "." +
               std::to_string(EIGEN_MINOR_VERSION),
@@ -123,7 +124,7 @@ network_peer eigen_networks() {
 
 #else
 
-bench::network_peer bench::eigen_networks() {
+bench::network_peer bench::IKEBANA_PEER_BUILD() {
   return absent<network_peer>("Eigen by hand", "libeigen3-dev");
 }
 

@@ -1,3 +1,4 @@
+// Built twice, as eigen_gemm.cc is.
 #include "benchmarks/network_peers.hpp"
 
 #ifdef IKEBANA_HAS_RTNEURAL
@@ -71,7 +72,7 @@ timed prepare(const network_problem& p) {
 
 }  // namespace
 
-network_peer rtneural_networks() {
+network_peer IKEBANA_PEER_BUILD() {
   return {"RTNeural", "with Eigen", "IKEBANA_RTNEURAL_INCLUDE", {prepare}};
 }
 
@@ -79,7 +80,7 @@ network_peer rtneural_networks() {
 
 #else
 
-bench::network_peer bench::rtneural_networks() {
+bench::network_peer bench::IKEBANA_PEER_BUILD() {
   return absent<network_peer>("RTNeural", "IKEBANA_RTNEURAL_INCLUDE");
 }
 

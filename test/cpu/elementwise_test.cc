@@ -89,7 +89,7 @@ template <class T, class F, class E>
 void check_tails(F f, E expected, double tolerance) {
   generator r(12);
   for_each_set([&] {
-    for (dim_t n : {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 67, 129}) {
+    for (dim_t n : {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 67, 129, 1100}) {
       INFO("n " << n);
       const guarded<T> a(n, r, 3), b(n, r, 3, 3);
       guarded<T> y(n, T(5), 2);

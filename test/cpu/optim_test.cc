@@ -24,7 +24,7 @@ TEST_CASE_TEMPLATE("sgd follows its formula through several steps", T, float, do
   generator r(41);
   for_each_set([&] {
     for (int variant = 0; variant < 8; ++variant)
-      for (dim_t n : {0, 1, 7, 16, 33, 131}) {
+      for (dim_t n : {0, 1, 7, 16, 33, 131, 1100}) {
         INFO("variant " << variant << " n " << n);
         const double lr = 0.1, momentum = variant & 1 ? 0.9 : 0,
                      dampening = variant == 1 ? 0.25 : 0, decay = variant & 2 ? 0.01 : 0;

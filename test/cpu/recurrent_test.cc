@@ -180,6 +180,30 @@ TEST_CASE_TEMPLATE("the product by packed recurrent weights", T, float, double) 
   });
 }
 
+TEST_CASE_TEMPLATE("rows of a recurrent product have the same bits in parts of six", T, float,
+                   double) {
+  generator r(66);
+  for_each_set([&] {
+    const dim_t n = 84, k = 21;
+    const guarded<T> w(n * k, r), bias(n, r);
+    guarded<T> packed(cpu::packed_recurrent_size(n, k), T(99));
+    cpu::pack_recurrent<T>(n, k, w.data(), packed.data());
+    for (dim_t m = 7; m < 20; ++m) {
+      INFO("m " << m);
+      const matrix<T> x(m, k, r);
+      matrix<T> whole(m, n, r), parts = whole;
+      cpu::recurrent_product<T>(m, n, k, packed.data(), bias.data(), x.rows(), whole.rows(), true);
+      for (dim_t b = 0; b < m; b += 6)
+        cpu::recurrent_product<T>(m - b < 6 ? m - b : 6, n, k, packed.data(), bias.data(),
+                                  x.rows().from(b), parts.rows().from(b), true);
+      bool same = true;
+      for (dim_t b = 0; b < m; ++b)
+        for (dim_t i = 0; i < n; ++i) same = same && whole.at(b, i) == parts.at(b, i);
+      CHECK(same);
+    }
+  });
+}
+
 TEST_CASE_TEMPLATE("recurrent gates of infinities and of what is not a number", T, float, double) {
   const T inf = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
   for_each_set([&] {

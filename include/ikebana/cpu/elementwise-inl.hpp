@@ -4,10 +4,10 @@ template <class T>
 void map_relu(dim_t n, const T* x, T* y) {
   stream_lanes(n, y, relu_function{}, x);
 }
-#define IKEBANA_CPU_MAP(function)                       \
-  template <class T>                                    \
-  void map_##function(dim_t n, const T* x, T* y) {      \
-    map_rows<T, function##_function>(1, n, x, n, y, n); \
+#define IKEBANA_CPU_MAP(function)                  \
+  template <class T>                               \
+  void map_##function(dim_t n, const T* x, T* y) { \
+    map_array<T, function##_function>(n, x, y);    \
   }
 IKEBANA_CPU_MAP(tanh)
 IKEBANA_CPU_MAP(sigmoid)

@@ -265,9 +265,18 @@ void normalize_by_running(dim_t batch, dim_t channels, dim_t wanted, dim_t inner
     return (gamma != nullptr ? gamma[c] : T(1)) * static_cast<T>(invstd);
   };
   if (inner != 1) {
-    for (dim_t c = 0; c < wanted; ++c)
-      scale_channel(batch, channels, inner, c, x, running_mean[c], factor_of(c),
-                    beta != nullptr ? beta[c] : T(0), function, y);
+    // Image by image, in the order of memory; some channels at a time, whose factors serve for all.
+    constexpr dim_t most = 64;
+    T factors[most];
+    for (dim_t first = 0; first < wanted; first += most) {
+      const dim_t last = wanted - first < most ? wanted : first + most;
+      for (dim_t c = first; c < last; ++c) factors[c - first] = factor_of(c);
+      for (dim_t b = 0; b < batch; ++b)
+        for (dim_t c = first; c < last; ++c)
+          scale_channel(1, channels, inner, c, x + b * channels * inner, running_mean[c],
+                        factors[c - first], beta != nullptr ? beta[c] : T(0), function,
+                        y + b * channels * inner);
+    }
     return;
   }
   for (dim_t c = 0; c < wanted; c += w) {

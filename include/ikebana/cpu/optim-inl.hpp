@@ -1,8 +1,10 @@
-/// update(i, lanes) for all of n, by whole registers.
+/// update(i, lanes) for all of n elements of p and of other arrays, by whole registers.
 template <class T, class F>
-IKEBANA_CPU_INLINE void update_lanes(dim_t n, F update) {
+IKEBANA_CPU_INLINE void update_lanes(dim_t n, const T* p, F update) {
   constexpr dim_t w = vec<T>::size;
-  dim_t i = 0;
+  dim_t i = lanes_to_line(n, p);
+  if (i != 0) [[unlikely]]
+    update(0, i);
 #pragma GCC unroll 4
   for (; i + w <= n; i += w) update(i, w);
   if (i < n) update(i, n - i);
@@ -16,12 +18,12 @@ IKEBANA_CPU_INLINE void sgd_loop(dim_t n, T* params, T* momentum_buffer, T lr, T
                part = vec<T>::broadcast(fresh);
   if (momentum_buffer == nullptr)
     return update_lanes<T>(
-        n, [=](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+        n, params, [=](dim_t i, dim_t lanes) __attribute__((always_inline)) {
           const vec<T> p = load_lanes(params + i, lanes);
           store_lanes(fma(rate, gradient(i, lanes, p), p), params + i, lanes);
         });
   update_lanes<T>(
-      n, [=](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+      n, params, [=](dim_t i, dim_t lanes) __attribute__((always_inline)) {
         const vec<T> p = load_lanes(params + i, lanes), g = gradient(i, lanes, p);
         const vec<T> b = fma(mu, load_lanes(momentum_buffer + i, lanes), g * part);
         store_lanes(b, momentum_buffer + i, lanes);
@@ -35,8 +37,9 @@ void sgd_update(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T 
   T* const buffer = momentum != T(0) ? momentum_buffer : nullptr;
   if (first_step && buffer != nullptr)
     update_lanes<T>(
-        n, [=](dim_t i, dim_t lanes)
-               __attribute__((always_inline)) { store_lanes(vec<T>::zero(), buffer + i, lanes); });
+        n, buffer, [=](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+          store_lanes(vec<T>::zero(), buffer + i, lanes);
+        });
   const T fresh = first_step ? T(1) : T(1) - dampening;
   if (weight_decay == T(0) && gradient_scale == T(1))
     return sgd_loop(

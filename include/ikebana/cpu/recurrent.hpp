@@ -124,8 +124,8 @@ void pack_recurrent(dim_t n, dim_t k, const T* w, T* packed) {
 template <class T>
 void recurrent_product(dim_t m, dim_t n, dim_t k, const T* packed, const T* bias,
                        rows_of<const T> x, rows_of<T> to, bool adds) {
-  // Some 16 multiplications take as long as an element of an activation. The kernel takes 2 or 6
-  // rows together, and adds up what is left over in another order.
+  // Some 16 multiplications take as long as an element of an activation. The kernel takes up to 6
+  // rows together, and adds up an odd last one in another order.
   const auto product = [=](auto* kernel, dim_t b, dim_t e) {
     kernel(e - b, n, k, packed, bias, x.from(b), to.from(b), adds);
   };

@@ -38,11 +38,19 @@ void pack_panels(dim_t n, dim_t k, const T* w, T* packed) {
   }
 }
 
+/// How many rows go together, of those that are left. The sums of two or more are of one order,
+/// that of a single row is another: which is single must not depend on where a multiple of six
+/// begins.
+IKEBANA_CPU_INLINE dim_t rows_at_once(dim_t left) {
 #if IKEBANA_CPU_WIDTH == 64
-inline constexpr int recurrent_rows = 6;
+  // Two passes of 4 are sooner over the weights than one of 6 and one of 2.
+  return left == 8 || left == 9 ? 4 : left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+#elif IKEBANA_CPU_WIDTH == 32
+  return left >= 6 ? 6 : left == 3 || left == 5 ? 3 : left >= 2 ? 2 : 1;
 #else
-inline constexpr int recurrent_rows = 2;
+  return left >= 2 ? 2 : 1;
 #endif
+}
 
 /// to = x w (+ to) + bias for Rows rows and Registers registers of columns, the last of `lanes`.
 template <class T, int Rows, int Registers, std::size_t... I, std::size_t... J>
@@ -94,17 +102,25 @@ void product_of_panels(dim_t m, dim_t n, dim_t k, const T* packed, const T* bias
     const bool narrow = j >= narrow_columns<T>(n);
     const dim_t lanes = n - j < size ? n - j : size;
     const T* const b = bias == nullptr ? nullptr : bias + j;
-    for (dim_t r = 0; r < m;) {
-      const rows_of<const T> from{x[r], x.step};
-      const rows_of<T> into{to[r] + j, to.step};
-      const bool many = m - r >= recurrent_rows;
-      if (narrow)
-        many ? panel_sums<T, recurrent_rows, 1>(k, packed, from, b, into, adds, lanes)
-             : panel_sums<T, 1, 1>(k, packed, from, b, into, adds, lanes);
-      else
-        many ? panel_sums<T, recurrent_rows, recurrent_panel>(k, packed, from, b, into, adds, lanes)
-             : panel_sums<T, 1, recurrent_panel>(k, packed, from, b, into, adds, lanes);
-      r += many ? recurrent_rows : 1;
+    dim_t r = 0;
+    while (r < m) {
+      const dim_t rows = rows_at_once(m - r);
+      const auto run = [&](auto count) __attribute__((always_inline)) {
+        constexpr int n_rows = decltype(count)::value;
+        const rows_of<const T> from{x[r], x.step};
+        const rows_of<T> into{to[r] + j, to.step};
+        narrow ? panel_sums<T, n_rows, 1>(k, packed, from, b, into, adds, lanes)
+               : panel_sums<T, n_rows, recurrent_panel>(k, packed, from, b, into, adds, lanes);
+        r += n_rows;
+      };
+#if IKEBANA_CPU_WIDTH == 64
+      if (rows == 6) run(std::integral_constant<int, 6>{});
+      if (rows == 4) run(std::integral_constant<int, 4>{});
+#elif IKEBANA_CPU_WIDTH == 32
+      for (dim_t i = rows; i >= 3; i -= 3) run(std::integral_constant<int, 3>{});
+#endif
+      if (rows == 2) run(std::integral_constant<int, 2>{});
+      if (rows == 1) run(std::integral_constant<int, 1>{});
     }
     const dim_t width = narrow ? size : recurrent_panel * size;
     packed += width * k;

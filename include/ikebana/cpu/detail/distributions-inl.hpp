@@ -88,8 +88,7 @@ inline constexpr float far_logistic = 64;
 IKEBANA_CPU_INLINE vec<float> sigmoid_by_parts(vec<float> x) {
   // From memory: a number that compilers know they build anew for each register, as none lasts over
   // the call below.
-  vec<float> sign = vec<float>::broadcast(-0.0f);
-  asm("" : "+v"(sign.v));
+  const vec<float> sign = opaque(vec<float>::broadcast(-0.0f));
   const vec<float> below = as<float>(as<std::int32_t>(x) | as<std::int32_t>(sign));  // -|x|
   const vec<float> limit = vec<float>::broadcast(-far_logistic);
 #if IKEBANA_CPU_WIDTH == 64

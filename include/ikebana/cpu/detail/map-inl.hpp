@@ -33,6 +33,12 @@ IKEBANA_CPU_INLINE void store_past_caches(vec<T> x, T* p) {
 template <class T, class F, class... Operand>
 IKEBANA_CPU_INLINE void near_lanes(dim_t i, dim_t n, T* y, F f, const Operand*... operands) {
   constexpr dim_t w = vec<T>::size;
+  const auto some = [&](dim_t lanes) __attribute__((always_inline)) {
+    f(vec<T>::load(operands + i, lanes)...).store(y + i, lanes);
+    i += lanes;
+  };
+  if (const dim_t first = lanes_to_line(n - i, y + i); first != 0) [[unlikely]]
+    some(first);
 #if IKEBANA_CPU_WIDTH >= 32
   // Stores stay in their order: the two of a cache line, if apart, cost a third more where the line
   // is not in the nearest cache.
@@ -51,7 +57,7 @@ IKEBANA_CPU_INLINE void near_lanes(dim_t i, dim_t n, T* y, F f, const Operand*..
   }
 #endif
   for (; i + w <= n; i += w) f(vec<T>::load(operands + i)...).store(y + i);
-  if (i < n) f(vec<T>::load(operands + i, n - i)...).store(y + i, n - i);
+  if (i < n) some(n - i);
 }
 /// The same from the start, where y need not be an operand.
 template <class T, class F, class... Operand>
@@ -59,9 +65,10 @@ IKEBANA_CPU_INLINE void stream_lanes(dim_t n, T* y, F f, const Operand*... opera
   dim_t i = 0;
 #if IKEBANA_CPU_WIDTH >= 32
   constexpr dim_t w = vec<T>::size;
-  if (n * static_cast<dim_t>(sizeof(T)) >= streamed_bytes &&
-      reinterpret_cast<std::uintptr_t>(y) % IKEBANA_CPU_WIDTH == 0 && ((operands != y) && ...))
+  if (n * static_cast<dim_t>(sizeof(T)) >= streamed_bytes && ((operands != y) && ...))
       [[unlikely]] {
+    i = lanes_to_line(n, y);
+    f(vec<T>::load(operands, i)...).store(y, i);
     for (; i + w <= n; i += w) store_past_caches(f(vec<T>::load(operands + i)...), y + i);
     _mm_sfence();
   }
@@ -73,6 +80,17 @@ IKEBANA_CPU_INLINE void stream_lanes(dim_t n, T* y, F f, const Operand*... opera
 template <class T, class F>
 [[gnu::noinline]] void map_rows(dim_t rows, dim_t n, const T* x, dim_t ldx, T* y, dim_t ldy) {
   for (; rows > 0; --rows, x += ldx, y += ldy) map_lanes(n, y, F{}, x);
+}
+/// y[i] = F{}(x[i]).
+template <class T, class F>
+void map_array(dim_t n, const T* x, T* y) {
+#if IKEBANA_CPU_WIDTH == 64
+  if (const dim_t first = lanes_to_line(n, y); first != 0) [[unlikely]] {
+    map_rows<T, F>(1, first, x, n, y, n);
+    x += first, y += first, n -= first;
+  }
+#endif
+  map_rows<T, F>(1, n, x, n, y, n);
 }
 /// y[i] = f(i) for i < n; `f(i, lanes)` yields the elements i to i + lanes.
 template <class T, class F>

@@ -141,14 +141,26 @@ IKEBANA_CPU_INLINE vec<T> copysign(vec<T> a, vec<T> s) {
   return as<T>(as<B>(abs(a)) | (as<B>(s) & bits_of<T>::broadcast(number<T>::sign)));
 }
 
+/// x, of which the compiler knows nothing more: it stays in its register, where it would else be
+/// loaded or computed anew at each use, or be taken apart.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> opaque(vec<T> x) {
+#if IKEBANA_CPU_X86 && IKEBANA_CPU_WIDTH == 64
+  asm("" : "+v"(x.v));
+#elif IKEBANA_CPU_X86
+  asm("" : "+x"(x.v));
+#elif IKEBANA_CPU_ARM64
+  asm("" : "+w"(x.v));
+#endif
+  return x;
+}
+
 /// Where the user asked for fast arithmetic, hides that x came by a rounded sum, which the compiler
 /// would else undo.
 template <class T>
 IKEBANA_CPU_INLINE void keep_rounding([[maybe_unused]] vec<T>& x) {
-#if defined(__FAST_MATH__) && IKEBANA_CPU_X86
-  asm("" : "+x"(x.v));
-#elif defined(__FAST_MATH__) && IKEBANA_CPU_ARM64
-  asm("" : "+w"(x.v));
+#ifdef __FAST_MATH__
+  x = opaque(x);
 #endif
 }
 
@@ -455,6 +467,25 @@ IKEBANA_CPU_INLINE vec<std::uint64_t> multiply_even(vec<std::uint32_t> a, vec<st
 #endif
 }
 #endif
+
+/// How many elements lie between p and the begin of the register that p is in, where memory is
+/// divided into registers: reading those, no load crosses two lines of the cache, which beyond L1
+/// costs twice.
+template <class T>
+IKEBANA_CPU_INLINE dim_t lanes_before(const T* p) {
+  return static_cast<dim_t>(reinterpret_cast<std::uintptr_t>(p) / sizeof(T)) & (vec<T>::size - 1);
+}
+
+/// How many elements of a long y come before the first whole register of it that no two lines of
+/// the cache share.
+template <class T>
+IKEBANA_CPU_INLINE dim_t lanes_to_line([[maybe_unused]] dim_t n, [[maybe_unused]] const T* y) {
+#if IKEBANA_CPU_WIDTH >= 32
+  constexpr dim_t w = vec<T>::size;
+  if (n >= 64 * w) return (w - lanes_before(y)) & (w - 1);
+#endif
+  return 0;
+}
 
 /// Transposes rows[0, size) in place as a matrix of size x size.
 #if IKEBANA_CPU_WIDTH == 0
