@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
@@ -54,12 +55,12 @@ inline bool is_wide(dim_t row, dim_t width) { return 2 * row > width; }
 /// Whether it is worth to sweep planes of stride 2.
 inline bool are_large(const conv_geometry& g) { return g.in[1] * g.in[2] > 256; }
 
-/// Plane by plane, a kernel of 3x3. Each is false, having done nothing, where it does not fit.
+/// Plane by plane. Each is false, having done nothing, where it does not fit.
 template <class T>
 bool convolve_planes(const depthwise_kernels<T>& kernels, const conv_geometry& g, bool backward,
                      const T* source, const T* w, const T* bias, bool relu, T* result) {
-  if (!plane_sweep<T>::is_possible(kernels, g)) return false;
   plane_sweep<T> sweep{kernels, g, backward};
+  if (sweep.shape == nullptr) return false;
   if (backward && g.stride[1] == 2) {
     if (!sweep.spreads()) return false;
     sweep.spread(source, w, bias, result);
@@ -72,15 +73,15 @@ bool convolve_planes(const depthwise_kernels<T>& kernels, const conv_geometry& g
 template <class T>
 bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g, const T* x,
                      const T* dy, T* dw, bool accumulate) {
-  if (!plane_sweep<T>::is_possible(kernels, g)) return false;
   plane_sweep<T> sweep{kernels, g, false};
+  if (sweep.shape == nullptr || sweep.shape->gradients == nullptr) return false;
   if (g.out[2] <= 4) {
     if (!sweep.fit_flat()) return false;
     sweep.find_gradients(kernels.flat_gradients, x, dy, dw, accumulate);
     return true;
   }
   if (!sweep.fit(g)) return false;
-  sweep.find_gradients(sweep.shape().gradients, x, dy, dw, accumulate);
+  sweep.find_gradients(sweep.shape->gradients, x, dy, dw, accumulate);
   return true;
 }
 
@@ -107,8 +108,7 @@ bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* 
       (relu || then.function == activation::none) &&
       (convolve_planes(kernels, g, false, x, w, bias, relu, y) ||
        (is_wide(g.out[2], kernels.width) &&
-        sweep_channels(kernels, g, false, x, w, bias, relu, y)) ||
-       (are_large(g) && sweep_pairs_forward(kernels, g, x, w, bias, relu, y))))
+        sweep_channels(kernels, g, false, x, w, bias, relu, y))))
     return true;
   return by_lanes(kernels, g, lanes_of::forward,
                   [&](depthwise_lanes<T>& lanes) { lanes.run(x, w, bias, then, y); });

@@ -8,12 +8,12 @@
 
 namespace ikebana::cpu::detail {
 
-/// What `rows` neighbouring rows of a result need of a plane that is not copied, for stride 1 or 2:
+/// What `rows` neighbouring rows of a result need of a plane that is not copied:
 /// where the rows of it that they meet begin, zeros for those outside of it. Unless `apart`, what
 /// lies beside the rows may be read.
 template <class T>
 struct depthwise_sweep {
-  static constexpr int most_rows = 7, most_met = 17;
+  static constexpr int most_rows = 7, most_met = 13;
   const T* met[most_met];
   dim_t kernel_columns;
   const dim_t *columns, *column_weights;
@@ -40,7 +40,7 @@ struct depthwise_gradient {
   T* sums;
 };
 
-/// `count` planes of a depthwise convolution of 3x3, which are not copied: `top` rows and `left`
+/// `count` planes of a depthwise convolution, which are not copied: `top` rows and `left`
 /// columns of zeros are before each. For the gradient of the weights, `count` channels of `batch`
 /// images of `channels`. `apart` as above.
 template <class T>
@@ -51,11 +51,6 @@ struct depthwise_planes {
   dim_t count, height, width, out_height, out_width, top, left, batch, channels;
   bool turned, relu, accumulate, apart;
 };
-/// How many rows of results are summed at once: as many as registers hold beside the weights.
-constexpr std::size_t depthwise_plane_rows(int register_bytes) {
-  return register_bytes == 64 ? 7 : 4;
-}
-
 /// The columns of the output's gradient that those of one remainder meet, and
 /// the weights: every second of a kernel row.
 template <class T>
@@ -124,22 +119,17 @@ struct depthwise_kernels {
     void (*sweep)(const depthwise_gradient<T>&);
   };
   gradient_shape gradients[2];
-  struct pair_shape {
-    int kernel, rows;
-    void (*sweep)(const depthwise_sweep<T>&);
-    void (*gradients)(const depthwise_gradient<T>&);
-  };
   /// Room for four registers each, for every register of a row and pair of kernel columns.
   void (*find_pair_masks)(dim_t length, dim_t width, dim_t padding, dim_t kernel_columns, void* to);
   void (*spread_pairs)(const depthwise_spread<T>&);
-  pair_shape pairs[1];
+  gradient_shape pairs[1];
   struct plane_shape {
+    int kernel, stride, widest;  // rows that pay
     void (*find_masks)(dim_t out_width, dim_t width, dim_t left, void* to);
     void (*convolve)(const depthwise_planes<T>&);
     void (*gradients)(const depthwise_planes<T>&);
   };
-  dim_t plane_rows;
-  plane_shape planes[2];  // of stride 1, 2
+  plane_shape planes[4];
   void (*spread_planes)(const depthwise_planes<T>&);
   void (*find_flat_masks)(dim_t height, dim_t width, void* to);
   void (*flat_gradients)(const depthwise_planes<T>&);

@@ -27,9 +27,8 @@ void find_pair_masks(dim_t length, dim_t width, dim_t padding, dim_t kernel_colu
 
 template <bool Apart, class T, class M>
 IKEBANA_CPU_INLINE even_odd<T> load_pairs_beside(const T* p, const M* masks) {
-  return split_pairs(in_register(load_beside<Apart>(p, masks[2])),
-                     in_register(load_beside<Apart>(p + vec<T>::size, masks[3])),
-                     lane_sequence<T>{});
+  return split_pairs(opaque(load_beside<Apart>(p, masks[2])),
+                     opaque(load_beside<Apart>(p + vec<T>::size, masks[3])), lane_sequence<T>{});
 }
 
 /// f(whether there are two) for each pair of kernel columns.
@@ -38,58 +37,6 @@ IKEBANA_CPU_INLINE void for_column_pairs(dim_t columns, const F& f) {
   dim_t kx = 0;
   for (; kx + 1 < columns; kx += 2) f(kx, std::true_type{});
   if (kx < columns) f(kx, std::false_type{});
-}
-
-/// Row I of those met, as the rows of the result that see it do.
-template <bool Both, int Kernel, int I, int R, class T, class M>
-IKEBANA_CPU_INLINE void meet_pair(vec<T>* sums, const vec<T>* even, const vec<T>* odd,
-                                  const even_odd<T>& x, const M* masks) {
-  constexpr int k = I - 2 * R;
-  if constexpr (k >= 0 && k < Kernel) {
-    sums[R] = fma_where(even[k], x.even, sums[R], masks[0]);
-    if constexpr (Both) sums[R] = fma_where(odd[k], x.odd, sums[R], masks[1]);
-  }
-}
-template <bool Apart, int Kernel, class T, std::size_t... R, std::size_t... K, std::size_t... I>
-IKEBANA_CPU_INLINE void sweep_pairs(const detail::depthwise_sweep<T>& job,
-                                    std::index_sequence<R...> r, std::index_sequence<K...>,
-                                    std::index_sequence<I...>) {
-  constexpr dim_t w = vec<T>::size;
-  using mask_type = typename column_mask<T>::type;
-  const auto* mask = static_cast<const mask_type*>(job.masks);
-  const dim_t columns = job.kernel_columns;
-  for (dim_t j = 0; j < job.length; j += w) {
-    vec<T> sums[] = {(static_cast<void>(R), vec<T>::broadcast(job.start))...};
-    for_column_pairs(
-        columns, [&](dim_t kx, auto both) __attribute__((always_inline)) {
-          constexpr bool is_pair = decltype(both)::value;
-          const T* const weights = job.weights + kx;
-          const vec<T> even[] = {
-              in_register(vec<T>::broadcast(weights[static_cast<dim_t>(K) * columns]))...};
-          const vec<T> odd[] = {
-              is_pair ? in_register(vec<T>::broadcast(weights[static_cast<dim_t>(K) * columns + 1]))
-                      : vec<T>::zero()...};
-          const mask_type where[] = {mask[0], mask[1], mask[2], mask[3]};
-          const auto row = [&](auto at) __attribute__((always_inline)) {
-            constexpr int i = decltype(at)::value;
-            const even_odd<T> seen = load_pairs_beside<Apart>(job.met[i] + 2 * j + kx, where);
-            (meet_pair<is_pair, Kernel, i, static_cast<int>(R)>(sums, even, odd, seen, where), ...);
-          };
-          (row(std::integral_constant<int, static_cast<int>(I)>{}), ...);
-          mask += 4;
-        });
-    store_row_sums(sums, job.relu, job.out + j, job.out_step, job.rows, job.length - j, r);
-  }
-}
-template <class T, int Kernel, int Rows>
-[[gnu::noinline]] void sweep_pairs(const detail::depthwise_sweep<T>& job) {
-  constexpr auto rows = std::make_index_sequence<std::size_t{Rows}>{};
-  constexpr auto kernel = std::make_index_sequence<std::size_t{Kernel}>{};
-  constexpr auto met = std::make_index_sequence<std::size_t{2 * Rows - 2 + Kernel}>{};
-  if (job.apart)
-    sweep_pairs<true, Kernel>(job, rows, kernel, met);
-  else
-    sweep_pairs<false, Kernel>(job, rows, kernel, met);
 }
 
 /// sums[ky * kernel_columns + kx], a register each, += what a plane gives.
@@ -115,7 +62,7 @@ IKEBANA_CPU_INLINE void sweep_pair_gradients(const detail::depthwise_gradient<T>
           };
           const T* const met[] = {row_of(static_cast<dim_t>(K))...};
           for (dim_t j = 0; j < job.length; j += w, mask += (columns + 1) / 2 * 4) {
-            const vec<T> dy = in_register(load_some(given + j, job.length - j));
+            const vec<T> dy = opaque(load_some(given + j, job.length - j));
             const auto meet = [&](std::size_t k) __attribute__((always_inline)) {
               const even_odd<T> seen = load_pairs_beside<Apart>(met[k] + 2 * j, mask);
               even[k] = fma_where(dy, seen.even, even[k], mask[0]);

@@ -26,7 +26,7 @@ bool may_sweep_pairs(const depthwise_kernels<T>& kernels, const conv_geometry& g
          g.kernel[2] <= 64;
 }
 
-/// Tables for forward and the weights' gradient. False where they find no room.
+/// Tables for the weights' gradient. False where they find no room.
 template <class T>
 bool fit_pairs(const depthwise_kernels<T>& kernels, const conv_geometry& g,
                sweep_tables<T>& tables) {
@@ -38,47 +38,12 @@ bool fit_pairs(const depthwise_kernels<T>& kernels, const conv_geometry& g,
 }
 
 template <class T>
-bool sweep_pairs_forward(const depthwise_kernels<T>& kernels, const conv_geometry& g,
-                         const T* source, const T* w, const T* bias, bool relu, T* result) {
-  const auto* const shape = shape_of_kernel(kernels.pairs, g.kernel[1]);
-  sweep_tables<T> tables;
-  if (shape == nullptr || !fit_pairs(kernels, g, tables)) return false;
-  depthwise_sweep<T> first{};
-  first.kernel_columns = g.kernel[2];
-  first.masks = tables.masks;
-  first.relu = relu;
-  first.out_step = first.length = g.out[2];
-  const dim_t plane = g.in[1] * g.in[2], out_plane = g.out[1] * g.out[2],
-              taps = g.kernel[1] * g.kernel[2], planes = g.batch * g.groups;
-  parallel_for(0, planes, planes_worth(out_plane * taps), [&](dim_t b, dim_t e) {
-    depthwise_sweep<T> job = first;
-    for (; b < e; ++b) {
-      const dim_t c = b % g.groups;
-      const T* const image = source + b * plane;
-      job.apart = tables.ends_array(b, planes, plane, g.in[2]);
-      job.weights = w + c * taps;
-      job.start = bias != nullptr ? bias[c] : T(0);
-      for (dim_t y = 0; y < g.out[1]; y += shape->rows) {
-        job.rows = std::min<dim_t>(g.out[1] - y, shape->rows);
-        dim_t row = 2 * y - g.padding[1];
-        for (dim_t i = 0; i < 2 * shape->rows - 2 + g.kernel[1]; ++i, ++row)
-          job.met[i] =
-              (row >= 0 && row < g.in[1] ? image + row * g.in[2] : tables.zeros) - g.padding[2];
-        job.out = result + b * out_plane + y * g.out[2];
-        shape->sweep(job);
-      }
-    }
-  });
-  return true;
-}
-
-template <class T>
 bool sweep_pairs_weights(const depthwise_kernels<T>& kernels, const conv_geometry& g, const T* x,
                          const T* dy, T* dw, bool accumulate) {
   const auto* const shape = shape_of_kernel(kernels.pairs, g.kernel[1]);
   sweep_tables<T> tables;
   if (shape == nullptr || !fit_pairs(kernels, g, tables)) return false;
-  return sum_gradients(kernels, g, tables, shape->gradients, x, dy, dw, accumulate);
+  return sum_gradients(kernels, g, tables, shape->sweep, x, dy, dw, accumulate);
 }
 
 /// The kernel elements along dimension d that positions of remainder a meet: every second from

@@ -4,42 +4,13 @@
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
 /// sums[3 k + c] += what a row brings kernel row k.
 template <int Row, class T, class M>
-IKEBANA_CPU_INLINE void meet_gradients(vec<T>* sums, vec<T> dy, const three_columns<T>& x,
+IKEBANA_CPU_INLINE void meet_gradients(vec<T>* sums, vec<T> dy, const columns_met<T, 3>& x,
                                        const M* masks) {
   sums[3 * Row] = fma_where(dy, x.at[0], sums[3 * Row], masks[0]);
   sums[3 * Row + 1] = fma_where(dy, x.at[1], sums[3 * Row + 1], masks[1]);
   sums[3 * Row + 2] = fma_where(dy, x.at[2], sums[3 * Row + 2], masks[2]);
 }
 #if IKEBANA_CPU_WIDTH == 64
-IKEBANA_CPU_INLINE vec<double> load_two(const double* p, const double* q) {
-  return {_mm512_maskz_insertf64x4(0xff, _mm512_castpd256_pd512(_mm256_loadu_pd(p)),
-                                   _mm256_loadu_pd(q), 1)};
-}
-IKEBANA_CPU_INLINE vec<float> load_two(const float* p, const float* q) {
-  return as<float>(
-      load_two(reinterpret_cast<const double*>(p), reinterpret_cast<const double*>(q)));
-}
-/// load_columns of two rows, each for a half of the registers.
-template <int Stride, class T, std::size_t... L>
-IKEBANA_CPU_INLINE three_columns<T> load_two_columns(const T* p, const T* q,
-                                                     std::index_sequence<L...> lanes) {
-  if constexpr (Stride == 1) {
-    return {{in_register(load_two(p, q)), in_register(load_two(p + 1, q + 1)),
-             in_register(load_two(p + 2, q + 2))}};
-  } else {
-    constexpr int half = static_cast<int>(sizeof...(L)) / 2;
-    const auto pairs = split_pairs(vec<T>::load(p), vec<T>::load(q), lanes);
-    const vec<T> next{
-        __builtin_shufflevector(pairs.even.v, pairs.even.v,
-                                (static_cast<int>(L) % half < half - 1 ? static_cast<int>(L) + 1
-                                                                       : static_cast<int>(L))...)};
-    return {{pairs.even, pairs.odd, next}};
-  }
-}
-/// The rows of results whose planes are taken two at a time, each as half of the registers.
-template <class T, int Stride>
-inline constexpr dim_t half_strip = vec<T>::size / 2 - (Stride - 1);
-
 /// The sums of one plane, or of two channels' (`Two`) whose rows are no longer than half_strip, as
 /// halves of registers. Rows that lie outside are zeros.
 template <bool Apart, int Stride, bool Two = false, class T>
@@ -50,15 +21,17 @@ IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& j
   constexpr dim_t strip = Two ? half_strip<T, Stride> : strip_of_planes<T, Stride>, block = 16,
                   ahead = 2048 / static_cast<dim_t>(sizeof(T));
   const dim_t width = job.width, height = job.height, out_width = job.out_width;
+  constexpr auto three = std::make_index_sequence<3>{};
   for (dim_t first = 0; first < job.out_height; first += block) {
     const dim_t rows = job.out_height - first < block ? job.out_height - first : block;
     const auto* mask = static_cast<const mask_type*>(job.masks);
-    for (dim_t j = 0; j < out_width; j += strip, mask += masks_of_strip) {
-      const auto of_both = [](mask_type m) {
-        return Two ? static_cast<mask_type>(m | m << (vec<T>::size / 2)) : m;
-      };
-      const mask_type masks[] = {of_both(mask[0]), of_both(mask[1]), of_both(mask[2]),
-                                 mask[3],          mask[4],          mask[5]};
+    for (dim_t j = 0; j < out_width; j += strip, mask += masks_of_strip<>) {
+      const mask_type masks[] = {of_parts<Two, T>(mask[0]),
+                                 of_parts<Two, T>(mask[1]),
+                                 of_parts<Two, T>(mask[2]),
+                                 mask[3],
+                                 mask[4],
+                                 mask[5]};
       const T* const none = job.zeros + Stride * j - job.left;
       dim_t i = Stride * first - job.top;
       const T *from = x + i * width + Stride * j - job.left, *of = dy + first * out_width + j;
@@ -68,16 +41,15 @@ IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& j
         ++i;
         from += width;
         if constexpr (Two)
-          return load_two_columns<Stride>(at, is_inside ? at + height * width : at,
-                                          lane_sequence<T>{});
+          return load_two_columns<Stride>(at, is_inside ? at + height * width : at, three);
         else
-          return load_columns<Apart, Stride>(at, masks, lane_sequence<T>{});
+          return load_columns<Apart, Stride>(at, masks, three);
       };
       // A row of dy and the three that it meets, of which it reads the last.
-      const auto step = [&](const three_columns<T>& a, three_columns<T>& b, three_columns<T>& c)
+      const auto step = [&](const columns_met<T, 3>& a, columns_met<T, 3>& b, columns_met<T, 3>& c)
           __attribute__((always_inline)) {
-        const vec<T> now = in_register(Two ? load_two(of, of + job.out_height * out_width)
-                                           : load_where(of, masks[3]));
+        const vec<T> now =
+            opaque(Two ? load_two(of, of + job.out_height * out_width) : load_where(of, masks[3]));
         if constexpr (!Two) {
           __builtin_prefetch(of + ahead);
           __builtin_prefetch(from + ahead);
@@ -89,7 +61,7 @@ IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& j
         meet_gradients<2>(sums, now, c, masks);
         of += out_width;
       };
-      three_columns<T> a = next_row(), b = Stride == 1 ? next_row() : a, c;
+      columns_met<T, 3> a = next_row(), b = Stride == 1 ? next_row() : a, c;
       dim_t t = rows;
       if constexpr (Stride == 1) {
         for (; t >= 3; t -= 3) {
@@ -118,7 +90,7 @@ IKEBANA_CPU_INLINE void visit_columns(const T* p, const M* masks, F f) {
   using one = std::integral_constant<std::size_t, 1>;
   using two = std::integral_constant<std::size_t, 2>;
   const auto load = [=](dim_t at, int mask) __attribute__((always_inline)) {
-    return in_register(load_where(p + at, masks[mask]));
+    return opaque(load_where(p + at, masks[mask]));
   };
   if constexpr (Stride == 1) {
     f(zero{}, load(0, 0));
@@ -150,15 +122,15 @@ IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& j
   for (dim_t first = 0; first < out_height + behind; first += block) {
     const dim_t end = first + block < out_height + behind ? first + block : out_height + behind;
     const auto* mask = static_cast<const mask_type*>(job.masks);
-    for (dim_t j = 0; j < out_width; j += strip, mask += masks_of_strip) {
+    for (dim_t j = 0; j < out_width; j += strip, mask += masks_of_strip<>) {
       const mask_type masks[] = {mask[0], mask[1], mask[2], mask[3], mask[4], mask[5]};
       const T *const given = dy + j, *const image = x + Stride * j - job.left;
       const auto load_dy = [&](const T* at) __attribute__((always_inline)) {
-        const vec<T> row = in_register(load_where(at, masks[3]));
+        const vec<T> row = opaque(load_where(at, masks[3]));
         return Stride == 2 ? ordered(row) : row;
       };
       const auto see = [&](const T* at) __attribute__((always_inline)) {
-        return load_columns<Apart, Stride>(at, masks, lane_sequence<T>{});
+        return load_columns<Apart, Stride>(at, masks, std::make_index_sequence<3>{});
       };
       for (dim_t t = first; t < end; ++t) {
         const dim_t i = Stride * t - top;
@@ -196,7 +168,7 @@ IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& j
           continue;
         }
         // What meets nothing may not be finite.
-        const auto meet = [&](auto row, dim_t at, const three_columns<T>& seen)
+        const auto meet = [&](auto row, dim_t at, const columns_met<T, 3>& seen)
             __attribute__((always_inline)) {
           if (at >= 0 && at < out_height)
             meet_gradients<decltype(row)::value>(sums, load_dy(given + at * out_width), seen,
@@ -331,7 +303,7 @@ IKEBANA_CPU_INLINE void flat_gradients(const detail::depthwise_planes<T>& job, d
     const T *dy = job.dy + at, *x = job.x + at - width - 1;
     const auto* mask = static_cast<const typename column_mask<T>::type*>(job.masks);
     for (dim_t left = plane; left > 0; left -= w, dy += w, x += w, mask += 9) {
-      const vec<T> given[] = {in_register(load_some(dy + static_cast<dim_t>(C) * plane, left))...};
+      const vec<T> given[] = {opaque(load_some(dy + static_cast<dim_t>(C) * plane, left))...};
       const auto meet = [&](auto sum) __attribute__((always_inline)) {
         constexpr std::size_t i = decltype(sum)::value, c = i % sizeof...(C),
                               tap = i / sizeof...(C);

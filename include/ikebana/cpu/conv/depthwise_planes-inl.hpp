@@ -1,4 +1,5 @@
-// Depthwise convolutions of 3x3, of stride 1 or 2, whole planes at a time (depthwise_planes.hpp).
+// Depthwise convolutions of square kernels, of stride 1 or 2, whole planes at a time
+// (depthwise_planes.hpp).
 
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
 #if IKEBANA_CPU_WIDTH == 32
@@ -28,20 +29,22 @@ IKEBANA_CPU_INLINE vec<T> ordered(vec<T> x) {
 }
 #endif
 
-/// Results that a register takes: of stride 2, the third column is the first one's next lane where
-/// parting neighbours costs more than to load.
-template <class T, int Stride>
-inline constexpr dim_t strip_of_planes = IKEBANA_CPU_WIDTH == 32 ? vec<T>::size
-                                                                 : vec<T>::size - (Stride - 1);
-inline constexpr dim_t masks_of_strip = 6;
+/// Results that a register takes: of stride 2, columns after the second are the first ones' next
+/// lanes where parting neighbours costs more than to load.
+template <class T, int Stride, int Kernel = 3>
+inline constexpr dim_t strip_of_planes = IKEBANA_CPU_WIDTH == 32 || Stride == 1
+                                             ? vec<T>::size
+                                             : vec<T>::size - (Kernel - 1) / 2;
+template <int Kernel = 3>
+inline constexpr dim_t masks_of_strip = Kernel + 3;
 
 /// For each strip of results: which of them each kernel column brings the source, which there are,
 /// and, of stride 2, which of the 2 size neighbours are in the source. Where masks are only of
-/// loads, those of stride 2 are of what the results meet: the third column's neighbours, then the
-/// first one's.
-template <class T, int Stride>
+/// loads, those of stride 2 are of what the results meet: the third and fourth columns' neighbours
+/// and so on, then the first ones'.
+template <class T, int Stride, int Kernel>
 void find_plane_masks(dim_t out_width, dim_t width, dim_t left, void* to) {
-  constexpr dim_t w = vec<T>::size, strip = strip_of_planes<T, Stride>;
+  constexpr dim_t w = vec<T>::size, strip = strip_of_planes<T, Stride, Kernel>;
   auto* mask = static_cast<typename column_mask<T>::type*>(to);
   const auto within = [](dim_t n, dim_t most) { return n < 0 ? 0 : n > most ? most : n; };
   for (dim_t j = 0; j < out_width; j += strip) {
@@ -50,124 +53,276 @@ void find_plane_masks(dim_t out_width, dim_t width, dim_t left, void* to) {
       return mask_between<T>(within(-at, w), within(width - at < most ? width - at : most, w));
     };
     if (IKEBANA_CPU_WIDTH == 32 && Stride == 2) {
-      mask[0] = met(from + 2, 2 * count);
-      mask[1] = met(from + 2 + w, 2 * count - w);
-      mask[4] = met(from, 2 * count);
-      mask[5] = met(from + w, 2 * count - w);
+      for (dim_t k = 2; k < Kernel; k += 2) {
+        mask[k - 2] = met(from + k, 2 * count);
+        mask[k - 1] = met(from + k + w, 2 * count - w);
+      }
+      mask[Kernel + 1] = met(from, 2 * count);
+      mask[Kernel + 2] = met(from + w, 2 * count - w);
     } else {
-      for (dim_t k = 0; k < 3; ++k)
+      for (dim_t k = 0; k < Kernel; ++k)
         mask[k] = mask_between<T>(within((Stride - 1 - from - k) / Stride, count),
                                   within((width - from - k + Stride - 1) / Stride, count));
-      mask[4] = met(from, w);
-      mask[5] = met(from + w, w);
+      mask[Kernel + 1] = met(from, w);
+      mask[Kernel + 2] = met(from + w, w);
     }
-    mask[3] = mask_between<T>(0, count);
-    mask += masks_of_strip;
+    mask[Kernel] = mask_between<T>(0, count);
+    mask += masks_of_strip<Kernel>;
   }
 }
 
-template <class T>
-struct three_columns {
-  vec<T> at[3];
+template <class T, std::size_t Kernel>
+struct columns_met {
+  vec<T> at[Kernel];
 };
-/// What the three kernel columns bring from one row.
-template <bool Apart, int Stride, class T, class M, std::size_t... L>
-IKEBANA_CPU_INLINE three_columns<T> load_columns(const T* p, const M* masks,
-                                                 [[maybe_unused]] std::index_sequence<L...> lanes) {
+#if IKEBANA_CPU_WIDTH == 64
+/// The columns of stride 2, in each of `Parts` parts of the registers.
+template <int Parts, class T, std::size_t... K, std::size_t... L>
+IKEBANA_CPU_INLINE columns_met<T, sizeof...(K)> shift_pairs(const even_odd<T>& pairs,
+                                                            std::index_sequence<K...>,
+                                                            std::index_sequence<L...>) {
+  constexpr auto lane = [](int shift, int i) {
+    constexpr int size = static_cast<int>(sizeof...(L)) / Parts;
+    return i % size + shift < size ? i + shift : i;
+  };
+  const auto column = [&](auto k) __attribute__((always_inline)) {
+    const auto v = k % 2 == 0 ? pairs.even.v : pairs.odd.v;
+    return vec<T>{__builtin_shufflevector(v, v, lane(k / 2, static_cast<int>(L))...)};
+  };
+  return {{column(std::integral_constant<int, static_cast<int>(K)>{})...}};
+}
+#endif
+/// What is met, or, where a mask is not needed or may be left to fma_where, what may be more.
+template <bool Apart, class T, class M>
+IKEBANA_CPU_INLINE vec<T> load_met(const T* p, M mask) {
+  return opaque(Apart ? load_where(p, mask) : vec<T>::load(p));
+}
+/// What each kernel column brings from one row.
+template <bool Apart, int Stride, class T, class M, std::size_t... K>
+IKEBANA_CPU_INLINE columns_met<T, sizeof...(K)> load_columns(const T* p, const M* masks,
+                                                             std::index_sequence<K...> columns) {
+  constexpr dim_t kernel = sizeof...(K);
   if constexpr (Stride == 1) {
-    return {{in_register(load_beside<Apart>(p, masks[0])),
-             in_register(load_beside<Apart>(p + 1, masks[1])),
-             in_register(load_beside<Apart>(p + 2, masks[2]))}};
+    return {{load_met<Apart>(p + K, masks[K])...}};
   } else {
+    constexpr dim_t w = vec<T>::size;
 #if IKEBANA_CPU_WIDTH == 32
-    constexpr auto w = static_cast<dim_t>(sizeof...(L));
-    const vec<T> a = in_register(load_where(p, masks[4])),
-                 b = in_register(load_where(p + w, masks[5])),
-                 c = in_register(load_where(p + 2, masks[0])),
-                 d = in_register(load_where(p + 2 + w, masks[1]));
-    return {{evens(a, b), odds(a, b), evens(c, d)}};
+    static_cast<void>(columns);
+    const auto pair = [&](dim_t k) __attribute__((always_inline)) {
+      const M* const mask = masks + (k == 0 ? kernel + 1 : k - 2);
+      const vec<T> a = load_met<Apart>(p + k, mask[0]), b = load_met<Apart>(p + k + w, mask[1]);
+      return even_odd<T>{evens(a, b), odds(a, b)};
+    };
+    even_odd<T> pairs[(kernel + 1) / 2];
+    ((K % 2 == 0 ? void(pairs[K / 2] = pair(K)) : void()), ...);
+    return {{(K % 2 == 0 ? pairs[K / 2].even : pairs[K / 2].odd)...}};
 #else
-    constexpr int last = static_cast<int>(sizeof...(L)) - 1;
-    const auto pairs = split_pairs(in_register(load_beside<Apart>(p, masks[4])),
-                                   in_register(load_beside<Apart>(p + last + 1, masks[5])), lanes);
-    const vec<T> next{
-        __builtin_shufflevector(pairs.even.v, pairs.even.v,
-                                (static_cast<int>(L) < last ? static_cast<int>(L) + 1 : last)...)};
-    return {{pairs.even, pairs.odd, next}};
+    const vec<T> a = load_met<Apart>(p, masks[kernel + 1]),
+                 b = load_met<Apart>(p + w, masks[kernel + 2]);
+    return shift_pairs<1, T>(split_pairs(a, b, lane_sequence<T>{}), columns, lane_sequence<T>{});
 #endif
   }
 }
-
-/// Row I of those that some rows of the result meet.
-template <int Stride, int I, class T, class M, std::size_t... R>
-IKEBANA_CPU_INLINE void meet_columns(vec<T>* sums, const vec<T>* weights, const three_columns<T>& x,
-                                     const M* masks, std::index_sequence<R...>) {
-  const auto meet = [&](auto row) __attribute__((always_inline)) {
-    constexpr int r = static_cast<int>(decltype(row)::value), k = I - Stride * r;
-    if constexpr (k >= 0 && k < 3)
-      sums[r] =
-          fma_where(weights[3 * k + 2], x.at[2],
-                    fma_where(weights[3 * k + 1], x.at[1],
-                              fma_where(weights[3 * k], x.at[0], sums[r], masks[0]), masks[1]),
-                    masks[2]);
-  };
-  (meet(std::integral_constant<std::size_t, R>{}), ...);
+#if IKEBANA_CPU_WIDTH == 64
+IKEBANA_CPU_INLINE vec<double> load_two(const double* p, const double* q) {
+  return {_mm512_maskz_insertf64x4(0xff, _mm512_castpd256_pd512(_mm256_loadu_pd(p)),
+                                   _mm256_loadu_pd(q), 1)};
 }
+IKEBANA_CPU_INLINE vec<float> load_two(const float* p, const float* q) {
+  return as<float>(
+      load_two(reinterpret_cast<const double*>(p), reinterpret_cast<const double*>(q)));
+}
+/// load_columns of two rows, each for a half of the registers.
+template <int Stride, class T, std::size_t... K>
+IKEBANA_CPU_INLINE columns_met<T, sizeof...(K)> load_two_columns(
+    const T* p, const T* q, std::index_sequence<K...> columns) {
+  if constexpr (Stride == 1)
+    return {{opaque(load_two(p + K, q + K))...}};
+  else
+    return shift_pairs<2, T>(split_pairs(vec<T>::load(p), vec<T>::load(q), lane_sequence<T>{}),
+                             columns, lane_sequence<T>{});
+}
+/// The rows of results whose planes are taken two at a time, each as half of the registers.
+template <class T, int Stride, int Kernel = 3>
+inline constexpr dim_t half_strip = strip_of_planes<T, Stride, Kernel> - vec<T>::size / 2;
 
-template <bool Apart, int Stride, class T, std::size_t... R, std::size_t... I>
-IKEBANA_CPU_INLINE void convolve_planes(const detail::depthwise_planes<T>& job,
-                                        std::index_sequence<R...> r, std::index_sequence<I...>) {
-  using mask_type = typename column_mask<T>::type;
-  constexpr dim_t rows = sizeof...(R), last = sizeof...(I) - 1, strip = strip_of_planes<T, Stride>;
-  const dim_t width = job.width, out_width = job.out_width;
-  const T *x = job.x, *w = job.w;
-  T* out = job.out;
-  for (dim_t plane = 0; plane < job.count; ++plane, w += 9) {
-    const auto weight = [&](int i) {
-      return in_register(vec<T>::broadcast(w[job.turned ? 8 - i : i]));
+IKEBANA_CPU_INLINE void store_two(vec<float> x, float* p, float* q, dim_t lanes) {
+  const unsigned mask = first_lanes(lanes);
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>(mask), x.v);
+  _mm512_mask_storeu_ps(q - 8, static_cast<__mmask16>(mask << 8), x.v);
+}
+template <class T, std::size_t... L>
+IKEBANA_CPU_INLINE vec<T> broadcast_two(T a, T b, std::index_sequence<L...>) {
+  constexpr int w = static_cast<int>(sizeof...(L));
+  return {__builtin_shufflevector(
+      vec<T>::broadcast(a).v, vec<T>::broadcast(b).v,
+      (2 * static_cast<int>(L) < w ? static_cast<int>(L) : w + static_cast<int>(L))...)};
+}
+/// A mask of a half's lanes for both halves where they are planes of their own.
+template <bool Two, class T>
+IKEBANA_CPU_INLINE std::uint16_t of_parts(std::uint16_t mask) {
+  return Two ? static_cast<std::uint16_t>(mask | mask << (vec<T>::size / 2)) : mask;
+}
+#else
+template <bool, class T>
+IKEBANA_CPU_INLINE __m256i of_parts(__m256i mask) {
+  return mask;
+}
+#endif
+
+/// Planes of more rows are taken in blocks of so many, strip by strip, and what the next block
+/// meets and gives is fetched meanwhile: processors look for it along rows.
+inline constexpr dim_t most_rows_of_plane = 32, rows_of_block = 16;
+
+/// A strip of a plane from row `first` up to `end`, or of two channels' (`Two`) whose rows are no
+/// longer than half_strip, as halves of registers: each row of the source is loaded once for all
+/// rows of the result that meet it, whose sums move up.
+template <bool Apart, bool InBlocks, int Kernel, int Stride, bool Two, class T, class Mask,
+          std::size_t... K, std::size_t... M>
+IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, const T* x,
+                                       const Mask* mask, const vec<T>* weights, vec<T> start,
+                                       dim_t first, dim_t end, dim_t lanes, T* out,
+                                       std::index_sequence<K...> columns,
+                                       std::index_sequence<M...>) {
+  constexpr int live = sizeof...(M), before = Kernel - Stride;
+  constexpr bool unrolls = IKEBANA_CPU_WIDTH == 32 || !Apart;
+  const dim_t width = job.width, height = job.height, out_width = job.out_width;
+  const Mask masks[] = {of_parts<Two, T>(mask[K])..., mask[Kernel], mask[Kernel + 1],
+                        mask[Kernel + 2]};
+  vec<T> sums[] = {(static_cast<void>(M), start)...};
+  dim_t i = Stride * first - job.top;
+  const T* from = x + i * width;
+  T* to = out + first * out_width;
+  // The next row, which is kernel row k of the oldest sum.
+  const auto meet = [&](auto row, auto turn) __attribute__((always_inline)) {
+    constexpr int k = decltype(row)::value, oldest = decltype(turn)::value;
+    const auto load = [&]() __attribute__((always_inline)) {
+      if constexpr (Two)
+        return load_two_columns<Stride>(from, from + height * width, columns);
+      else
+        return load_columns<Apart, Stride>(from, masks, columns);
     };
-    const vec<T> weights[] = {weight(0), weight(1), weight(2), weight(3), weight(4),
-                              weight(5), weight(6), weight(7), weight(8)};
-    const T start = job.bias != nullptr ? job.bias[plane] : T(0);
-    for (dim_t next = 0; next < job.out_height; next += rows) {
-      // The last rows overlap those above.
-      const dim_t y = next + rows <= job.out_height ? next : job.out_height - rows,
-                  top = Stride * y - job.top;
-      const T *from = x + top * width - job.left, *const none = job.zeros - job.left,
-              *above = top < 0 ? none : from,
-              *below = top + last < job.height ? from + last * width : none;
-      const auto* mask = static_cast<const mask_type*>(job.masks);
-      for (dim_t j = 0; j < out_width; j += strip, mask += masks_of_strip) {
-        const mask_type masks[] = {mask[0], mask[1], mask[2], mask[3], mask[4], mask[5]};
-        vec<T> sums[] = {(static_cast<void>(R), vec<T>::broadcast(start))...};
-        const auto meet = [&](auto row) __attribute__((always_inline)) {
-          constexpr dim_t i = decltype(row)::value;
-          const T* const p = i == 0 ? above : i == last ? below : from + i * width;
-          meet_columns<Stride, static_cast<int>(i)>(
-              sums, weights, load_columns<Apart, Stride>(p, masks, lane_sequence<T>{}), masks, r);
-        };
-        (meet(std::integral_constant<std::size_t, I>{}), ...);
-        if constexpr (Stride == 2) ((sums[R] = ordered(sums[R])), ...);
-        store_row_sums(sums, job.relu, out + y * out_width + j, out_width, rows,
-                       out_width - j < strip ? out_width - j : strip, r);
-        from += Stride * strip;
-        above += Stride * strip;
-        below += Stride * strip;
+    const auto seen = load();
+    const auto add = [&](auto sum) __attribute__((always_inline)) {
+      constexpr int m = static_cast<int>(decltype(sum)::value), at = k - Stride * m;
+      if constexpr (at >= 0 && at < Kernel) {
+        vec<T>& s = sums[(m + oldest) % live];
+        ((s = fma_where(weights[Kernel * at + static_cast<int>(K)], seen.at[K], s, masks[K])), ...);
       }
+    };
+    (add(std::integral_constant<std::size_t, M>{}), ...);
+  };
+  const auto meet_if_inside = [&](auto row) __attribute__((always_inline)) {
+    if (i >= 0 && i < height) meet(row, std::integral_constant<int, 0>{});
+    ++i;
+    from += width;
+  };
+  const auto put = [&](vec<T> & sum) __attribute__((always_inline)) {
+    vec<T> found = sum;
+    sum = start;
+    if constexpr (Stride == 2) found = ordered(found);
+    if (job.relu) found = max(vec<T>::zero(), found);
+    if constexpr (Two)
+      store_two(found, to, to + job.out_height * out_width, lanes);
+    else if (lanes == vec<T>::size)
+      found.store(to);
+    else
+      found.store(to, lanes);
+    to += out_width;
+  };
+  const auto begin = [&]<int... I>(std::integer_sequence<int, I...>)
+      __attribute__((always_inline)) {
+    (meet_if_inside(std::integral_constant<int, I>{}), ...);
+  };
+  begin(std::make_integer_sequence<int, before>{});
+  for (dim_t t = first; t < end;) {
+    if (unrolls && t + live <= end && i >= 0 && i + Stride * live <= height) {
+      const auto step = [&](auto turn) __attribute__((always_inline)) {
+        meet(std::integral_constant<int, before>{}, turn);
+        from += width;
+        if constexpr (Stride == 2) {
+          meet(std::integral_constant<int, Kernel - 1>{}, turn);
+          from += width;
+        }
+        put(sums[turn]);
+        if constexpr (InBlocks) {
+          __builtin_prefetch(from + rows_of_block * Stride * width);
+          __builtin_prefetch(to + rows_of_block * out_width, 1);
+        }
+      };
+      (step(std::integral_constant<int, static_cast<int>(M)>{}), ...);
+      i += Stride * live;
+      t += live;
+    } else {
+      meet_if_inside(std::integral_constant<int, before>{});
+      if constexpr (Stride == 2) meet_if_inside(std::integral_constant<int, Kernel - 1>{});
+      put(sums[0]);
+      const vec<T> done = sums[0];
+      ((sums[M] = M + 1 < sizeof...(M) ? sums[M + 1 < sizeof...(M) ? M + 1 : 0] : done), ...);
+      ++t;
     }
-    x += job.height * width;
-    out += job.out_height * out_width;
   }
 }
-template <class T, int Stride>
+/// One plane, or two channels'.
+template <int Kernel, int Stride, bool Two, class T>
+IKEBANA_CPU_INLINE void convolve_plane(const detail::depthwise_planes<T>& job, const T* x,
+                                       const vec<T>* weights, vec<T> start, T* out) {
+  constexpr dim_t strip = Two ? vec<T>::size / 2 : strip_of_planes<T, Stride, Kernel>,
+                  met = Stride * vec<T>::size + Kernel - 1;
+  const dim_t out_width = job.out_width, out_height = job.out_height;
+  const bool in_blocks = out_height > most_rows_of_plane;
+  const dim_t block = in_blocks ? rows_of_block : most_rows_of_plane;
+  for (dim_t first = 0; first < out_height; first += block) {
+    const dim_t end = first + block < out_height ? first + block : out_height;
+    const auto* mask = static_cast<const typename column_mask<T>::type*>(job.masks);
+    for (dim_t j = 0; j < out_width; j += strip, mask += masks_of_strip<Kernel>) {
+      const dim_t lanes = out_width - j < strip ? out_width - j : strip, at = Stride * j - job.left;
+      const auto convolve = [&](auto apart, auto blocks) __attribute__((always_inline)) {
+        convolve_strip<decltype(apart)::value, decltype(blocks)::value, Kernel, Stride, Two>(
+            job, x + at, mask, weights, start, first, end, lanes, out + j,
+            std::make_index_sequence<std::size_t{Kernel}>{},
+            std::make_index_sequence<std::size_t{(Kernel + Stride - 1) / Stride}>{});
+      };
+      using std::false_type;
+      if constexpr (Two)
+        convolve(false_type{}, false_type{});
+      else if (IKEBANA_CPU_WIDTH == 32 ? at < 0 || at + met > job.width : job.apart)
+        convolve(std::true_type{}, false_type{});
+      else if (in_blocks)
+        convolve(false_type{}, std::true_type{});
+      else
+        convolve(false_type{}, false_type{});
+    }
+  }
+}
+template <class T, int Kernel, int Stride>
 [[gnu::noinline]] void convolve_planes(const detail::depthwise_planes<T>& job) {
-  constexpr std::size_t rows = detail::depthwise_plane_rows(IKEBANA_CPU_WIDTH);
-  constexpr auto r = std::make_index_sequence<rows>{};
-  constexpr auto met = std::make_index_sequence<Stride*(rows - 1) + 3>{};
-  if (IKEBANA_CPU_WIDTH == 32 || job.apart)
-    convolve_planes<true, Stride>(job, r, met);
-  else
-    convolve_planes<false, Stride>(job, r, met);
+  const dim_t plane = job.height * job.width, out_plane = job.out_height * job.out_width;
+  const auto visit = [&]<bool Two, std::size_t... I>(dim_t c, std::index_sequence<I...>)
+      __attribute__((always_inline)) {
+    constexpr std::size_t taps = sizeof...(I);
+    const T* const w = job.w + c * static_cast<dim_t>(taps);
+    const auto both = [&](const T* p, dim_t next) __attribute__((always_inline)) {
+#if IKEBANA_CPU_WIDTH == 64
+      if constexpr (Two) return broadcast_two(*p, p[next], lane_sequence<T>{});
+#endif
+      static_cast<void>(next);
+      return vec<T>::broadcast(*p);
+    };
+    const vec<T> weights[] = {
+        opaque(both(w + (job.turned ? taps - 1 - I : I), static_cast<dim_t>(taps)))...};
+    convolve_plane<Kernel, Stride, Two>(
+        job, job.x + c * plane, weights,
+        job.bias != nullptr ? both(job.bias + c, 1) : vec<T>::zero(), job.out + c * out_plane);
+  };
+  constexpr auto taps = std::make_index_sequence<std::size_t{Kernel * Kernel}>{};
+  dim_t c = 0;
+#if IKEBANA_CPU_WIDTH == 64
+  if constexpr (sizeof(T) == 4)
+    if (!job.apart && job.out_width <= half_strip<T, Stride, Kernel>)
+      for (; c + 2 <= job.count; c += 2) visit.template operator()<true>(c, taps);
+#endif
+  for (; c < job.count; ++c) visit.template operator()<false>(c, taps);
 }
 
 /// The gradient by the source of planes of stride 2 with one row and column of zeros before them:
@@ -180,7 +335,7 @@ template <class T>
   T* out = job.out;
   for (dim_t plane = 0; plane < job.count; ++plane, factors += 9) {
     const auto weight = [&](int i) __attribute__((always_inline)) {
-      return in_register(vec<T>::broadcast(factors[i]));
+      return opaque(vec<T>::broadcast(factors[i]));
     };
     const vec<T> weights[] = {weight(0), weight(1), weight(2), weight(3), weight(4),
                               weight(5), weight(6), weight(7), weight(8)};
@@ -210,8 +365,8 @@ template <class T>
           vec<T> even = fma(weights[7], a, start),
                  odd = fma(weights[6], b, fma(weights[8], a, start));
           if (t + 1 < height) {
-            a = in_register(load_where(from, here));
-            b = in_register(load_where(from + 1, beside));
+            a = opaque(load_where(from, here));
+            b = opaque(load_where(from + 1, beside));
             even = fma(weights[1], a, even);
             odd = fma(weights[0], b, fma(weights[2], a, odd));
           }

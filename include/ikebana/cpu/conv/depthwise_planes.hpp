@@ -10,61 +10,67 @@
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
-// Depthwise convolutions of 3x3 straight from the source: planes one after the other in one call,
-// for of small ones the calls and tables cost more than the sums.
+// Depthwise convolutions of square kernels straight from the source: planes one after the other in
+// one call, for of small ones the calls and tables cost more than the sums.
 namespace ikebana::cpu::detail {
 
-/// One direction of a depthwise convolution of 3x3: the source, and the result that meets it with
+/// One direction of a depthwise convolution: the source, and the result that meets it with
 /// stride 1 or 2 (dy, for the gradient of the weights).
 template <class T>
 struct plane_sweep {
   const depthwise_kernels<T>& kernels;
-  dim_t channels, batch, stride;
+  dim_t channels, batch, stride, taps;
+  const typename depthwise_kernels<T>::plane_shape* shape;
   depthwise_planes<T> job{};
   sweep_tables<T> tables{};
 
   plane_sweep(const depthwise_kernels<T>& k, const conv_geometry& g, bool backward)
-      : kernels{k}, channels{g.groups}, batch{g.batch}, stride{g.stride[1]} {
+      : kernels{k},
+        channels{g.groups},
+        batch{g.batch},
+        stride{g.stride[1]},
+        taps{g.kernel[1] * g.kernel[2]},
+        shape{find_shape(k, g)} {
     const auto &from = backward ? g.out : g.in, &to = backward ? g.in : g.out;
     job.height = from[1];
     job.width = from[2];
     job.out_height = to[1];
     job.out_width = to[2];
-    job.top = backward ? 2 - g.padding[1] : g.padding[1];
-    job.left = backward ? 2 - g.padding[2] : g.padding[2];
+    job.top = backward ? g.kernel[1] - 1 - g.padding[1] : g.padding[1];
+    job.left = backward ? g.kernel[1] - 1 - g.padding[2] : g.padding[2];
     job.channels = channels;
     job.batch = batch;
     job.turned = backward;
   }
 
-  static bool is_possible(const depthwise_kernels<T>& kernels, const conv_geometry& g) {
-    return kernels.planes[0].convolve != nullptr && g.kernel == std::array<dim_t, 3>{1, 3, 3} &&
-           g.in[0] == 1 && g.out[0] == 1 && g.padding[0] == 0 && g.in_channels == g.groups &&
-           g.out_channels == g.groups && g.stride[1] == g.stride[2] && g.stride[1] <= 2 &&
-           g.dilation[1] == 1 && g.dilation[2] == 1;
+  /// Null where there is none for such a geometry.
+  static auto find_shape(const depthwise_kernels<T>& kernels, const conv_geometry& g) -> const
+      typename depthwise_kernels<T>::plane_shape* {
+    if (g.kernel[0] != 1 || g.kernel[1] != g.kernel[2] || g.in[0] != 1 || g.out[0] != 1 ||
+        g.padding[0] != 0 || g.in_channels != g.groups || g.out_channels != g.groups ||
+        g.stride[1] != g.stride[2] || g.dilation[1] != 1 || g.dilation[2] != 1)
+      return nullptr;
+    for (const auto& s : kernels.planes)
+      if (s.kernel == g.kernel[1] && s.stride == g.stride[1]) return &s;
+    return nullptr;
   }
-  /// Whether rows fill enough of a register.
-  bool is_wide() const { return 4 * job.out_width > kernels.width; }
-  /// Whether at most one row of the kernel lies outside of the source at a time, and there are as
-  /// many rows as are summed at once.
+  /// Whether rows fill enough of a register, and other ways are not faster.
   bool convolves() const {
-    return is_wide() && job.top >= 0 && job.top <= 1 && job.out_height >= kernels.plane_rows &&
-           stride * (job.out_height - 1) - job.top + 2 <= job.height;
+    return 8 * job.out_width > kernels.width && job.out_width <= shape->widest;
   }
   /// Whether backward by data of stride 2 goes by pairs of rows and columns.
   bool spreads() const {
-    return stride == 2 && job.top == 1 && job.left == 1 && job.height == (job.out_height + 1) / 2 &&
+    return taps == 9 && job.top == 1 && job.left == 1 && job.height == (job.out_height + 1) / 2 &&
            job.width == (job.out_width + 1) / 2;
   }
-  const auto& shape() const { return kernels.planes[stride - 1]; }
   dim_t plane() const { return job.height * job.width; }
   dim_t out_plane() const { return job.out_height * job.out_width; }
 
   bool fit(const conv_geometry& g) {
     if (!tables.fit(g, kernels.width, job.out_width + kernels.width, stride, -job.left,
-                    3 - job.left))
+                    g.kernel[2] - job.left))
       return false;
-    shape().find_masks(job.out_width, job.width, job.left, tables.masks);
+    shape->find_masks(job.out_width, job.width, job.left, tables.masks);
     job.masks = tables.masks;
     job.zeros = tables.zeros;
     return true;
@@ -87,20 +93,20 @@ struct plane_sweep {
   }
   void convolve(const T* source, const T* w, const T* bias, bool relu, T* result) {
     job.relu = relu;
-    run(source, w, bias, result, shape().convolve,
+    run(source, w, bias, result, shape->convolve,
         [](plane_sweep& mine, dim_t first, dim_t end) { return mine.end_of_run(first, end); });
   }
   /// Calls `kernel` with planes from one on up to end_of(it, the last of its image or thread).
   template <class F>
   void run(const T* source, const T* w, const T* bias, T* result,
            void (*kernel)(const depthwise_planes<T>&), const F& end_of) const {
-    parallel_for(0, batch * channels, planes_worth(out_plane() * 9), [&](dim_t b, dim_t e) {
+    parallel_for(0, batch * channels, planes_worth(out_plane() * taps), [&](dim_t b, dim_t e) {
       plane_sweep mine = *this;
       for (dim_t end; b < e; b = end) {
         const dim_t c = b % channels;
         end = end_of(mine, b, std::min(e, b - c + channels));
         mine.job.x = source + b * plane();
-        mine.job.w = w + c * 9;
+        mine.job.w = w + c * taps;
         mine.job.bias = bias == nullptr ? nullptr : bias + c;
         mine.job.out = result + b * out_plane();
         mine.job.count = end - b;
@@ -123,7 +129,7 @@ struct plane_sweep {
     job.masks = tables.masks;
     return true;
   }
-  /// By shape().gradients, or by another for which all has been set.
+  /// By shape->gradients, or by another for which all has been set.
   void find_gradients(void (*gradients)(const depthwise_planes<T>&), const T* x, const T* dy, T* dw,
                       bool accumulate) const {
     parallel_for(0, channels, planes_worth(batch * out_plane() * 9), [&](dim_t c, dim_t e) {

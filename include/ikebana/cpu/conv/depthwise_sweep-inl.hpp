@@ -108,11 +108,11 @@ IKEBANA_CPU_INLINE void sweep_rows(const detail::depthwise_sweep<T>& job,
     for (dim_t kx = 0; kx < job.kernel_columns; ++kx, ++mask) {
       const T* const weight = job.weights + job.column_weights[kx];
       const vec<T> weights[] = {
-          in_register(vec<T>::broadcast(weight[static_cast<dim_t>(K) * weight_step]))...};
+          opaque(vec<T>::broadcast(weight[static_cast<dim_t>(K) * weight_step]))...};
       const dim_t at = j + job.columns[kx];
       const auto where = *mask;
-      (meet_row<static_cast<int>(I)>(sums, weights,
-                                     in_register(load_beside<Apart>(met[I] + at, where)), where, r),
+      (meet_row<static_cast<int>(I)>(sums, weights, opaque(load_beside<Apart>(met[I] + at, where)),
+                                     where, r),
        ...);
     }
     store_row_sums(sums, job.relu, job.out + j, job.out_step, job.rows, job.length - j, r);
@@ -170,8 +170,8 @@ IKEBANA_CPU_INLINE void sweep_block(const detail::depthwise_gradient<T>& job, ve
     const auto step = [&](auto at) __attribute__((always_inline)) {
       constexpr std::size_t i = decltype(at)::value;
       if constexpr (i < sizeof...(R))
-        dy[i] = in_register(load_some(given + static_cast<dim_t>(i) * dy_step, job.length - j));
-      const vec<T> x[] = {in_register(load_beside<Apart>(met[i] + j + columns[C], where[C]))...};
+        dy[i] = opaque(load_some(given + static_cast<dim_t>(i) * dy_step, job.length - j));
+      const vec<T> x[] = {opaque(load_beside<Apart>(met[i] + j + columns[C], where[C]))...};
       meet_row_gradients<Kernel, static_cast<int>(i)>(sums, dy, x, where, every);
     };
     (step(std::integral_constant<std::size_t, I>{}), ...);

@@ -1,16 +1,6 @@
 // Loads of every second element and of those farther apart, stores that interleave, and rows with
 // what stands around them (padded_tiles.hpp).
 
-/// x, from now on in a register: compilers would else load it anew for each use, and loads are what
-/// is short here.
-template <class T>
-IKEBANA_CPU_INLINE vec<T> in_register(vec<T> x) {
-#if IKEBANA_CPU_X86 && IKEBANA_CPU_WIDTH != 0
-  asm("" : "+v"(x.v));
-#endif
-  return x;
-}
-
 template <class T>
 struct even_odd {
   vec<T> even, odd;
