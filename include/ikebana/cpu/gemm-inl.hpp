@@ -37,7 +37,7 @@ void multiply_across(dim_t m, dim_t n, dim_t k, left_block<T> a, const T* b, dim
       t.last_row = rows - 1;
       t.set_columns(held, width);
       t.tiles = whole;
-      t.next = {0, width, width, p == 0 && result.then.repeats ? 0 : width};
+      t.next = {0, width, width, p == 0 && result.then.repeats ? 0 : width, width};
       find_tile<T>(rows, held)(t);
       if (rest > 0) {
         t.set_columns((rest + w - 1) / w, rest);

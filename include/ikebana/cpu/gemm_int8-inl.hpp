@@ -64,8 +64,7 @@ struct byte_result {
                                as<std::uint32_t>(b_zero) *
                                    vec<std::uint32_t>::broadcast(row_sums[r]));
         // Rounded twice, so that all instruction sets give the same.
-        vec<float> y = converted(x) * factor;
-        hide(y);
+        const vec<float> y = opaque(converted(x) * factor);
         (y + bias).store(to, n);
       }
     }
@@ -77,16 +76,6 @@ struct byte_result {
     return {static_cast<float>(x.v)};
 #else
     return {__builtin_convertvector(x.v, vec<float>::raw)};
-#endif
-  }
-  /// Keeps a product and a sum apart.
-  IKEBANA_CPU_INLINE static void hide([[maybe_unused]] vec<float>& x) {
-#if IKEBANA_CPU_WIDTH == 64
-    asm("" : "+v"(x.v));
-#elif IKEBANA_CPU_X86
-    asm("" : "+x"(x.v));
-#elif IKEBANA_CPU_ARM64
-    asm("" : "+w"(x.v));
 #endif
   }
 };

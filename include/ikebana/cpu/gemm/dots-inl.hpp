@@ -88,7 +88,7 @@ IKEBANA_CPU_INLINE void dot_tiles(dim_t count, dim_t k, const T* x, dim_t ldx, d
     const auto step = [&](vec<T> b0, vec<T> b1, vec<T> b2, vec<T> b3, const vec<T>* a)
         __attribute__((always_inline)) {
       if constexpr (sizeof...(P) == 2)
-        keep_in_register(b0), keep_in_register(b1), keep_in_register(b2), keep_in_register(b3);
+        b0 = opaque(b0), b1 = opaque(b1), b2 = opaque(b2), b3 = opaque(b3);
       ((sums[P * 4] = fma(a[P], b0, sums[P * 4]), sums[P * 4 + 1] = fma(a[P], b1, sums[P * 4 + 1]),
         sums[P * 4 + 2] = fma(a[P], b2, sums[P * 4 + 2]),
         sums[P * 4 + 3] = fma(a[P], b3, sums[P * 4 + 3])),

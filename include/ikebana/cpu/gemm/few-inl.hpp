@@ -74,8 +74,7 @@ IKEBANA_CPU_INLINE void few_tile(const few_task<T>& t, dim_t i, dim_t count,
   for (dim_t k = t.depth; k > 0; --k) {
     const vec<T> x[] = {vec<T>::broadcast(*shorts[N])...};
     const auto add = [&](vec<T> * s, const T* from) __attribute__((always_inline)) {
-      vec<T> y = load(from);
-      keep_in_register(y);
+      const vec<T> y = opaque(load(from));
       ((s[N] = fma(x[N], y, s[N])), ...);
     };
     (add(sums[J], longs[J]), ...);

@@ -11,7 +11,7 @@ struct matrix_result {
   /// How many matrices a tile begins with: where more than one, they are added up first.
   bool starts_mixed() const {
     return (beta != T(0) && beta != T(1)) ||
-           (beta != T(0)) + (then.bias != nullptr) + (then.residual != nullptr) > 1;
+           (beta != T(0) && (then.bias != nullptr || then.residual != nullptr));
   }
 
   /// Where the tile at (i, j) begins and goes, and those below.
@@ -21,12 +21,14 @@ struct matrix_result {
     t.relu = final && then.function == activation::relu;
     t.init = nullptr;
     t.init_step = 0;
+    t.bias = nullptr;
     if (!first || beta != T(0)) {
       t.init = t.c;
       t.init_step = ldc;
-    } else if (then.bias != nullptr) {
-      t.init = then.bias + j;
-    } else if (then.residual != nullptr) {
+    } else if (then.residual == nullptr) {
+      if (then.bias != nullptr) t.init = then.bias + j;
+    } else {
+      if (then.bias != nullptr) t.bias = then.bias + j;
       t.init = then.residual + i * then.ld_residual + (then.repeats ? 0 : j);
       t.init_step = then.ld_residual;
     }

@@ -16,33 +16,43 @@ IKEBANA_CPU_INLINE void finish_tiny(const gemm_epilogue<T>& then, dim_t m, dim_t
 
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
 /// Whether tiles of few registers do where there are more columns than they have: of short sums,
-/// larger ones would spend more time on their way.
+/// larger ones would spend more time on their way. On AVX-512 they read B too fast for it to come
+/// from the second-level cache again and again.
 template <class T>
-IKEBANA_CPU_INLINE bool by_tiny_blocks([[maybe_unused]] dim_t m, [[maybe_unused]] dim_t k) {
+IKEBANA_CPU_INLINE bool by_tiny_blocks([[maybe_unused]] dim_t m, [[maybe_unused]] dim_t n,
+                                       [[maybe_unused]] dim_t k) {
 #if IKEBANA_CPU_WIDTH == 64
-  // Of five and six rows there are large tiles that are wide, too.
-  const dim_t deepest = m > dim_t{tiny_pair_rows} ? 8 : m == 5 || m == 6 ? 9 : 16;
-  return k <= (m <= few_rows ? 8 : deepest) && m > 1;
+  const bool few = m <= few_rows, many = m > dim_t{tiny_pair_rows};
+  const dim_t anyway = few || many ? 8 : 16, near = few || (many && m <= 16) ? 24 : many ? 16 : 32;
+  return m > 1 && (k <= anyway || (k <= near && k * n * dim_t{sizeof(T)} <= 32 * 1024));
 #elif IKEBANA_CPU_WIDTH == 32
-  return k <= (m <= few_rows ? 8 : 20) && m > 1;
+  return k <= (m <= few_rows ? 16 : 48) && m > 1;
 #else
   return false;
 #endif
 }
 
+/// The same where B must be turned first, which leaves so many bytes.
+template <class T>
+IKEBANA_CPU_INLINE bool by_turned_blocks(dim_t m, dim_t n, dim_t k, dim_t bytes) {
+  return by_tiny_blocks<T>(m, n, k) && (k <= 8 || (k <= 16 && m > few_rows && m <= 12) ||
+                                        (k <= 24 && m > 4 && bytes <= detail::caches().first / 2));
+}
+
+template <class T>
+IKEBANA_CPU_INLINE void run_tiny_product(const gemm_call<T>& call) {
+  tiny_product<T>(call.a, call.b, call.c, {call.m, call.n, call.k, call.ta == transpose::yes},
+                  {call.lda, call.ldb, call.ldc}, call.then);
+}
 template <class T>
 [[gnu::noinline]] void tiny_product_and_finish(const gemm_call<T>& call) {
-  find_tiny<T>(call.m, call.n, call.k)(call.a, call.b, call.c,
-                                       {call.m, call.n, call.k, call.ta == transpose::yes},
-                                       {call.lda, call.ldb, call.ldc}, call.then);
+  run_tiny_product(call);
   finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
 }
 template <class T>
 IKEBANA_CPU_INLINE void tiny_product(const gemm_call<T>& call) {
   if (finishes_tiny(*call.then)) return tiny_product_and_finish(call);
-  return find_tiny<T>(call.m, call.n, call.k)(call.a, call.b, call.c,
-                                              {call.m, call.n, call.k, call.ta == transpose::yes},
-                                              {call.lda, call.ldb, call.ldc}, call.then);
+  run_tiny_product(call);
 }
 
 template <int Group, class T>
@@ -226,7 +236,7 @@ void product(gemm_call<T>& call) {
   const bool fits = detail::tiny_steps::hold(call.lda, call.ldb, call.ldc) &&
                     detail::tiny_sizes::hold(call.m, call.n, call.k);
   if (call.n > 2 * w && call.tb == transpose::no && call.k > 0 && fits &&
-      by_tiny_blocks<T>(call.m, call.k) && call.alpha == T(1) && call.beta == T(0) &&
+      by_tiny_blocks<T>(call.m, call.n, call.k) && call.alpha == T(1) && call.beta == T(0) &&
       call.then->residual == nullptr)
     return tiny_product(call);
   // More rows where the others' preparations do not pay.
@@ -257,13 +267,14 @@ void product(gemm_call<T>& call) {
     }
   }
   // Short rows of B are turned one by one. Of the shortest, tiles lose where much is written.
+  const dim_t width = (call.n + w - 1) / w * w,
+              turned_bytes = (call.k + 4) * width * dim_t{sizeof(T)};
   const bool blocks =
-      fits && by_tiny_blocks<T>(call.m, call.k) && call.alpha == T(1) &&
+      fits && by_turned_blocks<T>(call.m, call.n, call.k, turned_bytes) && call.alpha == T(1) &&
       (call.k >= turned<T> || call.m * call.n * dim_t{sizeof(T)} <= detail::caches().first) &&
       call.beta == T(0) && call.then->residual == nullptr;
   if (call.tb == transpose::yes && (call.k < turned<T> || blocks) && call.n > w && call.m > 1) {
-    const dim_t width = (call.n + w - 1) / w * w;
-    if ((call.k + 4) * width * dim_t{sizeof(T)} <= detail::caches().second / 4) {
+    if (turned_bytes <= detail::caches().second / 4) {
       T* const rows = reinterpret_cast<T*>(detail::thread_scratch());
       turn_few(rows, width, call.b, call.ldb, call.n, call.k,
                std::make_index_sequence<static_cast<std::size_t>(w < 4 ? 1 : w / 4)>{});
@@ -305,8 +316,8 @@ void tiny(const T* a, const T* b, T* c, detail::tiny_sizes s, detail::tiny_steps
           const gemm_epilogue<T>* then) {
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
   const dim_t m = s.m(), n = s.n();
-  if (n <= 2 * vec<T>::size || by_tiny_blocks<T>(m, s.k())) [[likely]]
-    return find_tiny<T>(m, n, s.k())(a, b, c, s, steps, then);
+  if (n <= 2 * vec<T>::size || by_tiny_blocks<T>(m, n, s.k())) [[likely]]
+    return tiny_product(a, b, c, s, steps, then);
 #endif
   product_of_tiny(a, b, c, s, steps, then);
 }

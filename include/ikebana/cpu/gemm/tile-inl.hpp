@@ -39,10 +39,11 @@ struct tile_task {
   dim_t b_step;
   const T* init;  // null: zero
   dim_t init_step;
+  const T* bias = nullptr;  // not null: added to what is at init, the same for all rows
   T* c;
   dim_t c_step, last;
   struct {
-    dim_t a, b, c, init;
+    dim_t a, b, c, init, bias;
   } next;
   const T* fetch = nullptr;
   dim_t fetch_step = 0, fetch_rows = 0;
@@ -57,7 +58,7 @@ struct tile_task {
 
   /// The next tile is so many rows below.
   IKEBANA_CPU_INLINE void go_down(dim_t rows) {
-    next = {rows * a_row, 0, rows * c_step, rows * init_step};
+    next = {rows * a_row, 0, rows * c_step, rows * init_step, 0};
   }
 };
 
@@ -65,16 +66,6 @@ struct tile_task {
 template <class X>
 IKEBANA_CPU_INLINE void keep_in_register(X& x) {
   asm("" : "+r"(x));
-}
-
-/// Has x loaded once where compilers would else load it in each product that it is part of.
-template <class T>
-IKEBANA_CPU_INLINE void keep_in_register([[maybe_unused]] vec<T>& x) {
-#if IKEBANA_CPU_X86 && IKEBANA_CPU_WIDTH == 64
-  asm("" : "+v"(x.v));
-#elif IKEBANA_CPU_X86 && IKEBANA_CPU_WIDTH != 0
-  asm("" : "+x"(x.v));
-#endif
 }
 
 template <class T, int Registers, std::size_t J>
@@ -118,6 +109,10 @@ IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t, std::index_sequence<R...>,
      ...);
   else
     ((sums[I] = vec<T>::zero()), ...);
+  if (t.bias != nullptr) {
+    const vec<T> more[] = {load_columns<T, Registers, J>(t.bias, t.bias + last, last)...};
+    ((sums[I] = more[I % n] + sums[I]), ...);
+  }
   for (dim_t r = t.fetch_rows; r > 0; --r, t.fetch += t.fetch_step)
     (__builtin_prefetch(t.fetch + static_cast<dim_t>(J) * w, 0, 2), ...);
 
@@ -133,7 +128,7 @@ IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t, std::index_sequence<R...>,
   const auto add_products = [&](dim_t later) __attribute__((always_inline)) {
     const T* const from = b + later * b_step;
     vec<T> columns[] = {load_columns<T, Registers, J>(from, from + last, last)...};
-    if constexpr (Rows == 2) (keep_in_register(columns[J]), ...);
+    if constexpr (Rows == 2) ((columns[J] = opaque(columns[J])), ...);
     if constexpr (Way == tile_reads::and_packs) {
       // Rows are too far apart for the processor to foresee.
       constexpr dim_t ahead = 8;
@@ -195,6 +190,7 @@ IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t, std::index_sequence<R...>,
   t.a += t.next.a;
   t.b += t.next.b;
   if (t.init != nullptr) t.init += t.next.init;
+  if (t.bias != nullptr) t.bias += t.next.bias;
 }
 
 template <class T, int Rows, int Registers, tile_reads Way>
