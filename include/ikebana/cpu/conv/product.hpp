@@ -40,7 +40,7 @@ struct conv_product {
     if (shares_work(p.multiply_adds()))
       while (blocks() < 2 * num_threads() && columns > 192) divide((columns + 1) / 2);
   }
-  void divide(dim_t most) { columns = (even_part(plane, most) + 47) / 48 * 48; }
+  void divide(dim_t most) { columns = rounded_up(even_part(plane, most), 48); }
   dim_t across() const { return parts(plane, columns); }
   dim_t blocks() const { return p.batch * across() * parts(p.results, rows); }
 

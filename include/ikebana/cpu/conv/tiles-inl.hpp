@@ -52,17 +52,7 @@ IKEBANA_CPU_INLINE void slide_tile(const detail::conv_job<T>& job, std::index_se
 #if IKEBANA_CPU_WIDTH == 32
   // Where a step is 12 products, the other operations take more of it than of one of 24.
   if constexpr (sizeof...(I) >= 12 && !packs) {
-    for (dim_t fours = depth / 4; fours > 0; --fours) {
-      add_products(0);
-      go_on(0);
-      add_products(1);
-      go_on(0);
-      add_products(2);
-      go_on(0);
-      add_products(3);
-      go_on(4);
-    }
-    depth %= 4;
+    depth = add_by_fours(depth, add_products, go_on);
   }
 #endif
   for (; depth > 0; --depth) {

@@ -85,6 +85,23 @@ IKEBANA_CPU_INLINE void store_columns(vec<T> x, T* to, dim_t last) {
     x.store(to + (J + 1 == Registers ? last : static_cast<dim_t>(J) * vec<T>::size));
 }
 
+/// Four steps of a tile at a time: add_products(i) is the step i later, go_on(n) moves on by n.
+/// Returns how many steps are left.
+template <class Add, class GoOn>
+IKEBANA_CPU_INLINE dim_t add_by_fours(dim_t depth, const Add& add_products, const GoOn& go_on) {
+  for (dim_t fours = depth / 4; fours > 0; --fours) {
+    add_products(0);
+    go_on(0);
+    add_products(1);
+    go_on(0);
+    add_products(2);
+    go_on(0);
+    add_products(3);
+    go_on(4);
+  }
+  return depth % 4;
+}
+
 /// How a tile reads B. Compactly: rows of A along the summed dimension, and registers of B side by
 /// side without a gap, so that all of their places but two are constants.
 enum class tile_reads { anywhere, and_packs, compactly };
@@ -158,17 +175,7 @@ IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t, std::index_sequence<R...>,
   // wherever another thread runs on the same core.
   dim_t depth = t.depth;
   if constexpr (compact) {
-    for (dim_t fours = depth / 4; fours > 0; --fours) {
-      add_products(0);
-      go_on(0);
-      add_products(1);
-      go_on(0);
-      add_products(2);
-      go_on(0);
-      add_products(3);
-      go_on(4);
-    }
-    depth %= 4;
+    depth = add_by_fours(depth, add_products, go_on);
   } else if constexpr (Way == tile_reads::anywhere && sizeof...(I) >= 12) {
     for (dim_t pairs = depth / 2; pairs > 0; --pairs) {
       add_products(0);
