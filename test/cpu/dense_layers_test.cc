@@ -42,7 +42,7 @@ struct layers {
   std::vector<dim_t> widths;
   dim_t rows;
   std::vector<cpu::dense_layer<T>> all;
-  std::vector<aligned_buffer<T>> outputs, packed;
+  std::vector<aligned_buffer<T>> outputs, packed, turned;
   aligned_buffer<T> parameters, seen;
   cpu::dense_chain<T> chain;
 
@@ -74,6 +74,10 @@ struct layers {
       if (packs && rows == 1 && l.is_small()) {
         packed.emplace_back(l.packed_size());
         l.pack_to(packed.back().data());
+      }
+      if (packs && l.may_turn()) {
+        turned.emplace_back(l.turned_size());
+        l.turned = turned.back().data();
       }
       all.push_back(l);
     }
@@ -147,6 +151,33 @@ TEST_CASE_TEMPLATE("layers are packed anew where their weights have changed", T,
     std::ranges::fill(l.parameters.span(), -T(0));
     cpu::run_dense_chain<T>(x.data(), l.chain, 0);
     if (cpu::active_instruction_set() >= cpu::instruction_set::avx2) CHECK(std::signbit(l.seen[0]));
+  });
+}
+
+TEST_CASE_TEMPLATE("weights are transposed anew where they may have changed, to the same bits", T,
+                   float, double) {
+  generator r(74);
+  for_each_set([&] {
+    for (const dim_t rows : {9, 16, 33, 128}) {
+      layers<T> l({40, 33, 70, 10, 48, 129}, rows, true, r);
+      CHECK(l.turned.size() == 3);
+      const guarded<T> x(rows * 40, r);
+      const aligned_buffer<T>& y = l.outputs.back();
+      std::vector<T> last;
+      for (const std::uint64_t stamp : {0u, 5u, 5u, 6u, 0u, 6u}) {
+        if (stamp != 5)
+          for (T& p : l.parameters.span()) p = static_cast<T>(r.number());
+        cpu::run_dense_chain<T>(x.data(), l.chain, stamp);
+        CHECK(l.difference(x.data()) < tolerance<T>);
+        last.assign(y.data(), y.data() + y.size());
+        // The same again, and as weights that anybody may write, of which nothing is kept.
+        for (const std::uint64_t then : {stamp, std::uint64_t{0}}) {
+          cpu::run_dense_chain<T>(x.data(), l.chain, then);
+          CHECK(std::ranges::equal(last, y.span()));
+        }
+        CHECK_FALSE(l.all[0].is_turned);
+      }
+    }
   });
 }
 

@@ -129,7 +129,7 @@ TEST_CASE_TEMPLATE("group norm and layer norm are what their definition says", T
 TEST_CASE_TEMPLATE("rms norm is what its definition says", T, float, double) {
   generator r(62);
   for_each_set([&] {
-    for (const sizes s : {sizes{1, 1}, {3, 5}, {70, 7}, {2, 131}, {0, 3}, {3, 0}})
+    for (const sizes s : {sizes{1, 1}, {3, 5}, {70, 7}, {41, 30}, {2, 131}, {0, 3}, {3, 0}})
       for (bool affine : {false, true}) {
         const dim_t rows = s.batch, n = s.channels;
         INFO("rows " << rows << " n " << n << " affine " << affine);

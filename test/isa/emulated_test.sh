@@ -38,7 +38,8 @@ slow='*span several blocks*,*span many blocks*,depthwise and grouped convolution
 slow+=',convolutions give the same bits*,convolutions of every kind*,*same bits in any batch*'
 slow+=',*number of threads*,*left out where exactness*,*in every direction*'
 slow+=',what follows a product*,thin products*,products of few rows*<double>,fused attention: every mask*'
-slow+=',convolutions of random geometries<double>,an image of few*<double>,average pooling*<double>'
+slow+=',convolutions of random geometries<double>,an image of few channels*,an image of few positions*<double>'
+slow+=',average pooling*,batch norm with an activation*'
 slow+=",Winograd's convolution* forward and backward*,Winograd's gradient of the weights* overwriting*"
 [ -z "${TEST_SHARD_STATUS_FILE:-}" ] || touch "$TEST_SHARD_STATUS_FILE"
 at=0

@@ -333,13 +333,13 @@ TEST_CASE("in evaluation layers that follow each other run in one call") {
   CHECK(difference<double, three>(branches, false) < 1e-14);
 }
 
-TEST_CASE("layers that run in one call see every change of their parameters") {
-  constexpr auto net =
-      ike::sequential("fc1"_m = ike::linear<2, 4>{}, ike::tanh{}, "fc2"_m = ike::linear<4, 1>{});
-  constexpr shape in{1, 2};
-  auto model = ike::initialize<float, in>(net, ike::seed{5});
+namespace {
+
+template <shape In, class M>
+void expect_every_change(const M& net) {
+  auto model = ike::initialize<float, In>(net, ike::seed{5});
   model.eval();
-  const auto x = ike::uniform<float, in>(ike::seed{8});
+  const auto x = ike::uniform<float, In>(ike::seed{8});
   const auto expect_right = [&](auto& m) {
     const float y = m(x)[0];
     m.set_fusion(false);
@@ -353,7 +353,7 @@ TEST_CASE("layers that run in one call see every change of their parameters") {
     CHECK(y != last);
     last = y;
   };
-  auto other = ike::initialize<float, in>(net, ike::seed{6});
+  auto other = ike::initialize<float, In>(net, ike::seed{6});
   const auto own = ike::get_state_dict(model).clone();
   other.eval();
   expect_another(other);
@@ -384,7 +384,19 @@ TEST_CASE("layers that run in one call see every change of their parameters") {
   expect_right(copy);
   weight[0] += 1;
   expect_another(moved);
+}
+
+}  // namespace
+
+TEST_CASE("layers that run in one call see every change of their parameters") {
+  constexpr auto net =
+      ike::sequential("fc1"_m = ike::linear<2, 4>{}, ike::tanh{}, "fc2"_m = ike::linear<4, 1>{});
+  expect_every_change<shape{1, 2}>(net);
+  // Of these a model keeps the transposed weights.
+  expect_every_change<shape{16, 34}>(ike::sequential("fc1"_m = ike::linear<34, 47>{}, ike::tanh{},
+                                                     "fc2"_m = ike::linear<47, 40>{}));
   // Another shape is another plan.
+  const auto x = ike::uniform<float, shape{1, 2}>(ike::seed{8});
   auto open = ike::initialize<float, shape{ike::dynamic, 2}>(net, ike::seed{5});
   open.eval();
   const auto two = ike::uniform<float, shape{2, 2}>(ike::seed{9});

@@ -20,6 +20,9 @@ struct dense_layer {
   dim_t rows = 0, in = 0, out = 0;
   activation function = activation::none;
   dim_t narrow = INT64_MAX;  ///< `out` of a packed layer.
+  /// Room for the transpose of weight, `turned_row()` apart; null where it is not made.
+  T* turned = nullptr;
+  bool is_turned = false;  ///< It is that of weight as it is now.
 
   /// Whether packing pays, of one row.
   constexpr bool is_small() const { return in <= 64 && out > 0 && out <= 64; }
@@ -27,6 +30,14 @@ struct dense_layer {
   constexpr dim_t packed_row() const { return out <= 16 ? 16 : (out + 31) / 32 * 32; }
   /// Rows are read four at a time.
   constexpr dim_t packed_size() const { return ((in + 3) / 4 * 4 + 1) * packed_row(); }
+  /// Whether a product is faster, and the same bits, with the weights transposed: more rows than
+  /// dot products are taken for, but so few that packing is much of the work.
+  constexpr bool may_turn() const {
+    return rows > 8 && rows <= 128 && in >= 32 && out > 32 && in * out <= 1 << 20 &&
+           rows * in * out <= 1 << 24;
+  }
+  constexpr dim_t turned_row() const { return (out + 15) / 16 * 16; }
+  constexpr dim_t turned_size() const { return in * turned_row(); }
   /// Of memory that is zero.
   constexpr void pack_to(T* memory) {
     packed = memory;
@@ -37,7 +48,7 @@ struct dense_layer {
 /// Layers one after another, and what those that are packed were packed from.
 template <class T>
 struct dense_chain {
-  const dense_layer<T>* layers = nullptr;
+  dense_layer<T>* layers = nullptr;
   dim_t count = 0;
   const T* weights = nullptr;  ///< All that is read for packing, and more.
   T* seen = nullptr;           ///< What they were when they were packed.

@@ -180,6 +180,11 @@ template <class T>
 [[gnu::noinline]] void compared_layers(const T* x, dense_chain<T>& chain, std::uint64_t stamp) {
   if (!are_same(chain.weights, static_cast<const T*>(chain.seen), chain.size)) [[unlikely]]
     detail::pack_dense_layers(chain);
+  for (dim_t i = 0; i < chain.count; ++i) {
+    dense_layer<T>& l = chain.layers[i];
+    l.is_turned = l.turned != nullptr && stamp != 0;
+    if (l.is_turned) pack_across(l.turned, l.turned_row(), l.weight, l.in, l.in, l.out);
+  }
   chain.stamp = stamp;
   run_layers(x, chain.layers, chain.layers + chain.count);
 }

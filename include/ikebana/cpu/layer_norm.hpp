@@ -7,6 +7,8 @@
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/layer_norm-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/layer_norm_backward-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Normalization of each row by its own mean and variance: layer norm (Ba, Kiros, Hinton, 2016),
 /// group norm (Wu, He, 2018), instance norm (Ulyanov, Vedaldi, Lempitsky, 2016), and root mean

@@ -84,6 +84,8 @@ void maxima_by_halving(pool_geometry g, const T* x, T* y, std::int32_t* indices)
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool_average-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/pool_average_small-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 
 namespace ikebana::cpu::detail {
 

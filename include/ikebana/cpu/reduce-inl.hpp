@@ -164,7 +164,7 @@ IKEBANA_CPU_INLINE void sum_few_rows(dim_t m, dim_t width, const T* x, dim_t ldx
 
 /// Blocks of rows are joined in pairs, these in pairs, and so on.
 template <class T>
-void sum_columns(dim_t m, dim_t n, const T* x, dim_t ldx, T* out, bool accumulate) {
+void sum_blocks(dim_t m, dim_t n, const T* x, dim_t ldx, T* out, bool accumulate) {
   constexpr dim_t w = vec<T>::size, together = 4 * w, block = 64;
   T sums[together], joined[40][together];  // joined[k]: of 2^k blocks
   for (dim_t j = 0; j < n; j += together) {
@@ -190,6 +190,29 @@ void sum_columns(dim_t m, dim_t n, const T* x, dim_t ldx, T* out, bool accumulat
       store_lanes(accumulate ? load_lanes(out + j + l, lanes) + s : s, out + j + l, lanes);
     }
   }
+}
+/// Short rows one behind the other, as many of which as fill whole registers, `rows`, are one of a
+/// wider matrix.
+inline constexpr dim_t most_short_columns = 2048;
+template <class T>
+[[gnu::noinline]] void sum_short_columns(dim_t m, dim_t n, const T* x, dim_t rows, T* out,
+                                         bool accumulate) {
+  T sums[most_short_columns];
+  const dim_t joined = m / rows * rows;
+  sum_blocks(m / rows, rows * n, x, rows * n, sums, false);
+  sum_blocks(rows, n, static_cast<const T*>(sums), n, out, accumulate);
+  if (joined < m) sum_blocks(m - joined, n, x + joined * n, n, out, true);
+}
+
+template <class T>
+void sum_columns(dim_t m, dim_t n, const T* x, dim_t ldx, T* out, bool accumulate) {
+  constexpr dim_t together = 4 * vec<T>::size;
+  if (0 < n && n < together && ldx == n) {
+    const dim_t rows = together >> __builtin_ctzll(static_cast<unsigned long long>(n));
+    if (m >= 8 * rows && rows * n <= most_short_columns)
+      return sum_short_columns(m, n, x, rows, out, accumulate);
+  }
+  sum_blocks(m, n, x, ldx, out, accumulate);
 }
 #undef IKEBANA_CPU_TERMS
 

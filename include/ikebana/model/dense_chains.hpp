@@ -12,8 +12,9 @@ namespace ikebana::detail {
 
 /// Fills in the layers that run in one call, and by node the chains of them. Those of one row are
 /// packed, where they are small and their parameters, which are compared before every call, stand
-/// close together. Returns how many elements that takes, of `memory`, which is zero; null for none
-/// yet. With `any_rows` it is as many for any number of rows.
+/// close together; of more rows, weights may be transposed where the rows stay as many. Returns how
+/// many elements that takes, of `memory`, which is zero; null for none yet. With `any_rows` it is
+/// as many for any number of rows.
 template <class T>
 [[gnu::cold]] dim_t point_chains(const execution<T>& run, const fused_call* calls, int nodes,
                                  cpu::dense_layer<T>* layers, cpu::dense_chain<T>* chains,
@@ -44,6 +45,7 @@ template <class T>
                .in = in.back(),
                .out = out.back(),
                .function = calls[l].function};
+      if (!any_rows && layer.may_turn()) layer.turned = take(layer.turned_size());
       if (!layer.is_small() || (layer.rows != 1 && !any_rows)) continue;
       const auto reach = [&](const T* p, dim_t n) {
         const T* const to = p + round_up_to_alignment<T>(n);

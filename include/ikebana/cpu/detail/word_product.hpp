@@ -12,6 +12,8 @@
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/low_precision/word_tile-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/low_precision/words-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/low_precision/word_operand-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/low_precision/word_product-inl.hpp"
