@@ -178,11 +178,11 @@ TEST_CASE_TEMPLATE("products that span several blocks", T, float, double) {
 
 TEST_CASE_TEMPLATE("products of few rows, columns or terms", T, float, double) {
   generator r(23);
-  for (const sizes s :
-       {sizes{2, 150, 40}, sizes{3, 71, 130}, sizes{90, 2, 40}, sizes{67, 3, 9}, sizes{70, 4, 33},
-        sizes{11, 2, 20}, sizes{2, 2, 132}, sizes{7, 3, 90}, sizes{95, 1, 3}, sizes{1, 70, 2},
-        sizes{41, 1, 7}, sizes{150, 101, 1}, sizes{110, 130, 2}, sizes{30, 45, 6},
-        sizes{95, 7, 170}, sizes{300, 6, 140}})
+  for (const sizes s : {sizes{2, 150, 40}, sizes{3, 71, 130}, sizes{90, 2, 40}, sizes{67, 3, 9},
+                        sizes{70, 4, 33}, sizes{11, 2, 20}, sizes{2, 2, 132}, sizes{7, 3, 90},
+                        sizes{95, 1, 3}, sizes{1, 70, 2}, sizes{41, 1, 7}, sizes{150, 101, 1},
+                        sizes{110, 130, 2}, sizes{30, 45, 6}, sizes{95, 7, 170}, sizes{300, 6, 140},
+                        sizes{7, 33, 4}, sizes{3, 100, 31}, sizes{13, 700, 33}})
     check_forms<T>(s, r);
 }
 
@@ -264,8 +264,8 @@ TEST_CASE_TEMPLATE("thin products", T, float, double) {
     check_epilogue<T>(s, i / 3 & 1, i / 6 & 1, T(1), i % 5 == 0 ? T(1) : T(0),
                       i % 7 == 0 ? i / 7 % 4 : 0, functions[i / 5 % 3], activation::none, r);
   }
-  // Of what is beyond the first-level cache, a few rows at a time.
-  for (const sizes& s : {sizes{3, 301, 131}, {8, 150, 200}, {11, 131, 260}})
+  // Of what is beyond the first-level cache, a few rows or columns at a time.
+  for (const sizes& s : {sizes{3, 301, 131}, {8, 150, 200}, {11, 131, 260}, {13, 700, 33}})
     for (const bool ta : {false, true})
       check_epilogue<T>(s, ta, false, T(1), T(0), ta ? 1 : 2, activation::relu, activation::none,
                         r);

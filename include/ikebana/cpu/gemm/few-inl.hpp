@@ -68,18 +68,21 @@ IKEBANA_CPU_INLINE void few_tile(const few_task<T>& t, dim_t i, dim_t count,
   (start(sums[J], at(J)), ...);
   T* const c = t.c;
   const bool relu = t.relu;
-  const T* longs[] = {t.a + at(J)...};
-  const T* shorts[] = {t.b + static_cast<dim_t>(N) * t.b_next...};
+  // One pointer moves along each factor: for each element one would cost as much as the products.
+  const T *longs = t.a, *shorts = t.b;
+  const dim_t places[] = {at(J)...}, apart[] = {static_cast<dim_t>(N) * t.b_next...};
   const dim_t lda = t.lda, step = t.b_step, ldc = t.ldc;
   for (dim_t k = t.depth; k > 0; --k) {
-    const vec<T> x[] = {vec<T>::broadcast(*shorts[N])...};
+    const vec<T> x[] = {vec<T>::broadcast(shorts[apart[N]])...};
     const auto add = [&](vec<T> * s, const T* from) __attribute__((always_inline)) {
       const vec<T> y = opaque(load(from));
       ((s[N] = fma(x[N], y, s[N])), ...);
     };
-    (add(sums[J], longs[J]), ...);
-    ((longs[J] += lda), ...);
-    ((shorts[N] += step), ...);
+    (add(sums[J], longs + places[J]), ...);
+    longs += lda;
+    keep_in_register(longs);
+    shorts += step;
+    keep_in_register(shorts);
   }
   const auto finish = [&](vec<T> * s, dim_t begin) __attribute__((always_inline)) {
     if (relu) ((s[N] = max(vec<T>::zero(), s[N])), ...);

@@ -26,13 +26,13 @@ IKEBANA_CPU_INLINE bool by_tiny_blocks([[maybe_unused]] dim_t m, [[maybe_unused]
   const dim_t anyway = few || many ? 8 : 16, near = few || (many && m <= 16) ? 24 : many ? 16 : 32;
   return m > 1 && (k <= anyway || (k <= near && k * n * dim_t{sizeof(T)} <= 32 * 1024));
 #elif IKEBANA_CPU_WIDTH == 32
-  return k <= (m <= few_rows ? 16 : 48) && m > 1;
+  return k <= 48 && m > 1;
 #else
   return false;
 #endif
 }
 
-/// The same where B must be turned first, which leaves so many bytes.
+/// As by_tiny_blocks, where B must be turned first, which leaves so many bytes.
 template <class T>
 IKEBANA_CPU_INLINE bool by_turned_blocks(dim_t m, dim_t n, dim_t k, dim_t bytes) {
   return by_tiny_blocks<T>(m, n, k) && (k <= 8 || (k <= 16 && m > few_rows && m <= 12) ||
@@ -159,6 +159,17 @@ IKEBANA_CPU_INLINE void tiny_dots(const gemm_call<T>& call) {
 #endif
 
 #if IKEBANA_CPU_WIDTH != 0
+/// Whether two rows or three go by rows of B: their sums are longer than those of tiles. What is
+/// not four registers wide reads some twice, which long sums feel on AVX-512.
+template <class T>
+IKEBANA_CPU_INLINE bool by_few_rows(dim_t m, dim_t n, dim_t k) {
+  constexpr dim_t w = vec<T>::size;
+#if IKEBANA_CPU_WIDTH == 32
+  if (n >= 4 * w && by_tiny_blocks<T>(m, n, k)) return false;
+#endif
+  return m <= few_rows && m >= 2 && k > 8 && n > (IKEBANA_CPU_WIDTH == 64 && k > 64 ? 3 : 2) * w;
+}
+
 /// A row times a column, both without gaps: as many sums side by side as hide an addition's
 /// latency.
 template <class T>
@@ -217,9 +228,7 @@ void product(gemm_call<T>& call) {
                                                        call.b, turned_b ? dim_t{1} : call.ldb,
                                                        turned_b ? call.ldb : dim_t{1}, call.c,
                                                        call.ldc, *call.then);
-    // What is not four registers wide reads some twice, which long sums feel on AVX-512.
-    const bool across = !down && !turned_b && call.m >= 2 && call.m <= few_rows && call.k > 8 &&
-                        call.n > (IKEBANA_CPU_WIDTH == 64 && call.k > 64 ? 3 : 2) * vec<T>::size;
+    const bool across = !down && !turned_b && by_few_rows<T>(call.m, call.n, call.k);
     if (across)
       multiply_few_rows(call.m, call.n, call.k, call.a, turned_a ? dim_t{1} : call.lda,
                         turned_a ? call.lda : dim_t{1}, call.b, call.ldb, call.c, call.ldc,
@@ -310,16 +319,37 @@ template <class T>
   product(call);
 }
 
+#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+template <class T>
+[[gnu::noinline]] void few_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
+                                        detail::tiny_steps steps, const gemm_epilogue<T>* then) {
+  multiply_few_rows(s.m(), s.n(), s.k(), a, s.ta() ? dim_t{1} : steps.a(),
+                    s.ta() ? steps.a() : dim_t{1}, b, steps.b(), c, steps.c(), *then);
+}
+
+/// What has more columns than two registers.
+template <class T>
+[[gnu::noinline]] void tiny_blocks(const T* a, const T* b, T* c, detail::tiny_sizes s,
+                                   detail::tiny_steps steps, const gemm_epilogue<T>* then) {
+  const bool blocks = by_tiny_blocks<T>(s.m(), s.n(), s.k());
+  if ((!blocks || IKEBANA_CPU_WIDTH == 32) && by_few_rows<T>(s.m(), s.n(), s.k()))
+    return few_tiny_product(a, b, c, s, steps, then);
+  if (blocks) [[likely]]
+    return wide_tiny_product(a, b, c, s, steps, then);
+  product_of_tiny(a, b, c, s, steps, then);
+}
+#endif
+
 /// A product of few tiles goes to them by a jump.
 template <class T>
 void tiny(const T* a, const T* b, T* c, detail::tiny_sizes s, detail::tiny_steps steps,
           const gemm_epilogue<T>* then) {
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-  const dim_t m = s.m(), n = s.n();
-  if (n <= 2 * vec<T>::size || by_tiny_blocks<T>(m, n, s.k())) [[likely]]
-    return tiny_product(a, b, c, s, steps, then);
-#endif
+  if (s.n() > 2 * vec<T>::size) return tiny_blocks(a, b, c, s, steps, then);
+  tiny_product(a, b, c, s, steps, then);
+#else
   product_of_tiny(a, b, c, s, steps, then);
+#endif
 }
 
 /// As many products of one size, from one to the next as far as the steps say.

@@ -2,101 +2,7 @@
 // arithmetic: one function hands over to the next by a jump. Sums are made in the same order as in
 // larger tiles.
 
-#if IKEBANA_CPU_WIDTH == 64
-/// Half a register, which is twice as fast where the other half would be idle: loads of whole ones,
-/// broadcasts too, are what these processors have least of.
-template <class T>
-struct half_vec {
-  typedef T raw __attribute__((vector_size(32)));
-  typedef T in_memory __attribute__((vector_size(32), aligned(alignof(T)), may_alias));
-  static constexpr dim_t size = vec<T>::size / 2;
-  raw v;
-
-  IKEBANA_CPU_INLINE static half_vec zero() { return {raw{}}; }
-  IKEBANA_CPU_INLINE static half_vec broadcast(T x) { return {x - raw{}}; }
-  IKEBANA_CPU_INLINE static half_vec load(const T* p) {
-    return {*reinterpret_cast<const in_memory*>(p)};
-  }
-  IKEBANA_CPU_INLINE void store(T* p) const { *reinterpret_cast<in_memory*>(p) = v; }
-  // By the builtins of intrinsics whose header takes long to compile.
-  IKEBANA_CPU_INLINE static half_vec load(const T* p, dim_t n) {
-    if constexpr (sizeof(T) == 4)
-      return {__builtin_ia32_loadups256_mask(at(p), raw{}, first(n))};
-    else
-      return {__builtin_ia32_loadupd256_mask(at(p), raw{}, first(n))};
-  }
-  IKEBANA_CPU_INLINE void store(T* p, dim_t n) const {
-    if constexpr (sizeof(T) == 4)
-      __builtin_ia32_storeups256_mask(at(p), v, first(n));
-    else
-      __builtin_ia32_storeupd256_mask(at(p), v, first(n));
-  }
-  IKEBANA_CPU_INLINE static __mmask8 first(dim_t n) {
-    return static_cast<__mmask8>(first_lanes(n));
-  }
-  template <class P>
-  IKEBANA_CPU_INLINE static auto at(P* p) {
-#ifdef __clang__
-    return reinterpret_cast<std::conditional_t<std::is_const_v<P>, const raw, raw>*>(p);
-#else
-    return p;
-#endif
-  }
-  IKEBANA_CPU_INLINE friend half_vec fma(half_vec a, half_vec b, half_vec c) {
-    if constexpr (sizeof(T) == 4)
-      return {__builtin_bit_cast(
-          raw, _mm256_fmadd_ps(__builtin_bit_cast(__m256, a.v), __builtin_bit_cast(__m256, b.v),
-                               __builtin_bit_cast(__m256, c.v)))};
-    else
-      return {__builtin_bit_cast(
-          raw, _mm256_fmadd_pd(__builtin_bit_cast(__m256d, a.v), __builtin_bit_cast(__m256d, b.v),
-                               __builtin_bit_cast(__m256d, c.v)))};
-  }
-  IKEBANA_CPU_INLINE friend half_vec max(half_vec a, half_vec b) {
-    if constexpr (sizeof(T) == 4)
-      return {__builtin_bit_cast(
-          raw, _mm256_max_ps(__builtin_bit_cast(__m256, a.v), __builtin_bit_cast(__m256, b.v)))};
-    else
-      return {__builtin_bit_cast(
-          raw, _mm256_max_pd(__builtin_bit_cast(__m256d, a.v), __builtin_bit_cast(__m256d, b.v)))};
-  }
-};
-#endif
-
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-/// Two registers.
-template <class T>
-struct pair_vec {
-  static constexpr dim_t size = 2 * vec<T>::size;
-  vec<T> low, high;
-
-  IKEBANA_CPU_INLINE static pair_vec zero() { return {vec<T>::zero(), vec<T>::zero()}; }
-  IKEBANA_CPU_INLINE static pair_vec broadcast(T x) {
-    const vec<T> v = vec<T>::broadcast(x);
-    return {v, v};
-  }
-  IKEBANA_CPU_INLINE static pair_vec load(const T* p) {
-    return {vec<T>::load(p), vec<T>::load(p + vec<T>::size)};
-  }
-  IKEBANA_CPU_INLINE void store(T* p) const {
-    low.store(p);
-    high.store(p + vec<T>::size);
-  }
-  IKEBANA_CPU_INLINE static pair_vec load(const T* p, dim_t n) {
-    return {vec<T>::load(p), vec<T>::load(p + vec<T>::size, n - vec<T>::size)};
-  }
-  IKEBANA_CPU_INLINE void store(T* p, dim_t n) const {
-    low.store(p);
-    high.store(p + vec<T>::size, n - vec<T>::size);
-  }
-  IKEBANA_CPU_INLINE friend pair_vec fma(pair_vec a, pair_vec b, pair_vec c) {
-    return {fma(a.low, b.low, c.low), fma(a.high, b.high, c.high)};
-  }
-  IKEBANA_CPU_INLINE friend pair_vec max(pair_vec a, pair_vec b) {
-    return {max(a.low, b.low), max(a.high, b.high)};
-  }
-};
-
 /// The most rows of a tile of up to a register of columns, and of two.
 #if IKEBANA_CPU_WIDTH == 64
 inline constexpr std::size_t tiny_rows = 16, tiny_pair_rows = 12;
@@ -113,6 +19,11 @@ template <class T>
 IKEBANA_CPU_INLINE product_function<T> find_narrow_tiny(dim_t m, dim_t n, bool turned);
 template <class T>
 IKEBANA_CPU_INLINE product_function<T> find_wide_tiny(dim_t m);
+/// Whether two tiles of as many rows each are better than one of `rows` and one of what is left,
+/// whose sums would be so few that they wait for each other.
+IKEBANA_CPU_INLINE bool ends_evenly(dim_t below, dim_t rows) {
+  return below > rows && 2 * below <= 3 * rows;
+}
 /// So many bytes on.
 template <class T>
 IKEBANA_CPU_INLINE const T* at(const T* p, dim_t bytes) {
@@ -178,7 +89,7 @@ IKEBANA_CPU_INLINE void narrow_tiny_product(const T* a, const T* b, T* c, detail
     if (!down || below <= 0) return;
     step_by(a, dim_t{rows} * (Turned ? bytes : lda));
     c = to;
-    if (below < dim_t{rows})
+    if (below < dim_t{rows} || (s.k() >= 8 && ends_evenly(below, dim_t{rows})))
       return find_narrow_tiny<T>(below, n, Turned)(a, b, c, {below, n, s.k(), Turned}, steps, then);
     below -= dim_t{rows};
   }
@@ -239,7 +150,7 @@ IKEBANA_CPU_INLINE void wide_tiny_product(const T* a, const T* b, T* c, detail::
     if (!down || below <= 0) return;
     step_by(a, rows * row);
     c += rows * ldc;
-    if (below < rows)
+    if (below < rows || (s.k() >= 8 && ends_evenly(below, rows)))
       return find_wide_tiny<T>(below)(a, b, c, {below, s.n(), s.k(), s.ta()}, steps, then);
     below -= rows;
   }
@@ -294,59 +205,5 @@ IKEBANA_CPU_INLINE product_function<T> find_wide_tiny(dim_t m) {
     m = tiles < 6 ? rows / tiles + 1 : most;
   }
   return find_wide_tiny<T>(m, std::make_index_sequence<tiny_pair_rows>{});
-}
-
-/// Sums of K terms, one or two, as is_outer says: row after row.
-template <class T, std::size_t K>
-[[gnu::noinline]] void outer_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
-                                     detail::tiny_steps steps, const gemm_epilogue<T>* then) {
-  if (then->bias != nullptr || then->function != activation::none)
-    return find_wide_tiny<T>(s.m())(a, b, c, s, steps, then);
-  constexpr dim_t w = vec<T>::size;
-  const dim_t row = s.ta() ? 1 : steps.a(), step = s.ta() ? steps.a() : 1, last = s.n() - w,
-              ldc = steps.c();
-  const T* const second = b + (K > 1 ? steps.b() : 0);
-  for (dim_t m = s.m(); m > 0; --m, a += row, c += ldc) {
-    const vec<T> x = vec<T>::broadcast(a[0]), y = vec<T>::broadcast(a[K > 1 ? step : 0]);
-    const auto put = [&](dim_t j) __attribute__((always_inline)) {
-      vec<T> sum = fma(x, vec<T>::load(b + j), vec<T>::zero());
-      if (K > 1) sum = fma(y, vec<T>::load(second + j), sum);
-      sum.store(c + j);
-    };
-    for (dim_t j = 0; j < last; j += w) put(j);
-    put(last);
-  }
-}
-inline constexpr std::size_t most_outer = IKEBANA_CPU_WIDTH == 64 ? 2 : 1;
-/// Few terms and many columns: where the result is beyond the first-level cache, time goes into
-/// writing it.
-template <class T>
-[[gnu::noinline]] void flat_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
-                                         detail::tiny_steps steps, const gemm_epilogue<T>* then) {
-  const product_function<T> f = s.m() * s.n() * dim_t{sizeof(T)} <= detail::caches().first
-                                    ? find_wide_tiny<T>(s.m())
-                                : s.k() == 1 ? &outer_product<T, 1>
-                                             : &outer_product<T, most_outer>;
-  f(a, b, c, s, steps, then);
-}
-
-/// Of more columns than a register has: goes to the tiles by a jump.
-template <class T>
-[[gnu::noinline]] void wide_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
-                                         detail::tiny_steps steps, const gemm_epilogue<T>* then) {
-#if IKEBANA_CPU_WIDTH >= 32
-  if (s.n() >= 4 * vec<T>::size && s.k() <= dim_t{most_outer} && s.k() > 0) [[unlikely]]
-    return flat_tiny_product(a, b, c, s, steps, then);
-#endif
-  return find_wide_tiny<T>(s.m())(a, b, c, s, steps, then);
-}
-
-template <class T>
-IKEBANA_CPU_INLINE void tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
-                                     detail::tiny_steps steps, const gemm_epilogue<T>* then) {
-  const dim_t m = s.m(), n = s.n();
-  if (n > vec<T>::size) return wide_tiny_product(a, b, c, s, steps, then);
-  if (m > dim_t{tiny_rows}) return long_tiny_product(a, b, c, s, steps, then);
-  return find_narrow_tiny<T>(m, n, s.ta())(a, b, c, s, steps, then);
 }
 #endif

@@ -1,0 +1,109 @@
+// Parts of a register and two of them, as tiles of small products take them.
+
+#if IKEBANA_CPU_WIDTH == 64
+/// Half a register, which is twice as fast where the other half would be idle: loads of whole ones,
+/// broadcasts too, are what these processors have least of.
+template <class T>
+struct half_vec {
+  typedef T raw __attribute__((vector_size(32)));
+  typedef T in_memory __attribute__((vector_size(32), aligned(alignof(T)), may_alias));
+  static constexpr dim_t size = vec<T>::size / 2;
+  raw v;
+
+  IKEBANA_CPU_INLINE static half_vec zero() { return {raw{}}; }
+  IKEBANA_CPU_INLINE static half_vec broadcast(T x) { return {x - raw{}}; }
+  IKEBANA_CPU_INLINE static half_vec load(const T* p) {
+    return {*reinterpret_cast<const in_memory*>(p)};
+  }
+  IKEBANA_CPU_INLINE void store(T* p) const { *reinterpret_cast<in_memory*>(p) = v; }
+  // By the builtins of intrinsics whose header takes long to compile.
+  IKEBANA_CPU_INLINE static half_vec load(const T* p, dim_t n) {
+    if constexpr (sizeof(T) == 4)
+      return {__builtin_ia32_loadups256_mask(at(p), raw{}, first(n))};
+    else
+      return {__builtin_ia32_loadupd256_mask(at(p), raw{}, first(n))};
+  }
+  IKEBANA_CPU_INLINE void store(T* p, dim_t n) const {
+    if constexpr (sizeof(T) == 4)
+      __builtin_ia32_storeups256_mask(at(p), v, first(n));
+    else
+      __builtin_ia32_storeupd256_mask(at(p), v, first(n));
+  }
+  IKEBANA_CPU_INLINE static __mmask8 first(dim_t n) {
+    return static_cast<__mmask8>(first_lanes(n));
+  }
+  template <class P>
+  IKEBANA_CPU_INLINE static auto at(P* p) {
+#ifdef __clang__
+    return reinterpret_cast<std::conditional_t<std::is_const_v<P>, const raw, raw>*>(p);
+#else
+    return p;
+#endif
+  }
+  IKEBANA_CPU_INLINE friend half_vec fma(half_vec a, half_vec b, half_vec c) {
+    if constexpr (sizeof(T) == 4)
+      return {__builtin_bit_cast(
+          raw, _mm256_fmadd_ps(__builtin_bit_cast(__m256, a.v), __builtin_bit_cast(__m256, b.v),
+                               __builtin_bit_cast(__m256, c.v)))};
+    else
+      return {__builtin_bit_cast(
+          raw, _mm256_fmadd_pd(__builtin_bit_cast(__m256d, a.v), __builtin_bit_cast(__m256d, b.v),
+                               __builtin_bit_cast(__m256d, c.v)))};
+  }
+  IKEBANA_CPU_INLINE friend half_vec max(half_vec a, half_vec b) {
+    if constexpr (sizeof(T) == 4)
+      return {__builtin_bit_cast(
+          raw, _mm256_max_ps(__builtin_bit_cast(__m256, a.v), __builtin_bit_cast(__m256, b.v)))};
+    else
+      return {__builtin_bit_cast(
+          raw, _mm256_max_pd(__builtin_bit_cast(__m256d, a.v), __builtin_bit_cast(__m256d, b.v)))};
+  }
+};
+#endif
+
+#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+/// Two registers.
+template <class T>
+struct pair_vec {
+  static constexpr dim_t size = 2 * vec<T>::size;
+  vec<T> low, high;
+
+  IKEBANA_CPU_INLINE static pair_vec zero() { return {vec<T>::zero(), vec<T>::zero()}; }
+  IKEBANA_CPU_INLINE static pair_vec broadcast(T x) {
+    const vec<T> v = vec<T>::broadcast(x);
+    return {v, v};
+  }
+  IKEBANA_CPU_INLINE static pair_vec load(const T* p) {
+    return {vec<T>::load(p), vec<T>::load(p + vec<T>::size)};
+  }
+  IKEBANA_CPU_INLINE void store(T* p) const {
+    low.store(p);
+    high.store(p + vec<T>::size);
+  }
+#if IKEBANA_CPU_WIDTH == 64
+  IKEBANA_CPU_INLINE static pair_vec load(const T* p, dim_t n) {
+    return {vec<T>::load(p), vec<T>::load(p + vec<T>::size, n - vec<T>::size)};
+  }
+  IKEBANA_CPU_INLINE void store(T* p, dim_t n) const {
+    low.store(p);
+    high.store(p + vec<T>::size, n - vec<T>::size);
+  }
+#else
+  // More than half of the elements: the second register may overlap the first, for what is masked
+  // takes longer.
+  IKEBANA_CPU_INLINE static pair_vec load(const T* p, dim_t n) {
+    return {vec<T>::load(p), vec<T>::load(p + n - vec<T>::size)};
+  }
+  IKEBANA_CPU_INLINE void store(T* p, dim_t n) const {
+    low.store(p);
+    high.store(p + n - vec<T>::size);
+  }
+#endif
+  IKEBANA_CPU_INLINE friend pair_vec fma(pair_vec a, pair_vec b, pair_vec c) {
+    return {fma(a.low, b.low, c.low), fma(a.high, b.high, c.high)};
+  }
+  IKEBANA_CPU_INLINE friend pair_vec max(pair_vec a, pair_vec b) {
+    return {max(a.low, b.low), max(a.high, b.high)};
+  }
+};
+#endif
