@@ -25,10 +25,22 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_pairs-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_columns-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_planes-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_spread-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_plane_gradients-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_flat-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_flat_gradients-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_lanes-inl.hpp"
@@ -66,8 +78,12 @@ bool convolve_planes(const depthwise_kernels<T>& kernels, const conv_geometry& g
     sweep.spread(source, w, bias, result);
     return true;
   }
+  if (sweep.plane() <= kernels.largest_flat && sweep.fit_flat()) {
+    sweep.convolve(kernels.convolve_flat, source, w, bias, relu, result);
+    return true;
+  }
   if (!sweep.convolves() || !sweep.fit(g)) return false;
-  sweep.convolve(source, w, bias, relu, result);
+  sweep.convolve(sweep.shape->convolve, source, w, bias, relu, result);
   return true;
 }
 template <class T>
@@ -80,7 +96,7 @@ bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g
     sweep.find_gradients(kernels.flat_gradients, x, dy, dw, accumulate);
     return true;
   }
-  if (!sweep.fit(g)) return false;
+  if (!sweep.finds_gradients() || !sweep.fit(g)) return false;
   sweep.find_gradients(sweep.shape->gradients, x, dy, dw, accumulate);
   return true;
 }

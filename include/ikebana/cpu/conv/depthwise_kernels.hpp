@@ -128,10 +128,12 @@ struct depthwise_kernels {
     void (*find_masks)(dim_t out_width, dim_t width, dim_t left, void* to);
     void (*convolve)(const depthwise_planes<T>&);
     void (*gradients)(const depthwise_planes<T>&);
+    void (*spread)(const depthwise_planes<T>&);
   };
   plane_shape planes[4];
-  void (*spread_planes)(const depthwise_planes<T>&);
-  void (*find_flat_masks)(dim_t height, dim_t width, void* to);
+  void (*find_flat_masks)(dim_t beside, dim_t height, dim_t width, void* to);
+  void (*convolve_flat)(const depthwise_planes<T>&);
+  dim_t largest_flat;  // planes that pay
   void (*flat_gradients)(const depthwise_planes<T>&);
 };
 

@@ -60,8 +60,12 @@ struct plane_sweep {
   }
   /// Whether backward by data of stride 2 goes by pairs of rows and columns.
   bool spreads() const {
-    return taps == 9 && job.top == 1 && job.left == 1 && job.height == (job.out_height + 1) / 2 &&
-           job.width == (job.out_width + 1) / 2;
+    return shape->spread != nullptr && job.top == shape->kernel / 2 && job.left == job.top &&
+           job.height == (job.out_height + 1) / 2 && job.width == (job.out_width + 1) / 2;
+  }
+  /// Whether all rows of dy but the first two and what lies below them meet rows of the source.
+  bool finds_gradients() const {
+    return job.out_height >= 2 && job.top <= 2 && stride * job.out_height <= job.height + job.top;
   }
   dim_t plane() const { return job.height * job.width; }
   dim_t out_plane() const { return job.out_height * job.out_width; }
@@ -88,12 +92,13 @@ struct plane_sweep {
   }
 
   void spread(const T* source, const T* w, const T* bias, T* result) const {
-    run(source, w, bias, result, kernels.spread_planes,
-        [](plane_sweep&, dim_t, dim_t end) { return end; });
+    run(source, w, bias, result, shape->spread, [](plane_sweep&, dim_t, dim_t end) { return end; });
   }
-  void convolve(const T* source, const T* w, const T* bias, bool relu, T* result) {
+  /// By shape->convolve, or by another for which all has been set.
+  void convolve(void (*kernel)(const depthwise_planes<T>&), const T* source, const T* w,
+                const T* bias, bool relu, T* result) {
     job.relu = relu;
-    run(source, w, bias, result, shape->convolve,
+    run(source, w, bias, result, kernel,
         [](plane_sweep& mine, dim_t first, dim_t end) { return mine.end_of_run(first, end); });
   }
   /// Calls `kernel` with planes from one on up to end_of(it, the last of its image or thread).
@@ -115,17 +120,18 @@ struct plane_sweep {
     });
   }
   /// As fit, for planes as one row each: what is loaded then serves once, but registers are full
-  /// where rows are short. False where dy is not as large as the source, or the masks do not fit.
+  /// where rows are short. False where rows are not, where the result is not as large as the
+  /// source, or where the masks do not fit.
   bool fit_flat() {
-    const dim_t lanes = rounded_up(plane(), kernels.width);
-    if (lanes == 0 || stride != 1 || job.top != 1 || job.left != 1 ||
+    const dim_t lanes = rounded_up(plane(), kernels.width), beside = shape->kernel / 2;
+    if (job.width > 4 || lanes == 0 || stride != 1 || job.top != beside || job.left != beside ||
         job.out_height != job.height || job.out_width != job.width ||
-        lanes * 9 * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(packed_b_bytes))
+        lanes * taps * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(packed_b_bytes))
       return false;
     tables.masks = thread_scratch();
-    tables.first = -job.width - 1;
-    tables.last = lanes - plane() + 2 * job.width + 1;
-    kernels.find_flat_masks(job.height, job.width, tables.masks);
+    tables.first = -beside * (job.width + 1);
+    tables.last = lanes - plane() + job.width + beside * (job.width + 1);
+    kernels.find_flat_masks(beside, job.height, job.width, tables.masks);
     job.masks = tables.masks;
     return true;
   }
@@ -144,12 +150,15 @@ struct plane_sweep {
         mine.job.count = end - first;
         gradients(mine.job);
       };
-      // Only the first and the last channels' planes stand at an end of the array.
+      // Only the first and the last channels' planes stand at an end of the arrays.
+      const dim_t planes = batch * channels;
+      const auto ends_array = [&](dim_t at) {
+        return mine.tables.ends_array(at, planes, plane(), job.width) ||
+               (planes - 1 - at) * out_plane() < kernels.width;
+      };
       dim_t low = c, high = e;
-      while (low < e && mine.tables.ends_array(low, batch * channels, plane(), job.width)) ++low;
-      while (high > low && mine.tables.ends_array((batch - 1) * channels + high - 1,
-                                                  batch * channels, plane(), job.width))
-        --high;
+      while (low < e && ends_array(low)) ++low;
+      while (high > low && ends_array(planes - channels + high - 1)) --high;
       run(c, low, true);
       run(low, high, false);
       run(high, e, true);

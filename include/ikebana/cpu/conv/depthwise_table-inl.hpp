@@ -16,14 +16,32 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
   all.gradients[1] = {7, &sweep_gradients<T, 7, 1>};
   // The weights of 5x5 fill all registers of AVX2, and more.
   constexpr int any = std::numeric_limits<int>::max(), few = IKEBANA_CPU_WIDTH == 32 ? 48 : any;
-  all.planes[0] = {
-      3, 1, any, &find_plane_masks<T, 1, 3>, &convolve_planes<T, 3, 1>, &gradients_of_planes<T, 1>};
-  all.planes[1] = {
-      3, 2, any, &find_plane_masks<T, 2, 3>, &convolve_planes<T, 3, 2>, &gradients_of_planes<T, 2>};
-  all.planes[2] = {5, 1, few, &find_plane_masks<T, 1, 5>, &convolve_planes<T, 5, 1>, nullptr};
-  all.planes[3] = {5, 2, any, &find_plane_masks<T, 2, 5>, &convolve_planes<T, 5, 2>, nullptr};
-  all.spread_planes = &spread_planes<T>;
+  all.planes[0] = {3,
+                   1,
+                   any,
+                   &find_plane_masks<T, 1, 3>,
+                   &convolve_planes<T, 3, 1>,
+                   &gradients_of_planes<T, 1>,
+                   nullptr};
+  all.planes[1] = {3,
+                   2,
+                   any,
+                   &find_plane_masks<T, 2, 3>,
+                   &convolve_planes<T, 3, 2>,
+                   &gradients_of_planes<T, 2>,
+                   &spread_planes<T, 3>};
+  all.planes[2] = {5,       1,      few, &find_plane_masks<T, 1, 5>, &convolve_planes<T, 5, 1>,
+                   nullptr, nullptr};
+  all.planes[3] = {5,
+                   2,
+                   any,
+                   &find_plane_masks<T, 2, 5>,
+                   &convolve_planes<T, 5, 2>,
+                   nullptr,
+                   &spread_planes<T, 5>};
   all.find_flat_masks = &find_flat_masks<T>;
+  all.convolve_flat = &convolve_flat_planes<T>;
+  all.largest_flat = IKEBANA_CPU_WIDTH == 32 ? 16 : any;
   all.flat_gradients = &gradients_of_flat_planes<T>;
 #if IKEBANA_CPU_WIDTH == 64
   all.find_pair_masks = &find_pair_masks<T>;
