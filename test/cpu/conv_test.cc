@@ -102,6 +102,17 @@ const conv_geometry geometries[] = {
     geometry(2, 17, 9, 1, {1, 21, 22}, {1, 2, 2}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, 8, 40, 1, {1, 28, 30}, {1, 2, 3}, {1, 3, 3}, {0, 0, 2}, {1, 1, 1}),
     geometry(2, 40, 14, 2, {3, 22, 27}, {1, 1, 2}, {2, 1, 2}, {1, 2, 0}, {1, 1, 1}),
+    // Image gradients that positions hand over: of few channels, with strides and what these leave
+    // out, in blocks of channels and bands of positions, of volumes and groups.
+    geometry(2, 3, 40, 1, {1, 9, 21}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, 4, 45, 1, {1, 11, 14}, {1, 3, 2}, {1, 1, 1}, {0, 2, 4}, {1, 2, 3}),
+    geometry(1, 6, 40, 1, {1, 15, 13}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2}, {1, 1, 1}),
+    geometry(1, 20, 24, 1, {1, 52, 67}, {1, 3, 3}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}),
+    geometry(2, 2, 9, 1, {1, 70, 71}, {1, 3, 2}, {1, 2, 4}, {0, 1, 0}, {1, 1, 1}),
+    geometry(2, 3, 26, 1, {5, 7, 8}, {2, 3, 3}, {1, 2, 2}, {1, 1, 1}, {1, 1, 2}),
+    geometry(1, 4, 60, 2, {3, 9, 10}, {2, 2, 3}, {2, 1, 2}, {0, 1, 1}, {1, 1, 1}),
+    with_output(geometry(2, 3, 12, 1, {1, 10, 12}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
+                {1, 4, 5}),
     // Picked positions: in bands, of volumes, with zeros behind them and without the last.
     geometry(1, 70, 3, 1, {1, 128, 128}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, 5, 7, 1, {5, 9, 10}, {1, 1, 1}, {2, 1, 3}, {0, 0, 0}, {1, 1, 1}),

@@ -9,6 +9,7 @@
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/picked.hpp"
 #include "ikebana/cpu/conv/run.hpp"
+#include "ikebana/cpu/conv/spread.hpp"
 #include "ikebana/cpu/conv/weights.hpp"
 #include "ikebana/cpu/conv/winograd.hpp"
 #include "ikebana/cpu/conv/winograd_weights.hpp"
@@ -23,11 +24,11 @@
 /// allocate only the thread's packing buffer, at its first use, and give the
 /// same bits for the same geometry and instruction set; an image's result does
 /// not depend on the others of its batch, but where it has up to 8 positions.
-/// Those of few positions or of one weight for each pair of channels are matrix
-/// products and keep a second buffer. Those of 3x3 in float may go by
-/// Winograd's way (exact_convolution.hpp), which keeps up to 40 MiB of a
-/// thread's for weights, and, where channels are many and for the gradient of
-/// the weights, the second buffer for tiles. Those of several groups: grouped_conv.hpp.
+/// Those of few positions or of one weight for each pair of channels, and images' gradients of few
+/// channels or with strides, are matrix products and keep a second buffer. Those of 3x3 in float
+/// may go by Winograd's way (exact_convolution.hpp), which keeps up to 40 MiB of a thread's for
+/// weights, and, where channels are many and for the gradient of the weights, the second buffer for
+/// tiles. Those of several groups: grouped_conv.hpp.
 namespace ikebana::cpu {
 
 namespace detail {
@@ -71,18 +72,25 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
                         const T* bias = nullptr,
                         detail::pass_way<T> winograd = &detail::run_winograd<T>) {
   const detail::conv_tiles<T>& tiles = IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)();
+  const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
+  const detail::conv_pass all = detail::forward_pass(g);
+  const auto each_group = [&](const auto& f) {
+    detail::share_groups(g, all, [&](dim_t group) {
+      const dim_t first = group * all.sources;
+      f(dy + group * all.results * plane, w + group * all.results * all.weight_result,
+        bias == nullptr ? nullptr : bias + first, dx + first * in_plane);
+    });
+  };
+  if (detail::conv_spread<T> spread{tiles, all}; spread.pays())
+    return each_group([&](auto... operands) { spread.run(operands...); });
   if (detail::conv_columns<T>{tiles, g, 0}.backward_data_pays())
-    return detail::share_groups(g, detail::forward_pass(g), [&](dim_t group) {
+    return detail::share_groups(g, all, [&](dim_t group) {
       detail::conv_columns<T>{tiles, g, group}.backward_data(dy, w, dx, bias);
     });
-  const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
-  if (const detail::conv_pass all = detail::forward_pass(g); detail::conv_picked<T>::suits(all))
-    return detail::share_groups(g, all, [&](dim_t group) {
-      const dim_t first = group * all.sources;
-      detail::conv_picked<T>{tiles, all}.backward_data(
-          detail::backward_pass(g, {0, 0, 0}), dy + group * all.results * plane,
-          w + group * all.results * all.sources, bias == nullptr ? nullptr : bias + first,
-          dx + first * in_plane);
+  if (detail::conv_picked<T>::suits(all))
+    return each_group([&](const T* from, const T* weights, const T* start, T* to) {
+      detail::conv_picked<T>{tiles, all}.backward_data(detail::backward_pass(g, {0, 0, 0}), from,
+                                                       weights, start, to);
     });
   const auto each_pass = [&](const auto& f) {
     const auto part = [&](std::size_t d) { return std::min(g.in[d], g.stride[d]); };

@@ -133,8 +133,12 @@ struct conv_columns {
       const std::int32_t* at = offsets;
       for (dim_t q = 0; q < plane; ++q, row += depth)
         for (dim_t k = 0; k < taps; ++k, ++at)
-          if (*at >= 0)
-            for (dim_t s = 0; s < p.sources; ++s) to[s * from_plane + *at] += row[s * taps + k];
+          if (*at >= 0) {
+            const T* handed = row + k;
+            T* met = to + *at;
+            for (dim_t s = p.sources; s > 0; --s, handed += taps, met += from_plane)
+              *met += *handed;
+          }
     }
   }
   void gather_dy(const T* dy, dim_t begin, dim_t n) const {

@@ -34,184 +34,6 @@ void fill_rows(dim_t rows, dim_t length, const T* values, T* to, dim_t step) {
   }
 }
 
-#if IKEBANA_CPU_WIDTH != 0
-/// Lane L is element L Stride + First of the registers 0 ... Part, of which `taken` is register 0
-/// or what was taken of those before this.
-template <int Stride, int Part, int First, class R, std::size_t... L>
-IKEBANA_CPU_INLINE R take_lanes_of(R taken, R a, std::index_sequence<L...>) {
-  constexpr int w = sizeof...(L);
-  return __builtin_shufflevector(taken, a,
-                                 ((static_cast<int>(L) * Stride + First) / w == Part
-                                      ? w + (static_cast<int>(L) * Stride + First) % w
-                                  : Part == 1 && static_cast<int>(L) * Stride + First < w
-                                      ? static_cast<int>(L) * Stride + First
-                                      : static_cast<int>(L))...);
-}
-/// `old` where Stride does not divide the number of an element, else the next of a's lanes.
-template <int Stride, int Part, class R, std::size_t... L>
-IKEBANA_CPU_INLINE R spread_lanes_of(R old, R a, std::index_sequence<L...>) {
-  constexpr int w = sizeof...(L);
-  return __builtin_shufflevector(old, a,
-                                 ((Part * w + static_cast<int>(L)) % Stride == 0
-                                      ? w + (Part * w + static_cast<int>(L)) / Stride
-                                      : static_cast<int>(L))...);
-}
-#endif
-/// The registers that hold the first of so many elements: where they begin and how many are theirs.
-template <int Stride, class T>
-struct strided_parts {
-  dim_t at[Stride], lanes[Stride];
-  explicit strided_parts(dim_t count) {
-    for (int i = 0; i < Stride; ++i) {
-      const dim_t begin = i * vec<T>::size, left = count > begin ? count - begin : 0;
-      at[i] = left > 0 ? begin : 0;
-      lanes[i] = left < vec<T>::size ? left : vec<T>::size;
-    }
-  }
-};
-/// A register of every Stride-th element, of all it has room for or of those of `parts`.
-template <int Stride, bool Whole, class T, std::size_t... Part>
-IKEBANA_CPU_INLINE vec<T> load_strided(const T* from,
-                                       [[maybe_unused]] const strided_parts<Stride, T>& parts,
-                                       std::index_sequence<Part...>) {
-#if IKEBANA_CPU_WIDTH == 0
-  return vec<T>::load(from);
-#else
-  vec<T> taken;
-  const auto take = [&](auto part) __attribute__((always_inline)) {
-    constexpr std::size_t i = decltype(part)::value;
-    const vec<T> met = Whole ? vec<T>::load(from + static_cast<dim_t>(i) * vec<T>::size)
-                             : vec<T>::load(from + parts.at[i], parts.lanes[i]);
-    if constexpr (i == 0)
-      taken = met;
-    else
-      taken.v = take_lanes_of<Stride, static_cast<int>(i), 0>(
-          taken.v, met.v, std::make_index_sequence<std::size_t(vec<T>::size)>{});
-  };
-  (take(std::integral_constant<std::size_t, Part>{}), ...);
-  return taken;
-#endif
-}
-/// Puts a's lanes in the place of every Stride-th element, as above.
-template <int Stride, bool Whole, class T, std::size_t... Part>
-IKEBANA_CPU_INLINE void store_strided(T* to, [[maybe_unused]] const strided_parts<Stride, T>& parts,
-                                      vec<T> a, std::index_sequence<Part...>) {
-#if IKEBANA_CPU_WIDTH == 0
-  a.store(to);
-#else
-  const auto put = [&](auto part) __attribute__((always_inline)) {
-    constexpr std::size_t i = decltype(part)::value;
-    T* const at = to + (Whole ? static_cast<dim_t>(i) * vec<T>::size : parts.at[i]);
-    if (!Whole && parts.lanes[i] == 0) return;
-    vec<T> old = Whole ? vec<T>::load(at) : vec<T>::load(at, parts.lanes[i]);
-    old.v = spread_lanes_of<Stride, static_cast<int>(i)>(
-        old.v, a.v, std::make_index_sequence<std::size_t(vec<T>::size)>{});
-    if constexpr (Whole)
-      old.store(at);
-    else
-      old.store(at, parts.lanes[i]);
-  };
-  (put(std::integral_constant<std::size_t, Part>{}), ...);
-#endif
-}
-
-/// Rows of a copy whose elements are Stride apart in the source.
-template <int Stride, class T>
-void copy_strided(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, T* to,
-                  dim_t pitch) {
-  constexpr dim_t w = vec<T>::size;
-  constexpr auto every = std::make_index_sequence<std::size_t{Stride}>{};
-  const dim_t whole = (length - 1) / w * w;
-  const strided_parts<Stride, T> parts{Stride * (length - whole - 1) + 1};
-  for (; rows > 0; --rows, from += from_step, to += pitch) {
-    for (dim_t i = 0; i < lead; i += w) vec<T>::zero().store(to + i);
-    T* const at = to + lead;
-    for (dim_t i = 0; i < whole; i += w)
-      load_strided<Stride, true>(from + Stride * i, parts, every).store(at + i);
-    load_strided<Stride, false>(from + Stride * whole, parts, every).store(at + whole);
-    for (dim_t i = lead + whole + w; i < pitch; i += w) vec<T>::zero().store(to + i);
-  }
-}
-#if IKEBANA_CPU_WIDTH != 0
-/// Every Stride-th element of the registers, from number First on.
-template <int First, class T, std::size_t... Part>
-IKEBANA_CPU_INLINE vec<T> take_every(const vec<T>* of, std::index_sequence<Part...>) {
-  constexpr int stride = sizeof...(Part) + 1;
-  vec<T> taken = of[0];
-  ((taken.v = take_lanes_of<stride, static_cast<int>(Part) + 1, First>(
-        taken.v, of[Part + 1].v, std::make_index_sequence<std::size_t(vec<T>::size)>{})),
-   ...);
-  return taken;
-}
-#endif
-template <class T>
-IKEBANA_CPU_INLINE void clear_beside(T* to, dim_t begin, dim_t end) {
-  constexpr dim_t w = vec<T>::size;
-  for (; begin < end; begin += w)
-    vec<T>::zero().store(to + begin, end - begin < w ? end - begin : w);
-}
-template <int Stride, class T, std::size_t... I>
-void copy_phases([[maybe_unused]] dim_t rows, [[maybe_unused]] const T* from,
-                 [[maybe_unused]] dim_t from_step, [[maybe_unused]] const detail::conv_phase<T>* of,
-                 [[maybe_unused]] dim_t pitch, std::index_sequence<I...>) {
-#if IKEBANA_CPU_WIDTH != 0
-  constexpr dim_t w = vec<T>::size;
-  constexpr auto others = std::make_index_sequence<std::size_t{Stride - 1}>{};
-  dim_t most = 0, reach = 0;
-  for (int i = 0; i < Stride; ++i) {
-    if (of[i].length > most) most = of[i].length;
-    if (const dim_t end = Stride * (of[i].length - 1) + i + 1; end > reach) reach = end;
-  }
-  const dim_t whole = (most - 1) / w * w;
-  const strided_parts<Stride, T> parts{reach - Stride * whole};
-  for (dim_t at = 0; rows > 0; --rows, from += from_step, at += pitch) {
-    T* const to[] = {of[I].to + at + of[I].lead...};
-    for (dim_t i = 0; i < whole; i += w) {
-      const vec<T> met[] = {vec<T>::load(from + Stride * i + static_cast<dim_t>(I) * w)...};
-      (take_every<static_cast<int>(I)>(met, others).store(to[I] + i), ...);
-    }
-    const vec<T> met[] = {vec<T>::load(from + Stride * whole + parts.at[I], parts.lanes[I])...};
-    (take_every<static_cast<int>(I)>(met, others).store(to[I] + whole, of[I].length - whole), ...);
-    (clear_beside(of[I].to + at, 0, of[I].lead), ...);
-    (clear_beside(of[I].to + at, of[I].lead + of[I].length, pitch), ...);
-  }
-#endif
-}
-/// Rows of all phases of a source: element i of number f is element i `stride` + f of `from`; zeros
-/// before and after them, up to `pitch`. False, having done nothing, where there is no such way.
-template <class T>
-bool copy_phases(dim_t rows, dim_t stride, const T* from, dim_t from_step,
-                 const detail::conv_phase<T>* of, dim_t pitch) {
-  constexpr dim_t w = vec<T>::size;
-  if (w == 1 || (stride != 2 && stride != 3)) return false;
-  dim_t most = of[0].length, least = most;
-  for (dim_t i = 1; i < stride; ++i) {
-    if (of[i].length > most) most = of[i].length;
-    if (of[i].length < least) least = of[i].length;
-  }
-  // A few elements three apart go one by one.
-  if (least <= (most - 1) / w * w || (stride == 3 && most <= 4)) return false;
-  if (stride == 2)
-    copy_phases<2>(rows, from, from_step, of, pitch, std::make_index_sequence<2>{});
-  else
-    copy_phases<3>(rows, from, from_step, of, pitch, std::make_index_sequence<3>{});
-  return true;
-}
-/// Puts rows in places Stride apart.
-template <int Stride, class T>
-void place_strided(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step) {
-  constexpr dim_t w = vec<T>::size;
-  constexpr auto every = std::make_index_sequence<std::size_t{Stride}>{};
-  const dim_t whole = (length - 1) / w * w;
-  const strided_parts<Stride, T> parts{Stride * (length - whole - 1) + 1};
-  for (; rows > 0; --rows, from += from_step, to += to_step) {
-    for (dim_t i = 0; i < whole; i += w)
-      store_strided<Stride, true>(to + Stride * i, parts, vec<T>::load(from + i), every);
-    store_strided<Stride, false>(to + Stride * whole, parts,
-                                 vec<T>::load(from + whole, length - whole), every);
-  }
-}
-
 /// Each row of the copy: `lead` zeros, `length` elements of the source, zeros up to `pitch`. What
 /// follows the last row for a register may be overwritten, as whole registers spill over what is
 /// written later.
@@ -258,15 +80,37 @@ void place_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to,
   constexpr dim_t w = vec<T>::size;
   if (stride == 1 && length == from_step && length == to_step)
     return copy_few(to, from, rows * length);
-  if (stride == 2 && w > 1) return place_strided<2>(rows, length, from, from_step, to, to_step);
+  if (stride == 2 && w > 1)
+    return place_strided<2, false>(rows, length, from, from_step, to, to_step);
   // Where partial loads and stores are dear, few elements go one by one.
   if (stride == 3 && w > 1 && length >= (IKEBANA_CPU_WIDTH == 64 ? w / 2 : w))
-    return place_strided<3>(rows, length, from, from_step, to, to_step);
+    return place_strided<3, false>(rows, length, from, from_step, to, to_step);
   for (; rows > 0; --rows, from += from_step, to += to_step) {
     if (stride == 1)
       copy_few(to, from, length);
     else
       for (dim_t i = 0; i < length; ++i) to[i * stride] = from[i];
+  }
+}
+
+/// Adds rows of `length` elements to those in their places, `stride` apart there.
+template <class T>
+void add_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
+              dim_t stride) {
+  constexpr dim_t w = vec<T>::size;
+  if (stride == 2 && w > 1)
+    return place_strided<2, true>(rows, length, from, from_step, to, to_step);
+  if (stride == 3 && w > 1 && length >= (IKEBANA_CPU_WIDTH == 64 ? w / 2 : w))
+    return place_strided<3, true>(rows, length, from, from_step, to, to_step);
+  const dim_t whole = stride == 1 ? length / w * w : 0;
+  for (; rows > 0; --rows, from += from_step, to += to_step) {
+    dim_t i = 0;
+    for (; i < whole; i += w) (vec<T>::load(to + i) + vec<T>::load(from + i)).store(to + i);
+    if (stride != 1)
+      for (; i < length; ++i) to[i * stride] += from[i];
+    else if (i < length)
+      (vec<T>::load(to + i, length - i) + vec<T>::load(from + i, length - i))
+          .store(to + i, length - i);
   }
 }
 
@@ -334,11 +178,75 @@ void finish_rows(dim_t rows, dim_t length, T* y, dim_t step, const detail::conv_
   activate_block(rest.function, rows, length, y, step);
 }
 
+#if IKEBANA_CPU_WIDTH == 64
+/// Lanes of a register and what they are loaded from.
+template <class T>
+struct register_part {
+  const T* from;
+  unsigned lanes;
+};
+template <class T, std::size_t... I>
+IKEBANA_CPU_INLINE void pack_register(dim_t depth, const std::int32_t* image_at,
+                                      const register_part<T>* parts, T* to, dim_t step,
+                                      std::index_sequence<I...>) {
+  const T* const from[] = {parts[I].from...};
+  const unsigned lanes[] = {parts[I].lanes...};
+  for (dim_t p = 0; p < depth; ++p, to += step) {
+    vec<T> x = vec<T>::zero();
+    ((x = load_lanes(x, lanes[I], from[I] + image_at[p])), ...);
+    x.store(to);
+  }
+}
+/// As pack_panel, where most rows of the copy are shorter than a register: each register is put
+/// together of parts of them, for stores across lines cost more. False, maybe having done a part,
+/// where this is not the way.
+template <class T>
+bool pack_registers(dim_t depth, const T* copy, const std::int32_t* image_at,
+                    const detail::conv_move* moves, dim_t count, T* panel, dim_t panel_step) {
+  constexpr dim_t w = vec<T>::size, most = 4;
+  if (3 * count * w < 5 * (moves[count - 1].to + 1)) return false;
+  const auto end = [&](dim_t i) {
+    return dim_t{i + 1 < count ? moves[i + 1].to : moves[i].to + moves[i].lanes};
+  };
+  dim_t first = 0;
+  for (dim_t at = 0; first < count; at += w) {
+    register_part<T> parts[most];
+    dim_t n = 0, line = 0;
+    for (dim_t i = first; i < count && moves[i].to < at + w; ++i) {
+      const dim_t begin = moves[i].to > at ? moves[i].to - at : 0;
+      const dim_t stop = end(i) < at + w ? end(i) - at : w;
+      const unsigned lanes = first_lanes(stop) & ~first_lanes(begin);
+      if (n > 0 && moves[i].from - moves[i].to == line) {
+        parts[n - 1].lanes |= lanes;
+        continue;
+      }
+      if (n == most) return false;
+      line = moves[i].from - moves[i].to;
+      parts[n++] = {copy + line + at, lanes};
+    }
+    while (first < count && end(first) <= at + w) ++first;
+    T* const to = panel + at;
+    if (n == 1)
+      pack_register(depth, image_at, parts, to, panel_step, std::make_index_sequence<1>{});
+    else if (n == 2)
+      pack_register(depth, image_at, parts, to, panel_step, std::make_index_sequence<2>{});
+    else if (n == 3)
+      pack_register(depth, image_at, parts, to, panel_step, std::make_index_sequence<3>{});
+    else
+      pack_register(depth, image_at, parts, to, panel_step, std::make_index_sequence<4>{});
+  }
+  return true;
+}
+#endif
+
 /// panel[p * panel_step + move.to + l] = copy[image_at[p] + move.from + l].
 template <class T>
 void pack_panel(dim_t depth, const T* copy, const std::int32_t* image_at,
                 const detail::conv_move* moves, dim_t count, T* panel, dim_t panel_step) {
   constexpr dim_t w = vec<T>::size;
+#if IKEBANA_CPU_WIDTH == 64
+  if (pack_registers(depth, copy, image_at, moves, count, panel, panel_step)) return;
+#endif
   for (; count > 0; --count, ++moves) {
     const T* const from = copy + moves->from;
     T* to = panel + moves->to;

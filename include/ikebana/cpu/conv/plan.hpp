@@ -111,7 +111,7 @@ struct conv_plan {
     const dim_t most = most_out / (results + tiles.panel.rows);
     columns = even_part(columns, most);
     rows = even_part(rows, most < columns ? 1 : most / columns);
-    in_place = p.stands() && (panel || fit_in_place(most));
+    in_place = p.stands() && (panel || (fit_in_place(most) && !copying_pays()));
     if (in_place && panel && p.batch > 1 && plane() < 8 * tile) in_place = false;
     if (in_place) {
       lay_out_in_place();
@@ -142,6 +142,15 @@ struct conv_plan {
     columns = p.to[2];
     rows = high;
     return true;
+  }
+
+  /// Whether a copy without what lies between rows of positions is worth its making.
+  bool copying_pays() const {
+    if (2 * p.from[2] < 3 * p.to[2]) return false;
+    conv_plan standing = *this, copied = *this;
+    standing.in_place = true;
+    standing.lay_out_in_place();
+    return copied.fit_slide() && copied.cost() < 0.9 * (standing.cost() - standing.copying_cost());
   }
 
   /// Whether the last of the bands of so many rows is as wide as any tile.
@@ -206,11 +215,15 @@ struct conv_plan {
     layout = kept;
     return shared;
   }
-  /// Cycles for a channel of a row of positions, about.
+  /// Cycles for a channel of a position, about; those of its copy.
+  double copying_cost() const {
+    const auto real = [](dim_t n) { return static_cast<double>(n); };
+    const double length = real(layout.pitch);
+    return real(layout.channel) / length * (4 + length / real(tiles.width)) / real(rows * columns);
+  }
   double cost() const {
     const auto real = [](dim_t n) { return static_cast<double>(n); };
     const double w = real(tiles.width);
-    const double copied = real(layout.channel) / real(layout.pitch) * (4 + real(layout.pitch) / w);
     const bool gaps = layout.pitch != columns;
     const double placed =
         real(results) / real(p.sources) * real(gaps ? rows : 0) * (5 + 2 * real(columns) / w);
@@ -224,7 +237,7 @@ struct conv_plan {
     const double streamed = layout.channel * channels <= 40 * kib
                                 ? 0
                                 : 2.5 * real(layout.channel) / real(line) * real(parts(results, 8));
-    return (copied + placed + used + streamed) / (real(rows) * real(columns));
+    return copying_cost() + (placed + used + streamed) / real(rows * columns);
   }
 
   dim_t out_step() const {

@@ -179,7 +179,7 @@ const detail::conv_tiles<T>& tiles_for_conv() {
                                   along = detail::conv_walk::along;
   static constexpr detail::conv_tiles<T> all {
     vec<T>::size, &clear_array<T>, &fill_rows<T>, &copy_rows<T>, &copy_phases<T>, &place_rows<T>,
-        &finish_rows<T>, &pack_panel<T>, &pack_across<T>, &place_across<T>,
+        &add_rows<T>, &finish_rows<T>, &pack_panel<T>, &pack_across<T>, &place_across<T>,
 #if IKEBANA_CPU_WIDTH == 64
         &slide_tile<T, 8, 3, packs>, {8, 3, &slide_tile<T, 8, 3, along>, &slide_tile<T, 8, 1>},
         {{8, 3, &slide_tile<T, 8, 3>, &slide_tile<T, 8, 1>},

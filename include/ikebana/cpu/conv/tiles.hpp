@@ -94,6 +94,8 @@ struct conv_tiles {
                       const conv_phase<T>* of, dim_t pitch);
   void (*place_rows)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
                      dim_t stride);
+  void (*add_rows)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
+                   dim_t stride);
   void (*finish_rows)(dim_t rows, dim_t length, T* y, dim_t step, const conv_rest<T>& rest,
                       const T* residual);
   void (*pack)(dim_t depth, const T* copy, const std::int32_t* image_at, const conv_move* moves,
@@ -115,6 +117,9 @@ struct conv_tiles {
 };
 
 }  // namespace ikebana::cpu::detail
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/strides-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/copies-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"

@@ -58,7 +58,12 @@ struct winograd_run : winograd_tiles<T> {
   bool pays() const {
     const dim_t plane = p.to[1] * p.to[2], computed = parts(p.to[1], 4) * parts(p.to[2], 4) * 16;
     const dim_t carried_over = positions * p.sources * p.results;
-    return p.sources >= 16 && p.results >= 32 && plane >= (carried_over > many ? 400 : 144) &&
+    // Few results must fill their registers, and the tiles.
+    if (p.results < 32 &&
+        10 * plane * p.results < 7 * computed * rounded_up(p.results, kernels.width))
+      return false;
+    const dim_t least_plane = carried_over > many ? 400 : p.results < 32 ? 256 : 144;
+    return p.sources >= 16 && p.results >= 16 && plane >= least_plane &&
            3 * plane >= 2 * computed - 64 && carried_over <= most_held;
   }
 

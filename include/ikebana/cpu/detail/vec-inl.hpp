@@ -413,6 +413,13 @@ IKEBANA_CPU_INLINE vec<float> load_from(const float* p, dim_t n) {
 IKEBANA_CPU_INLINE vec<double> load_from(const double* p, dim_t n) {
   return {_mm512_maskz_loadu_pd(static_cast<__mmask8>(all8 << n), p)};
 }
+/// The lanes of `mask`, and those of `old`; the memory of these is not touched.
+IKEBANA_CPU_INLINE vec<float> load_lanes(vec<float> old, unsigned mask, const float* p) {
+  return {_mm512_mask_loadu_ps(old.v, static_cast<__mmask16>(mask), p)};
+}
+IKEBANA_CPU_INLINE vec<double> load_lanes(vec<double> old, unsigned mask, const double* p) {
+  return {_mm512_mask_loadu_pd(old.v, static_cast<__mmask8>(mask), p)};
+}
 /// Lane i: lane lanes[i] of a, then of b.
 IKEBANA_CPU_INLINE vec<float> pick_lanes(vec<float> a, vec<std::int32_t> lanes, vec<float> b) {
   return {_mm512_permutex2var_ps(a.v, __builtin_bit_cast(__m512i, lanes.v), b.v)};

@@ -1,0 +1,181 @@
+// How rows of an image are taken apart by a stride, and put together again (tiles.hpp).
+
+#if IKEBANA_CPU_WIDTH != 0
+/// Lane L is element L Stride + First of the registers 0 ... Part, of which `taken` is register 0
+/// or what was taken of those before this.
+template <int Stride, int Part, int First, class R, std::size_t... L>
+IKEBANA_CPU_INLINE R take_lanes_of(R taken, R a, std::index_sequence<L...>) {
+  constexpr int w = sizeof...(L);
+  return __builtin_shufflevector(taken, a,
+                                 ((static_cast<int>(L) * Stride + First) / w == Part
+                                      ? w + (static_cast<int>(L) * Stride + First) % w
+                                  : Part == 1 && static_cast<int>(L) * Stride + First < w
+                                      ? static_cast<int>(L) * Stride + First
+                                      : static_cast<int>(L))...);
+}
+/// `old` where Stride does not divide the number of an element, else the next of a's lanes.
+template <int Stride, int Part, class R, std::size_t... L>
+IKEBANA_CPU_INLINE R spread_lanes_of(R old, R a, std::index_sequence<L...>) {
+  constexpr int w = sizeof...(L);
+  return __builtin_shufflevector(old, a,
+                                 ((Part * w + static_cast<int>(L)) % Stride == 0
+                                      ? w + (Part * w + static_cast<int>(L)) / Stride
+                                      : static_cast<int>(L))...);
+}
+#endif
+/// The registers that hold the first of so many elements: where they begin and how many are theirs.
+template <int Stride, class T>
+struct strided_parts {
+  dim_t at[Stride], lanes[Stride];
+  explicit strided_parts(dim_t count) {
+    for (int i = 0; i < Stride; ++i) {
+      const dim_t begin = i * vec<T>::size, left = count > begin ? count - begin : 0;
+      at[i] = left > 0 ? begin : 0;
+      lanes[i] = left < vec<T>::size ? left : vec<T>::size;
+    }
+  }
+};
+/// A register of every Stride-th element, of all it has room for or of those of `parts`.
+template <int Stride, bool Whole, class T, std::size_t... Part>
+IKEBANA_CPU_INLINE vec<T> load_strided(const T* from,
+                                       [[maybe_unused]] const strided_parts<Stride, T>& parts,
+                                       std::index_sequence<Part...>) {
+#if IKEBANA_CPU_WIDTH == 0
+  return vec<T>::load(from);
+#else
+  vec<T> taken;
+  const auto take = [&](auto part) __attribute__((always_inline)) {
+    constexpr std::size_t i = decltype(part)::value;
+    const vec<T> met = Whole ? vec<T>::load(from + static_cast<dim_t>(i) * vec<T>::size)
+                             : vec<T>::load(from + parts.at[i], parts.lanes[i]);
+    if constexpr (i == 0)
+      taken = met;
+    else
+      taken.v = take_lanes_of<Stride, static_cast<int>(i), 0>(
+          taken.v, met.v, std::make_index_sequence<std::size_t(vec<T>::size)>{});
+  };
+  (take(std::integral_constant<std::size_t, Part>{}), ...);
+  return taken;
+#endif
+}
+/// Puts a's lanes in the place of every Stride-th element, as above, or adds them to these.
+template <int Stride, bool Whole, bool Adds, class T, std::size_t... Part>
+IKEBANA_CPU_INLINE void store_strided(T* to, [[maybe_unused]] const strided_parts<Stride, T>& parts,
+                                      vec<T> a, std::index_sequence<Part...>) {
+#if IKEBANA_CPU_WIDTH == 0
+  (Adds ? vec<T>::load(to) + a : a).store(to);
+#else
+  const auto put = [&](auto part) __attribute__((always_inline)) {
+    constexpr std::size_t i = decltype(part)::value;
+    T* const at = to + (Whole ? static_cast<dim_t>(i) * vec<T>::size : parts.at[i]);
+    if (!Whole && parts.lanes[i] == 0) return;
+    const vec<T> old = Whole ? vec<T>::load(at) : vec<T>::load(at, parts.lanes[i]);
+    vec<T> spread = Adds ? vec<T>::zero() : old;
+    spread.v = spread_lanes_of<Stride, static_cast<int>(i)>(
+        spread.v, a.v, std::make_index_sequence<std::size_t(vec<T>::size)>{});
+    if constexpr (Adds) spread = old + spread;
+    if constexpr (Whole)
+      spread.store(at);
+    else
+      spread.store(at, parts.lanes[i]);
+  };
+  (put(std::integral_constant<std::size_t, Part>{}), ...);
+#endif
+}
+
+/// Rows of a copy whose elements are Stride apart in the source.
+template <int Stride, class T>
+void copy_strided(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, T* to,
+                  dim_t pitch) {
+  constexpr dim_t w = vec<T>::size;
+  constexpr auto every = std::make_index_sequence<std::size_t{Stride}>{};
+  const dim_t whole = (length - 1) / w * w;
+  const strided_parts<Stride, T> parts{Stride * (length - whole - 1) + 1};
+  for (; rows > 0; --rows, from += from_step, to += pitch) {
+    for (dim_t i = 0; i < lead; i += w) vec<T>::zero().store(to + i);
+    T* const at = to + lead;
+    for (dim_t i = 0; i < whole; i += w)
+      load_strided<Stride, true>(from + Stride * i, parts, every).store(at + i);
+    load_strided<Stride, false>(from + Stride * whole, parts, every).store(at + whole);
+    for (dim_t i = lead + whole + w; i < pitch; i += w) vec<T>::zero().store(to + i);
+  }
+}
+#if IKEBANA_CPU_WIDTH != 0
+/// Every Stride-th element of the registers, from number First on.
+template <int First, class T, std::size_t... Part>
+IKEBANA_CPU_INLINE vec<T> take_every(const vec<T>* of, std::index_sequence<Part...>) {
+  constexpr int stride = sizeof...(Part) + 1;
+  vec<T> taken = of[0];
+  ((taken.v = take_lanes_of<stride, static_cast<int>(Part) + 1, First>(
+        taken.v, of[Part + 1].v, std::make_index_sequence<std::size_t(vec<T>::size)>{})),
+   ...);
+  return taken;
+}
+#endif
+template <class T>
+IKEBANA_CPU_INLINE void clear_beside(T* to, dim_t begin, dim_t end) {
+  constexpr dim_t w = vec<T>::size;
+  for (; begin < end; begin += w)
+    vec<T>::zero().store(to + begin, end - begin < w ? end - begin : w);
+}
+template <int Stride, class T, std::size_t... I>
+void copy_phases([[maybe_unused]] dim_t rows, [[maybe_unused]] const T* from,
+                 [[maybe_unused]] dim_t from_step, [[maybe_unused]] const detail::conv_phase<T>* of,
+                 [[maybe_unused]] dim_t pitch, std::index_sequence<I...>) {
+#if IKEBANA_CPU_WIDTH != 0
+  constexpr dim_t w = vec<T>::size;
+  constexpr auto others = std::make_index_sequence<std::size_t{Stride - 1}>{};
+  dim_t most = 0, reach = 0;
+  for (int i = 0; i < Stride; ++i) {
+    if (of[i].length > most) most = of[i].length;
+    if (const dim_t end = Stride * (of[i].length - 1) + i + 1; end > reach) reach = end;
+  }
+  const dim_t whole = (most - 1) / w * w;
+  const strided_parts<Stride, T> parts{reach - Stride * whole};
+  for (dim_t at = 0; rows > 0; --rows, from += from_step, at += pitch) {
+    T* const to[] = {of[I].to + at + of[I].lead...};
+    for (dim_t i = 0; i < whole; i += w) {
+      const vec<T> met[] = {vec<T>::load(from + Stride * i + static_cast<dim_t>(I) * w)...};
+      (take_every<static_cast<int>(I)>(met, others).store(to[I] + i), ...);
+    }
+    const vec<T> met[] = {vec<T>::load(from + Stride * whole + parts.at[I], parts.lanes[I])...};
+    (take_every<static_cast<int>(I)>(met, others).store(to[I] + whole, of[I].length - whole), ...);
+    (clear_beside(of[I].to + at, 0, of[I].lead), ...);
+    (clear_beside(of[I].to + at, of[I].lead + of[I].length, pitch), ...);
+  }
+#endif
+}
+/// Rows of all phases of a source: element i of number f is element i `stride` + f of `from`; zeros
+/// before and after them, up to `pitch`. False, having done nothing, where there is no such way.
+template <class T>
+bool copy_phases(dim_t rows, dim_t stride, const T* from, dim_t from_step,
+                 const detail::conv_phase<T>* of, dim_t pitch) {
+  constexpr dim_t w = vec<T>::size;
+  if (w == 1 || (stride != 2 && stride != 3)) return false;
+  dim_t most = of[0].length, least = most;
+  for (dim_t i = 1; i < stride; ++i) {
+    if (of[i].length > most) most = of[i].length;
+    if (of[i].length < least) least = of[i].length;
+  }
+  // A few elements three apart go one by one.
+  if (least <= (most - 1) / w * w || (stride == 3 && most <= 4)) return false;
+  if (stride == 2)
+    copy_phases<2>(rows, from, from_step, of, pitch, std::make_index_sequence<2>{});
+  else
+    copy_phases<3>(rows, from, from_step, of, pitch, std::make_index_sequence<3>{});
+  return true;
+}
+/// Puts rows in places Stride apart, or adds them to what is there.
+template <int Stride, bool Adds, class T>
+void place_strided(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step) {
+  constexpr dim_t w = vec<T>::size;
+  constexpr auto every = std::make_index_sequence<std::size_t{Stride}>{};
+  const dim_t whole = (length - 1) / w * w;
+  const strided_parts<Stride, T> parts{Stride * (length - whole - 1) + 1};
+  for (; rows > 0; --rows, from += from_step, to += to_step) {
+    for (dim_t i = 0; i < whole; i += w)
+      store_strided<Stride, true, Adds>(to + Stride * i, parts, vec<T>::load(from + i), every);
+    store_strided<Stride, false, Adds>(to + Stride * whole, parts,
+                                       vec<T>::load(from + whole, length - whole), every);
+  }
+}
