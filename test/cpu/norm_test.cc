@@ -11,8 +11,8 @@ namespace {
 struct sizes {
   dim_t batch, channels, inner;
 };
-constexpr sizes all_sizes[] = {{1, 1, 2},   {2, 3, 1},  {4, 5, 7}, {3, 2, 64},
-                               {2, 3, 131}, {5, 1, 16}, {2, 0, 4}, {9, 6, 49}};
+constexpr sizes all_sizes[] = {{1, 1, 2},  {2, 3, 1}, {4, 5, 7},  {3, 2, 64}, {2, 3, 131},
+                               {5, 1, 16}, {2, 0, 4}, {9, 6, 49}, {4, 21, 9}, {3, 19, 30}};
 
 }  // namespace
 

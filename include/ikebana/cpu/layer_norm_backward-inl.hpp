@@ -174,7 +174,8 @@ void normalize_groups_backward(dim_t batch, dim_t channels, dim_t inner, dim_t g
       const dim_t c = r % groups * each + k;
       const T *row = x + r * n + k * inner, *given = dy + r * n + k * inner;
       const auto sums = sum_gradients(1, 0, inner, row, given, center);
-      const double sum_dy = static_cast<double>(sums.dy), sum_x = static_cast<double>(sums.dy_x);
+      const double sum_dy = static_cast<double>(sum(sums.dy)),
+                   sum_x = static_cast<double>(sum(sums.dy_x));
       const double weight = gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0;
       total += weight * sum_dy;
       total_x += weight * sum_x;

@@ -33,66 +33,6 @@ IKEBANA_CPU_INLINE void for_each_part(dim_t batch, dim_t inner, F f) {
     }
 }
 
-/// Adds up by s = f(i, lanes, s) over `rows` rows of n, `step` apart.
-template <class T, class F>
-IKEBANA_CPU_INLINE T sum_rows(dim_t rows, dim_t step, dim_t n, F f) {
-  constexpr dim_t w = vec<T>::size;
-  vec<T> s0 = vec<T>::zero(), s1 = s0, s2 = s0, s3 = s0;
-  // Known outside of the loop, as the mask that is made of it.
-  const dim_t rest = n % w;
-  for (dim_t r = 0; r < rows; ++r) {
-    dim_t i = r * step;
-    const dim_t end = i + n;
-    for (; i + 4 * w <= end; i += 4 * w) {
-      s0 = f(i, w, s0);
-      s1 = f(i + w, w, s1);
-      s2 = f(i + 2 * w, w, s2);
-      s3 = f(i + 3 * w, w, s3);
-    }
-    // No two of a short row's wait for each other.
-    if (i + w <= end) {
-      s0 = f(i, w, s0);
-      i += w;
-    }
-    if (i + w <= end) {
-      s1 = f(i, w, s1);
-      i += w;
-    }
-    if (i + w <= end) {
-      s2 = f(i, w, s2);
-      i += w;
-    }
-    if (rest > 0) s3 = f(end - rest, rest, s3);
-  }
-  return sum((s0 + s1) + (s2 + s3));
-}
-
-/// Of `rows` rows of n, `step` apart.
-template <class T>
-[[gnu::noinline]] double mean_of_rows(dim_t rows, dim_t step, dim_t n, const T* x) {
-  const double share = 1 / static_cast<double>(rows * n);  // while the sums are on their way
-  const T total = sum_rows<T>(
-      rows, step, n, [=](dim_t i, dim_t lanes, vec<T> s) __attribute__((always_inline)) {
-        return s + load_lanes(x + i, lanes);
-      });
-  return static_cast<double>(total) * share;
-}
-template <class T>
-[[gnu::noinline]] double squares_of_rows(dim_t rows, dim_t step, dim_t n, const T* x, double mean) {
-  const T center = static_cast<T>(mean);
-  const vec<T> middle = vec<T>::broadcast(center);
-  T middles[vec<T>::size];
-  middle.store(middles);
-  const T* const masked = middles;
-  const T squares = sum_rows<T>(
-      rows, step, n, [=](dim_t i, dim_t lanes, vec<T> s) __attribute__((always_inline)) {
-        const vec<T> d = load_lanes(x + i, lanes) - load_lanes(masked, lanes);
-        return fma(d, d, s);
-      });
-  const double off = mean - static_cast<double>(center);
-  return static_cast<double>(squares) - static_cast<double>(rows * n) * off * off;
-}
-
 /// x is read from memory once: each part of it a second time while it is in the first-level cache.
 template <class T>
 IKEBANA_CPU_INLINE channel_moments moments_of_channel(dim_t batch, dim_t channels, dim_t inner,
@@ -101,42 +41,16 @@ IKEBANA_CPU_INLINE channel_moments moments_of_channel(dim_t batch, dim_t channel
   for_each_part<T>(batch, inner, [&](dim_t first, dim_t last, dim_t begin, dim_t n) {
     const T* const from = x + (first * channels + c) * inner + begin;
     const dim_t rows = last - first, step = channels * inner;
-    const double mean = mean_of_rows(rows, step, n, from);
-    all.join(static_cast<double>(rows * n), mean, squares_of_rows(rows, step, n, from, mean));
+    const double share = 1 / static_cast<double>(rows * n),
+                 mean = static_cast<double>(sum(values_of_rows(rows, step, n, from))) * share;
+    const T center = static_cast<T>(mean);
+    const double off = mean - static_cast<double>(center),
+                 squares = static_cast<double>(sum(squares_of_rows(rows, step, n, from, center)));
+    all.join(static_cast<double>(rows * n), mean,
+             squares - static_cast<double>(rows * n) * off * off);
   });
   return all;
 }
-/// How many channels go together: where they are short several, so that none waits for its own
-/// sums.
-inline constexpr dim_t most_channels_together = 4;
-IKEBANA_CPU_INLINE dim_t channels_together(dim_t batch, dim_t inner) {
-  const dim_t size = batch * inner;
-  return size > 0 && size <= 2048 ? most_channels_together : 1;
-}
-
-/// y = function(factor (x - center) + offset) for channel c.
-template <class T>
-IKEBANA_CPU_INLINE void scale_channel(dim_t batch, dim_t channels, dim_t inner, dim_t c, const T* x,
-                                      T center, T factor, T offset, activation function, T* y) {
-  const dim_t step = channels * inner;
-  const vec<T> middle = vec<T>::broadcast(center), scale = vec<T>::broadcast(factor),
-               shift = vec<T>::broadcast(offset);
-  const auto scale_rows = [=](auto finish) __attribute__((always_inline)) {
-    for (dim_t b = 0; b < batch; ++b) {
-      const dim_t row = b * step + c * inner;
-      map_terms(
-          inner, y + row, IKEBANA_CPU_TERMS {
-            return finish(fma(load_lanes(x + row + i, lanes) - middle, scale, shift));
-          });
-    }
-  };
-  if (function == activation::relu)
-    return scale_rows([](vec<T> v)
-                          __attribute__((always_inline)) { return max(vec<T>::zero(), v); });
-  scale_rows([](vec<T> v) __attribute__((always_inline)) { return v; });
-  if (function != activation::none) activate_block(function, batch, inner, y + c * inner, step);
-}
-
 /// What normalizes one channel.
 template <class T>
 struct channel_scale {
@@ -228,29 +142,18 @@ void normalize_batch(dim_t batch, dim_t channels, dim_t wanted, dim_t inner, con
   if (inner == 1)
     return normalize_batch_columns(batch, channels, wanted, x, gamma, beta, eps, function, y,
                                    save_mean, save_invstd, running_mean, running_var, momentum);
-  const dim_t together = channels_together(batch, inner), step = channels * inner;
-  const double count = static_cast<double>(batch * inner), share = 1 / count,
-               unbiased = 1 / (count > 1 ? count - 1 : 1);
-  channel_moments m[most_channels_together];
-  channel_scale<T> scales[most_channels_together];
-  for (dim_t first = 0; first < wanted; first += together) {
-    const dim_t here = wanted - first < together ? wanted - first : together;
-    const T* const from = x + first * inner;
-    if (together == 1) {
-      m[0] = moments_of_channel(batch, channels, inner, first, x);
-    } else {
-      for (dim_t k = 0; k < here; ++k)
-        m[k].mean = mean_of_rows(batch, step, inner, from + k * inner);
-      for (dim_t k = 0; k < here; ++k)
-        m[k].squares = squares_of_rows(batch, step, inner, from + k * inner, m[k].mean);
-    }
-    for (dim_t k = 0; k < here; ++k)
-      scales[k] = scale_by_batch<T>(first + k, m[k].mean, m[k].squares * share,
-                                    m[k].squares * unbiased, gamma, beta, eps, save_mean,
-                                    save_invstd, running_mean, running_var, momentum);
-    for (dim_t k = 0; k < here; ++k)
-      scale_channel(batch, channels, inner, first + k, x, scales[k].center, scales[k].factor,
-                    scales[k].offset, function, y);
+  const dim_t together = channels_together<T>(batch * inner);
+  if (together > 1)
+    return normalize_short_channels(batch, channels, wanted, inner, together, x, gamma, beta, eps,
+                                    function, y, save_mean, save_invstd, running_mean, running_var,
+                                    momentum);
+  const double count = static_cast<double>(batch * inner);
+  for (dim_t c = 0; c < wanted; ++c) {
+    const channel_moments m = moments_of_channel(batch, channels, inner, c, x);
+    const channel_scale<T> s = scale_by_batch<T>(
+        c, m.mean, m.squares / count, m.squares / (count > 1 ? count - 1 : 1), gamma, beta, eps,
+        save_mean, save_invstd, running_mean, running_var, momentum);
+    scale_channel(batch, channels, inner, c, x, s.center, s.factor, s.offset, function, y);
   }
 }
 

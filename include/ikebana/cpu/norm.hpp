@@ -6,6 +6,10 @@
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
 
+#define IKEBANA_CPU_BODY "ikebana/cpu/norm_sums-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/norm_short-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/norm-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/norm_backward-inl.hpp"
@@ -40,10 +44,10 @@ void share_norm_backward(dim_t batch, dim_t channels, dim_t inner, const T* x, c
 }
 }  // namespace detail
 
-/// y = gamma (x - mean) / sqrt(variance + eps) + beta per channel; the biased variance, of parts of
-/// x about their own means, joined in double. Stores mean and 1 / sqrt(variance + eps). Running
-/// statistics, where given, move by `momentum`, the variance towards the unbiased one, as in
-/// PyTorch. y may be x.
+/// y = gamma (x - mean) / sqrt(variance + eps) + beta per channel; the biased variance, of a long
+/// channel that of parts about their own means, joined in double. Stores mean and 1 / sqrt(variance
+/// + eps). Running statistics, where given, move by `momentum`, the variance towards the unbiased
+/// one, as in PyTorch. y may be x.
 template <class T>
 void batch_norm_forward_train(dim_t batch, dim_t channels, dim_t inner, const T* x, const T* gamma,
                               const T* beta, T eps, T* y, T* save_mean, T* save_invstd,

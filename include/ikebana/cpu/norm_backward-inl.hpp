@@ -64,50 +64,6 @@ void normalize_columns_backward(dim_t rows, dim_t channels, dim_t wanted, const 
   }
 }
 
-/// The sums of dy and of dy (x - center) over `rows` rows of n, `step` apart.
-template <class T>
-struct gradient_sums {
-  T dy, dy_x;
-};
-template <class T>
-IKEBANA_CPU_INLINE gradient_sums<T> sum_gradients(dim_t rows, dim_t step, dim_t n, const T* x,
-                                                  const T* dy, vec<T> center) {
-  constexpr dim_t w = vec<T>::size;
-  const vec<T> zero = vec<T>::zero();
-  vec<T> s0 = zero, s1 = zero, s2 = zero, s3 = zero, t0 = zero, t1 = zero, t2 = zero, t3 = zero;
-  const auto add = [&](vec<T> & s, vec<T> & t, dim_t at, dim_t lanes)
-      __attribute__((always_inline)) {
-    const vec<T> g = load_lanes(dy + at, lanes);
-    s = s + g;
-    t = fma(g, load_lanes(x + at, lanes) - center, t);
-  };
-  for (dim_t r = 0; r < rows; ++r) {
-    dim_t i = r * step;
-    const dim_t end = i + n;
-    for (; i + 4 * w <= end; i += 4 * w) {
-      add(s0, t0, i, w);
-      add(s1, t1, i + w, w);
-      add(s2, t2, i + 2 * w, w);
-      add(s3, t3, i + 3 * w, w);
-    }
-    // No two of a short row's wait for each other.
-    if (i + w <= end) {
-      add(s0, t0, i, w);
-      i += w;
-    }
-    if (i + w <= end) {
-      add(s1, t1, i, w);
-      i += w;
-    }
-    if (i + w <= end) {
-      add(s2, t2, i, w);
-      i += w;
-    }
-    if (i < end) add(s3, t3, i, end - i);
-  }
-  return {sum((s0 + s1) + (s2 + s3)), sum((t0 + t1) + (t2 + t3))};
-}
-
 /// `spread` is 1 / sqrt(variance + eps) where `through_batch`, else the running variance.
 template <class T>
 void normalize_backward(dim_t batch, dim_t channels, dim_t wanted, dim_t inner, const T* x,
@@ -116,34 +72,26 @@ void normalize_backward(dim_t batch, dim_t channels, dim_t wanted, dim_t inner, 
   if (inner == 1)
     return normalize_columns_backward(batch, channels, wanted, x, dy, gamma, means, spread, eps,
                                       through_batch, dx, dgamma, dbeta, accumulate);
+  const dim_t together = channels_together<T>(batch * inner);
+  if (together > 1)
+    return short_channels_backward(batch, channels, wanted, inner, together, x, dy, gamma, means,
+                                   spread, eps, through_batch, dx, dgamma, dbeta, accumulate);
   for (dim_t c = 0; c < wanted; ++c) {
-    const vec<T> center = vec<T>::broadcast(means[c]);
+    const T center = means[c];
     double total = 0, total_x = 0;
     if (through_batch || dgamma != nullptr || dbeta != nullptr)
       for_each_part<T>(batch, inner, [&](dim_t first, dim_t last, dim_t begin, dim_t n) {
         const dim_t at = (first * channels + c) * inner + begin;
-        const auto sums = sum_gradients(last - first, channels * inner, n, x + at, dy + at, center);
-        total += static_cast<double>(sums.dy);
-        total_x += static_cast<double>(sums.dy_x);
+        const auto sums = sum_gradients(last - first, channels * inner, n, x + at, dy + at,
+                                        vec<T>::broadcast(center));
+        total += static_cast<double>(sum(sums.dy));
+        total_x += static_cast<double>(sum(sums.dy_x));
       });
     const auto s = slope_of_channel<T>(c, static_cast<double>(batch * inner), total, total_x, gamma,
                                        spread, eps, through_batch, dgamma, dbeta, accumulate);
-    if (dx == nullptr) continue;
-    const vec<T> scale = vec<T>::broadcast(s.scale), slope = vec<T>::broadcast(s.slope),
-                 mean_dy = vec<T>::broadcast(s.mean_dy);
-    for (dim_t b = 0; b < batch; ++b) {
-      const dim_t row = (b * channels + c) * inner;
-      const T *const from = x + row, *const given = dy + row;
-      if (through_batch)
-        map_terms(
-            inner, dx + row, IKEBANA_CPU_TERMS {
-              return scale * fma(load_lanes(from + i, lanes) - center, slope,
-                                 load_lanes(given + i, lanes) - mean_dy);
-            });
-      else
-        map_terms(
-            inner, dx + row, IKEBANA_CPU_TERMS { return scale * load_lanes(given + i, lanes); });
-    }
+    if (dx != nullptr)
+      pass_channel(batch, channels, inner, c, x, dy, center, s.scale, s.slope, s.mean_dy,
+                   through_batch, dx);
   }
 }
 #undef IKEBANA_CPU_TERMS

@@ -10,6 +10,8 @@
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/reduce-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/column_sums-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Sums over arrays. What is added to what depends on n and the instruction set alone, not on
 /// threads: blocks of some thousand terms, then pairs of blocks, pairs of these and so on, so that
