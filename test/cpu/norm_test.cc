@@ -38,9 +38,12 @@ TEST_CASE_TEMPLATE("batch norm normalizes by the batch and moves the running sta
           return (b * s.channels + c) * s.inner + i;
         };
         for (dim_t c = 0; c < s.channels; ++c) {
-          double m = 0, v = 0;
+          // Where T is double, a sum of doubles would be no better than what it is held against.
+          long double total = 0;
           for (dim_t b = 0; b < s.batch; ++b)
-            for (dim_t i = 0; i < s.inner; ++i) m += static_cast<double>(x[at(b, c, i)]) / count;
+            for (dim_t i = 0; i < s.inner; ++i) total += x[at(b, c, i)];
+          const auto m = static_cast<double>(total / static_cast<long double>(count));
+          double v = 0;
           for (dim_t b = 0; b < s.batch; ++b)
             for (dim_t i = 0; i < s.inner; ++i)
               v += std::pow(static_cast<double>(x[at(b, c, i)]) - m, 2);

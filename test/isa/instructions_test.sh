@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# instructions_test.sh PROGRAM...: only functions of a set's namespace hold its instructions.
+# instructions_test.sh ARCHIVE...: only functions of a set's namespace hold its instructions.
 #
 # What runs on a machine without a set must not either be a function of the standard library, or a
-# shared one of our own, that a compiler built with that set switched on.
+# shared one of our own, that a compiler built with that set switched on. None may touch MMX, whose
+# registers are the x87's: a long double is NaN from there to the next emms.
 set -uo pipefail
 
 if [ "$(uname -m)" != x86_64 ]; then
@@ -15,7 +16,7 @@ if ! command -v objdump >/dev/null; then
 fi
 
 # 0: every x86-64 processor, 1: SSE4.2, 2: AVX2 and FMA, 3: AVX-512 F, BW, DQ, VL, 4: beyond those.
-for program in "$@"; do objdump -d --no-show-raw-insn "$program"; done | awk -F '\t' '
+for archive in "$@"; do objdump -d --no-show-raw-insn "$archive"; done | awk -F '\t' '
   /^[0-9a-f]+ <.*>:$/ {
     name = $0
     sub(/^[0-9a-f]+ </, "", name)
@@ -37,6 +38,8 @@ for program in "$@"; do objdump -d --no-show-raw-insn "$program"; done | awk -F 
         text ~ /^v[a-z0-9]*(ph|sh) / || text ~ /^(tdp|tile|ldtile|sttile|gf2p8|aes|pclmul)/ ||
         text ~ /^(andn|bextr|blsi|blsr|bzhi|pdep|pext|rorx|sarx|shlx|shrx|mulx|adcx|adox|lzcnt|movbe) /)
       needed = 4
+    else if (text ~ /%mm[0-7]/)
+      needed = 5
     else if (text ~ /%zmm|%k[0-7]|%[xy]mm(1[6-9]|2[0-9]|3[01])|\{1to/)
       needed = 3
     else if (text ~ /^v/)
@@ -57,7 +60,7 @@ for program in "$@"; do objdump -d --no-show-raw-insn "$program"; done | awk -F 
            functions[2], functions[3], functions[4]
     # An empty listing proves nothing.
     if (!(seen[1] && seen[2] && seen[3] && functions[0])) {
-      print "the programs do not hold all sets"
+      print "the archives do not hold all sets"
       failed = 1
     }
     exit failed

@@ -107,7 +107,9 @@ void normalize_batch_columns(dim_t rows, dim_t channels, dim_t wanted, const T* 
     const dim_t n = wanted - c < w ? wanted - c : w;
     const T* const from = x + c;
     double means[w], squares[w];
-    T centers[w]{}, factors[w]{}, offsets[w]{};
+    T centers[w], factors[w], offsets[w];
+    // `{}` makes g++ 12 hand two zeros through an MMX register, which leaves the x87 unusable.
+    for (T* lanes : {centers, factors, offsets}) vec<T>::zero().store(lanes);
     lane_columns<T>::sums(
         rows, n, means, [=](dim_t r, dim_t lanes) __attribute__((always_inline)) {
           return load_lanes(from + r * channels, lanes);
