@@ -158,13 +158,15 @@ TEST_CASE_TEMPLATE("weights are transposed anew where they may have changed, to 
                    float, double) {
   generator r(74);
   for_each_set([&] {
-    for (const dim_t rows : {9, 16, 33, 128}) {
-      layers<T> l({40, 33, 70, 10, 48, 129}, rows, true, r);
-      CHECK(l.turned.size() == 3);
+    for (const dim_t rows : {9, 33, 128}) {
+      layers<T> l({35, 40, 10, 33, 65}, rows, true, r);
+      CHECK(l.turned.size() == 2);
       const guarded<T> x(rows * 40, r);
       const aligned_buffer<T>& y = l.outputs.back();
       std::vector<T> last;
       for (const std::uint64_t stamp : {0u, 5u, 5u, 6u, 0u, 6u}) {
+        // An emulator takes half a minute for all of many rows.
+        if (rows == 128 && stamp != 5) continue;
         if (stamp != 5)
           for (T& p : l.parameters.span()) p = static_cast<T>(r.number());
         cpu::run_dense_chain<T>(x.data(), l.chain, stamp);

@@ -39,7 +39,7 @@ slow+=',convolutions give the same bits*,convolutions of every kind*,*same bits 
 slow+=',*number of threads*,*left out where exactness*,*in every direction*'
 slow+=',what follows a product*,thin products*,products of few rows*<double>,fused attention: every mask*'
 slow+=',convolutions of random geometries<double>,an image of few channels*,an image of few positions*<double>'
-slow+=',average pooling*,batch norm with an activation*'
+slow+=',average pooling*,batch norm with an activation*,weights are transposed anew*<double>'
 slow+=",Winograd's convolution* forward and backward*,Winograd's gradient of the weights* overwriting*"
 [ -z "${TEST_SHARD_STATUS_FILE:-}" ] || touch "$TEST_SHARD_STATUS_FILE"
 at=0
