@@ -1,8 +1,9 @@
 // No include guard: includes the file named by IKEBANA_CPU_BODY once for each instruction set,
 // inside its namespace and with its target switched on, so that one source is built for all of them
 // without any -m flag. Within the body, IKEBANA_CPU_WIDTH is the bytes of a vector register (0:
-// scalar) and IKEBANA_CPU_INLINE marks what must be inlined. The body includes nothing itself. A
-// further set is one more block here and one more name in targets.hpp and dispatch.hpp.
+// scalar) and IKEBANA_CPU_INLINE marks what must be inlined. The body includes nothing itself,
+// but for parts of it that differ by set. A further set is one more block here, one more name in
+// targets.hpp and dispatch.hpp, and a file of what vec<T> needs of it.
 #include "ikebana/cpu/detail/targets.hpp"
 
 #if IKEBANA_CPU_HERE

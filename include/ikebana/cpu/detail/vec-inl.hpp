@@ -1,6 +1,6 @@
 // vec<T>: one vector register of T (one T in the scalar set). Lanes are reached by the compilers'
-// vector arithmetic; what that cannot say (fused multiply-add, partial loads, scaling) is an
-// intrinsic at the end of this file.
+// vector arithmetic; what that cannot say (fused multiply-add, partial loads, scaling) are
+// intrinsics, in a file for each set.
 
 #if IKEBANA_CPU_WIDTH == 0
 template <class T>
@@ -223,81 +223,23 @@ IKEBANA_CPU_INLINE T maximum(vec<T> a) {
 }
 #endif
 
-// ---- what depends on the instruction set ----
-
 // fma: a * b + c, rounded once where the instruction set can, which `fuses` says.
 // max, min: the larger, the smaller; b where either is not a number.
 inline constexpr bool fuses = IKEBANA_CPU_WIDTH > 16 ||
                               (IKEBANA_CPU_WIDTH == 16 && IKEBANA_CPU_ARM64);
-#if IKEBANA_CPU_WIDTH == 0
-template <class T>
-IKEBANA_CPU_INLINE vec<T> max(vec<T> a, vec<T> b) {
-  return {a.v > b.v ? a.v : b.v};
-}
-template <class T>
-IKEBANA_CPU_INLINE vec<T> min(vec<T> a, vec<T> b) {
-  return {a.v < b.v ? a.v : b.v};
-}
-template <class T>
-IKEBANA_CPU_INLINE vec<T> fma(vec<T> a, vec<T> b, vec<T> c) {
-  return {a.v * b.v + c.v};
-}
-template <class T>
-IKEBANA_CPU_INLINE vec<T> sqrt(vec<T> a) {
-  if constexpr (sizeof(T) == 4)
-    return {__builtin_sqrtf(a.v)};
-  else
-    return {__builtin_sqrt(a.v)};
-}
-template <class T>
-IKEBANA_CPU_INLINE vec<T> vec<T>::load(const T* p, dim_t n) {
-  return {n > 0 ? *p : T{}};
-}
-template <class T>
-IKEBANA_CPU_INLINE void vec<T>::store(T* p, dim_t n) const {
-  if (n > 0) *p = v;
-}
-
+#if IKEBANA_CPU_WIDTH == 64
+#include "ikebana/cpu/detail/vec_avx512-inl.hpp"
+#elif IKEBANA_CPU_WIDTH == 32
+#include "ikebana/cpu/detail/vec_avx2-inl.hpp"
+#elif IKEBANA_CPU_WIDTH == 16 && IKEBANA_CPU_X86
+#include "ikebana/cpu/detail/vec_sse42-inl.hpp"
 #elif IKEBANA_CPU_WIDTH == 16
-#if IKEBANA_CPU_X86
-// No fused multiply-add, and no partial loads.
-template <class T>
-IKEBANA_CPU_INLINE vec<T> fma(vec<T> a, vec<T> b, vec<T> c) {
-  return {a.v * b.v + c.v};
-}
-IKEBANA_CPU_INLINE vec<float> max(vec<float> a, vec<float> b) { return {_mm_max_ps(a.v, b.v)}; }
-IKEBANA_CPU_INLINE vec<double> max(vec<double> a, vec<double> b) { return {_mm_max_pd(a.v, b.v)}; }
-IKEBANA_CPU_INLINE vec<float> min(vec<float> a, vec<float> b) { return {_mm_min_ps(a.v, b.v)}; }
-IKEBANA_CPU_INLINE vec<double> min(vec<double> a, vec<double> b) { return {_mm_min_pd(a.v, b.v)}; }
-IKEBANA_CPU_INLINE vec<float> sqrt(vec<float> a) { return {_mm_sqrt_ps(a.v)}; }
-IKEBANA_CPU_INLINE vec<double> sqrt(vec<double> a) { return {_mm_sqrt_pd(a.v)}; }
+#include "ikebana/cpu/detail/vec_neon-inl.hpp"
 #else
-IKEBANA_CPU_INLINE vec<float> fma(vec<float> a, vec<float> b, vec<float> c) {
-  return {__builtin_bit_cast(vec<float>::raw, vfmaq_f32(__builtin_bit_cast(float32x4_t, c.v),
-                                                        __builtin_bit_cast(float32x4_t, a.v),
-                                                        __builtin_bit_cast(float32x4_t, b.v)))};
-}
-IKEBANA_CPU_INLINE vec<double> fma(vec<double> a, vec<double> b, vec<double> c) {
-  return {__builtin_bit_cast(vec<double>::raw, vfmaq_f64(__builtin_bit_cast(float64x2_t, c.v),
-                                                         __builtin_bit_cast(float64x2_t, a.v),
-                                                         __builtin_bit_cast(float64x2_t, b.v)))};
-}
-// The instructions of these names keep what is not a number.
-template <class T>
-IKEBANA_CPU_INLINE vec<T> max(vec<T> a, vec<T> b) {
-  return select(a > b, a, b);
-}
-template <class T>
-IKEBANA_CPU_INLINE vec<T> min(vec<T> a, vec<T> b) {
-  return select(a < b, a, b);
-}
-IKEBANA_CPU_INLINE vec<float> sqrt(vec<float> a) {
-  return {__builtin_bit_cast(vec<float>::raw, vsqrtq_f32(__builtin_bit_cast(float32x4_t, a.v)))};
-}
-IKEBANA_CPU_INLINE vec<double> sqrt(vec<double> a) {
-  return {__builtin_bit_cast(vec<double>::raw, vsqrtq_f64(__builtin_bit_cast(float64x2_t, a.v)))};
-}
+#include "ikebana/cpu/detail/vec_scalar-inl.hpp"
 #endif
+
+#if IKEBANA_CPU_WIDTH == 16
 template <class T>
 IKEBANA_CPU_INLINE vec<T> vec<T>::load(const T* p, dim_t n) {
   if (n >= size) return load(p);
@@ -318,160 +260,15 @@ IKEBANA_CPU_INLINE void vec<T>::store(T* p, dim_t n) const {
     if (n >= 3) p[2] = v[2];
   }
 }
-
-#elif IKEBANA_CPU_WIDTH == 32
-IKEBANA_CPU_INLINE vec<float> fma(vec<float> a, vec<float> b, vec<float> c) {
-  return {_mm256_fmadd_ps(a.v, b.v, c.v)};
-}
-IKEBANA_CPU_INLINE vec<double> fma(vec<double> a, vec<double> b, vec<double> c) {
-  return {_mm256_fmadd_pd(a.v, b.v, c.v)};
-}
-IKEBANA_CPU_INLINE vec<float> max(vec<float> a, vec<float> b) { return {_mm256_max_ps(a.v, b.v)}; }
-IKEBANA_CPU_INLINE vec<double> max(vec<double> a, vec<double> b) {
-  return {_mm256_max_pd(a.v, b.v)};
-}
-IKEBANA_CPU_INLINE vec<float> min(vec<float> a, vec<float> b) { return {_mm256_min_ps(a.v, b.v)}; }
-IKEBANA_CPU_INLINE vec<double> min(vec<double> a, vec<double> b) {
-  return {_mm256_min_pd(a.v, b.v)};
-}
-IKEBANA_CPU_INLINE vec<float> sqrt(vec<float> a) { return {_mm256_sqrt_ps(a.v)}; }
-IKEBANA_CPU_INLINE vec<double> sqrt(vec<double> a) { return {_mm256_sqrt_pd(a.v)}; }
-
-template <int Bytes>
-IKEBANA_CPU_INLINE __m256i first_lanes(dim_t n) {
-  if constexpr (Bytes == 4)
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),
-                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-  else
-    return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
-}
-template <class T>
-IKEBANA_CPU_INLINE vec<T> vec<T>::load(const T* p, dim_t n) {
-  if constexpr (sizeof(T) == 4)
-    return {__builtin_bit_cast(
-        raw, _mm256_maskload_ps(reinterpret_cast<const float*>(p), first_lanes<4>(n)))};
-  else
-    return {__builtin_bit_cast(
-        raw, _mm256_maskload_pd(reinterpret_cast<const double*>(p), first_lanes<8>(n)))};
-}
-template <class T>
-IKEBANA_CPU_INLINE void vec<T>::store(T* p, dim_t n) const {
-  if constexpr (sizeof(T) == 4)
-    _mm256_maskstore_ps(reinterpret_cast<float*>(p), first_lanes<4>(n),
-                        __builtin_bit_cast(__m256, v));
-  else
-    _mm256_maskstore_pd(reinterpret_cast<double*>(p), first_lanes<8>(n),
-                        __builtin_bit_cast(__m256d, v));
-}
-
-#elif IKEBANA_CPU_WIDTH == 64
-// The zero-masked forms with all lanes on: g++ 12 warns of the undefined operand inside the plain
-// ones.
-inline constexpr __mmask16 all16 = 0xFFFF;
-inline constexpr __mmask8 all8 = 0xFF;
-IKEBANA_CPU_INLINE vec<float> fma(vec<float> a, vec<float> b, vec<float> c) {
-  return {_mm512_fmadd_ps(a.v, b.v, c.v)};
-}
-IKEBANA_CPU_INLINE vec<double> fma(vec<double> a, vec<double> b, vec<double> c) {
-  return {_mm512_fmadd_pd(a.v, b.v, c.v)};
-}
-IKEBANA_CPU_INLINE vec<float> max(vec<float> a, vec<float> b) {
-  return {_mm512_maskz_max_ps(all16, a.v, b.v)};
-}
-IKEBANA_CPU_INLINE vec<double> max(vec<double> a, vec<double> b) {
-  return {_mm512_maskz_max_pd(all8, a.v, b.v)};
-}
-IKEBANA_CPU_INLINE vec<float> min(vec<float> a, vec<float> b) {
-  return {_mm512_maskz_min_ps(all16, a.v, b.v)};
-}
-IKEBANA_CPU_INLINE vec<double> min(vec<double> a, vec<double> b) {
-  return {_mm512_maskz_min_pd(all8, a.v, b.v)};
-}
-IKEBANA_CPU_INLINE vec<float> sqrt(vec<float> a) { return {_mm512_maskz_sqrt_ps(all16, a.v)}; }
-IKEBANA_CPU_INLINE vec<double> sqrt(vec<double> a) { return {_mm512_maskz_sqrt_pd(all8, a.v)}; }
-IKEBANA_CPU_INLINE unsigned first_lanes(dim_t n) { return (1u << n) - 1u; }
-template <class T>
-IKEBANA_CPU_INLINE vec<T> vec<T>::load(const T* p, dim_t n) {
-  if constexpr (sizeof(T) == 4)
-    return {
-        __builtin_bit_cast(raw, _mm512_maskz_loadu_ps(static_cast<__mmask16>(first_lanes(n)), p))};
-  else
-    return {
-        __builtin_bit_cast(raw, _mm512_maskz_loadu_pd(static_cast<__mmask8>(first_lanes(n)), p))};
-}
-template <class T>
-IKEBANA_CPU_INLINE void vec<T>::store(T* p, dim_t n) const {
-  if constexpr (sizeof(T) == 4)
-    _mm512_mask_storeu_ps(p, static_cast<__mmask16>(first_lanes(n)), __builtin_bit_cast(__m512, v));
-  else
-    _mm512_mask_storeu_pd(p, static_cast<__mmask8>(first_lanes(n)), __builtin_bit_cast(__m512d, v));
-}
-/// Lanes n and up; the others are zero, their memory is not touched.
-IKEBANA_CPU_INLINE vec<float> load_from(const float* p, dim_t n) {
-  return {_mm512_maskz_loadu_ps(static_cast<__mmask16>(all16 << n), p)};
-}
-IKEBANA_CPU_INLINE vec<double> load_from(const double* p, dim_t n) {
-  return {_mm512_maskz_loadu_pd(static_cast<__mmask8>(all8 << n), p)};
-}
-/// The lanes of `mask`, and those of `old`; the memory of these is not touched.
-IKEBANA_CPU_INLINE vec<float> load_lanes(vec<float> old, unsigned mask, const float* p) {
-  return {_mm512_mask_loadu_ps(old.v, static_cast<__mmask16>(mask), p)};
-}
-IKEBANA_CPU_INLINE vec<double> load_lanes(vec<double> old, unsigned mask, const double* p) {
-  return {_mm512_mask_loadu_pd(old.v, static_cast<__mmask8>(mask), p)};
-}
-/// Lane i: lane lanes[i] of a, then of b.
-IKEBANA_CPU_INLINE vec<float> pick_lanes(vec<float> a, vec<std::int32_t> lanes, vec<float> b) {
-  return {_mm512_permutex2var_ps(a.v, __builtin_bit_cast(__m512i, lanes.v), b.v)};
-}
-IKEBANA_CPU_INLINE vec<double> pick_lanes(vec<double> a, vec<std::int64_t> lanes, vec<double> b) {
-  return {_mm512_permutex2var_pd(a.v, __builtin_bit_cast(__m512i, lanes.v), b.v)};
-}
-/// Lane i: lane at[i] of x where `mask` has bit i, else zero.
-IKEBANA_CPU_INLINE vec<float> pick_lanes(unsigned mask, vec<std::int32_t> at, vec<float> x) {
-  return {_mm512_maskz_permutexvar_ps(static_cast<__mmask16>(mask),
-                                      __builtin_bit_cast(__m512i, at.v), x.v)};
-}
-IKEBANA_CPU_INLINE vec<double> pick_lanes(unsigned mask, vec<std::int64_t> at, vec<double> x) {
-  return {_mm512_maskz_permutexvar_pd(static_cast<__mmask8>(mask),
-                                      __builtin_bit_cast(__m512i, at.v), x.v)};
-}
 #endif
 
 /// a * 2^n for whole n, overflowing to infinity and into denormals as a product does.
 /// Requires |n| < 2^8 (float), 2^11 (double).
-#if IKEBANA_CPU_WIDTH == 64
-IKEBANA_CPU_INLINE vec<float> scale_by_power(vec<float> a, vec<float> n) {
-  return {_mm512_maskz_scalef_ps(all16, a.v, n.v)};
-}
-IKEBANA_CPU_INLINE vec<double> scale_by_power(vec<double> a, vec<double> n) {
-  return {_mm512_maskz_scalef_pd(all8, a.v, n.v)};
-}
-#else
+#if IKEBANA_CPU_WIDTH != 64
 template <class T>
 IKEBANA_CPU_INLINE vec<T> scale_by_power(vec<T> a, vec<T> n) {
   const vec<T> half = round(n * T(0.5));
   return a * power_of_two(half) * power_of_two(n - half);
-}
-#endif
-
-#if IKEBANA_CPU_WIDTH != 0
-/// Lane i: the product of the unsigned lanes 2 i, in full.
-IKEBANA_CPU_INLINE vec<std::uint64_t> multiply_even(vec<std::uint32_t> a, vec<std::uint32_t> b) {
-  using wide = vec<std::uint64_t>::raw;
-#if IKEBANA_CPU_WIDTH == 64
-  return {__builtin_bit_cast(wide, _mm512_maskz_mul_epu32(all8, __builtin_bit_cast(__m512i, a.v),
-                                                          __builtin_bit_cast(__m512i, b.v)))};
-#elif IKEBANA_CPU_WIDTH == 32
-  return {__builtin_bit_cast(
-      wide, _mm256_mul_epu32(__builtin_bit_cast(__m256i, a.v), __builtin_bit_cast(__m256i, b.v)))};
-#elif IKEBANA_CPU_X86
-  return {__builtin_bit_cast(
-      wide, _mm_mul_epu32(__builtin_bit_cast(__m128i, a.v), __builtin_bit_cast(__m128i, b.v)))};
-#else
-  return {__builtin_bit_cast(wide, vmull_u32(vmovn_u64(__builtin_bit_cast(uint64x2_t, a.v)),
-                                             vmovn_u64(__builtin_bit_cast(uint64x2_t, b.v))))};
-#endif
 }
 #endif
 
@@ -493,37 +290,3 @@ IKEBANA_CPU_INLINE dim_t lanes_to_line([[maybe_unused]] dim_t n, [[maybe_unused]
 #endif
   return 0;
 }
-
-/// Transposes rows[0, size) in place as a matrix of size x size.
-#if IKEBANA_CPU_WIDTH == 0
-template <class T>
-IKEBANA_CPU_INLINE void transpose_block(vec<T>*) {}
-#else
-template <int D, class R, std::size_t... L>
-IKEBANA_CPU_INLINE void exchange(R& a, R& b, std::index_sequence<L...>) {
-  constexpr int n = static_cast<int>(sizeof...(L));
-  const R low = __builtin_shufflevector(
-      a, b,
-      ((static_cast<int>(L) & D) == 0 ? static_cast<int>(L) : static_cast<int>(L) - D + n)...);
-  const R high = __builtin_shufflevector(
-      a, b,
-      ((static_cast<int>(L) & D) == 0 ? static_cast<int>(L) + D : static_cast<int>(L) + n)...);
-  a = low;
-  b = high;
-}
-template <int D, class T, std::size_t... I>
-IKEBANA_CPU_INLINE void transpose_stage(vec<T>* rows, std::index_sequence<I...>) {
-  // Row i and row i + D, for every i without bit D.
-  (exchange<D>(rows[(I / D) * 2 * D + I % D].v, rows[(I / D) * 2 * D + I % D + D].v,
-               std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>{}),
-   ...);
-}
-template <class T>
-IKEBANA_CPU_INLINE void transpose_block(vec<T>* rows) {
-  using pairs = std::make_index_sequence<static_cast<std::size_t>(vec<T>::size / 2)>;
-  transpose_stage<1>(rows, pairs{});
-  if constexpr (vec<T>::size >= 4) transpose_stage<2>(rows, pairs{});
-  if constexpr (vec<T>::size >= 8) transpose_stage<4>(rows, pairs{});
-  if constexpr (vec<T>::size >= 16) transpose_stage<8>(rows, pairs{});
-}
-#endif

@@ -9,3 +9,6 @@
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/detail/vec-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/detail/transpose_block-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
