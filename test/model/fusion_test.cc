@@ -405,6 +405,45 @@ TEST_CASE("layers that run in one call see every change of their parameters") {
   CHECK(open(x)[0] == first);
 }
 
+TEST_CASE("layers in one call see changed parameters whatever rows came between") {
+  constexpr auto net =
+      ike::sequential("fc1"_m = ike::linear<34, 47>{}, ike::tanh{}, "fc2"_m = ike::linear<47, 40>{},
+                      "fc3"_m = ike::linear<40, 8>{});
+  auto model = ike::initialize<float, shape{ike::dynamic, 34}>(net, ike::seed{5});
+  const auto other = ike::initialize<float, shape{ike::dynamic, 34}>(net, ike::seed{6});
+  const auto own = ike::get_state_dict(model).clone();
+  model.eval();
+  const auto expect_right = [&](ike::dim_t rows) {
+    const auto x = ike::uniform<float, shape{ike::dynamic, 34}>(ike::seed{8}, rows);
+    const auto fused = model(x);
+    const std::vector<float> y(fused.span().begin(), fused.span().end());
+    model.set_fusion(false);
+    const auto single = model(x);
+    model.set_fusion(true);
+    for (std::size_t i = 0; i < y.size(); ++i)
+      CHECK(single.span()[i] == doctest::Approx(y[i]).epsilon(1e-4));
+    return y;
+  };
+  std::vector<std::vector<float>> first;
+  for (const ike::dim_t rows : {16, 1, 40, 200, 9}) first.push_back(expect_right(rows));
+  CHECK(expect_right(16) == first[0]);
+  CHECK(expect_right(1) == first[1]);
+  ike::load_state_dict(model, ike::get_state_dict(other));
+  CHECK(expect_right(40) != first[2]);
+  CHECK(expect_right(16) != first[0]);
+  CHECK(expect_right(200) != first[3]);
+  ike::load_state_dict(model, own);
+  CHECK(expect_right(1) == first[1]);
+  CHECK(expect_right(16) == first[0]);
+  CHECK(expect_right(40) == first[2]);
+  // From here on somebody may write them at any time.
+  auto weight = model["fc1.weight"_s];
+  CHECK(expect_right(16) == first[0]);
+  weight[0] += 1;
+  CHECK(expect_right(40) != first[2]);
+  CHECK(expect_right(16) != first[0]);
+}
+
 TEST_CASE("a hook sees what a module gives before its activation") {
   auto model = ike::initialize<float, rows>(mlp, ike::seed{5});
   const auto x = ike::uniform<float, rows>(ike::seed{8});

@@ -22,7 +22,8 @@ struct dense_layer {
   dim_t narrow = INT64_MAX;  ///< `out` of a packed layer.
   /// Room for the transpose of weight, `turned_row()` apart; null where it is not made.
   T* turned = nullptr;
-  bool is_turned = false;  ///< It is that of weight as it is now.
+  bool is_turned = false;          ///< It is that of weight as it is now.
+  std::uint64_t turned_stamp = 0;  ///< Of the weights that it is of; 0 for none.
 
   /// Whether packing pays, of one row.
   constexpr bool is_small() const { return in <= 64 && out > 0 && out <= 64; }
@@ -33,8 +34,11 @@ struct dense_layer {
   /// Whether a product is faster, and the same bits, with the weights transposed: more rows than
   /// dot products are taken for, but so few that packing is much of the work.
   constexpr bool may_turn() const {
-    return rows > 8 && rows <= 128 && in >= 32 && out > 32 && in * out <= 1 << 20 &&
-           rows * in * out <= 1 << 24;
+    return may_turn_of_some_rows() && rows > 8 && rows <= 128 && rows * in * out <= 1 << 24;
+  }
+  /// Whether it is for any number of rows.
+  constexpr bool may_turn_of_some_rows() const {
+    return in >= 32 && out > 32 && in * out <= 1 << 20;
   }
   constexpr dim_t turned_row() const { return (out + 15) / 16 * 16; }
   constexpr dim_t turned_size() const { return in * turned_row(); }

@@ -12,9 +12,10 @@ namespace ikebana::detail {
 
 /// Fills in the layers that run in one call, and by node the chains of them. Those of one row are
 /// packed, where they are small and their parameters, which are compared before every call, stand
-/// close together; of more rows, weights may be transposed where the rows stay as many. Returns how
-/// many elements that takes, of `memory`, which is zero; null for none yet. With `any_rows` it is
-/// as many for any number of rows.
+/// close together; of more rows, weights may be transposed. Returns how
+/// many elements that takes, of `memory`, which is zero, or as it was filled in the last time; null
+/// for none yet. With `any_rows` each has the same place for any number of rows, so that what was
+/// made of weights that did not change is there for other rows, too.
 template <class T>
 [[gnu::cold]] dim_t point_chains(const execution<T>& run, const fused_call* calls, int nodes,
                                  cpu::dense_layer<T>* layers, cpu::dense_chain<T>* chains,
@@ -44,8 +45,12 @@ template <class T>
                .rows = in.numel(0, in.rank() - 1),
                .in = in.back(),
                .out = out.back(),
-               .function = calls[l].function};
-      if (!any_rows && layer.may_turn()) layer.turned = take(layer.turned_size());
+               .function = calls[l].function,
+               .turned_stamp = layer.turned_stamp};
+      if (any_rows ? layer.may_turn_of_some_rows() : layer.may_turn()) {
+        T* const turned = take(layer.turned_size());
+        if (layer.may_turn()) layer.turned = turned;
+      }
       if (!layer.is_small() || (layer.rows != 1 && !any_rows)) continue;
       const auto reach = [&](const T* p, dim_t n) {
         const T* const to = p + round_up_to_alignment<T>(n);

@@ -115,11 +115,10 @@ struct network_state {
     const auto point = [&](T* memory) {
       return point_chains<T>(run, calls, static_cast<int>(nodes), layers, chains, any_rows, memory);
     };
+    // Which layers are called together, and how wide they are, no shape of an input changes: what
+    // was made of their weights before is still that.
     const dim_t size = point(nullptr);
-    if (size > packed_layers.size())
-      packed_layers = aligned_buffer<T>(size);
-    else
-      std::ranges::fill(packed_layers.span(), T{0});
+    if (size > packed_layers.size()) packed_layers = aligned_buffer<T>(size);
     point(packed_layers.data());
   }
 
