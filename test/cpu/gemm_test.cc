@@ -245,7 +245,7 @@ TEST_CASE_TEMPLATE("products of a tile or a few", T, float, double) {
   constexpr activation functions[] = {activation::none, activation::relu, activation::none,
                                       activation::tanh};
   for (unsigned i = 0; i < 500; ++i) {
-    const sizes s{1 + r.below(i % 3 == 0 ? 5 : 34), 1 + r.below(i % 5 == 0 ? 70 : 34),
+    const sizes s{1 + r.below(i % 3 == 0 ? 5 : 34), 1 + r.below(i % 5 == 0 ? 130 : 34),
                   r.below(i % 7 == 0 ? 70 : 19)};
     check_epilogue<T>(s, i & 1, i & 2, T(1), T(0), i / 4 % 2, functions[i / 8 % 4],
                       i % 11 == 0 ? activation::tanh : activation::none, r);
@@ -265,7 +265,8 @@ TEST_CASE_TEMPLATE("thin products", T, float, double) {
                       i % 7 == 0 ? i / 7 % 4 : 0, functions[i / 5 % 3], activation::none, r);
   }
   // Of what is beyond the first-level cache, a few rows or columns at a time.
-  for (const sizes& s : {sizes{3, 301, 131}, {8, 150, 200}, {11, 131, 260}, {13, 700, 33}})
+  for (const sizes& s :
+       {sizes{3, 301, 131}, {8, 150, 200}, {11, 131, 260}, {13, 700, 33}, {32, 512, 50}})
     for (const bool ta : {false, true})
       check_epilogue<T>(s, ta, false, T(1), T(0), ta ? 1 : 2, activation::relu, activation::none,
                         r);

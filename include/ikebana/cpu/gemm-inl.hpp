@@ -55,19 +55,21 @@ void multiply_in_place(dim_t m, dim_t n, dim_t k, left_block<T> a, const T* b, d
   constexpr dim_t w = vec<T>::size;
   constexpr dim_t widest = gemm_tile<T>::columns,
                   rows = gemm_tile<T>::most_rows[gemm_tile<T>::registers];
+  // Loads that cross cache lines take several times longer: the more rows meet them the better, and
+  // the nearer they are. So with columns of A. What all but fills the caches is read in whole rows.
+  const dim_t size_b = k * ldb * dim_t{sizeof(T)}, size_c = m * n * dim_t{sizeof(T)};
+  const bool crosses = !on_lines(b, ldb), far = 4 * size_b > 3 * detail::caches().second;
+  const bool near =
+      size_b <= 24 * 1024 || (!crosses && k <= 96 && size_b <= detail::caches().second / 4);
   if (n > widest && !result.starts_mixed() &&
-      (m <= rows || (m <= 2 * rows && k * ldb * dim_t{sizeof(T)} > detail::caches().first) ||
-       (k * ldb * dim_t{sizeof(T)} <= 24 * 1024 && n >= 8 * widest &&
-        (n * rows >= 2 * m * widest || m * n * dim_t{sizeof(T)} >= detail::caches().second / 4))))
+      (m <= rows || (m <= 2 * rows && size_b > detail::caches().first) ||
+       (near && n >= 8 * widest &&
+        (n * rows >= 2 * m * widest || size_c >= detail::caches().second / 4))))
     return multiply_across(m, n, k, a, b, ldb, result);
   tile_task<T> t;
   t.a_row = a.row;
   t.a_step = a.step;
   t.b_step = ldb;
-  // Loads that cross cache lines take several times longer: the more rows meet them the better, and
-  // the nearer they are. So with columns of A. What is beyond the caches is read in whole rows.
-  const bool crosses = !on_lines(b, ldb),
-             far = k * ldb * dim_t{sizeof(T)} > detail::caches().second;
   const dim_t most = gemm_tile<T>::registers == 4 && crosses && m > 6 && k >= 64 && n > 3 * w
                          ? 2
                          : gemm_tile<T>::registers;

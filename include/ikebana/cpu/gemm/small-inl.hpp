@@ -22,9 +22,8 @@ template <class T>
 IKEBANA_CPU_INLINE bool by_tiny_blocks([[maybe_unused]] dim_t m, [[maybe_unused]] dim_t n,
                                        [[maybe_unused]] dim_t k) {
 #if IKEBANA_CPU_WIDTH == 64
-  const bool few = m <= few_rows, many = m > dim_t{tiny_pair_rows};
-  const dim_t anyway = few || many ? 8 : 16, near = few || (many && m <= 16) ? 24 : many ? 16 : 32;
-  return m > 1 && (k <= anyway || (k <= near && k * n * dim_t{sizeof(T)} <= 32 * 1024));
+  if (m <= 16) return m > 1 && k <= (m > 4 || n <= 3 * vec<T>::size ? 64 : 32);
+  return k <= 16 || (k <= 24 && k * n * dim_t{sizeof(T)} <= 32 * 1024);
 #elif IKEBANA_CPU_WIDTH == 32
   return k <= 48 && m > 1;
 #else
@@ -159,15 +158,18 @@ IKEBANA_CPU_INLINE void tiny_dots(const gemm_call<T>& call) {
 #endif
 
 #if IKEBANA_CPU_WIDTH != 0
-/// Whether two rows or three go by rows of B: their sums are longer than those of tiles. What is
-/// not four registers wide reads some twice, which long sums feel on AVX-512.
+/// Whether two rows or three go by rows of B: four registers' sums are more than tiles have. What
+/// is not four registers wide reads some twice, which long sums feel on AVX-512.
 template <class T>
 IKEBANA_CPU_INLINE bool by_few_rows(dim_t m, dim_t n, dim_t k) {
   constexpr dim_t w = vec<T>::size;
-#if IKEBANA_CPU_WIDTH == 32
-  if (n >= 4 * w && by_tiny_blocks<T>(m, n, k)) return false;
+  if (m < 2 || m > few_rows || n <= (IKEBANA_CPU_WIDTH == 64 && k > 64 ? 3 : 2) * w) return false;
+#if IKEBANA_CPU_WIDTH >= 32
+  if (n > 3 * w && (IKEBANA_CPU_WIDTH == 64 || n < 4 * w))
+    return k > (IKEBANA_CPU_WIDTH == 64 ? 24 : 16);
+  if (by_tiny_blocks<T>(m, n, k)) return false;
 #endif
-  return m <= few_rows && m >= 2 && k > 8 && n > (IKEBANA_CPU_WIDTH == 64 && k > 64 ? 3 : 2) * w;
+  return k > 8;
 }
 
 /// A row times a column, both without gaps: as many sums side by side as hide an addition's
@@ -331,10 +333,8 @@ template <class T>
 template <class T>
 [[gnu::noinline]] void tiny_blocks(const T* a, const T* b, T* c, detail::tiny_sizes s,
                                    detail::tiny_steps steps, const gemm_epilogue<T>* then) {
-  const bool blocks = by_tiny_blocks<T>(s.m(), s.n(), s.k());
-  if ((!blocks || IKEBANA_CPU_WIDTH == 32) && by_few_rows<T>(s.m(), s.n(), s.k()))
-    return few_tiny_product(a, b, c, s, steps, then);
-  if (blocks) [[likely]]
+  if (by_few_rows<T>(s.m(), s.n(), s.k())) return few_tiny_product(a, b, c, s, steps, then);
+  if (by_tiny_blocks<T>(s.m(), s.n(), s.k())) [[likely]]
     return wide_tiny_product(a, b, c, s, steps, then);
   product_of_tiny(a, b, c, s, steps, then);
 }

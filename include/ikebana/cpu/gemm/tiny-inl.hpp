@@ -18,7 +18,13 @@ using product_function = void (*)(const T*, const T*, T*, detail::tiny_sizes, de
 template <class T>
 IKEBANA_CPU_INLINE product_function<T> find_narrow_tiny(dim_t m, dim_t n, bool turned);
 template <class T>
-IKEBANA_CPU_INLINE product_function<T> find_wide_tiny(dim_t m);
+IKEBANA_CPU_INLINE product_function<T> find_wide_tiny(dim_t m, dim_t n, dim_t k);
+template <class T, class V>
+IKEBANA_CPU_INLINE product_function<T> find_tile_tiny(dim_t m);
+/// The most rows of a tile of so many columns.
+template <class T, class V>
+inline constexpr std::size_t most_tiny_rows =
+    V::size == 3 * vec<T>::size ? tiny_pair_rows * 2 / 3 : tiny_pair_rows;
 /// Whether two tiles of as many rows each are better than one of `rows` and one of what is left,
 /// whose sums would be so few that they wait for each other.
 IKEBANA_CPU_INLINE bool ends_evenly(dim_t below, dim_t rows) {
@@ -100,17 +106,31 @@ void narrow_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
   narrow_tiny_product<T, V, Turned>(a, b, c, s, steps, then, std::make_index_sequence<Rows>{});
 }
 
-/// Two registers of columns, and more of them to the right: the last ones are one register, or
+/// Whether what is left to the right of a tile goes to others: to those of a register after pairs,
+/// and to pairs after threes, none of which is left over alone.
+template <class T, class V>
+IKEBANA_CPU_INLINE bool begins_rest(dim_t left) {
+  constexpr dim_t w = vec<T>::size;
+  return left <= V::size - w || (V::size == 3 * w && left > 3 * w && left <= 4 * w);
+}
+template <class T, class V>
+IKEBANA_CPU_INLINE product_function<T> find_rest_tiny(dim_t rows, dim_t left, bool turned) {
+  if constexpr (V::size == 3 * vec<T>::size)
+    return find_tile_tiny<T, pair_vec<T>>(rows);
+  else
+    return find_narrow_tiny<T>(rows, left, turned);
+}
+
+/// Two or three registers of columns, and more of them to the right: the last ones are fewer, or
 /// overlap those before. Tiles of more than half as many rows as can be follow each other
 /// downwards, too.
-template <class T, std::size_t... R>
+template <class T, class V, std::size_t... R>
 IKEBANA_CPU_INLINE void wide_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
                                           detail::tiny_steps steps, const gemm_epilogue<T>* then,
                                           std::index_sequence<R...>) {
-  using V = pair_vec<T>;
   constexpr auto rows = static_cast<dim_t>(sizeof...(R));
   constexpr dim_t bytes = sizeof(T), width = V::size;
-  constexpr bool down = 2 * sizeof...(R) > tiny_pair_rows;
+  constexpr bool down = 2 * sizeof...(R) > most_tiny_rows<T, V>;
   dim_t row = bytes, step = steps.a() * bytes, ldb = steps.b() * bytes, below = s.m() - rows;
   if (!s.ta()) std::swap(row, step);
   keep_in_register(row);
@@ -140,9 +160,9 @@ IKEBANA_CPU_INLINE void wide_tiny_product(const T* a, const T* b, T* c, detail::
       ((sums[R].store(to, n), to += ldc), ...);
       const dim_t left = beyond - j;
       if (left <= 0) break;
-      if (left <= vec<T>::size && s.k() >= 4 && then->bias == nullptr) {
-        find_narrow_tiny<T>(rows, left, s.ta())(a, b + j + width, c + j + width,
-                                                {rows, left, s.k(), s.ta()}, steps, then);
+      if (begins_rest<T, V>(left) && s.k() >= 4 && then->bias == nullptr) {
+        find_rest_tiny<T, V>(rows, left, s.ta())(a, b + j + width, c + j + width,
+                                                 {rows, left, s.k(), s.ta()}, steps, then);
         break;
       }
       j += left < width ? left : width;
@@ -151,14 +171,14 @@ IKEBANA_CPU_INLINE void wide_tiny_product(const T* a, const T* b, T* c, detail::
     step_by(a, rows * row);
     c += rows * ldc;
     if (below < rows || (s.k() >= 8 && ends_evenly(below, rows)))
-      return find_wide_tiny<T>(below)(a, b, c, {below, s.n(), s.k(), s.ta()}, steps, then);
+      return find_tile_tiny<T, V>(below)(a, b, c, {below, s.n(), s.k(), s.ta()}, steps, then);
     below -= rows;
   }
 }
-template <class T, std::size_t Rows>
+template <class T, class V, std::size_t Rows>
 void wide_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s, detail::tiny_steps steps,
                        const gemm_epilogue<T>* then) {
-  wide_tiny_product<T>(a, b, c, s, steps, then, std::make_index_sequence<Rows>{});
+  wide_tiny_product<T, V>(a, b, c, s, steps, then, std::make_index_sequence<Rows>{});
 }
 
 template <class T, class V, std::size_t... M>
@@ -190,20 +210,39 @@ template <class T>
   find_narrow_tiny<T>(s.m(), s.n(), s.ta())(a, b, c, s, steps, then);
 }
 
-template <class T, std::size_t... M>
-IKEBANA_CPU_INLINE product_function<T> find_wide_tiny(dim_t m, std::index_sequence<M...>) {
-  static constexpr product_function<T> all[] = {&wide_tiny_product<T, M + 1>...};
+template <class T, class V, std::size_t... M>
+IKEBANA_CPU_INLINE product_function<T> find_tile_tiny(dim_t m, std::index_sequence<M...>) {
+  static constexpr product_function<T> all[] = {&wide_tiny_product<T, V, M + 1>...};
   return all[m - 1];
 }
-template <class T>
-IKEBANA_CPU_INLINE product_function<T> find_wide_tiny(dim_t m) {
-  constexpr auto most = static_cast<dim_t>(tiny_pair_rows);
-  if (m > most) {
+template <class T, class V>
+IKEBANA_CPU_INLINE product_function<T> find_tile_tiny(dim_t m) {
+  constexpr std::size_t most = most_tiny_rows<T, V>;
+  if (m > dim_t{most}) {
     // As many each where they are few. Narrow divisions take half the time.
     const auto rows = static_cast<std::uint32_t>(m - 1),
                tiles = rows / static_cast<std::uint32_t>(most) + 1;
-    m = tiles < 6 ? rows / tiles + 1 : most;
+    m = tiles < 6 ? rows / tiles + 1 : dim_t{most};
   }
-  return find_wide_tiny<T>(m, std::make_index_sequence<tiny_pair_rows>{});
+  return find_tile_tiny<T, V>(m, std::make_index_sequence<most>{});
+}
+
+/// Whether, on AVX2, rows fill tiles of four better than those of six or three.
+IKEBANA_CPU_INLINE bool by_four_rows(dim_t m) { return m == 4 || m == 7 || m == 8; }
+
+/// Tiles of three registers where those of two would leave one over: alone, or in the end where
+/// sums are long enough for as many calls and rows are not those of one tile of pairs. AVX2 has
+/// registers for but four rows of them.
+template <class T>
+IKEBANA_CPU_INLINE product_function<T> find_wide_tiny(dim_t m, [[maybe_unused]] dim_t n,
+                                                      [[maybe_unused]] dim_t k) {
+#if IKEBANA_CPU_WIDTH >= 32
+  constexpr dim_t w = vec<T>::size;
+  const bool again = IKEBANA_CPU_WIDTH == 64
+                         ? (m <= 8 ? k >= 4 : k > 8 && m > dim_t{tiny_pair_rows})
+                         : k > 2 && by_four_rows(m);
+  if (n > 2 * w && (n <= 3 * w || (n > 4 * w && again))) return find_tile_tiny<T, triple_vec<T>>(m);
+#endif
+  return find_tile_tiny<T, pair_vec<T>>(m);
 }
 #endif

@@ -1,4 +1,4 @@
-// Parts of a register and two of them, as tiles of small products take them.
+// Parts of a register and several of them, as tiles of small products take them.
 
 #if IKEBANA_CPU_WIDTH == 64
 /// Half a register, which is twice as fast where the other half would be idle: loads of whole ones,
@@ -62,48 +62,52 @@ struct half_vec {
 #endif
 
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-/// Two registers.
-template <class T>
-struct pair_vec {
-  static constexpr dim_t size = 2 * vec<T>::size;
-  vec<T> low, high;
+/// A register more than `Low` has.
+template <class T, class Low>
+struct wider_vec {
+  static constexpr dim_t size = Low::size + vec<T>::size;
+  Low low;
+  vec<T> high;
 
-  IKEBANA_CPU_INLINE static pair_vec zero() { return {vec<T>::zero(), vec<T>::zero()}; }
-  IKEBANA_CPU_INLINE static pair_vec broadcast(T x) {
-    const vec<T> v = vec<T>::broadcast(x);
-    return {v, v};
+  IKEBANA_CPU_INLINE static wider_vec zero() { return {Low::zero(), vec<T>::zero()}; }
+  IKEBANA_CPU_INLINE static wider_vec broadcast(T x) {
+    return {Low::broadcast(x), vec<T>::broadcast(x)};
   }
-  IKEBANA_CPU_INLINE static pair_vec load(const T* p) {
-    return {vec<T>::load(p), vec<T>::load(p + vec<T>::size)};
+  IKEBANA_CPU_INLINE static wider_vec load(const T* p) {
+    return {Low::load(p), vec<T>::load(p + Low::size)};
   }
   IKEBANA_CPU_INLINE void store(T* p) const {
     low.store(p);
-    high.store(p + vec<T>::size);
+    high.store(p + Low::size);
   }
+  // Of n elements, more than `Low` has. Where what is masked takes longer, the last register
+  // overlaps the one before.
 #if IKEBANA_CPU_WIDTH == 64
-  IKEBANA_CPU_INLINE static pair_vec load(const T* p, dim_t n) {
-    return {vec<T>::load(p), vec<T>::load(p + vec<T>::size, n - vec<T>::size)};
+  IKEBANA_CPU_INLINE static wider_vec load(const T* p, dim_t n) {
+    return {Low::load(p), vec<T>::load(p + Low::size, n - Low::size)};
   }
   IKEBANA_CPU_INLINE void store(T* p, dim_t n) const {
     low.store(p);
-    high.store(p + vec<T>::size, n - vec<T>::size);
+    high.store(p + Low::size, n - Low::size);
   }
 #else
-  // More than half of the elements: the second register may overlap the first, for what is masked
-  // takes longer.
-  IKEBANA_CPU_INLINE static pair_vec load(const T* p, dim_t n) {
-    return {vec<T>::load(p), vec<T>::load(p + n - vec<T>::size)};
+  IKEBANA_CPU_INLINE static wider_vec load(const T* p, dim_t n) {
+    return {Low::load(p), vec<T>::load(p + n - vec<T>::size)};
   }
   IKEBANA_CPU_INLINE void store(T* p, dim_t n) const {
     low.store(p);
     high.store(p + n - vec<T>::size);
   }
 #endif
-  IKEBANA_CPU_INLINE friend pair_vec fma(pair_vec a, pair_vec b, pair_vec c) {
+  IKEBANA_CPU_INLINE friend wider_vec fma(wider_vec a, wider_vec b, wider_vec c) {
     return {fma(a.low, b.low, c.low), fma(a.high, b.high, c.high)};
   }
-  IKEBANA_CPU_INLINE friend pair_vec max(pair_vec a, pair_vec b) {
+  IKEBANA_CPU_INLINE friend wider_vec max(wider_vec a, wider_vec b) {
     return {max(a.low, b.low), max(a.high, b.high)};
   }
 };
+template <class T>
+using pair_vec = wider_vec<T, vec<T>>;
+template <class T>
+using triple_vec = wider_vec<T, pair_vec<T>>;
 #endif

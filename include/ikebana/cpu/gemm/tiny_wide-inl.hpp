@@ -127,31 +127,41 @@ template <class T>
   const dim_t left = n - whole;
   if (left == 0) return;
   const product_function<T> last =
-      left <= w ? find_narrow_tiny<T>(s.m(), left, s.ta()) : find_wide_tiny<T>(s.m());
+      left <= w ? find_narrow_tiny<T>(s.m(), left, s.ta()) : find_wide_tiny<T>(s.m(), left, s.k());
   last(a, b, c, {s.m(), left, s.k(), s.ta()}, steps, then);
 }
 
-/// Where tiles of four registers pay: few rows, and of more, sums that are not too short. Four rows
-/// fill tiles of two.
+/// Where tiles of four registers pay: few rows, and of more, sums that are not too short.
 template <class T>
 IKEBANA_CPU_INLINE product_function<T> find_quads_tiny(detail::tiny_sizes s) {
   constexpr dim_t w = vec<T>::size;
-  if (s.n() < 4 * w || s.m() < 2) return nullptr;
+  if (s.n() < 4 * w || s.m() < 2 || by_four_rows(s.m())) return nullptr;
   if (s.m() > few_rows)
-    return s.m() > 4 && s.k() > 2 && (s.k() >= 16 || s.n() >= 8 * w) ? &quads_tiny_product<T>
-                                                                     : nullptr;
+    return s.k() > 2 && (s.k() >= 16 || s.n() >= 8 * w) ? &quads_tiny_product<T> : nullptr;
   // To make some columns twice costs less than tiles of few sums, and than another call.
   return s.k() <= 12 || s.n() % (4 * w) > w ? find_quad_tiny<T>(s.m()) : &quads_tiny_product<T>;
 }
 #endif
 
+#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+template <class T>
+IKEBANA_CPU_INLINE void wide_tiles(const T* a, const T* b, T* c, detail::tiny_sizes s,
+                                   detail::tiny_steps steps, const gemm_epilogue<T>* then) {
+#if IKEBANA_CPU_WIDTH == 32
+  if (const product_function<T> quads = find_quads_tiny<T>(s); quads != nullptr)
+    return quads(a, b, c, s, steps, then);
+#endif
+  find_wide_tiny<T>(s.m(), s.n(), s.k())(a, b, c, s, steps, then);
+}
+#endif
+
 #if IKEBANA_CPU_WIDTH >= 32
-/// Sums of K terms, one or two, as is_outer says: row after row.
+/// Sums of K terms, one or two, of at least four registers of columns: row after row.
 template <class T, std::size_t K>
 [[gnu::noinline]] void outer_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
                                      detail::tiny_steps steps, const gemm_epilogue<T>* then) {
   if (then->bias != nullptr || then->function != activation::none)
-    return find_wide_tiny<T>(s.m())(a, b, c, s, steps, then);
+    return find_wide_tiny<T>(s.m(), s.n(), s.k())(a, b, c, s, steps, then);
   constexpr dim_t w = vec<T>::size;
   const dim_t row = s.ta() ? 1 : steps.a(), step = s.ta() ? steps.a() : 1, last = s.n() - w,
               ldc = steps.c();
@@ -167,12 +177,17 @@ template <class T, std::size_t K>
     put(last);
   }
 }
-inline constexpr std::size_t most_outer = IKEBANA_CPU_WIDTH == 64 ? 2 : 1;
-/// Whether time goes into writing the result: few terms, and it is beyond the first-level cache.
+inline constexpr dim_t most_outer = IKEBANA_CPU_WIDTH == 64 ? 2 : 1;
+/// Sums of so few terms: where the result is beyond the first-level cache, time goes into writing
+/// it.
 template <class T>
-IKEBANA_CPU_INLINE bool is_outer(detail::tiny_sizes s) {
-  return s.k() <= dim_t{most_outer} && s.k() > 0 &&
-         s.m() * s.n() * dim_t{sizeof(T)} > detail::caches().first;
+[[gnu::noinline]] void shortest_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
+                                             detail::tiny_steps steps,
+                                             const gemm_epilogue<T>* then) {
+  if (s.k() > 0 && s.m() * s.n() * dim_t{sizeof(T)} > detail::caches().first)
+    return (s.k() == 1 ? &outer_product<T, 1>
+                       : &outer_product<T, std::size_t{most_outer}>)(a, b, c, s, steps, then);
+  wide_tiles<T>(a, b, c, s, steps, then);
 }
 #endif
 
@@ -182,15 +197,10 @@ template <class T>
 [[gnu::noinline]] void wide_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
                                          detail::tiny_steps steps, const gemm_epilogue<T>* then) {
 #if IKEBANA_CPU_WIDTH >= 32
-  if (s.n() >= 4 * vec<T>::size && is_outer<T>(s)) [[unlikely]]
-    return (s.k() == 1 ? &outer_product<T, 1> : &outer_product<T, most_outer>)(a, b, c, s, steps,
-                                                                               then);
+  if (s.k() <= most_outer && s.n() >= 4 * vec<T>::size) [[unlikely]]
+    return shortest_tiny_product(a, b, c, s, steps, then);
 #endif
-#if IKEBANA_CPU_WIDTH == 32
-  if (const product_function<T> quads = find_quads_tiny<T>(s); quads != nullptr)
-    return quads(a, b, c, s, steps, then);
-#endif
-  return find_wide_tiny<T>(s.m())(a, b, c, s, steps, then);
+  wide_tiles<T>(a, b, c, s, steps, then);
 }
 
 template <class T>
