@@ -9,6 +9,7 @@
 #include "ikebana/cpu/conv/depthwise_lanes.hpp"
 #include "ikebana/cpu/conv/depthwise_pairs.hpp"
 #include "ikebana/cpu/conv/depthwise_planes.hpp"
+#include "ikebana/cpu/conv/depthwise_rows.hpp"
 #include "ikebana/cpu/conv/depthwise_sweep.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
@@ -17,6 +18,9 @@
 // what is loaded serves all of them. Only the sums and copies are built for
 // each instruction set.
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_halves-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_sweep-inl.hpp"
@@ -43,6 +47,9 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_flat_gradients-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_rows-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_lanes-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
@@ -60,9 +67,6 @@ inline bool may_be_by_channel(const conv_geometry& g) {
          conv_geometry::volume(g.in) > 0 && conv_geometry::volume(g.out) > 0 &&
          (g.groups >= 8 || often);
 }
-
-/// Whether rows fill registers.
-inline bool is_wide(dim_t row, dim_t width) { return 2 * row > width; }
 
 /// Whether it is worth to sweep planes of stride 2.
 inline bool are_large(const conv_geometry& g) { return g.in[1] * g.in[2] > 256; }
@@ -123,8 +127,8 @@ bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* 
   if (then.residual == nullptr && then.scale == nullptr &&
       (relu || then.function == activation::none) &&
       (convolve_planes(kernels, g, false, x, w, bias, relu, y) ||
-       (is_wide(g.out[2], kernels.width) &&
-        sweep_channels(kernels, g, false, x, w, bias, relu, y))))
+       sweep_channels(kernels, g, false, x, w, bias, relu, y) ||
+       convolve_rows(kernels, g, false, x, w, bias, relu, y)))
     return true;
   return by_lanes(kernels, g, lanes_of::forward,
                   [&](depthwise_lanes<T>& lanes) { lanes.run(x, w, bias, then, y); });
@@ -134,8 +138,8 @@ bool depthwise_backward_data(const conv_geometry& g, const T* dy, const T* w, co
                              T* dx) {
   const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
   return convolve_planes(kernels, g, true, dy, w, bias, false, dx) ||
-         (is_wide(g.in[2], kernels.width) &&
-          sweep_channels(kernels, g, true, dy, w, bias, false, dx)) ||
+         sweep_channels(kernels, g, true, dy, w, bias, false, dx) ||
+         convolve_rows(kernels, g, true, dy, w, bias, false, dx) ||
          (are_large(g) && sweep_pairs_backward(kernels, g, dy, w, bias, dx)) ||
          by_lanes(kernels, g, lanes_of::backward_data,
                   [&](depthwise_lanes<T>& lanes) { lanes.run(dy, w, bias, {}, dx); });
@@ -146,6 +150,7 @@ bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy,
   const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
   return plane_gradients(kernels, g, x, dy, dw, accumulate) ||
          (g.out[2] > 24 && sweep_weights(kernels, g, x, dy, dw, accumulate)) ||
+         row_gradients(kernels, g, x, dy, dw, accumulate) ||
          (are_large(g) && sweep_pairs_weights(kernels, g, x, dy, dw, accumulate)) ||
          by_lanes(kernels, g, lanes_of::backward_weights,
                   [&](depthwise_lanes<T>& lanes) { lanes.run_weights(x, dy, dw, accumulate); });

@@ -53,7 +53,7 @@ inline constexpr dim_t masks_of_strip = Kernel + 3;
 /// loads, those of stride 2 are of what the results meet: the third and fourth columns' neighbours
 /// and so on, then the first ones'.
 template <class T, int Stride, int Kernel>
-void find_plane_masks(dim_t out_width, dim_t width, dim_t left, void* to) {
+void find_plane_masks(dim_t out_width, dim_t width, dim_t left, dim_t dilation, void* to) {
   constexpr dim_t w = vec<T>::size, strip = strip_of_planes<T, Stride, Kernel>;
   auto* mask = static_cast<typename column_mask<T>::type*>(to);
   const auto within = [](dim_t n, dim_t most) { return n < 0 ? 0 : n > most ? most : n; };
@@ -70,9 +70,11 @@ void find_plane_masks(dim_t out_width, dim_t width, dim_t left, void* to) {
       mask[Kernel + 1] = met(from, 2 * count);
       mask[Kernel + 2] = met(from + w, 2 * count - w);
     } else {
-      for (dim_t k = 0; k < Kernel; ++k)
-        mask[k] = mask_between<T>(within((Stride - 1 - from - k) / Stride, count),
-                                  within((width - from - k + Stride - 1) / Stride, count));
+      for (dim_t k = 0; k < Kernel; ++k) {
+        const dim_t at = from + k * dilation;
+        mask[k] = mask_between<T>(within((Stride - 1 - at) / Stride, count),
+                                  within((width - at + Stride - 1) / Stride, count));
+      }
       mask[Kernel + 1] = met(from, w);
       mask[Kernel + 2] = met(from + w, w);
     }
@@ -107,13 +109,14 @@ template <bool Apart, class T, class M>
 IKEBANA_CPU_INLINE vec<T> load_met(const T* p, M mask) {
   return opaque(Apart ? load_where(p, mask) : vec<T>::load(p));
 }
-/// What each kernel column brings from one row.
+/// What each kernel column brings from one row; only those of stride 1 are dilated.
 template <bool Apart, int Stride, class T, class M, std::size_t... K>
 IKEBANA_CPU_INLINE columns_met<T, sizeof...(K)> load_columns(const T* p, const M* masks,
+                                                             dim_t dilation,
                                                              std::index_sequence<K...> columns) {
   constexpr dim_t kernel = sizeof...(K);
   if constexpr (Stride == 1) {
-    return {{load_met<Apart>(p + K, masks[K])...}};
+    return {{load_met<Apart>(p + static_cast<dim_t>(K) * dilation, masks[K])...}};
   } else {
     constexpr dim_t w = vec<T>::size;
 #if IKEBANA_CPU_WIDTH == 32
@@ -134,14 +137,6 @@ IKEBANA_CPU_INLINE columns_met<T, sizeof...(K)> load_columns(const T* p, const M
   }
 }
 #if IKEBANA_CPU_WIDTH == 64
-IKEBANA_CPU_INLINE vec<double> load_two(const double* p, const double* q) {
-  return {_mm512_maskz_insertf64x4(0xff, _mm512_castpd256_pd512(_mm256_loadu_pd(p)),
-                                   _mm256_loadu_pd(q), 1)};
-}
-IKEBANA_CPU_INLINE vec<float> load_two(const float* p, const float* q) {
-  return as<float>(
-      load_two(reinterpret_cast<const double*>(p), reinterpret_cast<const double*>(q)));
-}
 /// load_columns of two rows, each for a half of the registers.
 template <int Stride, class T, std::size_t... K>
 IKEBANA_CPU_INLINE columns_met<T, sizeof...(K)> load_two_columns(
@@ -152,28 +147,6 @@ IKEBANA_CPU_INLINE columns_met<T, sizeof...(K)> load_two_columns(
     return shift_pairs<2, T>(
         split_pairs(opaque(vec<T>::load(p)), opaque(vec<T>::load(q)), lane_sequence<T>{}), columns,
         lane_sequence<T>{});
-}
-IKEBANA_CPU_INLINE void store_two(vec<float> x, float* p, float* q, dim_t lanes) {
-  const unsigned mask = first_lanes(lanes);
-  _mm512_mask_storeu_ps(p, static_cast<__mmask16>(mask), x.v);
-  _mm512_mask_storeu_ps(q - 8, static_cast<__mmask16>(mask << 8), x.v);
-}
-template <class T, std::size_t... L>
-IKEBANA_CPU_INLINE vec<T> broadcast_two(T a, T b, std::index_sequence<L...>) {
-  constexpr int w = static_cast<int>(sizeof...(L));
-  return {__builtin_shufflevector(
-      vec<T>::broadcast(a).v, vec<T>::broadcast(b).v,
-      (2 * static_cast<int>(L) < w ? static_cast<int>(L) : w + static_cast<int>(L))...)};
-}
-/// A mask of a half's lanes for both halves where they are planes of their own.
-template <bool Two, class T>
-IKEBANA_CPU_INLINE std::uint16_t of_parts(std::uint16_t mask) {
-  return Two ? static_cast<std::uint16_t>(mask | mask << (vec<T>::size / 2)) : mask;
-}
-#else
-template <bool, class T>
-IKEBANA_CPU_INLINE __m256i of_parts(__m256i mask) {
-  return mask;
 }
 #endif
 
@@ -200,7 +173,7 @@ IKEBANA_CPU_INLINE void visit_columns(const T* p, const M* masks, F f) {
   using two = std::integral_constant<std::size_t, 2>;
 #if IKEBANA_CPU_WIDTH == 64
   const auto seen =
-      load_columns<Ends == row_ends::apart, Stride>(p, masks, std::make_index_sequence<3>{});
+      load_columns<Ends == row_ends::apart, Stride>(p, masks, 1, std::make_index_sequence<3>{});
   f(zero{}, seen.at[0]);
   f(one{}, seen.at[1]);
   f(two{}, seen.at[2]);

@@ -8,22 +8,23 @@
 
 namespace ikebana::cpu::detail {
 
-/// What `rows` neighbouring rows of a result need of a plane that is not copied:
-/// where the rows of it that they meet begin, zeros for those outside of it. Unless `apart`, what
-/// lies beside the rows may be read.
+/// What `rows` neighbouring rows of a result need of a plane that is not copied: they meet rows
+/// from `top` on, of which those from `first_met` up to `last_met` are in the source. Unless
+/// `apart`, what lies beside the rows may be read. Of two channels, the second one's are so many
+/// elements on as `next`, `next_weight` and `next_out` say.
 template <class T>
 struct depthwise_sweep {
-  static constexpr int most_rows = 7, most_met = 13;
-  const T* met[most_met];
-  dim_t kernel_columns;
+  static constexpr int most_rows = 7;
+  const T* top;
+  dim_t row_step, first_met, last_met, kernel_columns;
   const dim_t *columns, *column_weights;
   const void* masks;
   const T* weights;
   dim_t weight_step;
-  T start;
+  T start[2];
   bool relu, apart;
   T* out;
-  dim_t out_step, rows, length;
+  dim_t out_step, rows, length, next, next_weight, next_out;
 };
 
 /// What the weights' gradient of one plane needs that is not copied: row 0 of
@@ -42,14 +43,29 @@ struct depthwise_gradient {
 
 /// `count` planes of a depthwise convolution, which are not copied: `top` rows and `left`
 /// columns of zeros are before each. For the gradient of the weights, `count` channels of `batch`
-/// images of `channels`. `apart` as above.
+/// images of `channels`. `apart` as above. Planes are `plane` and `out_plane` apart; what a
+/// dilation takes together is `dilation` columns and `row_step` and `out_step` apart.
 template <class T>
 struct depthwise_planes {
   const T *x, *w, *bias, *dy, *zeros;
   const void* masks;
   T* out;
   dim_t count, height, width, out_height, out_width, top, left, batch, channels;
+  dim_t plane, out_plane, row_step, out_step, dilation;
   bool turned, relu, accumulate, apart;
+};
+/// A row of a depthwise convolution of stride 1 whose kernel is a row of any length: result j meets
+/// x[j - left + k step] with weight k, or, if `turned`, with the k-th from the end. Registers of
+/// results up to `first` and from `last` on meet the row's ends: they have `masks` and `last_masks`
+/// for each tap.
+template <class T>
+struct depthwise_row {
+  const T *x, *w, *dy;
+  T start;
+  T *out, *sums;
+  const void *masks, *last_masks;
+  dim_t length, first, last, taps, step, left;
+  bool turned, relu;
 };
 /// The columns of the output's gradient that those of one remainder meet, and
 /// the weights: every second of a kernel row.
@@ -107,13 +123,14 @@ struct depthwise_kernels {
   void (*add_sums)(dim_t n, const T* registers, T* dw, bool accumulate);
   struct sweep_shape {
     int kernel;
-    void (*seven)(const depthwise_sweep<T>&);
-    void (*four)(const depthwise_sweep<T>&);
+    void (*inside)(const depthwise_sweep<T>&);  // where all rows met are in the source
+    void (*some)(const depthwise_sweep<T>&);
+    void (*of_two)(const depthwise_sweep<T>&);  // some, as halves of registers
   };
   /// Room for a register each, for every register of a row and kernel column.
   void (*find_masks)(dim_t length, dim_t width, dim_t kernel_columns, const dim_t* columns,
                      void* to);
-  sweep_shape sweeps[3];
+  sweep_shape sweeps[2];
   struct gradient_shape {
     int kernel;
     void (*sweep)(const depthwise_gradient<T>&);
@@ -125,12 +142,15 @@ struct depthwise_kernels {
   gradient_shape pairs[1];
   struct plane_shape {
     int kernel, stride, widest;  // rows that pay
-    void (*find_masks)(dim_t out_width, dim_t width, dim_t left, void* to);
+    void (*find_masks)(dim_t out_width, dim_t width, dim_t left, dim_t dilation, void* to);
     void (*convolve)(const depthwise_planes<T>&);
     void (*gradients)(const depthwise_planes<T>&);
     void (*spread)(const depthwise_planes<T>&);
   };
   plane_shape planes[4];
+  void (*convolve_row)(const depthwise_row<T>&);
+  /// sums[tap], a register each, += what a row gives.
+  void (*row_gradients)(const depthwise_row<T>&);
   void (*find_flat_masks)(dim_t beside, dim_t height, dim_t width, void* to);
   void (*convolve_flat)(const depthwise_planes<T>&);
   dim_t largest_flat;  // planes that pay

@@ -18,21 +18,23 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
                                        std::index_sequence<M...>) {
   constexpr int live = sizeof...(M), before = Kernel - Stride;
   constexpr bool unrolls = IKEBANA_CPU_WIDTH == 32 || !Apart;
-  const dim_t width = job.width, height = job.height, out_width = job.out_width;
+  const dim_t row_step = job.row_step, height = job.height, out_step = job.out_step;
+  // Known where it is 1 in most cases.
+  const dim_t dilation = InBlocks || Two ? 1 : job.dilation;
   const Mask masks[] = {of_parts<Two, T>(mask[K])..., mask[Kernel], mask[Kernel + 1],
                         mask[Kernel + 2]};
   vec<T> sums[] = {(static_cast<void>(M), start)...};
   dim_t i = Stride * first - job.top;
-  const T* from = x + i * width;
-  T* to = out + first * out_width;
+  const T* from = x + i * row_step;
+  T* to = out + first * out_step;
   // The next row, which is kernel row k of the oldest sum.
   const auto meet = [&](auto row, auto turn) __attribute__((always_inline)) {
     constexpr int k = decltype(row)::value, oldest = decltype(turn)::value;
     const auto load = [&]() __attribute__((always_inline)) {
       if constexpr (Two)
-        return load_two_columns<Stride>(from, from + height * width, columns);
+        return load_two_columns<Stride>(from, from + job.plane, columns);
       else
-        return load_columns<Apart, Stride>(from, masks, columns);
+        return load_columns<Apart, Stride>(from, masks, dilation, columns);
     };
     const auto seen = load();
     const auto add = [&](auto sum) __attribute__((always_inline)) {
@@ -47,7 +49,7 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
   const auto meet_if_inside = [&](auto row) __attribute__((always_inline)) {
     if (i >= 0 && i < height) meet(row, std::integral_constant<int, 0>{});
     ++i;
-    from += width;
+    from += row_step;
   };
   const auto put = [&](vec<T> & sum) __attribute__((always_inline)) {
     vec<T> found = sum;
@@ -55,12 +57,12 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
     if constexpr (Stride == 2) found = ordered(found);
     if (job.relu) found = max(vec<T>::zero(), found);
     if constexpr (Two)
-      store_two(found, to, to + job.out_height * out_width, lanes);
+      store_two(found, to, to + job.out_plane, lanes);
     else if (lanes == vec<T>::size)
       found.store(to);
     else
       found.store(to, lanes);
-    to += out_width;
+    to += out_step;
   };
   const auto begin = [&]<int... I>(std::integer_sequence<int, I...>)
       __attribute__((always_inline)) {
@@ -71,15 +73,15 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
     if (unrolls && t + live <= end && i >= 0 && i + Stride * live <= height) {
       const auto step = [&](auto turn) __attribute__((always_inline)) {
         meet(std::integral_constant<int, before>{}, turn);
-        from += width;
+        from += row_step;
         if constexpr (Stride == 2) {
           meet(std::integral_constant<int, Kernel - 1>{}, turn);
-          from += width;
+          from += row_step;
         }
         put(sums[turn]);
         if constexpr (InBlocks) {
-          __builtin_prefetch(from + rows_of_block * Stride * width);
-          __builtin_prefetch(to + rows_of_block * out_width, 1);
+          __builtin_prefetch(from + rows_of_block * Stride * row_step);
+          __builtin_prefetch(to + rows_of_block * out_step, 1);
         }
       };
       (step(std::integral_constant<int, static_cast<int>(M)>{}), ...);
@@ -99,10 +101,10 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
 template <int Kernel, int Stride, bool Two, class T>
 IKEBANA_CPU_INLINE void convolve_plane(const detail::depthwise_planes<T>& job, const T* x,
                                        const vec<T>* weights, vec<T> start, T* out) {
-  constexpr dim_t strip = Two ? vec<T>::size / 2 : strip_of_planes<T, Stride, Kernel>,
-                  met = Stride * vec<T>::size + Kernel - 1;
+  constexpr dim_t strip = Two ? vec<T>::size / 2 : strip_of_planes<T, Stride, Kernel>;
+  const dim_t met = Stride * vec<T>::size + (Kernel - 1) * job.dilation;
   const dim_t out_width = job.out_width, out_height = job.out_height;
-  const bool in_blocks = out_height > most_rows_of_plane;
+  const bool in_blocks = out_height > most_rows_of_plane && job.dilation == 1;
   const dim_t block = in_blocks ? rows_of_block : most_rows_of_plane;
   for (dim_t first = 0; first < out_height; first += block) {
     const dim_t end = first + block < out_height ? first + block : out_height;
@@ -129,14 +131,14 @@ IKEBANA_CPU_INLINE void convolve_plane(const detail::depthwise_planes<T>& job, c
 }
 template <class T, int Kernel, int Stride>
 [[gnu::noinline]] void convolve_planes(const detail::depthwise_planes<T>& job) {
-  const dim_t plane = job.height * job.width, out_plane = job.out_height * job.out_width;
+  const dim_t plane = job.plane, out_plane = job.out_plane;
   const auto visit = [&]<bool Two, std::size_t... I>(dim_t c, std::index_sequence<I...>)
       __attribute__((always_inline)) {
     constexpr std::size_t taps = sizeof...(I);
     const T* const w = job.w + c * static_cast<dim_t>(taps);
     const auto both = [&](const T* p, dim_t next) __attribute__((always_inline)) {
 #if IKEBANA_CPU_WIDTH == 64
-      if constexpr (Two) return broadcast_two(*p, p[next], lane_sequence<T>{});
+      if constexpr (Two) return broadcast_two(*p, p[next]);
 #endif
       static_cast<void>(next);
       return vec<T>::broadcast(*p);
@@ -151,7 +153,7 @@ template <class T, int Kernel, int Stride>
   dim_t c = 0;
 #if IKEBANA_CPU_WIDTH == 64
   if constexpr (sizeof(T) == 4)
-    if (!job.apart && job.out_width <= half_strip<T, Stride, Kernel>)
+    if (!job.apart && job.dilation == 1 && job.out_width <= half_strip<T, Stride, Kernel>)
       for (; c + 2 <= job.count; c += 2) visit.template operator()<true>(c, taps);
 #endif
   for (; c < job.count; ++c) visit.template operator()<false>(c, taps);

@@ -8,6 +8,7 @@
 #include "ikebana/cpu/conv/depthwise_kernels.hpp"
 #include "ikebana/cpu/conv/depthwise_sweep.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
 // Depthwise convolutions of square kernels straight from the source: planes one after the other in
@@ -19,7 +20,7 @@ namespace ikebana::cpu::detail {
 template <class T>
 struct plane_sweep {
   const depthwise_kernels<T>& kernels;
-  dim_t channels, batch, stride, taps;
+  dim_t channels, batch, stride, row_dilation, taps;
   const typename depthwise_kernels<T>::plane_shape* shape;
   depthwise_planes<T> job{};
   sweep_tables<T> tables{};
@@ -29,6 +30,7 @@ struct plane_sweep {
         channels{g.groups},
         batch{g.batch},
         stride{g.stride[1]},
+        row_dilation{g.dilation[1]},
         taps{g.kernel[1] * g.kernel[2]},
         shape{find_shape(k, g)} {
     const auto &from = backward ? g.out : g.in, &to = backward ? g.in : g.out;
@@ -36,8 +38,14 @@ struct plane_sweep {
     job.width = from[2];
     job.out_height = to[1];
     job.out_width = to[2];
-    job.top = backward ? g.kernel[1] - 1 - g.padding[1] : g.padding[1];
-    job.left = backward ? g.kernel[1] - 1 - g.padding[2] : g.padding[2];
+    job.dilation = g.dilation[2];
+    const dim_t down = (g.kernel[1] - 1) * row_dilation, across = (g.kernel[2] - 1) * job.dilation;
+    job.top = backward ? down - g.padding[1] : g.padding[1];
+    job.left = backward ? across - g.padding[2] : g.padding[2];
+    job.plane = plane();
+    job.out_plane = out_plane();
+    job.row_step = job.width;
+    job.out_step = job.out_width;
     job.channels = channels;
     job.batch = batch;
     job.turned = backward;
@@ -48,7 +56,8 @@ struct plane_sweep {
       typename depthwise_kernels<T>::plane_shape* {
     if (g.kernel[0] != 1 || g.kernel[1] != g.kernel[2] || g.in[0] != 1 || g.out[0] != 1 ||
         g.padding[0] != 0 || g.in_channels != g.groups || g.out_channels != g.groups ||
-        g.stride[1] != g.stride[2] || g.dilation[1] != 1 || g.dilation[2] != 1)
+        g.stride[1] != g.stride[2] ||
+        (g.stride[1] != 1 && (g.dilation[1] != 1 || g.dilation[2] != 1)))
       return nullptr;
     for (const auto& s : kernels.planes)
       if (s.kernel == g.kernel[1] && s.stride == g.stride[1]) return &s;
@@ -65,16 +74,18 @@ struct plane_sweep {
   }
   /// Whether all rows of dy but the first two and what lies below them meet rows of the source.
   bool finds_gradients() const {
-    return job.out_height >= 2 && job.top <= 2 && stride * job.out_height <= job.height + job.top;
+    return !is_dilated() && job.out_height >= 2 && job.top <= 2 &&
+           stride * job.out_height <= job.height + job.top;
   }
+  bool is_dilated() const { return row_dilation != 1 || job.dilation != 1; }
   dim_t plane() const { return job.height * job.width; }
   dim_t out_plane() const { return job.out_height * job.out_width; }
 
   bool fit(const conv_geometry& g) {
     if (!tables.fit(g, kernels.width, job.out_width + kernels.width, stride, -job.left,
-                    g.kernel[2] - job.left))
+                    (g.kernel[2] - 1) * job.dilation + 1 - job.left))
       return false;
-    shape->find_masks(job.out_width, job.width, job.left, tables.masks);
+    shape->find_masks(job.out_width, job.width, job.left, job.dilation, tables.masks);
     job.masks = tables.masks;
     job.zeros = tables.zeros;
     return true;
@@ -105,27 +116,49 @@ struct plane_sweep {
   template <class F>
   void run(const T* source, const T* w, const T* bias, T* result,
            void (*kernel)(const depthwise_planes<T>&), const F& end_of) const {
+    // Dilated planes are met row_dilation times: what stays in the first-level cache meanwhile.
+    const dim_t together = row_dilation == 1 ? channels : 1 + 4096 / (plane() + out_plane());
     parallel_for(0, batch * channels, planes_worth(out_plane() * taps), [&](dim_t b, dim_t e) {
       plane_sweep mine = *this;
       for (dim_t end; b < e; b = end) {
         const dim_t c = b % channels;
-        end = end_of(mine, b, std::min(e, b - c + channels));
+        end = end_of(mine, b, std::min({e, b - c + channels, b + together}));
         mine.job.x = source + b * plane();
         mine.job.w = w + c * taps;
         mine.job.bias = bias == nullptr ? nullptr : bias + c;
         mine.job.out = result + b * out_plane();
         mine.job.count = end - b;
-        kernel(mine.job);
+        if (row_dilation == 1)
+          kernel(mine.job);
+        else
+          mine.visit_rows(kernel);
       }
     });
+  }
+  /// Calls `kernel` with rows that are row_dilation apart, from each of so many on.
+  void visit_rows(void (*kernel)(const depthwise_planes<T>&)) const {
+    depthwise_planes<T> part = job;
+    part.row_step = row_dilation * job.width;
+    part.out_step = row_dilation * job.out_width;
+    for (dim_t i = 0; i < least(row_dilation, job.out_height); ++i) {
+      // Result i + t dilation meets source rows first + (t - top + k) dilation.
+      part.top = job.top > i ? (job.top - i + row_dilation - 1) / row_dilation
+                             : -((i - job.top) / row_dilation);
+      const dim_t first = i - job.top + part.top * row_dilation;
+      part.height = parts(job.height - first, row_dilation);
+      part.out_height = parts(job.out_height - i, row_dilation);
+      part.x = job.x + first * job.width;
+      part.out = job.out + i * job.out_width;
+      kernel(part);
+    }
   }
   /// As fit, for planes as one row each: what is loaded then serves once, but registers are full
   /// where rows are short. False where rows are not, where the result is not as large as the
   /// source, or where the masks do not fit.
   bool fit_flat() {
     const dim_t lanes = rounded_up(plane(), kernels.width), beside = shape->kernel / 2;
-    if (job.width > 4 || lanes == 0 || stride != 1 || job.top != beside || job.left != beside ||
-        job.out_height != job.height || job.out_width != job.width ||
+    if (is_dilated() || job.width > 4 || lanes == 0 || stride != 1 || job.top != beside ||
+        job.left != beside || job.out_height != job.height || job.out_width != job.width ||
         lanes * taps * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(packed_b_bytes))
       return false;
     tables.masks = thread_scratch();

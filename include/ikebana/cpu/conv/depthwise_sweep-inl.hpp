@@ -95,38 +95,77 @@ IKEBANA_CPU_INLINE void meet_row(vec<T>* sums, const vec<T> (&weights)[K], vec<T
   };
   (meet(std::integral_constant<std::size_t, R>{}), ...);
 }
-template <bool Apart, class T, std::size_t... R, std::size_t... K, std::size_t... I>
+/// Results of one channel, or of two as halves of registers. All rows met are in the source, or
+/// not (`Some`).
+template <bool Apart, bool Some, bool Two, class T, std::size_t... R, std::size_t... K,
+          std::size_t... I>
 IKEBANA_CPU_INLINE void sweep_rows(const detail::depthwise_sweep<T>& job,
                                    std::index_sequence<R...> r, std::index_sequence<K...>,
                                    std::index_sequence<I...>) {
   constexpr dim_t w = vec<T>::size;
   const auto* mask = static_cast<const typename column_mask<T>::type*>(job.masks);
-  const dim_t weight_step = job.weight_step;
-  const T* const met[] = {job.met[I]...};
+  const dim_t weight_step = job.weight_step, row_step = job.row_step, first_met = job.first_met,
+              last_met = job.last_met;
+  const T* const first = job.top + first_met * row_step;
+  const auto both = [](const T* p, dim_t beside) __attribute__((always_inline)) {
+#if IKEBANA_CPU_WIDTH == 64
+    if constexpr (Two) return broadcast_two(*p, p[beside]);
+#endif
+    static_cast<void>(beside);
+    return vec<T>::broadcast(*p);
+  };
   for (dim_t j = 0; j < job.length; j += w) {
-    vec<T> sums[] = {(static_cast<void>(R), vec<T>::broadcast(job.start))...};
+    vec<T> sums[] = {(static_cast<void>(R), both(job.start, 1))...};
     for (dim_t kx = 0; kx < job.kernel_columns; ++kx, ++mask) {
       const T* const weight = job.weights + job.column_weights[kx];
       const vec<T> weights[] = {
-          opaque(vec<T>::broadcast(weight[static_cast<dim_t>(K) * weight_step]))...};
-      const dim_t at = j + job.columns[kx];
-      const auto where = *mask;
-      (meet_row<static_cast<int>(I)>(sums, weights, opaque(load_beside<Apart>(met[I] + at, where)),
-                                     where, r),
-       ...);
+          opaque(both(weight + static_cast<dim_t>(K) * weight_step, job.next_weight))...};
+      const T* from = first + j + job.columns[kx];
+      const auto where = of_parts<Two, T>(*mask);
+      const auto load = [&]() __attribute__((always_inline)) {
+#if IKEBANA_CPU_WIDTH == 64
+        if constexpr (Two) return opaque(load_two(from, from + job.next));
+#endif
+        return opaque(load_beside<Apart>(from, where));
+      };
+      const auto meet = [&](auto row) __attribute__((always_inline)) {
+        constexpr int i = static_cast<int>(decltype(row)::value);
+        if constexpr (Some && i + 1 < static_cast<int>(sizeof...(K)))
+          if (i < first_met) return true;
+        if constexpr (Some)
+          if (i >= last_met) return false;
+        meet_row<i>(sums, weights, load(), where, r);
+        from += row_step;
+        return true;
+      };
+      static_cast<void>((meet(std::integral_constant<std::size_t, I>{}) && ...));
     }
+#if IKEBANA_CPU_WIDTH == 64
+    if constexpr (Two) {
+      const auto put = [&](std::size_t i) __attribute__((always_inline)) {
+        T* const to = job.out + static_cast<dim_t>(i) * job.out_step;
+        if (static_cast<dim_t>(i) < job.rows)
+          store_two(job.relu ? max(vec<T>::zero(), sums[i]) : sums[i], to, to + job.next_out,
+                    job.length);
+      };
+      (put(R), ...);
+      return;
+    }
+#endif
     store_row_sums(sums, job.relu, job.out + j, job.out_step, job.rows, job.length - j, r);
   }
 }
-template <class T, int Kernel, int Rows>
+template <class T, int Kernel, bool Some, bool Two = false>
 [[gnu::noinline]] void sweep_rows(const detail::depthwise_sweep<T>& job) {
-  constexpr auto rows = std::make_index_sequence<std::size_t{Rows}>{};
+  constexpr std::size_t most = detail::depthwise_sweep<T>::most_rows;
+  constexpr auto rows = std::make_index_sequence<most>{};
   constexpr auto kernel = std::make_index_sequence<std::size_t{Kernel}>{};
-  constexpr auto met = std::make_index_sequence<std::size_t{Rows + Kernel - 1}>{};
-  if (IKEBANA_CPU_WIDTH == 32 || job.apart)
-    sweep_rows<true>(job, rows, kernel, met);
+  constexpr auto met = std::make_index_sequence<most + Kernel - 1>{};
+  constexpr bool masks = IKEBANA_CPU_WIDTH == 32;
+  if (!masks && !Two && job.apart)
+    sweep_rows<true, Some, false>(job, rows, kernel, met);
   else
-    sweep_rows<false>(job, rows, kernel, met);
+    sweep_rows<masks, Some, Two>(job, rows, kernel, met);
 }
 /// One row of the source, as the rows of dy that see it do, in `Columns`
 /// columns of the kernel: every sum is met once, so that none waits for the one

@@ -74,11 +74,15 @@ template <class T>
 bool sweep_channels(const depthwise_kernels<T>& kernels, const conv_geometry& g, bool backward,
                     const T* source, const T* w, const T* bias, bool relu, T* result) {
   const auto* const shape = shape_of_kernel(kernels.sweeps, g.kernel[1]);
-  if (shape == nullptr || !may_sweep(kernels, g)) return false;
   const std::array<dim_t, 3>&from = backward ? g.out : g.in, &to = backward ? g.in : g.out;
+  if (shape == nullptr || !may_sweep(kernels, g)) return false;
   const dim_t across = g.kernel[2], down = g.kernel[1], dilation = g.dilation[1],
               reach = (across - 1) * g.dilation[2],
               left = backward ? reach - g.padding[2] : g.padding[2];
+  const dim_t padding = backward ? (down - 1) * dilation - g.padding[1] : g.padding[1];
+  const bool halves = shape->of_two != nullptr && 2 * to[2] <= kernels.width;
+  // Rows should fill registers.
+  if ((halves ? 4 : 2) * to[2] <= kernels.width || padding > (down - 1) * dilation) return false;
   sweep_tables<T> tables;
   if (!tables.fit(g, kernels.width, to[2], 1, -left, reach - left)) return false;
   for (dim_t k = 0; k < across; ++k) {
@@ -86,7 +90,7 @@ bool sweep_channels(const depthwise_kernels<T>& kernels, const conv_geometry& g,
     tables.column_weights[k] = backward ? across - 1 - k : k;
   }
   kernels.find_masks(to[2], from[2], across, tables.columns, tables.masks);
-  const dim_t padding = backward ? (down - 1) * dilation - g.padding[1] : g.padding[1];
+  const dim_t plane = from[1] * from[2], out_plane = to[1] * to[2], planes = g.batch * g.groups;
   depthwise_sweep<T> first{};
   first.kernel_columns = across;
   first.columns = tables.columns;
@@ -96,26 +100,35 @@ bool sweep_channels(const depthwise_kernels<T>& kernels, const conv_geometry& g,
   first.relu = relu;
   first.out_step = dilation * to[2];
   first.length = to[2];
-  const dim_t plane = from[1] * from[2], out_plane = to[1] * to[2], planes = g.batch * g.groups;
+  first.row_step = dilation * from[2];
+  first.next = plane;
+  first.next_weight = across * down;
+  first.next_out = out_plane;
   parallel_for(0, planes, planes_worth(out_plane * across * down), [&](dim_t b, dim_t e) {
+    constexpr dim_t most = depthwise_sweep<T>::most_rows;
     depthwise_sweep<T> job = first;
-    for (; b < e; ++b) {
+    const auto dilated = [=](dim_t n) { return dilation == 1 ? n : parts(n, dilation); };
+    const auto ends_array = [&](dim_t i) { return tables.ends_array(i, planes, plane, from[2]); };
+    for (dim_t count; b < e; b += count) {
       const dim_t c = b % g.groups;
+      const bool two =
+          halves && b + 1 < e && c + 1 < g.groups && !ends_array(b) && !ends_array(b + 1);
+      count = two ? 2 : 1;
       const T* const from_plane = source + b * plane;
-      job.apart = tables.ends_array(b, planes, plane, from[2]);
-      job.start = bias != nullptr ? bias[c] : T(0);
+      job.apart = ends_array(b);
+      for (dim_t i = 0; i < count; ++i) job.start[i] = bias != nullptr ? bias[c + i] : T(0);
       job.weights = w + c * across * down + (backward ? across * (down - 1) : 0);
       for (dim_t a = 0; a < dilation && a < to[1]; ++a) {
-        const dim_t all = dilation == 1 ? to[1] : (to[1] - a + dilation - 1) / dilation;
+        const dim_t all = dilated(to[1] - a);
         for (dim_t t = 0; t < all; t += job.rows) {
-          const bool few = all - t <= 4;
-          const dim_t most = few ? 4 : depthwise_sweep<T>::most_rows;
-          job.rows = all - t < most ? all - t : most;
-          dim_t row = a + t * dilation - padding;
-          for (dim_t i = 0; i < most + down - 1; ++i, row += dilation)
-            job.met[i] = row >= 0 && row < from[1] ? from_plane + row * from[2] : tables.zeros;
+          job.rows = least(all - t, most);
+          const dim_t row = a + t * dilation - padding;
+          job.top = from_plane + row * from[2];
+          job.first_met = row < 0 ? dilated(-row) : 0;
+          job.last_met = row < from[1] ? least(dilated(from[1] - row), most + down - 1) : 0;
           job.out = result + b * out_plane + (a + t * dilation) * to[2];
-          (few ? shape->four : shape->seven)(job);
+          const bool inside = job.first_met == 0 && job.last_met == most + down - 1;
+          (two ? shape->of_two : inside ? shape->inside : shape->some)(job);
         }
       }
     }

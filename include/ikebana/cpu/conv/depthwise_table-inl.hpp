@@ -9,9 +9,8 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
   all.add_sums = &add_sums<T>;
   all.find_masks = &find_masks<T>;
-  all.sweeps[0] = {3, &sweep_rows<T, 3, 7>, &sweep_rows<T, 3, 4>};
-  all.sweeps[1] = {5, &sweep_rows<T, 5, 7>, &sweep_rows<T, 5, 4>};
-  all.sweeps[2] = {7, &sweep_rows<T, 7, 7>, &sweep_rows<T, 7, 4>};
+  all.sweeps[0] = {5, &sweep_rows<T, 5, false>, &sweep_rows<T, 5, true>, nullptr};
+  all.sweeps[1] = {7, &sweep_rows<T, 7, false>, &sweep_rows<T, 7, true>, nullptr};
   all.gradients[0] = {5, &sweep_gradients<T, 5, (IKEBANA_CPU_WIDTH == 64 ? 2 : 1)>};
   all.gradients[1] = {7, &sweep_gradients<T, 7, 1>};
   // The weights of 5x5 fill all registers of AVX2, and more.
@@ -39,6 +38,8 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
                    &convolve_planes<T, 5, 2>,
                    nullptr,
                    &spread_planes<T, 5>};
+  all.convolve_row = &convolve_row<T>;
+  all.row_gradients = &row_gradients<T>;
   all.find_flat_masks = &find_flat_masks<T>;
   all.convolve_flat = &convolve_flat_planes<T>;
   all.largest_flat = IKEBANA_CPU_WIDTH == 32 ? 16 : any;
@@ -46,6 +47,7 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
 #if IKEBANA_CPU_WIDTH == 64
   all.find_pair_masks = &find_pair_masks<T>;
   all.spread_pairs = &spread_pairs<T>;
+  if constexpr (sizeof(T) == 4) all.sweeps[1].of_two = &sweep_rows<T, 7, true, true>;
   all.pairs[0] = {5, &sweep_pair_gradients<T, 5>};
 #endif
 #endif
