@@ -15,6 +15,7 @@
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/parallel.hpp"
+#include "ikebana/cpu/pool_rows.hpp"
 #include "ikebana/cpu/pool_tiles.hpp"
 #include "ikebana/cpu/pool_windows.hpp"
 
@@ -110,14 +111,17 @@ constexpr bool is_by_threes(const pool_geometry& g) {
 }
 
 /// Windows that overlap, as depthwise convolutions whose weights are all `factor`. False where
-/// there is a faster way.
+/// there is a faster way: those convolutions are fast by two, three and five, and on small planes.
 template <class T>
 bool average_by_convolution(const pool_geometry& p, bool backward, const T* source, T factor,
                             T* result) {
-  constexpr dim_t most_taps = 64, most_groups = 16;
+  constexpr dim_t most_taps = 25, most_groups = 16;
   const dim_t taps = conv_geometry::volume(p.kernel), in = conv_geometry::volume(p.in),
               out = conv_geometry::volume(p.out);
-  if (taps > most_taps || p.stride[1] > 2 || p.stride[2] > 2 || in <= 0 || out <= 0) return false;
+  const auto is_fast = [&](dim_t k) { return k <= 3 || k == 5 || (k == 4 && p.in[2] < 13); };
+  if (p.kernel[0] != 1 || p.kernel[1] == 1 || p.stride[1] > 2 || p.stride[2] > 2 || in <= 0 ||
+      out <= 0 || !is_fast(p.kernel[1]) || !is_fast(p.kernel[2]))
+    return false;
   T weights[most_taps * most_groups];
   for (dim_t i = 0; i < taps * most_groups; ++i) weights[i] = factor;
   for (dim_t done = 0; done < p.planes;) {
@@ -204,6 +208,9 @@ void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_inc
                                                        g.padding[1], from, factor, to);
       if (detail::average_by_convolution(g, false, from, factor, to)) return;
     }
+    if (detail::average_by_rows(g, false, divisor != T(0) ? factor : T(0), count_include_pad, from,
+                                to))
+      return;
     IKEBANA_CPU_DISPATCH(pool_average<T>)(g, from, to, count_include_pad, divisor_override);
   });
 }
@@ -228,6 +235,7 @@ void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_
                                                        g.in[1], g.in[2], 1, 2 - g.padding[1], from,
                                                        factor, to);
       if (detail::average_by_convolution(g, true, from, factor, to)) return;
+      if (detail::average_by_rows(g, true, factor, count_include_pad, from, to)) return;
     }
     IKEBANA_CPU_DISPATCH(pool_average_backward<T>)
     (g, from, to, count_include_pad, divisor_override);

@@ -95,19 +95,6 @@ void average_planes_backward(dim_t count, dim_t n, const T* dy, T factor, T* dx)
   }
 }
 
-/// The windows along the last dimension that are wholly in the input, where they are short: all of
-/// the same width, their sums take no longer than their elements.
-struct inner_windows {
-  dim_t begin = 0, end = 0;
-};
-IKEBANA_CPU_INLINE inner_windows inner_windows_of(const pool_geometry& g) {
-  const dim_t begin = (g.padding[2] + g.stride[2] - 1) / g.stride[2],
-              room = g.in[2] + g.padding[2] - g.kernel[2],
-              end = room < 0 ? 0 : room / g.stride[2] + 1;
-  if (end <= begin || g.kernel[2] >= 16) return {};
-  return {begin, end < g.out[2] ? end : g.out[2]};
-}
-
 /// Windows of any kind: rows of the input are summed first, then columns of what came out.
 template <class T, class G, class S, class W>
 IKEBANA_CPU_INLINE void average_by_rows(const G& g, S span, W weight, const T* x, T* y) {
@@ -115,9 +102,6 @@ IKEBANA_CPU_INLINE void average_by_rows(const G& g, S span, W weight, const T* x
   T* const row_sums = reinterpret_cast<T*>(detail::thread_scratch());
   const dim_t width = g.in[2];
   const bool apart = static_cast<std::size_t>(width) * sizeof(T) > detail::packed_b_bytes;
-  inner_windows inner;
-  if constexpr (std::is_same_v<G, pool_geometry>)
-    if (!apart) inner = inner_windows_of(g);
   for_each_window_row(g, span, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
     if (!apart)
       for (dim_t j = 0; j < width; j += w) {
@@ -130,22 +114,11 @@ IKEBANA_CPU_INLINE void average_by_rows(const G& g, S span, W weight, const T* x
           }
         total.store(row_sums + j);
       }
-    if constexpr (std::is_same_v<G, pool_geometry>)
-      if (inner.begin < inner.end) {
-        const T by = weight(z, r, span(2, inner.begin));
-        const T* from = row_sums + inner.begin * g.stride[2] - g.padding[2];
-        for (dim_t ox = inner.begin; ox < inner.end; ++ox, from += g.stride[2]) {
-          T total = from[0];
-          for (dim_t i = 1; i < g.kernel[2]; ++i) total += from[i];
-          y[o + ox] = total * by;
-        }
-      }
-    for (dim_t ox = inner.begin == 0 ? inner.end : 0; ox < g.out[2];) {
+    for (dim_t ox = 0; ox < g.out[2]; ++ox) {
       const pool_span c = span(2, ox);
       const T total = apart ? sum_of_window(g, x + plane, z, r, c)
                             : sum_run(row_sums + c.begin, c.end - c.begin);
       y[o + ox] = total * weight(z, r, c);
-      if (++ox == inner.begin) ox = inner.end;
     }
   });
 }

@@ -9,11 +9,6 @@ template <class T>
 IKEBANA_CPU_INLINE bits_of<T> load_indices(const std::int32_t* p, dim_t) {
   return {static_cast<typename number<T>::bits>(*p)};
 }
-/// The first n of what load_pairs loads.
-template <class T>
-IKEBANA_CPU_INLINE even_odd<T> load_neighbours(const T* p, dim_t n) {
-  return {{p[0]}, {n > 1 ? p[1] : T(0)}};
-}
 #else
 template <class T>
 IKEBANA_CPU_INLINE void store_indices(bits_of<T> i, std::int32_t* p, dim_t n) {
@@ -35,14 +30,6 @@ IKEBANA_CPU_INLINE bits_of<T> load_indices(const std::int32_t* p, dim_t n) {
     for (dim_t lane = 0; lane < n; ++lane) i.v[lane] = p[lane];
     return i;
   }
-}
-template <class T>
-IKEBANA_CPU_INLINE even_odd<T> load_neighbours(const T* p, dim_t n) {
-  constexpr dim_t w = vec<T>::size;
-  if (n >= 2 * w) return load_pairs(p);
-  const dim_t first = n < w ? n : w;
-  return split_pairs(vec<T>::load(p, first), vec<T>::load(p + first, n - first),
-                     lane_sequence<T>{});
 }
 #endif
 
@@ -81,10 +68,15 @@ IKEBANA_CPU_INLINE vec<T> keep_first(vec<T> x, dim_t n) {
 template <class T, class F>
 IKEBANA_CPU_INLINE void for_each_copied_row(const window_tile<T>& t, F copy) {
   const dim_t height = t.height, step = t.source_step, pitch = t.pitch;
-  dim_t to = 0;
   for (dim_t s = 0; s < t.slab_count; ++s) {
-    dim_t from = t.slabs[s];
-    for (dim_t r = 0; r < height; ++r, from += step, to += pitch) copy(from, to);
+    dim_t from = t.slabs[s], phase = t.first_row % t.row_phases,
+          line = s * t.slab_size + t.first_row / t.row_phases * pitch;
+    for (dim_t r = 0; r < height; ++r, from += step) {
+      if (phase < t.used_row_phases) copy(from, line + phase * t.row_phase_size);
+      if (++phase < t.row_phases) continue;
+      phase = 0;
+      line += pitch;
+    }
   }
 }
 
@@ -120,23 +112,37 @@ template <class T>
             keep_first(x, rest).store(to + whole);
           }
         });
-  } else if (phases == 2) {
-    T *const evens = column(skip), *const odds = column(skip + 1);
-    for_each_copied_row(
-        t, [&](dim_t at, dim_t row) __attribute__((always_inline)) {
-          for (dim_t c = 0; c < length; c += 2 * w) {
-            const dim_t n = length - c;
-            auto x = load_neighbours(source + at + c, n);
-            watch(x.even);
-            watch(x.odd);
-            if (n < 2 * w) {
-              x.even = keep_first(x.even, (n + 1) / 2);
-              x.odd = keep_first(x.odd, n / 2);
+  } else if (phases <= 4) {
+    const auto sorted = [&](auto s) __attribute__((always_inline)) {
+      constexpr int stride = decltype(s)::value;
+      T* to[stride];
+      for (int p = 0; p < stride; ++p) to[p] = column(skip + p);
+      for_each_copied_row(
+          t, [&](dim_t at, dim_t row) __attribute__((always_inline)) {
+            for (dim_t c = 0; c < length; c += stride * w, row += w) {
+              const T* const from = source + at + c;
+              vec<T> met[stride], split[stride];
+              if (c + stride * w <= length) {
+                for (int p = 0; p < stride; ++p) watch(met[p] = vec<T>::load(from + p * w));
+              } else {
+                for (int p = 0; p < stride; ++p) {
+                  const dim_t left = length - c - p * w, n = left < 0 ? 0 : left < w ? left : w;
+                  met[p] = vec<T>::load(from + p * w, n);
+                  watch(met[p]);
+                  met[p] = keep_first(met[p], n);
+                }
+              }
+              split_phases<stride>(static_cast<const vec<T>*>(met), split);
+              for (int p = 0; p < stride; ++p) split[p].store(to[p] + row);
             }
-            x.even.store(evens + row + c / 2);
-            x.odd.store(odds + row + c / 2);
-          }
-        });
+          });
+    };
+    if (phases == 2)
+      sorted(std::integral_constant<int, 2>{});
+    else if (phases == 3)
+      sorted(std::integral_constant<int, 3>{});
+    else
+      sorted(std::integral_constant<int, 4>{});
   } else {
     for_each_copied_row(
         t, [&](dim_t at, dim_t row) __attribute__((always_inline)) {
@@ -155,17 +161,16 @@ template <class T>
   return sum(watched) == T(0);
 }
 
-/// The maxima of kernel columns, in a row from x on whose first one's place is `place`.
+/// The maxima of windows from place `at` of the copies on.
 template <bool Placed, class T, std::size_t... N>
-IKEBANA_CPU_INLINE void meet_columns(const window_tile<T>& t, const T* x, dim_t place,
-                                     running_maximum<T>* m, std::index_sequence<N...>) {
+IKEBANA_CPU_INLINE void meet_taps(const window_tile<T>& t, const T* at, running_maximum<T>* m,
+                                  std::index_sequence<N...>) {
   using B = typename number<T>::bits;
   constexpr dim_t w = vec<T>::size;
-  bits_of<T> at = bits_of<T>::broadcast(static_cast<B>(place));
-  for (dim_t k = 0; k < t.tap_count; ++k) {
-    const T* const from = x + t.taps[k];
-    (m[N].template meet<Placed>(vec<T>::load(from + static_cast<dim_t>(N) * w), at), ...);
-    if constexpr (Placed) at = at + static_cast<B>(t.tap_places);
+  for (const auto *tap = t.taps, *end = tap + t.tap_count; tap != end; ++tap) {
+    const bits_of<T> place = bits_of<T>::broadcast(static_cast<B>(Placed ? tap->place : 0));
+    (m[N].template meet<Placed>(vec<T>::load(at + tap->from + static_cast<dim_t>(N) * w), place),
+     ...);
   }
 }
 
@@ -191,11 +196,11 @@ IKEBANA_CPU_INLINE bool maximum_of_tile(const window_tile<T>& t) {
   };
   if (t.is_swept) {
     const dim_t last = t.top + (t.row_count - 1) * t.row_stride + 3;
-    const dim_t taps[] = {t.taps[0], t.taps[1], t.taps[2]};
-    const B near = static_cast<B>(t.tap_places);
+    const dim_t taps[] = {t.taps[0].from, t.taps[1].from, t.taps[2].from};
+    const B near = static_cast<B>(t.taps[1].place);
     for (dim_t j = 0; j < length; j += w) {
       maximum upper = none, middle = none, lower = none;
-      dim_t missing = 3, at = 0, place = t.top_place;
+      dim_t missing = 3, at = 0, place = t.first_place;
       for (dim_t r = t.top; r < last; ++r, place += t.source_step) {
         upper = middle;
         middle = lower;
@@ -218,20 +223,53 @@ IKEBANA_CPU_INLINE bool maximum_of_tile(const window_tile<T>& t) {
     }
     return true;
   }
-  const auto* rows = t.rows;
-  for (dim_t r = 0; r < t.row_count; rows += t.row_counts[r++]) {
-    const auto* const end = rows + t.row_counts[r];
-    const auto columns = [&](dim_t j, auto... n) __attribute__((always_inline)) {
+  const auto each = [&](dim_t end, dim_t begin, auto put) __attribute__((always_inline)) {
+    const auto some = [&](dim_t j, auto... n) __attribute__((always_inline)) {
       maximum m[] = {(static_cast<void>(n), none)...};
-      for (const auto* row = rows; row != end; ++row)
-        meet_columns<Placed>(t, t.copies + row->from + j, row->place, m,
-                             std::make_index_sequence<sizeof...(n)>{});
-      (finish(m[n], r * step, j + n * w), ...);
+      meet_taps<Placed>(t, t.copies + begin + j, m, std::make_index_sequence<sizeof...(n)>{});
+      (put(m[n], j + n * w), ...);
     };
     dim_t j = 0;
-    for (; length - j > 2 * w; j += 4 * w) columns(j, 0, 1, 2, 3);
-    for (; j < length; j += w) columns(j, 0);
+    for (; end - j > 2 * w; j += 4 * w) some(j, 0, 1, 2, 3);
+    for (; j < end; j += w) some(j, 0);
+  };
+  if (t.places == nullptr) {
+    dim_t place = t.first_place;
+    for (dim_t r = 0; r < t.row_count; ++r, place += t.row_stride * t.source_step)
+      each(
+          length, r * t.pitch, [&](maximum m, dim_t j) __attribute__((always_inline)) {
+            m.where = m.where + static_cast<B>(place);
+            finish(m, r * step, j);
+          });
+    return true;
   }
+  const dim_t count = (t.row_count - 1) * t.pitch + length;
+  const bool is_direct = t.pitch == step && length == step;
+  T* const maxima = is_direct ? t.result : t.maxima;
+  std::int32_t* const places = is_direct ? t.indices : t.maxima_places;
+  each(
+      count, 0, [&](maximum m, dim_t f) __attribute__((always_inline)) {
+        const dim_t n = count - f < w ? count - f : w;
+        if (n <= 0) return;
+        if (n == w)
+          m.best.store(maxima + f);
+        else
+          m.best.store(maxima + f, n);
+        if constexpr (Placed)
+          store_indices<T>(m.where + load_indices<T>(t.places + f, n), places + f, n);
+      });
+  if (is_direct) return true;
+  const auto copy = [&]<class U>(const U* from, U* to) __attribute__((always_inline)) {
+    constexpr dim_t width = vec<U>::size;
+    for (dim_t r = 0; r < t.row_count; ++r, from += t.pitch, to += step)
+      for (dim_t j = 0; j < length; j += width)
+        if (j + width <= length)
+          vec<U>::load(from + j).store(to + j);
+        else
+          vec<U>::load(from + j).store(to + j, length - j);
+  };
+  copy(static_cast<const T*>(t.maxima), t.result);
+  if constexpr (Placed) copy(static_cast<const std::int32_t*>(t.maxima_places), t.indices);
   return true;
 }
 template <class T>

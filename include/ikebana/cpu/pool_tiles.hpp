@@ -9,14 +9,15 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/padded_tiles.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/detail/strided.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/pool_windows.hpp"
 
 // Maxima of windows that slide over planes. Rows are copied with what stands around them, one
-// margin between two of them and columns sorted by remainder: so that every element of a window
-// reads whole registers.
+// margin between two of them, rows and columns sorted by remainder: so that every element of a
+// window reads whole registers, of one row of windows or of several.
 namespace ikebana::cpu::detail {
 
 /// One dimension of windows.
@@ -41,8 +42,9 @@ struct window_axis {
 /// What one tile of windows needs.
 template <class T>
 struct window_tile {
-  /// A row of the copies, and the place in the plane of a window's first column there.
-  struct row {
+  /// Where in the copies an element of the kernel looks, and how far it is from the first in the
+  /// plane.
+  struct tap {
     dim_t from, place;
   };
   // The source: `height` rows of each slab, `length` of a row.
@@ -50,20 +52,23 @@ struct window_tile {
   dim_t source_step, height, length;
   const dim_t* slabs;
   dim_t slab_count;
-  // The copies: by remainder, and where in a row the first column comes; all of it is filled anew
-  // if `is_new`.
+  // The copies: columns by remainder, and where in a row the first one comes; rows by remainder,
+  // and where the first one comes; all of it is filled anew if `is_new`.
   T* copies;
   dim_t phases, phase_size, pitch, skip;
+  dim_t row_phases, used_row_phases, row_phase_size, slab_size, first_row;
   bool is_new;
-  // Where in the copies the kernel's columns look, and how far apart they are in the plane.
-  const dim_t* taps;
-  dim_t tap_count, tap_places;
-  // The rows that each row of the result meets. Where the kernel is three by three, it is
-  // swept down instead, from row `top` on.
-  const row* rows;
-  const dim_t* row_counts;
+  const tap* taps;
+  dim_t tap_count;
+  // Where the kernel is three by three, it is swept down the columns, from row `top` on.
   bool is_swept;
-  dim_t top, top_place, row_stride;
+  dim_t top, row_stride;
+  // The place of the first window, and those of all of them in rows one behind another, if these
+  // are too short to be gone through one by one.
+  dim_t first_place;
+  const std::int32_t* places;
+  T* maxima;
+  std::int32_t* maxima_places;
   // The result.
   T* result;
   std::int32_t* indices;  // may be null
@@ -98,8 +103,6 @@ bool maxima_of_windows(const pool_geometry& g, const T* x, T* y, std::int32_t* i
   window_tile<T> t{};
   t.phases = s;
   t.row_stride = rows.stride;
-  t.tap_count = columns.kernel;
-  t.tap_places = columns.dilation;
   t.source_step = columns.from;
   t.result_step = columns.to;
   t.is_swept = rows.kernel == 3 && columns.kernel == 3 && rows.dilation == 1 && rows.stride <= 3 &&
@@ -111,10 +114,13 @@ bool maxima_of_windows(const pool_geometry& g, const T* x, T* y, std::int32_t* i
   constexpr dim_t room = static_cast<dim_t>((packed_a_bytes + packed_b_bytes) / sizeof(T)) / 2;
   dim_t wide = columns.to, high = rows.to;
   const auto size = [&] {
-    dim_t height = (high - 1) * rows.stride + (rows.kernel - 1) * rows.dilation + 1;
-    if (height > rows.from) height = rows.from;
-    t.phase_size =
-        depth.kernel * height * rounded_up(wide + shift + 1, w) + 8 * w + rounded_up(shift, w);
+    const dim_t height = (high - 1) * rows.stride + (rows.kernel - 1) * rows.dilation + 1;
+    t.row_phases = t.is_swept ? 1 : least(rows.stride, height);
+    t.used_row_phases =
+        !t.is_swept && rows.dilation == 1 ? least(rows.kernel, t.row_phases) : t.row_phases;
+    t.row_phase_size = parts(height, t.row_phases) * rounded_up(wide + shift + 1, w) + w;
+    t.slab_size = t.row_phases * t.row_phase_size;
+    t.phase_size = depth.kernel * t.slab_size + 8 * w + rounded_up(shift, w);
     return t.phases * t.phase_size;
   };
   while (size() > near && (high > 1 || wide > 512))
@@ -127,20 +133,16 @@ bool maxima_of_windows(const pool_geometry& g, const T* x, T* y, std::int32_t* i
 
   monotonic_scratch scratch;
   T* const copies = scratch.allocate<T>(t.phases * t.phase_size + w);
-  auto* const lines =
-      scratch.allocate<typename window_tile<T>::row>(high * rows.kernel * depth.kernel);
-  dim_t *const counts = scratch.allocate<dim_t>(high),
-               *const taps = scratch.allocate<dim_t>(columns.kernel),
-               *const slabs = scratch.allocate<dim_t>(depth.kernel);
+  auto* const taps =
+      scratch.allocate<typename window_tile<T>::tap>(depth.kernel * rows.kernel * columns.kernel);
+  dim_t* const slabs = scratch.allocate<dim_t>(depth.kernel);
+  const dim_t most = high * rounded_up(wide + shift + 1, w) + 4 * w;
+  auto* const places = scratch.allocate<std::int32_t>(most);
+  scratch.allocate(t.maxima, most);
+  scratch.allocate(t.maxima_places, most);
   if (!scratch.fits()) return false;
   t.taps = taps;
   t.slabs = slabs;
-  t.rows = lines;
-  t.row_counts = counts;
-  for (dim_t k = 0; k < columns.kernel; ++k) {
-    const dim_t c = k * columns.dilation;
-    taps[k] = c % s * t.phase_size + c / s;
-  }
 
   const dim_t plane = rows.from * columns.from;
   dim_t row_known = -1, column_known = -1, depth_known = -1;
@@ -153,7 +155,8 @@ bool maxima_of_windows(const pool_geometry& g, const T* x, T* y, std::int32_t* i
     t.row_count = until - r;
     t.height = rows.high(until - 1) - top;
     t.top = low - top;
-    t.top_place = slabs[0] + low * columns.from + start;
+    t.first_row = t.is_swept ? 0 : -t.top;
+    t.first_place = slabs[0] + low * columns.from + start;
     t.skip = start < 0 ? -start : 0;
     t.length = columns.high(c + now - 1) - start - t.skip;
     t.result_length = now;
@@ -163,24 +166,33 @@ bool maxima_of_windows(const pool_geometry& g, const T* x, T* y, std::int32_t* i
                 read = now + shift - margin;
     t.pitch = read > ends ? read : ends;
     if (t.pitch < now) t.pitch = now;
+    const bool by_rows = t.is_swept || 4 * rounded_up(now, w) <= 5 * t.pitch;
     // Rows that begin with a cache line meet fewer of them.
-    if (2 * t.pitch > w) t.pitch = rounded_up(t.pitch, w);
+    if (by_rows && 2 * t.pitch > w) t.pitch = rounded_up(t.pitch, w);
     t.copies = copies + rounded_up(margin, w) - margin;
-    t.is_new = c != column_known;
+    const bool is_inside =
+        low >= 0 &&
+        low + (until - r - 1) * rows.stride + (rows.kernel - 1) * rows.dilation < rows.from;
+    t.is_new = c != column_known || (r != row_known && !is_inside && !t.is_swept);
     row_known = r;
     column_known = c;
     depth_known = z;
-    if (t.is_swept) return;
-    auto* line = lines;
-    for (dim_t i = r; i < until; ++i) {
-      const auto of = rows.of(i);
-      counts[i - r] = seen.count * of.count;
-      for (dim_t k = 0; k < seen.count; ++k)
-        for (dim_t j = 0; j < of.count; ++j) {
-          const dim_t row = of.first + j * rows.dilation;
-          *line++ = {(k * t.height + row - top) * t.pitch, slabs[k] + row * columns.from + start};
+    auto* tap = taps;
+    for (dim_t i = 0; i < seen.count; ++i)
+      for (dim_t j = 0; j < (t.is_swept ? 1 : rows.kernel); ++j)
+        for (dim_t k = 0; k < columns.kernel; ++k) {
+          const dim_t row = j * rows.dilation, column = k * columns.dilation;
+          *tap++ = {i * t.slab_size + row % t.row_phases * t.row_phase_size +
+                        row / t.row_phases * t.pitch + column % s * t.phase_size + column / s,
+                    slabs[i] - slabs[0] + row * columns.from + column};
         }
-    }
+    t.tap_count = tap - taps;
+    t.places = by_rows ? nullptr : places;
+    if (by_rows) return;
+    for (dim_t i = 0; i < t.row_count; ++i)
+      for (dim_t j = 0; j < t.pitch; ++j)
+        places[i * t.pitch + j] =
+            static_cast<std::int32_t>(t.first_place + i * rows.stride * columns.from + j * s);
   };
   const auto one_plane = [&](dim_t n) {
     for (dim_t z = 0; z < depth.to; ++z)

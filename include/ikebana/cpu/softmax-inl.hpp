@@ -255,16 +255,26 @@ void softmax_rows_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const 
     for (dim_t r = 0; r < here; ++r) {
       const T *given = dy + r * n, *value = y + r * n;
       const vec<T> total = vec<T>::broadcast(totals[r]);
-      if (logarithm)
+      if (logarithm) {
         map_terms(
             n, dx + r * n, IKEBANA_CPU_TERMS {
               return load_lanes(given + i, lanes) - exp(load_lanes(value + i, lanes)) * total;
             });
-      else
+      } else {
+        T* result = dx + r * n;
+        dim_t left = n;
+#if IKEBANA_CPU_WIDTH == 64
+        if (const dim_t lead = lanes_to_line(n, static_cast<const T*>(result)); lead != 0)
+            [[unlikely]] {
+          (load_lanes(value, lead) * (load_lanes(given, lead) - total)).store(result, lead);
+          value += lead, given += lead, result += lead, left -= lead;
+        }
+#endif
         map_terms(
-            n, dx + r * n, IKEBANA_CPU_TERMS {
+            left, result, IKEBANA_CPU_TERMS {
               return load_lanes(value + i, lanes) * (load_lanes(given + i, lanes) - total);
             });
+      }
     }
   }
 }

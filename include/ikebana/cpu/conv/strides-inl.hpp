@@ -1,18 +1,6 @@
 // How rows of an image are taken apart by a stride, and put together again (tiles.hpp).
 
 #if IKEBANA_CPU_WIDTH != 0
-/// Lane L is element L Stride + First of the registers 0 ... Part, of which `taken` is register 0
-/// or what was taken of those before this.
-template <int Stride, int Part, int First, class R, std::size_t... L>
-IKEBANA_CPU_INLINE R take_lanes_of(R taken, R a, std::index_sequence<L...>) {
-  constexpr int w = sizeof...(L);
-  return __builtin_shufflevector(taken, a,
-                                 ((static_cast<int>(L) * Stride + First) / w == Part
-                                      ? w + (static_cast<int>(L) * Stride + First) % w
-                                  : Part == 1 && static_cast<int>(L) * Stride + First < w
-                                      ? static_cast<int>(L) * Stride + First
-                                      : static_cast<int>(L))...);
-}
 /// `old` where Stride does not divide the number of an element, else the next of a's lanes.
 template <int Stride, int Part, class R, std::size_t... L>
 IKEBANA_CPU_INLINE R spread_lanes_of(R old, R a, std::index_sequence<L...>) {
@@ -100,18 +88,6 @@ void copy_strided(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t fro
     for (dim_t i = lead + whole + w; i < pitch; i += w) vec<T>::zero().store(to + i);
   }
 }
-#if IKEBANA_CPU_WIDTH != 0
-/// Every Stride-th element of the registers, from number First on.
-template <int First, class T, std::size_t... Part>
-IKEBANA_CPU_INLINE vec<T> take_every(const vec<T>* of, std::index_sequence<Part...>) {
-  constexpr int stride = sizeof...(Part) + 1;
-  vec<T> taken = of[0];
-  ((taken.v = take_lanes_of<stride, static_cast<int>(Part) + 1, First>(
-        taken.v, of[Part + 1].v, std::make_index_sequence<std::size_t(vec<T>::size)>{})),
-   ...);
-  return taken;
-}
-#endif
 template <class T>
 IKEBANA_CPU_INLINE void clear_beside(T* to, dim_t begin, dim_t end) {
   constexpr dim_t w = vec<T>::size;

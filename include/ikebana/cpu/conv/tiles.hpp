@@ -6,6 +6,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/detail/strided.hpp"
 #include "ikebana/cpu/gemm.hpp"
 
 // What the instruction sets give to convolutions. Only this is built for each of them: the loops

@@ -98,6 +98,106 @@ IKEBANA_CPU_INLINE vec<T> load_strided(const T* p, dim_t stride, dim_t n) {
 }
 #endif
 
+#if IKEBANA_CPU_WIDTH != 0
+/// Lane L is element L Stride + First of the registers 0 ... Part, of which `taken` is register 0
+/// or what was taken of those before this.
+template <int Stride, int Part, int First, class R, std::size_t... L>
+IKEBANA_CPU_INLINE R take_lanes_of(R taken, R a, std::index_sequence<L...>) {
+  constexpr int w = sizeof...(L);
+  return __builtin_shufflevector(taken, a,
+                                 ((static_cast<int>(L) * Stride + First) / w == Part
+                                      ? w + (static_cast<int>(L) * Stride + First) % w
+                                  : Part == 1 && static_cast<int>(L) * Stride + First < w
+                                      ? static_cast<int>(L) * Stride + First
+                                      : static_cast<int>(L))...);
+}
+/// Every Stride-th element of the registers, from number First on.
+template <int First, class T, std::size_t... Part>
+IKEBANA_CPU_INLINE vec<T> take_every(const vec<T>* of, std::index_sequence<Part...>) {
+  [[maybe_unused]] constexpr int stride = sizeof...(Part) + 1;
+  vec<T> taken = of[0];
+  ((taken.v = take_lanes_of<stride, static_cast<int>(Part) + 1, First>(
+        taken.v, of[Part + 1].v, std::make_index_sequence<std::size_t(vec<T>::size)>{})),
+   ...);
+  return taken;
+}
+template <class T, std::size_t... I>
+IKEBANA_CPU_INLINE void split_phases(const vec<T>* met, vec<T>* phases, std::index_sequence<I...>) {
+  constexpr auto others = std::make_index_sequence<sizeof...(I) - 1>{};
+  ((phases[I] = take_every<static_cast<int>(I)>(met, others)), ...);
+}
+/// Lane L of register number Part of what load_phases would take apart: `joined` so far, and this
+/// phase.
+template <int Phases, int Part, int Phase, class R, std::size_t... L>
+IKEBANA_CPU_INLINE R join_phase(R joined, R phase, std::index_sequence<L...>) {
+  constexpr int w = sizeof...(L);
+  return __builtin_shufflevector(joined, phase,
+                                 ((Part * w + static_cast<int>(L)) % Phases == Phase
+                                      ? w + (Part * w + static_cast<int>(L)) / Phases
+                                  : Phase == 1 && (Part * w + static_cast<int>(L)) % Phases == 0
+                                      ? (Part * w + static_cast<int>(L)) / Phases
+                                      : static_cast<int>(L))...);
+}
+template <int Phases, int Part, class T, std::size_t... Others>
+IKEBANA_CPU_INLINE vec<T> join_phases(const vec<T>* phases, std::index_sequence<Others...>) {
+  vec<T> joined = phases[0];
+  ((joined.v = join_phase<Phases, Part, static_cast<int>(Others) + 1>(
+        joined.v, phases[Others + 1].v, lane_sequence<T>{})),
+   ...);
+  return joined;
+}
+template <int Phases, class T, std::size_t... I>
+IKEBANA_CPU_INLINE void store_phases(const vec<T>* phases, T* p, std::index_sequence<I...>) {
+  constexpr auto others = std::make_index_sequence<std::size_t{Phases - 1}>{};
+  (join_phases<Phases, static_cast<int>(I)>(phases, others)
+       .store(p + static_cast<dim_t>(I) * vec<T>::size),
+   ...);
+}
+#endif
+/// Registers of elements `Phases` apart: lane l of number i is element l Phases + i of those met.
+template <int Phases, class T>
+IKEBANA_CPU_INLINE void split_phases(const vec<T>* met, vec<T>* phases) {
+#if IKEBANA_CPU_WIDTH == 0
+  for (int i = 0; i < Phases; ++i) phases[i] = met[i];
+#else
+  if constexpr (Phases == 4) {
+    const auto low = split_pairs(met[0], met[1], lane_sequence<T>{}),
+               high = split_pairs(met[2], met[3], lane_sequence<T>{}),
+               even = split_pairs(low.even, high.even, lane_sequence<T>{}),
+               odd = split_pairs(low.odd, high.odd, lane_sequence<T>{});
+    phases[0] = even.even;
+    phases[1] = odd.even;
+    phases[2] = even.odd;
+    phases[3] = odd.odd;
+  } else {
+    split_phases(met, phases, std::make_index_sequence<std::size_t{Phases}>{});
+  }
+#endif
+}
+/// The same of the next elements.
+template <int Phases, class T>
+IKEBANA_CPU_INLINE void load_phases(const T* p, vec<T>* phases) {
+  vec<T> met[Phases];
+  for (int i = 0; i < Phases; ++i) met[i] = vec<T>::load(p + i * vec<T>::size);
+  split_phases<Phases>(static_cast<const vec<T>*>(met), phases);
+}
+/// Its reverse.
+template <int Phases, class T>
+IKEBANA_CPU_INLINE void store_phases(const vec<T>* phases, T* p) {
+#if IKEBANA_CPU_WIDTH == 0
+  for (int i = 0; i < Phases; ++i) p[i] = phases[i].v;
+#else
+  if constexpr (Phases == 4) {
+    const auto even = interleave_pairs(phases[0], phases[2], lane_sequence<T>{}),
+               odd = interleave_pairs(phases[1], phases[3], lane_sequence<T>{});
+    store_pairs(even.even, odd.even, p);
+    store_pairs(even.odd, odd.odd, p + 2 * vec<T>::size);
+  } else {
+    store_phases<Phases>(phases, p, std::make_index_sequence<std::size_t{Phases}>{});
+  }
+#endif
+}
+
 /// The sums of w registers' lanes: lane i is that of register i, all added in the same order.
 #if IKEBANA_CPU_WIDTH == 0
 template <class T>
