@@ -21,7 +21,7 @@ struct conv_buffers {
     out = copy + plan.copy_size();
     tail = out + plan.out_size();
     panel = tail + plan.tail_size();
-    image_at = reinterpret_cast<std::int32_t*>(panel + (plan.panel ? plan.most_panel : 0));
+    image_at = reinterpret_cast<std::int32_t*>(thread_lists());
     weight_at = image_at + plan.offsets_size();
     steps = weight_at + plan.offsets_size();
     find_offsets();

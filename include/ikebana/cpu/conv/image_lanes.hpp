@@ -24,9 +24,14 @@ struct image_lanes {
 
   static double real(dim_t n) { return static_cast<double>(n); }
 
-  /// Not where bands of an image would be many: their copies overlap.
-  bool suits() const { return tiles.width > 1 && 2 * p.batch * p.to[0] >= tiles.width; }
-  dim_t most_bands() const { return least(p.to[1], parts(2 * tiles.width, p.batch * p.to[0])); }
+  dim_t images() const { return p.batch * p.to[0]; }
+  /// Not where bands of an image would be many: their copies overlap. Those of strides are dear.
+  bool suits() const {
+    return tiles.width > 1 && (p.stride[2] == 1 ? 2 * images() : images()) >= tiles.width;
+  }
+  dim_t most_bands() const {
+    return p.stride[2] == 1 ? least(p.to[1], parts(2 * tiles.width, images())) : 1;
+  }
   void divide(dim_t n) {
     rows = parts(p.to[1], n);
     bands = parts(p.to[1], rows);
@@ -40,7 +45,7 @@ struct image_lanes {
     layout.pitch = p.from[2];
   }
   bool whole() const { return bands == 1 && p.to[0] == 1; }
-  dim_t slots() const { return p.batch * p.to[0] * bands; }
+  dim_t slots() const { return images() * bands; }
   dim_t blocks() const { return parts(slots(), tiles.width); }
   dim_t positions() const { return rows * p.to[2]; }
   /// Elements of a block's copy, and of what is beside it while it is made.

@@ -74,14 +74,14 @@ struct images_run : image_lanes<T> {
 
   /// Divides the calling thread's scratch. False if it is too small.
   bool place() {
-    monotonic_scratch scratch;
+    monotonic_scratch scratch, lists = monotonic_scratch::of_lists();
     const dim_t result = positions() * tiles.width;
     scratch.allocate(copy, this->copy_size());
     scratch.allocate(apart, std::max(this->apart_size(), result));
     scratch.allocate(out, result * p.results);
     for (std::int32_t** list : {&image_at, &weight_at, &all_image_at, &all_weight_at})
-      scratch.allocate(*list, depth);
-    return scratch.fits();
+      lists.allocate(*list, depth);
+    return scratch.fits() && lists.fits();
   }
 
   void run() const {

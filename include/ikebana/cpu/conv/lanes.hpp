@@ -64,6 +64,7 @@ struct lanes_run {
     depth = channels * taps;
     columns = even_part(p.to[2], most_positions / 2);
     lay_out(1);
+    if (layout.pitch > most_positions) return false;
     lay_out(even_part(p.to[1], most_positions / layout.pitch));
     while (layout.channel * channels > conv_plan<T>::most_copied) {
       if (rows == 1) return false;
@@ -80,13 +81,13 @@ struct lanes_run {
   /// Divides the calling thread's scratch. False if it is too small.
   bool place() {
     const dim_t lanes = tiles.lanes[0].registers * tiles.width;
-    monotonic_scratch scratch;
+    monotonic_scratch scratch, lists = monotonic_scratch::of_lists();
     scratch.allocate(copy, layout.channel * channels + 2 * conv_tiles<T>::most_rows + 2 * line);
     scratch.allocate(packed, depth * lanes + line);
     scratch.allocate(across, (positions + conv_tiles<T>::most_rows) * lanes);
     scratch.allocate(turned, p.unit_step() ? 0 : lanes * columns);
-    scratch.allocate(image_at, depth);
-    return scratch.fits();
+    lists.allocate(image_at, depth);
+    return scratch.fits() && lists.fits();
   }
 
   /// Against packing panels, in parts of the products' time.

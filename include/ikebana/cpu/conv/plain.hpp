@@ -42,15 +42,15 @@ void pass_plainly(const conv_pass& p, const T* source, const T* w, const T* bias
 template <class T>
 void weights_plainly(const weights_job<T>& job) {
   const conv_pass& p = job.p;
-  const dim_t taps = p.taps();
+  const dim_t taps = p.taps(), plane = conv_geometry::volume(p.to);
   for (dim_t r = 0; r < p.results; ++r)
     for (dim_t c = 0; c < p.sources; ++c)
       for (dim_t k = 0; k < taps; ++k) {
         const std::array<dim_t, 3> tap{k / (p.kernel[1] * p.kernel[2]),
                                        k / p.kernel[2] % p.kernel[1], k % p.kernel[2]};
         T sum{};
-        for (dim_t o = 0; o < p.batch * job.dy_plane(); ++o) {
-          const dim_t b = o / job.dy_plane(), at = o % job.dy_plane();
+        for (dim_t o = 0; o < p.batch * plane; ++o) {
+          const dim_t b = o / plane, at = o % plane;
           const std::array<dim_t, 3> place{at / job.plane(), at / p.to[2] % p.to[1], at % p.to[2]};
           dim_t from = b * p.source_image + c * conv_geometry::volume(p.from), step = 1;
           bool seen = true;

@@ -108,7 +108,11 @@ struct conv_plan {
     } else {
       channels = even_part(channels, most_taps / taps);
     }
-    const dim_t most = most_out / (results + tiles.panel.rows);
+    dim_t most = most_out / (results + tiles.panel.rows);
+    // Of one row, what all results meet stays in the first level, if not for copies that overlap.
+    if (!panel && p.to[1] == 1)
+      most = least(most,
+                   4 * most_tile() + 40 * kib / channels + 2 * p.dilation[2] * (p.kernel[2] - 1));
     columns = even_part(columns, most);
     rows = even_part(rows, most < columns ? 1 : most / columns);
     in_place = p.stands() && (panel || (fit_in_place(most) && !copying_pays()));
@@ -126,7 +130,7 @@ struct conv_plan {
     } else if (!fit_slide()) {
       return false;
     }
-    const bool dense = (panel && !flat) || layout.pitch == columns;
+    const bool dense = (panel && !flat) || layout.pitch == columns || rows == 1;
     direct = dense && p.unit_step() && slots == 1 && (columns == p.to[2] || rows == 1);
     return fits_scratch();
   }
@@ -135,11 +139,14 @@ struct conv_plan {
   /// end: the last tile of a band overlaps another. False where one is wider than the band.
   bool fit_in_place(dim_t most) {
     if (channels != p.sources) return false;
+    if (columns < p.to[2]) {
+      rows = 1;
+      return p.to[2] - (parts(p.to[2], columns) - 1) * columns >= most_tile();
+    }
     const dim_t pitch = p.from[2];
     dim_t high = p.to[1];
     if (pitch != p.to[2]) high = even_part(high, most < pitch ? 1 : most / pitch);
     if (!holds_tiles(high)) return false;
-    columns = p.to[2];
     rows = high;
     return true;
   }
@@ -156,8 +163,9 @@ struct conv_plan {
   /// Whether the last of the bands of so many rows is as wide as any tile.
   bool holds_tiles(dim_t high) const {
     const dim_t last = p.to[1] - (parts(p.to[1], high) - 1) * high;
-    return (last - 1) * p.from[2] + p.to[2] >= conv_tiles<T>::most_registers * tiles.width;
+    return (last - 1) * p.from[2] + p.to[2] >= most_tile();
   }
+  dim_t most_tile() const { return conv_tiles<T>::most_registers * tiles.width; }
 
   /// Whether computing what lies between the rows, and taking the results apart, is cheaper than
   /// packing apart.
@@ -273,7 +281,7 @@ struct conv_plan {
       layout = conv_layout{p, columns, rows, layout.y.dense, layout.x.dense, line};
   }
 
-  dim_t overhang() const { return 2 * conv_tiles<T>::most_registers * tiles.width + line; }
+  dim_t overhang() const { return 2 * most_tile() + line; }
   /// Elements of the copy, of the results, of those of the last tiles' rows.
   dim_t copy_size() const {
     return in_place ? 0 : parts(slots * layout.channel * channels + overhang(), line) * line;
@@ -282,9 +290,8 @@ struct conv_plan {
   dim_t tail_size() const { return panel ? tiles.panel.rows * out_step() : 0; }
   dim_t offsets_size() const { return parts(channels * taps, line) * line; }
   bool fits_scratch() const {
-    const dim_t index = static_cast<dim_t>(sizeof(std::int32_t));
-    const dim_t offsets = (2 * offsets_size() + 512) * index / static_cast<dim_t>(sizeof(T));
-    return copy_size() + out_size() + tail_size() + (panel ? most_panel : 0) + offsets <= total;
+    return copy_size() + out_size() + tail_size() + (panel ? most_panel : 0) <= total &&
+           static_cast<std::size_t>(2 * offsets_size() + 512) * sizeof(std::int32_t) <= list_bytes;
   }
 };
 

@@ -35,19 +35,22 @@ struct conv_spread {
   /// As measured: what is added up must be little beside what is multiplied, and the other ways be
   /// those of few channels or of many parts of a kernel. By an image alone, as its bits.
   bool pays() {
-    // Few positions of many channels are rows of a product (columns.hpp).
-    const dim_t few = p.sources > 16 ? 64 : p.sources > 8 ? 36 : 16;
+    // Few positions are else rows of a product (columns.hpp), whose results are handed over one by
+    // one.
+    const bool by_registers = p.stride[2] == 2;
+    const dim_t few = p.sources <= 8 ? 16 : by_registers || p.sources <= 16 ? 36 : 64;
     if (plane <= few || from_plane == 0 || taps == 1 || taps * row > most) return false;
     dim_t classes = 1;  // of elements of the image, by the places of the kernel that they meet
     for (std::size_t d = 0; d < 3; ++d)
       classes *= least(p.stride[d] / std::gcd(p.stride[d], p.dilation[d]), p.kernel[d]);
     const dim_t each = taps / classes;
     const dim_t fifths = classes == 1 ? 40 : p.sources < 32 ? 2 * each + 1 : 5 * each - 5;
-    if (classes == 1 && (p.sources >= 16 || p.results < 24)) return false;
+    const bool else_rows = by_registers && plane <= 64;
+    if (!else_rows && classes == 1 && (p.sources >= 16 || p.results < 24)) return false;
     // The other ways also multiply where a kernel leaves the results.
     const dim_t all = from_plane / (p.stride[0] * p.stride[1] * p.stride[2] * plane),
                 least_results = fifths * p.sources / (5 * (all < 1 ? 1 : all));
-    if (p.results < 6 || p.results <= least_results) return false;
+    if (!else_rows && (p.results < 6 || p.results <= least_results)) return false;
     const dim_t most_rows = least(most / taps, most_positions) / row;
     rows = even_part(lines, most_rows < 1 ? 1 : most_rows);
     // Fewer where they leave fewer lanes empty.

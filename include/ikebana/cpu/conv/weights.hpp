@@ -17,6 +17,33 @@
 
 namespace ikebana::cpu::detail {
 
+template <class T>
+void weights_directly(const weights_job<T>& job) {
+  if (weights_by_lanes<T> lanes{job}; lanes.fit()) return lanes.run();
+  if (weights_by_dots<T> dots{job}; dots.fit()) {
+    if (weights_by_images<T> images{job}; images.pays(dots)) return images.run();
+    return dots.run();
+  }
+  weights_plainly(job);
+}
+/// Rows of which no copy would fit are met in parts.
+template <class T>
+void weights_by_parts(const weights_job<T>& job) {
+  const conv_pass& p = job.p;
+  if (p.to[2] <= 2048) return weights_directly(job);
+  const dim_t columns = even_part(p.to[2], 1024);
+  bool adds = job.accumulate;
+  for (dim_t z = 0; z < p.to[0]; ++z)
+    for (dim_t y = 0; y < p.to[1]; ++y)
+      for (dim_t x = 0; x < p.to[2]; x += columns, adds = true) {
+        conv_pass part = p;
+        part.to = {1, 1, least(p.to[2] - x, columns)};
+        part.padding = {p.padding[0] - z * p.stride[0], p.padding[1] - y * p.stride[1],
+                        p.padding[2] - x * p.stride[2]};
+        weights_directly<T>({job.tiles, part, job.x, job.dy + p.result_at(z, y, x), job.dw, adds});
+      }
+}
+
 /// The gradient of the weights of group number `group`, by bands of positions.
 /// Nothing but dy and x (with the zeros around it) is ever multiplied, but by `winograd`, which may
 /// be null.
@@ -48,12 +75,7 @@ void weights_gradient(const conv_tiles<T>& tiles, const conv_geometry& g, dim_t 
     return;
   }
   if (conv_picked<T>::suits(p)) return conv_picked<T>{tiles, p}.backward_weights(job);
-  if (weights_by_lanes<T> lanes{job}; lanes.fit()) return lanes.run();
-  if (weights_by_dots<T> dots{job}; dots.fit()) {
-    if (weights_by_images<T> images{job}; images.pays(dots)) return images.run();
-    return dots.run();
-  }
-  weights_plainly(job);
+  weights_by_parts(job);
 }
 
 }  // namespace ikebana::cpu::detail

@@ -47,14 +47,15 @@ struct weights_by_dots : weights_job<T> {
       slots = least(copy_room / (layout.channel * channels), 4096 / plane());
       slots = slots < 1 ? 1 : even_part(p.batch, slots);
     }
-    const dim_t index = static_cast<dim_t>(sizeof(std::int32_t));
-    return copy_size() + channels * p.taps() * index / static_cast<dim_t>(sizeof(T)) + 1 <=
-           conv_plan<T>::total;
+    return copy_size() <= conv_plan<T>::total &&
+           static_cast<std::size_t>(channels * p.taps()) * sizeof(std::int32_t) <= list_bytes;
   }
   bool lay_out() {
-    layout = conv_layout{p, p.to[2], rows, false, true, line};
+    // What lies between rows would be summed too.
+    const bool dense = rows > 1 || p.stride[2] > 1;
+    layout = conv_layout{p, p.to[2], rows, false, dense, line};
     if (p.stride[1] > 1 || rows < p.dilation[1]) {
-      const conv_layout apart{p, p.to[2], rows, true, true, line};
+      const conv_layout apart{p, p.to[2], rows, true, dense, line};
       if (apart.channel < layout.channel) layout = apart;
     }
     return layout.channel * channels <= copy_room;
@@ -70,7 +71,7 @@ struct weights_by_dots : weights_job<T> {
   [[gnu::noinline]] void run(dim_t begin, dim_t end) const {
     const dim_t taps = p.taps();
     T* const copy = reinterpret_cast<T*>(thread_scratch());
-    std::int32_t* const offsets = reinterpret_cast<std::int32_t*>(copy + copy_size());
+    std::int32_t* const offsets = reinterpret_cast<std::int32_t*>(thread_lists());
     layout.list_offsets(p, channels, offsets);
     dot_job<T> job{};
     job.dy_row = dy_plane();

@@ -23,7 +23,7 @@ struct weights_job {
   bool accumulate;
 
   dim_t plane() const { return p.to[1] * p.to[2]; }
-  dim_t dy_plane() const { return conv_geometry::volume(p.to); }
+  dim_t dy_plane() const { return p.result_plane(); }
 
   /// f(begin, end) for ranges of results, multiples of `step`, that are worth a thread each: every
   /// result is summed up by one thread.

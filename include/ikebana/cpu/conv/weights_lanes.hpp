@@ -63,6 +63,9 @@ struct weights_by_lanes : weights_job<T> {
     tile_lanes = shape->registers * tiles.width;
     kx_step = tile_lanes / lanes;
     kx_tiles = parts(p.kernel[2], kx_step);
+    // Where most lanes are empty, sums over positions are cheaper.
+    const dim_t computed = parts(p.sources, lanes) * lanes * kx_tiles * kx_step;
+    if (plane() >= 36 && 5 * computed > 9 * p.sources * p.kernel[2]) return false;
     row_size = p.kernel[0] * p.kernel[1] * kx_tiles * tile_lanes;
     // Results whose sums, and rows whose copy, stay in the cache.
     results = 192 * kib / (row_size * shape->rows) * shape->rows;
@@ -91,14 +94,14 @@ struct weights_by_lanes : weights_job<T> {
 
   /// Divides the calling thread's scratch. False if it is too small.
   bool place() {
-    monotonic_scratch scratch;
+    monotonic_scratch scratch, lists = monotonic_scratch::of_lists();
     const dim_t blocks = whole ? parts(p.sources, lanes) : 1;
     scratch.allocate(copy, blocks * block_size() + overhang());
     scratch.allocate(sums, rounded_up(results, shape->rows) * row_size);
     scratch.allocate(turned, row_size + tiles.width);
-    scratch.allocate(image_at, slots * rows * p.to[2]);
-    scratch.allocate(dy_at, slots * rows * p.to[2]);
-    return scratch.fits();
+    lists.allocate(image_at, slots * rows * p.to[2]);
+    lists.allocate(dy_at, slots * rows * p.to[2]);
+    return scratch.fits() && lists.fits();
   }
 
   void run() const {

@@ -28,6 +28,11 @@ inline scratch_sizes scratch_bytes() {
           second / 4 > packed_a_bytes ? second / 4 : packed_a_bytes};
 }
 
+/// What every thread keeps beside them for lists of places. These lie where no kernel reads lanes
+/// that it does not use: integers as reals are subnormal, and those take a processor a hundred
+/// times as long.
+inline constexpr std::size_t list_bytes = std::size_t{256} * 1024;
+
 /// Large pages, where the system has them and the buffer is large enough.
 inline std::byte* new_scratch(std::size_t bytes, std::size_t page) {
   void* const data = ::operator new (bytes, std::align_val_t{page});
@@ -39,12 +44,12 @@ inline std::byte* new_scratch(std::size_t bytes, std::size_t page) {
 }
 
 /// The calling thread's packing buffer, aligned to 64 bytes: as many bytes as scratch_bytes says,
-/// and a page. Allocated at the thread's first use.
+/// and a page; then its lists. Allocated at the thread's first use.
 inline std::byte* thread_scratch() {
   constexpr std::size_t page = std::size_t{2} * 1024 * 1024;
   struct owner {
-    std::byte* data =
-        new_scratch((scratch_bytes().b + scratch_bytes().a + 4096 + page - 1) / page * page, page);
+    std::byte* data = new_scratch(
+        (scratch_bytes().b + scratch_bytes().a + 4096 + list_bytes + page - 1) / page * page, page);
     owner() = default;
     owner(const owner&) = delete;
     owner& operator=(const owner&) = delete;
@@ -54,6 +59,11 @@ inline std::byte* thread_scratch() {
   return mine.data;
 }
 
+/// The calling thread's lists: list_bytes.
+inline std::byte* thread_lists() {
+  return thread_scratch() + scratch_bytes().b + scratch_bytes().a + 4096;
+}
+
 /// Hands out parts of a piece of memory, each from a cache line on, as a
 /// std::pmr::monotonic_buffer_resource does, but never allocates: whether all of them fitted is
 /// known in the end.
@@ -61,6 +71,8 @@ class monotonic_scratch {
  public:
   /// The calling thread's packing buffer, as far as every thread has one.
   monotonic_scratch() : monotonic_scratch{thread_scratch(), packed_b_bytes + packed_a_bytes} {}
+  /// Its lists.
+  static monotonic_scratch of_lists() { return {thread_lists(), list_bytes}; }
 
   /// Null and 0: to learn how many bytes parts take.
   monotonic_scratch(std::byte* data, std::size_t size) : data_{data}, size_{size} {}
