@@ -63,16 +63,19 @@ void adaptive_max_pool_backward(const adaptive_pool_geometry& g, const T* dy,
                            dy, indices, dx);
 }
 
-/// Each window's sum divided by its size.
+/// Each window's sum divided by its size. Even windows do not overlap, so that nothing is left for
+/// avg_pool's convolution.
 template <class T>
 void adaptive_avg_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y) {
-  if (detail::is_even(g)) return avg_pool_forward<T>(detail::even_windows(g), x, y, true, 0);
+  if (detail::is_even(g))
+    return avg_pool_forward<T>(detail::even_windows(g), x, y, true, 0, nullptr);
   IKEBANA_CPU_DISPATCH(adaptive_average<T>)(g, x, y);
 }
 /// Overwrites dx.
 template <class T>
 void adaptive_avg_pool_backward(const adaptive_pool_geometry& g, const T* dy, T* dx) {
-  if (detail::is_even(g)) return avg_pool_backward<T>(detail::even_windows(g), dy, dx, true, 0);
+  if (detail::is_even(g))
+    return avg_pool_backward<T>(detail::even_windows(g), dy, dx, true, 0, nullptr);
   IKEBANA_CPU_DISPATCH(adaptive_average_backward<T>)(g, dy, dx);
 }
 

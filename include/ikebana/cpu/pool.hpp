@@ -110,6 +110,14 @@ constexpr bool is_by_threes(const pool_geometry& g) {
          static_cast<std::size_t>(g.in[2]) * sizeof(T) <= packed_b_bytes;
 }
 
+/// Whether average_by_convolution may take such windows, of planes as wide.
+constexpr bool may_be_by_convolution(const std::array<dim_t, 3>& kernel,
+                                     const std::array<dim_t, 3>& stride, dim_t width) {
+  const auto is_fast = [&](dim_t k) { return k <= 3 || k == 5 || (k == 4 && width < 13); };
+  return kernel[0] == 1 && kernel[1] != 1 && stride[1] <= 2 && stride[2] <= 2 &&
+         is_fast(kernel[1]) && is_fast(kernel[2]);
+}
+
 /// Windows that overlap, as depthwise convolutions whose weights are all `factor`. False where
 /// there is a faster way: those convolutions are fast by two, three and five, and on small planes.
 template <class T>
@@ -118,10 +126,7 @@ bool average_by_convolution(const pool_geometry& p, bool backward, const T* sour
   constexpr dim_t most_taps = 25, most_groups = 16;
   const dim_t taps = conv_geometry::volume(p.kernel), in = conv_geometry::volume(p.in),
               out = conv_geometry::volume(p.out);
-  const auto is_fast = [&](dim_t k) { return k <= 3 || k == 5 || (k == 4 && p.in[2] < 13); };
-  if (p.kernel[0] != 1 || p.kernel[1] == 1 || p.stride[1] > 2 || p.stride[2] > 2 || in <= 0 ||
-      out <= 0 || !is_fast(p.kernel[1]) || !is_fast(p.kernel[2]))
-    return false;
+  if (in <= 0 || out <= 0 || !may_be_by_convolution(p.kernel, p.stride, p.in[2])) return false;
   T weights[most_taps * most_groups];
   for (dim_t i = 0; i < taps * most_groups; ++i) weights[i] = factor;
   for (dim_t done = 0; done < p.planes;) {
@@ -138,6 +143,9 @@ bool average_by_convolution(const pool_geometry& p, bool backward, const T* sour
   }
   return true;
 }
+
+template <class T>
+using average_way = decltype(&average_by_convolution<T>);
 
 /// f(geometry, offset of the input, offset of the output) for parts of the planes.
 template <class F>
@@ -187,10 +195,12 @@ void max_pool_backward(const pool_geometry& all, const T* dy, const std::int32_t
 }
 
 /// Each window's sum divided by `divisor_override`, or where that is 0 by its size, with or without
-/// the padding in it. Dilation is not read.
+/// the padding in it. Dilation is not read. `convolution` is null where the caller knows that it is
+/// not the way, so that its kernels need not be built.
 template <class T>
 void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_include_pad,
-                      dim_t divisor_override) {
+                      dim_t divisor_override,
+                      detail::average_way<T> convolution = &detail::average_by_convolution<T>) {
   const T divisor =
       static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
@@ -206,7 +216,7 @@ void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_inc
         return IKEBANA_CPU_DISPATCH(sums_by_threes<T>)(g.planes * g.in[0], g.in[1], g.in[2],
                                                        g.out[1], g.out[2], g.stride[1],
                                                        g.padding[1], from, factor, to);
-      if (detail::average_by_convolution(g, false, from, factor, to)) return;
+      if (convolution != nullptr && convolution(g, false, from, factor, to)) return;
     }
     if (detail::average_by_rows(g, false, divisor != T(0) ? factor : T(0), count_include_pad, from,
                                 to))
@@ -214,10 +224,11 @@ void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_inc
     IKEBANA_CPU_DISPATCH(pool_average<T>)(g, from, to, count_include_pad, divisor_override);
   });
 }
-/// Overwrites dx.
+/// Overwrites dx. `convolution` as above.
 template <class T>
 void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_include_pad,
-                       dim_t divisor_override) {
+                       dim_t divisor_override,
+                       detail::average_way<T> convolution = &detail::average_by_convolution<T>) {
   const T divisor =
       static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
@@ -234,7 +245,7 @@ void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_
         return IKEBANA_CPU_DISPATCH(sums_by_threes<T>)(g.planes * g.in[0], g.out[1], g.out[2],
                                                        g.in[1], g.in[2], 1, 2 - g.padding[1], from,
                                                        factor, to);
-      if (detail::average_by_convolution(g, true, from, factor, to)) return;
+      if (convolution != nullptr && convolution(g, true, from, factor, to)) return;
       if (detail::average_by_rows(g, true, factor, count_include_pad, from, to)) return;
     }
     IKEBANA_CPU_DISPATCH(pool_average_backward<T>)

@@ -190,19 +190,32 @@ struct avg_pool : detail::sliding_window<"avg_pool", Spatial, Options...> {
   template <class T>
   void forward(const context<T>& c) const {
     cpu::avg_pool_forward<T>(window::geometry(c.input_shape(), c.output_shape()), c.input(),
-                             c.output(), counts_padding, divisor);
+                             c.output(), counts_padding, divisor, convolution<T>());
   }
 
   template <class T>
   void backward(const context<T>& c) const {
     if (c.input_gradient() != nullptr)
       cpu::avg_pool_backward<T>(window::geometry(c.input_shape(), c.output_shape()),
-                                c.output_gradient(), c.input_gradient(), counts_padding, divisor);
+                                c.output_gradient(), c.input_gradient(), counts_padding, divisor,
+                                convolution<T>());
   }
 
   template <symbolic... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
+  }
+
+ private:
+  /// Null, and its kernels not built, where windows of this kind never go by it.
+  template <class T>
+  static constexpr cpu::detail::average_way<T> convolution() {
+    constexpr auto of = [](const auto& extents) { return detail::in_three(extents, 1); };
+    if constexpr (cpu::detail::may_be_by_convolution(of(window::kernel_size), of(window::strides),
+                                                     0))
+      return &cpu::detail::average_by_convolution<T>;
+    else
+      return nullptr;
   }
 };
 
