@@ -413,8 +413,8 @@ TEST_CASE("layers in one call see changed parameters whatever rows came between"
   const auto other = ike::initialize<float, shape{ike::dynamic, 34}>(net, ike::seed{6});
   const auto own = ike::get_state_dict(model).clone();
   model.eval();
-  const auto expect_right = [&](ike::dim_t rows) {
-    const auto x = ike::uniform<float, shape{ike::dynamic, 34}>(ike::seed{8}, rows);
+  const auto expect_right = [&](ike::dim_t count) {
+    const auto x = ike::uniform<float, shape{ike::dynamic, 34}>(ike::seed{8}, count);
     const auto fused = model(x);
     const std::vector<float> y(fused.span().begin(), fused.span().end());
     model.set_fusion(false);
@@ -425,7 +425,7 @@ TEST_CASE("layers in one call see changed parameters whatever rows came between"
     return y;
   };
   std::vector<std::vector<float>> first;
-  for (const ike::dim_t rows : {16, 1, 40, 200, 9}) first.push_back(expect_right(rows));
+  for (const ike::dim_t count : {16, 1, 40, 200, 9}) first.push_back(expect_right(count));
   CHECK(expect_right(16) == first[0]);
   CHECK(expect_right(1) == first[1]);
   ike::load_state_dict(model, ike::get_state_dict(other));
