@@ -177,7 +177,7 @@ TEST_CASE_TEMPLATE("weights are transposed anew where they may have changed, to 
           cpu::run_dense_chain<T>(x.data(), l.chain, then);
           CHECK(std::ranges::equal(last, y.span()));
         }
-        CHECK_FALSE(l.all[0].is_turned);
+        CHECK_FALSE(l.all[0].is_turned());
       }
     }
   });

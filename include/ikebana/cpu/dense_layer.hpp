@@ -22,7 +22,6 @@ struct dense_layer {
   dim_t narrow = INT64_MAX;  ///< `out` of a packed layer.
   /// Room for the transpose of weight, `turned_row()` apart; null where it is not made.
   T* turned = nullptr;
-  bool is_turned = false;          ///< It is that of weight as it is now.
   std::uint64_t turned_stamp = 0;  ///< Of the weights that it is of; 0 for none.
 
   /// Whether packing pays, of one row.
@@ -40,6 +39,8 @@ struct dense_layer {
   constexpr bool may_turn_of_some_rows() const {
     return in >= 32 && out > 32 && in * out <= 1 << 20;
   }
+  /// Whether there is one, of weight as it is now.
+  constexpr bool is_turned() const { return turned != nullptr && turned_stamp != 0; }
   constexpr dim_t turned_row() const { return (out + 15) / 16 * 16; }
   constexpr dim_t turned_size() const { return in * turned_row(); }
   /// Of memory that is zero.

@@ -182,10 +182,9 @@ template <class T>
     detail::pack_dense_layers(chain);
   for (dim_t i = 0; i < chain.count; ++i) {
     dense_layer<T>& l = chain.layers[i];
-    l.is_turned = l.turned != nullptr && stamp != 0;
     if (l.turned_stamp == stamp) continue;
-    l.turned_stamp = l.is_turned ? stamp : 0;
-    if (l.is_turned) pack_across(l.turned, l.turned_row(), l.weight, l.in, l.in, l.out);
+    l.turned_stamp = l.turned != nullptr ? stamp : 0;
+    if (l.is_turned()) pack_across(l.turned, l.turned_row(), l.weight, l.in, l.in, l.out);
   }
   chain.stamp = stamp;
   run_layers(x, chain.layers, chain.layers + chain.count);

@@ -12,9 +12,9 @@ namespace ikebana::cpu::detail {
 
 template <class T>
 [[gnu::noinline]] void run_plain_layer(const dense_layer<T>& l, const T* x) {
-  gemm<T>(transpose::no, l.is_turned ? transpose::no : transpose::yes, l.rows, l.out, l.in, T(1), x,
-          l.in, l.is_turned ? l.turned : l.weight, l.is_turned ? l.turned_row() : l.in, T(0), l.y,
-          l.out, {.bias = l.bias, .function = l.function});
+  gemm<T>(transpose::no, l.is_turned() ? transpose::no : transpose::yes, l.rows, l.out, l.in, T(1),
+          x, l.in, l.is_turned() ? l.turned : l.weight, l.is_turned() ? l.turned_row() : l.in, T(0),
+          l.y, l.out, {.bias = l.bias, .function = l.function});
 }
 
 /// Packs the layers of a chain anew.

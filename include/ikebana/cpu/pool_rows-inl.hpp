@@ -145,59 +145,32 @@ template <class T>
 template <class T>
 void average_by_gathering(const average_rows<T>& t) {
   add_rows(t);
-  if (t.kernel <= t.stride && t.stride > 1 && t.stride <= 4) {
-    switch (t.stride) {
-      case 2:
-        add_neighbours(t, std::make_index_sequence<1>{});
-        break;
-      case 3:
-        add_neighbours(t, std::make_index_sequence<2>{});
-        break;
-      default:
-        add_neighbours(t, std::make_index_sequence<3>{});
-    }
-  } else {
-    switch (t.stride) {
-      case 1:
-        break;
-      case 2:
-        sort_columns(t, std::make_index_sequence<2>{});
-        break;
-      case 3:
-        sort_columns(t, std::make_index_sequence<3>{});
-        break;
-      case 4:
-        sort_columns(t, std::make_index_sequence<4>{});
-        break;
-      default: {
-        const T* from = t.line;
-        for (dim_t f = 0; f < t.row_count * t.sums_pitch + t.shift; ++f)
-          for (dim_t k = 0; k < t.stride; ++k) t.phases[k * t.phase_size + f] = *from++;
-      }
-    }
+  if (t.stride > 4) {
+    const T* from = t.line;
+    for (dim_t f = 0; f < t.row_count * t.sums_pitch + t.shift; ++f)
+      for (dim_t k = 0; k < t.stride; ++k) t.phases[k * t.phase_size + f] = *from++;
     add_columns(t);
+  } else {
+    with_phases(t.stride, [&](auto stride) {
+      constexpr std::size_t phases = stride;
+      if constexpr (phases > 1) {
+        if (t.kernel <= t.stride) return add_neighbours(t, std::make_index_sequence<phases - 1>{});
+        sort_columns(t, std::make_index_sequence<phases>{});
+      }
+      add_columns(t);
+    });
   }
   if (!t.is_direct) put_rows(t);
 }
 template <class T>
 void average_by_spreading(const average_rows<T>& t) {
   add_rows(t);
-  switch (t.stride) {
-    case 1:
-      spread_columns(t, std::make_index_sequence<1>{});
-      break;
-    case 2:
-      spread_columns(t, std::make_index_sequence<2>{});
-      break;
-    case 3:
-      spread_columns(t, std::make_index_sequence<3>{});
-      break;
-    case 4:
-      spread_columns(t, std::make_index_sequence<4>{});
-      break;
-    default:
-      spread_columns(t);
-  }
+  if (t.stride > 4)
+    spread_columns(t);
+  else
+    with_phases(t.stride, [&](auto stride) {
+      spread_columns(t, std::make_index_sequence<std::size_t{stride}>{});
+    });
   put_rows(t);
 }
 

@@ -137,12 +137,10 @@ template <class T>
             }
           });
     };
-    if (phases == 2)
-      sorted(std::integral_constant<int, 2>{});
-    else if (phases == 3)
-      sorted(std::integral_constant<int, 3>{});
-    else
-      sorted(std::integral_constant<int, 4>{});
+    with_phases(
+        phases, [&](auto s) __attribute__((always_inline)) {
+          if constexpr (s > 1) sorted(s);
+        });
   } else {
     for_each_copied_row(
         t, [&](dim_t at, dim_t row) __attribute__((always_inline)) {

@@ -116,8 +116,8 @@ template <int First, class T, std::size_t... Part>
 IKEBANA_CPU_INLINE vec<T> take_every(const vec<T>* of, std::index_sequence<Part...>) {
   [[maybe_unused]] constexpr int stride = sizeof...(Part) + 1;
   vec<T> taken = of[0];
-  ((taken.v = take_lanes_of<stride, static_cast<int>(Part) + 1, First>(
-        taken.v, of[Part + 1].v, std::make_index_sequence<std::size_t(vec<T>::size)>{})),
+  ((taken.v = take_lanes_of<stride, static_cast<int>(Part) + 1, First>(taken.v, of[Part + 1].v,
+                                                                       lane_sequence<T>{})),
    ...);
   return taken;
 }
@@ -154,6 +154,20 @@ IKEBANA_CPU_INLINE void store_phases(const vec<T>* phases, T* p, std::index_sequ
    ...);
 }
 #endif
+/// f(integral_constant) of a number of phases from 1 to 4.
+template <class F>
+IKEBANA_CPU_INLINE void with_phases(dim_t phases, F f) {
+  switch (phases) {
+    case 1:
+      return f(std::integral_constant<int, 1>{});
+    case 2:
+      return f(std::integral_constant<int, 2>{});
+    case 3:
+      return f(std::integral_constant<int, 3>{});
+    default:
+      return f(std::integral_constant<int, 4>{});
+  }
+}
 /// Registers of elements `Phases` apart: lane l of number i is element l Phases + i of those met.
 template <int Phases, class T>
 IKEBANA_CPU_INLINE void split_phases(const vec<T>* met, vec<T>* phases) {
