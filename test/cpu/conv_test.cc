@@ -55,6 +55,8 @@ const conv_geometry geometries[] = {
     geometry(2, 7, 5, 1, {1, 5, 3}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 3, 15, 1, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, 6, 9, 3, {1, 11, 8}, {1, 2, 4}, {1, 1, 1}, {0, 1, 0}, {1, 1, 1}),
+    // Rows that the first of dy reach in no place: bands of the others end behind the last.
+    geometry(1, 8, 5, 1, {1, 50, 40}, {1, 3, 5}, {1, 2, 1}, {0, 2, 1}, {1, 1, 1}),
     // A kernel larger than the image; padding beyond the kernel's reach.
     geometry(2, 2, 3, 1, {1, 2, 3}, {1, 4, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
     geometry(2, 2, 3, 1, {1, 5, 6}, {1, 2, 1}, {1, 1, 1}, {0, 3, 2}, {1, 1, 1}),

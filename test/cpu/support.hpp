@@ -1,9 +1,13 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -46,39 +50,81 @@ class generator {
   std::uint64_t state_;
 };
 
-/// n elements at an address that is a multiple of sizeof(T) and of no more, between guards that
-/// must not change.
+/// Memory that ends with a page, behind which lies one that nobody may read or write.
+template <class T>
+struct fenced_allocator {
+  using value_type = T;
+  fenced_allocator() = default;
+  template <class U>
+  explicit fenced_allocator(const fenced_allocator<U>&) {}
+  bool operator==(const fenced_allocator&) const = default;
+
+  T* allocate(std::size_t n) {
+    const std::size_t pages = pages_of(n);
+    auto& of_size = unused()[pages];
+    char* begin;
+    if (!of_size.empty()) {
+      begin = of_size.back();
+      of_size.pop_back();
+    } else {
+      void* const all = mmap(nullptr, (pages + 1) * page, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (all == MAP_FAILED) throw std::bad_alloc{};
+      begin = static_cast<char*>(all);
+      if (mprotect(begin + pages * page, page, PROT_NONE) != 0) throw std::bad_alloc{};
+    }
+    return reinterpret_cast<T*>(begin + pages * page - n * sizeof(T));
+  }
+  void deallocate(T* p, std::size_t n) {
+    const std::size_t pages = pages_of(n);
+    unused()[pages].push_back(reinterpret_cast<char*>(p + n) - pages * page);
+  }
+
+ private:
+  static constexpr std::size_t page = 65536;  // a multiple of any processor's
+  static std::size_t pages_of(std::size_t n) { return (n * sizeof(T) + page - 1) / page; }
+  /// Kept, by the number of pages: to ask the system takes longer than most tests' work.
+  static std::map<std::size_t, std::vector<char*>>& unused() {
+    static thread_local std::map<std::size_t, std::vector<char*>> all;
+    return all;
+  }
+};
+
+/// n elements at an address that is a multiple of sizeof(T) and of no more, behind guards that must
+/// not change, and before a page that must not be touched: where that is not so by itself, another
+/// guard lies between. With `shift` they begin so many elements behind a cache line.
 template <class T>
 class guarded {
  public:
-  explicit guarded(dim_t n, T value = T(0), dim_t shift = 1)
+  explicit guarded(dim_t n, T value = T(0), dim_t shift = -1)
       : size_{n},
-        shift_{guard_size + shift},
-        all_(static_cast<std::size_t>(n + 2 * guard_size + shift), guard_value) {
+        all_(static_cast<std::size_t>(guard_size + n + guards_behind(n, shift)), guard_value) {
     for (dim_t i = 0; i < n; ++i) data()[i] = value;
   }
-  guarded(dim_t n, generator& r, double scale = 1, dim_t shift = 1) : guarded(n, T(0), shift) {
+  guarded(dim_t n, generator& r, double scale = 1, dim_t shift = -1) : guarded(n, T(0), shift) {
     for (dim_t i = 0; i < n; ++i) data()[i] = static_cast<T>(r.number() * scale);
   }
-  T* data() { return all_.data() + shift_; }
-  const T* data() const { return all_.data() + shift_; }
+  T* data() { return all_.data() + guard_size; }
+  const T* data() const { return all_.data() + guard_size; }
   T& operator[](dim_t i) { return data()[i]; }
   const T& operator[](dim_t i) const { return data()[i]; }
   dim_t size() const { return size_; }
   /// Whether nothing outside the n elements was written.
   bool intact() const {
-    for (std::size_t i = 0; i < all_.size(); ++i) {
-      const auto at = static_cast<dim_t>(i) - shift_;
-      if ((at < 0 || at >= size_) && all_[i] != guard_value) return false;
-    }
+    for (dim_t i = -guard_size; i < static_cast<dim_t>(all_.size()) - guard_size; ++i)
+      if ((i < 0 || i >= size_) && data()[i] != guard_value) return false;
     return true;
   }
 
  private:
-  static constexpr dim_t guard_size = 64;
+  static constexpr dim_t guard_size = 64, line = 64 / static_cast<dim_t>(sizeof(T));
   static constexpr T guard_value = T(77);
-  dim_t size_, shift_;
-  std::vector<T> all_;
+  static constexpr dim_t guards_behind(dim_t n, dim_t shift) {
+    if (shift < 0) return n % line == 0 ? 1 : 0;
+    return (2 * line - n % line - shift % line) % line;
+  }
+  dim_t size_;
+  std::vector<T, fenced_allocator<T>> all_;
 };
 
 /// |got - expected| <= tolerance * max(1, |expected|), or both not-a-number, or equal infinities.

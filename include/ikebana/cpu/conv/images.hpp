@@ -121,7 +121,7 @@ struct images_run : image_lanes<T> {
     if (!whole()) return k;
     const dim_t first = y * p.stride[1] - p.padding[1], step = p.dilation[1];
     while (k.begin < k.end && first + k.begin * step < 0) ++k.begin;
-    while (k.begin < k.end && first + (k.end - 1) * step >= p.from[1]) --k.end;
+    while (k.begin < k.end && first + (k.end - 1) * step >= p.met[1]) --k.end;
     return k;
   }
   dim_t list(const kernel_rows& k) const {

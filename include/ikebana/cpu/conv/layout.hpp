@@ -71,7 +71,7 @@ struct conv_layout {
     return before <= 0 ? 0 : (before + x.stride - 1) / x.stride;
   }
   dim_t end_column(const conv_pass& p, dim_t phase, dim_t x0) const {
-    const dim_t reach = p.from[2] + p.padding[2] - x.start(phase) - x0 * x.stride;
+    const dim_t reach = p.met[2] + p.padding[2] - x.start(phase) - x0 * x.stride;
     return reach <= 0 ? 0 : (reach + x.stride - 1) / x.stride;
   }
 
@@ -97,11 +97,11 @@ struct conv_layout {
     // What spills over a slice is written later, or lies between channels.
     for (dim_t kz = 0; kz < planes; ++kz) {
       const dim_t at_z = z * p.stride[0] - p.padding[0] + kz * p.dilation[0];
-      const bool seen = at_z >= 0 && at_z < p.from[0];
+      const bool seen = at_z >= 0 && at_z < p.met[0];
       for (dim_t fy = 0; fy < y.phases; ++fy) {
         const dim_t top = y0 * y.stride + y.start(fy) - p.padding[1];
         const dim_t above = clip((-top + y.stride - 1) / y.stride, top < 0);
-        const dim_t last = clip((p.from[1] - top + y.stride - 1) / y.stride, top < p.from[1]);
+        const dim_t last = clip((p.met[1] - top + y.stride - 1) / y.stride, top < p.met[1]);
         if (seen && above < last && x.stride > 1 && x.phases == x.stride &&
             copy_phases(tiles, p, channels,
                         from + (at_z * p.from[1] + top + above * y.stride) * p.from[2], x0, above,

@@ -22,6 +22,7 @@ struct conv_pass {
   std::array<dim_t, 3> weight_tap;
   // Where results lie in their plane.
   std::array<dim_t, 3> whole, first, step;
+  std::array<dim_t, 3> met;  // of `from`, what lies at the source's first element or behind it
 
   dim_t taps() const { return conv_geometry::volume(kernel); }
   bool unit_step() const { return step[0] == 1 && step[1] == 1 && step[2] == 1; }
@@ -32,7 +33,7 @@ struct conv_pass {
   bool stands() const {
     if (stride[1] != 1 || stride[2] != 1) return false;
     for (std::size_t d = 0; d < 3; ++d)
-      if (padding[d] != 0 || (to[d] - 1) * stride[d] + (kernel[d] - 1) * dilation[d] >= from[d])
+      if (padding[d] != 0 || (to[d] - 1) * stride[d] + (kernel[d] - 1) * dilation[d] >= met[d])
         return false;
     return sources * conv_geometry::volume(from) < (dim_t{1} << 30);
   }
@@ -95,7 +96,8 @@ inline conv_pass forward_pass(const conv_geometry& g) {
           {k[1] * k[2], k[2], 1},
           g.out,
           {0, 0, 0},
-          {1, 1, 1}};
+          {1, 1, 1},
+          g.in};
 }
 
 /// The part of backward by data for the positions that leave `residue` divided by the strides. Its
@@ -120,7 +122,8 @@ inline conv_pass backward_pass(const conv_geometry& g, const std::array<dim_t, 3
               {k[1] * k[2], k[2], 1},
               g.in,
               residue,
-              g.stride};
+              g.stride,
+              g.out};
   for (std::size_t d = 0; d < 3; ++d) {
     const dim_t s = g.stride[d], period = s / std::gcd(s, g.dilation[d]);
     p.to[d] = g.in[d] > residue[d] ? (g.in[d] - residue[d] + s - 1) / s : 0;
@@ -151,6 +154,7 @@ inline dim_t leave_unmet(conv_pass& p) {
     p.to[d] = end > begin ? end - begin : 0;
     p.first[d] += begin * p.step[d];
     p.padding[d] = 0;
+    p.met[d] -= begin - before;
     at += (begin - before) * size;
   }
   return at;

@@ -26,8 +26,8 @@ void pass_plainly(const conv_pass& p, const T* source, const T* w, const T* bias
                     const dim_t sz = z * p.stride[0] - p.padding[0] + kz * p.dilation[0],
                                 sy = y * p.stride[1] - p.padding[1] + ky * p.dilation[1],
                                 sx = x * p.stride[2] - p.padding[2] + kx * p.dilation[2];
-                    if (sz < 0 || sz >= p.from[0] || sy < 0 || sy >= p.from[1] || sx < 0 ||
-                        sx >= p.from[2])
+                    if (sz < 0 || sz >= p.met[0] || sy < 0 || sy >= p.met[1] || sx < 0 ||
+                        sx >= p.met[2])
                       continue;
                     sum += source[b * p.source_image + (c * p.from[0] + sz) * plane +
                                   sy * p.from[2] + sx] *
