@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -292,6 +293,35 @@ TEST_CASE("depthwise convolutions: what is not a number reaches what sees it and
           cpu::detail::depthwise_backward_weights<float>(g, x.data(), dy.data(), dw.data(), false));
       for (dim_t i = 0; i < n.y; ++i) CHECK(std::isnan(y[i]) == std::isnan(ey[at(i)]));
       for (dim_t i = 0; i < n.w; ++i) CHECK(std::isnan(dw[i]) == std::isnan(edw[at(i)]));
+    });
+  }
+}
+
+TEST_CASE_TEMPLATE("depthwise convolutions leave no subnormal numbers in the scratch", T, float,
+                   double) {
+  generator r(95);
+  for (const conv_geometry& g :
+       {geometry(2, 17, 1, 1, {1, 10, 19}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+        geometry(2, 9, 1, 1, {1, 3, 4}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+        geometry(1, 3, 1, 1, {1, 9, 26}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}),
+        geometry(1, 9, 1, 1, {1, 7, 8}, {1, 7, 7}, {1, 1, 1}, {0, 3, 3}),
+        geometry(1, 3, 1, 1, {1, 28, 28}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2}),
+        geometry(1, 2, 1, 1, {1, 12, 40}, {1, 5, 4}, {1, 2, 2}, {0, 2, 1}),
+        geometry(1, 3, 1, 1, {1, 1, 130}, {1, 1, 5}, {1, 1, 1}, {0, 0, 2}),
+        geometry(1, 17, 1, 1, {1, 1, 70}, {1, 1, 5}, {1, 1, 2}, {0, 0, 2}),
+        geometry(1, 17, 1, 1, {1, 6, 7}, {1, 4, 2}, {1, 3, 2}, {0, 2, 1})}) {
+    const sizes<T> n(g);
+    const guarded<T> x(n.x, r), w(n.w, r), dy(n.y, r);
+    for_each_set([&] {
+      guarded<T> y(n.y), dx(n.x), dw(n.w);
+      const auto bytes = cpu::detail::packed_b_bytes + cpu::detail::packed_a_bytes;
+      auto* const scratch = reinterpret_cast<T*>(cpu::detail::thread_scratch());
+      std::fill(scratch, scratch + bytes / sizeof(T), T(1));
+      CHECK(cpu::detail::depthwise_forward<T>(g, x.data(), w.data(), nullptr, {}, y.data()));
+      CHECK(cpu::detail::depthwise_backward_data<T>(g, dy.data(), w.data(), nullptr, dx.data()));
+      CHECK(cpu::detail::depthwise_backward_weights<T>(g, x.data(), dy.data(), dw.data(), false));
+      CHECK(std::all_of(scratch, scratch + bytes / sizeof(T),
+                        [](T v) { return v == T(0) || std::isnormal(v); }));
     });
   }
 }

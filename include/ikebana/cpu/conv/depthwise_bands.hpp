@@ -45,7 +45,7 @@ struct depthwise_bands {
   extents from, to;                                 // the source's, the result's
   axis axes[3];
   dim_t part_count = 0, rows = 0, columns = 0, height = 0, pitch = 0;  // of a band
-  // Parts of a thread's scratch.
+  // Parts of a thread's scratch and lists.
   part* parts = nullptr;
   T *x = nullptr, *turned = nullptr, *y = nullptr, *w = nullptr, *sums = nullptr;
   lane_term* terms = nullptr;
@@ -90,8 +90,8 @@ struct depthwise_bands {
     }
     rows = axes[1].count;
     columns = axes[2].count;
-    constexpr dim_t room = 160 * 1024 / static_cast<dim_t>(sizeof(T));
-    while (lay_out() > room && rows * columns > 1) {
+    constexpr dim_t room = 160 * 1024 / static_cast<dim_t>(sizeof(T)), most_quads = 8192;
+    while ((lay_out() > room || part_count * quads() > most_quads) && rows * columns > 1) {
       if (rows > 1)
         rows = detail::parts(axes[1].count, detail::parts(axes[1].count, rows - 1));
       else
@@ -108,24 +108,24 @@ struct depthwise_bands {
   dim_t slab() const { return height * pitch; }
   dim_t slabs() const { return sources * g.kernel[0]; }
   dim_t result_size() const { return rows * axes[1].spread * columns * axes[2].spread; }
+  dim_t quads() const { return detail::parts(columns, lane_results::most) * rows; }
   bool narrow() const { return from[2] < 2 * width && from[2] <= pitch; }
 
   bool place() {
-    monotonic_scratch scratch;
+    monotonic_scratch scratch, places = monotonic_scratch::of_lists();
     const dim_t beyond = lane_results::most * width * std::max(g.stride[2], g.dilation[2]);
     const bool by_tap = direction == lanes_of::backward_weights;
-    const dim_t quads = detail::parts(columns, lane_results::most) * rows,
-                tap_quads = slabs() * g.kernel[1] * detail::parts(g.kernel[2], lane_results::most);
-    scratch.allocate(parts, part_count);
+    const dim_t tap_quads = slabs() * g.kernel[1] * detail::parts(g.kernel[2], lane_results::most);
+    places.allocate(parts, part_count);
     scratch.allocate(x, slabs() * slab() * width + beyond + 2 * width);
     scratch.allocate(turned, narrow() ? (height * from[2] + 1) * width : 0);
     scratch.allocate(y, (result_size() + 1) * width);
     scratch.allocate(w, (group_size + 1) * width);
     scratch.allocate(sums, 4 * width);
-    scratch.allocate(terms,
-                     by_tap ? rows : slabs() * g.kernel[1] * (part_count > 1 ? g.stride[2] : 1));
-    scratch.allocate(lists, by_tap ? tap_quads : quads * part_count);
-    return scratch.fits();
+    places.allocate(terms,
+                    by_tap ? rows : slabs() * g.kernel[1] * (part_count > 1 ? g.stride[2] : 1));
+    places.allocate(lists, by_tap ? tap_quads : quads() * part_count);
+    return scratch.fits() && places.fits();
   }
 
   /// The band from (y0, x0) on: what each part sums up.

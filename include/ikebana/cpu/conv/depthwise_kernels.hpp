@@ -101,18 +101,19 @@ struct lane_results {
   static constexpr dim_t most = 4;
   std::int32_t a, to, first, last, count;
 };
-/// to[results.to + r to_step] = (adds ? the same : 0) + the sum over the terms and i < inner of
-/// b[term.b + i b_inner] * a[results.a + r a_step + term.a + i a_inner], by lanes. May read what
-/// results that are not wanted would be made of.
+/// to[results.to + r to_step] = start (one for each lane), or (null) the same, + the sum over the
+/// terms and i < inner of b[term.b + i b_inner] * a[results.a + r a_step + term.a + i a_inner], by
+/// lanes; then its positive part where `relu`. May read what results that are not wanted would be
+/// made of.
 template <class T>
 struct lanes_job {
   const lane_results* results;
   dim_t count;
   const lane_term* terms;
   dim_t inner, a_inner, b_inner, a_step, to_step;
-  const T *a, *b;
+  const T *a, *b, *start;
   T* to;
-  bool adds;
+  bool relu;
 };
 
 /// What the instruction sets provide.

@@ -57,10 +57,15 @@ struct depthwise_lanes : depthwise_bands<T> {
     job.terms = terms;
     job.a_step = axes[2].step * width;
     job.to_step = s[2] * width;
+    job.start = sums;
+    job.relu = then.function == activation::relu && !is_finished_later(then);
+    tiles.clear(sums, width);
     for (dim_t z = 0; z < to[0]; ++z) {
       const dim_t first = z % s[0] * s[1] * s[2];
       copy(source, parts[first].p, z / s[0], y0, x0, count);
       for (dim_t r = 0; r < results; ++r) {
+        // Where there is a scale, the bias comes after it.
+        if (bias != nullptr && then.scale == nullptr) gather(bias, group, count, r, sums);
         for (const part* i = parts + first; i < parts + first + s[1] * s[2]; ++i) {
           job.b = w + r * i->p.weight_result * width;
           job.terms = terms + i->terms;
@@ -80,27 +85,31 @@ struct depthwise_lanes : depthwise_bands<T> {
     return direction == lanes_of::backward_data ? g.stride : one;
   }
 
+  static bool is_finished_later(const conv_epilogue<T>& then) {
+    return then.scale != nullptr || then.residual != nullptr ||
+           (then.function != activation::none && then.function != activation::relu);
+  }
+  /// What result r of some groups has of `values`.
+  const T* gather(const T* values, dim_t group, dim_t count, dim_t r, T* to_lanes) const {
+    for (dim_t i = 0; i < count; ++i) to_lanes[i] = values[(group + i) * results + r];
+    return to_lanes;
+  }
   /// Puts a band of result r of some groups in its place.
   void put(const T* bias, const conv_epilogue<T>& then, T* result, dim_t at, dim_t group,
            dim_t count, dim_t r, dim_t z, dim_t top, dim_t left, dim_t high, dim_t wide, dim_t row,
            dim_t volume) const {
-    const bool scales = then.scale != nullptr;
-    const bool later = scales || then.residual != nullptr ||
-                       (then.function != activation::none && then.function != activation::relu);
-    const auto gather = [&](const T* values, T* to_lanes) -> const T* {
-      if (values == nullptr) return nullptr;
-      for (dim_t i = 0; i < count; ++i) to_lanes[i] = values[(group + i) * results + r];
-      return to_lanes;
-    };
-    const T* const shift = gather(bias, sums);
-    const conv_rest<T> rest{gather(then.scale, sums + width), scales ? shift : nullptr,
-                            then.function};
+    const bool later = is_finished_later(then);
+    conv_rest<T> rest{nullptr, nullptr, then.function};
+    if (then.scale != nullptr) {
+      rest.scale = gather(then.scale, group, count, r, sums + width);
+      if (bias != nullptr) rest.shift = gather(bias, group, count, r, sums + 2 * width);
+    }
     const bool whole = wide == row && wide == to[2];
     for (dim_t i = 0; i < (whole ? 1 : high); ++i) {
       const dim_t offset = (at * results + r) * volume + (z * to[1] + top + i) * to[2] + left;
       const dim_t length = whole ? high * wide : wide, step = results * volume;
-      tiles.place_across(count, length, y + i * row * width, width, scales ? nullptr : shift,
-                         !later && then.function == activation::relu, result + offset, step);
+      tiles.place_across(count, length, y + i * row * width, width, nullptr, false, result + offset,
+                         step);
       if (later)
         tiles.finish_rows(count, length, result + offset, step, rest,
                           then.residual == nullptr ? nullptr : then.residual + offset);
@@ -146,7 +155,6 @@ struct depthwise_lanes : depthwise_bands<T> {
     job.b_inner = width;
     job.a_step = g.dilation[2] * width;
     job.to_step = width;
-    job.adds = true;
     for (dim_t z = 0; z < to[0]; ++z) {
       copy(source + at * sources * conv_geometry::volume(from), parts[0].p, z, y0, x0, count);
       for (dim_t r = 0; r < results; ++r) {

@@ -14,7 +14,7 @@
 // Depthwise convolutions of stride 2 straight from the source, where partial loads are cheap.
 namespace ikebana::cpu::detail {
 
-/// Whether planes of this geometry need no copy, and masks and a row find room in the scratch.
+/// Whether planes of this geometry need no copy, and masks and a row find room in the lists.
 template <class T>
 bool may_sweep_pairs(const depthwise_kernels<T>& kernels, const conv_geometry& g) {
   const dim_t wide = rounded_up(g.in[2], kernels.width);
@@ -22,7 +22,7 @@ bool may_sweep_pairs(const depthwise_kernels<T>& kernels, const conv_geometry& g
          g.in_channels == g.groups && g.out_channels == g.groups && g.stride[1] == 2 &&
          g.stride[2] == 2 && g.dilation[1] == 1 && g.dilation[2] == 1 && g.padding[0] == 0 &&
          wide * (g.kernel[2] + 2) * static_cast<dim_t>(sizeof(T)) <=
-             static_cast<dim_t>(packed_b_bytes) &&
+             static_cast<dim_t>(list_bytes) &&
          g.kernel[2] <= 64;
 }
 
@@ -66,7 +66,7 @@ bool sweep_pairs_backward(const depthwise_kernels<T>& kernels, const conv_geomet
     return false;
   const dim_t half = (g.in[2] + 1) / 2, lanes = rounded_up(half, kernels.width);
   dim_t columns[2][most_taps];
-  std::byte* at = thread_scratch();
+  std::byte* at = thread_lists();
   T* const zeros = reinterpret_cast<T*>(at);
   std::fill(zeros, zeros + rounded_up(g.out[2], 64), T(0));
   at += static_cast<dim_t>(sizeof(T)) * rounded_up(g.out[2], 64);

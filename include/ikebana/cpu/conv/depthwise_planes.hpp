@@ -159,9 +159,9 @@ struct plane_sweep {
     const dim_t lanes = rounded_up(plane(), kernels.width), beside = shape->kernel / 2;
     if (is_dilated() || job.width > 4 || lanes == 0 || stride != 1 || job.top != beside ||
         job.left != beside || job.out_height != job.height || job.out_width != job.width ||
-        lanes * taps * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(packed_b_bytes))
+        lanes * taps * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(list_bytes))
       return false;
-    tables.masks = thread_scratch();
+    tables.masks = thread_lists();
     tables.first = -beside * (job.width + 1);
     tables.last = lanes - plane() + job.width + beside * (job.width + 1);
     kernels.find_flat_masks(beside, job.height, job.width, tables.masks);

@@ -63,10 +63,10 @@ struct row_sweep {
                 of_first = rounded_up(job.taps * size * job.first, 64),
                 of_last = rounded_up(job.taps * size * behind, 64),
                 of_columns = job.taps * static_cast<dim_t>(sizeof(dim_t));
-    if (of_first + of_last + of_columns > static_cast<dim_t>(packed_b_bytes) ||
+    if (of_first + of_last + of_columns > static_cast<dim_t>(list_bytes) ||
         rounded_up(job.taps, w) * w * size > static_cast<dim_t>(packed_a_bytes))
       return false;
-    std::byte* const at = thread_scratch();
+    std::byte* const at = thread_lists();
     auto* const columns = reinterpret_cast<dim_t*>(at + of_first + of_last);
     for (dim_t k = 0; k < job.taps; ++k) columns[k] = k * job.step - job.left;
     kernels.find_masks(std::min(job.first, job.length), width, job.taps, columns, at);
@@ -100,7 +100,7 @@ struct row_sweep {
                 of_sums = rounded_up(job.taps, kernels.width) * kernels.width;
     parallel_for(0, channels, worth, [&](dim_t c, dim_t end) {
       depthwise_row<T> mine = job;
-      mine.sums = reinterpret_cast<T*>(thread_scratch() + packed_b_bytes);
+      mine.sums = reinterpret_cast<T*>(thread_scratch());
       for (; c < end; ++c) {
         std::fill(mine.sums, mine.sums + of_sums, T(0));
         for (dim_t image = 0; image < batch; ++image) {

@@ -24,7 +24,7 @@ bool may_sweep(const depthwise_kernels<T>& kernels, const conv_geometry& g) {
          g.in_channels == g.groups && g.out_channels == g.groups && g.stride[1] == 1 &&
          g.stride[2] == 1 && g.padding[0] == 0;
 }
-/// What a sweep keeps in the calling thread's scratch: kernel columns, zeros in place of rows
+/// What a sweep keeps among the calling thread's lists: kernel columns, zeros in place of rows
 /// outside of the source, and masks behind them.
 template <class T>
 struct sweep_tables {
@@ -43,8 +43,8 @@ struct sweep_tables {
     last = high + stride * lanes;
     const dim_t of_zeros = rounded_up((last - first) * size, 64),
                 of_columns = rounded_up(2 * g.kernel[2] * static_cast<dim_t>(sizeof(dim_t)), 64);
-    if (of_zeros + of_columns + 2 * of_masks > static_cast<dim_t>(packed_b_bytes)) return false;
-    std::byte* at = thread_scratch();
+    if (of_zeros + of_columns + 2 * of_masks > static_cast<dim_t>(list_bytes)) return false;
+    std::byte* at = thread_lists();
     columns = reinterpret_cast<dim_t*>(at);
     column_weights = columns + g.kernel[2];
     T* const none = reinterpret_cast<T*>(at + of_columns);
@@ -158,7 +158,7 @@ bool sum_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g,
   const dim_t plane = g.in[1] * g.in[2], out_plane = g.out[1] * g.out[2];
   parallel_for(0, g.groups, planes_worth(g.batch * out_plane * taps), [&](dim_t c, dim_t e) {
     depthwise_gradient<T> job = first;
-    job.sums = reinterpret_cast<T*>(thread_scratch() + packed_b_bytes);
+    job.sums = reinterpret_cast<T*>(thread_scratch());
     for (; c < e; ++c) {
       for (dim_t i = 0; i < sums_size; ++i) job.sums[i] = T(0);
       for (dim_t image = 0; image < g.batch; ++image) {
