@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/tile_costs.hpp"
 
 using ikebana::dim_t;
@@ -85,5 +87,35 @@ TEST_CASE("few positions leave the tiles where sums along the weights are cheape
     }
     // One position beyond a tile, of long sums.
     CHECK(tile_costs<float>{tiles, 64, 512}.few_of(tile + 1) == 1);
+  }
+}
+
+TEST_CASE("a long row is divided until its parts fit the scratch, in both directions") {
+  for (const dim_t width : {16, 8, 4}) {
+    conv_tiles<float> tiles = tiles_of(width);
+    tiles.packing = do_nothing;
+    for (const dim_t length : {2000, 20'000, 500'000})
+      for (const dim_t channels : {3, 31, 32, 300})
+        for (const dim_t kernel : {2, 3, 31})
+          for (const dim_t stride : {1, 2, 3}) {
+            INFO("width " << width << " length " << length << " channels " << channels << " kernel "
+                          << kernel << " stride " << stride);
+            const ikebana::cpu::conv_geometry g{1,
+                                                channels,
+                                                channels,
+                                                1,
+                                                {1, 1, length},
+                                                {1, 1, (length - kernel) / stride + 1},
+                                                {1, 1, kernel},
+                                                {1, 1, stride},
+                                                {0, 0, 0},
+                                                {1, 1, 1}};
+            const conv_pass forward = forward_pass(g);
+            CHECK(conv_plan<float>{tiles, forward}.fit());
+            for (dim_t residue = 0; residue < stride; ++residue) {
+              const conv_pass backward = backward_pass(g, {0, 0, residue});
+              if (backward.taps() > 0) CHECK(conv_plan<float>{tiles, backward}.fit());
+            }
+          }
   }
 }

@@ -249,7 +249,8 @@ struct conv_plan {
   }
 
   dim_t out_step() const {
-    const dim_t n = slots * rows * (panel && !flat ? columns : layout.pitch);
+    const bool apart = (panel && !flat) || (in_place && rows == 1);
+    const dim_t n = slots * rows * (apart ? columns : layout.pitch);
     return parts(n, line) * line;
   }
 

@@ -17,21 +17,29 @@
 
 namespace ikebana::cpu::detail {
 
+/// False, having done nothing, where no copy of what a row of positions meets fits.
 template <class T>
-void weights_directly(const weights_job<T>& job) {
-  if (weights_by_lanes<T> lanes{job}; lanes.fit()) return lanes.run();
-  if (weights_by_dots<T> dots{job}; dots.fit()) {
-    if (weights_by_images<T> images{job}; images.pays(dots)) return images.run();
-    return dots.run();
+bool weights_directly(const weights_job<T>& job) {
+  if (job.p.to[2] > 2048) return false;
+  if (weights_by_lanes<T> lanes{job}; lanes.fit()) {
+    lanes.run();
+    return true;
   }
-  weights_plainly(job);
+  weights_by_dots<T> dots{job};
+  if (!dots.fit()) return false;
+  if (weights_by_images<T> images{job}; images.pays(dots))
+    images.run();
+  else
+    dots.run();
+  return true;
 }
 /// Rows of which no copy would fit are met in parts.
 template <class T>
 void weights_by_parts(const weights_job<T>& job) {
+  if (weights_directly(job)) return;
   const conv_pass& p = job.p;
-  if (p.to[2] <= 2048) return weights_directly(job);
-  const dim_t columns = even_part(p.to[2], 1024);
+  if (p.to[2] == 1) return weights_plainly(job);
+  const dim_t columns = even_part(p.to[2], least(parts(p.to[2], 2), 1024));
   bool adds = job.accumulate;
   for (dim_t z = 0; z < p.to[0]; ++z)
     for (dim_t y = 0; y < p.to[1]; ++y)
@@ -40,7 +48,7 @@ void weights_by_parts(const weights_job<T>& job) {
         part.to = {1, 1, least(p.to[2] - x, columns)};
         part.padding = {p.padding[0] - z * p.stride[0], p.padding[1] - y * p.stride[1],
                         p.padding[2] - x * p.stride[2]};
-        weights_directly<T>({job.tiles, part, job.x, job.dy + p.result_at(z, y, x), job.dw, adds});
+        weights_by_parts<T>({job.tiles, part, job.x, job.dy + p.result_at(z, y, x), job.dw, adds});
       }
 }
 
