@@ -57,6 +57,10 @@ const conv_geometry geometries[] = {
     geometry(2, 6, 9, 3, {1, 11, 8}, {1, 2, 4}, {1, 1, 1}, {0, 1, 0}, {1, 1, 1}),
     // Rows that the first of dy reach in no place: bands of the others end behind the last.
     geometry(1, 8, 5, 1, {1, 50, 40}, {1, 3, 5}, {1, 2, 1}, {0, 2, 1}, {1, 1, 1}),
+    // Long rows: with strides a band of the source's gradient is a part of one, and of the weights'
+    // what a row meets does not fit the scratch.
+    geometry(1, 33, 3, 1, {1, 1, 8000}, {1, 1, 2}, {1, 1, 2}, {0, 0, 2}, {1, 1, 2}),
+    geometry(1, 4, 8, 1, {1, 1, 2338}, {1, 1, 31}, {1, 1, 2}, {0, 0, 15}, {1, 1, 1}),
     // A kernel larger than the image; padding beyond the kernel's reach.
     geometry(2, 2, 3, 1, {1, 2, 3}, {1, 4, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
     geometry(2, 2, 3, 1, {1, 5, 6}, {1, 2, 1}, {1, 1, 1}, {0, 3, 2}, {1, 1, 1}),
