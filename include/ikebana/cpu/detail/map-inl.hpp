@@ -104,6 +104,8 @@ IKEBANA_CPU_INLINE void map_terms(dim_t n, T* y, F f) {
 /// c = f(c).
 template <class T>
 void activate_block(activation f, dim_t rows, dim_t columns, T* c, dim_t ldc) {
+  // Rows of a few elements would each take a register.
+  if (columns == ldc) columns *= rows, rows = 1;
   switch (f) {
     case activation::none:
       return;

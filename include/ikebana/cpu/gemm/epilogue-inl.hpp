@@ -30,6 +30,7 @@ template <class T>
 [[gnu::noinline]] void slope_block(activation f, dim_t rows, dim_t columns, T* c, dim_t ldc,
                                    const T* y, dim_t ldy) {
   using V = vec<T>;
+  if (columns == ldc && columns == ldy) columns *= rows, rows = 1;
   switch (f) {
     case activation::relu:
       return map_block(
