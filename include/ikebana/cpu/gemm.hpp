@@ -55,40 +55,31 @@ struct gemm_call {
 
 namespace detail {
 
-/// The sizes of a small product, in one word: a call takes as long as the product, and arguments in
-/// memory half of it.
-class tiny_sizes {
- public:
-  tiny_sizes(dim_t m, dim_t n, dim_t k, bool ta)
-      : bits_(static_cast<std::uint64_t>(m | n << 20 | dim_t{ta} << 40 | k << 41)) {}
-  static bool hold(dim_t m, dim_t n, dim_t k) {
-    return static_cast<std::uint64_t>(m | n | k >> 3) <= mask;
+template <class T>
+inline constexpr gemm_epilogue<T> no_epilogue{};
+
+/// What a product of a tile or a few is told beside its operands and the distances of their rows,
+/// that of A being ~lda where it is transposed. A call takes as long as the arithmetic, so there is
+/// little of it. Signed and unsigned in turns, lest a compiler stores two by a vector register,
+/// which takes longer.
+template <class T>
+struct tiny_shape {
+  dim_t k;
+  std::uint64_t columns;
+  dim_t ldc;
+  std::uint64_t rows;
+  const gemm_epilogue<T>* then;  // null where nothing follows the product
+
+  /// The same of other columns, or rows: by its members, for to load what was stored as two takes
+  /// longer still.
+  tiny_shape with_columns(dim_t n) const {
+    return {k, static_cast<std::uint64_t>(n), ldc, rows, then};
   }
-  dim_t m() const { return static_cast<dim_t>(bits_ & mask); }
-  dim_t n() const { return static_cast<dim_t>(bits_ >> 20 & mask); }
-  bool ta() const { return (bits_ >> 40 & 1) != 0; }
-  dim_t k() const { return static_cast<dim_t>(bits_ >> 41); }
-
- private:
-  static constexpr std::uint64_t mask = (1 << 20) - 1;
-  std::uint64_t bits_;
-};
-
-/// The distances of rows, in another word.
-class tiny_steps {
- public:
-  tiny_steps(dim_t a, dim_t b, dim_t c)
-      : bits_(static_cast<std::uint64_t>(a | b << 21 | c << 42)) {}
-  static bool hold(dim_t a, dim_t b, dim_t c) {
-    return static_cast<std::uint64_t>(a | b | c) < mask;
+  tiny_shape with_rows(dim_t m) const {
+    return {k, columns, ldc, static_cast<std::uint64_t>(m), then};
   }
-  dim_t a() const { return static_cast<dim_t>(bits_ & mask); }
-  dim_t b() const { return static_cast<dim_t>(bits_ >> 21 & mask); }
-  dim_t c() const { return static_cast<dim_t>(bits_ >> 42); }
-
- private:
-  static constexpr std::uint64_t mask = (1 << 21) - 1;
-  std::uint64_t bits_;
+  dim_t n() const { return static_cast<dim_t>(columns); }
+  dim_t m() const { return static_cast<dim_t>(rows); }
 };
 
 }  // namespace detail
@@ -121,9 +112,15 @@ class tiny_steps {
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm/tiny-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/gemm/tiny_blocks-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm/tiny_wide-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/gemm/tiny_choice-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm/plain-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/gemm/turned-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm/small-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
@@ -133,31 +130,26 @@ namespace ikebana::cpu {
 namespace detail {
 
 template <class T>
-inline constexpr gemm_epilogue<T> no_epilogue{};
-
-template <class T>
 void run_gemm(gemm_call<T>& call) {
   IKEBANA_CPU_DISPATCH(product<T>)(call);
 }
 IKEBANA_CPU_KERNEL(run_gemm)
 
 template <class T>
-void run_tiny(const T* a, const T* b, T* c, tiny_sizes s, tiny_steps steps,
-              const gemm_epilogue<T>* then) {
-  IKEBANA_CPU_DISPATCH(tiny<T>)(a, b, c, s, steps, then);
+void run_tiny(const T* a, const T* b, T* c, dim_t lda, dim_t ldb, const tiny_shape<T>& s) {
+  IKEBANA_CPU_DISPATCH(tiny<T>)(a, b, c, lda, ldb, s);
 }
 IKEBANA_CPU_KERNEL(run_tiny)
 
 /// Whether a product goes to run_tiny: one of a tile, or a few.
 template <class T>
 [[gnu::always_inline]] inline bool is_tiny(transpose tb, dim_t m, dim_t n, dim_t k, T alpha,
-                                           dim_t lda, dim_t ldb, T beta, dim_t ldc) {
+                                           T beta) {
   using size = std::uint64_t;
   using bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
   return size(m) - 1 < 128 && size(n) - 1 < 128 && size(k) - 1 < 31 &&
          (n > 1 || (m > 1 && m * k <= 64)) && tb == transpose::no &&
-         std::bit_cast<bits>(alpha) == std::bit_cast<bits>(T(1)) &&
-         std::bit_cast<bits>(beta) == 0 && tiny_steps::hold(lda, ldb, ldc);
+         std::bit_cast<bits>(alpha) == std::bit_cast<bits>(T(1)) && std::bit_cast<bits>(beta) == 0;
 }
 
 /// How many multiply-adds are worth a thread's while.
@@ -214,17 +206,21 @@ template <class T>
 }  // namespace detail
 
 /// c = alpha * op(a) * op(b) + beta * c, then what `then` says: row-major, op(a) of m x k, op(b)
-/// of k x n, c of m x n. `lda` is the distance of rows of `a` as stored (m x k, or k x m where
-/// transposed); likewise `ldb`. Where beta is 0, c is written and never read. Any size may be 0.
-/// The same bits for the same sizes and instruction set, on any number of threads. O(m n k);
-/// allocates only each thread's packing buffer, at its first use.
+/// of k x n, c of m x n. `lda`, not negative, is the distance of rows of `a` as stored (m x k, or
+/// k x m where transposed); likewise `ldb`. Where beta is 0, c is written and never read. Any size
+/// may be 0. The same bits for the same sizes and instruction set, on any number of threads. O(m n
+/// k); allocates only each thread's packing buffer, at its first use.
 template <class T>
 [[gnu::always_inline]] inline void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k,
                                         T alpha, const T* a, dim_t lda, const T* b, dim_t ldb,
                                         T beta, T* c, dim_t ldc, const gemm_epilogue<T>& then) {
-  if (detail::is_tiny(tb, m, n, k, alpha, lda, ldb, beta, ldc) && then.residual == nullptr &&
-      then.function <= activation::relu && then.slope_of == nullptr)
-    return detail::run_tiny<T>(a, b, c, {m, n, k, ta == transpose::yes}, {lda, ldb, ldc}, &then);
+  if (detail::is_tiny(tb, m, n, k, alpha, beta) && then.residual == nullptr &&
+      then.function <= activation::relu && then.slope_of == nullptr) {
+    const bool ends = then.bias == nullptr && then.function == activation::none;
+    return detail::run_tiny<T>(a, b, c, ta == transpose::yes ? ~lda : lda, ldb,
+                               {k, static_cast<std::uint64_t>(n), ldc,
+                                static_cast<std::uint64_t>(m), ends ? nullptr : &then});
+  }
   detail::gemm_beyond_tiny<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then);
 }
 /// As above with bias[j], if there is one, added to column j.

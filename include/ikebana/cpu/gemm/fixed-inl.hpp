@@ -1,42 +1,6 @@
 // Products of sizes that the compiler knows: what is left is the arithmetic.
 
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-#if IKEBANA_CPU_WIDTH >= 32
-/// 16 bytes: rows that are stored whole do not wait for each other.
-template <class T>
-struct quarter_vec {
-  typedef T raw __attribute__((vector_size(16)));
-  typedef T in_memory __attribute__((vector_size(16), aligned(alignof(T)), may_alias));
-  static constexpr dim_t size = 16 / sizeof(T);
-  raw v;
-
-  IKEBANA_CPU_INLINE static quarter_vec zero() { return {raw{}}; }
-  IKEBANA_CPU_INLINE static quarter_vec broadcast(T x) { return {x - raw{}}; }
-  IKEBANA_CPU_INLINE static quarter_vec load(const T* p) {
-    return {*reinterpret_cast<const in_memory*>(p)};
-  }
-  IKEBANA_CPU_INLINE void store(T* p) const { *reinterpret_cast<in_memory*>(p) = v; }
-  IKEBANA_CPU_INLINE static quarter_vec load(const T* p, dim_t n) {
-    raw x{p[0]};
-    for (int i = 1; i < n; ++i) x[i] = p[i];
-    return {x};
-  }
-  IKEBANA_CPU_INLINE void store(T* p, dim_t n) const {
-    for (int i = 0; i < n; ++i) p[i] = v[i];
-  }
-  IKEBANA_CPU_INLINE friend quarter_vec fma(quarter_vec a, quarter_vec b, quarter_vec c) {
-    if constexpr (sizeof(T) == 4)
-      return {__builtin_bit_cast(
-          raw, _mm_fmadd_ps(__builtin_bit_cast(__m128, a.v), __builtin_bit_cast(__m128, b.v),
-                            __builtin_bit_cast(__m128, c.v)))};
-    else
-      return {__builtin_bit_cast(
-          raw, _mm_fmadd_pd(__builtin_bit_cast(__m128d, a.v), __builtin_bit_cast(__m128d, b.v),
-                            __builtin_bit_cast(__m128d, c.v)))};
-  }
-};
-#endif
-
 template <class T, dim_t N>
 using one_or_two = std::conditional_t<N <= vec<T>::size, vec<T>, pair_vec<T>>;
 /// The least that holds N columns.

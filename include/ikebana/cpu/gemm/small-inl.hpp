@@ -1,177 +1,6 @@
 // The choice among products: first those so small that a call takes as long as the arithmetic.
 
 #if IKEBANA_CPU_WIDTH != 0
-template <class T>
-IKEBANA_CPU_INLINE bool finishes_tiny(const gemm_epilogue<T>& then) {
-  return then.function > activation::relu || then.slope_of != nullptr;
-}
-template <class T>
-IKEBANA_CPU_INLINE void finish_tiny(const gemm_epilogue<T>& then, dim_t m, dim_t n, T* c,
-                                    dim_t ldc) {
-  if (then.function > activation::relu) activate_block(then.function, m, n, c, ldc);
-  if (then.slope_of != nullptr) slope_block(then.slope, m, n, c, ldc, then.slope_of, then.ld_slope);
-}
-
-#endif
-
-#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-/// Whether tiles of few registers do where there are more columns than they have: of short sums,
-/// larger ones would spend more time on their way. On AVX-512 they read B too fast for it to come
-/// from the second-level cache again and again.
-template <class T>
-IKEBANA_CPU_INLINE bool by_tiny_blocks([[maybe_unused]] dim_t m, [[maybe_unused]] dim_t n,
-                                       [[maybe_unused]] dim_t k) {
-#if IKEBANA_CPU_WIDTH == 64
-  if (m <= 16) return m > 1 && k <= (m > 4 || n <= 3 * vec<T>::size ? 64 : 32);
-  return k <= 16 || (k <= 24 && k * n * dim_t{sizeof(T)} <= 32 * 1024);
-#elif IKEBANA_CPU_WIDTH == 32
-  return k <= 48 && m > 1;
-#else
-  return false;
-#endif
-}
-
-/// As by_tiny_blocks, where B must be turned first, which leaves so many bytes.
-template <class T>
-IKEBANA_CPU_INLINE bool by_turned_blocks(dim_t m, dim_t n, dim_t k, dim_t bytes) {
-  return by_tiny_blocks<T>(m, n, k) && (k <= 8 || (k <= 16 && m > few_rows && m <= 12) ||
-                                        (k <= 24 && m > 4 && bytes <= detail::caches().first / 2));
-}
-
-template <class T>
-IKEBANA_CPU_INLINE void run_tiny_product(const gemm_call<T>& call) {
-  tiny_product<T>(call.a, call.b, call.c, {call.m, call.n, call.k, call.ta == transpose::yes},
-                  {call.lda, call.ldb, call.ldc}, call.then);
-}
-template <class T>
-[[gnu::noinline]] void tiny_product_and_finish(const gemm_call<T>& call) {
-  run_tiny_product(call);
-  finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
-}
-template <class T>
-IKEBANA_CPU_INLINE void tiny_product(const gemm_call<T>& call) {
-  if (finishes_tiny(*call.then)) return tiny_product_and_finish(call);
-  run_tiny_product(call);
-}
-
-template <int Group, class T>
-IKEBANA_CPU_INLINE void store_four(vec<T> x, T* to) {
-  typedef T four __attribute__((vector_size(4 * sizeof(T)), aligned(alignof(T)), may_alias));
-  *reinterpret_cast<four*>(to) =
-      __builtin_shufflevector(x.v, x.v, Group * 4, Group * 4 + 1, Group * 4 + 2, Group * 4 + 3);
-}
-
-/// to[p * width + j] = from[j * ld + p] for j < n, p < k. Up to three columns and rows more are
-/// written.
-template <class T, std::size_t... L>
-[[gnu::noinline]] void turn_few(T* to, dim_t width, const T* from, dim_t ld, dim_t n, dim_t k,
-                                std::index_sequence<L...>) {
-  constexpr dim_t w = vec<T>::size;
-  if constexpr (w < 4) {
-    for (dim_t j = 0; j < n; ++j)
-      for (dim_t p = 0; p < k; ++p) to[p * width + j] = from[j * ld + p];
-  } else {
-    using all = std::make_index_sequence<static_cast<std::size_t>(w)>;
-    for (dim_t j = 0; j < n; j += 4) {
-      const dim_t last = n - 1 - j;
-      const T *r0 = from + j * ld, *r1 = r0 + (last < 1 ? last : 1) * ld,
-              *r2 = r0 + (last < 2 ? last : 2) * ld, *r3 = r0 + (last < 3 ? last : 3) * ld;
-      for (dim_t p = 0; p < k; p += w) {
-        const dim_t lanes = k - p < w ? k - p : w;
-        vec<T> x[] = {vec<T>::load(r0 + p, lanes), vec<T>::load(r1 + p, lanes),
-                      vec<T>::load(r2 + p, lanes), vec<T>::load(r3 + p, lanes)};
-        exchange<1>(x[0].v, x[1].v, all{});
-        exchange<1>(x[2].v, x[3].v, all{});
-        exchange<2>(x[0].v, x[2].v, all{});
-        exchange<2>(x[1].v, x[3].v, all{});
-        T* const at = to + p * width + j;
-        const auto store = [&](auto group) __attribute__((always_inline)) {
-          constexpr int g = decltype(group)::value;
-          if (g * 4 >= lanes) return;
-          store_four<g>(x[0], at + g * 4 * width);
-          store_four<g>(x[1], at + (g * 4 + 1) * width);
-          store_four<g>(x[2], at + (g * 4 + 2) * width);
-          store_four<g>(x[3], at + (g * 4 + 3) * width);
-        };
-        (store(std::integral_constant<int, static_cast<int>(L)>{}), ...);
-      }
-    }
-  }
-}
-
-/// With B transposed: it is turned on the stack.
-inline constexpr dim_t turned_depth = 64;
-template <class T>
-[[gnu::noinline]] void tiny_product_turned(gemm_call<T>& call) {
-  constexpr dim_t w = vec<T>::size;
-  alignas(64) T rows[static_cast<std::size_t>((turned_depth + 4) * 2 * w)];
-  const dim_t width = call.n <= w ? w : 2 * w;
-  turn_few(rows, width, call.b, call.ldb, call.n, call.k,
-           std::make_index_sequence<static_cast<std::size_t>(w < 4 ? 1 : w / 4)>{});
-  call.b = rows;
-  call.ldb = width;
-  tiny_product(call);
-}
-
-/// Few rows of A, with B transposed, where a row of either fits into a V: dot products, four at a
-/// time.
-template <class T, class V>
-[[gnu::noinline]] void tiny_dots(const gemm_call<T>& call) {
-  constexpr auto size = static_cast<std::size_t>(V::size);
-  using lanes = std::make_index_sequence<size>;
-  const dim_t n = call.n, k = call.k, ldb = call.ldb;
-  const gemm_epilogue<T>& then = *call.then;
-  const bool relu = then.function == activation::relu;
-  for (dim_t i = 0; i < call.m; ++i) {
-    const V x = V::load(call.a + i * call.lda, k);
-    T* const to = call.c + i * call.ldc;
-    for (dim_t j = 0; j < n; j += 4) {
-      // Those that are left over overlap the ones before.
-      if (n >= 4 && j + 4 > n) j = n - 4;
-      const T* const y = call.b + j * ldb;
-      const auto s0 = x.v * V::load(y, k).v, s1 = x.v * V::load(n > 1 ? y + ldb : y, k).v,
-                 s2 = x.v * V::load(n > 2 ? y + 2 * ldb : y, k).v,
-                 s3 = x.v * V::load(n > 3 ? y + 3 * ldb : y, k).v;
-      four_of<T> sum = sum_to_four<T, size>(
-          sum_apart<2>(sum_apart<1>(s0, s1, lanes{}), sum_apart<1>(s2, s3, lanes{}), lanes{}));
-      if (n >= 4) {
-        if (then.bias != nullptr) sum += *reinterpret_cast<const four_of<T>*>(then.bias + j);
-        if (relu) sum = sum < T(0) ? four_of<T>{} : sum;
-        *reinterpret_cast<four_of<T>*>(to + j) = sum;
-      } else {
-        for (dim_t q = 0; q < n; ++q) {
-          const T v = then.bias != nullptr ? sum[q] + then.bias[q] : sum[q];
-          to[q] = relu && v < T(0) ? T(0) : v;
-        }
-      }
-    }
-  }
-  finish_tiny(then, call.m, n, call.c, call.ldc);
-}
-template <class T>
-IKEBANA_CPU_INLINE void tiny_dots(const gemm_call<T>& call) {
-#if IKEBANA_CPU_WIDTH == 64
-  if (call.k <= half_vec<T>::size) return tiny_dots<T, half_vec<T>>(call);
-#endif
-  if constexpr (vec<T>::size >= 4) tiny_dots<T, vec<T>>(call);
-}
-#endif
-
-#if IKEBANA_CPU_WIDTH != 0
-/// Whether two rows or three go by rows of B: four registers' sums are more than tiles have. What
-/// is not four registers wide reads some twice, which long sums feel on AVX-512.
-template <class T>
-IKEBANA_CPU_INLINE bool by_few_rows(dim_t m, dim_t n, dim_t k) {
-  constexpr dim_t w = vec<T>::size;
-  if (m < 2 || m > few_rows || n <= (IKEBANA_CPU_WIDTH == 64 && k > 64 ? 3 : 2) * w) return false;
-#if IKEBANA_CPU_WIDTH >= 32
-  if (n > 3 * w && (IKEBANA_CPU_WIDTH == 64 || n < 4 * w))
-    return k > (IKEBANA_CPU_WIDTH == 64 ? 24 : 16);
-  if (by_tiny_blocks<T>(m, n, k)) return false;
-#endif
-  return k > 8;
-}
-
 /// A row times a column, both without gaps: as many sums side by side as hide an addition's
 /// latency.
 template <class T>
@@ -244,9 +73,7 @@ void product(gemm_call<T>& call) {
   using bits = typename number<T>::bits;
   using size = std::uint64_t;
   constexpr dim_t w = vec<T>::size, deep = 128;
-  const bool fits = detail::tiny_steps::hold(call.lda, call.ldb, call.ldc) &&
-                    detail::tiny_sizes::hold(call.m, call.n, call.k);
-  if (call.n > 2 * w && call.tb == transpose::no && call.k > 0 && fits &&
+  if (call.n > 2 * w && call.tb == transpose::no && call.k > 0 &&
       by_tiny_blocks<T>(call.m, call.n, call.k) && call.alpha == T(1) && call.beta == T(0) &&
       call.then->residual == nullptr)
     return tiny_product(call);
@@ -262,7 +89,7 @@ void product(gemm_call<T>& call) {
                    (call.ta == transpose::no ? 2 * call.n > w : 4 * call.n > w && call.k <= 48)));
   if ((few ? call.n > 1 || call.m * call.k <= 64 : simple && call.m > 0) && call.n > 0 &&
       __builtin_bit_cast(bits, call.alpha) == __builtin_bit_cast(bits, T(1)) &&
-      __builtin_bit_cast(bits, call.beta) == 0 && call.then->residual == nullptr && fits) {
+      __builtin_bit_cast(bits, call.beta) == 0 && call.then->residual == nullptr) {
     const bool rows_by_rows = call.ta == transpose::no && call.tb == transpose::yes;
     if (rows_by_rows && call.m <= 2 && call.k <= w && w >= 4) return tiny_dots(call);
     if (call.n <= 2 * w) {
@@ -281,7 +108,7 @@ void product(gemm_call<T>& call) {
   const dim_t width = (call.n + w - 1) / w * w,
               turned_bytes = (call.k + 4) * width * dim_t{sizeof(T)};
   const bool blocks =
-      fits && by_turned_blocks<T>(call.m, call.n, call.k, turned_bytes) && call.alpha == T(1) &&
+      by_turned_blocks<T>(call.m, call.n, call.k, turned_bytes) && call.alpha == T(1) &&
       (call.k >= turned<T> || call.m * call.n * dim_t{sizeof(T)} <= detail::caches().first) &&
       call.beta == T(0) && call.then->residual == nullptr;
   if (call.tb == transpose::yes && (call.k < turned<T> || blocks) && call.n > w && call.m > 1) {
@@ -302,53 +129,52 @@ void product(gemm_call<T>& call) {
 }
 
 template <class T>
-[[gnu::noinline]] void product_of_tiny(const T* a, const T* b, T* c, detail::tiny_sizes s,
-                                       detail::tiny_steps steps, const gemm_epilogue<T>* then) {
+[[gnu::noinline]] void product_of_tiny(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                                       const detail::tiny_shape<T>& s) {
   gemm_call<T> call{s.m(),
                     s.n(),
-                    s.k(),
+                    s.k,
                     a,
-                    steps.a(),
+                    lda < 0 ? ~lda : lda,
                     b,
-                    steps.b(),
+                    ldb,
                     c,
-                    steps.c(),
-                    then,
+                    s.ldc,
+                    s.then != nullptr ? s.then : &detail::no_epilogue<T>,
                     T(1),
                     T(0),
-                    s.ta() ? transpose::yes : transpose::no,
+                    lda < 0 ? transpose::yes : transpose::no,
                     transpose::no};
   product(call);
 }
 
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
 template <class T>
-[[gnu::noinline]] void few_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
-                                        detail::tiny_steps steps, const gemm_epilogue<T>* then) {
-  multiply_few_rows(s.m(), s.n(), s.k(), a, s.ta() ? dim_t{1} : steps.a(),
-                    s.ta() ? steps.a() : dim_t{1}, b, steps.b(), c, steps.c(), *then);
+[[gnu::noinline]] void few_tiny_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                                        const detail::tiny_shape<T>& s) {
+  multiply_few_rows(s.m(), s.n(), s.k, a, lda < 0 ? dim_t{1} : lda, lda < 0 ? ~lda : dim_t{1}, b,
+                    ldb, c, s.ldc, epilogue(s.then));
 }
 
 /// What has more columns than two registers.
 template <class T>
-[[gnu::noinline]] void tiny_blocks(const T* a, const T* b, T* c, detail::tiny_sizes s,
-                                   detail::tiny_steps steps, const gemm_epilogue<T>* then) {
-  if (by_few_rows<T>(s.m(), s.n(), s.k())) return few_tiny_product(a, b, c, s, steps, then);
-  if (by_tiny_blocks<T>(s.m(), s.n(), s.k())) [[likely]]
-    return wide_tiny_product(a, b, c, s, steps, then);
-  product_of_tiny(a, b, c, s, steps, then);
+[[gnu::noinline]] void tiny_blocks(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                                   const detail::tiny_shape<T>& s) {
+  if (by_few_rows<T>(s.m(), s.n(), s.k)) return few_tiny_product(a, b, c, lda, ldb, s);
+  if (by_tiny_blocks<T>(s.m(), s.n(), s.k)) [[likely]]
+    return wide_tiny_product(a, b, c, lda, ldb, s);
+  product_of_tiny(a, b, c, lda, ldb, s);
 }
 #endif
 
 /// A product of few tiles goes to them by a jump.
 template <class T>
-void tiny(const T* a, const T* b, T* c, detail::tiny_sizes s, detail::tiny_steps steps,
-          const gemm_epilogue<T>* then) {
+void tiny(const T* a, const T* b, T* c, dim_t lda, dim_t ldb, const detail::tiny_shape<T>& s) {
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-  if (s.n() > 2 * vec<T>::size) return tiny_blocks(a, b, c, s, steps, then);
-  tiny_product(a, b, c, s, steps, then);
+  if (s.n() > 2 * vec<T>::size) return tiny_blocks(a, b, c, lda, ldb, s);
+  tiny_tiles(a, b, c, lda, ldb, s);
 #else
-  product_of_tiny(a, b, c, s, steps, then);
+  product_of_tiny(a, b, c, lda, ldb, s);
 #endif
 }
 

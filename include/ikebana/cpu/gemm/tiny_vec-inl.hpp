@@ -1,5 +1,63 @@
 // Parts of a register and several of them, as tiles of small products take them.
 
+#if IKEBANA_CPU_WIDTH >= 32
+/// 16 bytes: rows that are stored whole do not wait for each other.
+template <class T>
+struct quarter_vec {
+  typedef T raw __attribute__((vector_size(16)));
+  typedef T in_memory __attribute__((vector_size(16), aligned(alignof(T)), may_alias));
+  static constexpr dim_t size = 16 / sizeof(T);
+  raw v;
+
+  IKEBANA_CPU_INLINE static quarter_vec zero() { return {raw{}}; }
+  IKEBANA_CPU_INLINE static quarter_vec broadcast(T x) { return {x - raw{}}; }
+  IKEBANA_CPU_INLINE static quarter_vec load(const T* p) {
+    return {*reinterpret_cast<const in_memory*>(p)};
+  }
+  IKEBANA_CPU_INLINE void store(T* p) const { *reinterpret_cast<in_memory*>(p) = v; }
+  IKEBANA_CPU_INLINE static quarter_vec load(const T* p, dim_t n) {
+    raw x{p[0]};
+    for (int i = 1; i < n; ++i) x[i] = p[i];
+    return {x};
+  }
+  IKEBANA_CPU_INLINE void store(T* p, dim_t n) const {
+    for (int i = 0; i < n; ++i) p[i] = v[i];
+  }
+  IKEBANA_CPU_INLINE friend quarter_vec max(quarter_vec a, quarter_vec b) {
+    if constexpr (sizeof(T) == 4)
+      return {__builtin_bit_cast(
+          raw, _mm_max_ps(__builtin_bit_cast(__m128, a.v), __builtin_bit_cast(__m128, b.v)))};
+    else
+      return {__builtin_bit_cast(
+          raw, _mm_max_pd(__builtin_bit_cast(__m128d, a.v), __builtin_bit_cast(__m128d, b.v)))};
+  }
+  IKEBANA_CPU_INLINE friend quarter_vec fma(quarter_vec a, quarter_vec b, quarter_vec c) {
+    if constexpr (sizeof(T) == 4)
+      return {__builtin_bit_cast(
+          raw, _mm_fmadd_ps(__builtin_bit_cast(__m128, a.v), __builtin_bit_cast(__m128, b.v),
+                            __builtin_bit_cast(__m128, c.v)))};
+    else
+      return {__builtin_bit_cast(
+          raw, _mm_fmadd_pd(__builtin_bit_cast(__m128d, a.v), __builtin_bit_cast(__m128d, b.v),
+                            __builtin_bit_cast(__m128d, c.v)))};
+  }
+};
+
+/// All of a V, where the number of its elements is known to be that of the columns.
+template <class T, class V>
+struct whole {
+  static constexpr dim_t size = V::size;
+  V v;
+
+  IKEBANA_CPU_INLINE static whole zero() { return {V::zero()}; }
+  IKEBANA_CPU_INLINE static whole broadcast(T x) { return {V::broadcast(x)}; }
+  IKEBANA_CPU_INLINE static whole load(const T* p, dim_t) { return {V::load(p)}; }
+  IKEBANA_CPU_INLINE void store(T* p, dim_t) const { v.store(p); }
+  IKEBANA_CPU_INLINE friend whole fma(whole a, whole b, whole c) { return {fma(a.v, b.v, c.v)}; }
+  IKEBANA_CPU_INLINE friend whole max(whole a, whole b) { return {max(a.v, b.v)}; }
+};
+#endif
+
 #if IKEBANA_CPU_WIDTH == 64
 /// Half a register, which is twice as fast where the other half would be idle: loads of whole ones,
 /// broadcasts too, are what these processors have least of.
@@ -80,17 +138,8 @@ struct wider_vec {
     low.store(p);
     high.store(p + Low::size);
   }
-  // Of n elements, more than `Low` has. Where what is masked takes longer, the last register
-  // overlaps the one before.
-#if IKEBANA_CPU_WIDTH == 64
-  IKEBANA_CPU_INLINE static wider_vec load(const T* p, dim_t n) {
-    return {Low::load(p), vec<T>::load(p + Low::size, n - Low::size)};
-  }
-  IKEBANA_CPU_INLINE void store(T* p, dim_t n) const {
-    low.store(p);
-    high.store(p + Low::size, n - Low::size);
-  }
-#else
+  // Of n elements, more than `Low` has: the last register overlaps the one before, since what is
+  // masked takes longer.
   IKEBANA_CPU_INLINE static wider_vec load(const T* p, dim_t n) {
     return {Low::load(p), vec<T>::load(p + n - vec<T>::size)};
   }
@@ -98,7 +147,6 @@ struct wider_vec {
     low.store(p);
     high.store(p + n - vec<T>::size);
   }
-#endif
   IKEBANA_CPU_INLINE friend wider_vec fma(wider_vec a, wider_vec b, wider_vec c) {
     return {fma(a.low, b.low, c.low), fma(a.high, b.high, c.high)};
   }

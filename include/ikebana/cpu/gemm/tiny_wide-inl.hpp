@@ -8,28 +8,29 @@ template <class T>
 IKEBANA_CPU_INLINE product_function<T> find_quad_tiny(dim_t m);
 
 /// Four registers of columns, and more of them to the right, the last of which may overlap those
-/// before. Tiles of more than half as many rows as
-/// can be follow each other downwards, too.
+/// before; of more columns than three have, the fourth does. Tiles of more than half as many rows
+/// as can be follow each other downwards, too.
 template <class T, std::size_t... R>
-IKEBANA_CPU_INLINE void quad_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
-                                          detail::tiny_steps steps, const gemm_epilogue<T>* then,
+IKEBANA_CPU_INLINE void quad_tiny_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                                          const detail::tiny_shape<T>& s,
                                           std::index_sequence<R...>) {
   constexpr auto rows = static_cast<dim_t>(sizeof...(R));
   constexpr dim_t bytes = sizeof(T), w = vec<T>::size, width = 4 * w;
   constexpr bool down = 2 * sizeof...(R) > tiny_quad_rows;
-  dim_t row = bytes, step = steps.a() * bytes, ldb = steps.b() * bytes, below = s.m() - rows;
-  if (!s.ta()) std::swap(row, step);
-  keep_in_register(row);
-  keep_in_register(step);
-  keep_in_register(ldb);
-  const dim_t n = s.n(), ldc = steps.c();
+  const dim_t n = s.n(), ldc = s.ldc, last = n < width ? n - w : 3 * w;
+  const gemm_epilogue<T>* const then = s.then;
+  dim_t row_bytes = lda < 0 ? bytes : lda * bytes, step_bytes = lda < 0 ? ~lda * bytes : bytes,
+        ldb_bytes = ldb * bytes, below = s.m() - rows;
+  keep_in_register(row_bytes);
+  keep_in_register(step_bytes);
+  keep_in_register(ldb_bytes);
   for (;;) {
     for (dim_t j = 0;;) {
       vec<T> sums[4][rows];
       const auto begin = [&](std::size_t i) __attribute__((always_inline)) {
         sums[i][0] = vec<T>::zero();
-        if (then->bias != nullptr)
-          sums[i][0] = vec<T>::load(then->bias + j + static_cast<dim_t>(i) * w);
+        if (then != nullptr && then->bias != nullptr)
+          sums[i][0] = vec<T>::load(then->bias + j + (i < 3 ? static_cast<dim_t>(i) * w : last));
         ((sums[i][R] = sums[i][0]), ...);
       };
       begin(0);
@@ -38,24 +39,25 @@ IKEBANA_CPU_INLINE void quad_tiny_product(const T* a, const T* b, T* c, detail::
       begin(3);
       // A pointer for each three rows.
       constexpr auto pointers = static_cast<std::size_t>(rows + 2) / 3;
-      const T* from[] = {(R < pointers ? at(a, static_cast<dim_t>(R * 3) * row) : nullptr)...};
+      const T* from[] = {
+          (R < pointers ? at(a, static_cast<dim_t>(R * 3) * row_bytes) : nullptr)...};
       const T* with = b + j;
-      for (dim_t k = s.k(); k > 0; --k) {
+      for (dim_t k = s.k; k > 0; --k) {
         const vec<T> x[] = {
-            vec<T>::broadcast(*at(from[R / 3], static_cast<dim_t>(R % 3) * row))...};
+            vec<T>::broadcast(*at(from[R / 3], static_cast<dim_t>(R % 3) * row_bytes))...};
         // Hidden, so that it is loaded once.
         const auto add = [&](std::size_t i) __attribute__((always_inline)) {
-          const vec<T> y = opaque(vec<T>::load(with + static_cast<dim_t>(i) * w));
+          const vec<T> y = opaque(vec<T>::load(with + (i < 3 ? static_cast<dim_t>(i) * w : last)));
           ((sums[i][R] = fma(x[R], y, sums[i][R])), ...);
         };
         add(0);
         add(1);
         add(2);
         add(3);
-        step_by(with, ldb);
-        ((R < pointers ? step_by(from[R], step) : void()), ...);
+        step_by(with, ldb_bytes);
+        ((R < pointers ? step_by(from[R], step_bytes) : void()), ...);
       }
-      if (then->function == activation::relu)
+      if (then != nullptr && then->function == activation::relu)
         ((sums[0][R] = max(vec<T>::zero(), sums[0][R]),
           sums[1][R] = max(vec<T>::zero(), sums[1][R]),
           sums[2][R] = max(vec<T>::zero(), sums[2][R]),
@@ -63,24 +65,26 @@ IKEBANA_CPU_INLINE void quad_tiny_product(const T* a, const T* b, T* c, detail::
          ...);
       T* to = c + j;
       ((sums[0][R].store(to), sums[1][R].store(to + w), sums[2][R].store(to + 2 * w),
-        sums[3][R].store(to + 3 * w), to += ldc),
+        sums[3][R].store(to + last), to += ldc),
        ...);
       const dim_t left = n - width - j;
       if (left <= 0) break;
       j += left < width ? left : width;
     }
     if (!down || below <= 0) return;
-    step_by(a, rows * row);
+    step_by(a, rows * row_bytes);
     c += rows * ldc;
-    if (below < rows || ends_evenly(below, rows))
-      return find_quad_tiny<T>(below)(a, b, c, {below, n, s.k(), s.ta()}, steps, then);
+    if (below < rows || ends_evenly(below, rows)) {
+      const detail::tiny_shape<T> part = s.with_rows(below);
+      return find_quad_tiny<T>(below)(a, b, c, lda, ldb, part);
+    }
     below -= rows;
   }
 }
 template <class T, std::size_t Rows>
-void quad_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s, detail::tiny_steps steps,
-                       const gemm_epilogue<T>* then) {
-  quad_tiny_product<T>(a, b, c, s, steps, then, std::make_index_sequence<Rows>{});
+void quad_tiny_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                       const detail::tiny_shape<T>& s) {
+  quad_tiny_product<T>(a, b, c, lda, ldb, s, std::make_index_sequence<Rows>{});
 }
 /// From two rows on, which is why tiles end evenly.
 template <class T, std::size_t... M>
@@ -98,75 +102,58 @@ IKEBANA_CPU_INLINE product_function<T> find_quad_tiny(dim_t m) {
 /// At least four registers of columns, and two rows. Of B as much at a time as stays near for all
 /// rows; what is left in the end goes to tiles of fewer registers.
 template <class T>
-[[gnu::noinline]] void quads_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
-                                          detail::tiny_steps steps, const gemm_epilogue<T>* then) {
+[[gnu::noinline]] void quads_tiny_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                                          const detail::tiny_shape<T>& s) {
   constexpr dim_t w = vec<T>::size, width = 4 * w;
-  const product_function<T> f = find_quad_tiny<T>(s.m());
-  const dim_t n = s.n(), whole = n / width * width;
-  dim_t near = whole;
-  if (s.m() > dim_t{tiny_quad_rows} && s.k() * n * dim_t{sizeof(T)} > detail::caches().first / 2) {
+  const dim_t m = s.m(), k = s.k, whole_columns = s.n() / width * width;
+  const product_function<T> f = find_quad_tiny<T>(m);
+  dim_t near = whole_columns;
+  if (m > dim_t{tiny_quad_rows} && k * s.n() * dim_t{sizeof(T)} > detail::caches().first / 2) {
     const auto panels = static_cast<std::uint32_t>(detail::caches().first / 2) /
-                        static_cast<std::uint32_t>(s.k() * width * dim_t{sizeof(T)});
+                        static_cast<std::uint32_t>(k * width * dim_t{sizeof(T)});
     near = panels > 1 ? dim_t{panels} * width : width;
   }
-  gemm_epilogue<T> part;
-  if (then->bias != nullptr) {
-    part = *then;
-    then = &part;
+  gemm_epilogue<T> then;
+  detail::tiny_shape<T> part = s.with_columns(whole_columns);
+  const bool has_bias = s.then != nullptr && s.then->bias != nullptr;
+  if (has_bias) {
+    then = *s.then;
+    part.then = &then;
   }
-  const auto go_on = [&](dim_t columns) __attribute__((always_inline)) {
-    b += columns;
-    c += columns;
-    if (then == &part) part.bias += columns;
-  };
-  for (dim_t left = whole; left > 0; left -= near) {
+  for (dim_t left = whole_columns; left > 0; left -= near) {
     if (near > left) near = left;
-    f(a, b, c, {s.m(), near, s.k(), s.ta()}, steps, then);
-    go_on(near);
+    part.columns = static_cast<std::uint64_t>(near);
+    f(a, b, c, lda, ldb, part);
+    b += near;
+    c += near;
+    if (has_bias) then.bias += near;
   }
-  const dim_t left = n - whole;
-  if (left == 0) return;
-  const product_function<T> last =
-      left <= w ? find_narrow_tiny<T>(s.m(), left, s.ta()) : find_wide_tiny<T>(s.m(), left, s.k());
-  last(a, b, c, {s.m(), left, s.k(), s.ta()}, steps, then);
+  if (const dim_t left = s.n() - whole_columns; left > 0) {
+    part.columns = static_cast<std::uint64_t>(left);
+    tiny_tiles(a, b, c, lda, ldb, part);
+  }
 }
 
 /// Where tiles of four registers pay: few rows, and of more, sums that are not too short.
 template <class T>
-IKEBANA_CPU_INLINE product_function<T> find_quads_tiny(detail::tiny_sizes s) {
+IKEBANA_CPU_INLINE product_function<T> find_quads_tiny(dim_t m, dim_t n, dim_t k) {
   constexpr dim_t w = vec<T>::size;
-  if (s.n() < 4 * w || s.m() < 2 || by_four_rows(s.m())) return nullptr;
-  if (s.m() > few_rows)
-    return s.k() > 2 && (s.k() >= 16 || s.n() >= 8 * w) ? &quads_tiny_product<T> : nullptr;
+  if (n <= 3 * w || m < 2 || (m > few_rows && n < 4 * w) || by_four_rows(m)) return nullptr;
+  if (m > few_rows) return k > 2 && (k >= 16 || n >= 8 * w) ? &quads_tiny_product<T> : nullptr;
   // To make some columns twice costs less than tiles of few sums, and than another call.
-  return s.k() <= 12 || s.n() % (4 * w) > w ? find_quad_tiny<T>(s.m()) : &quads_tiny_product<T>;
-}
-#endif
-
-#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-template <class T>
-IKEBANA_CPU_INLINE void wide_tiles(const T* a, const T* b, T* c, detail::tiny_sizes s,
-                                   detail::tiny_steps steps, const gemm_epilogue<T>* then) {
-#if IKEBANA_CPU_WIDTH == 32
-  if (const product_function<T> quads = find_quads_tiny<T>(s); quads != nullptr)
-    return quads(a, b, c, s, steps, then);
-#endif
-  find_wide_tiny<T>(s.m(), s.n(), s.k())(a, b, c, s, steps, then);
+  return k <= 12 || n < 4 * w || n % (4 * w) > w ? find_quad_tiny<T>(m) : &quads_tiny_product<T>;
 }
 #endif
 
 #if IKEBANA_CPU_WIDTH >= 32
-/// Sums of K terms, one or two, of at least four registers of columns: row after row.
+/// Sums of K terms, one or two, of at least a register of columns: row after row.
 template <class T, std::size_t K>
-[[gnu::noinline]] void outer_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
-                                     detail::tiny_steps steps, const gemm_epilogue<T>* then) {
-  if (then->bias != nullptr || then->function != activation::none)
-    return find_wide_tiny<T>(s.m(), s.n(), s.k())(a, b, c, s, steps, then);
+IKEBANA_CPU_INLINE void outer_product(const T* a, const T* b, T* c, dim_t row, dim_t step,
+                                      dim_t ldb, dim_t n, dim_t ldc, dim_t m) {
   constexpr dim_t w = vec<T>::size;
-  const dim_t row = s.ta() ? 1 : steps.a(), step = s.ta() ? steps.a() : 1, last = s.n() - w,
-              ldc = steps.c();
-  const T* const second = b + (K > 1 ? steps.b() : 0);
-  for (dim_t m = s.m(); m > 0; --m, a += row, c += ldc) {
+  const dim_t last = n - w;
+  const T* const second = b + (K > 1 ? ldb : 0);
+  for (; m > 0; --m, a += row, c += ldc) {
     const vec<T> x = vec<T>::broadcast(a[0]), y = vec<T>::broadcast(a[K > 1 ? step : 0]);
     const auto put = [&](dim_t j) __attribute__((always_inline)) {
       vec<T> sum = fma(x, vec<T>::load(b + j), vec<T>::zero());
@@ -178,37 +165,32 @@ template <class T, std::size_t K>
   }
 }
 inline constexpr dim_t most_outer = IKEBANA_CPU_WIDTH == 64 ? 2 : 1;
-/// Sums of so few terms: where the result is beyond the first-level cache, time goes into writing
-/// it.
+/// Sums of so few terms, without an epilogue: of one term, and where the result is beyond the
+/// first-level cache, time goes into writing it.
 template <class T>
-[[gnu::noinline]] void shortest_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
-                                             detail::tiny_steps steps,
-                                             const gemm_epilogue<T>* then) {
-  if (s.k() > 0 && s.m() * s.n() * dim_t{sizeof(T)} > detail::caches().first)
-    return (s.k() == 1 ? &outer_product<T, 1>
-                       : &outer_product<T, std::size_t{most_outer}>)(a, b, c, s, steps, then);
-  wide_tiles<T>(a, b, c, s, steps, then);
+[[gnu::noinline]] void outer_tiny_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                                          const detail::tiny_shape<T>& s) {
+  const dim_t row = lda < 0 ? 1 : lda, step = lda < 0 ? ~lda : 1;
+  if (s.k == 1) return outer_product<T, 1>(a, b, c, row, step, ldb, s.n(), s.ldc, s.m());
+  outer_product<T, std::size_t{most_outer}>(a, b, c, row, step, ldb, s.n(), s.ldc, s.m());
 }
 #endif
 
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-/// Of more columns than a register has: goes to the tiles by a jump.
+/// Of more columns than two registers have.
 template <class T>
-[[gnu::noinline]] void wide_tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
-                                         detail::tiny_steps steps, const gemm_epilogue<T>* then) {
+[[gnu::noinline]] void wide_tiny_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                                         const detail::tiny_shape<T>& s) {
 #if IKEBANA_CPU_WIDTH >= 32
-  if (s.k() <= most_outer && s.n() >= 4 * vec<T>::size) [[unlikely]]
-    return shortest_tiny_product(a, b, c, s, steps, then);
+  if (s.k <= most_outer && s.k > 0 && s.then == nullptr &&
+      (s.k == 1 || (s.n() >= 4 * vec<T>::size &&
+                    s.m() * s.n() * dim_t{sizeof(T)} > detail::caches().first))) [[unlikely]]
+    return outer_tiny_product(a, b, c, lda, ldb, s);
 #endif
-  wide_tiles<T>(a, b, c, s, steps, then);
-}
-
-template <class T>
-IKEBANA_CPU_INLINE void tiny_product(const T* a, const T* b, T* c, detail::tiny_sizes s,
-                                     detail::tiny_steps steps, const gemm_epilogue<T>* then) {
-  const dim_t m = s.m(), n = s.n();
-  if (n > vec<T>::size) return wide_tiny_product(a, b, c, s, steps, then);
-  if (m > dim_t{tiny_rows}) return long_tiny_product(a, b, c, s, steps, then);
-  return find_narrow_tiny<T>(m, n, s.ta())(a, b, c, s, steps, then);
+#if IKEBANA_CPU_WIDTH == 32
+  if (const product_function<T> quads = find_quads_tiny<T>(s.m(), s.n(), s.k); quads != nullptr)
+    return quads(a, b, c, lda, ldb, s);
+#endif
+  tiny_tiles(a, b, c, lda, ldb, s);
 }
 #endif

@@ -1,0 +1,84 @@
+// Which small products go by tiles, and how one that is told by a gemm_call goes to them.
+
+#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+/// Whether tiles of few registers do where there are more columns than they have: of short sums,
+/// larger ones would spend more time on their way. On AVX-512 they read B too fast for it to come
+/// from the second-level cache again and again.
+template <class T>
+IKEBANA_CPU_INLINE bool by_tiny_blocks([[maybe_unused]] dim_t m, [[maybe_unused]] dim_t n,
+                                       [[maybe_unused]] dim_t k) {
+#if IKEBANA_CPU_WIDTH == 64
+  if (m <= 16) return m > 1 && k <= (m > 4 || n <= 3 * vec<T>::size ? 64 : 32);
+  return k <= 16 || (k <= 24 && k * n * dim_t{sizeof(T)} <= 32 * 1024);
+#elif IKEBANA_CPU_WIDTH == 32
+  return k <= 48 && m > 1;
+#else
+  return false;
+#endif
+}
+
+/// As by_tiny_blocks, where B must be turned first, which leaves so many bytes.
+template <class T>
+IKEBANA_CPU_INLINE bool by_turned_blocks(dim_t m, dim_t n, dim_t k, dim_t bytes) {
+  return by_tiny_blocks<T>(m, n, k) && (k <= 8 || (k <= 16 && m > few_rows && m <= 12) ||
+                                        (k <= 24 && m > 4 && bytes <= detail::caches().first / 2));
+}
+#endif
+
+#if IKEBANA_CPU_WIDTH != 0
+/// Whether two rows or three go by rows of B: four registers' sums are more than tiles have. What
+/// is not four registers wide reads some twice, which long sums feel on AVX-512.
+template <class T>
+IKEBANA_CPU_INLINE bool by_few_rows(dim_t m, dim_t n, dim_t k) {
+  constexpr dim_t w = vec<T>::size;
+  if (m < 2 || m > few_rows || n <= (IKEBANA_CPU_WIDTH == 64 && k > 64 ? 3 : 2) * w) return false;
+#if IKEBANA_CPU_WIDTH >= 32
+  if (n > 3 * w && (IKEBANA_CPU_WIDTH == 64 || n < 4 * w))
+    return k > (IKEBANA_CPU_WIDTH == 64 ? 24 : 16);
+  if (by_tiny_blocks<T>(m, n, k)) return false;
+#endif
+  return k > 8;
+}
+
+template <class T>
+IKEBANA_CPU_INLINE bool finishes_tiny(const gemm_epilogue<T>& then) {
+  return then.function > activation::relu || then.slope_of != nullptr;
+}
+template <class T>
+IKEBANA_CPU_INLINE void finish_tiny(const gemm_epilogue<T>& then, dim_t m, dim_t n, T* c,
+                                    dim_t ldc) {
+  if (then.function > activation::relu) activate_block(then.function, m, n, c, ldc);
+  if (then.slope_of != nullptr) slope_block(then.slope, m, n, c, ldc, then.slope_of, then.ld_slope);
+}
+#endif
+
+#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+template <class T>
+IKEBANA_CPU_INLINE void tiny_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                                     const detail::tiny_shape<T>& s) {
+  if (s.n() > 2 * vec<T>::size) return wide_tiny_product(a, b, c, lda, ldb, s);
+  tiny_tiles(a, b, c, lda, ldb, s);
+}
+/// What `tiny` is given where nothing follows the product.
+template <class T>
+IKEBANA_CPU_INLINE const gemm_epilogue<T>* if_any(const gemm_epilogue<T>& then) {
+  return then.bias == nullptr && then.function == activation::none ? nullptr : &then;
+}
+template <class T>
+IKEBANA_CPU_INLINE void run_tiny_product(const gemm_call<T>& call) {
+  const detail::tiny_shape<T> s{call.k, static_cast<std::uint64_t>(call.n), call.ldc,
+                                static_cast<std::uint64_t>(call.m), if_any(*call.then)};
+  tiny_product<T>(call.a, call.b, call.c, call.ta == transpose::yes ? ~call.lda : call.lda,
+                  call.ldb, s);
+}
+template <class T>
+[[gnu::noinline]] void tiny_product_and_finish(const gemm_call<T>& call) {
+  run_tiny_product(call);
+  finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
+}
+template <class T>
+IKEBANA_CPU_INLINE void tiny_product(const gemm_call<T>& call) {
+  if (finishes_tiny(*call.then)) return tiny_product_and_finish(call);
+  run_tiny_product(call);
+}
+#endif
