@@ -8,6 +8,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/depthwise_lanes.hpp"
 #include "ikebana/cpu/conv/depthwise_pairs.hpp"
+#include "ikebana/cpu/conv/depthwise_phases.hpp"
 #include "ikebana/cpu/conv/depthwise_planes.hpp"
 #include "ikebana/cpu/conv/depthwise_rows.hpp"
 #include "ikebana/cpu/conv/depthwise_sweep.hpp"
@@ -48,6 +49,12 @@
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_rows-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_shifts-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_phases-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_lanes-inl.hpp"
@@ -128,7 +135,9 @@ bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* 
       (relu || then.function == activation::none) &&
       (convolve_planes(kernels, g, false, x, w, bias, relu, y) ||
        sweep_channels(kernels, g, false, x, w, bias, relu, y) ||
-       convolve_rows(kernels, g, false, x, w, bias, relu, y)))
+       convolve_rows(kernels, g, false, x, w, bias, relu, y) ||
+       convolve_phases(kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g, false, x, w, bias,
+                       relu, y)))
     return true;
   return by_lanes(kernels, g, lanes_of::forward,
                   [&](depthwise_lanes<T>& lanes) { lanes.run(x, w, bias, then, y); });
@@ -140,6 +149,8 @@ bool depthwise_backward_data(const conv_geometry& g, const T* dy, const T* w, co
   return convolve_planes(kernels, g, true, dy, w, bias, false, dx) ||
          sweep_channels(kernels, g, true, dy, w, bias, false, dx) ||
          convolve_rows(kernels, g, true, dy, w, bias, false, dx) ||
+         convolve_phases(kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g, true, dy, w, bias,
+                         false, dx) ||
          (are_large(g) && sweep_pairs_backward(kernels, g, dy, w, bias, dx)) ||
          by_lanes(kernels, g, lanes_of::backward_data,
                   [&](depthwise_lanes<T>& lanes) { lanes.run(dy, w, bias, {}, dx); });
@@ -151,6 +162,8 @@ bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy,
   return plane_gradients(kernels, g, x, dy, dw, accumulate) ||
          (g.out[2] > 24 && sweep_weights(kernels, g, x, dy, dw, accumulate)) ||
          row_gradients(kernels, g, x, dy, dw, accumulate) ||
+         phase_gradients(kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g, x, dy, dw,
+                         accumulate) ||
          (are_large(g) && sweep_pairs_weights(kernels, g, x, dy, dw, accumulate)) ||
          by_lanes(kernels, g, lanes_of::backward_weights,
                   [&](depthwise_lanes<T>& lanes) { lanes.run_weights(x, dy, dw, accumulate); });

@@ -57,7 +57,7 @@ struct depthwise_planes {
 /// A row of a depthwise convolution of stride 1 whose kernel is a row of any length: result j meets
 /// x[j - left + k step] with weight k, or, if `turned`, with the k-th from the end. Registers of
 /// results up to `first` and from `last` on meet the row's ends: they have `masks` and `last_masks`
-/// for each tap.
+/// for each tap; not where taps meet less than a register before and after it and are shifted.
 template <class T>
 struct depthwise_row {
   const T *x, *w, *dy;
@@ -66,6 +66,10 @@ struct depthwise_row {
   const void *masks, *last_masks;
   dim_t length, first, last, taps, step, left;
   bool turned, relu;
+  // Of rows that are shifted: how many there are, of what width, and how their weights and bias
+  // (null for none) follow each other.
+  dim_t count, width, w_step, bias_step;
+  const T* bias;
 };
 /// The columns of the output's gradient that those of one remainder meet, and
 /// the weights: every second of a kernel row.
@@ -116,6 +120,20 @@ struct lanes_job {
   bool relu;
 };
 
+/// Some rows of a depthwise convolution whose source is copied: x holds what they meet, `x_step`
+/// apart. Position j of a result is the sum over the terms of w[term.b] * x[term.a + j], or has
+/// such a sum for its even and its odd elements. For the gradient of the weights, sums[term], a
+/// register each, += dy's elements times what they meet.
+template <class T>
+struct depthwise_copies {
+  const T *x, *w, *bias, *dy;
+  T *out, *sums;
+  const lane_term* terms[2];
+  dim_t counts[2];
+  dim_t rows, length, x_step, w_step, out_step;
+  bool relu;
+};
+
 /// What the instruction sets provide.
 template <class T>
 struct depthwise_kernels {
@@ -152,6 +170,11 @@ struct depthwise_kernels {
   void (*convolve_row)(const depthwise_row<T>&);
   /// sums[tap], a register each, += what a row gives.
   void (*row_gradients)(const depthwise_row<T>&);
+  /// By shifts, some rows; null where there are none.
+  void (*convolve_rows_shifted)(const depthwise_row<T>&);
+  void (*convolve_copies)(const depthwise_copies<T>&);
+  void (*spread_copies)(const depthwise_copies<T>&);
+  void (*gradients_of_copies)(const depthwise_copies<T>&);
   void (*find_flat_masks)(dim_t beside, dim_t height, dim_t width, void* to);
   void (*convolve_flat)(const depthwise_planes<T>&);
   dim_t largest_flat;  // planes that pay

@@ -12,18 +12,21 @@
 #include "ikebana/cpu/parallel.hpp"
 
 // Depthwise convolutions of stride 1 with kernels of one row, or of one column, which are of one
-// row where a plane is one: of any length and dilation.
+// row where a plane is one: of any length and dilation. Rows that are short beside the kernel are
+// shifted in registers where it reaches less than one to either side.
 namespace ikebana::cpu::detail {
+
+enum class row_purpose : unsigned char { convolve, gradients };
 
 template <class T>
 struct row_sweep {
   const depthwise_kernels<T>& kernels;
   dim_t channels, batch, rows, width;
-  bool fits;
+  bool fits, shifts;
   depthwise_row<T> job{};
 
-  /// It pays where there are so many `results` for each tap.
-  row_sweep(const depthwise_kernels<T>& k, const conv_geometry& g, bool backward, dim_t results)
+  row_sweep(const depthwise_kernels<T>& k, const conv_geometry& g, bool backward,
+            row_purpose purpose)
       : kernels{k}, channels{g.groups}, batch{g.batch}, rows{g.in[1]} {
     const auto &from = backward ? g.out : g.in, &to = backward ? g.in : g.out;
     const bool is_column = g.kernel[2] == 1 && g.padding[2] == 0 && g.in[2] == g.out[2],
@@ -40,10 +43,19 @@ struct row_sweep {
     job.turned = backward;
     fits = k.convolve_row != nullptr && (is_row || is_column) && g.kernel[0] == 1 && g.in[0] == 1 &&
            g.out[0] == 1 && g.padding[0] == 0 && g.in_channels == channels &&
-           g.out_channels == channels && g.stride[1] == 1 && g.stride[2] == 1 &&
-           2 * job.length > k.width && pays(reach, results) && fit(width - reach + job.left);
+           g.out_channels == channels && g.stride[1] == 1 && g.stride[2] == 1;
+    job.width = width;
+    job.w_step = rows > 1 ? 0 : job.taps;
+    job.bias_step = rows > 1 ? 0 : 1;
+    shifts = fits && purpose == row_purpose::convolve && k.convolve_rows_shifted != nullptr &&
+             job.left >= 0 && job.left < k.width && reach - job.left < k.width &&
+             (rows > 1 ? 2 : 4) * job.length > k.width && job.length < 80 * job.taps;
+    fits = shifts || (fits && 2 * job.length > k.width &&
+                      pays(reach, purpose == row_purpose::convolve ? 16 : 24) && fit_sums() &&
+                      fit(width - reach + job.left));
   }
-  /// Whether channels as lanes, which have no ends to mask, are not faster.
+  /// Whether, with so many `results` for each tap, channels as lanes, which have no ends to mask,
+  /// are not faster.
   bool pays(dim_t reach, dim_t results) const {
     return 2 * channels <= kernels.width ||
            (job.taps <= 16 && results * job.taps <= job.length && 2 * reach <= job.length);
@@ -63,9 +75,7 @@ struct row_sweep {
                 of_first = rounded_up(job.taps * size * job.first, 64),
                 of_last = rounded_up(job.taps * size * behind, 64),
                 of_columns = job.taps * static_cast<dim_t>(sizeof(dim_t));
-    if (of_first + of_last + of_columns > static_cast<dim_t>(list_bytes) ||
-        rounded_up(job.taps, w) * w * size > static_cast<dim_t>(packed_a_bytes))
-      return false;
+    if (of_first + of_last + of_columns > static_cast<dim_t>(list_bytes)) return false;
     std::byte* const at = thread_lists();
     auto* const columns = reinterpret_cast<dim_t*>(at + of_first + of_last);
     for (dim_t k = 0; k < job.taps; ++k) columns[k] = k * job.step - job.left;
@@ -75,6 +85,14 @@ struct row_sweep {
     job.last_masks = at + of_first;
     job.masks = at;
     return true;
+  }
+  /// The channels whose gradients are found together: their sums are added up at once.
+  dim_t together() const { return job.taps < 64 ? 64 / job.taps : 1; }
+  dim_t size_of_sums() const {
+    return rounded_up(together() * job.taps, kernels.width) * kernels.width;
+  }
+  bool fit_sums() const {
+    return size_of_sums() * static_cast<dim_t>(sizeof(T)) <= static_cast<dim_t>(packed_a_bytes);
   }
   dim_t plane() const { return rows * width; }
   dim_t out_plane() const { return rows * job.length; }
@@ -86,6 +104,7 @@ struct row_sweep {
       mine.relu = relu;
       mine.x = source + n * plane();
       mine.out = result + n * out_plane();
+      if (shifts) return shift_rows(mine, n, end, w, bias);
       for (; n < end; ++n) {
         const dim_t c = n % channels;
         mine.w = w + c * job.taps;
@@ -95,21 +114,34 @@ struct row_sweep {
       }
     });
   }
+  /// By shifts: the rows of one channel at a time, or of many that have one each.
+  void shift_rows(depthwise_row<T>& mine, dim_t n, dim_t end, const T* w, const T* bias) const {
+    for (dim_t some; n < end; n += some, mine.x += some * plane(), mine.out += some * out_plane()) {
+      const dim_t c = n % channels;
+      some = rows > 1 ? 1 : std::min(end - n, channels - c);
+      mine.count = some * rows;
+      mine.w = w + c * job.taps;
+      mine.bias = bias == nullptr ? nullptr : bias + c;
+      kernels.convolve_rows_shifted(mine);
+    }
+  }
   void find_gradients(const T* x, const T* dy, T* dw, bool accumulate) const {
-    const dim_t worth = planes_worth(batch * out_plane() * job.taps),
-                of_sums = rounded_up(job.taps, kernels.width) * kernels.width;
+    const dim_t worth = planes_worth(batch * out_plane() * job.taps);
     parallel_for(0, channels, worth, [&](dim_t c, dim_t end) {
       depthwise_row<T> mine = job;
-      mine.sums = reinterpret_cast<T*>(thread_scratch());
-      for (; c < end; ++c) {
-        std::fill(mine.sums, mine.sums + of_sums, T(0));
+      T* const sums = reinterpret_cast<T*>(thread_scratch());
+      for (dim_t some; c < end; c += some) {
+        some = std::min(together(), end - c);
+        std::fill(sums, sums + size_of_sums(), T(0));
         for (dim_t image = 0; image < batch; ++image) {
           mine.x = x + (image * channels + c) * plane();
           mine.dy = dy + (image * channels + c) * out_plane();
-          for (dim_t i = 0; i < rows; ++i, mine.x += width, mine.dy += job.length)
-            kernels.row_gradients(mine);
+          mine.sums = sums;
+          for (dim_t n = 0; n < some; ++n, mine.sums += job.taps * kernels.width)
+            for (dim_t i = 0; i < rows; ++i, mine.x += width, mine.dy += job.length)
+              kernels.row_gradients(mine);
         }
-        kernels.add_sums(job.taps, mine.sums, dw + c * job.taps, accumulate);
+        kernels.add_sums(some * job.taps, sums, dw + c * job.taps, accumulate);
       }
     });
   }
@@ -118,14 +150,14 @@ struct row_sweep {
 template <class T>
 bool convolve_rows(const depthwise_kernels<T>& kernels, const conv_geometry& g, bool backward,
                    const T* source, const T* w, const T* bias, bool relu, T* result) {
-  const row_sweep<T> sweep{kernels, g, backward, 16};
+  const row_sweep<T> sweep{kernels, g, backward, row_purpose::convolve};
   if (sweep.fits) sweep.convolve(source, w, bias, relu, result);
   return sweep.fits;
 }
 template <class T>
 bool row_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g, const T* x,
                    const T* dy, T* dw, bool accumulate) {
-  const row_sweep<T> sweep{kernels, g, false, 24};
+  const row_sweep<T> sweep{kernels, g, false, row_purpose::gradients};
   if (sweep.fits) sweep.find_gradients(x, dy, dw, accumulate);
   return sweep.fits;
 }

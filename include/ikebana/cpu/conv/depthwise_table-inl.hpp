@@ -40,11 +40,15 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
                    &spread_planes<T, 5>};
   all.convolve_row = &convolve_row<T>;
   all.row_gradients = &row_gradients<T>;
+  all.convolve_copies = &convolve_copies<T>;
+  all.spread_copies = &spread_copies<T>;
+  all.gradients_of_copies = &gradients_of_copies<T>;
   all.find_flat_masks = &find_flat_masks<T>;
   all.convolve_flat = &convolve_flat_planes<T>;
   all.largest_flat = IKEBANA_CPU_WIDTH == 32 ? 16 : any;
   all.flat_gradients = &gradients_of_flat_planes<T>;
 #if IKEBANA_CPU_WIDTH == 64
+  all.convolve_rows_shifted = &convolve_rows_shifted<T>;
   all.find_pair_masks = &find_pair_masks<T>;
   all.spread_pairs = &spread_pairs<T>;
   if constexpr (sizeof(T) == 4) all.sweeps[1].of_two = &sweep_rows<T, 7, true, true>;
