@@ -81,12 +81,12 @@ void product(gemm_call<T>& call) {
   const bool few = static_cast<size>(call.m) - 1 < 32 &&
                    !(call.n <= 4 && call.m >= (sizeof(T) == 4 ? 2 : 4) && call.k >= deep &&
                      call.m * call.k >= 2048 && call.ta == transpose::no),
-             simple =
-                 call.n > 1 &&
-                 (call.k <= 24 || call.k < (call.n > 4 ? 3 : 2) * w ||
-                  (IKEBANA_CPU_WIDTH == 64 && call.n > w && call.k <= 256) ||
-                  (call.n <= w &&
-                   (call.ta == transpose::no ? 2 * call.n > w : 4 * call.n > w && call.k <= 48)));
+             simple = call.n > 1 &&
+                      (call.k <= 24 || call.k < (call.n > 4 ? 3 : 2) * w ||
+                       (IKEBANA_CPU_WIDTH == 64 && call.n > w && call.k <= 256) ||
+                       (call.n <= w &&
+                        (call.ta == transpose::no ? 2 * call.n > w
+                                                  : by_columns_of_a<T>(call.m, call.n, call.k))));
   if ((few ? call.n > 1 || call.m * call.k <= 64 : simple && call.m > 0) && call.n > 0 &&
       __builtin_bit_cast(bits, call.alpha) == __builtin_bit_cast(bits, T(1)) &&
       __builtin_bit_cast(bits, call.beta) == 0 && call.then->residual == nullptr) {

@@ -52,11 +52,14 @@ template <class T>
   tiles_down(a, b, c, lda, ldb, s, dim_t{tiny_rows}, 2,
              [&](dim_t rows) { return find_narrow_tile<T>(rows, s.n(), lda < 0); });
 }
-/// At least as many columns as a register has.
+/// At least as many columns as a register has. On AVX-512, the largest tiles gain only where they
+/// are alone.
 template <class T, class V>
 [[gnu::noinline]] void long_wide_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
                                          const detail::tiny_shape<T>& s) {
-  tiles_down(a, b, c, lda, ldb, s, dim_t{most_tiny_rows<T, V>}, 5,
+  constexpr auto most = static_cast<dim_t>(most_tiny_rows<T, V>),
+                 several = IKEBANA_CPU_WIDTH == 64 ? 24 / (V::size / vec<T>::size) : most;
+  tiles_down(a, b, c, lda, ldb, s, s.m() > most ? several : most, 5,
              [](dim_t rows) { return find_wide_tile<T, V>(rows); });
 }
 

@@ -17,11 +17,26 @@ IKEBANA_CPU_INLINE bool by_tiny_blocks([[maybe_unused]] dim_t m, [[maybe_unused]
 #endif
 }
 
-/// As by_tiny_blocks, where B must be turned first, which leaves so many bytes.
+/// Whether up to a register of columns are made of A's columns where they stand, rather than as the
+/// columns of a product that has the result's rows in registers: the fewer lanes are idle and the
+/// nearer A is, the longer sums may be.
+template <class T>
+IKEBANA_CPU_INLINE bool by_columns_of_a(dim_t m, dim_t n, dim_t k) {
+  constexpr dim_t w = vec<T>::size;
+  if (k <= 48 || 2 * n <= w) return 4 * n > w && k <= 48;
+  return k <= 64 ||
+         (4 * n > 3 * w && k <= 256 && m * k * dim_t{sizeof(T)} <= detail::caches().second / 8);
+}
+
+/// As by_tiny_blocks, where B must be turned first, which leaves so many bytes: of a few rows more
+/// than dot products are for, longer sums, too.
 template <class T>
 IKEBANA_CPU_INLINE bool by_turned_blocks(dim_t m, dim_t n, dim_t k, dim_t bytes) {
-  return by_tiny_blocks<T>(m, n, k) && (k <= 8 || (k <= 16 && m > few_rows && m <= 12) ||
-                                        (k <= 24 && m > 4 && bytes <= detail::caches().first / 2));
+  constexpr dim_t most_dots = IKEBANA_CPU_WIDTH == 64 || sizeof(T) == 4 ? 32 : 24;
+  const bool near = bytes <= detail::caches().first / 2;
+  if (m > 4 && m <= 64 && k > 16) return near && k <= (m > 8 ? 64 : most_dots);
+  return by_tiny_blocks<T>(m, n, k) &&
+         (k <= 8 || (k <= 16 && m > few_rows && m <= 12) || (k <= 24 && m > 4 && near));
 }
 #endif
 
