@@ -135,9 +135,9 @@ bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* 
       (relu || then.function == activation::none) &&
       (convolve_planes(kernels, g, false, x, w, bias, relu, y) ||
        sweep_channels(kernels, g, false, x, w, bias, relu, y) ||
-       convolve_rows(kernels, g, false, x, w, bias, relu, y) ||
-       convolve_phases(kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g, false, x, w, bias,
-                       relu, y)))
+       convolve_rows(kernels, g, lanes_of::forward, x, w, bias, relu, y) ||
+       convolve_phases(kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g, lanes_of::forward, x,
+                       w, bias, relu, y)))
     return true;
   return by_lanes(kernels, g, lanes_of::forward,
                   [&](depthwise_lanes<T>& lanes) { lanes.run(x, w, bias, then, y); });
@@ -148,9 +148,9 @@ bool depthwise_backward_data(const conv_geometry& g, const T* dy, const T* w, co
   const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
   return convolve_planes(kernels, g, true, dy, w, bias, false, dx) ||
          sweep_channels(kernels, g, true, dy, w, bias, false, dx) ||
-         convolve_rows(kernels, g, true, dy, w, bias, false, dx) ||
-         convolve_phases(kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g, true, dy, w, bias,
-                         false, dx) ||
+         convolve_rows(kernels, g, lanes_of::backward_data, dy, w, bias, false, dx) ||
+         convolve_phases(kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g,
+                         lanes_of::backward_data, dy, w, bias, false, dx) ||
          (are_large(g) && sweep_pairs_backward(kernels, g, dy, w, bias, dx)) ||
          by_lanes(kernels, g, lanes_of::backward_data,
                   [&](depthwise_lanes<T>& lanes) { lanes.run(dy, w, bias, {}, dx); });

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/depthwise_bands.hpp"
 #include "ikebana/cpu/conv/depthwise_kernels.hpp"
 #include "ikebana/cpu/conv/depthwise_sweep.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -13,9 +14,9 @@
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
-// Depthwise convolutions of one dimension with strides of 2 and 3: rows are copied with zeros
-// around them, each remainder of the positions by the stride (a phase) by itself, a few thousand
-// elements at a time.
+// Depthwise convolutions of one dimension, of strides up to 3: rows are copied with zeros around
+// them, each remainder of the positions by the stride (a phase) by itself, a few thousand elements
+// at a time.
 namespace ikebana::cpu::detail {
 
 template <class T>
@@ -36,7 +37,10 @@ struct phase_sweep {
   bool fits;
 
   phase_sweep(const depthwise_kernels<T>& k, const conv_tiles<T>& t, const conv_geometry& g,
-              bool backward, dim_t results)
+              lanes_of direction)
+      : phase_sweep{k, t, g, direction, direction == lanes_of::backward_data} {}
+  phase_sweep(const depthwise_kernels<T>& k, const conv_tiles<T>& t, const conv_geometry& g,
+              lanes_of direction, bool backward)
       : kernels{k},
         tiles{t},
         channels{g.groups},
@@ -50,23 +54,26 @@ struct phase_sweep {
     const auto is_line = [&](const auto& e) { return e[0] == 1 && e[1] == 1; };
     fits = k.convolve_copies != nullptr && is_line(g.in) && is_line(g.out) && is_line(g.kernel) &&
            g.padding[0] == 0 && g.padding[1] == 0 && g.in_channels == channels &&
-           g.out_channels == channels && g.stride[2] >= 2 &&
-           g.stride[2] <= (backward ? 2 : most_phases) && 2 * positions > k.width &&
-           pays(backward, results) && place(g);
+           g.out_channels == channels && g.stride[2] <= (backward ? 2 : most_phases) &&
+           2 * positions > k.width && pays(g.stride[2], direction) && place(g, backward);
   }
   /// Whether channels as lanes are not faster: where they fill few of these, where taps are few,
-  /// and, but backward, where there are so many `results` for each.
-  bool pays(bool backward, dim_t results) const {
+  /// and, but backward by data, where there are many results for each. Other ways come before where
+  /// the stride is 1.
+  bool pays(dim_t stride, lanes_of direction) const {
+    const bool weights = direction == lanes_of::backward_weights;
+    if (stride == 1) return !weights && taps <= 9;
     return 2 * channels <= kernels.width ||
-           (taps <= 16 && (backward || positions >= std::max(results * taps, dim_t{24})));
+           (taps <= 16 && (direction == lanes_of::backward_data ||
+                           positions >= std::max((weights ? 24 : 8) * taps, dim_t{24})));
   }
 
   /// Finds where taps lie in a copy, and divides the calling thread's scratch. False where they do
   /// not fit.
-  bool place(const conv_geometry& g) {
+  bool place(const conv_geometry& g, bool backward) {
     const auto at = [&](dim_t k, dim_t remainder) {
-      return spread == 1 ? k * g.dilation[2] - g.padding[2]
-                         : remainder + g.padding[2] - k * g.dilation[2];
+      const dim_t met = k * g.dilation[2] - g.padding[2];
+      return backward ? remainder - met : met;
     };
     const auto each = [&](const auto& f) {
       for (dim_t a = 0; a < spread; ++a)
@@ -196,18 +203,16 @@ struct phase_sweep {
 
 template <class T>
 bool convolve_phases(const depthwise_kernels<T>& kernels, const conv_tiles<T>& tiles,
-                     const conv_geometry& g, bool backward, const T* source, const T* w,
+                     const conv_geometry& g, lanes_of direction, const T* source, const T* w,
                      const T* bias, bool relu, T* result) {
-  if (g.stride[2] == 1) return false;
-  const phase_sweep<T> sweep{kernels, tiles, g, backward, 8};
+  const phase_sweep<T> sweep{kernels, tiles, g, direction};
   if (sweep.fits) sweep.convolve(source, w, bias, relu, result);
   return sweep.fits;
 }
 template <class T>
 bool phase_gradients(const depthwise_kernels<T>& kernels, const conv_tiles<T>& tiles,
                      const conv_geometry& g, const T* x, const T* dy, T* dw, bool accumulate) {
-  if (g.stride[2] == 1) return false;
-  const phase_sweep<T> sweep{kernels, tiles, g, false, 24};
+  const phase_sweep<T> sweep{kernels, tiles, g, lanes_of::backward_weights};
   if (sweep.fits) sweep.find_gradients(x, dy, dw, accumulate);
   return sweep.fits;
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/depthwise_bands.hpp"
 #include "ikebana/cpu/conv/depthwise_kernels.hpp"
 #include "ikebana/cpu/conv/depthwise_sweep.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
@@ -16,8 +17,6 @@
 // shifted in registers where it reaches less than one to either side.
 namespace ikebana::cpu::detail {
 
-enum class row_purpose : unsigned char { convolve, gradients };
-
 template <class T>
 struct row_sweep {
   const depthwise_kernels<T>& kernels;
@@ -25,9 +24,10 @@ struct row_sweep {
   bool fits, shifts;
   depthwise_row<T> job{};
 
-  row_sweep(const depthwise_kernels<T>& k, const conv_geometry& g, bool backward,
-            row_purpose purpose)
+  row_sweep(const depthwise_kernels<T>& k, const conv_geometry& g, lanes_of direction)
       : kernels{k}, channels{g.groups}, batch{g.batch}, rows{g.in[1]} {
+    const bool backward = direction == lanes_of::backward_data,
+               weights = direction == lanes_of::backward_weights;
     const auto &from = backward ? g.out : g.in, &to = backward ? g.in : g.out;
     const bool is_column = g.kernel[2] == 1 && g.padding[2] == 0 && g.in[2] == g.out[2],
                is_row = g.kernel[1] == 1 && g.padding[1] == 0 && g.in[1] == g.out[1];
@@ -47,19 +47,25 @@ struct row_sweep {
     job.width = width;
     job.w_step = rows > 1 ? 0 : job.taps;
     job.bias_step = rows > 1 ? 0 : 1;
-    shifts = fits && purpose == row_purpose::convolve && k.convolve_rows_shifted != nullptr &&
-             job.left >= 0 && job.left < k.width && reach - job.left < k.width &&
-             (rows > 1 ? 2 : 4) * job.length > k.width && job.length < 80 * job.taps;
-    fits = shifts || (fits && 2 * job.length > k.width &&
-                      pays(reach, purpose == row_purpose::convolve ? 16 : 24) && fit_sums() &&
-                      fit(width - reach + job.left));
+    const dim_t behind = reach - job.left, shortest = (rows > 1 ? 3 : 1) * k.width / 4;
+    shifts = fits && !weights && k.convolve_rows_shifted != nullptr && job.left >= 0 &&
+             std::max(job.left, behind) < k.width && job.length > shortest &&
+             job.length < 16 * job.taps * job.taps;
+    fits =
+        shifts || (fits && 2 * job.length > k.width && pays(reach, weights ? 24 : 16) &&
+                   fit_sums() && fit(width - reach + job.left) &&
+                   (weights || !is_row || rows > 1 || job.taps > 9 || are_few() || fills_tiles()));
   }
   /// Whether, with so many `results` for each tap, channels as lanes, which have no ends to mask,
   /// are not faster.
   bool pays(dim_t reach, dim_t results) const {
-    return 2 * channels <= kernels.width ||
+    return are_few() ||
            (job.taps <= 16 && results * job.taps <= job.length && 2 * reach <= job.length);
   }
+  bool are_few() const { return 2 * channels <= kernels.width; }
+  /// Whether several registers go at once between the ends: else copies (depthwise_phases.hpp), of
+  /// few taps, are faster.
+  bool fills_tiles() const { return job.last - job.first >= 8 * kernels.width; }
   /// Finds the masks of registers that meet columns before the first or from `end` of the results
   /// on. False where there is no room.
   bool fit(dim_t end) {
@@ -148,16 +154,16 @@ struct row_sweep {
 };
 
 template <class T>
-bool convolve_rows(const depthwise_kernels<T>& kernels, const conv_geometry& g, bool backward,
+bool convolve_rows(const depthwise_kernels<T>& kernels, const conv_geometry& g, lanes_of direction,
                    const T* source, const T* w, const T* bias, bool relu, T* result) {
-  const row_sweep<T> sweep{kernels, g, backward, row_purpose::convolve};
+  const row_sweep<T> sweep{kernels, g, direction};
   if (sweep.fits) sweep.convolve(source, w, bias, relu, result);
   return sweep.fits;
 }
 template <class T>
 bool row_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g, const T* x,
                    const T* dy, T* dw, bool accumulate) {
-  const row_sweep<T> sweep{kernels, g, false, row_purpose::gradients};
+  const row_sweep<T> sweep{kernels, g, lanes_of::backward_weights};
   if (sweep.fits) sweep.find_gradients(x, dy, dw, accumulate);
   return sweep.fits;
 }
