@@ -34,13 +34,15 @@ inline pool_span span_of(const adaptive_pool_geometry& g, std::size_t d, dim_t o
   const dim_t end = ((o + 1) * g.in[d] + g.out[d] - 1) / g.out[d];
   return {begin, end, end - begin};
 }
+inline any_windows windows_of(const adaptive_pool_geometry& g) {
+  return {g.planes, g.in, g.out, &g, [](const void* geometry, std::size_t d, dim_t o) {
+            return span_of(*static_cast<const adaptive_pool_geometry*>(geometry), d, o);
+          }};
+}
 
 }  // namespace detail
 
 }  // namespace ikebana::cpu
-
-#define IKEBANA_CPU_BODY "ikebana/cpu/adaptive_pool-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Pooling with PyTorch's semantics. None throws, nor allocates but for the thread's packing
 /// buffer, at its first use.
@@ -69,14 +71,14 @@ template <class T>
 void adaptive_avg_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y) {
   if (detail::is_even(g))
     return avg_pool_forward<T>(detail::even_windows(g), x, y, true, 0, nullptr);
-  IKEBANA_CPU_DISPATCH(adaptive_average<T>)(g, x, y);
+  IKEBANA_CPU_DISPATCH(pool_average<T>)(detail::windows_of(g), x, y, true, 0);
 }
 /// Overwrites dx.
 template <class T>
 void adaptive_avg_pool_backward(const adaptive_pool_geometry& g, const T* dy, T* dx) {
   if (detail::is_even(g))
     return avg_pool_backward<T>(detail::even_windows(g), dy, dx, true, 0, nullptr);
-  IKEBANA_CPU_DISPATCH(adaptive_average_backward<T>)(g, dy, dx);
+  IKEBANA_CPU_DISPATCH(pool_average_backward<T>)(detail::windows_of(g), dy, dx, true, 0);
 }
 
 IKEBANA_CPU_KERNEL(adaptive_max_pool_forward)

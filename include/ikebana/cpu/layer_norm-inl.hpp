@@ -60,8 +60,8 @@ IKEBANA_CPU_INLINE vec<T> sum_short_rows(F part) {
 /// normalize_rows of rows of K registers, as many together as a register has lanes: each row is
 /// read once.
 template <class T, int K>
-void normalize_short_rows(dim_t rows, dim_t n, const T* x, const T* gamma, const T* beta, T eps,
-                          T* y, T* means, T* invstds) {
+void normalize_short_rows(dim_t rows, dim_t n, const T* x, const T* residual, T* total,
+                          const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds) {
   constexpr dim_t w = vec<T>::size;
   const dim_t last = n - (K - 1) * w;
   const auto lanes = [=](int k) __attribute__((always_inline)) { return k < K - 1 ? w : last; };
@@ -79,6 +79,15 @@ void normalize_short_rows(dim_t rows, dim_t n, const T* x, const T* gamma, const
     const dim_t here = rows < w ? rows : w;
     for (dim_t r = 0; r < here; ++r)
       for (int k = 0; k < K; ++k) d[r][k] = load_lanes(x + r * n + k * w, lanes(k));
+    if (residual != nullptr) {
+      for (dim_t r = 0; r < here; ++r)
+        for (int k = 0; k < K; ++k) {
+          d[r][k] = d[r][k] + load_lanes(residual + r * n + k * w, lanes(k));
+          store_lanes(d[r][k], total + r * n + k * w, lanes(k));
+        }
+      residual += w * n;
+      total += w * n;
+    }
     for (dim_t r = here; r < w; ++r)
       for (int k = 0; k < K; ++k) d[r][k] = vec<T>::zero();
     if (means != nullptr) {
@@ -116,10 +125,14 @@ void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* resi
   if (n == 0) return;
   constexpr dim_t w = vec<T>::size;
   if constexpr (w >= 8)
-    if (residual == nullptr && groups == 1 && n <= 2 * w) {
-      if (n <= w)
-        return normalize_short_rows<T, 1>(rows, n, x, gamma, beta, eps, y, means, invstds);
-      return normalize_short_rows<T, 2>(rows, n, x, gamma, beta, eps, y, means, invstds);
+    if (groups == 1 && n <= 3 * w) {
+      const auto of_registers = [&](auto k) {
+        normalize_short_rows<T, k>(rows, n, x, residual, total, gamma, beta, eps, y, means,
+                                   invstds);
+      };
+      if (n <= w) return of_registers(std::integral_constant<int, 1>{});
+      if (n <= 2 * w) return of_registers(std::integral_constant<int, 2>{});
+      return of_registers(std::integral_constant<int, 3>{});
     }
   const dim_t together = rows_together<T>(n);
   const vec<T> count = vec<T>::broadcast(static_cast<T>(n));
@@ -175,12 +188,23 @@ void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* resi
   }
 }
 
+/// By rows whose elements each have the factors of their channel, where `by_elements`.
 template <class T>
-void normalize_groups(dim_t batch, dim_t channels, dim_t inner, dim_t groups, const T* x,
-                      const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds,
+void normalize_groups(dim_t batch, dim_t channels, dim_t inner, dim_t groups, bool by_elements,
+                      const T* x, const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds,
                       T* variances) {
   const dim_t each = groups == 0 ? 0 : channels / groups, n = each * inner;
   if (n == 0) return;
+  if (by_elements) {
+    T* const lists = reinterpret_cast<T*>(detail::thread_scratch());
+    const auto of_elements = [=](const T* factors, T* to) {
+      if (factors != nullptr) spread_over_planes(channels, inner, factors, to);
+      return factors != nullptr ? to : nullptr;
+    };
+    return normalize_rows<T>(
+        batch * groups, n, groups, x, nullptr, nullptr, of_elements(gamma, lists),
+        of_elements(beta, lists + channels * inner + vec<T>::size), eps, y, means, invstds);
+  }
   const double count = static_cast<double>(n);
   for (dim_t r = 0; r < batch * groups; ++r) {
     const T mean = static_cast<T>(static_cast<double>(sum_array<T>(n, x + r * n)) / count);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/share_rows.hpp"
 #include "ikebana/cpu/norm.hpp"
@@ -105,11 +107,14 @@ template <class T>
 void group_norm_forward(dim_t batch, dim_t channels, dim_t inner, dim_t groups, const T* x,
                         const T* gamma, const T* beta, T eps, T* y, T* save_mean, T* save_invstd,
                         T* save_variance = nullptr) {
+  constexpr dim_t few_images = 4, short_plane = 64, most_elements = 16384;
   const dim_t size = channels * inner;
+  const bool by_elements = save_variance == nullptr && batch >= few_images &&
+                           inner <= short_plane && size <= most_elements;
   detail::share_rows(
       batch, size, IKEBANA_CPU_DISPATCH(normalize_groups<T>), [=](auto* kernel, dim_t b, dim_t e) {
-        kernel(e - b, channels, inner, groups, x + b * size, gamma, beta, eps, y + b * size,
-               save_mean + b * groups, save_invstd + b * groups,
+        kernel(e - b, channels, inner, groups, by_elements, x + b * size, gamma, beta, eps,
+               y + b * size, save_mean + b * groups, save_invstd + b * groups,
                save_variance == nullptr ? save_variance : save_variance + b * groups);
       });
 }

@@ -164,6 +164,9 @@ void normalize_by_running(dim_t batch, dim_t channels, dim_t wanted, dim_t inner
                           const T* gamma, const T* beta, T eps, const T* running_mean,
                           const T* running_var, activation function, T* y) {
   constexpr dim_t w = vec<T>::size;
+  if (inner > 1 && are_planes_joined<T>(batch < 4 ? 2 * inner : inner))
+    return normalize_joined_by_running(batch, channels, wanted, inner, x, gamma, beta, eps,
+                                       running_mean, running_var, function, y);
   const auto factor_of = [=](dim_t c) {
     const double invstd =
         1 / __builtin_sqrt(static_cast<double>(running_var[c]) + static_cast<double>(eps));

@@ -26,16 +26,34 @@ void normalize_short_channels(dim_t batch, dim_t channels, dim_t wanted, dim_t i
   const dim_t step = channels * inner, size = batch * inner;
   const vec<T> count = vec<T>::broadcast(static_cast<T>(size)),
                others = vec<T>::broadcast(static_cast<T>(size > 1 ? size - 1 : 1));
+  const bool joined = are_planes_joined<T>(batch, inner, together);
+  T* const sums = joined_list<T>(0);
   vec<T> parts[w];
   T centers[w], factors[w], offsets[w];
   for (dim_t first = 0; first < wanted; first += together) {
-    const dim_t here = wanted - first < together ? wanted - first : together;
-    for (dim_t k = 0; k < here; ++k)
-      parts[k] = values_of_rows(batch, step, inner, x + (first + k) * inner);
+    const dim_t here = wanted - first < together ? wanted - first : together, n = here * inner,
+                begin = first * inner;
+    const auto sum_planes = [&]() __attribute__((always_inline)) {
+      for (dim_t k = 0; k < here; ++k)
+        parts[k] = sum_of_plane(inner, static_cast<const T*>(sums + k * inner));
+    };
+    if (joined) {
+      sum_images<false, T>(batch, step, n, x + begin, nullptr, sums);
+      sum_planes();
+    } else {
+      for (dim_t k = 0; k < here; ++k)
+        parts[k] = values_of_rows(batch, step, inner, x + begin + k * inner);
+    }
     const vec<T> mean = sum_channels(parts, here) / count;
     mean.store(centers);
-    for (dim_t k = 0; k < here; ++k)
-      parts[k] = squares_of_rows(batch, step, inner, x + (first + k) * inner, centers[k]);
+    if (joined) {
+      spread_over_planes(here, inner, static_cast<const T*>(centers), joined_list<T>(1));
+      sum_images<true, T>(batch, step, n, x + begin, joined_list<T>(1), sums);
+      sum_planes();
+    } else {
+      for (dim_t k = 0; k < here; ++k)
+        parts[k] = squares_of_rows(batch, step, inner, x + begin + k * inner, centers[k]);
+    }
     const vec<T> squares = sum_channels(parts, here),
                  invstd = T(1) / sqrt(squares / count + vec<T>::broadcast(eps));
     const auto move = [=](T * running, vec<T> towards) __attribute__((always_inline)) {
@@ -49,6 +67,13 @@ void normalize_short_channels(dim_t batch, dim_t channels, dim_t wanted, dim_t i
     store_lanes(invstd, save_invstd + first, here);
     (gamma != nullptr ? load_lanes(gamma + first, here) * invstd : invstd).store(factors);
     (beta != nullptr ? load_lanes(beta + first, here) : vec<T>::zero()).store(offsets);
+    if (joined) {
+      spread_over_planes(here, inner, static_cast<const T*>(factors), joined_list<T>(2));
+      spread_over_planes(here, inner, static_cast<const T*>(offsets), joined_list<T>(3));
+      scale_images<T>(batch, step, n, x + begin, joined_list<T>(1), joined_list<T>(2),
+                      joined_list<T>(3), function, y + begin);
+      continue;
+    }
     for (dim_t k = 0; k < here; ++k)
       scale_channel(batch, channels, inner, first + k, x, centers[k], factors[k], offsets[k],
                     function, y);
@@ -84,11 +109,22 @@ void short_channels_backward(dim_t batch, dim_t channels, dim_t wanted, dim_t in
                              bool accumulate) {
   constexpr dim_t w = vec<T>::size;
   const vec<T> count = vec<T>::broadcast(static_cast<T>(batch * inner));
+  const bool joined = are_planes_joined<T>(batch, inner, together);
   vec<T> parts[w], parts_x[w];
   T scales[w], slopes[w], means_dy[w];
   for (dim_t first = 0; first < wanted; first += together) {
-    const dim_t here = wanted - first < together ? wanted - first : together;
-    for (dim_t k = 0; k < here; ++k) {
+    const dim_t here = wanted - first < together ? wanted - first : together, begin = first * inner;
+    if (joined) {
+      const T *const sums = joined_list<T>(1), *const sums_x = joined_list<T>(2);
+      spread_over_planes(here, inner, means + first, joined_list<T>(0));
+      sum_gradient_images<T>(batch, channels * inner, here * inner, x + begin, dy + begin,
+                             joined_list<T>(0), joined_list<T>(1), joined_list<T>(2));
+      for (dim_t k = 0; k < here; ++k) {
+        parts[k] = sum_of_plane(inner, sums + k * inner);
+        parts_x[k] = sum_of_plane(inner, sums_x + k * inner);
+      }
+    }
+    for (dim_t k = 0; !joined && k < here; ++k) {
       const dim_t at = (first + k) * inner;
       const auto sums = sum_gradients(batch, channels * inner, inner, x + at, dy + at,
                                       vec<T>::broadcast(means[first + k]));
@@ -108,6 +144,15 @@ void short_channels_backward(dim_t batch, dim_t channels, dim_t wanted, dim_t in
     (gamma != nullptr ? load_lanes(gamma + first, here) * invstd : invstd).store(scales);
     (-(total_x / count * invstd * invstd)).store(slopes);
     (total / count).store(means_dy);
+    if (joined && through_batch) {
+      spread_over_planes(here, inner, static_cast<const T*>(scales), joined_list<T>(1));
+      spread_over_planes(here, inner, static_cast<const T*>(slopes), joined_list<T>(2));
+      spread_over_planes(here, inner, static_cast<const T*>(means_dy), joined_list<T>(3));
+      pass_images<T>(batch, channels * inner, here * inner, x + begin, dy + begin,
+                     joined_list<T>(0), joined_list<T>(1), joined_list<T>(2), joined_list<T>(3),
+                     dx + begin);
+      continue;
+    }
     for (dim_t k = 0; k < here; ++k)
       pass_channel(batch, channels, inner, first + k, x, dy, means[first + k], scales[k], slopes[k],
                    means_dy[k], through_batch, dx);

@@ -1,6 +1,3 @@
-using detail::pool_span;
-using detail::span_of;
-
 /// One plane; what is doubtful is returned: times zero, what is not finite is not a number.
 template <class T>
 IKEBANA_CPU_INLINE vec<T> halve_plane(const pool_geometry& g, const T* x, T* y,
@@ -119,25 +116,4 @@ void maximum_of_planes(dim_t count, dim_t n, const T* x, T* y, std::int32_t* ind
         select(lane_mask<B>{is_largest.m}, m.where, bits_of<T>::broadcast(static_cast<B>(n)));
     indices[p] = static_cast<std::int32_t>(-maximum(-places));
   }
-}
-
-/// f(input plane's offset, spans of depth and height, output's offset) for every row of windows.
-template <class G, class S, class F>
-IKEBANA_CPU_INLINE void for_each_window_row(const G& g, S span, F f) {
-  const dim_t plane_size = g.in[0] * g.in[1] * g.in[2];
-  dim_t o = 0;
-  for (dim_t plane = 0; plane < g.planes; ++plane)
-    for (dim_t oz = 0; oz < g.out[0]; ++oz) {
-      const pool_span z = span(0, oz);
-      for (dim_t oy = 0; oy < g.out[1]; ++oy, o += g.out[2])
-        f(plane * plane_size, z, span(1, oy), o);
-    }
-}
-
-/// f(input plane's offset, spans, output's offset) for every window.
-template <class G, class S, class F>
-IKEBANA_CPU_INLINE void for_each_window(const G& g, S span, F f) {
-  for_each_window_row(g, span, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
-    for (dim_t ox = 0; ox < g.out[2]; ++ox) f(plane, z, r, span(2, ox), o + ox);
-  });
 }

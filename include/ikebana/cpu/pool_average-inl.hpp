@@ -1,3 +1,34 @@
+using detail::any_windows, detail::pool_span;
+
+/// f(input plane's offset, spans of depth and height, output's offset) for every row of windows.
+template <class F>
+IKEBANA_CPU_INLINE void for_each_window_row(const any_windows& g, F f) {
+  const dim_t plane_size = g.in[0] * g.in[1] * g.in[2];
+  dim_t o = 0;
+  for (dim_t plane = 0; plane < g.planes; ++plane)
+    for (dim_t oz = 0; oz < g.out[0]; ++oz) {
+      const pool_span z = g.span(0, oz);
+      for (dim_t oy = 0; oy < g.out[1]; ++oy, o += g.out[2])
+        f(plane * plane_size, z, g.span(1, oy), o);
+    }
+}
+
+/// Columns of windows, found once for all rows of them where the lists have room.
+class window_columns {
+ public:
+  explicit window_columns(const any_windows& g) : windows_{g} {
+    if (static_cast<std::size_t>(g.out[2]) * sizeof(pool_span) > detail::list_bytes) return;
+    known_ = reinterpret_cast<pool_span*>(detail::thread_lists());
+    for (dim_t o = 0; o < g.out[2]; ++o) known_[o] = g.span(2, o);
+  }
+  IKEBANA_CPU_INLINE pool_span operator[](dim_t o) const {
+    return known_ != nullptr ? known_[o] : windows_.span(2, o);
+  }
+
+ private:
+  const any_windows& windows_;
+  pool_span* known_ = nullptr;
+};
 template <class T>
 IKEBANA_CPU_INLINE T window_weight(pool_span z, pool_span r, pool_span c, bool count_include_pad,
                                    dim_t divisor_override) {
@@ -9,8 +40,9 @@ IKEBANA_CPU_INLINE T window_weight(pool_span z, pool_span r, pool_span c, bool c
 
 /// f(place, length) for each run of neighbours in an undilated window; what spans the whole width
 /// or the whole plane is one run.
-template <class G, class F>
-IKEBANA_CPU_INLINE void for_each_run(const G& g, pool_span z, pool_span r, pool_span c, F f) {
+template <class F>
+IKEBANA_CPU_INLINE void for_each_run(const any_windows& g, pool_span z, pool_span r, pool_span c,
+                                     F f) {
   const dim_t height = r.end - r.begin, width = c.end - c.begin;
   if (width < g.in[2]) {
     for (dim_t iz = z.begin; iz < z.end; ++iz)
@@ -49,8 +81,9 @@ IKEBANA_CPU_INLINE void add_to_run(T share, T* x, dim_t n) {
   for (; i < n; ++i) x[i] += share;
 }
 
-template <class G, class T>
-IKEBANA_CPU_INLINE T sum_of_window(const G& g, const T* x, pool_span z, pool_span r, pool_span c) {
+template <class T>
+IKEBANA_CPU_INLINE T sum_of_window(const any_windows& g, const T* x, pool_span z, pool_span r,
+                                   pool_span c) {
   T total = T(0);
   for_each_run(g, z, r, c, [&](dim_t at, dim_t n) { total += sum_run(x + at, n); });
   return total;
@@ -96,13 +129,15 @@ void average_planes_backward(dim_t count, dim_t n, const T* dy, T factor, T* dx)
 }
 
 /// Windows of any kind: rows of the input are summed first, then columns of what came out.
-template <class T, class G, class S, class W>
-IKEBANA_CPU_INLINE void average_by_rows(const G& g, S span, W weight, const T* x, T* y) {
+template <class T>
+void pool_average(const any_windows& g, const T* x, T* y, bool count_include_pad,
+                  dim_t divisor_override) {
   constexpr dim_t w = vec<T>::size;
+  const window_columns columns(g);
   T* const row_sums = reinterpret_cast<T*>(detail::thread_scratch());
   const dim_t width = g.in[2];
   const bool apart = static_cast<std::size_t>(width) * sizeof(T) > detail::packed_b_bytes;
-  for_each_window_row(g, span, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
+  for_each_window_row(g, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
     if (!apart)
       for (dim_t j = 0; j < width; j += w) {
         const dim_t n = width - j < w ? width - j : w;
@@ -115,46 +150,43 @@ IKEBANA_CPU_INLINE void average_by_rows(const G& g, S span, W weight, const T* x
         total.store(row_sums + j);
       }
     for (dim_t ox = 0; ox < g.out[2]; ++ox) {
-      const pool_span c = span(2, ox);
+      const pool_span c = columns[ox];
       const T total = apart ? sum_of_window(g, x + plane, z, r, c)
                             : sum_run(row_sums + c.begin, c.end - c.begin);
-      y[o + ox] = total * weight(z, r, c);
+      y[o + ox] = total * window_weight<T>(z, r, c, count_include_pad, divisor_override);
     }
   });
 }
+/// Adds to each window's elements its share of dy.
 template <class T>
-void pool_average(const pool_geometry& g, const T* x, T* y, bool count_include_pad,
-                  dim_t divisor_override) {
-  average_by_rows(
-      g, [&](std::size_t d, dim_t o) { return span_of(g, d, o, 1); },
-      [&](pool_span z, pool_span r, pool_span c) {
-        return window_weight<T>(z, r, c, count_include_pad, divisor_override);
-      },
-      x, y);
-}
-
-/// Adds to each window's elements its share of dy, `weight(spans) dy`.
-template <class T, class G, class S, class W>
-IKEBANA_CPU_INLINE void spread_over_windows(const G& g, S span, W weight, const T* dy, T* dx) {
+void pool_average_backward(const any_windows& g, const T* dy, T* dx, bool count_include_pad,
+                           dim_t divisor_override) {
   constexpr dim_t w = vec<T>::size;
   const dim_t n = g.planes * g.in[0] * g.in[1] * g.in[2], width = g.in[2];
   if (n == 0) return;
+  const window_columns columns(g);
+  const auto weight = [=](pool_span z, pool_span r, pool_span c) {
+    return window_weight<T>(z, r, c, count_include_pad, divisor_override);
+  };
   std::memset(static_cast<void*>(dx), 0, static_cast<std::size_t>(n) * sizeof(T));
   if (g.out[2] == 1 || g.in[0] * g.in[1] == 1 ||
       static_cast<std::size_t>(width) * sizeof(T) > detail::packed_b_bytes) {
-    for_each_window(g, span, [&](dim_t plane, pool_span z, pool_span r, pool_span c, dim_t o) {
-      const T share = dy[o] * weight(z, r, c);
-      for_each_run(g, z, r, c,
-                   [&](dim_t at, dim_t length) { add_to_run(share, dx + plane + at, length); });
+    for_each_window_row(g, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
+      for (dim_t ox = 0; ox < g.out[2]; ++ox) {
+        const pool_span c = columns[ox];
+        const T share = dy[o + ox] * weight(z, r, c);
+        for_each_run(g, z, r, c,
+                     [&](dim_t at, dim_t length) { add_to_run(share, dx + plane + at, length); });
+      }
     });
     return;
   }
   // The shares of a row of windows are the same in all rows of the input that they span.
   T* const shares = reinterpret_cast<T*>(detail::thread_scratch());
-  for_each_window_row(g, span, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
+  for_each_window_row(g, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
     std::memset(static_cast<void*>(shares), 0, static_cast<std::size_t>(width) * sizeof(T));
     for (dim_t ox = 0; ox < g.out[2]; ++ox) {
-      const pool_span c = span(2, ox);
+      const pool_span c = columns[ox];
       const T share = dy[o + ox] * weight(z, r, c);
       for (dim_t ix = c.begin; ix < c.end; ++ix) shares[ix] += share;
     }
@@ -169,13 +201,18 @@ IKEBANA_CPU_INLINE void spread_over_windows(const G& g, S span, W weight, const 
   });
 }
 
+/// dy of windows of different sizes, each divided by its own: row_factors of all rows of a plane's
+/// windows, column_factors of those of a row.
 template <class T>
-void pool_average_backward(const pool_geometry& g, const T* dy, T* dx, bool count_include_pad,
-                           dim_t divisor_override) {
-  spread_over_windows(
-      g, [&](std::size_t d, dim_t o) { return span_of(g, d, o, 1); },
-      [&](pool_span z, pool_span r, pool_span c) {
-        return window_weight<T>(z, r, c, count_include_pad, divisor_override);
-      },
-      dy, dx);
+void divide_windows(dim_t planes, dim_t rows, dim_t width, const T* row_factors,
+                    const T* column_factors, const T* dy, T* to) {
+  constexpr dim_t w = vec<T>::size;
+  for (; planes > 0; --planes)
+    for (dim_t r = 0; r < rows; ++r, dy += width, to += width)
+      for (dim_t c = 0; c < width; c += w) {
+        const dim_t n = width - c < w ? width - c : w;
+        const vec<T> v =
+            vec<T>::load(dy + c, n) * vec<T>::load(column_factors + c, n) * row_factors[r];
+        v.store(to + c, n);
+      }
 }

@@ -1,4 +1,4 @@
-using detail::average_rows, detail::rounded_up;
+using detail::window_rows, detail::rounded_up;
 
 template <class T>
 IKEBANA_CPU_INLINE void store_some(vec<T> s, T* to, dim_t left) {
@@ -8,82 +8,180 @@ IKEBANA_CPU_INLINE void store_some(vec<T> s, T* to, dim_t left) {
     s.store(to, left);
 }
 
+/// How elements are joined: what there is around them, and what is watched of them.
+struct by_sum {
+  template <class T>
+  IKEBANA_CPU_INLINE static vec<T> none() {
+    return vec<T>::zero();
+  }
+  template <class T>
+  IKEBANA_CPU_INLINE static vec<T> join(vec<T> some, vec<T> x) {
+    return some + x;
+  }
+  template <class T>
+  static T join(T some, T x) {
+    return some + x;
+  }
+  template <class T>
+  IKEBANA_CPU_INLINE static vec<T> first_lanes(vec<T> x, dim_t) {
+    return x;
+  }
+  template <class T>
+  IKEBANA_CPU_INLINE static vec<T> watch(vec<T> watched, vec<T>) {
+    return watched;
+  }
+};
+struct by_maximum {
+  /// The least that is finite: what is not is refused.
+  template <class T>
+  IKEBANA_CPU_INLINE static vec<T> none() {
+    return as<T>(bits_of<T>::broadcast((number<T>::infinity - 1) | number<T>::sign));
+  }
+  template <class T>
+  IKEBANA_CPU_INLINE static vec<T> join(vec<T> some, vec<T> x) {
+    return max(x, some);
+  }
+  template <class T>
+  static T join(T some, T x) {
+    return x > some ? x : some;
+  }
+  template <class T>
+  IKEBANA_CPU_INLINE static vec<T> first_lanes(vec<T> x, dim_t n) {
+    using B = typename number<T>::bits;
+    const auto kept = lane_numbers<T>() < bits_of<T>::broadcast(static_cast<B>(n));
+    return select(lane_mask<T>{kept.m}, x, none<T>());
+  }
+  /// Times zero, what is not finite is not a number, and everything else zero.
+  template <class T>
+  IKEBANA_CPU_INLINE static vec<T> watch(vec<T> watched, vec<T> x) {
+    return fma(x, vec<T>::zero(), watched);
+  }
+};
+
 /// The rows of the source that each row of the result meets, in a register more than there are N,
-/// the last of which has `last` lanes. What that has too much is zero, and the next row writes over
-/// it, where rows are short.
-template <class T, std::size_t... N>
-[[gnu::noinline]] void add_rows(const average_rows<T>& t, dim_t j, dim_t last,
-                                std::index_sequence<N...>) {
+/// the last of which has `last` lanes. What that has too much is nothing, and the next row writes
+/// over it, where rows are short. Whether all that is watched was finite.
+template <class By, class T, std::size_t... N>
+[[gnu::noinline]] bool join_rows(const window_rows<T>& t, dim_t j, dim_t last,
+                                 std::index_sequence<N...>) {
   constexpr dim_t w = vec<T>::size, more = sizeof...(N);
   const dim_t step = t.row_step, slab_step = t.slab_step;
+  vec<T> watched = vec<T>::zero();
   T* to = t.line + t.lead + j;
   for (const auto *row = t.rows, *end = row + t.row_count; row != end; ++row, to += t.line_pitch) {
-    vec<T> total[more + 1] = {};
+    vec<T> total[] = {(static_cast<void>(N), By::template none<T>())..., By::template none<T>()};
+    const auto meet = [&](vec<T> & some, vec<T> x) __attribute__((always_inline)) {
+      watched = By::watch(watched, x);
+      some = By::join(some, x);
+    };
     const T* slab = row->from + j;
     for (dim_t z = row->slabs; z > 0; --z, slab += slab_step) {
       const T* from = slab;
       for (dim_t r = row->count; r > 0; --r, from += step) {
-        ((total[N] = total[N] + vec<T>::load(from + static_cast<dim_t>(N) * w)), ...);
-        total[more] = total[more] + vec<T>::load(from + more * w, last);
+        (meet(total[N], vec<T>::load(from + static_cast<dim_t>(N) * w)), ...);
+        meet(total[more], vec<T>::load(from + more * w, last));
       }
     }
     (total[N].store(to + static_cast<dim_t>(N) * w), ...);
-    store_some(total[more], to + more * w, j == 0 ? w : last);
+    store_some(By::first_lanes(total[more], last), to + more * w, j == 0 ? w : last);
   }
+  return sum(watched) == T(0);
 }
-template <class T>
-void add_rows(const average_rows<T>& t) {
+/// The first `whole` columns of long rows, a multiple of four registers.
+template <class By, class T, std::size_t... N>
+[[gnu::noinline]] bool join_long_rows(const window_rows<T>& t, dim_t whole,
+                                      std::index_sequence<N...>) {
+  constexpr dim_t w = vec<T>::size, step = static_cast<dim_t>(sizeof...(N)) * w;
+  vec<T> watched = vec<T>::zero();
+  T* to = t.line + t.lead;
+  for (const auto *row = t.rows, *end = row + t.row_count; row != end; ++row, to += t.line_pitch)
+    for (dim_t j = 0; j < whole; j += step) {
+      vec<T> total[] = {(static_cast<void>(N), By::template none<T>())...};
+      for (dim_t z = 0; z < row->slabs; ++z) {
+        const T* from = row->from + z * t.slab_step + j;
+        for (dim_t r = row->count; r > 0; --r, from += t.row_step) {
+          const vec<T> x[] = {vec<T>::load(from + static_cast<dim_t>(N) * w)...};
+          ((watched = By::watch(watched, x[N])), ...);
+          ((total[N] = By::join(total[N], x[N])), ...);
+        }
+      }
+      (total[N].store(to + j + static_cast<dim_t>(N) * w), ...);
+    }
+  return sum(watched) == T(0);
+}
+template <class By, class T>
+bool join_rows(const window_rows<T>& t) {
   constexpr dim_t w = vec<T>::size;
-  for (dim_t j = 0; j < t.length; j += 4 * w) {
-    const dim_t left = t.length - j;
-    if (left > 3 * w)
-      add_rows(t, j, left < 4 * w ? left - 3 * w : w, std::make_index_sequence<3>{});
-    else if (left > 2 * w)
-      add_rows(t, j, left - 2 * w, std::make_index_sequence<2>{});
-    else if (left > w)
-      add_rows(t, j, left - w, std::make_index_sequence<1>{});
-    else
-      add_rows(t, j, left, std::make_index_sequence<0>{});
-  }
+  const dim_t j = t.length / (4 * w) * (4 * w), left = t.length - j;
+  const bool long_finite = j == 0 || join_long_rows<By>(t, j, std::make_index_sequence<4>{});
+  const auto some = [&](auto registers) {
+    return join_rows<By>(t, j, left - static_cast<dim_t>(registers.size()) * w, registers);
+  };
+  const bool rest_finite = left > 3 * w   ? some(std::make_index_sequence<3>{})
+                           : left > 2 * w ? some(std::make_index_sequence<2>{})
+                           : left > w     ? some(std::make_index_sequence<1>{})
+                           : left > 0     ? some(std::make_index_sequence<0>{})
+                                          : true;
+  return long_finite && rest_finite;
 }
 
-/// Sums of windows of columns that share nothing.
-template <class T, std::size_t... I>
-[[gnu::noinline]] void add_neighbours(const average_rows<T>& t, std::index_sequence<I...>) {
+/// Windows of columns that share nothing.
+template <class By, class T, std::size_t... I>
+[[gnu::noinline]] void join_neighbours(const window_rows<T>& t, std::index_sequence<I...>) {
   constexpr dim_t w = vec<T>::size, stride = sizeof...(I) + 1;
-  const dim_t count = t.row_count * t.sums_pitch, kernel = t.kernel;
+  const dim_t count = t.sums_count(), kernel = t.kernel;
   const vec<T> by = vec<T>::broadcast(t.factor);
   for (dim_t f = 0; f < count; f += w) {
     vec<T> phases[stride];
     load_phases<stride>(t.line + stride * f, phases);
     vec<T> total = phases[0];
-    ((total = static_cast<dim_t>(I) + 1 < kernel ? total + phases[I + 1] : total), ...);
+    ((total = static_cast<dim_t>(I) + 1 < kernel ? By::join(total, phases[I + 1]) : total), ...);
     store_some(total * by, t.sums + f, count - f);
   }
 }
 /// Columns sorted by remainder.
-template <class T, std::size_t... I>
-[[gnu::noinline]] void sort_columns(const average_rows<T>& t, std::index_sequence<I...>) {
+template <class By, class T, std::size_t... I>
+[[gnu::noinline]] void sort_columns(const window_rows<T>& t, std::index_sequence<I...>) {
   constexpr dim_t w = vec<T>::size, stride = sizeof...(I);
-  const dim_t count = t.row_count * t.sums_pitch + t.shift, size = t.phase_size;
+  const dim_t count = t.row_count * t.sums_pitch + t.shift, size = t.phase_size, kept = t.kept;
   for (dim_t f = 0; f < count; f += w) {
     vec<T> phases[stride];
     load_phases<stride>(t.line + stride * f, phases);
-    (phases[I].store(t.phases + static_cast<dim_t>(I) * size + f), ...);
+    ((static_cast<dim_t>(I) < kept ? phases[I].store(t.phases + static_cast<dim_t>(I) * size + f)
+                                   : static_cast<void>(0)),
+     ...);
+    if (!t.is_grouped) continue;
+    vec<T> all = phases[0];
+    ((all = I == 0 ? all : By::join(all, phases[I])), ...);
+    all.store(t.phases + kept * size + f);
   }
 }
-/// Sums of windows of columns, which `taps` names.
-template <class T>
-[[gnu::noinline]] void add_columns(const average_rows<T>& t) {
+/// Of any stride.
+template <class By, class T>
+[[gnu::noinline]] void sort_columns(const window_rows<T>& t) {
+  const dim_t count = t.row_count * t.sums_pitch + t.shift, size = t.phase_size, kept = t.kept,
+              stride = t.stride;
+  const T* from = t.line;
+  for (dim_t f = 0; f < count; ++f, from += stride) {
+    for (dim_t k = 0; k < kept; ++k) t.phases[k * size + f] = from[k];
+    if (!t.is_grouped) continue;
+    T all = from[0];
+    for (dim_t k = 1; k < stride; ++k) all = By::join(all, from[k]);
+    t.phases[kept * size + f] = all;
+  }
+}
+/// Windows of columns, which `taps` names.
+template <class By, class T>
+[[gnu::noinline]] void join_columns(const window_rows<T>& t) {
   constexpr dim_t w = vec<T>::size;
-  const dim_t count = t.row_count * t.sums_pitch, kernel = t.kernel;
+  const dim_t count = t.sums_count(), tap_count = t.tap_count;
   const vec<T> by = vec<T>::broadcast(t.factor);
   const dim_t* const taps = t.taps;
   const auto columns = [&](dim_t f, auto... n) __attribute__((always_inline)) {
     const T* const x = t.phases + f;
-    vec<T> total[] = {vec<T>::load(x + n * w)...};
-    for (dim_t k = 1; k < kernel; ++k)
-      ((total[n] = total[n] + vec<T>::load(x + taps[k] + n * w)), ...);
+    vec<T> total[] = {vec<T>::load(x + taps[0] + n * w)...};
+    for (dim_t k = 1; k < tap_count; ++k)
+      ((total[n] = By::join(total[n], vec<T>::load(x + taps[k] + n * w))), ...);
     (store_some(total[n] * by, t.sums + f + n * w, count - f - n * w), ...);
   };
   dim_t f = 0;
@@ -93,7 +191,7 @@ template <class T>
 
 /// The sums of the windows that meet each column: of `shift`, and of one more for some.
 template <class T, std::size_t... I>
-[[gnu::noinline]] void spread_columns(const average_rows<T>& t, std::index_sequence<I...>) {
+[[gnu::noinline]] void spread_columns(const window_rows<T>& t, std::index_sequence<I...>) {
   constexpr dim_t w = vec<T>::size, stride = sizeof...(I);
   const dim_t count = t.row_count * t.line_pitch, shift = t.shift,
               one_more = t.kernel - shift * stride;
@@ -109,7 +207,7 @@ template <class T, std::size_t... I>
   }
 }
 template <class T>
-[[gnu::noinline]] void spread_columns(const average_rows<T>& t) {
+[[gnu::noinline]] void spread_columns(const window_rows<T>& t) {
   const dim_t count = t.row_count * t.line_pitch, shift = t.shift;
   T* to = t.sums;
   for (dim_t f = 0; f < count; ++f) {
@@ -124,7 +222,7 @@ template <class T>
 
 /// From lines that have room between their rows to the result.
 template <class T>
-[[gnu::noinline]] void put_rows(const average_rows<T>& t) {
+[[gnu::noinline]] void put_rows(const window_rows<T>& t) {
   constexpr dim_t w = vec<T>::size;
   const dim_t length = t.result_length, step = t.result_step;
   T* to = t.result;
@@ -142,29 +240,36 @@ template <class T>
     }
 }
 
-template <class T>
-void average_by_gathering(const average_rows<T>& t) {
-  add_rows(t);
+template <class By, class T>
+bool windows_by_gathering(const window_rows<T>& t) {
+  const bool all_finite = join_rows<By>(t);
   if (t.stride > 4) {
-    const T* from = t.line;
-    for (dim_t f = 0; f < t.row_count * t.sums_pitch + t.shift; ++f)
-      for (dim_t k = 0; k < t.stride; ++k) t.phases[k * t.phase_size + f] = *from++;
-    add_columns(t);
+    sort_columns<By>(t);
+    join_columns<By>(t);
   } else {
     with_phases(t.stride, [&](auto stride) {
       constexpr std::size_t phases = stride;
       if constexpr (phases > 1) {
-        if (t.kernel <= t.stride) return add_neighbours(t, std::make_index_sequence<phases - 1>{});
-        sort_columns(t, std::make_index_sequence<phases>{});
+        if (t.shares_nothing) return join_neighbours<By>(t, std::make_index_sequence<phases - 1>{});
+        sort_columns<By>(t, std::make_index_sequence<phases>{});
       }
-      add_columns(t);
+      join_columns<By>(t);
     });
   }
   if (!t.is_direct) put_rows(t);
+  return all_finite;
 }
 template <class T>
-void average_by_spreading(const average_rows<T>& t) {
-  add_rows(t);
+void average_by_gathering(const window_rows<T>& t) {
+  windows_by_gathering<by_sum>(t);
+}
+template <class T>
+bool maximum_by_gathering(const window_rows<T>& t) {
+  return windows_by_gathering<by_maximum>(t);
+}
+template <class T>
+void average_by_spreading(const window_rows<T>& t) {
+  join_rows<by_sum>(t);
   if (t.stride > 4)
     spread_columns(t);
   else
@@ -175,8 +280,8 @@ void average_by_spreading(const average_rows<T>& t) {
 }
 
 template <class T>
-const detail::average_rows_kernels<T>& kernels_for_average_rows() {
-  static constexpr detail::average_rows_kernels<T> all{vec<T>::size, &average_by_gathering<T>,
-                                                       &average_by_spreading<T>};
+const detail::window_rows_kernels<T>& kernels_for_window_rows() {
+  static constexpr detail::window_rows_kernels<T> all{
+      vec<T>::size, &average_by_gathering<T>, &average_by_spreading<T>, &maximum_by_gathering<T>};
   return all;
 }

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
@@ -11,15 +13,16 @@
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/pool_windows.hpp"
 
-// Averages of windows, and their gradients, row by row: the rows of the source that a row of the
-// result meets are added up, and then the columns of what came out. Such rows stand one behind
-// another in one line, with room for zeros between them, so that no lane waits for the next row.
+// Averages and maxima of windows, and gradients of averages, row by row: the rows of the source
+// that a row of the result meets are joined, and then the columns of what came out. Such rows stand
+// one behind another in one line, with room for zeros (or what is less than all) between them, so
+// that no lane waits for the next row.
 namespace ikebana::cpu::detail {
 
 /// Some rows of the result.
 template <class T>
-struct average_rows {
-  /// What is added up for a row of the line: `count` rows in each of `slabs`.
+struct window_rows {
+  /// What is joined for a row of the line: `count` rows in each of `slabs`.
   struct row {
     const T* from;
     dim_t slabs, count;
@@ -36,16 +39,22 @@ struct average_rows {
   // The source, and where its columns come in a row of the line.
   dim_t slab_step, row_step, length, lead, line_pitch;
   T* line;
-  // Columns sorted by remainder, where windows overlap, and where the kernel's look.
+  // Columns sorted by remainder, where windows overlap, and where the kernel's look. If kernels
+  // hold several strides, what `stride` neighbours come to stands for them, and only as many
+  // remainders as are left are kept, before it.
   T* phases;
   dim_t phase_size;
   const dim_t* taps;
-  dim_t kernel, stride, shift;
+  dim_t tap_count, kernel, stride, shift, kept;
+  bool is_grouped, shares_nothing;
   T factor;
   // Columns' sums, which may be the result.
   T* sums;
   dim_t sums_pitch;
   bool is_direct;
+  dim_t sums_count() const {
+    return is_direct && row_count == 1 ? result_length : row_count * sums_pitch;
+  }
   const T* column_factors;  // may be null
   T *result, *result_end;
   dim_t result_step, result_length;
@@ -53,12 +62,16 @@ struct average_rows {
   bool is_whole;
 };
 
+/// Whether all was finite is what the third says: else maxima may be wrong.
 template <class T>
-struct average_rows_kernels {
+struct window_rows_kernels {
   dim_t width;
-  void (*gather)(const average_rows<T>&);
-  void (*spread)(const average_rows<T>&);
+  void (*gather)(const window_rows<T>&);
+  void (*spread)(const window_rows<T>&);
+  bool (*maximum)(const window_rows<T>&);
 };
+
+enum class row_work : unsigned char { average, average_backward, maximum };
 
 }  // namespace ikebana::cpu::detail
 
@@ -67,36 +80,58 @@ struct average_rows_kernels {
 
 namespace ikebana::cpu::detail {
 
-/// Averages row by row, or what they give back to their elements. `factor` is 0 if it differs from
-/// window to window: only forward. False, having done nothing, where the scratch is too small, and
-/// where the windows are wide.
+/// The maxima of `count` windows from the c-th on of row `row` of all planes'.
 template <class T>
-bool average_by_rows(const pool_geometry& g, bool backward, T factor, bool count_include_pad,
+void maxima_of_row(const pool_geometry& g, dim_t row, dim_t c, dim_t count, const T* x, T* y) {
+  const dim_t rows = g.out[0] * g.out[1], of_plane = row % rows;
+  pool_geometry one = g;
+  one.planes = 1;
+  one.out = {1, 1, count};
+  one.padding[0] -= of_plane / g.out[1] * g.stride[0];
+  one.padding[1] -= of_plane % g.out[1] * g.stride[1];
+  one.padding[2] -= c * g.stride[2];
+  maxima_by_windows<T>(one, x + row / rows * g.input_plane(), y + row * g.out[2] + c, nullptr);
+}
+
+/// Averages row by row, or what they give back to their elements, or maxima. `factor` is 0 if it
+/// differs from window to window: only of averages. Only maxima know dilation. False, having done
+/// nothing, where the scratch is too small, and where averages' windows are wide.
+template <class T>
+bool windows_by_rows(const pool_geometry& g, row_work work, T factor, bool count_include_pad,
                      const T* source, T* result) {
   constexpr dim_t most_kernel = 64, most_stride = 16,
                   near = dim_t{8} * 1024 / static_cast<dim_t>(sizeof(T));
+  const bool backward = work == row_work::average_backward, is_maximum = work == row_work::maximum;
   const dim_t kernel = g.kernel[2], stride = g.stride[2], padding = g.padding[2];
-  if (kernel > most_kernel || stride > most_stride) return false;
+  if (!is_maximum && (kernel > most_kernel || stride > most_stride)) return false;
+  const auto dilation = [&](std::size_t d) { return is_maximum ? g.dilation[d] : dim_t{1}; };
   const std::array<dim_t, 3>&from = backward ? g.out : g.in, &to = backward ? g.in : g.out;
   if (g.planes <= 0 || to[0] <= 0 || to[1] <= 0 || to[2] <= 0) return true;
-  const average_rows_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_average_rows<T>)();
+  const window_rows_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_window_rows<T>)();
   const dim_t w = kernels.width;
 
   // Columns are divided into tiles of `wide` windows; a row of the line holds a few more.
-  average_rows<T> t{};
+  window_rows<T> t{};
   t.kernel = kernel;
   t.stride = stride;
-  t.shift = (kernel - 1) / stride;
+  t.shift = (kernel - 1) * dilation(2) / stride;
+  const bool is_dense = dilation(2) == 1;
+  t.shares_nothing = is_dense && kernel <= stride;
+  t.is_grouped = is_dense && stride > 1 && kernel >= (stride > 4 ? stride : 2 * stride);
+  t.kept = t.is_grouped ? kernel % stride : is_dense ? least(kernel, stride) : stride;
   t.factor = factor;
-  t.row_step = from[2];
-  t.slab_step = from[1] * from[2];
+  const dim_t steps[] = {from[1] * from[2], from[2]};
+  t.slab_step = steps[0] * dilation(0);
+  t.row_step = steps[1] * dilation(1);
   t.result_step = to[2];
   const dim_t all = backward ? (to[2] - 1 + padding) / stride + 1 : to[2];
   dim_t wide = all;
   if (stride * (wide + t.shift) > 2 * near) wide = rounded_up(2 * near / stride - t.shift, w);
   t.is_whole = wide == all;
-  const dim_t pitch = wide + t.shift, most = near / (stride * pitch), total = to[0] * to[1],
-              high = least(most > 1 ? most : 1, g.planes * total),
+  const dim_t pitch = wide + t.shift, most = near / (stride * pitch), total = to[0] * to[1];
+  // Long rows go alone, straight to the result.
+  const bool is_alone = most < 4 && !backward && factor != T(0);
+  const dim_t high = is_alone ? 1 : least(most > 1 ? most : 1, g.planes * total),
               room = rounded_up(stride * (high * pitch + t.shift + 8 * w), w);
   t.line_pitch = backward ? pitch : stride * pitch;
   t.sums_pitch = backward ? stride * pitch : pitch;
@@ -107,8 +142,8 @@ bool average_by_rows(const pool_geometry& g, bool backward, T factor, bool count
     T factor;
   };
   monotonic_scratch scratch;
-  auto* const rows = scratch.allocate<typename average_rows<T>::row>(high);
-  auto* const results = scratch.allocate<typename average_rows<T>::place>(4 * high);
+  auto* const rows = scratch.allocate<typename window_rows<T>::row>(high);
+  auto* const results = scratch.allocate<typename window_rows<T>::place>(4 * high);
   T *const column_factors = scratch.allocate<T>(rounded_up(wide, w)), *const sums =
                                                                           scratch.allocate<T>(room);
   span* const spans[] = {scratch.allocate<span>(to[0]), scratch.allocate<span>(to[1])};
@@ -119,11 +154,17 @@ bool average_by_rows(const pool_geometry& g, bool backward, T factor, bool count
   t.rows = rows;
   t.results = results;
   t.taps = taps;
-  for (dim_t k = 0; k < kernel; ++k) taps[k] = k % stride * t.phase_size + k / stride;
+  const dim_t whole = t.is_grouped ? kernel / stride : 0, left_over = kernel - whole * stride;
+  for (dim_t k = 0; k < whole; ++k) taps[k] = left_over * t.phase_size + k;
+  for (dim_t k = 0; k < left_over; ++k) {
+    const dim_t at = whole * stride + k * dilation(2);
+    taps[whole + k] = at % stride * t.phase_size + at / stride;
+  }
+  t.tap_count = whole + left_over;
   if (stride == 1) t.phases = t.line;
 
   for (std::size_t d = 0; d < 2; ++d) {
-    const dim_t step = d == 0 ? t.slab_step : t.row_step;
+    const dim_t step = steps[d];
     for (dim_t i = 0; i < to[d]; ++i)
       if (backward) {
         const dim_t place = i + g.padding[d], late = place - g.kernel[d] + 1,
@@ -132,13 +173,13 @@ bool average_by_rows(const pool_geometry& g, bool backward, T factor, bool count
         const dim_t end = last < from[d] ? last + 1 : from[d];
         spans[d][i] = {first * step, end > first ? end - first : 0, T(1)};
       } else {
-        const pool_span s = span_of(g, d, i, 1);
-        spans[d][i] = {s.begin * step, s.end - s.begin,
+        const pool_span s = span_of(g, d, i, dilation(d));
+        spans[d][i] = {s.begin * step, parts(s.end - s.begin, dilation(d)),
                        T(1) / static_cast<T>(count_include_pad ? s.padded : s.end - s.begin)};
       }
   }
 
-  const dim_t plane = from[0] * t.slab_step;
+  const dim_t plane = from[0] * steps[0];
   for (dim_t c = 0; c < all; c += wide) {
     const dim_t now = least(wide, all - c), start = backward ? c - t.shift : c * stride - padding;
     t.lead = start < 0 ? -start : 0;
@@ -152,7 +193,8 @@ bool average_by_rows(const pool_geometry& g, bool backward, T factor, bool count
       skip = column + padding - c * stride;
       t.result_length = least(to[2] - column, stride * now - skip);
     }
-    t.is_direct = !backward && t.sums_pitch == to[2] && now == to[2] && factor != T(0);
+    t.is_direct =
+        is_alone || (!backward && t.sums_pitch == to[2] && now == to[2] && factor != T(0));
     if (factor == T(0)) {
       t.factor = T(1);
       t.column_factors = column_factors;
@@ -162,8 +204,11 @@ bool average_by_rows(const pool_geometry& g, bool backward, T factor, bool count
         column_factors[i] = T(1) / static_cast<T>(count_include_pad ? s.padded : s.end - s.begin);
       }
     }
-    // What is no source's stays zero.
-    for (dim_t i = 0; i < room; ++i) t.line[i] = T(0);
+    // What is no source's stays.
+    if (!is_maximum)
+      std::memset(static_cast<void*>(t.line), 0, static_cast<std::size_t>(room) * sizeof(T));
+    else
+      std::fill_n(t.line, room, std::numeric_limits<T>::lowest());
     const T* x = source + first;
     dim_t z = 0, r = 0;
     for (dim_t done = 0; done < g.planes * total; done += t.result_count) {
@@ -192,7 +237,11 @@ bool average_by_rows(const pool_geometry& g, bool backward, T factor, bool count
       t.result = result + done * to[2] + column;
       t.result_end = result + g.planes * total * to[2];
       t.sums = t.is_direct ? t.result : sums;
-      (backward ? kernels.spread : kernels.gather)(t);
+      if (!is_maximum)
+        (backward ? kernels.spread : kernels.gather)(t);
+      else if (!kernels.maximum(t))
+        for (dim_t i = done; i < done + t.result_count; ++i)
+          maxima_of_row(g, i, c, now, source, result);
     }
   }
   return true;

@@ -40,15 +40,10 @@ struct running_maximum {
   vec<T> best;
   bits_of<T> where;
 
-  template <bool Placed = true>
   IKEBANA_CPU_INLINE void meet(vec<T> x, bits_of<T> at) {
-    if constexpr (Placed) {
-      const lane_mask<T> wins = x > best;
-      best = select(wins, x, best);
-      where = select(lane_mask<place>{wins.m}, at, where);
-    } else {
-      best = max(x, best);
-    }
+    const lane_mask<T> wins = x > best;
+    best = select(wins, x, best);
+    where = select(lane_mask<place>{wins.m}, at, where);
   }
 };
 
@@ -160,20 +155,19 @@ template <class T>
 }
 
 /// The maxima of windows from place `at` of the copies on.
-template <bool Placed, class T, std::size_t... N>
+template <class T, std::size_t... N>
 IKEBANA_CPU_INLINE void meet_taps(const window_tile<T>& t, const T* at, running_maximum<T>* m,
                                   std::index_sequence<N...>) {
   using B = typename number<T>::bits;
   constexpr dim_t w = vec<T>::size;
   for (const auto *tap = t.taps, *end = tap + t.tap_count; tap != end; ++tap) {
-    const bits_of<T> place = bits_of<T>::broadcast(static_cast<B>(Placed ? tap->place : 0));
-    (m[N].template meet<Placed>(vec<T>::load(at + tap->from + static_cast<dim_t>(N) * w), place),
-     ...);
+    const bits_of<T> place = bits_of<T>::broadcast(static_cast<B>(tap->place));
+    (m[N].meet(vec<T>::load(at + tap->from + static_cast<dim_t>(N) * w), place), ...);
   }
 }
 
-template <bool Placed, class T>
-IKEBANA_CPU_INLINE bool maximum_of_tile(const window_tile<T>& t) {
+template <class T>
+[[gnu::noinline]] bool maximum_of_tile(const window_tile<T>& t) {
   using B = typename number<T>::bits;
   using maximum = running_maximum<T>;
   constexpr dim_t w = vec<T>::size;
@@ -181,7 +175,7 @@ IKEBANA_CPU_INLINE bool maximum_of_tile(const window_tile<T>& t) {
   const maximum none{around_planes<T>(), bits_of<T>::zero()};
   const dim_t stride = t.phases, length = t.result_length, step = t.result_step;
   bits_of<T> lanes = bits_of<T>::zero();
-  for (dim_t s = 0; Placed && s < stride; ++s) lanes = lanes + lane_numbers<T>();
+  for (dim_t s = 0; s < stride; ++s) lanes = lanes + lane_numbers<T>();
   const auto finish = [&](maximum m, dim_t at, dim_t j) __attribute__((always_inline)) {
     const dim_t n = length - j < w ? length - j : w;
     if (n <= 0) return;
@@ -189,8 +183,7 @@ IKEBANA_CPU_INLINE bool maximum_of_tile(const window_tile<T>& t) {
       m.best.store(t.result + at + j);
     else
       m.best.store(t.result + at + j, n);
-    if constexpr (Placed)
-      store_indices<T>(m.where + (lanes + static_cast<B>(j * stride)), t.indices + at + j, n);
+    store_indices<T>(m.where + (lanes + static_cast<B>(j * stride)), t.indices + at + j, n);
   };
   if (t.is_swept) {
     const dim_t last = t.top + (t.row_count - 1) * t.row_stride + 3;
@@ -207,14 +200,14 @@ IKEBANA_CPU_INLINE bool maximum_of_tile(const window_tile<T>& t) {
           const T* const x = t.copies + r * t.pitch + j;
           const bits_of<T> first = bits_of<T>::broadcast(static_cast<B>(place));
           lower = {vec<T>::load(x + taps[0]), first};
-          lower.template meet<Placed>(vec<T>::load(x + taps[1]), first + near);
-          lower.template meet<Placed>(vec<T>::load(x + taps[2]), first + near + near);
+          lower.meet(vec<T>::load(x + taps[1]), first + near);
+          lower.meet(vec<T>::load(x + taps[2]), first + near + near);
         }
         if (--missing > 0) continue;
         missing = t.row_stride;
         maximum m = upper;
-        m.template meet<Placed>(middle.best, middle.where);
-        m.template meet<Placed>(lower.best, lower.where);
+        m.meet(middle.best, middle.where);
+        m.meet(lower.best, lower.where);
         finish(m, at, j);
         at += step;
       }
@@ -224,7 +217,7 @@ IKEBANA_CPU_INLINE bool maximum_of_tile(const window_tile<T>& t) {
   const auto each = [&](dim_t end, dim_t begin, auto put) __attribute__((always_inline)) {
     const auto some = [&](dim_t j, auto... n) __attribute__((always_inline)) {
       maximum m[] = {(static_cast<void>(n), none)...};
-      meet_taps<Placed>(t, t.copies + begin + j, m, std::make_index_sequence<sizeof...(n)>{});
+      meet_taps(t, t.copies + begin + j, m, std::make_index_sequence<sizeof...(n)>{});
       (put(m[n], j + n * w), ...);
     };
     dim_t j = 0;
@@ -253,8 +246,7 @@ IKEBANA_CPU_INLINE bool maximum_of_tile(const window_tile<T>& t) {
           m.best.store(maxima + f);
         else
           m.best.store(maxima + f, n);
-        if constexpr (Placed)
-          store_indices<T>(m.where + load_indices<T>(t.places + f, n), places + f, n);
+        store_indices<T>(m.where + load_indices<T>(t.places + f, n), places + f, n);
       });
   if (is_direct) return true;
   const auto copy = [&]<class U>(const U* from, U* to) __attribute__((always_inline)) {
@@ -267,12 +259,8 @@ IKEBANA_CPU_INLINE bool maximum_of_tile(const window_tile<T>& t) {
           vec<U>::load(from + j).store(to + j, length - j);
   };
   copy(static_cast<const T*>(t.maxima), t.result);
-  if constexpr (Placed) copy(static_cast<const std::int32_t*>(t.maxima_places), t.indices);
+  copy(static_cast<const std::int32_t*>(t.maxima_places), t.indices);
   return true;
-}
-template <class T>
-[[gnu::noinline]] bool maximum_of_tile(const window_tile<T>& t) {
-  return t.indices == nullptr ? maximum_of_tile<false>(t) : maximum_of_tile<true>(t);
 }
 
 template <class T>

@@ -71,7 +71,7 @@ struct window_tile {
   std::int32_t* maxima_places;
   // The result.
   T* result;
-  std::int32_t* indices;  // may be null
+  std::int32_t* indices;
   dim_t result_step, row_count, result_length;
 };
 
@@ -89,8 +89,8 @@ struct window_kernels {
 
 namespace ikebana::cpu::detail {
 
-/// Maxima tile by tile; refused(plane) for planes with what is not finite. False, having done
-/// nothing, if a tile would not fit the scratch. No extent is zero.
+/// Maxima and their places tile by tile; refused(plane) for planes with what is not finite. False,
+/// having done nothing, if a tile would not fit the scratch. No extent is zero.
 template <class T, class F>
 bool maxima_of_windows(const pool_geometry& g, const T* x, T* y, std::int32_t* indices,
                        const F& refused) {
@@ -204,7 +204,7 @@ bool maxima_of_windows(const pool_geometry& g, const T* x, T* y, std::int32_t* i
           window_tile<T> now = t;
           now.source += n * depth.from * plane;
           now.result = y + o;
-          now.indices = indices == nullptr ? indices : indices + o;
+          now.indices = indices + o;
           if (!kernels.maximum(now)) return false;
           t.is_new = false;
         }

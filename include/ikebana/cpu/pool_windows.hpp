@@ -37,6 +37,22 @@ inline pool_span span_of(const pool_geometry& g, std::size_t d, dim_t o, dim_t d
   return {begin, std::min(reach, g.in[d]), std::min(reach, g.in[d] + g.padding[d]) - start};
 }
 
+/// Windows of any kind: span_of(geometry, d, o) is window o along dimension d.
+struct any_windows {
+  dim_t planes;
+  std::array<dim_t, 3> in, out;
+  const void* geometry;
+  pool_span (*span_of)(const void*, std::size_t, dim_t);
+
+  pool_span span(std::size_t d, dim_t o) const { return span_of(geometry, d, o); }
+};
+/// Those of g, which must outlive them, undilated.
+inline any_windows windows_of(const pool_geometry& g) {
+  return {g.planes, g.in, g.out, &g, [](const void* geometry, std::size_t d, dim_t o) {
+            return span_of(*static_cast<const pool_geometry*>(geometry), d, o, 1);
+          }};
+}
+
 /// Maxima window by window, and their places: what holds for any windows and any numbers. Not built
 /// for each instruction set, as little comes here: not-a-number and infinities, rows that are too
 /// long, windows of several sizes. `span(d, o)` is window o along dimension d.

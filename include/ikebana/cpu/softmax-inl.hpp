@@ -235,7 +235,10 @@ void softmax_rows_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const 
     if (n <= w) return softmax_short_rows_backward<T, 1>(outer, n, y, dy, dx, logarithm);
     if (n <= 2 * w) return softmax_short_rows_backward<T, 2>(outer, n, y, dy, dx, logarithm);
   }
-  const dim_t together = rows_together<T>(n);
+  // Rows that stay, with what becomes of them, in the first-level cache.
+  constexpr dim_t near = dim_t{32} * 1024 / static_cast<dim_t>(sizeof(T));
+  dim_t together = rows_together<T>(n);
+  while (together > 1 && together < w && 3 * together * n > near) together /= 2;
   vec<T> parts[w];
   T totals[w];
   for (dim_t first = 0; first < outer;

@@ -1,5 +1,6 @@
-// exp, log and tanh on vec<T>. These and the functions of distributions-inl.hpp: at most 2 units in
-// the last place over all of T where nothing else is said, on every set, down to denormal results.
+// exp, log and tanh on vec<T>. These and the functions of distributions-inl.hpp and
+// activations-inl.hpp: at most 2 units in the last place over all of T where nothing else is said,
+// on every set, down to denormal results.
 
 /// A rounded product and what the rounding lost.
 template <class T>

@@ -17,5 +17,7 @@
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/detail/distributions-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/detail/activations-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/detail/map-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"

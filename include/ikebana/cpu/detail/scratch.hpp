@@ -33,6 +33,10 @@ inline scratch_sizes scratch_bytes() {
 /// times as long.
 inline constexpr std::size_t list_bytes = std::size_t{256} * 1024;
 
+/// What every thread keeps for an operand that is changed before a way reads it which has all of
+/// the above for itself.
+inline constexpr std::size_t operand_bytes = std::size_t{128} * 1024;
+
 /// Large pages, where the system has them and the buffer is large enough.
 inline std::byte* new_scratch(std::size_t bytes, std::size_t page) {
   void* const data = ::operator new (bytes, std::align_val_t{page});
@@ -44,12 +48,14 @@ inline std::byte* new_scratch(std::size_t bytes, std::size_t page) {
 }
 
 /// The calling thread's packing buffer, aligned to 64 bytes: as many bytes as scratch_bytes says,
-/// and a page; then its lists. Allocated at the thread's first use.
+/// and a page; then its lists, and room for an operand. Allocated at the thread's first use.
 inline std::byte* thread_scratch() {
   constexpr std::size_t page = std::size_t{2} * 1024 * 1024;
   struct owner {
     std::byte* data = new_scratch(
-        (scratch_bytes().b + scratch_bytes().a + 4096 + list_bytes + page - 1) / page * page, page);
+        (scratch_bytes().b + scratch_bytes().a + 4096 + list_bytes + operand_bytes + page - 1) /
+            page * page,
+        page);
     owner() = default;
     owner(const owner&) = delete;
     owner& operator=(const owner&) = delete;
@@ -73,6 +79,8 @@ class monotonic_scratch {
   monotonic_scratch() : monotonic_scratch{thread_scratch(), packed_b_bytes + packed_a_bytes} {}
   /// Its lists.
   static monotonic_scratch of_lists() { return {thread_lists(), list_bytes}; }
+  /// Its room for an operand.
+  static monotonic_scratch of_operand() { return {thread_lists() + list_bytes, operand_bytes}; }
 
   /// Null and 0: to learn how many bytes parts take.
   monotonic_scratch(std::byte* data, std::size_t size) : data_{data}, size_{size} {}
