@@ -51,6 +51,15 @@ const conv_geometry geometries[] = {
     geometry(17, 4, 10, 1, {1, 15, 11}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(8, 6, 7, 1, {1, 16, 16}, {1, 3, 2}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}),
     geometry(10, 3, 6, 1, {3, 6, 7}, {2, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}),
+    // Results as lanes, from a copy and in place: with strides, of volumes; with empty lanes, of
+    // two blocks, and one dimension; weights by tiles of four places.
+    geometry(2, 16, 16, 1, {1, 11, 12}, {1, 4, 4}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, 48, 16, 1, {1, 9, 11}, {1, 3, 4}, {1, 2, 3}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, 40, 14, 1, {1, 9, 10}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, 32, 16, 1, {1, 10, 11}, {1, 2, 3}, {1, 2, 2}, {0, 0, 0}, {1, 2, 2}),
+    geometry(1, 16, 16, 1, {3, 9, 9}, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}),
+    geometry(1, 20, 33, 1, {3, 7, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}),
+    geometry(1, 16, 8, 2, {1, 1, 60}, {1, 1, 7}, {1, 1, 2}, {0, 0, 3}, {1, 1, 1}),
     // Planes narrower than a register, and every remainder of channels.
     geometry(2, 7, 5, 1, {1, 5, 3}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 3, 15, 1, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),

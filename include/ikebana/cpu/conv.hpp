@@ -8,8 +8,10 @@
 #include "ikebana/cpu/conv/columns.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/picked.hpp"
+#include "ikebana/cpu/conv/row_lanes.hpp"
 #include "ikebana/cpu/conv/run.hpp"
 #include "ikebana/cpu/conv/spread.hpp"
+#include "ikebana/cpu/conv/way_costs.hpp"
 #include "ikebana/cpu/conv/weights.hpp"
 #include "ikebana/cpu/conv/winograd.hpp"
 #include "ikebana/cpu/conv/winograd_weights.hpp"
@@ -54,7 +56,10 @@ void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
   const detail::conv_pass pass = detail::forward_pass(g);
   const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
   detail::share_groups(g, pass, [&](dim_t group) {
-    if (detail::conv_columns<T> columns{tiles, g, group}; columns.forward_pays())
+    if (detail::conv_columns<T> columns{tiles, g, group};
+        columns.forward_pays() &&
+        !(detail::row_lanes<T>::suits(pass) &&
+          detail::row_lanes<T>{tiles, pass, {}}.pays(forward_cycles(columns))))
       return columns.forward(x, w, bias, y, then);
     const dim_t first = group * pass.results, at = first * plane;
     detail::run_pass<T>(tiles, pass, x + group * pass.sources * in_plane,
@@ -81,12 +86,33 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
         bias == nullptr ? nullptr : bias + first, dx + first * in_plane);
     });
   };
-  if (detail::conv_spread<T> spread{tiles, all}; spread.pays())
+  const bool strides = conv_geometry::volume(g.stride) > 1 && all.taps() > 1;
+  const auto may_go_by_rows = [&](double cycles) {
+    const dim_t weights = all.sources * all.results * all.taps();
+    return detail::row_lanes<T>::may_pay(tiles, weights * plane, weights, all.sources, in_plane,
+                                         cycles);
+  };
+  const auto by_rows = [&](double cycles) {
+    if (!strides || !may_go_by_rows(cycles)) return false;
+    detail::row_lanes<T> rows{tiles, g, {dy, w, bias, dx, {}, nullptr}};
+    if (!rows.pays(cycles)) return false;
+    each_group([&](const T* from, const T* weights, const T* start, T* to) {
+      detail::row_lanes<T> mine = rows;
+      mine.of = {from, weights, start, to, {}, nullptr};
+      mine.run();
+    });
+    return true;
+  };
+  if (detail::conv_spread<T> spread{tiles, all}; spread.pays()) {
+    if (by_rows(backward_data_cycles(spread))) return;
     return each_group([&](auto... operands) { spread.run(operands...); });
-  if (detail::conv_columns<T>{tiles, g, 0}.backward_data_pays())
+  }
+  if (detail::conv_columns<T> columns{tiles, g, 0}; columns.backward_data_pays()) {
+    if (by_rows(backward_data_cycles(columns))) return;
     return detail::share_groups(g, all, [&](dim_t group) {
       detail::conv_columns<T>{tiles, g, group}.backward_data(dy, w, dx, bias);
     });
+  }
   if (detail::conv_picked<T>::suits(all))
     return each_group([&](const T* from, const T* weights, const T* start, T* to) {
       detail::conv_picked<T>{tiles, all}.backward_data(detail::backward_pass(g, {0, 0, 0}), from,
@@ -103,6 +129,13 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
           if (conv_geometry::volume(pass.to) > 0) f(pass, source);
         }
   };
+  if (const double products = products_of(all, tiles.width);
+      strides && may_go_by_rows(4000 + 3 * products)) {
+    const detail::conv_pass first = detail::backward_pass(g, {0, 0, 0});
+    if (first.taps() > 0 &&
+        by_rows(pass_cycles(tiles, first) * products / products_of(first, tiles.width)))
+      return;
+  }
   dim_t met = 0;
   each_pass([&](const detail::conv_pass& pass, dim_t) { met += conv_geometry::volume(pass.to); });
   if (met < in_plane)

@@ -111,9 +111,18 @@ struct conv_columns {
       const std::int32_t* at = offsets;
       for (dim_t q = 0; q < plane; ++q, to += depth)
         for (dim_t k = 0; k < taps; ++k, ++at)
-          if (*at >= 0)
-            for (dim_t s = 0; s < p.sources; ++s) to[s * taps + k] = from[s * from_plane + *at];
-          else
+          if (*at >= 0) {
+            const T* met = from + *at;
+            T* gathered = to + k;
+            dim_t s = p.sources;
+            for (; s >= 4; s -= 4, gathered += 4 * taps, met += 4 * from_plane) {
+              gathered[0] = met[0];
+              gathered[taps] = met[from_plane];
+              gathered[2 * taps] = met[2 * from_plane];
+              gathered[3 * taps] = met[3 * from_plane];
+            }
+            for (; s > 0; --s, gathered += taps, met += from_plane) *gathered = *met;
+          } else
             for (dim_t s = 0; s < p.sources; ++s) to[s * taps + k] = T(0);
     }
   }
@@ -136,8 +145,18 @@ struct conv_columns {
           if (*at >= 0) {
             const T* handed = row + k;
             T* met = to + *at;
-            for (dim_t s = p.sources; s > 0; --s, handed += taps, met += from_plane)
-              *met += *handed;
+            dim_t s = p.sources;
+            // Four at a time: the counting else takes as long as the sums.
+            for (; s >= 4; s -= 4, handed += 4 * taps, met += 4 * from_plane) {
+              const T sums[] = {met[0] + handed[0], met[from_plane] + handed[taps],
+                                met[2 * from_plane] + handed[2 * taps],
+                                met[3 * from_plane] + handed[3 * taps]};
+              met[0] = sums[0];
+              met[from_plane] = sums[1];
+              met[2 * from_plane] = sums[2];
+              met[3 * from_plane] = sums[3];
+            }
+            for (; s > 0; --s, handed += taps, met += from_plane) *met += *handed;
           }
     }
   }

@@ -53,11 +53,11 @@ void copy_rows(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_s
     const dim_t whole = length / w * w, left = length - whole;
     const dim_t end = lead + whole + (left > 0 ? w : 0);
     for (; rows > 0; --rows, from += from_step, to += pitch) {
-      for (dim_t i = 0; i < lead; i += w) zero.store(to + i);
+      if (lead > 0) clear_over(to, lead);
       T* const at = to + lead;
       for (dim_t i = 0; i < whole; i += w) vec<T>::load(from + i).store(at + i);
       if (left > 0) vec<T>::load(from + whole, left).store(at + whole);
-      for (dim_t i = end; i < pitch; i += w) zero.store(to + i);
+      if (end < pitch) clear_over(to + end, pitch - end);
     }
   } else if (stride == 2 && w > 1) {
     copy_strided<2>(rows, lead, length, from, from_step, to, pitch);

@@ -100,6 +100,28 @@ inline conv_pass forward_pass(const conv_geometry& g) {
           g.in};
 }
 
+/// What one dimension of a pass meets: position t begins at `begin` + t times the stride, and
+/// kernel element i of those there are lies i `dilation` after it; its weight is number `first` + i
+/// `weight_step` of the dimension's.
+struct conv_reach {
+  dim_t kernel, begin, dilation, first, weight_step;
+};
+
+/// That of backward by data for the positions that leave `residue` divided by the stride. Empty
+/// where no weight reaches them.
+inline conv_reach backward_reach(const conv_geometry& g, std::size_t d, dim_t residue) {
+  const dim_t s = g.stride[d], k = g.kernel[d], period = s / std::gcd(s, g.dilation[d]);
+  // Position t s + residue meets output t + (residue + padding - k dilation) / s, for the k where
+  // that is whole: every `period`th from k0 on. They are walked from the last to the first.
+  dim_t k0 = 0;
+  while (k0 < k && k0 < period && (residue + g.padding[d] - k0 * g.dilation[d]) % s != 0) ++k0;
+  const dim_t n = k0 < k && k0 < period ? (k - k0 + period - 1) / period : 0;
+  if (n == 0) return {};
+  const dim_t last = k0 + (n - 1) * period;
+  return {n, (residue + g.padding[d] - last * g.dilation[d]) / s, period * g.dilation[d] / s, last,
+          -period};
+}
+
 /// The part of backward by data for the positions that leave `residue` divided by the strides. Its
 /// kernel is empty where no weight reaches them.
 inline conv_pass backward_pass(const conv_geometry& g, const std::array<dim_t, 3>& residue) {
@@ -125,20 +147,15 @@ inline conv_pass backward_pass(const conv_geometry& g, const std::array<dim_t, 3
               g.stride,
               g.out};
   for (std::size_t d = 0; d < 3; ++d) {
-    const dim_t s = g.stride[d], period = s / std::gcd(s, g.dilation[d]);
+    const dim_t s = g.stride[d];
     p.to[d] = g.in[d] > residue[d] ? (g.in[d] - residue[d] + s - 1) / s : 0;
-    // Position t s + residue meets output t + (residue + padding - k dilation) / s, for the k where
-    // that is whole: every `period`th from k0 on. They are walked from the last to the first.
-    dim_t k0 = 0;
-    while (k0 < k[d] && k0 < period && (residue[d] + g.padding[d] - k0 * g.dilation[d]) % s != 0)
-      ++k0;
-    p.kernel[d] = k0 < k[d] && k0 < period ? (k[d] - k0 + period - 1) / period : 0;
-    if (p.kernel[d] == 0) continue;
-    const dim_t last = k0 + (p.kernel[d] - 1) * period;
-    p.padding[d] = (last * g.dilation[d] - residue[d] - g.padding[d]) / s;
-    p.dilation[d] = period * g.dilation[d] / s;
-    p.weight_first += last * p.weight_tap[d];
-    p.weight_tap[d] *= -period;
+    const conv_reach met = backward_reach(g, d, residue[d]);
+    p.kernel[d] = met.kernel;
+    if (met.kernel == 0) continue;
+    p.padding[d] = -met.begin;
+    p.dilation[d] = met.dilation;
+    p.weight_first += met.first * p.weight_tap[d];
+    p.weight_tap[d] *= met.weight_step;
   }
   return p;
 }

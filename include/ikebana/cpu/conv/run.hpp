@@ -9,7 +9,9 @@
 #include "ikebana/cpu/conv/plain.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/product.hpp"
+#include "ikebana/cpu/conv/row_lanes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/conv/way_costs.hpp"
 #include "ikebana/cpu/conv/winograd.hpp"
 
 namespace ikebana::cpu::detail {
@@ -27,8 +29,23 @@ void run_pass(const conv_tiles<T>& tiles, const conv_pass& p, const T* source, c
   if (is_product(p)) return conv_product<T>{tiles, p, of}.run();
   if (conv_picked<T>::suits(p)) return conv_picked<T>{tiles, p}.forward(of);
   if (p.sources > 0 && p.taps() > 0 && conv_geometry::volume(p.from) > 0) {
-    if (lanes_run<T> lanes{tiles, p, of}; lanes.fit()) return lanes.run();
+    const auto by_rows = [&](double cycles) {
+      const dim_t images = p.batch, weights = p.sources * p.results * p.taps();
+      if (!row_lanes<T>::may_pay(tiles, p.multiply_adds() / images, weights, p.results,
+                                 conv_geometry::volume(p.to), cycles))
+        return false;
+      row_lanes<T> rows{tiles, p, of};
+      if (!rows.pays(cycles)) return false;
+      rows.run();
+      return true;
+    };
+    const bool may_go_by_rows = row_lanes<T>::suits(p);
+    if (lanes_run<T> lanes{tiles, p, of}; lanes.fit()) {
+      if (may_go_by_rows && by_rows(lanes_cycles(tiles, p))) return;
+      return lanes.run();
+    }
     if (conv_plan<T> plan{tiles, p}; plan.fit()) {
+      if (may_go_by_rows && by_rows(plan_cycles(plan))) return;
       if (images_run<T> images{tiles, p, of}; images.pays(plan)) return images.run();
       return run_bands(plan, of);
     }

@@ -71,6 +71,14 @@ IKEBANA_CPU_INLINE void store_strided(T* to, [[maybe_unused]] const strided_part
 #endif
 }
 
+/// Clears at least n elements by whole registers, of which one is mostly enough: no call.
+template <class T>
+IKEBANA_CPU_INLINE void clear_over(T* to, dim_t n) {
+  constexpr dim_t w = vec<T>::size;
+  vec<T>::zero().store(to);
+  if (n > w) [[unlikely]]
+    for (dim_t i = w; i < n; i += w) vec<T>::zero().store(to + i);
+}
 /// Rows of a copy whose elements are Stride apart in the source.
 template <int Stride, class T>
 void copy_strided(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, T* to,
@@ -80,12 +88,12 @@ void copy_strided(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t fro
   const dim_t whole = (length - 1) / w * w;
   const strided_parts<Stride, T> parts{Stride * (length - whole - 1) + 1};
   for (; rows > 0; --rows, from += from_step, to += pitch) {
-    for (dim_t i = 0; i < lead; i += w) vec<T>::zero().store(to + i);
+    if (lead > 0) clear_over(to, lead);
     T* const at = to + lead;
     for (dim_t i = 0; i < whole; i += w)
       load_strided<Stride, true>(from + Stride * i, parts, every).store(at + i);
     load_strided<Stride, false>(from + Stride * whole, parts, every).store(at + whole);
-    for (dim_t i = lead + whole + w; i < pitch; i += w) vec<T>::zero().store(to + i);
+    if (lead + whole + w < pitch) clear_over(to + lead + whole + w, pitch - lead - whole - w);
   }
 }
 template <class T>

@@ -90,6 +90,42 @@ template <class T, int Rows, int Registers, detail::conv_walk Walk = detail::con
                                        std::make_index_sequence<std::size_t{Rows} * Registers>{});
 }
 
+/// As slide_tile, of whole registers that start with 0.
+template <class T, int Rows, std::size_t... J, std::size_t... I>
+IKEBANA_CPU_INLINE void cross_tile(const detail::conv_job<T>& job, std::index_sequence<J...>,
+                                   std::index_sequence<I...>) {
+  constexpr std::size_t n = sizeof...(J), near = Rows <= 8 ? Rows : Rows / 2;
+  constexpr dim_t w = vec<T>::size;
+  vec<T> sums[] = {(static_cast<void>(I), vec<T>::zero())...};
+  const dim_t far = static_cast<dim_t>(near) * job.weight_step;
+  const T* rows[] = {job.weights + static_cast<dim_t>(I / n % near) * job.weight_step...};
+  (keep_in_register(rows[I < near * n ? I / n * n : 0]), ...);
+  const std::int32_t *image_at = job.image_at, *weight_at = job.weight_at;
+  for (dim_t depth = job.depth; depth > 0; --depth) {
+    const T* const from = job.image + dim_t{*image_at};
+    const dim_t factor = *weight_at;
+    const vec<T> columns[n] = {vec<T>::load(from + static_cast<dim_t>(J) * w)...};
+    vec<T> x;
+    (((I % n == 0
+           ? static_cast<void>(
+                 x = vec<T>::broadcast(rows[I % (near * n)][I / n < near ? factor : factor + far]))
+           : void()),
+      sums[I] = fma(x, columns[I % n], sums[I])),
+     ...);
+    ++image_at, ++weight_at;
+    keep_in_register(image_at);
+    keep_in_register(weight_at);
+  }
+  (sums[I].store(job.out + static_cast<dim_t>(I / n) * job.out_step +
+                 static_cast<dim_t>(I % n) * w),
+   ...);
+}
+template <class T, int Rows, int Registers>
+[[gnu::noinline]] void cross_tile(const detail::conv_job<T>& job) {
+  cross_tile<T, Rows>(job, std::make_index_sequence<Registers>{},
+                      std::make_index_sequence<std::size_t{Rows} * Registers>{});
+}
+
 #if IKEBANA_CPU_WIDTH == 0
 template <class T, std::size_t N>
 IKEBANA_CPU_INLINE void sum_each(const vec<T> (&sums)[N], T* out) {
@@ -191,24 +227,45 @@ const detail::conv_tiles<T>& tiles_for_conv() {
         {{6, 4, &slide_tile<T, 6, 4, along>, nullptr},
          {8, 3, &slide_tile<T, 8, 3, along>, nullptr},
          {12, 2, &slide_tile<T, 12, 2, along>, nullptr},
+         {}},
+        {{16, 1, &cross_tile<T, 16, 1>, nullptr},
+         {14, 1, &cross_tile<T, 14, 1>, nullptr},
+         {10, 1, &cross_tile<T, 10, 1>, nullptr},
+         {8, 1, &cross_tile<T, 8, 1>, nullptr},
+         {6, 1, &cross_tile<T, 6, 1>, nullptr},
+         {14, 2, &cross_tile<T, 14, 2>, nullptr},
+         {10, 2, &cross_tile<T, 10, 2>, nullptr},
+         {8, 2, &cross_tile<T, 8, 2>, nullptr},
+         {6, 2, &cross_tile<T, 6, 2>, nullptr},
+         {8, 3, &cross_tile<T, 8, 3>, nullptr},
+         {7, 3, &cross_tile<T, 7, 3>, nullptr},
+         {6, 4, &cross_tile<T, 6, 4>, nullptr},
          {}}
 #elif IKEBANA_CPU_WIDTH == 32
         &slide_tile<T, 4, 3, packs>, {4, 3, &slide_tile<T, 4, 3, along>, &slide_tile<T, 4, 1>},
         {{4, 3, &slide_tile<T, 4, 3>, &slide_tile<T, 4, 1>},
          {2, 6, &slide_tile<T, 2, 6>, nullptr},
+         {2, 4, &slide_tile<T, 2, 4>, nullptr},
          {1, 8, &slide_tile<T, 1, 8>, nullptr}},
-        {{4, 3, &dot_tile<T, 4, 3>}, {1, 9, &dot_tile<T, 1, 9>}}, {
-      {4, 3, &slide_tile<T, 4, 3, along>, nullptr}, {6, 2, &slide_tile<T, 6, 2, along>, nullptr}, {}
+        {{4, 3, &dot_tile<T, 4, 3>}, {1, 9, &dot_tile<T, 1, 9>}},
+        {{4, 3, &slide_tile<T, 4, 3, along>, nullptr},
+         {6, 2, &slide_tile<T, 6, 2, along>, nullptr},
+         {}},
+    {
+      {14, 1, &cross_tile<T, 14, 1>, nullptr}, {10, 1, &cross_tile<T, 10, 1>, nullptr},
+          {8, 1, &cross_tile<T, 8, 1>, nullptr}, {6, 2, &cross_tile<T, 6, 2>, nullptr},
+          {5, 2, &cross_tile<T, 5, 2>, nullptr}, {4, 2, &cross_tile<T, 4, 2>, nullptr},
+          {4, 3, &cross_tile<T, 4, 3>, nullptr}, {}
     }
 #elif IKEBANA_CPU_WIDTH == 16
         nullptr, {4, 3, &slide_tile<T, 4, 3>, nullptr},
         {{4, 3, &slide_tile<T, 4, 3>, nullptr}, {1, 8, &slide_tile<T, 1, 8>, nullptr}},
-        {{4, 3, &dot_tile<T, 4, 3>}, {1, 9, &dot_tile<T, 1, 9>}}, {
+        {{4, 3, &dot_tile<T, 4, 3>}, {1, 9, &dot_tile<T, 1, 9>}}, {}, {
     }
 #else
         nullptr, {4, 2, &slide_tile<T, 4, 2>, nullptr},
         {{4, 2, &slide_tile<T, 4, 2>, nullptr}, {1, 4, &slide_tile<T, 1, 4>, nullptr}},
-        {{2, 3, &dot_tile<T, 2, 3>}, {1, 3, &dot_tile<T, 1, 3>}}, {
+        {{2, 3, &dot_tile<T, 2, 3>}, {1, 3, &dot_tile<T, 1, 3>}}, {}, {
     }
 #endif
   };

@@ -115,6 +115,9 @@ struct conv_tiles {
   dot_shape dots[3];
   /// Those along panels, by falling registers, then one without a tile.
   slide_shape lanes[4];
+  /// Those whose rows are positions and whose registers are results (row_lanes.hpp), then one
+  /// without a tile. They take all of `count`, and start with 0.
+  slide_shape across[13];
 };
 
 }  // namespace ikebana::cpu::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
@@ -44,10 +45,17 @@ struct weights_by_lanes : weights_job<T> {
     if (p.sources < tiles.width || tiles.width == 1) return false;
     const bool neighbours = p.kernel[2] >= 3 && p.dilation[2] == 1;
     const auto *three = find_shape(3), *four = find_shape(4);
+    if (three == nullptr && four != nullptr && four->rows < 6) return false;
     const dim_t w = tiles.width;
     const auto waste = [&](dim_t n) { return parts(p.sources, n * w) * n * w; };
-    if (neighbours && three != nullptr) return fit(three, 1);
-    if (four != nullptr && (three == nullptr || waste(4) <= waste(3))) return fit(four, 4);
+    if (neighbours && three != nullptr) {
+      const auto places = [&](dim_t n) { return parts(p.kernel[2], n) * n; };
+      return fit(four != nullptr && places(4) < places(3) ? four : three, 1);
+    }
+    // Few rows reach the products' rate less well.
+    const dim_t tenths = four != nullptr && four->rows < 6 ? 12 : 10;
+    if (four != nullptr && (three == nullptr || tenths * waste(4) <= 10 * waste(3)))
+      return fit(four, 4);
     return three != nullptr && fit(three, 3);
   }
 
@@ -211,19 +219,21 @@ struct weights_by_lanes : weights_job<T> {
   }
 
   /// A result's weights from the sums of its tiles, whose lanes are the channels.
-  void turn(const T* from, dim_t channels) const {
+  void turn(T* from, dim_t channels) const {
     const dim_t taps = p.taps();
-    if (kx_tiles * kx_step == p.kernel[2])
-      return tiles.pack_across(turned, taps, from, lanes, channels, taps);
-    T* to = turned;
-    for (dim_t row = 0; row < p.kernel[0] * p.kernel[1]; ++row, to += p.kernel[2])
-      for (dim_t t = 0; t < kx_tiles; ++t, from += tile_lanes) {
-        // Neighbouring tiles may share places.
-        const dim_t first = first_place(t), skip = t * kx_step - first;
-        const dim_t count = least(kx_step, p.kernel[2] - first) - skip;
-        tiles.place_across(channels, count, from + skip * lanes, lanes, nullptr, false,
-                           to + first + skip, taps);
-      }
+    if (kx_tiles * kx_step != p.kernel[2]) {
+      // Neighbouring tiles may share places.
+      T *to = from, *tile = from;
+      for (dim_t row = 0; row < p.kernel[0] * p.kernel[1]; ++row)
+        for (dim_t t = 0; t < kx_tiles; ++t, tile += tile_lanes) {
+          const dim_t skip = t * kx_step - first_place(t);
+          const dim_t count = least(kx_step, p.kernel[2] - first_place(t)) - skip;
+          if (to != tile + skip * lanes)
+            std::copy(tile + skip * lanes, tile + (skip + count) * lanes, to);
+          to += count * lanes;
+        }
+    }
+    tiles.pack_across(turned, taps, from, lanes, channels, taps);
   }
 
   /// Copies what the band's positions meet of some channels at a plane of the kernel, channels side
