@@ -129,9 +129,11 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
           if (conv_geometry::volume(pass.to) > 0) f(pass, source);
         }
   };
-  if (const double products = products_of(all, tiles.width);
-      strides && may_go_by_rows(4000 + 3 * products)) {
+  if (strides && may_go_by_rows(4000 + 3 * products_of(all, tiles.width))) {
     const detail::conv_pass first = detail::backward_pass(g, {0, 0, 0});
+    double products = 0;
+    each_pass(
+        [&](const detail::conv_pass& pass, dim_t) { products += products_of(pass, tiles.width); });
     if (first.taps() > 0 &&
         by_rows(pass_cycles(tiles, first) * products / products_of(first, tiles.width)))
       return;

@@ -24,7 +24,8 @@ template <class T>
 struct row_lanes : conv_rows, row_tiles<T> {
   using typename row_tiles<T>::shape_type;
   using row_tiles<T>::blocks, row_tiles<T>::lanes, row_tiles<T>::shapes;
-  static constexpr dim_t line = conv_plan<T>::line, kib = conv_plan<T>::kib, most_rows = 16;
+  static constexpr dim_t line = conv_plan<T>::line, kib = conv_plan<T>::kib, most_rows = 16,
+                         least_row = 4;
 
   const conv_tiles<T>& tiles;
   conv_operands<T> of;
@@ -49,7 +50,7 @@ struct row_lanes : conv_rows, row_tiles<T> {
            (strides || (p.kernel[0] > 1 && p.padding[0] > 0));
   }
   /// Whether it fits, and is faster than what takes so many cycles an image; not if these are 0.
-  bool pays(double cycles) { return cycles > 0 && fit() && cost() < 0.92 * cycles; }
+  bool pays(double cycles) { return cycles > 0 && fit() && cost() < 0.85 * cycles; }
   /// Whether that is worth a look, which takes longer than a small convolution's row: for so many
   /// multiply-adds and results of an image.
   static bool may_pay(const conv_tiles<T>& tiles, dim_t multiply_adds, dim_t weights, dim_t results,
@@ -58,13 +59,13 @@ struct row_lanes : conv_rows, row_tiles<T> {
     const double lanes = static_cast<double>(registers * w) / static_cast<double>(results * w);
     return lanes * static_cast<double>(multiply_adds / 3 + 5 * weights) +
                static_cast<double>(5 * registers * positions) + fixed_cost <
-           0.92 * cycles;
+           0.85 * cycles;
   }
   static constexpr double fixed_cost = 800;
 
   bool fit() {
     if (tiles.across[0].whole == nullptr || sources == 0 || results == 0 || step[0] > most_parts ||
-        step[1] > most_parts || step[2] > most_parts)
+        step[1] > most_parts || step[2] > most_parts || columns(0) < least_row)
       return false;
     this->choose_block(tiles, *this);
     if (sources * taps() * lanes * blocks > 256 * kib) return false;

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstddef>
+
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/columns.hpp"
 #include "ikebana/cpu/conv/lanes.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv/row_parts.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/spread.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
@@ -83,9 +86,18 @@ double forward_cycles(const conv_columns<T>& columns) {
 }
 template <class T>
 double backward_data_cycles(const conv_columns<T>& columns) {
-  const double gathered = static_cast<double>(columns.plane * columns.taps);
-  return 1000 + 1.15 * products_of(columns.p, columns.tiles.width) +
-         gathered * (4.8 + static_cast<double>(columns.p.sources));
+  const conv_pass& p = columns.p;
+  const conv_rows rows{p};
+  // What lies outside is left out.
+  double met = 1;
+  for (std::size_t d = 0; d < 3; ++d) {
+    dim_t of_axis = 0;
+    for (dim_t at = 0; at < p.to[d]; ++at) of_axis += rows.seen(d, at).size();
+    met *= static_cast<double>(of_axis);
+  }
+  return 1000 + 1.15 * products_of(p, columns.tiles.width) +
+         1.5 * static_cast<double>(columns.plane * columns.taps) +
+         met * (3.3 + static_cast<double>(p.sources));
 }
 template <class T>
 double backward_data_cycles(const conv_spread<T>& spread) {
