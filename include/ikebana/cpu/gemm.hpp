@@ -57,6 +57,11 @@ namespace detail {
 
 template <class T>
 inline constexpr gemm_epilogue<T> no_epilogue{};
+/// What a tiny product is told of what follows it: null where nothing does.
+template <class T>
+[[gnu::always_inline]] inline const gemm_epilogue<T>* if_any(const gemm_epilogue<T>& then) {
+  return then.bias == nullptr && then.function == activation::none ? nullptr : &then;
+}
 
 /// What a product of a tile or a few is told beside its operands and the distances of their rows,
 /// that of A being ~lda where it is transposed. A call takes as long as the arithmetic, so there is
@@ -215,12 +220,10 @@ template <class T>
                                         T alpha, const T* a, dim_t lda, const T* b, dim_t ldb,
                                         T beta, T* c, dim_t ldc, const gemm_epilogue<T>& then) {
   if (detail::is_tiny(tb, m, n, k, alpha, beta) && then.residual == nullptr &&
-      then.function <= activation::relu && then.slope_of == nullptr) {
-    const bool ends = then.bias == nullptr && then.function == activation::none;
+      then.function <= activation::relu && then.slope_of == nullptr)
     return detail::run_tiny<T>(a, b, c, ta == transpose::yes ? ~lda : lda, ldb,
                                {k, static_cast<std::uint64_t>(n), ldc,
-                                static_cast<std::uint64_t>(m), ends ? nullptr : &then});
-  }
+                                static_cast<std::uint64_t>(m), detail::if_any(then)});
   detail::gemm_beyond_tiny<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then);
 }
 /// As above with bias[j], if there is one, added to column j.

@@ -1,19 +1,26 @@
 // Rows of depthwise convolutions from copies of them (depthwise_phases.hpp).
 
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
-/// A register of results for each of R, from j on.
+/// sums[R] += the terms of one kind, a register of positions each.
 template <class T, std::size_t... R>
-IKEBANA_CPU_INLINE void convolve_copied(const detail::depthwise_copies<T>& job, const T* x,
-                                        const T* w, vec<T> start, T* out, dim_t lanes,
-                                        std::index_sequence<R...>) {
+IKEBANA_CPU_INLINE void add_terms(const detail::depthwise_copies<T>& job, int kind, const T* x,
+                                  const T* w, vec<T>* sums, std::index_sequence<R...>) {
   constexpr dim_t size = vec<T>::size;
-  vec<T> sums[] = {(static_cast<void>(R), start)...};
-  const auto* const end = job.terms[0] + job.counts[0];
-  for (const auto* t = job.terms[0]; t < end; ++t) {
+  const auto* const end = job.terms[kind] + job.counts[kind];
+  for (const auto* t = job.terms[kind]; t < end; ++t) {
     const vec<T> factor = vec<T>::broadcast(w[t->b]);
     const T* const met = x + t->a;
     ((sums[R] = fma(factor, vec<T>::load(met + static_cast<dim_t>(R) * size), sums[R])), ...);
   }
+}
+/// A register of results for each of R, from j on.
+template <class T, std::size_t... R>
+IKEBANA_CPU_INLINE void convolve_copied(const detail::depthwise_copies<T>& job, const T* x,
+                                        const T* w, vec<T> start, T* out, dim_t lanes,
+                                        std::index_sequence<R...> all) {
+  constexpr dim_t size = vec<T>::size;
+  vec<T> sums[] = {(static_cast<void>(R), start)...};
+  add_terms(job, 0, x, w, sums, all);
   if (job.relu) ((sums[R] = max(vec<T>::zero(), sums[R])), ...);
   if (lanes >= static_cast<dim_t>(sizeof...(R)) * size)
     (sums[R].store(out + static_cast<dim_t>(R) * size), ...);
@@ -45,19 +52,11 @@ template <class T>
 template <class T, std::size_t... R>
 IKEBANA_CPU_INLINE void spread_copied(const detail::depthwise_copies<T>& job, const T* x,
                                       const T* w, vec<T> start, T* out, dim_t lanes,
-                                      std::index_sequence<R...>) {
+                                      std::index_sequence<R...> all) {
   constexpr dim_t size = vec<T>::size;
   vec<T> even[] = {(static_cast<void>(R), start)...}, odd[] = {(static_cast<void>(R), start)...};
-  const auto add = [&](vec<T> * sums, int part) __attribute__((always_inline)) {
-    const auto* const end = job.terms[part] + job.counts[part];
-    for (const auto* t = job.terms[part]; t < end; ++t) {
-      const vec<T> factor = vec<T>::broadcast(w[t->b]);
-      const T* const met = x + t->a;
-      ((sums[R] = fma(factor, vec<T>::load(met + static_cast<dim_t>(R) * size), sums[R])), ...);
-    }
-  };
-  add(even, 0);
-  add(odd, 1);
+  add_terms(job, 0, x, w, even, all);
+  add_terms(job, 1, x, w, odd, all);
   const auto put = [&](dim_t r, vec<T> a, vec<T> b) __attribute__((always_inline)) {
     const auto both = interleave_pairs(a, b, lane_sequence<T>{});
     T* const at = out + 2 * r * size;

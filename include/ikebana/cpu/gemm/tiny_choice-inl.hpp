@@ -74,15 +74,10 @@ IKEBANA_CPU_INLINE void tiny_product(const T* a, const T* b, T* c, dim_t lda, di
   if (s.n() > 2 * vec<T>::size) return wide_tiny_product(a, b, c, lda, ldb, s);
   tiny_tiles(a, b, c, lda, ldb, s);
 }
-/// What `tiny` is given where nothing follows the product.
-template <class T>
-IKEBANA_CPU_INLINE const gemm_epilogue<T>* if_any(const gemm_epilogue<T>& then) {
-  return then.bias == nullptr && then.function == activation::none ? nullptr : &then;
-}
 template <class T>
 IKEBANA_CPU_INLINE void run_tiny_product(const gemm_call<T>& call) {
   const detail::tiny_shape<T> s{call.k, static_cast<std::uint64_t>(call.n), call.ldc,
-                                static_cast<std::uint64_t>(call.m), if_any(*call.then)};
+                                static_cast<std::uint64_t>(call.m), detail::if_any(*call.then)};
   tiny_product<T>(call.a, call.b, call.c, call.ta == transpose::yes ? ~call.lda : call.lda,
                   call.ldb, s);
 }
