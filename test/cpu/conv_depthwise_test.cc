@@ -16,9 +16,9 @@ namespace {
 
 using extents = std::array<dim_t, 3>;
 
-conv_geometry geometry(dim_t batch, dim_t groups, dim_t inputs, dim_t outputs, extents in,
-                       extents kernel, extents stride, extents padding,
-                       extents dilation = {1, 1, 1}) {
+constexpr conv_geometry geometry(dim_t batch, dim_t groups, dim_t inputs, dim_t outputs, extents in,
+                                 extents kernel, extents stride, extents padding,
+                                 extents dilation = {1, 1, 1}) {
   conv_geometry g{batch, groups * inputs, groups * outputs, groups,  in,
                   {},    kernel,          stride,           padding, dilation};
   for (std::size_t d = 0; d < 3; ++d)
@@ -269,6 +269,50 @@ TEST_CASE_TEMPLATE("depthwise and grouped convolutions, forward and all gradient
       for (const auto* a : {&y, &rectified, &finished, &dx, &dw, &added}) CHECK(a->intact());
     });
   }
+}
+
+namespace {
+
+/// Whether the ways that G's type leaves give the bits of all ways together.
+template <conv_geometry G>
+bool same_by_its_ways() {
+  constexpr unsigned ways = cpu::detail::depthwise_ways_of(G);
+  generator r(96);
+  const sizes<float> n(G);
+  const guarded<float> x(n.x, r), w(n.w, r), dy(n.y, r);
+  guarded<float> y(n.y), dx(n.x), dw(n.w), y2(n.y), dx2(n.x), dw2(n.w);
+  bool same = true;
+  for_each_set([&] {
+    cpu::grouped_conv_forward<float>(G, x.data(), w.data(), nullptr, y.data());
+    cpu::grouped_conv_backward_data<float>(G, dy.data(), w.data(), dx.data());
+    cpu::grouped_conv_backward_weights<float>(G, x.data(), dy.data(), dw.data(), false);
+    cpu::grouped_conv_forward<float, ways>(G, x.data(), w.data(), nullptr, y2.data());
+    cpu::grouped_conv_backward_data<float, ways>(G, dy.data(), w.data(), dx2.data());
+    cpu::grouped_conv_backward_weights<float, ways>(G, x.data(), dy.data(), dw2.data(), false);
+    const auto equal = [](const guarded<float>& a, const guarded<float>& b) {
+      return std::equal(a.data(), a.data() + a.size(), b.data());
+    };
+    same = same && equal(y, y2) && equal(dx, dx2) && equal(dw, dw2);
+  });
+  return same;
+}
+
+}  // namespace
+
+TEST_CASE("depthwise convolutions whose type rules ways out take one that is left") {
+  CHECK(same_by_its_ways<geometry(2, 9, 1, 1, {1, 9, 17}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>());
+  CHECK(same_by_its_ways<geometry(2, 9, 1, 1, {1, 4, 4}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>());
+  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 9, 17}, {1, 3, 3}, {1, 1, 1}, {0, 2, 2},
+                                  {1, 2, 2})>());
+  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 29, 30}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1})>());
+  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 27, 28}, {1, 3, 3}, {1, 2, 2}, {0, 0, 0})>());
+  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 9, 53}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2})>());
+  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 29, 30}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2})>());
+  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 9, 14}, {1, 7, 7}, {1, 1, 1}, {0, 3, 3})>());
+  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 1, 130}, {1, 1, 5}, {1, 1, 1}, {0, 0, 2})>());
+  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 1, 130}, {1, 1, 5}, {1, 1, 3}, {0, 0, 2})>());
+  CHECK(same_by_its_ways<geometry(1, 9, 1, 2, {1, 8, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>());
+  CHECK(same_by_its_ways<geometry(1, 3, 4, 4, {1, 8, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>());
 }
 
 TEST_CASE("depthwise convolutions: what is not a number reaches what sees it and nothing else") {

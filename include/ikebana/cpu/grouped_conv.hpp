@@ -8,26 +8,34 @@
 /// of their own, that other networks need not build.
 namespace ikebana::cpu {
 
-/// As conv_forward.
-template <class T>
+/// As conv_forward. Ways among `Ways` are taken (conv/depthwise_ways.hpp), and no others built; 0
+/// where channels that meet are surely many.
+template <class T, unsigned Ways = detail::depthwise_way::all>
 void grouped_conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
                           const conv_epilogue<T>& then = {}) {
-  if (detail::may_be_by_channel(g) && detail::depthwise_forward(g, x, w, bias, then, y)) return;
+  if constexpr (Ways != 0)
+    if (detail::may_be_by_channel(g) && detail::depthwise_forward<T, Ways>(g, x, w, bias, then, y))
+      return;
   conv_forward<T>(g, x, w, bias, y, then);
 }
 /// As conv_backward_data.
-template <class T>
+template <class T, unsigned Ways = detail::depthwise_way::all>
 void grouped_conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
                                 const T* bias = nullptr) {
-  if (detail::may_be_by_channel(g) && detail::depthwise_backward_data(g, dy, w, bias, dx)) return;
+  if constexpr (Ways != 0)
+    if (detail::may_be_by_channel(g) &&
+        detail::depthwise_backward_data<T, Ways>(g, dy, w, bias, dx))
+      return;
   conv_backward_data<T>(g, dy, w, dx, bias);
 }
 /// As conv_backward_weights.
-template <class T>
+template <class T, unsigned Ways = detail::depthwise_way::all>
 void grouped_conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
                                    bool accumulate) {
-  if (detail::may_be_by_channel(g) && detail::depthwise_backward_weights(g, x, dy, dw, accumulate))
-    return;
+  if constexpr (Ways != 0)
+    if (detail::may_be_by_channel(g) &&
+        detail::depthwise_backward_weights<T, Ways>(g, x, dy, dw, accumulate))
+      return;
   conv_backward_weights<T>(g, x, dy, dw, accumulate);
 }
 

@@ -180,7 +180,7 @@ struct conv {
     if constexpr (options::groups == 1)
       cpu::conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then, winograd<T>().pass);
     else
-      cpu::grouped_conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then);
+      cpu::grouped_conv_forward<T, ways>(g, seen(c), c.parameter(0), bias, c.output(), then);
   }
 
   template <class T>
@@ -191,8 +191,8 @@ struct conv {
       cpu::conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0), c.accumulate(),
                                     winograd<T>().weights);
     else
-      cpu::grouped_conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0),
-                                            c.accumulate());
+      cpu::grouped_conv_backward_weights<T, ways>(g, seen(c), dy, c.parameter_gradient(0),
+                                                  c.accumulate());
     if constexpr (options::bias)
       cpu::conv_backward_bias<T>(g, dy, c.parameter_gradient(1), c.accumulate());
     if (c.input_gradient() == nullptr) return;
@@ -201,7 +201,7 @@ struct conv {
     if constexpr (options::groups == 1)
       cpu::conv_backward_data<T>(g, dy, c.parameter(0), dx, nullptr, winograd<T>().pass);
     else
-      cpu::grouped_conv_backward_data<T>(g, dy, c.parameter(0), dx);
+      cpu::grouped_conv_backward_data<T, ways>(g, dy, c.parameter(0), dx);
     if constexpr (!is_zeros)
       cpu::pad_backward<T>(pads(c.input_shape()), border, c.template saved<T>(0),
                            c.input_gradient());
@@ -256,6 +256,15 @@ struct conv {
     else
       return {};
   }
+
+  /// The ways that a depthwise convolution of this type may go.
+  static constexpr unsigned ways = [] {
+    cpu::conv_geometry g = options::geometry();
+    g.in_channels = In;
+    g.out_channels = Out;
+    g.padding = is_zeros ? detail::in_three(pads_before, 0) : std::array<dim_t, 3>{};
+    return cpu::detail::depthwise_ways_of(g);
+  }();
 
   /// What the kernel walks over: the input, or the widened one, made again.
   template <class T>

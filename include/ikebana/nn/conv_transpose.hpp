@@ -157,7 +157,7 @@ struct conv_transpose {
     if constexpr (options::groups == 1)
       cpu::conv_backward_data<T>(g, c.input(), c.parameter(0), c.output(), bias);
     else
-      cpu::grouped_conv_backward_data<T>(g, c.input(), c.parameter(0), c.output(), bias);
+      cpu::grouped_conv_backward_data<T, ways>(g, c.input(), c.parameter(0), c.output(), bias);
   }
 
   template <class T>
@@ -167,8 +167,8 @@ struct conv_transpose {
     if constexpr (options::groups == 1)
       cpu::conv_backward_weights<T>(g, dy, c.input(), c.parameter_gradient(0), c.accumulate());
     else
-      cpu::grouped_conv_backward_weights<T>(g, dy, c.input(), c.parameter_gradient(0),
-                                            c.accumulate());
+      cpu::grouped_conv_backward_weights<T, ways>(g, dy, c.input(), c.parameter_gradient(0),
+                                                  c.accumulate());
     if constexpr (options::bias)
       cpu::channel_sums<T>(g.batch, Out, cpu::conv_geometry::volume(g.in), dy,
                            c.parameter_gradient(1), c.accumulate());
@@ -176,7 +176,7 @@ struct conv_transpose {
     if constexpr (options::groups == 1)
       cpu::conv_forward<T>(g, dy, c.parameter(0), nullptr, c.input_gradient());
     else
-      cpu::grouped_conv_forward<T>(g, dy, c.parameter(0), nullptr, c.input_gradient());
+      cpu::grouped_conv_forward<T, ways>(g, dy, c.parameter(0), nullptr, c.input_gradient());
   }
 
   template <symbolic... X>
@@ -188,6 +188,14 @@ struct conv_transpose {
   template <detail::literal... Text>
   static constexpr const char* says =
       detail::joined<"conv_transpose", detail::digit<Spatial>, "d", Text...>;
+
+  /// The ways that a depthwise convolution of this type may go.
+  static constexpr unsigned ways = [] {
+    cpu::conv_geometry g = options::geometry();
+    g.in_channels = Out;
+    g.out_channels = In;
+    return cpu::detail::depthwise_ways_of(g);
+  }();
 
   /// That of the convolution from `out` to `in`.
   static cpu::conv_geometry geometry(const shape& in, const shape& out) {

@@ -112,61 +112,73 @@ bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g
   return true;
 }
 
-/// `run` with groups as lanes. False, having done nothing, where they are too
-/// large.
-template <class T, class F>
-bool by_lanes(const depthwise_kernels<T>& kernels, const conv_geometry& g, lanes_of direction,
-              const F& run) {
-  depthwise_lanes<T> lanes{kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g, direction};
-  if (!lanes.fit()) return false;
-  run(lanes);
-  return true;
-}
-
 /// As conv_forward, conv_backward_data and conv_backward_weights, of which they
 /// are the ways for few channels a group. Each is false, having done nothing,
-/// where the geometry does not fit.
-template <class T>
+/// where the geometry does not fit, or its way is none of `Ways` (depthwise_ways.hpp).
+template <class T, unsigned Ways = depthwise_way::all>
 bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
                        const conv_epilogue<T>& then, T* y) {
-  const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
+  using namespace depthwise_way;
+  constexpr auto of = lanes_of::forward;
+  const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T, of, Ways>)();
   const bool relu = then.function == activation::relu;
   if (then.residual == nullptr && then.scale == nullptr &&
-      (relu || then.function == activation::none) &&
-      (convolve_planes(kernels, g, false, x, w, bias, relu, y) ||
-       sweep_channels(kernels, g, false, x, w, bias, relu, y) ||
-       convolve_rows(kernels, g, lanes_of::forward, x, w, bias, relu, y) ||
-       convolve_phases(kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g, lanes_of::forward, x,
-                       w, bias, relu, y)))
-    return true;
-  return by_lanes(kernels, g, lanes_of::forward,
-                  [&](depthwise_lanes<T>& lanes) { lanes.run(x, w, bias, then, y); });
+      (relu || then.function == activation::none)) {
+    if constexpr ((Ways & planes) != 0)
+      if (convolve_planes(kernels, g, false, x, w, bias, relu, y)) return true;
+    if constexpr ((Ways & sweeps) != 0)
+      if (sweep_channels(kernels, g, false, x, w, bias, relu, y)) return true;
+    if constexpr ((Ways & rows) != 0)
+      if (convolve_rows(kernels, g, of, x, w, bias, relu, y)) return true;
+    if constexpr ((Ways & phases) != 0)
+      if (convolve_phases(kernels, g, of, x, w, bias, relu, y)) return true;
+  }
+  depthwise_lanes<T> lanes{kernels, g, of};
+  if (!lanes.fit()) return false;
+  lanes.run(x, w, bias, then, y);
+  return true;
 }
-template <class T>
+template <class T, unsigned Ways = depthwise_way::all>
 bool depthwise_backward_data(const conv_geometry& g, const T* dy, const T* w, const T* bias,
                              T* dx) {
-  const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
-  return convolve_planes(kernels, g, true, dy, w, bias, false, dx) ||
-         sweep_channels(kernels, g, true, dy, w, bias, false, dx) ||
-         convolve_rows(kernels, g, lanes_of::backward_data, dy, w, bias, false, dx) ||
-         convolve_phases(kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g,
-                         lanes_of::backward_data, dy, w, bias, false, dx) ||
-         (are_large(g) && sweep_pairs_backward(kernels, g, dy, w, bias, dx)) ||
-         by_lanes(kernels, g, lanes_of::backward_data,
-                  [&](depthwise_lanes<T>& lanes) { lanes.run(dy, w, bias, {}, dx); });
+  using namespace depthwise_way;
+  constexpr auto of = lanes_of::backward_data;
+  const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T, of, Ways>)();
+  if constexpr ((Ways & planes) != 0)
+    if (convolve_planes(kernels, g, true, dy, w, bias, false, dx)) return true;
+  if constexpr ((Ways & sweeps) != 0)
+    if (sweep_channels(kernels, g, true, dy, w, bias, false, dx)) return true;
+  if constexpr ((Ways & rows) != 0)
+    if (convolve_rows(kernels, g, of, dy, w, bias, false, dx)) return true;
+  if constexpr ((Ways & phases) != 0)
+    if (convolve_phases(kernels, g, of, dy, w, bias, false, dx)) return true;
+  if constexpr ((Ways & pairs) != 0)
+    if (are_large(g) && sweep_pairs_backward(kernels, g, dy, w, bias, dx)) return true;
+  depthwise_lanes<T> lanes{kernels, g, of};
+  if (!lanes.fit()) return false;
+  lanes.run(dy, w, bias, {}, dx);
+  return true;
 }
-template <class T>
+template <class T, unsigned Ways = depthwise_way::all>
 bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
                                 bool accumulate) {
-  const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T>)();
-  return plane_gradients(kernels, g, x, dy, dw, accumulate) ||
-         (g.out[2] > 24 && sweep_weights(kernels, g, x, dy, dw, accumulate)) ||
-         row_gradients(kernels, g, x, dy, dw, accumulate) ||
-         phase_gradients(kernels, IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)(), g, x, dy, dw,
-                         accumulate) ||
-         (are_large(g) && sweep_pairs_weights(kernels, g, x, dy, dw, accumulate)) ||
-         by_lanes(kernels, g, lanes_of::backward_weights,
-                  [&](depthwise_lanes<T>& lanes) { lanes.run_weights(x, dy, dw, accumulate); });
+  using namespace depthwise_way;
+  constexpr auto of = lanes_of::backward_weights;
+  const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T, of, Ways>)();
+  if constexpr ((Ways & (planes_3 | planes_3_by_2)) != 0)
+    if (plane_gradients(kernels, g, x, dy, dw, accumulate)) return true;
+  if constexpr ((Ways & sweeps) != 0)
+    if (g.out[2] > 24 && sweep_weights(kernels, g, x, dy, dw, accumulate)) return true;
+  if constexpr ((Ways & rows) != 0)
+    if (row_gradients(kernels, g, x, dy, dw, accumulate)) return true;
+  if constexpr ((Ways & phases) != 0)
+    if (phase_gradients(kernels, g, x, dy, dw, accumulate)) return true;
+  if constexpr ((Ways & weight_pairs) != 0)
+    if (are_large(g) && sweep_pairs_weights(kernels, g, x, dy, dw, accumulate)) return true;
+  depthwise_lanes<T> lanes{kernels, g, of};
+  if (!lanes.fit()) return false;
+  lanes.run_weights(x, dy, dw, accumulate);
+  return true;
 }
 
 IKEBANA_CPU_KERNEL(depthwise_forward)

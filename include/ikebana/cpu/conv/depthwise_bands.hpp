@@ -4,20 +4,17 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/depthwise_kernels.hpp"
+#include "ikebana/cpu/conv/depthwise_ways.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
-#include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
-
-enum class lanes_of : unsigned char { forward, backward_data, backward_weights };
 
 /// How a convolution of few channels a group, with groups as lanes, is divided into bands of
 /// positions, and what each result of a band is a sum of. Backward by data has a part for each
@@ -38,7 +35,6 @@ struct depthwise_bands {
   };
 
   const depthwise_kernels<T>& kernels;
-  const conv_tiles<T>& tiles;
   const conv_geometry& g;
   lanes_of direction;
   dim_t width, sources, results, taps, group_size;  // of a group
@@ -51,9 +47,8 @@ struct depthwise_bands {
   lane_term* terms = nullptr;
   lane_results* lists = nullptr;
 
-  depthwise_bands(const depthwise_kernels<T>& k, const conv_tiles<T>& t, const conv_geometry& of,
-                  lanes_of d)
-      : kernels{k}, tiles{t}, g{of}, direction{d}, width{t.width} {
+  depthwise_bands(const depthwise_kernels<T>& k, const conv_geometry& of, lanes_of d)
+      : kernels{k}, g{of}, direction{d}, width{k.width} {
     const bool back = d == lanes_of::backward_data;
     sources = (back ? g.out_channels : g.in_channels) / g.groups;
     results = (back ? g.in_channels : g.out_channels) / g.groups;
@@ -207,7 +202,7 @@ struct depthwise_bands {
       for (dim_t kz = 0; kz < p.kernel[0]; ++kz, at += slab() * width) {
         const dim_t in = z * p.stride[0] - p.padding[0] + kz * p.dilation[0];
         if (in < 0 || in >= from[0])
-          tiles.clear(at, slab() * width);
+          kernels.clear(at, slab() * width);
         else
           copy_window(at, source + (s * from[0] + in) * plane, group_step, top, left, count);
       }
@@ -218,27 +213,27 @@ struct depthwise_bands {
                 skip = left > 0 ? left : 0, above = top < 0 ? least(-top, height) : 0,
                 length = std::max(dim_t{0}, least(from[2] - skip, pitch - lead)),
                 seen = std::max(dim_t{0}, least(from[1] - top, height) - above);
-    if (above > 0) tiles.clear(at, above * row);
+    if (above > 0) kernels.clear(at, above * row);
     at += above * row;
     source += (top + above) * from[2] + skip;
     if (length == 0) {
-      tiles.clear(at, seen * row);
+      kernels.clear(at, seen * row);
     } else if (length == from[2] && length == pitch) {
-      tiles.pack_across(at, width, source, group_step, seen * length, count);
+      kernels.pack_across(at, width, source, group_step, seen * length, count);
     } else if (length == from[2] && narrow()) {
-      tiles.pack_across(turned, width, source, group_step, seen * length, count);
-      tiles.copy_rows(seen, lead * width, length * width, turned, length * width, 1, at, row);
+      kernels.pack_across(turned, width, source, group_step, seen * length, count);
+      kernels.copy_rows(seen, lead * width, length * width, turned, length * width, 1, at, row);
     } else {
       for (dim_t i = 0; i < seen; ++i, source += from[2]) {
         T* const to_row = at + i * row;
-        if (lead > 0) tiles.clear(to_row, lead * width);
-        tiles.pack_across(to_row + lead * width, width, source, group_step, length, count);
+        if (lead > 0) kernels.clear(to_row, lead * width);
+        kernels.pack_across(to_row + lead * width, width, source, group_step, length, count);
         if (lead + length < pitch)
-          tiles.clear(to_row + (lead + length) * width, (pitch - lead - length) * width);
+          kernels.clear(to_row + (lead + length) * width, (pitch - lead - length) * width);
       }
     }
     at += seen * row;
-    if (above + seen < height) tiles.clear(at, (height - above - seen) * row);
+    if (above + seen < height) kernels.clear(at, (height - above - seen) * row);
   }
 
   /// f(z, y0, x0) for every band.

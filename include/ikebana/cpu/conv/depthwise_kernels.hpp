@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/padded_tiles.hpp"
 
 namespace ikebana::cpu::detail {
@@ -134,11 +135,22 @@ struct depthwise_copies {
   bool relu;
 };
 
-/// What the instruction sets provide.
+/// What the instruction sets provide; null what the ways at hand do not need.
 template <class T>
 struct depthwise_kernels {
   dim_t width;
   void (*sum_lanes)(const lanes_job<T>&);
+  // As those of conv_tiles.
+  void (*clear)(T* to, dim_t n);
+  void (*copy_rows)(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step,
+                    dim_t stride, T* to, dim_t pitch);
+  bool (*copy_phases)(dim_t rows, dim_t stride, const T* from, dim_t from_step,
+                      const conv_phase<T>* of, dim_t pitch);
+  void (*pack_across)(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t count);
+  void (*place_across)(dim_t rows, dim_t positions, const T* from, dim_t from_step, const T* bias,
+                       bool relu, T* to, dim_t to_step);
+  void (*finish_rows)(dim_t rows, dim_t length, T* y, dim_t step, const conv_rest<T>& rest,
+                      const T* residual);
   void (*add_sums)(dim_t n, const T* registers, T* dw, bool accumulate);
   struct sweep_shape {
     int kernel;

@@ -19,8 +19,8 @@ struct depthwise_lanes : depthwise_bands<T> {
   using bands = depthwise_bands<T>;
   using bands::axes, bands::blocks, bands::columns, bands::copy, bands::direction, bands::from,
       bands::g, bands::group_size, bands::kernels, bands::lists, bands::parts, bands::results,
-      bands::rows, bands::sources, bands::sums, bands::taps, bands::terms, bands::tiles, bands::to,
-      bands::w, bands::width, bands::worth, bands::x, bands::y;
+      bands::rows, bands::sources, bands::sums, bands::taps, bands::terms, bands::to, bands::w,
+      bands::width, bands::worth, bands::x, bands::y;
   using bands::depthwise_bands;
   using typename bands::extents, typename bands::part;
 
@@ -35,8 +35,8 @@ struct depthwise_lanes : depthwise_bands<T> {
           const dim_t group = unit / g.batch * width, image = unit % g.batch,
                       count = least(width, g.groups - group);
           if (unit == begin || image == 0)
-            tiles.pack_across(mine.w, width, weights + group * group_size, group_size, group_size,
-                              count);
+            kernels.pack_across(mine.w, width, weights + group * group_size, group_size, group_size,
+                                count);
           const dim_t at = image * g.groups + group;
           mine.run_band(source + at * sources * conv_geometry::volume(from), bias, then, result, at,
                         group, count, y0, x0);
@@ -59,7 +59,7 @@ struct depthwise_lanes : depthwise_bands<T> {
     job.to_step = s[2] * width;
     job.start = sums;
     job.relu = then.function == activation::relu && !is_finished_later(then);
-    tiles.clear(sums, width);
+    kernels.clear(sums, width);
     for (dim_t z = 0; z < to[0]; ++z) {
       const dim_t first = z % s[0] * s[1] * s[2];
       copy(source, parts[first].p, z / s[0], y0, x0, count);
@@ -108,11 +108,11 @@ struct depthwise_lanes : depthwise_bands<T> {
     for (dim_t i = 0; i < (whole ? 1 : high); ++i) {
       const dim_t offset = (at * results + r) * volume + (z * to[1] + top + i) * to[2] + left;
       const dim_t length = whole ? high * wide : wide, step = results * volume;
-      tiles.place_across(count, length, y + i * row * width, width, nullptr, false, result + offset,
-                         step);
+      kernels.place_across(count, length, y + i * row * width, width, nullptr, false,
+                           result + offset, step);
       if (later)
-        tiles.finish_rows(count, length, result + offset, step, rest,
-                          then.residual == nullptr ? nullptr : then.residual + offset);
+        kernels.finish_rows(count, length, result + offset, step, rest,
+                            then.residual == nullptr ? nullptr : then.residual + offset);
     }
   }
 
@@ -125,9 +125,10 @@ struct depthwise_lanes : depthwise_bands<T> {
       for (dim_t block = begin; block < end; ++block) {
         const dim_t group = block * width, count = least(width, g.groups - group);
         if (accumulate)
-          tiles.pack_across(mine.w, width, dw + group * group_size, group_size, group_size, count);
+          kernels.pack_across(mine.w, width, dw + group * group_size, group_size, group_size,
+                              count);
         else
-          tiles.clear(mine.w, group_size * width);
+          kernels.clear(mine.w, group_size * width);
         const auto add = [&](dim_t y0, dim_t x0) {
           for (dim_t image = 0; image < g.batch; ++image)
             mine.add_band(source, dy, image * g.groups + group, count, y0, x0);
@@ -136,8 +137,8 @@ struct depthwise_lanes : depthwise_bands<T> {
           mine.each_band(add);
         else
           add(0, 0);
-        tiles.place_across(count, group_size, mine.w, width, nullptr, false,
-                           dw + group * group_size, group_size);
+        kernels.place_across(count, group_size, mine.w, width, nullptr, false,
+                             dw + group * group_size, group_size);
       }
     });
   }
@@ -161,8 +162,8 @@ struct depthwise_lanes : depthwise_bands<T> {
         const T* given = dy + (at * results + r) * volume + (z * to[1] + y0) * to[2] + x0;
         const bool whole = wide == to[2];
         for (dim_t i = 0; i < (whole ? 1 : high); ++i, given += to[2])
-          tiles.pack_across(y + i * wide * width, width, given, results * volume,
-                            whole ? high * wide : wide, count);
+          kernels.pack_across(y + i * wide * width, width, given, results * volume,
+                              whole ? high * wide : wide, count);
         job.to = w + r * sources * taps * width;
         kernels.sum_lanes(job);
       }

@@ -24,7 +24,6 @@ struct phase_sweep {
   static constexpr dim_t most_phases = 3, most_results = 1008, most_copied = 4096;
 
   const depthwise_kernels<T>& kernels;
-  const conv_tiles<T>& tiles;
   dim_t channels, batch, taps;
   dim_t source, result;       // how long their rows are
   dim_t phases, spread;       // of the source and of the result: one of them is 1
@@ -36,13 +35,11 @@ struct phase_sweep {
   T *copy = nullptr, *sums = nullptr;
   bool fits;
 
-  phase_sweep(const depthwise_kernels<T>& k, const conv_tiles<T>& t, const conv_geometry& g,
-              lanes_of direction)
-      : phase_sweep{k, t, g, direction, direction == lanes_of::backward_data} {}
-  phase_sweep(const depthwise_kernels<T>& k, const conv_tiles<T>& t, const conv_geometry& g,
-              lanes_of direction, bool backward)
+  phase_sweep(const depthwise_kernels<T>& k, const conv_geometry& g, lanes_of direction)
+      : phase_sweep{k, g, direction, direction == lanes_of::backward_data} {}
+  phase_sweep(const depthwise_kernels<T>& k, const conv_geometry& g, lanes_of direction,
+              bool backward)
       : kernels{k},
-        tiles{t},
         channels{g.groups},
         batch{g.batch},
         taps{g.kernel[2]},
@@ -52,10 +49,11 @@ struct phase_sweep {
         spread{backward ? g.stride[2] : 1},
         positions{parts(result, spread)} {
     const auto is_line = [&](const auto& e) { return e[0] == 1 && e[1] == 1; };
-    fits = k.convolve_copies != nullptr && is_line(g.in) && is_line(g.out) && is_line(g.kernel) &&
-           g.padding[0] == 0 && g.padding[1] == 0 && g.in_channels == channels &&
-           g.out_channels == channels && g.stride[2] <= (backward ? 2 : most_phases) &&
-           2 * positions > k.width && pays(g.stride[2], direction) && place(g, backward);
+    fits = (k.convolve_copies != nullptr || k.gradients_of_copies != nullptr) && is_line(g.in) &&
+           is_line(g.out) && is_line(g.kernel) && g.padding[0] == 0 && g.padding[1] == 0 &&
+           g.in_channels == channels && g.out_channels == channels &&
+           g.stride[2] <= (backward ? 2 : most_phases) && 2 * positions > k.width &&
+           pays(g.stride[2], direction) && place(g, backward);
   }
   /// Whether channels as lanes are not faster: where they fill few of these, where taps are few,
   /// and, but backward by data, where there are many results for each. Other ways come before where
@@ -128,12 +126,12 @@ struct phase_sweep {
       all = all && of[f].length > 0;
     }
     const T* const at = from + begin * phases;
-    if (all && phases > 1 && tiles.copy_phases(rows, phases, at, source, of, pitch)) return;
+    if (all && phases > 1 && kernels.copy_phases(rows, phases, at, source, of, pitch)) return;
     for (dim_t f = 0; f < phases; ++f) {
       if (of[f].length > 0)
-        tiles.copy_rows(rows, lead, of[f].length, at + f, source, phases, of[f].to, pitch);
+        kernels.copy_rows(rows, lead, of[f].length, at + f, source, phases, of[f].to, pitch);
       else
-        tiles.clear(of[f].to, rows * pitch);
+        kernels.clear(of[f].to, rows * pitch);
     }
   }
   /// f(job, the first row, how many rows, the first position, how many) for some rows at a time,
@@ -202,17 +200,17 @@ struct phase_sweep {
 };
 
 template <class T>
-bool convolve_phases(const depthwise_kernels<T>& kernels, const conv_tiles<T>& tiles,
-                     const conv_geometry& g, lanes_of direction, const T* source, const T* w,
-                     const T* bias, bool relu, T* result) {
-  const phase_sweep<T> sweep{kernels, tiles, g, direction};
+bool convolve_phases(const depthwise_kernels<T>& kernels, const conv_geometry& g,
+                     lanes_of direction, const T* source, const T* w, const T* bias, bool relu,
+                     T* result) {
+  const phase_sweep<T> sweep{kernels, g, direction};
   if (sweep.fits) sweep.convolve(source, w, bias, relu, result);
   return sweep.fits;
 }
 template <class T>
-bool phase_gradients(const depthwise_kernels<T>& kernels, const conv_tiles<T>& tiles,
-                     const conv_geometry& g, const T* x, const T* dy, T* dw, bool accumulate) {
-  const phase_sweep<T> sweep{kernels, tiles, g, lanes_of::backward_weights};
+bool phase_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g, const T* x,
+                     const T* dy, T* dw, bool accumulate) {
+  const phase_sweep<T> sweep{kernels, g, lanes_of::backward_weights};
   if (sweep.fits) sweep.find_gradients(x, dy, dw, accumulate);
   return sweep.fits;
 }

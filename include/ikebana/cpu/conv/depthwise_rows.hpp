@@ -41,9 +41,10 @@ struct row_sweep {
     const dim_t reach = (job.taps - 1) * job.step, padding = g.padding[along] * columns;
     job.left = backward ? reach - padding : padding;
     job.turned = backward;
-    fits = k.convolve_row != nullptr && (is_row || is_column) && g.kernel[0] == 1 && g.in[0] == 1 &&
-           g.out[0] == 1 && g.padding[0] == 0 && g.in_channels == channels &&
-           g.out_channels == channels && g.stride[1] == 1 && g.stride[2] == 1;
+    fits = (k.convolve_row != nullptr || k.row_gradients != nullptr) && (is_row || is_column) &&
+           g.kernel[0] == 1 && g.in[0] == 1 && g.out[0] == 1 && g.padding[0] == 0 &&
+           g.in_channels == channels && g.out_channels == channels && g.stride[1] == 1 &&
+           g.stride[2] == 1;
     job.width = width;
     job.w_step = rows > 1 ? 0 : job.taps;
     job.bias_step = rows > 1 ? 0 : 1;

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
+
+namespace ikebana::cpu::detail {
+
+enum class lanes_of : unsigned char { forward, backward_data, backward_weights };
+
+/// The ways of convolutions of few channels a group, a bit each. One that a caller's type rules out
+/// need not be built.
+namespace depthwise_way {
+enum : unsigned {
+  planes_3 = 1,  // square kernels of 3 and 5, of stride 1 and 2
+  planes_3_by_2 = 2,
+  planes_5 = 4,
+  planes_5_by_2 = 8,
+  sweeps_5 = 16,  // kernels of as many rows
+  sweeps_7 = 32,
+  rows = 64,
+  phases = 128,
+  pairs = 256,  // of the source's gradient
+  weight_pairs = 512,
+  lanes = 1024,  // whatever else there is
+  all = 2047,
+  planes = planes_3 | planes_3_by_2 | planes_5 | planes_5_by_2,
+  sweeps = sweeps_5 | sweeps_7,
+};
+}  // namespace depthwise_way
+
+/// The ways for convolutions with the kernel, stride, padding, dilation and groups of `g`, and with
+/// its channels, of which negative ones are not known.
+constexpr unsigned depthwise_ways_of(const conv_geometry& g) {
+  using namespace depthwise_way;
+  // Where kernels are built apart, they are all there.
+  if (!IKEBANA_CPU_HERE) return all;
+  const auto differ = [&](dim_t channels) { return channels >= 0 && channels != g.groups; };
+  const auto &k = g.kernel, &s = g.stride, &d = g.dilation;
+  if (g.in_channels >= 0 && g.out_channels >= 0 &&
+      g.in_channels / g.groups * (g.out_channels / g.groups) > 4)
+    return 0;
+  if (differ(g.in_channels) || differ(g.out_channels) || k[0] != 1 || g.padding[0] != 0)
+    return lanes;
+  unsigned ways = lanes;
+  const bool whole = s[1] == 1 && s[2] == 1, halves = s[1] == 2 && s[2] == 2;
+  const bool is_plain = d[1] == 1 && d[2] == 1;
+  const bool is_square = k[1] == k[2] && (k[1] == 3 || k[1] == 5);
+  if (is_square && whole) ways |= k[1] == 3 ? planes_3 : planes_5;
+  if (is_square && halves && is_plain) ways |= k[1] == 3 ? planes_3_by_2 : planes_5_by_2;
+  if (whole && k[1] == 5) ways |= sweeps_5;
+  if (whole && k[1] == 7) ways |= sweeps_7;
+  if (whole && (k[1] == 1 || k[2] == 1)) ways |= rows;
+  if (k[1] == 1 && s[2] <= 3) ways |= phases;
+  // Planes come before where each row of the result meets two of the source's.
+  if (halves && is_plain && k[1] <= 8 && k[2] <= 8 &&
+      !(is_square && g.padding[1] == k[1] / 2 && g.padding[2] == k[2] / 2))
+    ways |= pairs;
+  if (halves && is_plain && k[1] == 5) ways |= weight_pairs;
+  return ways;
+}
+
+}  // namespace ikebana::cpu::detail
