@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "ikebana/cpu/threads.hpp"
@@ -212,6 +213,69 @@ TEST_CASE_TEMPLATE("average pooling divides as asked, and its gradient is its tr
           CHECK(dx.intact());
         });
       }
+}
+
+namespace {
+
+template <class T>
+bool same(const guarded<T>& got, const guarded<T>& expected, double tolerance = 0) {
+  return all_close(got, std::vector<T>(expected.data(), expected.data() + expected.size()),
+                   tolerance);
+}
+
+/// The ways that are left where windows are known beforehand, against all ways.
+template <cpu::window_kind K, class T>
+void check_ways(std::array<dim_t, 3> in, generator& r) {
+  const pool_geometry g = geometry(3, in, K.kernel, K.stride, K.padding, K.dilation, K.ceils);
+  const dim_t nx = g.planes * volume(g.in), ny = g.planes * volume(g.out);
+  const guarded<T> x(nx, r), dy(ny, r);
+  using namespace cpu::detail;
+  for_each_set([&] {
+    guarded<T> y(ny), all(ny), alone(ny), dx(nx), all_dx(nx);
+    guarded<std::int32_t> places(ny), all_places(ny);
+    cpu::max_pool_forward(g, x.data(), y.data(), places.data(), maximum_ways_for<T, K>);
+    cpu::max_pool_forward<T>(g, x.data(), alone.data(), nullptr, maximum_ways_for<T, K>);
+    cpu::max_pool_backward(g, dy.data(), places.data(), dx.data(), maximum_spread_of<T, K>());
+    cpu::max_pool_forward(g, x.data(), all.data(), all_places.data());
+    cpu::max_pool_backward(g, dy.data(), places.data(), all_dx.data());
+    CHECK(same(y, all));
+    CHECK(same(alone, all));
+    CHECK(same(places, all_places));
+    CHECK(same(dx, all_dx));
+    if constexpr (K.dilation[1] == 1 && K.dilation[2] == 1) {
+      const bool counted = K.ceils;
+      cpu::avg_pool_forward(g, x.data(), y.data(), counted, 0, average_ways_for<T, K, true>);
+      cpu::avg_pool_backward(g, dy.data(), dx.data(), counted, 0, spread_ways_for<T, K>);
+      cpu::avg_pool_forward(g, x.data(), all.data(), counted, 0);
+      cpu::avg_pool_backward(g, dy.data(), all_dx.data(), counted, 0);
+      CHECK(same(y, all, rounding<T> * 16));
+      CHECK(same(dx, all_dx, rounding<T> * 16));
+      cpu::avg_pool_forward(g, x.data(), y.data(), counted, 5, average_ways_for<T, K, false>);
+      cpu::avg_pool_forward(g, x.data(), all.data(), counted, 5);
+      CHECK(same(y, all, rounding<T> * 16));
+    }
+  });
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("windows that are known beforehand are pooled as others", T, float, double) {
+  using kind = cpu::window_kind;
+  generator r(86);
+  const auto check = [&]<kind K>(std::integral_constant<kind, K>) {
+    check_ways<K, T>({1, 7, 7}, r);
+    check_ways<K, T>({1, 9, 37}, r);
+    check_ways<K, T>({3, 8, 18}, r);
+  };
+  const auto each = [&]<kind... K>(std::integral_constant<kind, K>... k) { (check(k), ...); };
+  each(std::integral_constant<kind, kind{{1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, false}>{},
+       std::integral_constant<kind, kind{{1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, true}>{},
+       std::integral_constant<kind, kind{{1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, false}>{},
+       std::integral_constant<kind, kind{{1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}, true}>{},
+       std::integral_constant<kind, kind{{1, 3, 3}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, false}>{},
+       std::integral_constant<kind, kind{{1, 3, 3}, {1, 2, 1}, {0, 1, 1}, {1, 1, 2}, false}>{},
+       std::integral_constant<kind, kind{{1, 7, 7}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, false}>{},
+       std::integral_constant<kind, kind{{1, 1, 3}, {1, 1, 17}, {0, 0, 1}, {1, 1, 1}, false}>{});
 }
 
 TEST_CASE("pooling gives the same bits on any number of threads") {

@@ -40,6 +40,22 @@ inline any_windows windows_of(const adaptive_pool_geometry& g) {
           }};
 }
 
+/// Even windows do not overlap.
+template <class T>
+inline constexpr average_ways<T> even_average_ways{
+    {&averages_by_halving<T>, &averages_of_planes<T>, &averages_by_rows<T>}, &averages_of_any<T>};
+template <class T>
+inline constexpr average_ways<T> even_spread_ways{
+    {&spread_by_halving<T>, &spread_to_planes<T>, &spread_by_rows<T>}, &spread_to_any<T>};
+
+/// One window for each plane.
+template <class T>
+inline constexpr maximum_ways<T> global_maximum_ways{&maxima_of_planes<T>};
+template <class T>
+inline constexpr average_ways<T> global_average_ways{{&averages_of_planes<T>}, nullptr};
+template <class T>
+inline constexpr average_ways<T> global_spread_ways{{&spread_to_planes<T>}, nullptr};
+
 }  // namespace detail
 
 }  // namespace ikebana::cpu
@@ -51,8 +67,9 @@ namespace ikebana::cpu {
 /// As max_pool_forward.
 template <class T>
 void adaptive_max_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y,
-                               std::int32_t* indices) {
-  if (detail::is_even(g)) return max_pool_forward<T>(detail::even_windows(g), x, y, indices);
+                               std::int32_t* indices,
+                               const detail::maximum_ways<T>& ways = detail::all_maximum_ways<T>) {
+  if (detail::is_even(g)) return max_pool_forward<T>(detail::even_windows(g), x, y, indices, ways);
   detail::maxima_by_windows(
       g.planes, g.in, g.out, {1, 1, 1},
       [&](std::size_t d, dim_t o) { return detail::span_of(g, d, o); }, x, y, indices);
@@ -65,20 +82,23 @@ void adaptive_max_pool_backward(const adaptive_pool_geometry& g, const T* dy,
                            dy, indices, dx);
 }
 
-/// Each window's sum divided by its size. Even windows do not overlap, so that nothing is left for
-/// avg_pool's convolution.
+/// Each window's sum divided by its size.
 template <class T>
-void adaptive_avg_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y) {
+void adaptive_avg_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y,
+                               const detail::average_ways<T>& ways = detail::even_average_ways<T>) {
   if (detail::is_even(g))
-    return avg_pool_forward<T>(detail::even_windows(g), x, y, true, 0, nullptr);
-  IKEBANA_CPU_DISPATCH(pool_average<T>)(detail::windows_of(g), x, y, true, 0);
+    avg_pool_forward<T>(detail::even_windows(g), x, y, true, 0, ways);
+  else if (ways.any != nullptr)
+    ways.any(detail::windows_of(g), x, y, true, 0);
 }
 /// Overwrites dx.
 template <class T>
-void adaptive_avg_pool_backward(const adaptive_pool_geometry& g, const T* dy, T* dx) {
+void adaptive_avg_pool_backward(const adaptive_pool_geometry& g, const T* dy, T* dx,
+                                const detail::average_ways<T>& ways = detail::even_spread_ways<T>) {
   if (detail::is_even(g))
-    return avg_pool_backward<T>(detail::even_windows(g), dy, dx, true, 0, nullptr);
-  IKEBANA_CPU_DISPATCH(pool_average_backward<T>)(detail::windows_of(g), dy, dx, true, 0);
+    avg_pool_backward<T>(detail::even_windows(g), dy, dx, true, 0, ways);
+  else if (ways.any != nullptr)
+    ways.any(detail::windows_of(g), dy, dx, true, 0);
 }
 
 IKEBANA_CPU_KERNEL(adaptive_max_pool_forward)

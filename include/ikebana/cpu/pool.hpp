@@ -6,6 +6,8 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/pool_averages.hpp"
+#include "ikebana/cpu/pool_maxima.hpp"
 #include "ikebana/cpu/pool_ways.hpp"
 #include "ikebana/cpu/pool_windows.hpp"
 
@@ -14,82 +16,56 @@
 namespace ikebana::cpu {
 
 /// y is the maximum of each window, not-a-number if any of it is; `indices`, where given, the place
-/// of the maximum within its input plane (the first of equals).
+/// of the maximum within its input plane (the first of equals). `ways` may lack those that the
+/// caller knows not to be taken, so that their kernels need not be built.
 template <class T>
-void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* indices) {
-  detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
+void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* indices,
+                      const detail::maximum_ways<T>& ways = detail::all_maximum_ways<T>) {
+  detail::share_planes(all, [=, &ways](const pool_geometry& g, dim_t in, dim_t out) {
     std::int32_t* const places = indices == nullptr ? nullptr : indices + out;
-    if (detail::is_halving(g)) return detail::maxima_by_halving(g, x + in, y + out, places);
-    if (detail::is_global(g))
-      return IKEBANA_CPU_DISPATCH(maximum_of_planes<T>)(g.planes, g.input_plane(), x + in, y + out,
-                                                        places);
-    if (places == nullptr ? !detail::maxima_alone(g, x + in, y + out)
-                          : !detail::maxima_by_tiles<T>(g, x + in, y + out, places))
-      detail::maxima_by_windows(g, x + in, y + out, places);
+    for (const detail::maximum_way<T> way : ways)
+      if (way != nullptr && way(g, x + in, y + out, places)) return;
+    detail::maxima_by_windows(g, x + in, y + out, places);
   });
 }
-/// Overwrites dx.
+/// Overwrites dx. `halving` is null where no windows are of two by two, as above.
 template <class T>
-void max_pool_backward(const pool_geometry& all, const T* dy, const std::int32_t* indices, T* dx) {
+void max_pool_backward(const pool_geometry& all, const T* dy, const std::int32_t* indices, T* dx,
+                       detail::maximum_spread<T> halving = &detail::spread_maxima_by_halving<T>) {
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
-    // A few elements a row are sooner written one by one.
-    if (detail::is_halving(g) && g.out[2] >= 8)
-      IKEBANA_CPU_DISPATCH(halve_backward<T>)(g, dy + out, indices + out, dx + in);
-    else
+    if (halving == nullptr || !halving(g, dy + out, indices + out, dx + in))
       detail::scatter_by_index(g.planes, g.input_plane(), g.output_plane(), dy + out, indices + out,
                                dx + in);
   });
 }
 
 /// Each window's sum divided by `divisor_override`, or where that is 0 by its size, with or without
-/// the padding in it. Dilation is not read. `convolution` is null where the caller knows that it is
-/// not the way, so that its kernels need not be built.
+/// the padding in it. Dilation is not read. `ways` as above.
 template <class T>
 void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_include_pad,
                       dim_t divisor_override,
-                      detail::average_way<T> convolution = &detail::average_by_convolution<T>) {
+                      const detail::average_ways<T>& ways = detail::all_average_ways<T>) {
   const T divisor =
       static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
-  detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
-    const T *const from = x + in, factor = T(1) / divisor;
-    T* const to = y + out;
-    if (detail::is_halving(g))
-      return IKEBANA_CPU_DISPATCH(halve_by_average<T>)(g, from, factor, to);
-    if (divisor != T(0)) {
-      if (detail::is_global(g))
-        return IKEBANA_CPU_DISPATCH(average_planes<T>)(g.planes, g.input_plane(), from, divisor,
-                                                       to);
-      if (detail::is_by_threes<T>(g))
-        return IKEBANA_CPU_DISPATCH(sums_by_threes<T>)(g.planes * g.in[0], g.in[1], g.in[2],
-                                                       g.out[1], g.out[2], g.stride[1],
-                                                       g.padding[1], from, factor, to);
-      if (convolution != nullptr && convolution(g, false, from, factor, to)) return;
-    }
-    if (detail::windows_by_rows(g, detail::row_work::average, divisor != T(0) ? factor : T(0),
-                                count_include_pad, from, to))
-      return;
-    IKEBANA_CPU_DISPATCH(pool_average<T>)
-    (detail::windows_of(g), from, to, count_include_pad, divisor_override);
+  const T factor = divisor != T(0) ? T(1) / divisor : T(0);
+  detail::share_planes(all, [=, &ways](const pool_geometry& g, dim_t in, dim_t out) {
+    if (!ways.run({g, x + in, y + out, factor, count_include_pad}) && ways.any != nullptr)
+      ways.any(detail::windows_of(g), x + in, y + out, count_include_pad, divisor_override);
   });
 }
-/// Overwrites dx. `convolution` as above.
+/// Overwrites dx. `ways` as above.
 template <class T>
 void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_include_pad,
                        dim_t divisor_override,
-                       detail::average_way<T> convolution = &detail::average_by_convolution<T>) {
+                       const detail::average_ways<T>& ways = detail::all_spread_ways<T>) {
   const T divisor =
       static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
-  detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
-    const T* const from = dy + out;
-    T* const to = dx + in;
-    const auto spread = [=](const pool_geometry& part, const T* given, T factor, T* result) {
-      return detail::spread_averages(part, given, factor, result, convolution);
-    };
-    if (divisor != T(0) ? spread(g, from, T(1) / divisor, to)
-                        : detail::divided_apart(g, count_include_pad, from, to, spread))
-      return;
-    IKEBANA_CPU_DISPATCH(pool_average_backward<T>)
-    (detail::windows_of(g), from, to, count_include_pad, divisor_override);
+  detail::share_planes(all, [=, &ways](const pool_geometry& g, dim_t in, dim_t out) {
+    const T factor = divisor != T(0) ? T(1) / divisor : T(1);
+    const detail::average_job<T> job{g, dy + out, dx + in, factor, count_include_pad};
+    const auto run = [&](const detail::average_job<T>& part) { return ways.run(part); };
+    if (!(divisor != T(0) ? run(job) : detail::divided_apart(job, run)) && ways.any != nullptr)
+      ways.any(detail::windows_of(g), dy + out, dx + in, count_include_pad, divisor_override);
   });
 }
 

@@ -89,12 +89,12 @@ IKEBANA_CPU_INLINE T sum_of_window(const any_windows& g, const T* x, pool_span z
   return total;
 }
 
-/// The sums of `count` planes of n, each divided by `divisor`; some are found side by side.
+/// The sums of `count` planes of n, each times `factor`; some are found side by side.
 template <class T>
-void average_planes(dim_t count, dim_t n, const T* x, T divisor, T* y) {
+void average_planes(dim_t count, dim_t n, const T* x, T factor, T* y) {
   constexpr dim_t w = vec<T>::size;
   const dim_t rest = n % w, whole = n - rest;
-  const vec<T> by = vec<T>::broadcast(T(1) / divisor);
+  const vec<T> by = vec<T>::broadcast(factor);
   alignas(64) T partial[w * w];
   for (dim_t p = 0; p < count; p += w, y += w) {
     const dim_t now = count - p < w ? count - p : w;

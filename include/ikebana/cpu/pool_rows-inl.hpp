@@ -240,48 +240,53 @@ template <class T>
     }
 }
 
+/// Strides that have code of their own.
+template <class T>
+inline constexpr dim_t most_phases = vec<T>::size > 1 ? 4 : 1;
+
 template <class By, class T>
 bool windows_by_gathering(const window_rows<T>& t) {
   const bool all_finite = join_rows<By>(t);
-  if (t.stride > 4) {
+  if (t.stride > most_phases<T>)
     sort_columns<By>(t);
-    join_columns<By>(t);
-  } else {
+  else if constexpr (most_phases<T> > 1)
     with_phases(t.stride, [&](auto stride) {
       constexpr std::size_t phases = stride;
       if constexpr (phases > 1) {
-        if (t.shares_nothing) return join_neighbours<By>(t, std::make_index_sequence<phases - 1>{});
-        sort_columns<By>(t, std::make_index_sequence<phases>{});
+        if (t.shares_nothing)
+          join_neighbours<By>(t, std::make_index_sequence<phases - 1>{});
+        else
+          sort_columns<By>(t, std::make_index_sequence<phases>{});
       }
-      join_columns<By>(t);
     });
-  }
+  if (!t.shares_nothing || t.stride > most_phases<T> || t.stride == 1) join_columns<By>(t);
   if (!t.is_direct) put_rows(t);
   return all_finite;
 }
 template <class T>
-void average_by_gathering(const window_rows<T>& t) {
-  windows_by_gathering<by_sum>(t);
-}
-template <class T>
-bool maximum_by_gathering(const window_rows<T>& t) {
-  return windows_by_gathering<by_maximum>(t);
-}
-template <class T>
-void average_by_spreading(const window_rows<T>& t) {
+bool average_by_spreading(const window_rows<T>& t) {
   join_rows<by_sum>(t);
-  if (t.stride > 4)
+  if (t.stride > most_phases<T>)
     spread_columns(t);
-  else
+  else if constexpr (most_phases<T> > 1)
     with_phases(t.stride, [&](auto stride) {
       spread_columns(t, std::make_index_sequence<std::size_t{stride}>{});
     });
+  else
+    spread_columns(t);
   put_rows(t);
+  return true;
 }
 
 template <class T>
-const detail::window_rows_kernels<T>& kernels_for_window_rows() {
-  static constexpr detail::window_rows_kernels<T> all{
-      vec<T>::size, &average_by_gathering<T>, &average_by_spreading<T>, &maximum_by_gathering<T>};
-  return all;
+detail::window_rows_kernel<T> kernel_for_row_averages() {
+  return {vec<T>::size, &windows_by_gathering<by_sum, T>};
+}
+template <class T>
+detail::window_rows_kernel<T> kernel_for_row_spreads() {
+  return {vec<T>::size, &average_by_spreading<T>};
+}
+template <class T>
+detail::window_rows_kernel<T> kernel_for_row_maxima() {
+  return {vec<T>::size, &windows_by_gathering<by_maximum, T>};
 }

@@ -62,16 +62,20 @@ struct window_rows {
   bool is_whole;
 };
 
-/// Whether all was finite is what the third says: else maxima may be wrong.
+/// Says whether all was finite: else maxima may be wrong.
 template <class T>
-struct window_rows_kernels {
+struct window_rows_kernel {
   dim_t width;
-  void (*gather)(const window_rows<T>&);
-  void (*spread)(const window_rows<T>&);
-  bool (*maximum)(const window_rows<T>&);
+  bool (*run)(const window_rows<T>&);
 };
 
 enum class row_work : unsigned char { average, average_backward, maximum };
+
+/// Whether averages of such windows may go by rows.
+constexpr bool may_be_by_rows(const std::array<dim_t, 3>& kernel,
+                              const std::array<dim_t, 3>& stride) {
+  return kernel[2] <= 64 && stride[2] <= 16;
+}
 
 }  // namespace ikebana::cpu::detail
 
@@ -95,20 +99,19 @@ void maxima_of_row(const pool_geometry& g, dim_t row, dim_t c, dim_t count, cons
 
 /// Averages row by row, or what they give back to their elements, or maxima. `factor` is 0 if it
 /// differs from window to window: only of averages. Only maxima know dilation. False, having done
-/// nothing, where the scratch is too small, and where averages' windows are wide.
+/// nothing, where the scratch is too small, and where averages' windows are wide. `rows_kernel` is
+/// for the work.
 template <class T>
-bool windows_by_rows(const pool_geometry& g, row_work work, T factor, bool count_include_pad,
-                     const T* source, T* result) {
-  constexpr dim_t most_kernel = 64, most_stride = 16,
-                  near = dim_t{8} * 1024 / static_cast<dim_t>(sizeof(T));
+bool windows_by_rows(const pool_geometry& g, row_work work, window_rows_kernel<T> rows_kernel,
+                     T factor, bool count_include_pad, const T* source, T* result) {
+  constexpr dim_t near = dim_t{8} * 1024 / static_cast<dim_t>(sizeof(T));
   const bool backward = work == row_work::average_backward, is_maximum = work == row_work::maximum;
   const dim_t kernel = g.kernel[2], stride = g.stride[2], padding = g.padding[2];
-  if (!is_maximum && (kernel > most_kernel || stride > most_stride)) return false;
+  if (!is_maximum && !may_be_by_rows(g.kernel, g.stride)) return false;
   const auto dilation = [&](std::size_t d) { return is_maximum ? g.dilation[d] : dim_t{1}; };
   const std::array<dim_t, 3>&from = backward ? g.out : g.in, &to = backward ? g.in : g.out;
   if (g.planes <= 0 || to[0] <= 0 || to[1] <= 0 || to[2] <= 0) return true;
-  const window_rows_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_window_rows<T>)();
-  const dim_t w = kernels.width;
+  const dim_t w = rows_kernel.width;
 
   // Columns are divided into tiles of `wide` windows; a row of the line holds a few more.
   window_rows<T> t{};
@@ -237,9 +240,7 @@ bool windows_by_rows(const pool_geometry& g, row_work work, T factor, bool count
       t.result = result + done * to[2] + column;
       t.result_end = result + g.planes * total * to[2];
       t.sums = t.is_direct ? t.result : sums;
-      if (!is_maximum)
-        (backward ? kernels.spread : kernels.gather)(t);
-      else if (!kernels.maximum(t))
+      if (!rows_kernel.run(t) && is_maximum)
         for (dim_t i = done; i < done + t.result_count; ++i)
           maxima_of_row(g, i, c, now, source, result);
     }

@@ -107,7 +107,7 @@ template <class T>
             keep_first(x, rest).store(to + whole);
           }
         });
-  } else if (phases <= 4) {
+  } else if (w > 1 && phases <= 4) {
     const auto sorted = [&](auto s) __attribute__((always_inline)) {
       constexpr int stride = decltype(s)::value;
       T* to[stride];
@@ -134,7 +134,7 @@ template <class T>
     };
     with_phases(
         phases, [&](auto s) __attribute__((always_inline)) {
-          if constexpr (s > 1) sorted(s);
+          if constexpr (w > 1 && s > 1) sorted(s);
         });
   } else {
     for_each_copied_row(
@@ -166,6 +166,68 @@ IKEBANA_CPU_INLINE void meet_taps(const window_tile<T>& t, const T* at, running_
   }
 }
 
+/// Stores the maxima of a register of windows, from the j-th of a row on.
+template <class T>
+struct put_maxima {
+  using place = typename number<T>::bits;
+  const window_tile<T>& t;
+  dim_t length = t.result_length, stride = t.phases;
+  bits_of<T> lanes = bits_of<T>::zero();
+
+  IKEBANA_CPU_INLINE explicit put_maxima(const window_tile<T>& tile) : t{tile} {
+    for (dim_t s = 0; s < stride; ++s) lanes = lanes + lane_numbers<T>();
+  }
+  IKEBANA_CPU_INLINE void operator()(running_maximum<T> m, dim_t at, dim_t j) const {
+    constexpr dim_t w = vec<T>::size;
+    const dim_t n = length - j < w ? length - j : w;
+    if (n <= 0) return;
+    if (n == w)
+      m.best.store(t.result + at + j);
+    else
+      m.best.store(t.result + at + j, n);
+    store_indices<T>(m.where + (lanes + static_cast<place>(j * stride)), t.indices + at + j, n);
+  }
+};
+
+/// Windows of three by three.
+template <class T>
+[[gnu::noinline]] bool sweep_tile(const window_tile<T>& t) {
+  using B = typename number<T>::bits;
+  using maximum = running_maximum<T>;
+  constexpr dim_t w = vec<T>::size;
+  if (!copy_rows_of_windows(t)) return false;
+  const maximum none{around_planes<T>(), bits_of<T>::zero()};
+  const dim_t length = t.result_length, step = t.result_step;
+  const put_maxima<T> put_windows(t);
+  const dim_t last = t.top + (t.row_count - 1) * t.row_stride + 3;
+  const dim_t taps[] = {t.taps[0].from, t.taps[1].from, t.taps[2].from};
+  const B near = static_cast<B>(t.taps[1].place);
+  for (dim_t j = 0; j < length; j += w) {
+    maximum upper = none, middle = none, lower = none;
+    dim_t missing = 3, at = 0, place = t.first_place;
+    for (dim_t r = t.top; r < last; ++r, place += t.source_step) {
+      upper = middle;
+      middle = lower;
+      lower = none;
+      if (r >= 0 && r < t.height) {
+        const T* const x = t.copies + r * t.pitch + j;
+        const bits_of<T> first = bits_of<T>::broadcast(static_cast<B>(place));
+        lower = {vec<T>::load(x + taps[0]), first};
+        lower.meet(vec<T>::load(x + taps[1]), first + near);
+        lower.meet(vec<T>::load(x + taps[2]), first + near + near);
+      }
+      if (--missing > 0) continue;
+      missing = t.row_stride;
+      maximum m = upper;
+      m.meet(middle.best, middle.where);
+      m.meet(lower.best, lower.where);
+      put_windows(m, at, j);
+      at += step;
+    }
+  }
+  return true;
+}
+
 template <class T>
 [[gnu::noinline]] bool maximum_of_tile(const window_tile<T>& t) {
   using B = typename number<T>::bits;
@@ -173,47 +235,8 @@ template <class T>
   constexpr dim_t w = vec<T>::size;
   if (!copy_rows_of_windows(t)) return false;
   const maximum none{around_planes<T>(), bits_of<T>::zero()};
-  const dim_t stride = t.phases, length = t.result_length, step = t.result_step;
-  bits_of<T> lanes = bits_of<T>::zero();
-  for (dim_t s = 0; s < stride; ++s) lanes = lanes + lane_numbers<T>();
-  const auto finish = [&](maximum m, dim_t at, dim_t j) __attribute__((always_inline)) {
-    const dim_t n = length - j < w ? length - j : w;
-    if (n <= 0) return;
-    if (n == w)
-      m.best.store(t.result + at + j);
-    else
-      m.best.store(t.result + at + j, n);
-    store_indices<T>(m.where + (lanes + static_cast<B>(j * stride)), t.indices + at + j, n);
-  };
-  if (t.is_swept) {
-    const dim_t last = t.top + (t.row_count - 1) * t.row_stride + 3;
-    const dim_t taps[] = {t.taps[0].from, t.taps[1].from, t.taps[2].from};
-    const B near = static_cast<B>(t.taps[1].place);
-    for (dim_t j = 0; j < length; j += w) {
-      maximum upper = none, middle = none, lower = none;
-      dim_t missing = 3, at = 0, place = t.first_place;
-      for (dim_t r = t.top; r < last; ++r, place += t.source_step) {
-        upper = middle;
-        middle = lower;
-        lower = none;
-        if (r >= 0 && r < t.height) {
-          const T* const x = t.copies + r * t.pitch + j;
-          const bits_of<T> first = bits_of<T>::broadcast(static_cast<B>(place));
-          lower = {vec<T>::load(x + taps[0]), first};
-          lower.meet(vec<T>::load(x + taps[1]), first + near);
-          lower.meet(vec<T>::load(x + taps[2]), first + near + near);
-        }
-        if (--missing > 0) continue;
-        missing = t.row_stride;
-        maximum m = upper;
-        m.meet(middle.best, middle.where);
-        m.meet(lower.best, lower.where);
-        finish(m, at, j);
-        at += step;
-      }
-    }
-    return true;
-  }
+  const dim_t length = t.result_length, step = t.result_step;
+  const put_maxima<T> put_windows(t);
   const auto each = [&](dim_t end, dim_t begin, auto put) __attribute__((always_inline)) {
     const auto some = [&](dim_t j, auto... n) __attribute__((always_inline)) {
       maximum m[] = {(static_cast<void>(n), none)...};
@@ -230,7 +253,7 @@ template <class T>
       each(
           length, r * t.pitch, [&](maximum m, dim_t j) __attribute__((always_inline)) {
             m.where = m.where + static_cast<B>(place);
-            finish(m, r * step, j);
+            put_windows(m, r * step, j);
           });
     return true;
   }
@@ -264,7 +287,10 @@ template <class T>
 }
 
 template <class T>
-const detail::window_kernels<T>& kernels_for_windows() {
-  static constexpr detail::window_kernels<T> all{vec<T>::size, &maximum_of_tile<T>};
-  return all;
+detail::window_kernel<T> kernel_for_windows() {
+  return {vec<T>::size, &maximum_of_tile<T>};
+}
+template <class T>
+detail::window_kernel<T> kernel_for_sweeps() {
+  return {vec<T>::size, &sweep_tile<T>};
 }

@@ -77,10 +77,16 @@ struct window_tile {
 
 /// Whether all was finite: else the maxima may be wrong.
 template <class T>
-struct window_kernels {
+struct window_kernel {
   dim_t width;
   bool (*maximum)(const window_tile<T>&);
 };
+
+/// Windows of three by three, which are swept down the columns.
+template <class Windows>
+constexpr bool is_swept(const Windows& g) {
+  return g.kernel == std::array<dim_t, 3>{1, 3, 3} && g.dilation[1] == 1 && g.stride[1] <= 3;
+}
 
 }  // namespace ikebana::cpu::detail
 
@@ -92,21 +98,19 @@ namespace ikebana::cpu::detail {
 /// Maxima and their places tile by tile; refused(plane) for planes with what is not finite. False,
 /// having done nothing, if a tile would not fit the scratch. No extent is zero.
 template <class T, class F>
-bool maxima_of_windows(const pool_geometry& g, const T* x, T* y, std::int32_t* indices,
-                       const F& refused) {
-  const window_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_windows<T>)();
+bool maxima_of_windows(const pool_geometry& g, window_kernel<T> kernel, const T* x, T* y,
+                       std::int32_t* indices, const F& refused) {
   const auto axis = [&](std::size_t d) {
     return window_axis{g.in[d], g.out[d], g.kernel[d], g.stride[d], g.padding[d], g.dilation[d]};
   };
   const window_axis depth = axis(0), rows = axis(1), columns = axis(2);
-  const dim_t w = kernels.width, s = columns.stride;
+  const dim_t w = kernel.width, s = columns.stride;
   window_tile<T> t{};
   t.phases = s;
   t.row_stride = rows.stride;
   t.source_step = columns.from;
   t.result_step = columns.to;
-  t.is_swept = rows.kernel == 3 && columns.kernel == 3 && rows.dilation == 1 && rows.stride <= 3 &&
-               depth.kernel == 1;
+  t.is_swept = is_swept(g);
 
   // Sizes of a tile.
   const dim_t shift = (columns.kernel - 1) * columns.dilation / s;
@@ -205,7 +209,7 @@ bool maxima_of_windows(const pool_geometry& g, const T* x, T* y, std::int32_t* i
           now.source += n * depth.from * plane;
           now.result = y + o;
           now.indices = indices + o;
-          if (!kernels.maximum(now)) return false;
+          if (!kernel.maximum(now)) return false;
           t.is_new = false;
         }
     return true;
@@ -213,6 +217,19 @@ bool maxima_of_windows(const pool_geometry& g, const T* x, T* y, std::int32_t* i
   for (dim_t n = 0; n < g.planes; ++n)
     if (!one_plane(n)) refused(n);
   return true;
+}
+
+/// False, having done nothing, if a tile does not fit the scratch.
+template <class T>
+bool maxima_of_tiles(const pool_geometry& g, window_kernel<T> kernel, const T* x, T* y,
+                     std::int32_t* indices) {
+  if (g.input_plane() <= 0 || g.output_plane() <= 0) return true;
+  pool_geometry one = g;
+  one.planes = 1;
+  return maxima_of_windows(g, kernel, x, y, indices, [&](dim_t n) {
+    const dim_t o = n * g.output_plane();
+    maxima_by_windows(one, x + n * g.input_plane(), y + o, indices + o);
+  });
 }
 
 }  // namespace ikebana::cpu::detail

@@ -85,6 +85,41 @@ template <class T>
       [&](std::size_t d, dim_t o) { return span_of(g, d, o, g.dilation[d]); }, x, y, indices);
 }
 
+/// f(place in the input, number of the window, its weight) for each element of each window.
+template <class T, class F>
+void for_each_averaged(const any_windows& g, bool count_include_pad, dim_t divisor_override,
+                       const F& f) {
+  const dim_t windows = g.out[0] * g.out[1] * g.out[2];
+  for (dim_t o = 0; o < g.planes * windows; ++o) {
+    const pool_span z = g.span(0, o % windows / (g.out[1] * g.out[2])),
+                    r = g.span(1, o / g.out[2] % g.out[1]), c = g.span(2, o % g.out[2]);
+    const dim_t size = divisor_override != 0 ? divisor_override
+                       : count_include_pad
+                           ? z.padded * r.padded * c.padded
+                           : (z.end - z.begin) * (r.end - r.begin) * (c.end - c.begin);
+    const T weight = T(1) / static_cast<T>(size);
+    for (dim_t i = z.begin; i < z.end; ++i)
+      for (dim_t j = r.begin; j < r.end; ++j)
+        for (dim_t k = c.begin; k < c.end; ++k)
+          f(((o / windows * g.in[0] + i) * g.in[1] + j) * g.in[2] + k, o, weight);
+  }
+}
+/// Averages, and what they give back, likewise.
+template <class T>
+void plain_averages(const any_windows& g, const T* x, T* y, bool count_include_pad,
+                    dim_t divisor_override) {
+  std::fill_n(y, g.planes * g.out[0] * g.out[1] * g.out[2], T(0));
+  for_each_averaged<T>(g, count_include_pad, divisor_override,
+                       [=](dim_t i, dim_t o, T weight) { y[o] += x[i] * weight; });
+}
+template <class T>
+void plain_spread(const any_windows& g, const T* dy, T* dx, bool count_include_pad,
+                  dim_t divisor_override) {
+  std::fill_n(dx, g.planes * g.in[0] * g.in[1] * g.in[2], T(0));
+  for_each_averaged<T>(g, count_include_pad, divisor_override,
+                       [=](dim_t i, dim_t o, T weight) { dx[i] += dy[o] * weight; });
+}
+
 /// Each gradient goes to where the maximum was; dx is overwritten.
 template <class T>
 void scatter_by_index(dim_t planes, dim_t inputs, dim_t outputs, const T* dy,

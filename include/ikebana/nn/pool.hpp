@@ -97,15 +97,18 @@ struct sliding_window {
     d.add("kernel_size", kernel_size).add("stride", strides).add("padding", paddings);
   }
 
+  static constexpr cpu::window_kind windows{in_three(kernel_size, 1), in_three(strides, 1),
+                                            in_three(paddings, 0), in_three(dilations, 1), ceils};
+
   static cpu::pool_geometry geometry(const shape& in, const shape& out) {
     cpu::pool_geometry g;
     g.planes = in.numel(0, in.rank() - N);
     g.in = spatial_extents<N>(in);
     g.out = spatial_extents<N>(out);
-    g.kernel = in_three(kernel_size, 1);
-    g.stride = in_three(strides, 1);
-    g.padding = in_three(paddings, 0);
-    g.dilation = in_three(dilations, 1);
+    g.kernel = windows.kernel;
+    g.stride = windows.stride;
+    g.padding = windows.padding;
+    g.dilation = windows.dilation;
     return g;
   }
 };
@@ -139,7 +142,8 @@ struct max_pool : detail::sliding_window<"max_pool", Spatial, Options...> {
   template <class T>
   void forward(const context<T>& c) const {
     cpu::max_pool_forward<T>(window::geometry(c.input_shape(), c.output_shape()), c.input(),
-                             c.output(), c.template saved<std::int32_t>(0));
+                             c.output(), c.template saved<std::int32_t>(0),
+                             cpu::detail::maximum_ways_for<T, window::windows>);
   }
 
   template <class T>
@@ -147,7 +151,8 @@ struct max_pool : detail::sliding_window<"max_pool", Spatial, Options...> {
     if (c.input_gradient() != nullptr)
       cpu::max_pool_backward<T>(window::geometry(c.input_shape(), c.output_shape()),
                                 c.output_gradient(), c.template saved<std::int32_t>(0),
-                                c.input_gradient());
+                                c.input_gradient(),
+                                cpu::detail::maximum_spread_of<T, window::windows>());
   }
 
   template <symbolic... X>
@@ -190,7 +195,8 @@ struct avg_pool : detail::sliding_window<"avg_pool", Spatial, Options...> {
   template <class T>
   void forward(const context<T>& c) const {
     cpu::avg_pool_forward<T>(window::geometry(c.input_shape(), c.output_shape()), c.input(),
-                             c.output(), counts_padding, divisor, convolution<T>());
+                             c.output(), counts_padding, divisor,
+                             cpu::detail::average_ways_for<T, window::windows, differs>);
   }
 
   template <class T>
@@ -198,7 +204,7 @@ struct avg_pool : detail::sliding_window<"avg_pool", Spatial, Options...> {
     if (c.input_gradient() != nullptr)
       cpu::avg_pool_backward<T>(window::geometry(c.input_shape(), c.output_shape()),
                                 c.output_gradient(), c.input_gradient(), counts_padding, divisor,
-                                convolution<T>());
+                                cpu::detail::spread_ways_for<T, window::windows>);
   }
 
   template <symbolic... X>
@@ -207,16 +213,10 @@ struct avg_pool : detail::sliding_window<"avg_pool", Spatial, Options...> {
   }
 
  private:
-  /// Null, and its kernels not built, where windows of this kind never go by it.
-  template <class T>
-  static constexpr cpu::detail::average_way<T> convolution() {
-    constexpr auto of = [](const auto& extents) { return detail::in_three(extents, 1); };
-    if constexpr (cpu::detail::may_be_by_convolution(of(window::kernel_size), of(window::strides),
-                                                     0))
-      return &cpu::detail::average_by_convolution<T>;
-    else
-      return nullptr;
-  }
+  /// Whether windows may be of different sizes.
+  static constexpr bool differs =
+      !has_divisor &&
+      (window::ceils || !(counts_padding || detail::all_equal_to(window::paddings, 0)));
 };
 
 /// Max pooling over [N, C, length] or [C, length].
