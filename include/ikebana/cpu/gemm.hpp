@@ -13,6 +13,7 @@
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/final_activation.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu {
@@ -28,7 +29,7 @@ struct gemm_epilogue {
   const T* bias = nullptr;      // one for each column
   const T* residual = nullptr;  // m x n
   dim_t ld_residual = 0;
-  activation function = activation::none;
+  final_activation<T> function{};
   const T* slope_of = nullptr;  // m x n
   dim_t ld_slope = 0;
   activation slope = activation::none;  // relu, tanh or sigmoid

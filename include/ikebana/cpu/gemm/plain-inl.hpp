@@ -58,8 +58,7 @@ void plain_product(const gemm_call<T>& call) {
   for (; i + 3 <= call.m; i += 4) plain_tiles<T, 4, 3>(call, a, b, depth, i);
   for (; i < call.m; ++i) plain_tiles<T, 1, 4>(call, a, b, depth, i);
   const gemm_epilogue<T>& then = *call.then;
-  if (then.function != activation::none)
-    activate_block(then.function, call.m, call.n, call.c, call.ldc);
+  then.function(call.m, call.n, call.c, call.ldc);
   if (then.slope_of != nullptr)
     slope_block(then.slope, call.m, call.n, call.c, call.ldc, then.slope_of, then.ld_slope);
 }

@@ -55,7 +55,7 @@ struct matrix_result {
   bool finishes() const { return then.function > activation::relu || then.slope_of != nullptr; }
   [[gnu::noinline]] void finish(dim_t i, dim_t j, dim_t rows, dim_t columns) const {
     T* const at = c + i * ldc + j;
-    if (then.function != activation::none) activate_block(then.function, rows, columns, at, ldc);
+    then.function(rows, columns, at, ldc);
     if (then.slope_of != nullptr)
       slope_block(then.slope, rows, columns, at, ldc, then.slope_of + i * then.ld_slope + j,
                   then.ld_slope);

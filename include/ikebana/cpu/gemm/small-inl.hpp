@@ -27,9 +27,19 @@ template <class T>
   if (then.bias != nullptr) c += *then.bias;
   if (then.residual != nullptr) c += *then.residual;
   *call.c = c;
-  if (then.function != activation::none) activate_block(then.function, 1, 1, call.c, call.ldc);
+  then.function(1, 1, call.c, call.ldc);
   if (then.slope_of != nullptr)
     slope_block(then.slope, 1, 1, call.c, call.ldc, then.slope_of, then.ld_slope);
+}
+#endif
+
+#if IKEBANA_CPU_WIDTH != 0
+/// Two rows or three, by rows of B.
+template <class T>
+[[gnu::noinline]] void few_tiny_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                                        const detail::tiny_shape<T>& s) {
+  multiply_few_rows(s.m(), s.n(), s.k, a, lda < 0 ? dim_t{1} : lda, lda < 0 ? ~lda : dim_t{1}, b,
+                    ldb, c, s.ldc, epilogue(s.then));
 }
 #endif
 
@@ -60,10 +70,7 @@ void product(gemm_call<T>& call) {
                                                        turned_b ? call.ldb : dim_t{1}, call.c,
                                                        call.ldc, *call.then);
     const bool across = !down && !turned_b && by_few_rows<T>(call.m, call.n, call.k);
-    if (across)
-      multiply_few_rows(call.m, call.n, call.k, call.a, turned_a ? dim_t{1} : call.lda,
-                        turned_a ? call.lda : dim_t{1}, call.b, call.ldb, call.c, call.ldc,
-                        *call.then);
+    if (across) few_tiny_product(call.a, call.b, call.c, tiny_lda(call), call.ldb, shape_of(call));
     if (down || across) {
       if (finishes_tiny(*call.then)) finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
       return;
@@ -149,13 +156,6 @@ template <class T>
 }
 
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-template <class T>
-[[gnu::noinline]] void few_tiny_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
-                                        const detail::tiny_shape<T>& s) {
-  multiply_few_rows(s.m(), s.n(), s.k, a, lda < 0 ? dim_t{1} : lda, lda < 0 ? ~lda : dim_t{1}, b,
-                    ldb, c, s.ldc, epilogue(s.then));
-}
-
 /// What has more columns than two registers.
 template <class T>
 [[gnu::noinline]] void tiny_blocks(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
@@ -172,7 +172,7 @@ template <class T>
 void tiny(const T* a, const T* b, T* c, dim_t lda, dim_t ldb, const detail::tiny_shape<T>& s) {
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
   if (s.n() > 2 * vec<T>::size) return tiny_blocks(a, b, c, lda, ldb, s);
-  tiny_tiles(a, b, c, lda, ldb, s);
+  narrow_tiles_product(a, b, c, lda, ldb, s);
 #else
   product_of_tiny(a, b, c, lda, ldb, s);
 #endif

@@ -207,7 +207,7 @@ IKEBANA_CPU_INLINE void tile_product(tile_task<T>& t) {
                                         std::make_index_sequence<std::size_t{Rows} * Registers>{});
 }
 
-/// A function of its own: together with the other way, compilers run out of registers.
+/// Apart from the other way, lest compilers run out of registers; AVX-512 gains nothing by it.
 template <class T, int Rows, int Registers>
 [[gnu::noinline]] void multiply_compact_tile(tile_task<T>& t) {
   do tile_product<T, Rows, Registers, tile_reads::compactly>(t);
@@ -217,7 +217,8 @@ template <class T, int Rows, int Registers>
 // Not inlined, so that all products share one copy of the tiles.
 template <class T, int Rows, int Registers>
 [[gnu::noinline]] void multiply_tile(tile_task<T>& t) {
-  if constexpr (Registers > 1 && Rows == gemm_tile<T>::most_rows[Registers]) {
+  if constexpr (IKEBANA_CPU_WIDTH != 64 && Registers > 1 &&
+                Rows == gemm_tile<T>::most_rows[Registers]) {
     constexpr dim_t w = vec<T>::size, width = Registers * w;
     if (t.a_step == 1 && t.b_step == width && t.last == width - w)
       return multiply_compact_tile<T, Rows, Registers>(t);

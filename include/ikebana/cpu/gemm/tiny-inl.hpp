@@ -33,7 +33,7 @@ IKEBANA_CPU_INLINE void step_by(const T*& p, dim_t bytes) {
 
 /// Rows at equal distances, found by what an instruction can add up: a register of its own for
 /// each would cost additions, which take the multiplications' places.
-template <class T, std::size_t Rows>
+template <class T, int Rows>
 struct row_pointers {
   const T *first, *ninth;
   dim_t one, three, five, seven;
@@ -56,51 +56,49 @@ struct row_pointers {
     step_by(first, bytes);
     if (Rows > 9) step_by(ninth, bytes);
   }
-  template <std::size_t R>
-  IKEBANA_CPU_INLINE const T* row() const {
-    if constexpr (R == 8 && Rows > 9) {
-      return ninth;
-    } else if constexpr (R > 8 && R % 2 == 1) {
-      constexpr std::size_t r = R - 8;
-      return at(ninth, r == 1 ? one : r == 3 ? three : r == 5 ? five : seven);
-    } else {
-      constexpr std::size_t odd = R % 2 == 1 ? R : R % 4 == 2 ? R / 2 : R % 8 == 4 ? R / 4 : R / 8;
-      if constexpr (odd == 0) return first;
-      return at(first, static_cast<dim_t>(R / (odd == 0 ? 1 : odd)) * (odd == 1   ? one
-                                                                       : odd == 3 ? three
-                                                                       : odd == 5 ? five
-                                                                                  : seven));
-    }
+  /// Row r, which is a constant once loops are unrolled.
+  IKEBANA_CPU_INLINE const T* row(int r) const {
+    const bool high = Rows > 9 && r >= 8;
+    const T* const from = high ? ninth : first;
+    const int i = high ? r - 8 : r;
+    return i == 0   ? from
+           : i == 1 ? at(from, one)
+           : i == 2 ? at(from, 2 * one)
+           : i == 3 ? at(from, three)
+           : i == 4 ? at(from, 4 * one)
+           : i == 5 ? at(from, five)
+           : i == 6 ? at(from, 2 * three)
+           : i == 7 ? at(from, seven)
+                    : at(from, 8 * one);
   }
 };
 
 /// What the sums of a tile begin with, and what becomes of them.
-template <class V, class T, std::size_t... R>
-IKEBANA_CPU_INLINE void begin_tiny(V* sums, const gemm_epilogue<T>* then, dim_t j, dim_t n,
-                                   std::index_sequence<R...>) {
-  if (then != nullptr && then->bias != nullptr) [[unlikely]] {
-    const V bias = V::load(then->bias + j, n);
-    ((sums[R] = bias), ...);
-  } else {
-    ((sums[R] = V::zero()), ...);
-  }
+template <int Rows, class V, class T>
+IKEBANA_CPU_INLINE void begin_tiny(V* sums, const gemm_epilogue<T>* then, dim_t j, dim_t n) {
+  V start = V::zero();
+  if (then != nullptr && then->bias != nullptr) [[unlikely]]
+    start = V::load(then->bias + j, n);
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; ++r) sums[r] = start;
 }
-template <class V, class T, std::size_t... R>
-IKEBANA_CPU_INLINE void end_tiny(V* sums, const gemm_epilogue<T>* then, dim_t n, T* c, dim_t ldc,
-                                 std::index_sequence<R...>) {
-  if (then != nullptr && then->function == activation::relu) [[unlikely]]
-    ((sums[R] = max(V::zero(), sums[R])), ...);
-  ((sums[R].store(c, n), c += ldc), ...);
+template <int Rows, class V, class T>
+IKEBANA_CPU_INLINE void end_tiny(V* sums, const gemm_epilogue<T>* then, dim_t n, T* c, dim_t ldc) {
+  if (then != nullptr && then->function == activation::relu) [[unlikely]] {
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; ++r) sums[r] = max(V::zero(), sums[r]);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; ++r, c += ldc) sums[r].store(c, n);
 }
 
 /// Up to a register of columns. Instructions that multiply by what they load must not have to add
 /// up two registers for its address, which splits them: rows follow each other at distances that
 /// the compiler knows (`Turned`), or a pointer goes from each to the next, for several terms at a
 /// time. AVX2 has none that multiply by one element.
-template <class T, class V, bool Turned, std::size_t... R>
-IKEBANA_CPU_INLINE void narrow_tile(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
-                                    const detail::tiny_shape<T>& s,
-                                    std::index_sequence<R...> rows) {
+template <class T, class V, bool Turned, int Rows>
+void narrow_tile(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                 const detail::tiny_shape<T>& s) {
   constexpr dim_t bytes = sizeof(T);
   const dim_t n = s.n();
   dim_t k = s.k;
@@ -108,44 +106,66 @@ IKEBANA_CPU_INLINE void narrow_tile(const T* a, const T* b, T* c, dim_t lda, dim
   ldb *= bytes;
   keep_in_register(lda);
   keep_in_register(ldb);
-  V sums[sizeof...(R)];
-  begin_tiny(sums, s.then, 0, n, rows);
+  V sums[Rows];
+  begin_tiny<Rows>(sums, s.then, 0, n);
   if constexpr (Turned) {
-    const auto add = [&]() __attribute__((always_inline)) {
+    constexpr int terms = Rows <= 4 ? 4 : 2;
+    for (; k >= terms; k -= terms) {
+#pragma GCC unroll 4
+      for (int p = 0; p < terms; ++p) {
+        const V columns = V::load(b, n);
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) sums[r] = fma(V::broadcast(a[r]), columns, sums[r]);
+        step_by(b, ldb);
+        step_by(a, lda);
+      }
+    }
+    for (; k > 0; --k) {
       const V columns = V::load(b, n);
-      ((sums[R] = fma(V::broadcast(a[R]), columns, sums[R])), ...);
+#pragma GCC unroll 16
+      for (int r = 0; r < Rows; ++r) sums[r] = fma(V::broadcast(a[r]), columns, sums[r]);
       step_by(b, ldb);
       step_by(a, lda);
-    };
-    constexpr dim_t terms = sizeof...(R) <= 4 ? 4 : 2;
-    for (; k >= terms; k -= terms) {
-      add();
-      add();
-      if (terms > 2) add(), add();
     }
-    for (; k > 0; --k) add();
   } else if constexpr (IKEBANA_CPU_WIDTH != 32) {
-    const auto add = [&]<std::size_t... P>(std::index_sequence<P...>)
-        __attribute__((always_inline)) {
-      V columns[sizeof...(P)];
-      ((columns[P] = V::load(b, n), step_by(b, ldb)), ...);
+    for (; k >= 4; k -= 4) {
+      const V first = V::load(b, n);
+      step_by(b, ldb);
+      const V second = V::load(b, n);
+      step_by(b, ldb);
+      const V third = V::load(b, n);
+      step_by(b, ldb);
+      const V fourth = V::load(b, n);
+      step_by(b, ldb);
       const T* x = a;
-      const auto add_row = [&](std::size_t r) __attribute__((always_inline)) {
-        ((sums[r] = fma(V::broadcast(x[P]), columns[P], sums[r])), ...);
-        if (r + 1 < sizeof...(R)) step_by(x, lda);
-      };
-      (add_row(R), ...);
-      step_by(a, dim_t{sizeof...(P)} * bytes);
-      k -= sizeof...(P);
+#pragma GCC unroll 16
+      for (int r = 0; r < Rows; ++r) {
+        sums[r] = fma(V::broadcast(x[0]), first, sums[r]);
+        sums[r] = fma(V::broadcast(x[1]), second, sums[r]);
+        sums[r] = fma(V::broadcast(x[2]), third, sums[r]);
+        sums[r] = fma(V::broadcast(x[3]), fourth, sums[r]);
+        if (r + 1 < Rows) step_by(x, lda);
+      }
+      step_by(a, 4 * bytes);
       keep_in_register(k);
-    };
-    while (k >= 4) add(std::make_index_sequence<4>{});
-    while (k > 0) add(std::index_sequence<0>{});
+    }
+    for (; k > 0; --k) {
+      const V columns = V::load(b, n);
+      step_by(b, ldb);
+      const T* x = a;
+#pragma GCC unroll 16
+      for (int r = 0; r < Rows; ++r) {
+        sums[r] = fma(V::broadcast(*x), columns, sums[r]);
+        if (r + 1 < Rows) step_by(x, lda);
+      }
+      step_by(a, bytes);
+    }
   } else {
-    row_pointers<T, sizeof...(R)> from(a, lda);
+    row_pointers<T, Rows> from(a, lda);
     const auto add = [&](const T* y) __attribute__((always_inline)) {
       const V columns = V::load(y, n);
-      ((sums[R] = fma(V::broadcast(*from.template row<R>()), columns, sums[R])), ...);
+#pragma GCC unroll 16
+      for (int r = 0; r < Rows; ++r) sums[r] = fma(V::broadcast(*from.row(r)), columns, sums[r]);
       from.move(bytes);
     };
     for (; k >= 2; k -= 2) {
@@ -155,19 +175,15 @@ IKEBANA_CPU_INLINE void narrow_tile(const T* a, const T* b, T* c, dim_t lda, dim
     }
     if (k > 0) add(b);
   }
-  end_tiny(sums, s.then, n, c, s.ldc, rows);
-}
-template <class T, class V, bool Turned, std::size_t Rows>
-void narrow_tile(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
-                 const detail::tiny_shape<T>& s) {
-  narrow_tile<T, V, Turned>(a, b, c, lda, ldb, s, std::make_index_sequence<Rows>{});
+  end_tiny<Rows>(sums, s.then, n, c, s.ldc);
 }
 
 /// Two or three registers of columns, and as many again to the right, the last of which may overlap
 /// those before.
 template <class T, class V, std::size_t... R>
 IKEBANA_CPU_INLINE void wide_tile(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
-                                  const detail::tiny_shape<T>& s, std::index_sequence<R...> rows) {
+                                  const detail::tiny_shape<T>& s, std::index_sequence<R...>) {
+  constexpr int Rows = sizeof...(R);
   constexpr dim_t bytes = sizeof(T), width = V::size;
   const dim_t n = s.n() < width ? s.n() : width, row = lda < 0 ? bytes : lda * bytes;
   dim_t step = lda < 0 ? ~lda * bytes : bytes;
@@ -175,17 +191,17 @@ IKEBANA_CPU_INLINE void wide_tile(const T* a, const T* b, T* c, dim_t lda, dim_t
   keep_in_register(step);
   keep_in_register(ldb);
   for (dim_t j = 0;;) {
-    V sums[sizeof...(R)];
-    begin_tiny(sums, s.then, j, n, rows);
-    row_pointers<T, sizeof...(R)> from(a, row);
+    V sums[Rows];
+    begin_tiny<Rows>(sums, s.then, j, n);
+    row_pointers<T, Rows> from(a, row);
     const T* with = b + j;
     for (dim_t k = s.k; k > 0; --k) {
       const V columns = V::load(with, n);
       step_by(with, ldb);
-      ((sums[R] = fma(V::broadcast(*from.template row<R>()), columns, sums[R])), ...);
+      ((sums[R] = fma(V::broadcast(*from.row(static_cast<int>(R))), columns, sums[R])), ...);
       from.move(step);
     }
-    end_tiny(sums, s.then, n, c + j, s.ldc, rows);
+    end_tiny<Rows>(sums, s.then, n, c + j, s.ldc);
     j += width;
     const dim_t left = s.n() - j;
     if (left <= 0) [[likely]]
@@ -193,7 +209,7 @@ IKEBANA_CPU_INLINE void wide_tile(const T* a, const T* b, T* c, dim_t lda, dim_t
     if (left < width) j = s.n() - width;
   }
 }
-template <class T, class V, std::size_t Rows>
+template <class T, class V, int Rows>
 void wide_tile(const T* a, const T* b, T* c, dim_t lda, dim_t ldb, const detail::tiny_shape<T>& s) {
   wide_tile<T, V>(a, b, c, lda, ldb, s, std::make_index_sequence<Rows>{});
 }
@@ -207,8 +223,9 @@ struct narrow_tiles {
 /// whole, for a masked load is another operation where multiplications go.
 template <class T, class V, class Long, std::size_t... M>
 constexpr narrow_tiles<T, 2 * sizeof...(M)> make_narrow_tiles(std::index_sequence<M...>) {
-  return {{&narrow_tile<T, std::conditional_t<(M < 8), V, Long>, false, M + 1>...,
-           &narrow_tile<T, std::conditional_t<(M < 8), V, Long>, true, M + 1>...}};
+  return {
+      {&narrow_tile<T, std::conditional_t<(M < 8), V, Long>, false, static_cast<int>(M) + 1>...,
+       &narrow_tile<T, std::conditional_t<(M < 8), V, Long>, true, static_cast<int>(M) + 1>...}};
 }
 /// The tile of at most `tiny_rows` rows for so many columns.
 template <class T, std::size_t... N>
@@ -249,7 +266,7 @@ IKEBANA_CPU_INLINE product_function<T> find_narrow_tile(dim_t m, dim_t n, bool t
 /// A tile of two registers or three.
 template <class T, class V, std::size_t... M>
 IKEBANA_CPU_INLINE product_function<T> find_wide_tile(dim_t m, std::index_sequence<M...>) {
-  static constexpr product_function<T> all[] = {&wide_tile<T, V, M + 1>...};
+  static constexpr product_function<T> all[] = {&wide_tile<T, V, static_cast<int>(M) + 1>...};
   return all[m - 1];
 }
 template <class T, class V>

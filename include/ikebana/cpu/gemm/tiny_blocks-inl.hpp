@@ -1,5 +1,23 @@
 // Small products of several tiles, one below the other and from left to right.
 
+#if IKEBANA_CPU_WIDTH != 0
+template <class T>
+IKEBANA_CPU_INLINE const gemm_epilogue<T>& epilogue(const gemm_epilogue<T>* then) {
+  return then != nullptr ? *then : detail::no_epilogue<T>;
+}
+
+/// The arguments of a call as tiny products take them.
+template <class T>
+IKEBANA_CPU_INLINE detail::tiny_shape<T> shape_of(const gemm_call<T>& call) {
+  return {call.k, static_cast<std::uint64_t>(call.n), call.ldc, static_cast<std::uint64_t>(call.m),
+          detail::if_any(*call.then)};
+}
+template <class T>
+IKEBANA_CPU_INLINE dim_t tiny_lda(const gemm_call<T>& call) {
+  return call.ta == transpose::yes ? ~call.lda : call.lda;
+}
+#endif
+
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
 /// Whether two tiles of as many rows each are better than one of `rows` and one of what is left,
 /// whose sums would be so few that they wait for each other.
@@ -14,11 +32,6 @@ IKEBANA_CPU_INLINE dim_t next_rows(dim_t left, dim_t most, dim_t few) {
   // Narrow divisions take half the time.
   const auto rows = static_cast<std::uint32_t>(left - 1);
   return rows / (rows / static_cast<std::uint32_t>(most) + 1) + 1;
-}
-
-template <class T>
-IKEBANA_CPU_INLINE const gemm_epilogue<T>& epilogue(const gemm_epilogue<T>* then) {
-  return then != nullptr ? *then : detail::no_epilogue<T>;
 }
 
 /// Tiles one below the other.
@@ -93,23 +106,28 @@ template <class T, class V>
 /// Whether, on AVX2, rows fill tiles of four better than those of six or three.
 IKEBANA_CPU_INLINE bool by_four_rows(dim_t m) { return m == 4 || m == 7 || m == 8; }
 
-/// By tiles of one register, two or three. Three where those of two would leave one over: alone, or
-/// in the end where sums are long enough for as many calls and rows are not those of one tile of
-/// pairs. AVX2 has registers for but four rows of them.
+/// By tiles of one register or two.
 template <class T>
-IKEBANA_CPU_INLINE void tiny_tiles(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
-                                   const detail::tiny_shape<T>& s) {
-  constexpr dim_t w = vec<T>::size;
+IKEBANA_CPU_INLINE void narrow_tiles_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                                             const detail::tiny_shape<T>& s) {
   const dim_t n = s.n(), m = s.m();
-  if (n <= w) {
+  if (n <= vec<T>::size) {
     if (m > dim_t{tiny_rows}) return long_tiny_product(a, b, c, lda, ldb, s);
     return find_narrow_tile<T>(m, n, lda < 0)(a, b, c, lda, ldb, s);
   }
-  if (n <= 2 * w) {
-    if (m > dim_t{tiny_pair_rows}) return long_wide_product<T, pair_vec<T>>(a, b, c, lda, ldb, s);
-    return find_wide_tile<T, pair_vec<T>>(m)(a, b, c, lda, ldb, s);
-  }
+  if (m > dim_t{tiny_pair_rows}) return long_wide_product<T, pair_vec<T>>(a, b, c, lda, ldb, s);
+  find_wide_tile<T, pair_vec<T>>(m)(a, b, c, lda, ldb, s);
+}
+
+/// More columns than two registers have, by tiles of two or three. Three where those of two would
+/// leave one over: alone, or in the end where sums are long enough for as many calls and rows are
+/// not those of one tile of pairs. AVX2 has registers for but four rows of them.
+template <class T>
+IKEBANA_CPU_INLINE void wide_tiles_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                                           const detail::tiny_shape<T>& s) {
 #if IKEBANA_CPU_WIDTH >= 32
+  constexpr dim_t w = vec<T>::size;
+  const dim_t n = s.n(), m = s.m();
   const bool again = IKEBANA_CPU_WIDTH == 64 ? (m <= 8 ? s.k >= 4 : s.k > 8 && m > 12)
                                              : s.k > 2 && by_four_rows(m);
   if (n <= 3 * w) {

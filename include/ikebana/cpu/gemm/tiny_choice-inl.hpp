@@ -7,11 +7,17 @@
 template <class T>
 IKEBANA_CPU_INLINE bool by_tiny_blocks([[maybe_unused]] dim_t m, [[maybe_unused]] dim_t n,
                                        [[maybe_unused]] dim_t k) {
+#if IKEBANA_CPU_WIDTH >= 32
+  // The few sums of one row wait for themselves, but are made before another way is found.
+  constexpr dim_t w = vec<T>::size;
+  if (m == 1 && n > 3 * w)
+    return n <= 8 * w && k <= (IKEBANA_CPU_WIDTH == 64 || n <= 4 * w ? 31 : 12);
+#endif
 #if IKEBANA_CPU_WIDTH == 64
-  if (m <= 16) return m > 1 && k <= (m > 4 || n <= 3 * vec<T>::size ? 64 : 32);
+  if (m <= 16) return m > 0 && k <= (m > 4 || n <= 3 * vec<T>::size ? 64 : 32);
   return k <= 16 || (k <= 24 && k * n * dim_t{sizeof(T)} <= 32 * 1024);
 #elif IKEBANA_CPU_WIDTH == 32
-  return k <= 48 && m > 1;
+  return m > 0 && k <= 48;
 #else
   return false;
 #endif
@@ -62,33 +68,20 @@ IKEBANA_CPU_INLINE bool finishes_tiny(const gemm_epilogue<T>& then) {
 template <class T>
 IKEBANA_CPU_INLINE void finish_tiny(const gemm_epilogue<T>& then, dim_t m, dim_t n, T* c,
                                     dim_t ldc) {
-  if (then.function > activation::relu) activate_block(then.function, m, n, c, ldc);
+  if (then.function > activation::relu) then.function(m, n, c, ldc);
   if (then.slope_of != nullptr) slope_block(then.slope, m, n, c, ldc, then.slope_of, then.ld_slope);
 }
 #endif
 
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+/// By tiles of few registers.
 template <class T>
-IKEBANA_CPU_INLINE void tiny_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
-                                     const detail::tiny_shape<T>& s) {
-  if (s.n() > 2 * vec<T>::size) return wide_tiny_product(a, b, c, lda, ldb, s);
-  tiny_tiles(a, b, c, lda, ldb, s);
-}
-template <class T>
-IKEBANA_CPU_INLINE void run_tiny_product(const gemm_call<T>& call) {
-  const detail::tiny_shape<T> s{call.k, static_cast<std::uint64_t>(call.n), call.ldc,
-                                static_cast<std::uint64_t>(call.m), detail::if_any(*call.then)};
-  tiny_product<T>(call.a, call.b, call.c, call.ta == transpose::yes ? ~call.lda : call.lda,
-                  call.ldb, s);
-}
-template <class T>
-[[gnu::noinline]] void tiny_product_and_finish(const gemm_call<T>& call) {
-  run_tiny_product(call);
-  finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
-}
-template <class T>
-IKEBANA_CPU_INLINE void tiny_product(const gemm_call<T>& call) {
-  if (finishes_tiny(*call.then)) return tiny_product_and_finish(call);
-  run_tiny_product(call);
+[[gnu::noinline]] void tiny_product(const gemm_call<T>& call) {
+  const detail::tiny_shape<T> s = shape_of(call);
+  if (s.n() > 2 * vec<T>::size)
+    wide_tiny_product(call.a, call.b, call.c, tiny_lda(call), call.ldb, s);
+  else
+    narrow_tiles_product(call.a, call.b, call.c, tiny_lda(call), call.ldb, s);
+  if (finishes_tiny(*call.then)) finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
 }
 #endif

@@ -130,7 +130,8 @@ template <class T>
   }
   if (const dim_t left = s.n() - whole_columns; left > 0) {
     part.columns = static_cast<std::uint64_t>(left);
-    tiny_tiles(a, b, c, lda, ldb, part);
+    if (left > 2 * w) return wide_tiles_product(a, b, c, lda, ldb, part);
+    narrow_tiles_product(a, b, c, lda, ldb, part);
   }
 }
 
@@ -191,6 +192,6 @@ template <class T>
   if (const product_function<T> quads = find_quads_tiny<T>(s.m(), s.n(), s.k); quads != nullptr)
     return quads(a, b, c, lda, ldb, s);
 #endif
-  tiny_tiles(a, b, c, lda, ldb, s);
+  wide_tiles_product(a, b, c, lda, ldb, s);
 }
 #endif

@@ -57,7 +57,9 @@ template <class T>
            std::make_index_sequence<static_cast<std::size_t>(w < 4 ? 1 : w / 4)>{});
   call.b = rows;
   call.ldb = width;
-  tiny_product(call);
+  if (finishes_tiny(*call.then)) return tiny_product(call);
+  const detail::tiny_shape<T> s = shape_of(call);
+  narrow_tiles_product(call.a, call.b, call.c, tiny_lda(call), call.ldb, s);
 }
 
 /// Few rows of A, with B transposed, where a row of either fits into a V: dot products, four at a
