@@ -12,21 +12,22 @@ namespace {
 
 void do_nothing(const conv_job<float>&) {}
 
+using shape = conv_tiles<float>::slide_shape;
+constexpr shape none[] = {{}};
+constexpr shape wide[] = {
+    {6, 4, do_nothing, nullptr}, {8, 3, do_nothing, nullptr}, {12, 2, do_nothing, nullptr}, {}};
+constexpr shape narrow[] = {{4, 3, do_nothing, nullptr}, {6, 2, do_nothing, nullptr}, {}};
+constexpr shape slides[] = {{8, 3, do_nothing, nullptr}, {1, 8, do_nothing, nullptr}};
+
 /// Shapes as those of AVX-512, AVX2 and sets without other tiles: nothing is computed by them.
-conv_tiles<float> tiles_of(dim_t width) {
+conv_tiles<float> tiles_like(dim_t width) {
   conv_tiles<float> t{};
   t.width = width;
-  t.panel = width == 16  ? conv_tiles<float>::slide_shape{8, 3, do_nothing, do_nothing}
-            : width == 8 ? conv_tiles<float>::slide_shape{4, 3, do_nothing, do_nothing}
-                         : conv_tiles<float>::slide_shape{4, 3, do_nothing, nullptr};
-  if (width == 16) {
-    t.lanes[0] = {6, 4, do_nothing, nullptr};
-    t.lanes[1] = {8, 3, do_nothing, nullptr};
-    t.lanes[2] = {12, 2, do_nothing, nullptr};
-  } else if (width == 8) {
-    t.lanes[0] = {4, 3, do_nothing, nullptr};
-    t.lanes[1] = {6, 2, do_nothing, nullptr};
-  }
+  t.panel = width == 16  ? shape{8, 3, do_nothing, do_nothing}
+            : width == 8 ? shape{4, 3, do_nothing, do_nothing}
+                         : shape{4, 3, do_nothing, nullptr};
+  t.lanes = width == 16 ? wide : width == 8 ? narrow : none;
+  t.slides = slides;
   return t;
 }
 
@@ -34,7 +35,7 @@ conv_tiles<float> tiles_of(dim_t width) {
 
 TEST_CASE("tiles take all positions, for no more than panels alone") {
   for (const dim_t width : {16, 8, 4}) {
-    const conv_tiles<float> tiles = tiles_of(width);
+    const conv_tiles<float> tiles = tiles_like(width);
     const dim_t tile = tiles.panel.registers * width;
     for (const dim_t results : {1, 4, 8, 12, 24, 36, 37, 48, 120}) {
       const tile_costs<float> costs{tiles, results, 144};
@@ -63,7 +64,7 @@ TEST_CASE("tiles take all positions, for no more than panels alone") {
 }
 
 TEST_CASE("tiles of two registers take what they hold, where their rows fit the results") {
-  const conv_tiles<float> tiles = tiles_of(16);
+  const conv_tiles<float> tiles = tiles_like(16);
   const auto shape_for_rows = [&](dim_t results) {
     return tile_costs<float>{tiles, results, 144}.next(32).shape;
   };
@@ -74,7 +75,7 @@ TEST_CASE("tiles of two registers take what they hold, where their rows fit the 
 
 TEST_CASE("few positions leave the tiles where sums along the weights are cheaper") {
   for (const dim_t width : {16, 8, 4}) {
-    const conv_tiles<float> tiles = tiles_of(width);
+    const conv_tiles<float> tiles = tiles_like(width);
     const dim_t tile = tiles.panel.registers * width;
     for (const dim_t summed : {dim_t{9}, dim_t{144}, dim_t{512}}) {
       const tile_costs<float> costs{tiles, 64, summed};
@@ -92,7 +93,7 @@ TEST_CASE("few positions leave the tiles where sums along the weights are cheape
 
 TEST_CASE("a long row is divided until its parts fit the scratch, in both directions") {
   for (const dim_t width : {16, 8, 4}) {
-    conv_tiles<float> tiles = tiles_of(width);
+    conv_tiles<float> tiles = tiles_like(width);
     tiles.packing = do_nothing;
     for (const dim_t length : {2000, 20'000, 500'000})
       for (const dim_t channels : {3, 31, 32, 300})

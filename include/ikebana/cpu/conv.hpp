@@ -1,20 +1,12 @@
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/columns.hpp"
+#include "ikebana/cpu/conv/conv_ways.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
-#include "ikebana/cpu/conv/picked.hpp"
-#include "ikebana/cpu/conv/row_lanes.hpp"
 #include "ikebana/cpu/conv/run.hpp"
-#include "ikebana/cpu/conv/spread.hpp"
-#include "ikebana/cpu/conv/way_costs.hpp"
+#include "ikebana/cpu/conv/ways.hpp"
 #include "ikebana/cpu/conv/weights.hpp"
-#include "ikebana/cpu/conv/winograd.hpp"
-#include "ikebana/cpu/conv/winograd_weights.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
@@ -33,41 +25,26 @@
 /// tiles. Those of several groups: grouped_conv.hpp.
 namespace ikebana::cpu {
 
-namespace detail {
-/// f(group) for every group, on several threads where there are several. One
-/// group is divided by what computes it.
-template <class F>
-void share_groups(const conv_geometry& g, const conv_pass& pass, const F& f) {
-  parallel_for(0, g.groups, grain_of(g.groups, g.groups * pass.multiply_adds()),
-               [&](dim_t begin, dim_t end) {
-                 for (dim_t group = begin; group < end; ++group) f(group);
-               });
-}
-}  // namespace detail
-
 /// y = function(scale conv(x, w) + bias + residual); scale, bias and residual
-/// may be null. `winograd` is null where the caller knows that it is not the way, so that its
-/// kernels need not be built.
+/// may be null. `ways` are those that the caller's geometries may take (conv_needs), so that the
+/// kernels of others need not be built.
 template <class T>
 void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
                   const conv_epilogue<T>& then = {},
-                  detail::pass_way<T> winograd = &detail::run_winograd<T>) {
-  const detail::conv_tiles<T>& tiles = IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)();
+                  const detail::pass_ways<T>& ways = detail::all_pass_ways<T>()) {
+  const detail::conv_tiles<T>& tiles = ways.tiles();
   const detail::conv_pass pass = detail::forward_pass(g);
   const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
-  detail::share_groups(g, pass, [&](dim_t group) {
-    if (detail::conv_columns<T> columns{tiles, g, group};
-        columns.forward_pays() &&
-        !(detail::row_lanes<T>::suits(pass) &&
-          detail::row_lanes<T>{tiles, pass, {}}.pays(forward_cycles(columns))))
+  detail::share_groups(g.groups, pass.multiply_adds(), [&](dim_t group) {
+    if (detail::conv_columns<T> columns{tiles, pass, group};
+        columns.forward_pays() && !(ways.rows != nullptr && ways.rows->over_columns(columns)))
       return columns.forward(x, w, bias, y, then);
     const dim_t first = group * pass.results, at = first * plane;
-    detail::run_pass<T>(tiles, pass, x + group * pass.sources * in_plane,
+    detail::run_pass<T>(ways, tiles, pass, x + group * pass.sources * in_plane,
                         w + first * pass.weight_result, bias == nullptr ? nullptr : bias + first,
                         y + at,
                         {then.residual == nullptr ? nullptr : then.residual + at, then.function,
-                         then.scale == nullptr ? nullptr : then.scale + first},
-                        winograd);
+                         then.scale == nullptr ? nullptr : then.scale + first});
   });
 }
 /// Overwrites dx. The transposed convolution of dy, which may have a bias for
@@ -75,99 +52,49 @@ void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
 template <class T>
 void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
                         const T* bias = nullptr,
-                        detail::pass_way<T> winograd = &detail::run_winograd<T>) {
-  const detail::conv_tiles<T>& tiles = IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)();
+                        const detail::data_ways<T>& ways = detail::all_data_ways<T>()) {
+  const detail::conv_tiles<T>& tiles = ways.pass->tiles();
   const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
   const detail::conv_pass all = detail::forward_pass(g);
-  const auto each_group = [&](const auto& f) {
-    detail::share_groups(g, all, [&](dim_t group) {
-      const dim_t first = group * all.sources;
-      f(dy + group * all.results * plane, w + group * all.results * all.weight_result,
-        bias == nullptr ? nullptr : bias + first, dx + first * in_plane);
-    });
-  };
-  const bool strides = conv_geometry::volume(g.stride) > 1 && all.taps() > 1;
-  const auto may_go_by_rows = [&](double cycles) {
-    const dim_t weights = all.sources * all.results * all.taps();
-    return detail::row_lanes<T>::may_pay(tiles, weights * plane, weights, all.sources, in_plane,
-                                         cycles);
-  };
-  const auto by_rows = [&](double cycles) {
-    if (!strides || !may_go_by_rows(cycles)) return false;
-    detail::row_lanes<T> rows{tiles, g, {dy, w, bias, dx, {}, nullptr}};
-    if (!rows.pays(cycles)) return false;
-    each_group([&](const T* from, const T* weights, const T* start, T* to) {
-      detail::row_lanes<T> mine = rows;
-      mine.of = {from, weights, start, to, {}, nullptr};
-      mine.run();
-    });
-    return true;
-  };
-  if (detail::conv_spread<T> spread{tiles, all}; spread.pays()) {
-    if (by_rows(backward_data_cycles(spread))) return;
-    return each_group([&](auto... operands) { spread.run(operands...); });
-  }
-  if (detail::conv_columns<T> columns{tiles, g, 0}; columns.backward_data_pays()) {
-    if (by_rows(backward_data_cycles(columns))) return;
-    return detail::share_groups(g, all, [&](dim_t group) {
-      detail::conv_columns<T>{tiles, g, group}.backward_data(dy, w, dx, bias);
+  const detail::data_job<T> job{tiles, g, all, dy, w, bias, dx};
+  if (ways.spread != nullptr && ways.spread(ways, job)) return;
+  if (detail::conv_columns<T> columns{tiles, all, 0}; columns.backward_data_pays()) {
+    if (ways.rows != nullptr && ways.rows->over_columns(columns, job)) return;
+    return detail::share_groups(g.groups, all.multiply_adds(), [&](dim_t group) {
+      detail::conv_columns<T>{tiles, all, group}.backward_data(dy, w, dx, bias);
     });
   }
-  if (detail::conv_picked<T>::suits(all))
-    return each_group([&](const T* from, const T* weights, const T* start, T* to) {
-      detail::conv_picked<T>{tiles, all}.backward_data(detail::backward_pass(g, {0, 0, 0}), from,
-                                                       weights, start, to);
-    });
-  const auto each_pass = [&](const auto& f) {
-    const auto part = [&](std::size_t d) { return std::min(g.in[d], g.stride[d]); };
-    for (dim_t z = 0; z < part(0); ++z)
-      for (dim_t y = 0; y < part(1); ++y)
-        for (dim_t x = 0; x < part(2); ++x) {
-          detail::conv_pass pass = detail::backward_pass(g, {z, y, x});
-          if (pass.taps() == 0) continue;
-          const dim_t source = detail::leave_unmet(pass);
-          if (conv_geometry::volume(pass.to) > 0) f(pass, source);
-        }
-  };
-  if (strides && may_go_by_rows(4000 + 3 * products_of(all, tiles.width))) {
-    const detail::conv_pass first = detail::backward_pass(g, {0, 0, 0});
-    double products = 0;
-    each_pass(
-        [&](const detail::conv_pass& pass, dim_t) { products += products_of(pass, tiles.width); });
-    if (first.taps() > 0 &&
-        by_rows(pass_cycles(tiles, first) * products / products_of(first, tiles.width)))
-      return;
-  }
+  if (ways.picked != nullptr && ways.picked(job)) return;
+  if (ways.rows != nullptr && ways.rows->over_passes(job)) return;
   dim_t met = 0;
-  each_pass([&](const detail::conv_pass& pass, dim_t) { met += conv_geometry::volume(pass.to); });
+  detail::each_pass(
+      g, [&](const detail::conv_pass& pass, dim_t) { met += conv_geometry::volume(pass.to); });
   if (met < in_plane)
-    parallel_for(0, g.batch * g.in_channels, detail::rows_for_thread(in_plane),
-                 [&](dim_t begin, dim_t end) {
-                   for (dim_t i = begin; i < end; ++i) {
-                     T* const to = dx + i * in_plane;
-                     if (bias == nullptr)
-                       tiles.clear(to, in_plane);
-                     else
-                       std::fill(to, to + in_plane, bias[i % g.in_channels]);
-                   }
-                 });
-  each_pass([&](const detail::conv_pass& pass, dim_t source) {
-    detail::share_groups(g, pass, [&](dim_t group) {
+    detail::share_parts(g.batch * g.in_channels, detail::rows_for_thread(in_plane),
+                        [&](dim_t begin, dim_t end) {
+                          for (dim_t i = begin; i < end; ++i)
+                            if (T* const to = dx + i * in_plane; bias == nullptr)
+                              tiles.clear(to, in_plane);
+                            else
+                              tiles.fill_rows(1, in_plane, bias + i % g.in_channels, to, 0);
+                        });
+  detail::each_pass(g, [&](const detail::conv_pass& pass, dim_t source) {
+    detail::share_groups(g.groups, pass.multiply_adds(), [&](dim_t group) {
       const dim_t first = group * pass.results;
-      detail::run_pass<T>(tiles, pass, dy + source + group * pass.sources * plane,
+      detail::run_pass<T>(*ways.pass, tiles, pass, dy + source + group * pass.sources * plane,
                           w + group * pass.sources * pass.weight_source,
-                          bias == nullptr ? nullptr : bias + first, dx + first * in_plane, {},
-                          winograd);
+                          bias == nullptr ? nullptr : bias + first, dx + first * in_plane, {});
     });
   });
 }
-/// dw = (accumulate ? dw : 0) + the gradient of the weights. `winograd` as in conv_forward.
+/// dw = (accumulate ? dw : 0) + the gradient of the weights.
 template <class T>
 void conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw, bool accumulate,
-                           detail::weights_way<T> winograd = &detail::run_winograd_weights<T>) {
-  const detail::conv_tiles<T>& tiles = IKEBANA_CPU_DISPATCH(tiles_for_conv<T>)();
-  detail::share_groups(g, detail::forward_pass(g), [&](dim_t group) {
-    detail::weights_gradient(tiles, g, group, x, dy, dw, accumulate, winograd);
+                           const detail::weights_ways<T>& ways = detail::all_weights_ways<T>()) {
+  const detail::conv_tiles<T>& tiles = ways.tiles();
+  const detail::conv_pass pass = detail::forward_pass(g);
+  detail::share_groups(g.groups, pass.multiply_adds(), [&](dim_t group) {
+    detail::weights_gradient(ways, tiles, pass, group, x, dy, dw, accumulate);
   });
 }
 /// sums[c] = (accumulate ? sums[c] : 0) + the sum of channel c of x (batch,

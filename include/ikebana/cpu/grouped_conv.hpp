@@ -9,34 +9,37 @@
 namespace ikebana::cpu {
 
 /// As conv_forward. Ways among `Ways` are taken (conv/depthwise_ways.hpp), and no others built; 0
-/// where channels that meet are surely many.
+/// where channels that meet are surely many. `others` are those of conv_forward.
 template <class T, unsigned Ways = detail::depthwise_way::all>
 void grouped_conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
-                          const conv_epilogue<T>& then = {}) {
+                          const conv_epilogue<T>& then = {},
+                          const detail::pass_ways<T>& others = detail::all_pass_ways<T>()) {
   if constexpr (Ways != 0)
     if (detail::may_be_by_channel(g) && detail::depthwise_forward<T, Ways>(g, x, w, bias, then, y))
       return;
-  conv_forward<T>(g, x, w, bias, y, then);
+  conv_forward<T>(g, x, w, bias, y, then, others);
 }
 /// As conv_backward_data.
 template <class T, unsigned Ways = detail::depthwise_way::all>
 void grouped_conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
-                                const T* bias = nullptr) {
+                                const T* bias = nullptr,
+                                const detail::data_ways<T>& others = detail::all_data_ways<T>()) {
   if constexpr (Ways != 0)
     if (detail::may_be_by_channel(g) &&
         detail::depthwise_backward_data<T, Ways>(g, dy, w, bias, dx))
       return;
-  conv_backward_data<T>(g, dy, w, dx, bias);
+  conv_backward_data<T>(g, dy, w, dx, bias, others);
 }
 /// As conv_backward_weights.
 template <class T, unsigned Ways = detail::depthwise_way::all>
-void grouped_conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
-                                   bool accumulate) {
+void grouped_conv_backward_weights(
+    const conv_geometry& g, const T* x, const T* dy, T* dw, bool accumulate,
+    const detail::weights_ways<T>& others = detail::all_weights_ways<T>()) {
   if constexpr (Ways != 0)
     if (detail::may_be_by_channel(g) &&
         detail::depthwise_backward_weights<T, Ways>(g, x, dy, dw, accumulate))
       return;
-  conv_backward_weights<T>(g, x, dy, dw, accumulate);
+  conv_backward_weights<T>(g, x, dy, dw, accumulate, others);
 }
 
 IKEBANA_CPU_KERNEL(grouped_conv_forward)

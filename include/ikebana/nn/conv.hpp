@@ -177,31 +177,38 @@ struct conv {
     }
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const cpu::conv_epilogue<T> then{c.residual(), c.function(), c.channel_scale()};
+    const auto& others =
+        cpu::detail::ways_forward<T, options::template needs<T>(kernel_geometry(), In, Out)>();
     if constexpr (options::groups == 1)
-      cpu::conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then, winograd<T>().pass);
+      cpu::conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then, others);
     else
-      cpu::grouped_conv_forward<T, ways>(g, seen(c), c.parameter(0), bias, c.output(), then);
+      cpu::grouped_conv_forward<T, ways>(g, seen(c), c.parameter(0), bias, c.output(), then,
+                                         others);
   }
 
   template <class T>
   void backward(const context<T>& c) const {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* dy = c.output_gradient();
+    const auto& to_weights =
+        cpu::detail::ways_to_weights<T, options::template needs<T>(kernel_geometry(), In, Out)>();
     if constexpr (options::groups == 1)
       cpu::conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0), c.accumulate(),
-                                    winograd<T>().weights);
+                                    to_weights);
     else
       cpu::grouped_conv_backward_weights<T, ways>(g, seen(c), dy, c.parameter_gradient(0),
-                                                  c.accumulate());
+                                                  c.accumulate(), to_weights);
     if constexpr (options::bias)
       cpu::conv_backward_bias<T>(g, dy, c.parameter_gradient(1), c.accumulate());
     if (c.input_gradient() == nullptr) return;
     T* dx = c.input_gradient();
     if constexpr (!is_zeros) dx = c.template saved<T>(0);
+    const auto& to_data =
+        cpu::detail::ways_to_data<T, options::template needs<T>(kernel_geometry(), Out, In)>();
     if constexpr (options::groups == 1)
-      cpu::conv_backward_data<T>(g, dy, c.parameter(0), dx, nullptr, winograd<T>().pass);
+      cpu::conv_backward_data<T>(g, dy, c.parameter(0), dx, nullptr, to_data);
     else
-      cpu::grouped_conv_backward_data<T, ways>(g, dy, c.parameter(0), dx);
+      cpu::grouped_conv_backward_data<T, ways>(g, dy, c.parameter(0), dx, nullptr, to_data);
     if constexpr (!is_zeros)
       cpu::pad_backward<T>(pads(c.input_shape()), border, c.template saved<T>(0),
                            c.input_gradient());
@@ -247,22 +254,18 @@ struct conv {
             detail::in_three(pads_before, 0), detail::spatial_extents<Spatial>(widened(in))};
   }
 
-  /// Null where it is never the way: of so few channels, or not 3x3.
-  template <class T>
-  static constexpr cpu::detail::winograd_ways<T> winograd() {
-    if constexpr (Spatial == 2 && Out >= 16 && detail::all_equal_to(options::kernel, 3) &&
-                  detail::all_equal_to(options::stride, 1))
-      return {&cpu::detail::run_winograd<T>, &cpu::detail::run_winograd_weights<T>};
-    else
-      return {};
+  /// With the padding that kernels see.
+  static constexpr cpu::conv_geometry kernel_geometry() {
+    cpu::conv_geometry g = options::geometry();
+    g.padding = is_zeros ? detail::in_three(pads_before, 0) : std::array<dim_t, 3>{};
+    return g;
   }
 
   /// The ways that a depthwise convolution of this type may go.
   static constexpr unsigned ways = [] {
-    cpu::conv_geometry g = options::geometry();
+    cpu::conv_geometry g = kernel_geometry();
     g.in_channels = In;
     g.out_channels = Out;
-    g.padding = is_zeros ? detail::in_three(pads_before, 0) : std::array<dim_t, 3>{};
     return cpu::detail::depthwise_ways_of(g);
   }();
 
@@ -278,14 +281,11 @@ struct conv {
   }
 
   static cpu::conv_geometry geometry(const shape& in, const shape& out) {
-    cpu::conv_geometry g = options::geometry();
-    g.batch = options::batch(in);
-    g.in_channels = in[options::channel_dim(in)];
-    g.out_channels = Out;
-    g.in = detail::spatial_extents<Spatial>(is_zeros ? in : widened(in));
-    g.out = detail::spatial_extents<Spatial>(out);
-    g.padding = is_zeros ? detail::in_three(pads_before, 0) : std::array<dim_t, 3>{};
-    return g;
+    static constexpr cpu::conv_geometry like = kernel_geometry();
+    if constexpr (is_zeros)
+      return detail::conv_between(like, Spatial, in, out);
+    else
+      return detail::conv_between(like, Spatial, widened(in), out);
   }
 };
 

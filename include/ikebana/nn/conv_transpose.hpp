@@ -154,29 +154,39 @@ struct conv_transpose {
   void forward(const context<T>& c) const {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* const bias = options::bias ? c.parameter(1) : nullptr;
+    const auto& others =
+        cpu::detail::ways_to_data<T, options::template needs<T>(options::geometry(), In, Out)>();
     if constexpr (options::groups == 1)
-      cpu::conv_backward_data<T>(g, c.input(), c.parameter(0), c.output(), bias);
+      cpu::conv_backward_data<T>(g, c.input(), c.parameter(0), c.output(), bias, others);
     else
-      cpu::grouped_conv_backward_data<T, ways>(g, c.input(), c.parameter(0), c.output(), bias);
+      cpu::grouped_conv_backward_data<T, ways>(g, c.input(), c.parameter(0), c.output(), bias,
+                                               others);
   }
 
   template <class T>
   void backward(const context<T>& c) const {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* dy = c.output_gradient();
+    // The convolution that this is the transpose of reads what this one writes.
+    const auto& to_weights =
+        cpu::detail::ways_to_weights<T, options::template needs<T>(options::geometry(), Out, In)>();
     if constexpr (options::groups == 1)
-      cpu::conv_backward_weights<T>(g, dy, c.input(), c.parameter_gradient(0), c.accumulate());
+      cpu::conv_backward_weights<T>(g, dy, c.input(), c.parameter_gradient(0), c.accumulate(),
+                                    to_weights);
     else
       cpu::grouped_conv_backward_weights<T, ways>(g, dy, c.input(), c.parameter_gradient(0),
-                                                  c.accumulate());
+                                                  c.accumulate(), to_weights);
     if constexpr (options::bias)
       cpu::channel_sums<T>(g.batch, Out, cpu::conv_geometry::volume(g.in), dy,
                            c.parameter_gradient(1), c.accumulate());
     if (c.input_gradient() == nullptr) return;
+    const auto& to_data =
+        cpu::detail::ways_forward<T, options::template needs<T>(options::geometry(), Out, In)>();
     if constexpr (options::groups == 1)
-      cpu::conv_forward<T>(g, dy, c.parameter(0), nullptr, c.input_gradient());
+      cpu::conv_forward<T>(g, dy, c.parameter(0), nullptr, c.input_gradient(), {}, to_data);
     else
-      cpu::grouped_conv_forward<T, ways>(g, dy, c.parameter(0), nullptr, c.input_gradient());
+      cpu::grouped_conv_forward<T, ways>(g, dy, c.parameter(0), nullptr, c.input_gradient(), {},
+                                         to_data);
   }
 
   template <symbolic... X>
@@ -199,13 +209,8 @@ struct conv_transpose {
 
   /// That of the convolution from `out` to `in`.
   static cpu::conv_geometry geometry(const shape& in, const shape& out) {
-    cpu::conv_geometry g = options::geometry();
-    g.batch = options::batch(in);
-    g.in_channels = Out;
-    g.out_channels = in[options::channel_dim(in)];
-    g.in = detail::spatial_extents<Spatial>(out);
-    g.out = detail::spatial_extents<Spatial>(in);
-    return g;
+    static constexpr cpu::conv_geometry like = options::geometry();
+    return detail::conv_between(like, Spatial, out, in);
   }
 };
 

@@ -4,13 +4,12 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/buffers.hpp"
-#include "ikebana/cpu/conv/panels.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/conv/ways.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
-#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -19,6 +18,7 @@ template <class T>
 struct conv_bands {
   const conv_plan<T>& plan;
   const conv_operands<T>& of;
+  panels_way<T> by_panels;  // null where no plan has panels
   const conv_buffers<T> memory{plan};
 
   [[gnu::noinline]] void run(dim_t begin, dim_t end) const {
@@ -71,8 +71,8 @@ struct conv_bands {
       const T* const w =
           of.weights + pass.weight_first + c * pass.weight_source + r0 * pass.weight_result;
       if (plan.panel)
-        conv_panels<T>{plan, of, memory}.run(job, r0, results, rows, columns, positions - few, few,
-                                             channels * plan.taps, image_from, w, last);
+        by_panels(plan, of, memory, job, r0, results, rows, columns, positions - few, few,
+                  channels * plan.taps, image_from, w, last);
       else
         by_sliding(job, r0, results, positions, channels * plan.taps, image_from, w, last);
     }
@@ -152,11 +152,11 @@ struct conv_bands {
 
 /// The bands of a plan that fits.
 template <class T>
-void run_bands(conv_plan<T>& plan, const conv_operands<T>& of) {
+void run_bands(conv_plan<T>& plan, const conv_operands<T>& of, panels_way<T> by_panels) {
   if (shares_work(plan.p.multiply_adds())) plan.divide(dim_t{2} * num_threads());
   const dim_t bands = plan.bands();
-  parallel_for(0, bands, grain_of(bands, plan.p.multiply_adds()), [&](dim_t begin, dim_t end) {
-    conv_bands<T>{plan, of}.run(begin, end);
+  share_parts(bands, grain_of(bands, plan.p.multiply_adds()), [&](dim_t begin, dim_t end) {
+    conv_bands<T>{plan, of, by_panels}.run(begin, end);
   });
 }
 

@@ -20,8 +20,7 @@ namespace ikebana::cpu::detail {
 template <class T>
 struct conv_columns {
   const conv_tiles<T>& tiles;
-  const conv_geometry& g;
-  conv_pass p;  // forward
+  const conv_pass& p;  // forward
   dim_t group, taps, depth, plane, from_plane, images;
   bool plain;                            // rows are the columns of x
   T *rows = nullptr, *across = nullptr;  // of x; of y
@@ -29,10 +28,9 @@ struct conv_columns {
 
   static constexpr dim_t room = dim_t{480} * 1024, most_positions = 256;
 
-  conv_columns(const conv_tiles<T>& t, const conv_geometry& of, dim_t number)
+  [[gnu::noinline]] conv_columns(const conv_tiles<T>& t, const conv_pass& forward, dim_t number)
       : tiles{t},
-        g{of},
-        p{forward_pass(of)},
+        p{forward},
         group{number},
         taps{p.taps()},
         depth{p.sources * taps},

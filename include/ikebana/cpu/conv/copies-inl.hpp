@@ -38,70 +38,84 @@ void fill_rows(dim_t rows, dim_t length, const T* values, T* to, dim_t step) {
 /// follows the last row for a register may be overwritten, as whole registers spill over what is
 /// written later.
 template <class T>
-void copy_rows(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, dim_t stride,
-               T* to, dim_t pitch) {
+void copy_lines(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, T* to,
+                dim_t pitch) {
   constexpr dim_t w = vec<T>::size;
   const vec<T> zero = vec<T>::zero();
-  if (stride == 1 && length == pitch && length == from_step)
-    return copy_few(to, from, rows * length);
-  if (stride == 1 && length <= w && pitch <= lead + w && lead <= w) {
+  if (length == pitch && length == from_step) return copy_few(to, from, rows * length);
+  if (length <= w && pitch <= lead + w && lead <= w) {
     for (; rows > 0; --rows, from += from_step, to += pitch) {
       if (lead > 0) zero.store(to);
       vec<T>::load(from, length).store(to + lead);
     }
-  } else if (stride == 1) {
-    const dim_t whole = length / w * w, left = length - whole;
-    const dim_t end = lead + whole + (left > 0 ? w : 0);
-    for (; rows > 0; --rows, from += from_step, to += pitch) {
-      if (lead > 0) clear_over(to, lead);
-      T* const at = to + lead;
-      for (dim_t i = 0; i < whole; i += w) vec<T>::load(from + i).store(at + i);
-      if (left > 0) vec<T>::load(from + whole, left).store(at + whole);
-      if (end < pitch) clear_over(to + end, pitch - end);
-    }
-  } else if (stride == 2 && w > 1) {
-    copy_strided<2>(rows, lead, length, from, from_step, to, pitch);
-  } else if (stride == 3 && w > 1 && length > 4) {
-    copy_strided<3>(rows, lead, length, from, from_step, to, pitch);
-  } else {
-    for (; rows > 0; --rows, from += from_step, to += pitch) {
-      for (dim_t i = 0; i < lead; ++i) to[i] = T(0);
-      for (dim_t i = 0; i < length; ++i) to[lead + i] = from[i * stride];
-      for (dim_t i = lead + length; i < pitch; ++i) to[i] = T(0);
-    }
+    return;
+  }
+  const dim_t whole = length / w * w, left = length - whole;
+  const dim_t end = lead + whole + (left > 0 ? w : 0);
+  for (; rows > 0; --rows, from += from_step, to += pitch) {
+    if (lead > 0) clear_over(to, lead);
+    T* const at = to + lead;
+    for (dim_t i = 0; i < whole; i += w) vec<T>::load(from + i).store(at + i);
+    if (left > 0) vec<T>::load(from + whole, left).store(at + whole);
+    if (end < pitch) clear_over(to + end, pitch - end);
+  }
+}
+/// The same of elements that are `stride` apart in the source, which is more than 1; not 3, here
+/// and below, where not `Thirds`.
+template <class T, bool Thirds = true>
+void copy_apart(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, dim_t stride,
+                T* to, dim_t pitch) {
+  constexpr dim_t w = vec<T>::size;
+  if (stride == 2 && w > 1) return copy_strided<2>(rows, lead, length, from, from_step, to, pitch);
+  if constexpr (Thirds)
+    if (stride == 3 && w > 1 && length > 4)
+      return copy_strided<3>(rows, lead, length, from, from_step, to, pitch);
+  for (; rows > 0; --rows, from += from_step, to += pitch) {
+    if (lead > 0) clear_over(to, lead);
+    for (dim_t i = 0; i < length; ++i) to[lead + i] = from[i * stride];
+    if (lead + length < pitch) clear_over(to + lead + length, pitch - lead - length);
   }
 }
 
-/// Puts rows of `length` elements in their places, `stride` apart there. What lies between them is
-/// read and written back.
+/// Of either.
 template <class T>
-void place_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
-                dim_t stride) {
+void copy_rows(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, dim_t stride,
+               T* to, dim_t pitch) {
+  if (stride == 1) return copy_lines(rows, lead, length, from, from_step, to, pitch);
+  copy_apart(rows, lead, length, from, from_step, stride, to, pitch);
+}
+
+/// Puts rows of `length` elements in their places.
+template <class T>
+void place_lines(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step) {
+  if (length == from_step && length == to_step) return copy_few(to, from, rows * length);
+  for (; rows > 0; --rows, from += from_step, to += to_step) copy_few(to, from, length);
+}
+/// The same, more than 1 apart there. What lies between them is read and written back.
+template <class T, bool Thirds = true>
+void place_apart(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
+                 dim_t stride) {
   constexpr dim_t w = vec<T>::size;
-  if (stride == 1 && length == from_step && length == to_step)
-    return copy_few(to, from, rows * length);
   if (stride == 2 && w > 1)
     return place_strided<2, false>(rows, length, from, from_step, to, to_step);
   // Where partial loads and stores are dear, few elements go one by one.
-  if (stride == 3 && w > 1 && length >= (IKEBANA_CPU_WIDTH == 64 ? w / 2 : w))
-    return place_strided<3, false>(rows, length, from, from_step, to, to_step);
-  for (; rows > 0; --rows, from += from_step, to += to_step) {
-    if (stride == 1)
-      copy_few(to, from, length);
-    else
-      for (dim_t i = 0; i < length; ++i) to[i * stride] = from[i];
-  }
+  if constexpr (Thirds)
+    if (stride == 3 && w > 1 && length >= (IKEBANA_CPU_WIDTH == 64 ? w / 2 : w))
+      return place_strided<3, false>(rows, length, from, from_step, to, to_step);
+  for (; rows > 0; --rows, from += from_step, to += to_step)
+    for (dim_t i = 0; i < length; ++i) to[i * stride] = from[i];
 }
 
 /// Adds rows of `length` elements to those in their places, `stride` apart there.
-template <class T>
+template <class T, bool Thirds = true>
 void add_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
               dim_t stride) {
   constexpr dim_t w = vec<T>::size;
   if (stride == 2 && w > 1)
     return place_strided<2, true>(rows, length, from, from_step, to, to_step);
-  if (stride == 3 && w > 1 && length >= (IKEBANA_CPU_WIDTH == 64 ? w / 2 : w))
-    return place_strided<3, true>(rows, length, from, from_step, to, to_step);
+  if constexpr (Thirds)
+    if (stride == 3 && w > 1 && length >= (IKEBANA_CPU_WIDTH == 64 ? w / 2 : w))
+      return place_strided<3, true>(rows, length, from, from_step, to, to_step);
   const dim_t whole = stride == 1 ? length / w * w : 0;
   for (; rows > 0; --rows, from += from_step, to += to_step) {
     dim_t i = 0;
@@ -120,21 +134,22 @@ IKEBANA_CPU_INLINE void place_block(dim_t rows, dim_t positions, const T* from, 
                                     std::index_sequence<I...>) {
   constexpr dim_t w = vec<T>::size;
   vec<T> block[w];
-  if (positions == w)
-    ((block[I] = vec<T>::load(from + static_cast<dim_t>(I) * from_step) + start), ...);
-  else
-    ((block[I] = static_cast<dim_t>(I) < positions
-                     ? vec<T>::load(from + static_cast<dim_t>(I) * from_step) + start
-                     : start),
-     ...);
+  // The last again, where there are no more.
+  ((block[I] = vec<T>::load(from) + start,
+    from += static_cast<dim_t>(I) + 1 < positions ? from_step : 0),
+   ...);
   if (relu) ((block[I] = max(vec<T>::zero(), block[I])), ...);
   transpose_block(block);
-  if (rows == w && positions == w)
-    (block[I].store(to + static_cast<dim_t>(I) * to_step), ...);
+  const auto put = [&](vec<T> row, bool whole) __attribute__((always_inline)) {
+    whole ? row.store(to) : row.store(to, positions);
+    to += to_step;
+    return true;
+  };
+  // Results are often fewer than 16.
+  if (positions == w && (w == 16 || rows == w))
+    static_cast<void>(((static_cast<dim_t>(I) < rows && put(block[I], true)) && ...));
   else
-    ((static_cast<dim_t>(I) < rows ? block[I].store(to + static_cast<dim_t>(I) * to_step, positions)
-                                   : static_cast<void>(0)),
-     ...);
+    static_cast<void>(((static_cast<dim_t>(I) < rows && put(block[I], false)) && ...));
 }
 /// to[r * to_step + i] = from[i * from_step + r] + bias[r], or the positive part of it. Reads whole
 /// registers.

@@ -10,9 +10,9 @@
 namespace ikebana::cpu::detail {
 
 /// What `rows` neighbouring rows of a result need of a plane that is not copied: they meet rows
-/// from `top` on, of which those from `first_met` up to `last_met` are in the source. Unless
-/// `apart`, what lies beside the rows may be read. Of two channels, the second one's are so many
-/// elements on as `next`, `next_weight` and `next_out` say.
+/// from `top` on, of which those from `first_met` up to `last_met` are in the source. What lies
+/// beside the rows may be read. Of two channels, the second one's are so many elements on as
+/// `next`, `next_weight` and `next_out` say.
 template <class T>
 struct depthwise_sweep {
   static constexpr int most_rows = 7;
@@ -23,22 +23,20 @@ struct depthwise_sweep {
   const T* weights;
   dim_t weight_step;
   T start[2];
-  bool relu, apart;
+  bool relu;
   T* out;
   dim_t out_step, rows, length, next, next_weight, next_out;
 };
 
 /// What the weights' gradient of one plane needs that is not copied: row 0 of
 /// dy and kernel row 0 meet `image`, which is `padding` rows before the
-/// source's `height`; a row of stride 2 begins `across` before it. Rows outside of it are `zeros`;
-/// `apart` as above.
+/// source's `height`; a row of stride 2 begins `across` before it. Rows outside of it are `zeros`.
 template <class T>
 struct depthwise_gradient {
   const T *dy, *image, *zeros;
   dim_t dy_step, row_step, padding, across, height, rows, length, kernel_columns;
   const dim_t* columns;
   const void* masks;
-  bool apart;
   T* sums;
 };
 
@@ -139,6 +137,7 @@ struct depthwise_copies {
 template <class T>
 struct depthwise_kernels {
   dim_t width;
+  bool reads_beside;  // the rows of planes that it sweeps
   void (*sum_lanes)(const lanes_job<T>&);
   // As those of conv_tiles.
   void (*clear)(T* to, dim_t n);
@@ -172,7 +171,7 @@ struct depthwise_kernels {
   void (*spread_pairs)(const depthwise_spread<T>&);
   gradient_shape pairs[1];
   struct plane_shape {
-    int kernel, stride, widest;  // rows that pay
+    int kernel, stride;
     void (*find_masks)(dim_t out_width, dim_t width, dim_t left, dim_t dilation, void* to);
     void (*convolve)(const depthwise_planes<T>&);
     void (*gradients)(const depthwise_planes<T>&);

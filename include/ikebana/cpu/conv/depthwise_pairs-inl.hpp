@@ -25,12 +25,6 @@ void find_pair_masks(dim_t length, dim_t width, dim_t padding, dim_t kernel_colu
     }
 }
 
-template <bool Apart, class T, class M>
-IKEBANA_CPU_INLINE even_odd<T> load_pairs_beside(const T* p, const M* masks) {
-  return split_pairs(opaque(load_beside<Apart>(p, masks[2])),
-                     opaque(load_beside<Apart>(p + vec<T>::size, masks[3])), lane_sequence<T>{});
-}
-
 /// f(whether there are two) for each pair of kernel columns.
 template <class F>
 IKEBANA_CPU_INLINE void for_column_pairs(dim_t columns, const F& f) {
@@ -40,7 +34,7 @@ IKEBANA_CPU_INLINE void for_column_pairs(dim_t columns, const F& f) {
 }
 
 /// sums[ky * kernel_columns + kx], a register each, += what a plane gives.
-template <bool Apart, class T, std::size_t... K>
+template <class T, std::size_t... K>
 IKEBANA_CPU_INLINE void sweep_pair_gradients(const detail::depthwise_gradient<T>& job,
                                              std::index_sequence<K...>) {
   constexpr dim_t w = vec<T>::size;
@@ -64,7 +58,9 @@ IKEBANA_CPU_INLINE void sweep_pair_gradients(const detail::depthwise_gradient<T>
           for (dim_t j = 0; j < job.length; j += w, mask += (columns + 1) / 2 * 4) {
             const vec<T> dy = opaque(load_some(given + j, job.length - j));
             const auto meet = [&](std::size_t k) __attribute__((always_inline)) {
-              const even_odd<T> seen = load_pairs_beside<Apart>(met[k] + 2 * j, mask);
+              const even_odd<T> seen =
+                  split_pairs(opaque(vec<T>::load(met[k] + 2 * j)),
+                              opaque(vec<T>::load(met[k] + 2 * j + w)), lane_sequence<T>{});
               even[k] = fma_where(dy, seen.even, even[k], mask[0]);
               if constexpr (is_pair) odd[k] = fma_where(dy, seen.odd, odd[k], mask[1]);
             };
@@ -81,11 +77,7 @@ IKEBANA_CPU_INLINE void sweep_pair_gradients(const detail::depthwise_gradient<T>
 }
 template <class T, int Kernel>
 [[gnu::noinline]] void sweep_pair_gradients(const detail::depthwise_gradient<T>& job) {
-  constexpr auto kernel = std::make_index_sequence<std::size_t{Kernel}>{};
-  if (job.apart)
-    sweep_pair_gradients<true>(job, kernel);
-  else
-    sweep_pair_gradients<false>(job, kernel);
+  sweep_pair_gradients(job, std::make_index_sequence<std::size_t{Kernel}>{});
 }
 
 /// Some rows of the same remainder of the source's gradient, whose columns of either remainder are

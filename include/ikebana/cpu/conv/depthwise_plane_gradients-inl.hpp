@@ -13,7 +13,7 @@ IKEBANA_CPU_INLINE void add_strip_gradients(const detail::depthwise_planes<T>& j
   // Loads that cross lines of the cache take twice the time where these come from its second level.
   constexpr dim_t ahead = 2048 / static_cast<dim_t>(sizeof(T));
   constexpr bool fetches = !Two && (IKEBANA_CPU_WIDTH == 64 || Stride == 1),
-                 unrolls = Ends != row_ends::apart;
+                 unrolls = Ends == row_ends::inside;
   const dim_t width = job.width, height = job.height, out_width = job.out_width,
               out_height = job.out_height;
   dim_t i = Stride * first - job.top;
@@ -148,8 +148,7 @@ template <int Stride, bool Two, class T>
 IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& job, const T* x,
                                             const T* dy, vec<T>* sums) {
   using mask_type = typename column_mask<T>::type;
-  constexpr dim_t w = vec<T>::size,
-                  strip = Two ? half_strip<T, Stride> : strip_of_planes<T, Stride>,
+  constexpr dim_t strip = Two ? half_strip<T, Stride> : strip_of_planes<T, Stride>,
                   block = IKEBANA_CPU_WIDTH == 32 && Stride == 1 ? 32 : 16;
   const dim_t out_width = job.out_width, out_height = job.out_height;
   for (dim_t first = 0; first < out_height; first += block) {
@@ -166,17 +165,19 @@ IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& j
         add_strip_gradients<decltype(ends)::value, Stride, Two>(job, x + at, dy + j, masks, first,
                                                                 first + block, sums);
       };
+#if IKEBANA_CPU_WIDTH == 32
+      if (at >= 0 && out_width - j >= vec<T>::size &&
+          at + Stride * (vec<T>::size - 1) + (job.apart ? 4 : 3) <= job.width)
+        add(std::integral_constant<row_ends, row_ends::inside>{});
+      else
+        add(std::integral_constant<row_ends, row_ends::apart>{});
+#else
       // With a mask, a product costs nothing more.
-      constexpr bool has_inside = IKEBANA_CPU_WIDTH == 32;
-      const bool is_inside = has_inside && at >= 0 && out_width - j >= w &&
-                             at + Stride * (w - 1) + (job.apart ? 4 : 3) <= job.width;
-      if (is_inside)
-        add(std::integral_constant < row_ends,
-            has_inside ? row_ends::inside : row_ends::masked > {});
-      else if (Two || !job.apart)
+      if (Two || !job.apart)
         add(std::integral_constant<row_ends, row_ends::masked>{});
       else
         add(std::integral_constant<row_ends, row_ends::apart>{});
+#endif
     }
   }
 }

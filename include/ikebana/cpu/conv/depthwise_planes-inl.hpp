@@ -3,13 +3,14 @@
 
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
 /// Planes of more rows are taken in blocks of so many, strip by strip, and what the next block
-/// meets and gives is fetched meanwhile: processors look for it along rows.
+/// meets and gives is fetched meanwhile, or, of few rows, the next plane: processors look for it
+/// along rows.
 inline constexpr dim_t most_rows_of_plane = 32, rows_of_block = 16;
 
 /// A strip of a plane from row `first` up to `end`, or of two channels' (`Two`) whose rows are no
 /// longer than half_strip, as halves of registers: each row of the source is loaded once for all
-/// rows of the result that meet it, whose sums move up.
-template <bool Apart, bool InBlocks, int Kernel, int Stride, bool Two, class T, class Mask,
+/// rows of the result that meet it, whose sums move up. `Dense`: not dilated.
+template <bool Apart, bool Dense, int Kernel, int Stride, bool Two, class T, class Mask,
           std::size_t... K, std::size_t... M>
 IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, const T* x,
                                        const Mask* mask, const vec<T>* weights, vec<T> start,
@@ -19,8 +20,7 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
   constexpr int live = sizeof...(M), before = Kernel - Stride;
   constexpr bool unrolls = IKEBANA_CPU_WIDTH == 32 || !Apart;
   const dim_t row_step = job.row_step, height = job.height, out_step = job.out_step;
-  // Known where it is 1 in most cases.
-  const dim_t dilation = InBlocks || Two ? 1 : job.dilation;
+  const dim_t dilation = Dense || Two ? 1 : job.dilation;
   const Mask masks[] = {of_parts<Two, T>(mask[K])..., mask[Kernel], mask[Kernel + 1],
                         mask[Kernel + 2]};
   vec<T> sums[] = {(static_cast<void>(M), start)...};
@@ -79,7 +79,7 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
           from += row_step;
         }
         put(sums[turn]);
-        if constexpr (InBlocks) {
+        if constexpr (Dense) {
           __builtin_prefetch(from + rows_of_block * Stride * row_step);
           __builtin_prefetch(to + rows_of_block * out_step, 1);
         }
@@ -111,8 +111,8 @@ IKEBANA_CPU_INLINE void convolve_plane(const detail::depthwise_planes<T>& job, c
     const auto* mask = static_cast<const typename column_mask<T>::type*>(job.masks);
     for (dim_t j = 0; j < out_width; j += strip, mask += masks_of_strip<Kernel>) {
       const dim_t lanes = out_width - j < strip ? out_width - j : strip, at = Stride * j - job.left;
-      const auto convolve = [&](auto apart, auto blocks) __attribute__((always_inline)) {
-        convolve_strip<decltype(apart)::value, decltype(blocks)::value, Kernel, Stride, Two>(
+      const auto convolve = [&](auto apart, auto dense) __attribute__((always_inline)) {
+        convolve_strip<decltype(apart)::value, decltype(dense)::value, Kernel, Stride, Two>(
             job, x + at, mask, weights, start, first, end, lanes, out + j,
             std::make_index_sequence<std::size_t{Kernel}>{},
             std::make_index_sequence<std::size_t{(Kernel + Stride - 1) / Stride}>{});
@@ -122,40 +122,44 @@ IKEBANA_CPU_INLINE void convolve_plane(const detail::depthwise_planes<T>& job, c
         convolve(false_type{}, false_type{});
       else if (IKEBANA_CPU_WIDTH == 32 ? at < 0 || at + met > job.width : job.apart)
         convolve(std::true_type{}, false_type{});
-      else if (in_blocks)
+      else if (constexpr bool always = Stride == 2; always || job.dilation == 1)
         convolve(false_type{}, std::true_type{});
       else
-        convolve(false_type{}, false_type{});
+        convolve(false_type{}, std::bool_constant<always>{});
     }
+  }
+}
+/// Planes from `c` on, one or two at a time.
+template <bool Two, int Kernel, int Stride, class T, std::size_t... I>
+[[gnu::noinline]] void convolve_some(const detail::depthwise_planes<T>& job, dim_t c,
+                                     std::index_sequence<I...>) {
+  constexpr auto taps = static_cast<dim_t>(sizeof...(I));
+  const auto both = [](const T* p, dim_t next) __attribute__((always_inline)) {
+#if IKEBANA_CPU_WIDTH == 64
+    if constexpr (Two) return broadcast_two(*p, p[next]);
+#endif
+    static_cast<void>(next);
+    return vec<T>::broadcast(*p);
+  };
+  for (; c + Two < job.count; c += 1 + Two) {
+    const T* const w = job.w + c * taps;
+    const vec<T> weights[] = {opaque(both(w + (job.turned ? sizeof...(I) - 1 - I : I), taps))...};
+    convolve_plane<Kernel, Stride, Two>(
+        job, job.x + c * job.plane, weights,
+        job.bias != nullptr ? both(job.bias + c, 1) : vec<T>::zero(), job.out + c * job.out_plane);
   }
 }
 template <class T, int Kernel, int Stride>
 [[gnu::noinline]] void convolve_planes(const detail::depthwise_planes<T>& job) {
-  const dim_t plane = job.plane, out_plane = job.out_plane;
-  const auto visit = [&]<bool Two, std::size_t... I>(dim_t c, std::index_sequence<I...>)
-      __attribute__((always_inline)) {
-    constexpr std::size_t taps = sizeof...(I);
-    const T* const w = job.w + c * static_cast<dim_t>(taps);
-    const auto both = [&](const T* p, dim_t next) __attribute__((always_inline)) {
-#if IKEBANA_CPU_WIDTH == 64
-      if constexpr (Two) return broadcast_two(*p, p[next]);
-#endif
-      static_cast<void>(next);
-      return vec<T>::broadcast(*p);
-    };
-    const vec<T> weights[] = {
-        opaque(both(w + (job.turned ? taps - 1 - I : I), static_cast<dim_t>(taps)))...};
-    convolve_plane<Kernel, Stride, Two>(
-        job, job.x + c * plane, weights,
-        job.bias != nullptr ? both(job.bias + c, 1) : vec<T>::zero(), job.out + c * out_plane);
-  };
   constexpr auto taps = std::make_index_sequence<std::size_t{Kernel * Kernel}>{};
   dim_t c = 0;
 #if IKEBANA_CPU_WIDTH == 64
   if constexpr (sizeof(T) == 4)
-    if (!job.apart && job.dilation == 1 && job.out_width <= half_strip<T, Stride, Kernel>)
-      for (; c + 2 <= job.count; c += 2) visit.template operator()<true>(c, taps);
+    if (!job.apart && job.dilation == 1 && job.out_width <= half_strip<T, Stride, Kernel>) {
+      convolve_some<true, Kernel, Stride>(job, c, taps);
+      c = job.count / 2 * 2;
+    }
 #endif
-  for (; c < job.count; ++c) visit.template operator()<false>(c, taps);
+  convolve_some<false, Kernel, Stride>(job, c, taps);
 }
 #endif

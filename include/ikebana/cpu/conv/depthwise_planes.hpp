@@ -64,9 +64,7 @@ struct plane_sweep {
     return nullptr;
   }
   /// Whether rows fill enough of a register, and other ways are not faster.
-  bool convolves() const {
-    return 8 * job.out_width > kernels.width && job.out_width <= shape->widest;
-  }
+  bool convolves() const { return shape->convolve != nullptr && 8 * job.out_width > kernels.width; }
   /// Whether backward by data of stride 2 goes by pairs of rows and columns.
   bool spreads() const {
     return shape->spread != nullptr && job.top == shape->kernel / 2 && job.left == job.top &&

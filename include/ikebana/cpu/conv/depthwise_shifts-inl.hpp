@@ -19,29 +19,38 @@ IKEBANA_CPU_INLINE void each_shift(const detail::depthwise_row<T>& job, const F&
   shift = shift + bits_of<T>::broadcast(static_cast<bits>(w));
   for (; k < job.taps; ++k, shift = shift + step) f(k, shift, std::integral_constant<int, 1>{});
 }
-/// Registers `at` - 1 and on of a row.
-template <class T, std::size_t... I>
-struct row_registers {
-  vec<T> at[sizeof...(I)];
-  IKEBANA_CPU_INLINE row_registers(const T* row, dim_t j, dim_t width, std::index_sequence<I...>)
-      : at{load(row, j + (static_cast<dim_t>(I) - 1) * vec<T>::size, width)...} {}
-  IKEBANA_CPU_INLINE static vec<T> load(const T* row, dim_t j, dim_t width) {
+/// Where registers of a row of `width` begin, from the one before j on, and which lanes it has.
+template <class T, std::size_t N>
+struct registers_met {
+  dim_t at[N];
+  typename column_mask<T>::type where[N];
+  IKEBANA_CPU_INLINE registers_met(dim_t j, dim_t width) {
     constexpr dim_t w = vec<T>::size;
-    const dim_t left = j < 0 || j > width ? 0 : width - j;
-    return opaque(vec<T>::load(left > 0 ? row + j : row, left < w ? left : w));
+    j -= w;
+    for (std::size_t i = 0; i < N; ++i, j += w) {
+      const dim_t left = j < 0 || j > width ? 0 : width - j;
+      at[i] = left > 0 ? j : 0;
+      where[i] = mask_between<T>(0, left < w ? left : w);
+    }
   }
 };
-template <class T, std::size_t... I>
-row_registers(const T*, dim_t, dim_t, std::index_sequence<I...>) -> row_registers<T, I...>;
+template <class T, std::size_t N>
+struct row_registers {
+  vec<T> at[N];
+};
 
 /// As many rows as C, the last one more than once where there are fewer, as many registers as R of
 /// each from j on.
-template <class T, std::size_t... C, std::size_t... R>
+template <class T, std::size_t N, std::size_t... C, std::size_t... R>
 IKEBANA_CPU_INLINE void convolve_shifted(const detail::depthwise_row<T>& job, dim_t row, dim_t j,
-                                         std::index_sequence<C...>, std::index_sequence<R...>) {
+                                         const registers_met<T, N>& met, std::index_sequence<C...>,
+                                         std::index_sequence<R...>) {
   constexpr dim_t w = vec<T>::size;
-  constexpr auto registers = std::make_index_sequence<sizeof...(R) + 2>{};
-  using row_type = decltype(row_registers(job.x, j, job.width, registers));
+  using row_type = row_registers<T, N>;
+  const auto load = [&]<std::size_t... I>(const T* from, std::index_sequence<I...>)
+      __attribute__((always_inline)) {
+    return row_type{{opaque(load_where(from + met.at[I], met.where[I]))...}};
+  };
   struct row_sums {
     vec<T> at[sizeof...(R)];
   };
@@ -50,7 +59,7 @@ IKEBANA_CPU_INLINE void convolve_shifted(const detail::depthwise_row<T>& job, di
     return n < job.count ? n : job.count - 1;
   };
   const dim_t rows[] = {number(C)...};
-  const row_type x[] = {row_type(job.x + rows[C] * job.width, j, job.width, registers)...};
+  const row_type x[] = {load(job.x + rows[C] * job.width, std::make_index_sequence<N>{})...};
   const auto start = [&](dim_t n) __attribute__((always_inline)) {
     const T first = job.bias == nullptr ? T(0) : job.bias[n * job.bias_step];
     return row_sums{{(static_cast<void>(R), vec<T>::broadcast(first))...}};
@@ -61,11 +70,12 @@ IKEBANA_CPU_INLINE void convolve_shifted(const detail::depthwise_row<T>& job, di
   each_shift(
       job, [&](dim_t k, auto shift, auto which) __attribute__((always_inline)) {
         constexpr std::size_t from = decltype(which)::value;
-        const auto meet = [&](row_sums & to, const row_type& met, const T* weight)
+        const auto meet = [&](row_sums & to, const row_type& from_row, const T* weight)
             __attribute__((always_inline)) {
           const vec<T> factor = vec<T>::broadcast(weight[next * k]);
           ((to.at[R] =
-                fma(factor, pick_lanes(met.at[R + from], shift, met.at[R + from + 1]), to.at[R])),
+                fma(factor, pick_lanes(from_row.at[R + from], shift, from_row.at[R + from + 1]),
+                    to.at[R])),
            ...);
         };
         (meet(sums[C], x[C], weights[C]), ...);
@@ -82,8 +92,9 @@ IKEBANA_CPU_INLINE void convolve_shifted(const detail::depthwise_row<T>& job, di
 /// Registers from j on, of some rows at a time.
 template <std::size_t Rows, std::size_t Registers, class T>
 IKEBANA_CPU_INLINE void convolve_column(const detail::depthwise_row<T>& job, dim_t j) {
+  const registers_met<T, Registers + 2> met(j, job.width);
   for (dim_t row = 0; row < job.count; row += static_cast<dim_t>(Rows))
-    convolve_shifted(job, row, j, std::make_index_sequence<Rows>{},
+    convolve_shifted(job, row, j, met, std::make_index_sequence<Rows>{},
                      std::make_index_sequence<Registers>{});
 }
 template <class T>

@@ -17,7 +17,7 @@ struct spread_reach {
 };
 /// A row of remainder A: even columns, then odd ones.
 template <int Kernel, int A, int B, class T, std::size_t... I>
-IKEBANA_CPU_INLINE vec<T> spread_sum(const vec<T>* weights, vec<T> sum, int turn,
+IKEBANA_CPU_INLINE vec<T> spread_sum(const vec<T>* weights, vec<T> sum,
                                      const columns_met<T, spread_reach<Kernel>::met>* rows,
                                      std::index_sequence<I...>) {
   using reach = spread_reach<Kernel>;
@@ -25,8 +25,7 @@ IKEBANA_CPU_INLINE vec<T> spread_sum(const vec<T>* weights, vec<T> sum, int turn
     constexpr int i = static_cast<int>(decltype(at)::value) / reach::met,
                   j = static_cast<int>(decltype(at)::value) % reach::met, ky = reach::tap(A, i),
                   kx = reach::tap(B, j);
-    if constexpr (ky >= 0 && kx >= 0)
-      sum = fma(weights[ky * Kernel + kx], rows[(i + turn) % reach::met].at[j], sum);
+    if constexpr (ky >= 0 && kx >= 0) sum = fma(weights[ky * Kernel + kx], rows[i].at[j], sum);
   };
   (add(std::integral_constant<std::size_t, I>{}), ...);
   return sum;
@@ -73,20 +72,17 @@ IKEBANA_CPU_INLINE void spread_strip(const detail::depthwise_planes<T>& job, con
   columns_met<T, sizeof...(I)> rows[] = {(static_cast<void>(I), load())...};
   dim_t t = first;
   T* to = out + 2 * first * out_width + 2 * j;
-  const auto step = [&](auto turn) __attribute__((always_inline)) {
-    constexpr int oldest = static_cast<int>(decltype(turn)::value);
-    put(spread_sum<Kernel, 0, 0>(weights, start, oldest, rows, every),
-        spread_sum<Kernel, 0, 1>(weights, start, oldest, rows, every), to);
+  while (true) {
+    put(spread_sum<Kernel, 0, 0>(weights, start, rows, every),
+        spread_sum<Kernel, 0, 1>(weights, start, rows, every), to);
     if (2 * t + 1 < out_height)
-      put(spread_sum<Kernel, 1, 0>(weights, start, oldest, rows, every),
-          spread_sum<Kernel, 1, 1>(weights, start, oldest, rows, every), to + out_width);
+      put(spread_sum<Kernel, 1, 0>(weights, start, rows, every),
+          spread_sum<Kernel, 1, 1>(weights, start, rows, every), to + out_width);
     ++t;
     to += 2 * out_width;
-    if (t == end) return false;
-    rows[oldest] = load();
-    return true;
-  };
-  while ((step(std::integral_constant<std::size_t, I>{}) && ...)) {
+    if (t == end) return;
+    const auto next = load();
+    ((rows[I] = I + 1 < sizeof...(I) ? rows[I + 1 < sizeof...(I) ? I + 1 : 0] : next), ...);
   }
 }
 /// Planes of which dy has half the rows and columns, rounded up, and which its middle ones meet.

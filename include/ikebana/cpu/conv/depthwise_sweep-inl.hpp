@@ -97,8 +97,7 @@ IKEBANA_CPU_INLINE void meet_row(vec<T>* sums, const vec<T> (&weights)[K], vec<T
 }
 /// Results of one channel, or of two as halves of registers. All rows met are in the source, or
 /// not (`Some`).
-template <bool Apart, bool Some, bool Two, class T, std::size_t... R, std::size_t... K,
-          std::size_t... I>
+template <bool Some, bool Two, class T, std::size_t... R, std::size_t... K, std::size_t... I>
 IKEBANA_CPU_INLINE void sweep_rows(const detail::depthwise_sweep<T>& job,
                                    std::index_sequence<R...> r, std::index_sequence<K...>,
                                    std::index_sequence<I...>) {
@@ -126,7 +125,7 @@ IKEBANA_CPU_INLINE void sweep_rows(const detail::depthwise_sweep<T>& job,
 #if IKEBANA_CPU_WIDTH == 64
         if constexpr (Two) return opaque(load_two(from, from + job.next));
 #endif
-        return opaque(load_beside<Apart>(from, where));
+        return opaque(load_beside<IKEBANA_CPU_WIDTH == 32>(from, where));
       };
       const auto meet = [&](auto row) __attribute__((always_inline)) {
         constexpr int i = static_cast<int>(decltype(row)::value);
@@ -161,11 +160,7 @@ template <class T, int Kernel, bool Some, bool Two = false>
   constexpr auto rows = std::make_index_sequence<most>{};
   constexpr auto kernel = std::make_index_sequence<std::size_t{Kernel}>{};
   constexpr auto met = std::make_index_sequence<most + Kernel - 1>{};
-  constexpr bool masks = IKEBANA_CPU_WIDTH == 32;
-  if (!masks && !Two && job.apart)
-    sweep_rows<true, Some, false>(job, rows, kernel, met);
-  else
-    sweep_rows<masks, Some, Two>(job, rows, kernel, met);
+  sweep_rows<Some, Two>(job, rows, kernel, met);
 }
 /// One row of the source, as the rows of dy that see it do, in `Columns`
 /// columns of the kernel: every sum is met once, so that none waits for the one
@@ -183,8 +178,7 @@ IKEBANA_CPU_INLINE void meet_row_gradients(vec<T>* sums, const vec<T> (&dy)[R], 
   };
   (meet(std::integral_constant<std::size_t, S>{}), ...);
 }
-template <bool Apart, int Kernel, class T, std::size_t... R, std::size_t... C, std::size_t... I,
-          class S>
+template <int Kernel, class T, std::size_t... R, std::size_t... C, std::size_t... I, class S>
 IKEBANA_CPU_INLINE void sweep_block(const detail::depthwise_gradient<T>& job, vec<T>* sums,
                                     dim_t row, dim_t first_column, std::index_sequence<R...>,
                                     std::index_sequence<C...>, std::index_sequence<I...>, S every) {
@@ -210,14 +204,15 @@ IKEBANA_CPU_INLINE void sweep_block(const detail::depthwise_gradient<T>& job, ve
       constexpr std::size_t i = decltype(at)::value;
       if constexpr (i < sizeof...(R))
         dy[i] = opaque(load_some(given + static_cast<dim_t>(i) * dy_step, job.length - j));
-      const vec<T> x[] = {opaque(load_beside<Apart>(met[i] + j + columns[C], where[C]))...};
+      const vec<T> x[] = {
+          opaque(load_beside<IKEBANA_CPU_WIDTH == 32>(met[i] + j + columns[C], where[C]))...};
       meet_row_gradients<Kernel, static_cast<int>(i)>(sums, dy, x, where, every);
     };
     (step(std::integral_constant<std::size_t, I>{}), ...);
   }
 }
 /// The sums of one plane, not copied.
-template <bool Apart, class T, int Kernel, int Columns, std::size_t... S>
+template <class T, int Kernel, int Columns, std::size_t... S>
 IKEBANA_CPU_INLINE void sweep_gradients(const detail::depthwise_gradient<T>& job,
                                         std::index_sequence<S...> every) {
   constexpr dim_t w = vec<T>::size, rows = 7;
@@ -226,11 +221,11 @@ IKEBANA_CPU_INLINE void sweep_gradients(const detail::depthwise_gradient<T>& job
     vec<T> sums[] = {(static_cast<void>(S), vec<T>::zero())...};
     dim_t row = 0;
     for (; row + rows <= job.rows; row += rows)
-      sweep_block<Apart, Kernel>(job, sums, row, first, std::make_index_sequence<7>{}, columns,
-                                 std::make_index_sequence<std::size_t{Kernel} + 6>{}, every);
+      sweep_block<Kernel>(job, sums, row, first, std::make_index_sequence<7>{}, columns,
+                          std::make_index_sequence<std::size_t{Kernel} + 6>{}, every);
     for (; row < job.rows; ++row)
-      sweep_block<Apart, Kernel>(job, sums, row, first, std::make_index_sequence<1>{}, columns,
-                                 std::make_index_sequence<std::size_t{Kernel}>{}, every);
+      sweep_block<Kernel>(job, sums, row, first, std::make_index_sequence<1>{}, columns,
+                          std::make_index_sequence<std::size_t{Kernel}>{}, every);
     const auto add = [&](std::size_t i, vec<T> found) __attribute__((always_inline)) {
       const dim_t kx = first + static_cast<dim_t>(i) / Kernel, ky = static_cast<dim_t>(i) % Kernel;
       if (kx >= job.kernel_columns) return;
@@ -242,10 +237,7 @@ IKEBANA_CPU_INLINE void sweep_gradients(const detail::depthwise_gradient<T>& job
 }
 template <class T, int Kernel, int Columns>
 [[gnu::noinline]] void sweep_gradients(const detail::depthwise_gradient<T>& job) {
-  constexpr auto every = std::make_index_sequence<std::size_t{Kernel} * Columns>{};
-  if (IKEBANA_CPU_WIDTH == 32 || job.apart)
-    sweep_gradients<true, T, Kernel, Columns>(job, every);
-  else
-    sweep_gradients<false, T, Kernel, Columns>(job, every);
+  sweep_gradients<T, Kernel, Columns>(job,
+                                      std::make_index_sequence<std::size_t{Kernel} * Columns>{});
 }
 #endif

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 
@@ -61,6 +62,40 @@ struct sweep_tables {
   }
 };
 
+/// Copies of rows at an end of an array, beside which registers may read.
+template <class T>
+struct row_copies {
+  dim_t before, room;
+  T* to;
+
+  row_copies(const sweep_tables<T>& tables, monotonic_scratch scratch)
+      : before{rounded_up(std::max(-tables.first, dim_t{0}), 16)},
+        room{static_cast<dim_t>((packed_a_bytes + packed_b_bytes - scratch.used()) / sizeof(T)) -
+             before - std::max(tables.last, dim_t{0})},
+        to{scratch.allocate<T>(before + std::max(room, dim_t{0})) + before} {}
+  /// Some rows of `job` at a time, which are whole blocks of seven where there is room for any.
+  void visit(const depthwise_gradient<T>& job, const conv_geometry& g,
+             void (*sweep)(const depthwise_gradient<T>&)) const {
+    const dim_t stride = g.stride[1],
+                most = std::max((room / g.in[2] - g.kernel[1]) / stride, dim_t{0}) + 1,
+                some = most > 7 ? most / 7 * 7 : most;
+    for (dim_t row = 0; row < job.rows; row += some) {
+      depthwise_gradient<T> part = job;
+      part.rows = least(some, job.rows - row);
+      part.dy += row * job.dy_step;
+      const dim_t first = std::max(stride * row - job.padding, dim_t{0}),
+                  end =
+                      least(job.height, stride * (row + part.rows - 1) - job.padding + g.kernel[1]);
+      part.height = std::max(end - first, dim_t{0});
+      part.padding += first - stride * row;
+      const T* const from = job.image + (job.padding + first) * job.row_step;
+      std::copy(from, from + part.height * job.row_step, to);
+      part.image = to - part.padding * job.row_step;
+      sweep(part);
+    }
+  }
+};
+
 template <class Shape, std::size_t N>
 const Shape* shape_of_kernel(const Shape (&shapes)[N], dim_t kernel) {
   for (const Shape& s : shapes)
@@ -85,6 +120,9 @@ bool sweep_channels(const depthwise_kernels<T>& kernels, const conv_geometry& g,
   if ((halves ? 4 : 2) * to[2] <= kernels.width || padding > (down - 1) * dilation) return false;
   sweep_tables<T> tables;
   if (!tables.fit(g, kernels.width, to[2], 1, -left, reach - left)) return false;
+  if (kernels.reads_beside &&
+      row_copies<T>{tables, {}}.room < (depthwise_sweep<T>::most_rows + down - 1) * from[2])
+    return false;
   for (dim_t k = 0; k < across; ++k) {
     tables.columns[k] = k * g.dilation[2] - left;
     tables.column_weights[k] = backward ? across - 1 - k : k;
@@ -107,6 +145,7 @@ bool sweep_channels(const depthwise_kernels<T>& kernels, const conv_geometry& g,
   parallel_for(0, planes, planes_worth(out_plane * across * down), [&](dim_t b, dim_t e) {
     constexpr dim_t most = depthwise_sweep<T>::most_rows;
     depthwise_sweep<T> job = first;
+    const row_copies<T> copies{tables, {}};
     const auto dilated = [=](dim_t n) { return dilation == 1 ? n : parts(n, dilation); };
     const auto ends_array = [&](dim_t i) { return tables.ends_array(i, planes, plane, from[2]); };
     for (dim_t count; b < e; b += count) {
@@ -115,7 +154,8 @@ bool sweep_channels(const depthwise_kernels<T>& kernels, const conv_geometry& g,
           halves && b + 1 < e && c + 1 < g.groups && !ends_array(b) && !ends_array(b + 1);
       count = two ? 2 : 1;
       const T* const from_plane = source + b * plane;
-      job.apart = ends_array(b);
+      const bool copied = kernels.reads_beside && ends_array(b);
+      job.row_step = copied ? from[2] : first.row_step;
       for (dim_t i = 0; i < count; ++i) job.start[i] = bias != nullptr ? bias[c + i] : T(0);
       job.weights = w + c * across * down + (backward ? across * (down - 1) : 0);
       for (dim_t a = 0; a < dilation && a < to[1]; ++a) {
@@ -126,6 +166,13 @@ bool sweep_channels(const depthwise_kernels<T>& kernels, const conv_geometry& g,
           job.top = from_plane + row * from[2];
           job.first_met = row < 0 ? dilated(-row) : 0;
           job.last_met = row < from[1] ? least(dilated(from[1] - row), most + down - 1) : 0;
+          if (copied) {
+            job.top = copies.to;
+            for (dim_t i = job.first_met; i < job.last_met; ++i) {
+              const T* const met = from_plane + (row + i * dilation) * from[2];
+              std::copy(met, met + from[2], copies.to + i * from[2]);
+            }
+          }
           job.out = result + b * out_plane + (a + t * dilation) * to[2];
           const bool inside = job.first_met == 0 && job.last_met == most + down - 1;
           (two ? shape->of_two : inside ? shape->inside : shape->some)(job);
@@ -144,6 +191,10 @@ bool sum_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g,
   const dim_t taps = g.kernel[1] * g.kernel[2], width = kernels.width,
               sums_size = rounded_up(taps, width) * width;
   if (sums_size * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(packed_a_bytes)) return false;
+  monotonic_scratch behind_sums;
+  behind_sums.allocate<T>(sums_size);
+  if (kernels.reads_beside && row_copies<T>{tables, behind_sums}.room < g.kernel[1] * g.in[2])
+    return false;
   depthwise_gradient<T> first{};
   first.zeros = tables.zeros;
   first.dy_step = first.length = g.out[2];
@@ -158,15 +209,19 @@ bool sum_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g,
   const dim_t plane = g.in[1] * g.in[2], out_plane = g.out[1] * g.out[2];
   parallel_for(0, g.groups, planes_worth(g.batch * out_plane * taps), [&](dim_t c, dim_t e) {
     depthwise_gradient<T> job = first;
-    job.sums = reinterpret_cast<T*>(thread_scratch());
+    monotonic_scratch scratch;
+    scratch.allocate(job.sums, sums_size);
+    const row_copies<T> copies{tables, scratch};
     for (; c < e; ++c) {
       for (dim_t i = 0; i < sums_size; ++i) job.sums[i] = T(0);
       for (dim_t image = 0; image < g.batch; ++image) {
         const dim_t at = image * g.groups + c;
-        job.apart = tables.ends_array(at, g.batch * g.groups, plane, g.in[2]);
         job.dy = dy + at * out_plane;
         job.image = x + at * plane - g.padding[1] * g.in[2];
-        sweep(job);
+        if (kernels.reads_beside && tables.ends_array(at, g.batch * g.groups, plane, g.in[2]))
+          copies.visit(job, g, sweep);
+        else
+          sweep(job);
       }
       kernels.add_sums(taps, job.sums, dw + c * taps, accumulate);
     }

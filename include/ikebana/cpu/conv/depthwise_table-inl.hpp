@@ -10,6 +10,7 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
                                   weights = Of == lanes_of::backward_weights;
   detail::depthwise_kernels<T> all{};
   all.width = vec<T>::size;
+  all.reads_beside = IKEBANA_CPU_WIDTH == 64;
   if constexpr ((Ways & lanes) != 0) {
     all.sum_lanes = &sum_lanes<T>;
     all.pack_across = &pack_across<T>;
@@ -21,25 +22,28 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
     all.copy_rows = &copy_rows<T>;
   }
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
-  // The weights of 5x5 fill all registers of AVX2, and more.
-  constexpr int any = std::numeric_limits<int>::max(), few = IKEBANA_CPU_WIDTH == 32 ? 48 : any;
-  const auto list_planes = [&]<int Kernel, int Stride>(auto& to, int widest) {
-    to = {Kernel, Stride, widest, &find_plane_masks<T, Stride, Kernel>, nullptr, nullptr, nullptr};
-    if constexpr (forward || (backward && Stride == 1))
+  const auto list_planes = [&]<int Kernel, int Stride>(auto& to) {
+    to = {Kernel, Stride, nullptr, nullptr, nullptr, nullptr};
+    if constexpr (backward && Stride == 2) {
+      to.spread = &spread_planes<T, Kernel>;
+    } else if constexpr (weights) {
+      to.find_masks = &find_plane_masks<T, Stride, Kernel>;
+      to.gradients = &gradients_of_planes<T, Stride>;
+    } else if constexpr (IKEBANA_CPU_WIDTH == 64 || Kernel == 3 || Stride == 2) {
+      // The weights of 5x5 fill all registers of AVX2, and more: sweeps are faster.
+      to.find_masks = &find_plane_masks<T, Stride, Kernel>;
       to.convolve = &convolve_planes<T, Kernel, Stride>;
-    if constexpr (weights && Kernel == 3) to.gradients = &gradients_of_planes<T, Stride>;
-    if constexpr (backward && Stride == 2) to.spread = &spread_planes<T, Kernel>;
+    }
   };
-  if constexpr ((Ways & planes_3) != 0) list_planes.template operator()<3, 1>(all.planes[0], any);
-  if constexpr ((Ways & planes_3_by_2) != 0)
-    list_planes.template operator()<3, 2>(all.planes[1], any);
+  if constexpr ((Ways & planes_3) != 0) list_planes.template operator()<3, 1>(all.planes[0]);
+  if constexpr ((Ways & planes_3_by_2) != 0) list_planes.template operator()<3, 2>(all.planes[1]);
   if constexpr ((Ways & planes_5) != 0 && !weights)
-    list_planes.template operator()<5, 1>(all.planes[2], few);
+    list_planes.template operator()<5, 1>(all.planes[2]);
   if constexpr ((Ways & planes_5_by_2) != 0 && !weights)
-    list_planes.template operator()<5, 2>(all.planes[3], any);
+    list_planes.template operator()<5, 2>(all.planes[3]);
   if constexpr ((Ways & (weights ? planes_3 : planes_3 | planes_5)) != 0) {
     all.find_flat_masks = &find_flat_masks<T>;
-    all.largest_flat = IKEBANA_CPU_WIDTH == 32 ? 16 : any;
+    all.largest_flat = IKEBANA_CPU_WIDTH == 32 ? 16 : std::numeric_limits<dim_t>::max();
     if constexpr (weights)
       all.flat_gradients = &gradients_of_flat_planes<T>;
     else

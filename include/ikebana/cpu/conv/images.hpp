@@ -11,7 +11,6 @@
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
-#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -85,7 +84,7 @@ struct images_run : image_lanes<T> {
   }
 
   void run() const {
-    parallel_for(0, blocks(), grain_of(blocks(), p.multiply_adds()), [this](dim_t b, dim_t e) {
+    share_parts(blocks(), grain_of(blocks(), p.multiply_adds()), [this](dim_t b, dim_t e) {
       images_run mine = *this;
       mine.place();
       mine.run(b, e);

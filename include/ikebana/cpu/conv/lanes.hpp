@@ -11,7 +11,6 @@
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
-#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -57,7 +56,10 @@ struct lanes_run {
 
   bool fit() {
     taps = p.taps();
-    if (tiles.lanes[0].whole == nullptr || p.results < 2 * tiles.width) return false;
+    // Without strides, the tiles of plans are as fast for fewer.
+    const bool strides = !p.unit_step() || conv_geometry::volume(p.stride) > 1;
+    if (tiles.lanes[0].whole == nullptr || p.results < (strides ? 2 * tiles.width : many_results))
+      return false;
     const dim_t most_depth = most_weights / (shape(p.results).registers * tiles.width);
     if (taps > most_depth) return false;
     channels = even_part(p.sources, most_depth / taps);
@@ -110,7 +112,7 @@ struct lanes_run {
   void run() {
     if (shares_work(p.multiply_adds()))
       while (bands() < 2 * num_threads() && rows * columns > 64) lay_out((rows + 1) / 2);
-    parallel_for(0, bands(), grain_of(bands(), p.multiply_adds()), [this](dim_t begin, dim_t end) {
+    share_parts(bands(), grain_of(bands(), p.multiply_adds()), [this](dim_t begin, dim_t end) {
       lanes_run mine = *this;
       mine.place();
       mine.run(begin, end);

@@ -182,4 +182,12 @@ struct conv_panels {
   }
 };
 
+template <class T>
+void run_panels(const conv_plan<T>& plan, const conv_operands<T>& of, const conv_buffers<T>& memory,
+                const conv_job<T>& job, dim_t r0, dim_t results, dim_t rows, dim_t columns,
+                dim_t positions, dim_t few, dim_t depth, const T* image, const T* w, bool last) {
+  conv_panels<T>{plan, of, memory}.run(job, r0, results, rows, columns, positions, few, depth,
+                                       image, w, last);
+}
+
 }  // namespace ikebana::cpu::detail

@@ -56,6 +56,29 @@ constexpr dim_t grain_of(dim_t parts, dim_t multiply_adds) {
   return grain > 1 ? grain : 1;
 }
 
+[[gnu::noinline]] inline void share_parts(dim_t parts, dim_t grain,
+                                          ikebana::detail::range_function run, const void* f) {
+  if (parts <= grain || num_threads() <= 1) return run(f, 0, parts);
+  ikebana::detail::share_ranges(0, parts, grain, run, f);
+}
+/// As parallel_for, of work that is worth a call: f is built but once.
+template <class F>
+void share_parts(dim_t parts, dim_t grain, const F& f) {
+  if (parts > 0)
+    share_parts(
+        parts, grain,
+        [](const void* function, dim_t b, dim_t e) { (*static_cast<const F*>(function))(b, e); },
+        &f);
+}
+/// f(group) for every group, on several threads where there are several. One group is divided by
+/// what computes it.
+template <class F>
+void share_groups(dim_t groups, dim_t multiply_adds, const F& f) {
+  share_parts(groups, grain_of(groups, groups * multiply_adds), [&f](dim_t begin, dim_t end) {
+    for (dim_t group = begin; group < end; ++group) f(group);
+  });
+}
+
 /// What a pass reads and writes.
 template <class T>
 struct conv_operands {
@@ -76,7 +99,7 @@ struct conv_operands {
   }
 };
 
-inline conv_pass forward_pass(const conv_geometry& g) {
+[[gnu::noinline]] inline conv_pass forward_pass(const conv_geometry& g) {
   const auto& k = g.kernel;
   const dim_t taps = conv_geometry::volume(k), inputs = g.in_channels / g.groups;
   return {g.batch,
@@ -175,6 +198,29 @@ inline dim_t leave_unmet(conv_pass& p) {
     at += (begin - before) * size;
   }
   return at;
+}
+
+inline void each_pass(const conv_geometry& g, void (*f)(const void*, const conv_pass&, dim_t),
+                      const void* function) {
+  const auto part = [&](std::size_t d) { return g.in[d] < g.stride[d] ? g.in[d] : g.stride[d]; };
+  for (dim_t z = 0; z < part(0); ++z)
+    for (dim_t y = 0; y < part(1); ++y)
+      for (dim_t x = 0; x < part(2); ++x) {
+        conv_pass pass = backward_pass(g, {z, y, x});
+        if (pass.taps() == 0) continue;
+        const dim_t source = leave_unmet(pass);
+        if (conv_geometry::volume(pass.to) > 0) f(function, pass, source);
+      }
+}
+/// f(pass, source) for every part of backward by data: where it begins in dy.
+template <class F>
+void each_pass(const conv_geometry& g, const F& f) {
+  each_pass(
+      g,
+      [](const void* function, const conv_pass& pass, dim_t source) {
+        (*static_cast<const F*>(function))(pass, source);
+      },
+      &f);
 }
 
 }  // namespace ikebana::cpu::detail

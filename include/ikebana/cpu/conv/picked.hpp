@@ -9,12 +9,12 @@
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/product.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/conv/ways.hpp"
 #include "ikebana/cpu/conv/weights_job.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/gemm.hpp"
-#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -56,7 +56,7 @@ struct conv_picked {
   template <class F>
   void each_band(const F& f) const {
     const dim_t of_slice = parts(p.to[1], rows), n = p.batch * bands();
-    parallel_for(0, n, grain_of(n, p.multiply_adds()), [&](dim_t begin, dim_t end) {
+    share_parts(n, grain_of(n, p.multiply_adds()), [&](dim_t begin, dim_t end) {
       for (dim_t i = begin; i < end; ++i) {
         const dim_t y = i % of_slice * rows;
         f(i / bands(), i % bands() / of_slice, y, std::min(p.to[1] - y, rows));
@@ -143,5 +143,30 @@ struct conv_picked {
         }
   }
 };
+
+/// Each false, having done nothing, where it is not the way.
+template <class T>
+bool run_picked(const conv_tiles<T>& tiles, const conv_pass& p, const conv_operands<T>& of) {
+  if (!conv_picked<T>::suits(p)) return false;
+  conv_picked<T>{tiles, p}.forward(of);
+  return true;
+}
+template <class T>
+bool picked_data(const data_job<T>& job) {
+  if (!conv_picked<T>::suits(job.all)) return false;
+  const conv_pass back = backward_pass(job.g, {0, 0, 0});
+  share_groups(job.g.groups, job.all.multiply_adds(), [&](dim_t group) {
+    const conv_operands<T> of = job.of(group);
+    conv_picked<T>{job.tiles, job.all}.backward_data(back, of.source, of.weights, of.bias,
+                                                     of.result);
+  });
+  return true;
+}
+template <class T>
+bool picked_weights(const weights_job<T>& job) {
+  if (!conv_picked<T>::suits(job.p)) return false;
+  conv_picked<T>{job.tiles, job.p}.backward_weights(job);
+  return true;
+}
 
 }  // namespace ikebana::cpu::detail

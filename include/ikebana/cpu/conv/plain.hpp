@@ -4,14 +4,19 @@
 #include <cstddef>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/weights_job.hpp"
 
 namespace ikebana::cpu::detail {
 
 /// Without any copy, for kernels so large that none fits.
 template <class T>
-void pass_plainly(const conv_pass& p, const T* source, const T* w, const T* bias, T* result) {
+[[gnu::cold]] void pass_plainly(const conv_tiles<T>& tiles, const conv_pass& p,
+                                const conv_operands<T>& of) {
+  const T *const source = of.source, *const w = of.weights, *const bias = of.bias;
+  T* const result = of.result;
   const dim_t plane = p.from[1] * p.from[2];
   for (dim_t b = 0; b < p.batch; ++b)
     for (dim_t r = 0; r < p.results; ++r)
@@ -36,11 +41,20 @@ void pass_plainly(const conv_pass& p, const T* source, const T* w, const T* bias
                   }
             result[b * p.result_image + r * p.result_plane() + p.result_at(z, y, x)] = sum;
           }
+  const auto& then = of.then;
+  if (then.function == activation::none && then.residual == nullptr && then.scale == nullptr)
+    return;
+  const dim_t whole = p.result_plane();
+  for (dim_t b = 0; b < p.batch; ++b) {
+    const dim_t at = b * p.result_image;
+    tiles.finish_rows(p.results, whole, result + at, whole, {then.scale, of.shift, then.function},
+                      then.residual == nullptr ? nullptr : then.residual + at);
+  }
 }
 
 /// As pass_plainly, of weights.
 template <class T>
-void weights_plainly(const weights_job<T>& job) {
+[[gnu::cold]] void weights_plainly(const weights_job<T>& job) {
   const conv_pass& p = job.p;
   const dim_t taps = p.taps(), plane = conv_geometry::volume(p.to);
   for (dim_t r = 0; r < p.results; ++r)

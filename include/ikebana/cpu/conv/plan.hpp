@@ -42,7 +42,7 @@ struct conv_plan {
   conv_plan(const conv_tiles<T>& t, const conv_pass& pass)
       : tiles{t},
         p{pass},
-        panel{pass.results >= 32},
+        panel{pass.results >= many_results},
         taps{pass.taps()},
         tile{t.panel.registers * t.width},
         channels{pass.sources},

@@ -9,7 +9,6 @@
 #include "ikebana/cpu/detail/conv_memory.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/gemm.hpp"
-#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -46,7 +45,7 @@ struct conv_product {
 
   void run() const {
     const dim_t all = blocks();
-    parallel_for(0, all, grain_of(all, p.multiply_adds()), [this](dim_t begin, dim_t end) {
+    share_parts(all, grain_of(all, p.multiply_adds()), [this](dim_t begin, dim_t end) {
       const dim_t images = p.batch * across();
       for (dim_t i = begin; i < end; ++i)
         block(i / images * rows, i % images / across(), i % across() * columns);
@@ -95,5 +94,10 @@ struct conv_product {
                         of.then.residual == nullptr ? nullptr : of.then.residual + at);
   }
 };
+
+template <class T>
+void run_product(const conv_tiles<T>& tiles, const conv_pass& p, const conv_operands<T>& of) {
+  conv_product<T>{tiles, p, of}.run();
+}
 
 }  // namespace ikebana::cpu::detail

@@ -12,7 +12,6 @@
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
-#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -33,8 +32,7 @@ struct row_lanes : conv_rows, row_tiles<T> {
   dim_t lead = 0, length = 0, pitch = 0, slice = 0, channel = 0;  // of what is read
   dim_t overshoot = 0;  // elements that tiles wider than a row read after it
   dim_t rows = 0;       // of a band
-  // Parts of a thread's scratch.
-  T *copy = nullptr, *packed = nullptr, *across = nullptr;
+  T *copy = nullptr, *packed = nullptr, *across = nullptr;  // of a thread's scratch
   std::int32_t *source_at = nullptr, *weight_at = nullptr;
 
   row_lanes(const conv_tiles<T>& t, const conv_pass& p, const conv_operands<T>& operands)
@@ -167,7 +165,7 @@ struct row_lanes : conv_rows, row_tiles<T> {
         rows = parts(rows, 2);
         lay_out();
       }
-    parallel_for(0, bands(), grain_of(bands(), all), [this](dim_t begin, dim_t end) {
+    share_parts(bands(), grain_of(bands(), all), [this](dim_t begin, dim_t end) {
       row_lanes mine = *this;
       mine.place();
       mine.run(begin, end);
@@ -251,7 +249,9 @@ struct row_lanes : conv_rows, row_tiles<T> {
       base = copy;
     }
     const dim_t plane = conv_geometry::volume(to);
+    const T zeros[most_rows] = {};
     conv_job<T> job{};
+    job.start = zeros;
     job.weight_step = stride[2];
     job.out_step = step[2] * lanes;
     for (dim_t b = 0; b < blocks; ++b) {
@@ -272,6 +272,7 @@ struct row_lanes : conv_rows, row_tiles<T> {
           job.weight_at = source_at + at;
           job.image_at = weight_at + at;
           const shape_type& shape = *shapes[b + 1 < blocks][rx];
+          job.count = shape.registers * tiles.width;
           const dim_t size = shape.rows;
           for (dim_t x = 0; x < wide; x += size) {
             // The last tile overlaps another.

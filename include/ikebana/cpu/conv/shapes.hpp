@@ -1,15 +1,12 @@
 #pragma once
 
-#include <cstddef>
-
 #include "ikebana/core/shape.hpp"
 
 namespace ikebana::cpu::detail {
 
 /// The shape of the most rows that are not more than `left`.
-template <class Shape, std::size_t N>
-const Shape& shape_for(const Shape (&shapes)[N], dim_t left) {
-  const Shape* s = shapes;
+template <class Shape>
+const Shape& shape_for(const Shape* s, dim_t left) {
   while (s->rows > left) ++s;
   return *s;
 }

@@ -6,12 +6,12 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/conv/ways.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/gemm.hpp"
-#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -112,7 +112,7 @@ struct conv_spread {
   /// There may be a bias for each of x's channels.
   void run(const T* dy, const T* w, const T* bias, T* dx) const {
     const dim_t blocks = parts(p.sources, channels), n = p.batch * blocks;
-    parallel_for(0, n, grain_of(n, p.multiply_adds()), [=, this](dim_t begin, dim_t end) {
+    share_parts(n, grain_of(n, p.multiply_adds()), [=, this](dim_t begin, dim_t end) {
       for (dim_t i = begin; i < end; ++i) block(i / blocks, i % blocks * channels, dy, w, bias, dx);
     });
   }
@@ -148,5 +148,18 @@ struct conv_spread {
     }
   }
 };
+
+/// False, having done nothing, where this is not the way.
+template <class T>
+bool run_spread(const data_ways<T>& ways, const data_job<T>& job) {
+  conv_spread<T> spread{job.tiles, job.all};
+  if (!spread.pays()) return false;
+  if (ways.rows != nullptr && ways.rows->over_spread(spread, job)) return true;
+  share_groups(job.g.groups, job.all.multiply_adds(), [&](dim_t group) {
+    const conv_operands<T> of = job.of(group);
+    spread.run(of.source, of.weights, of.bias, of.result);
+  });
+  return true;
+}
 
 }  // namespace ikebana::cpu::detail

@@ -31,8 +31,9 @@ struct tile_costs {
     if (panel.narrow != nullptr && left <= tiles.width) return {&panel, 4.8 / real(panel.rows)};
     step best{&panel, whole + (left > tile ? next(left - tile).cycles : 0)};
     if (results % panel.rows != 0) return best;
-    for (const shape_type& s : tiles.lanes) {
-      if (s.whole == nullptr || s.registers == panel.registers || s.rows > results ||
+    for (const shape_type* i = tiles.lanes; i->whole != nullptr; ++i) {
+      const shape_type& s = *i;
+      if (s.registers == panel.registers || s.rows > results ||
           left <= positions_of(s) - tiles.width)
         continue;
       const dim_t rest = left - positions_of(s), rows = (results + s.rows - 1) / s.rows * s.rows;

@@ -1,5 +1,20 @@
 // The tiles of convolutions (tiles.hpp), held in registers.
 
+/// What a tile has summed, where it is not as wide as its registers.
+template <class T>
+IKEBANA_CPU_INLINE void put_part(const detail::conv_job<T>& job, const T* tile, dim_t rows,
+                                dim_t width) {
+  constexpr dim_t w = vec<T>::size;
+  for (dim_t r = 0; r < rows; ++r, tile += width)
+    for (dim_t j = 0; j < job.count; j += w) {
+      T* const out = job.out + r * job.out_step + j;
+      const dim_t lanes = job.count - j < w ? job.count - j : w;
+      const vec<T> s = vec<T>::load(tile + j) +
+                       (job.adds ? vec<T>::load(out, lanes) : vec<T>::broadcast(job.start[r]));
+      (job.relu ? max(vec<T>::zero(), s) : s).store(out, lanes);
+    }
+}
+
 /// Where `along`, the image lies in steps of the tile's width, whatever image_at is.
 template <class T, int Rows, int Registers, detail::conv_walk Walk, std::size_t... J,
           std::size_t... I>
@@ -75,14 +90,7 @@ IKEBANA_CPU_INLINE void slide_tile(const detail::conv_job<T>& job, std::index_se
   }
   alignas(64) T tile[static_cast<std::size_t>(Rows * Registers * w)];
   (sums[I].store(tile + static_cast<dim_t>(I) * w), ...);
-  for (int r = 0; r < Rows; ++r)
-    for (dim_t j = 0; j < job.count; j += w) {
-      T* const out = job.out + r * job.out_step + j;
-      const dim_t lanes = job.count - j < w ? job.count - j : w;
-      vec<T> s = vec<T>::load(tile + r * Registers * w + j);
-      s = s + (job.adds ? vec<T>::load(out, lanes) : vec<T>::broadcast(job.start[r]));
-      (job.relu ? max(vec<T>::zero(), s) : s).store(out, lanes);
-    }
+  put_part<T>(job, tile, Rows, width);
 }
 template <class T, int Rows, int Registers, detail::conv_walk Walk = detail::conv_walk::gathers>
 [[gnu::noinline]] void slide_tile(const detail::conv_job<T>& job) {
@@ -205,69 +213,4 @@ template <class T, int Rows, int Taps>
   dot_tile(job, out, std::make_index_sequence<std::size_t{Rows}>{},
            std::make_index_sequence<std::size_t{Taps}>{},
            std::make_index_sequence<std::size_t{Rows} * Taps>{});
-}
-
-/// Where few channels are left, tiles of fewer rows are wider, so that sums do not wait for each
-/// other.
-template <class T>
-const detail::conv_tiles<T>& tiles_for_conv() {
-  [[maybe_unused]] constexpr auto packs = detail::conv_walk::packs,
-                                  along = detail::conv_walk::along;
-  static constexpr detail::conv_tiles<T> all {
-    vec<T>::size, &clear_array<T>, &fill_rows<T>, &copy_rows<T>, &copy_phases<T>, &place_rows<T>,
-        &add_rows<T>, &finish_rows<T>, &pack_panel<T>, &pack_across<T>, &place_across<T>,
-#if IKEBANA_CPU_WIDTH == 64
-        &slide_tile<T, 8, 3, packs>, {8, 3, &slide_tile<T, 8, 3, along>, &slide_tile<T, 8, 1>},
-        {{8, 3, &slide_tile<T, 8, 3>, &slide_tile<T, 8, 1>},
-         {6, 4, &slide_tile<T, 6, 4>, &slide_tile<T, 6, 1>},
-         {4, 6, &slide_tile<T, 4, 6>, &slide_tile<T, 4, 1>},
-         {2, 8, &slide_tile<T, 2, 8>, nullptr},
-         {1, 8, &slide_tile<T, 1, 8>, nullptr}},
-        {{4, 6, &dot_tile<T, 4, 6>}, {2, 9, &dot_tile<T, 2, 9>}, {1, 9, &dot_tile<T, 1, 9>}},
-        {{6, 4, &slide_tile<T, 6, 4, along>, nullptr},
-         {8, 3, &slide_tile<T, 8, 3, along>, nullptr},
-         {12, 2, &slide_tile<T, 12, 2, along>, nullptr},
-         {}},
-        {{16, 1, &cross_tile<T, 16, 1>, nullptr},
-         {14, 1, &cross_tile<T, 14, 1>, nullptr},
-         {10, 1, &cross_tile<T, 10, 1>, nullptr},
-         {8, 1, &cross_tile<T, 8, 1>, nullptr},
-         {6, 1, &cross_tile<T, 6, 1>, nullptr},
-         {14, 2, &cross_tile<T, 14, 2>, nullptr},
-         {10, 2, &cross_tile<T, 10, 2>, nullptr},
-         {8, 2, &cross_tile<T, 8, 2>, nullptr},
-         {6, 2, &cross_tile<T, 6, 2>, nullptr},
-         {8, 3, &cross_tile<T, 8, 3>, nullptr},
-         {7, 3, &cross_tile<T, 7, 3>, nullptr},
-         {6, 4, &cross_tile<T, 6, 4>, nullptr},
-         {}}
-#elif IKEBANA_CPU_WIDTH == 32
-        &slide_tile<T, 4, 3, packs>, {4, 3, &slide_tile<T, 4, 3, along>, &slide_tile<T, 4, 1>},
-        {{4, 3, &slide_tile<T, 4, 3>, &slide_tile<T, 4, 1>},
-         {2, 6, &slide_tile<T, 2, 6>, nullptr},
-         {2, 4, &slide_tile<T, 2, 4>, nullptr},
-         {1, 8, &slide_tile<T, 1, 8>, nullptr}},
-        {{4, 3, &dot_tile<T, 4, 3>}, {1, 9, &dot_tile<T, 1, 9>}},
-        {{4, 3, &slide_tile<T, 4, 3, along>, nullptr},
-         {6, 2, &slide_tile<T, 6, 2, along>, nullptr},
-         {}},
-    {
-      {14, 1, &cross_tile<T, 14, 1>, nullptr}, {10, 1, &cross_tile<T, 10, 1>, nullptr},
-          {8, 1, &cross_tile<T, 8, 1>, nullptr}, {6, 2, &cross_tile<T, 6, 2>, nullptr},
-          {5, 2, &cross_tile<T, 5, 2>, nullptr}, {4, 2, &cross_tile<T, 4, 2>, nullptr},
-          {4, 3, &cross_tile<T, 4, 3>, nullptr}, {}
-    }
-#elif IKEBANA_CPU_WIDTH == 16
-        nullptr, {4, 3, &slide_tile<T, 4, 3>, nullptr},
-        {{4, 3, &slide_tile<T, 4, 3>, nullptr}, {1, 8, &slide_tile<T, 1, 8>, nullptr}},
-        {{4, 3, &dot_tile<T, 4, 3>}, {1, 9, &dot_tile<T, 1, 9>}}, {}, {
-    }
-#else
-        nullptr, {4, 2, &slide_tile<T, 4, 2>, nullptr},
-        {{4, 2, &slide_tile<T, 4, 2>, nullptr}, {1, 4, &slide_tile<T, 1, 4>, nullptr}},
-        {{2, 3, &dot_tile<T, 2, 3>}, {1, 3, &dot_tile<T, 1, 3>}}, {}, {
-    }
-#endif
-  };
-  return all;
 }

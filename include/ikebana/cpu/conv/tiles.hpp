@@ -7,6 +7,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/detail/strided.hpp"
+#include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/gemm.hpp"
 
 // What the instruction sets give to convolutions. Only this is built for each of them: the loops
@@ -67,6 +68,19 @@ struct dot_job {
   const std::int32_t* offsets;
 };
 
+/// From so many results on, what they meet is packed for all of them.
+inline constexpr dim_t many_results = 32;
+
+/// Which parts of the tiles a caller needs: the others are not built, and null.
+struct conv_parts {
+  bool strides = true;  // rows whose elements lie apart
+  bool thirds = true;   // 3 of them: ways of their own
+  bool adds = true;     // add_rows
+  bool slides = true, dots = true;
+  bool panels = true;  // tiles along panels, and what packs these
+  bool across = true;
+};
+
 /// The tiles' shapes by falling rows, the last of 1, and how wide a register is.
 template <class T>
 struct conv_tiles {
@@ -89,12 +103,16 @@ struct conv_tiles {
   void (*clear)(T* to, dim_t n);
   /// to[r * step + i] = values[r].
   void (*fill_rows)(dim_t rows, dim_t length, const T* values, T* to, dim_t step);
-  void (*copy_rows)(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step,
-                    dim_t stride, T* to, dim_t pitch);
+  void (*copy_lines)(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, T* to,
+                     dim_t pitch);
+  void (*copy_apart)(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step,
+                     dim_t stride, T* to, dim_t pitch);
   bool (*copy_phases)(dim_t rows, dim_t stride, const T* from, dim_t from_step,
                       const conv_phase<T>* of, dim_t pitch);
-  void (*place_rows)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
-                     dim_t stride);
+  void (*place_lines)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to,
+                      dim_t to_step);
+  void (*place_apart)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to,
+                      dim_t to_step, dim_t stride);
   void (*add_rows)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
                    dim_t stride);
   void (*finish_rows)(dim_t rows, dim_t length, T* y, dim_t step, const conv_rest<T>& rest,
@@ -111,13 +129,28 @@ struct conv_tiles {
   /// The shape for panels, and the same tile that packs one as it goes, if there is one.
   slide packing;
   slide_shape panel;
-  slide_shape slides[5];
-  dot_shape dots[3];
+  const slide_shape* slides;
+  const dot_shape* dots;
   /// Those along panels, by falling registers, then one without a tile.
-  slide_shape lanes[4];
+  const slide_shape* lanes;
   /// Those whose rows are positions and whose registers are results (row_lanes.hpp), then one
-  /// without a tile. They take all of `count`, and start with 0.
-  slide_shape across[13];
+  /// without a tile. `count` is all of their registers, and they start with zeros.
+  const slide_shape* across;
+
+  void copy_rows(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, dim_t stride,
+                 T* to, dim_t pitch) const {
+    if (stride == 1)
+      copy_lines(rows, lead, length, from, from_step, to, pitch);
+    else
+      copy_apart(rows, lead, length, from, from_step, stride, to, pitch);
+  }
+  void place_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
+                  dim_t stride) const {
+    if (stride == 1)
+      place_lines(rows, length, from, from_step, to, to_step);
+    else
+      place_apart(rows, length, from, from_step, to, to_step, stride);
+  }
 };
 
 }  // namespace ikebana::cpu::detail
@@ -130,3 +163,15 @@ struct conv_tiles {
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/tiles-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
+
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/tiles_table-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+
+namespace ikebana::cpu::detail {
+
+template <class T, conv_parts Parts>
+const conv_tiles<T>& tiles_of() {
+  return IKEBANA_CPU_DISPATCH(tiles_for_conv<T, Parts>)();
+}
+
+}  // namespace ikebana::cpu::detail

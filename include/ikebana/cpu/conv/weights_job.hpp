@@ -38,7 +38,7 @@ struct weights_job {
       const dim_t least_grain = grain_of(p.results, all);
       if (grain < least_grain) grain = parts(least_grain, step) * step;
     }
-    parallel_for(0, p.results, grain, f);
+    share_parts(p.results, grain, f);
   }
 
   /// All weights of the tile's rows, so many of each.

@@ -60,8 +60,8 @@ struct weights_by_lanes : weights_job<T> {
   }
 
   const shape_type* find_shape(dim_t registers) const {
-    for (const auto& s : tiles.slides)
-      if (s.registers == registers && s.rows > 1 && s.rows <= p.results) return &s;
+    for (const shape_type* s = tiles.slides; s->rows > 1; ++s)
+      if (s->registers == registers && s->rows <= p.results) return s;
     return nullptr;
   }
 

@@ -5,6 +5,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/layout.hpp"
+#include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/winograd_kernels.hpp"
 #include "ikebana/cpu/conv/winograd_tiles.hpp"
@@ -14,7 +15,6 @@
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/exact_convolution.hpp"
-#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -128,7 +128,7 @@ struct winograd_run : winograd_tiles<T> {
         to += carried_size(width, p.sources);
       }
     }
-    parallel_for(0, units(), block, [this](dim_t b, dim_t e) {
+    share_parts(units(), block, [this](dim_t b, dim_t e) {
       winograd_run mine = *this;
       mine.place();
       for (; b < e; b += block) mine.run_block(b, least(e, b + block));

@@ -61,12 +61,6 @@ using pass_way = bool (*)(const conv_tiles<T>& tiles, const conv_pass& p, const 
 template <class T>
 using weights_way = bool (*)(const conv_tiles<T>& tiles, const conv_pass& p, const T* x,
                              const T* dy, T* dw, bool accumulate);
-template <class T>
-struct winograd_ways {
-  pass_way<T> pass = nullptr;
-  weights_way<T> weights = nullptr;
-};
-
 }  // namespace ikebana::cpu::detail
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/winograd-inl.hpp"

@@ -14,7 +14,6 @@
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/exact_convolution.hpp"
-#include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -93,7 +92,7 @@ struct winograd_weights : winograd_tiles<T> {
   }
 
   void run() const {
-    parallel_for(0, jobs(), 1, [this](dim_t b, dim_t e) {
+    share_parts(jobs(), 1, [this](dim_t b, dim_t e) {
       winograd_weights mine = *this;
       mine.place();
       for (; b < e; ++b) mine.run_job(b);

@@ -49,7 +49,7 @@ inline std::byte* new_scratch(std::size_t bytes, std::size_t page) {
 
 /// The calling thread's packing buffer, aligned to 64 bytes: as many bytes as scratch_bytes says,
 /// and a page; then its lists, and room for an operand. Allocated at the thread's first use.
-inline std::byte* thread_scratch() {
+[[gnu::noinline]] inline std::byte* thread_scratch() {
   constexpr std::size_t page = std::size_t{2} * 1024 * 1024;
   struct owner {
     std::byte* data = new_scratch(
@@ -66,7 +66,7 @@ inline std::byte* thread_scratch() {
 }
 
 /// The calling thread's lists: list_bytes.
-inline std::byte* thread_lists() {
+[[gnu::noinline]] inline std::byte* thread_lists() {
   return thread_scratch() + scratch_bytes().b + scratch_bytes().a + 4096;
 }
 

@@ -6,6 +6,7 @@
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv.hpp"
+#include "ikebana/cpu/conv/needs.hpp"
 #include "ikebana/module/extent.hpp"
 #include "ikebana/module/named.hpp"
 #include "ikebana/module/option_set.hpp"
@@ -60,7 +61,32 @@ struct conv_options {
     g.dilation = in_three(dilation, 1);
     return g;
   }
+
+  /// What kernels a direction from some channels to others needs; negative ones are not known.
+  template <class T>
+  static constexpr cpu::detail::conv_needs needs(const cpu::conv_geometry& g, dim_t from,
+                                                 dim_t to) {
+    return cpu::detail::needs_of<T>(g,
+                                    {from < 0 ? from : from / groups, to < 0 ? to : to / groups});
+  }
 };
+
+/// That of a convolution from `in` to `out`, with the kernel, strides and padding of `like`.
+[[gnu::noinline]] inline cpu::conv_geometry conv_between(const cpu::conv_geometry& like,
+                                                         std::size_t spatial, const shape& in,
+                                                         const shape& out) {
+  cpu::conv_geometry g = like;
+  const std::size_t c = in.rank() - spatial - 1;
+  g.batch = c > 0 ? in[0] : 1;
+  g.in_channels = in[c];
+  g.out_channels = out[c];
+  for (std::size_t d = 0; d < 3; ++d) {
+    const bool is_one = d + spatial < 3;
+    g.in[d] = is_one ? 1 : in[c + d + spatial - 2];
+    g.out[d] = is_one ? 1 : out[c + d + spatial - 2];
+  }
+  return g;
+}
 
 /// What is wrong with an input's rank or channels.
 template <literal Name, std::size_t Spatial>

@@ -1,0 +1,125 @@
+// The tiles of convolutions that there are (tiles.hpp), and of these what `Parts` need.
+
+/// Where few channels are left, tiles of fewer rows are wider, so that sums do not wait for each
+/// other.
+template <class T>
+inline constexpr typename detail::conv_tiles<T>::slide_shape conv_slides[] = {
+#if IKEBANA_CPU_WIDTH == 64
+    {8, 3, &slide_tile<T, 8, 3>, &slide_tile<T, 8, 1>},
+    {6, 4, &slide_tile<T, 6, 4>, &slide_tile<T, 6, 1>},
+    {4, 6, &slide_tile<T, 4, 6>, &slide_tile<T, 4, 1>},
+    {2, 8, &slide_tile<T, 2, 8>, nullptr},
+    {1, 8, &slide_tile<T, 1, 8>, nullptr},
+#elif IKEBANA_CPU_WIDTH == 32
+    {4, 3, &slide_tile<T, 4, 3>, &slide_tile<T, 4, 1>},
+    {2, 6, &slide_tile<T, 2, 6>, nullptr},
+    {2, 4, &slide_tile<T, 2, 4>, nullptr},
+    {1, 8, &slide_tile<T, 1, 8>, nullptr},
+#elif IKEBANA_CPU_WIDTH == 16
+    {4, 3, &slide_tile<T, 4, 3>, nullptr},
+    {1, 8, &slide_tile<T, 1, 8>, nullptr},
+#else
+    {4, 2, &slide_tile<T, 4, 2>, nullptr},
+    {1, 4, &slide_tile<T, 1, 4>, nullptr},
+#endif
+};
+template <class T>
+inline constexpr typename detail::conv_tiles<T>::dot_shape conv_dots[] = {
+#if IKEBANA_CPU_WIDTH == 64
+    {4, 6, &dot_tile<T, 4, 6>},
+    {2, 9, &dot_tile<T, 2, 9>},
+    {1, 9, &dot_tile<T, 1, 9>},
+#elif IKEBANA_CPU_WIDTH != 0
+    {4, 3, &dot_tile<T, 4, 3>},
+    {1, 9, &dot_tile<T, 1, 9>},
+#else
+    {2, 3, &dot_tile<T, 2, 3>},
+    {1, 3, &dot_tile<T, 1, 3>},
+#endif
+};
+template <class T>
+inline constexpr typename detail::conv_tiles<T>::slide_shape conv_lanes[] = {
+#if IKEBANA_CPU_WIDTH == 64
+    {6, 4, &slide_tile<T, 6, 4, detail::conv_walk::along>, nullptr},
+    {8, 3, &slide_tile<T, 8, 3, detail::conv_walk::along>, nullptr},
+    {12, 2, &slide_tile<T, 12, 2, detail::conv_walk::along>, nullptr},
+#elif IKEBANA_CPU_WIDTH == 32
+    {4, 3, &slide_tile<T, 4, 3, detail::conv_walk::along>, nullptr},
+    {6, 2, &slide_tile<T, 6, 2, detail::conv_walk::along>, nullptr},
+#endif
+    {}};
+template <class T>
+inline constexpr typename detail::conv_tiles<T>::slide_shape conv_across[] = {
+#if IKEBANA_CPU_WIDTH == 64
+    {16, 1, &cross_tile<T, 16, 1>, nullptr},
+    {14, 1, &cross_tile<T, 14, 1>, nullptr},
+    {10, 1, &cross_tile<T, 10, 1>, nullptr},
+    {8, 1, &slide_tile<T, 8, 1>, nullptr},
+    {6, 1, &slide_tile<T, 6, 1>, nullptr},
+    {14, 2, &cross_tile<T, 14, 2>, nullptr},
+    {10, 2, &cross_tile<T, 10, 2>, nullptr},
+    {8, 2, &cross_tile<T, 8, 2>, nullptr},
+    {6, 2, &cross_tile<T, 6, 2>, nullptr},
+    {8, 3, &slide_tile<T, 8, 3>, nullptr},
+    {7, 3, &cross_tile<T, 7, 3>, nullptr},
+    {6, 4, &slide_tile<T, 6, 4>, nullptr},
+#elif IKEBANA_CPU_WIDTH == 32
+    {14, 1, &cross_tile<T, 14, 1>, nullptr},
+    {10, 1, &cross_tile<T, 10, 1>, nullptr},
+    {8, 1, &cross_tile<T, 8, 1>, nullptr},
+    {6, 2, &cross_tile<T, 6, 2>, nullptr},
+    {5, 2, &cross_tile<T, 5, 2>, nullptr},
+    {4, 2, &cross_tile<T, 4, 2>, nullptr},
+    {4, 3, &slide_tile<T, 4, 3>, nullptr},
+#endif
+    {}};
+template <class T>
+inline constexpr typename detail::conv_tiles<T>::slide_shape no_conv_tiles[1] = {};
+
+template <class T, detail::conv_parts Parts>
+constexpr detail::conv_tiles<T> make_conv_tiles() {
+  detail::conv_tiles<T> t{};
+  t.width = vec<T>::size;
+  t.clear = &clear_array<T>;
+  t.fill_rows = &fill_rows<T>;
+  t.copy_lines = &copy_lines<T>;
+  t.place_lines = &place_lines<T>;
+  t.finish_rows = &finish_rows<T>;
+  t.pack_across = &pack_across<T>;
+  t.place_across = &place_across<T>;
+  if constexpr (Parts.strides) {
+    t.copy_apart = &copy_apart<T, Parts.thirds>;
+    t.copy_phases = &copy_phases<T, Parts.thirds>;
+    t.place_apart = &place_apart<T, Parts.thirds>;
+  }
+  if constexpr (Parts.adds) t.add_rows = &add_rows<T, Parts.thirds>;
+  if constexpr (Parts.slides) t.slides = conv_slides<T>;
+  if constexpr (Parts.dots) t.dots = conv_dots<T>;
+  t.lanes = t.across = no_conv_tiles<T>;
+  // Its size is known to all plans.
+#if IKEBANA_CPU_WIDTH == 64
+  t.panel = {8, 3, nullptr, nullptr};
+#elif IKEBANA_CPU_WIDTH != 0
+  t.panel = {4, 3, nullptr, nullptr};
+#else
+  t.panel = {4, 2, nullptr, nullptr};
+#endif
+  if constexpr (Parts.panels) {
+    t.pack = &pack_panel<T>;
+    t.lanes = conv_lanes<T>;
+#if IKEBANA_CPU_WIDTH >= 32
+    t.packing = &slide_tile<T, IKEBANA_CPU_WIDTH / 8, 3, detail::conv_walk::packs>;
+    t.panel.whole = &slide_tile<T, IKEBANA_CPU_WIDTH / 8, 3, detail::conv_walk::along>;
+    t.panel.narrow = &slide_tile<T, IKEBANA_CPU_WIDTH / 8, 1>;
+#else
+    t.panel.whole = &slide_tile < T, 4, IKEBANA_CPU_WIDTH == 0 ? 2 : 3 > ;
+#endif
+  }
+  if constexpr (Parts.across) t.across = conv_across<T>;
+  return t;
+}
+template <class T, detail::conv_parts Parts = detail::conv_parts{}>
+const detail::conv_tiles<T>& tiles_for_conv() {
+  static constexpr detail::conv_tiles<T> all = make_conv_tiles<T, Parts>();
+  return all;
+}
