@@ -1,5 +1,8 @@
 #include "ikebana/cpu/layer_norm.hpp"
 
+#include <utility>
+#include <vector>
+
 #include "support.hpp"
 
 using namespace cpu_test;
@@ -203,4 +206,43 @@ TEST_CASE_TEMPLATE("a norm of a sum is the norm of what was added before", T, fl
       same();
     }
   });
+}
+
+namespace {
+
+/// Rows whose length the type knows, against others.
+template <dim_t N, class T>
+void check_known_length(generator& r) {
+  constexpr dim_t rows = 35;
+  constexpr unsigned norms = cpu::detail::row_norms_of(N, true, true);
+  const guarded<T> x(rows * N, r), dy(rows * N, r), gamma(N, r), beta(N, r);
+  for_each_set([&] {
+    const auto run = [&](bool known) {
+      guarded<T> y(rows * N), dx(rows * N), means(rows), invstds(rows), dgamma(N), dbeta(N);
+      const auto forward = known ? &cpu::layer_norm_forward<T, norms> : &cpu::layer_norm_forward<T>;
+      const auto backward =
+          known ? &cpu::layer_norm_backward<T, norms> : &cpu::layer_norm_backward<T>;
+      forward(rows, N, 1, x.data(), gamma.data(), beta.data(), T(1e-5), y.data(), means.data(),
+              invstds.data());
+      backward(rows, N, 1, x.data(), dy.data(), gamma.data(), means.data(), invstds.data(),
+               dx.data(), dgamma.data(), dbeta.data(), false);
+      std::vector<T> all;
+      for (const auto* a : {&y, &dx, &means, &invstds, &dgamma, &dbeta}) {
+        CHECK(a->intact());
+        all.insert(all.end(), a->data(), a->data() + a->size());
+      }
+      return all;
+    };
+    CHECK(run(true) == run(false));
+  });
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("rows of a known length are normalized as others", T, float, double) {
+  generator r(58);
+  const auto each = [&]<dim_t... N>(std::integer_sequence<dim_t, N...>) {
+    (check_known_length<N, T>(r), ...);
+  };
+  each(std::integer_sequence<dim_t, 7, 8, 9, 16, 20, 31, 48, 49>{});
 }

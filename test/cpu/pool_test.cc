@@ -275,6 +275,9 @@ TEST_CASE_TEMPLATE("windows that are known beforehand are pooled as others", T, 
        std::integral_constant<kind, kind{{1, 3, 3}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, false}>{},
        std::integral_constant<kind, kind{{1, 3, 3}, {1, 2, 1}, {0, 1, 1}, {1, 1, 2}, false}>{},
        std::integral_constant<kind, kind{{1, 7, 7}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, false}>{},
+       std::integral_constant<kind, kind{{1, 4, 4}, {1, 4, 4}, {0, 0, 0}, {1, 1, 1}, false}>{},
+       std::integral_constant<kind, kind{{1, 5, 5}, {1, 3, 3}, {0, 2, 2}, {1, 1, 1}, false}>{},
+       std::integral_constant<kind, kind{{1, 2, 6}, {1, 2, 5}, {0, 0, 1}, {1, 1, 1}, true}>{},
        std::integral_constant<kind, kind{{1, 1, 3}, {1, 1, 17}, {0, 0, 1}, {1, 1, 1}, false}>{});
 }
 

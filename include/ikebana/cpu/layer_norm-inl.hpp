@@ -19,18 +19,20 @@ IKEBANA_CPU_INLINE vec<T> sum_of_row(dim_t n, F f) {
   return n < vec<T>::size ? f(dim_t{0}, n) : sum_by_lanes<T>(n, f);
 }
 
-template <class T>
+template <class T, unsigned Norms>
 IKEBANA_CPU_INLINE void normalize_row(dim_t n, const T* x, const T* gamma, const T* beta,
                                       vec<T> center, vec<T> factor, T* y) {
   constexpr dim_t w = vec<T>::size;
   const auto scaled = IKEBANA_CPU_TERMS { return (load_lanes(x + i, lanes) - center) * factor; };
-  if (gamma == nullptr && beta == nullptr) return map_terms(n, y, scaled);
-  if (gamma == nullptr)
-    return map_terms(
-        n, y, IKEBANA_CPU_TERMS { return scaled(i, lanes) + load_lanes(beta + i, lanes); });
-  if (beta == nullptr)
-    return map_terms(
-        n, y, IKEBANA_CPU_TERMS { return scaled(i, lanes) * load_lanes(gamma + i, lanes); });
+  if constexpr ((Norms & detail::row_norm::partly) != 0) {
+    if (gamma == nullptr && beta == nullptr) return map_terms(n, y, scaled);
+    if (gamma == nullptr)
+      return map_terms(
+          n, y, IKEBANA_CPU_TERMS { return scaled(i, lanes) + load_lanes(beta + i, lanes); });
+    if (beta == nullptr)
+      return map_terms(
+          n, y, IKEBANA_CPU_TERMS { return scaled(i, lanes) * load_lanes(gamma + i, lanes); });
+  }
   const auto term = IKEBANA_CPU_TERMS {
     return fma(scaled(i, lanes), load_lanes(gamma + i, lanes), load_lanes(beta + i, lanes));
   };
@@ -118,27 +120,16 @@ void normalize_short_rows(dim_t rows, dim_t n, const T* x, const T* residual, T*
   }
 }
 
-/// Of x, or of total = x + residual. Root mean square norm where `means` is null.
-template <class T>
-void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* residual, T* total,
-                    const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds) {
-  if (n == 0) return;
+template <class T, unsigned Norms>
+IKEBANA_CPU_INLINE void normalize_long_rows(dim_t rows, dim_t n, dim_t groups, const T* x,
+                                            const T* residual, T* total, const T* gamma,
+                                            const T* beta, T eps, T* y, T* means, T* invstds) {
   constexpr dim_t w = vec<T>::size;
-  if constexpr (w >= 8)
-    if (groups == 1 && n <= 3 * w) {
-      const auto of_registers = [&](auto k) {
-        normalize_short_rows<T, k>(rows, n, x, residual, total, gamma, beta, eps, y, means,
-                                   invstds);
-      };
-      if (n <= w) return of_registers(std::integral_constant<int, 1>{});
-      if (n <= 2 * w) return of_registers(std::integral_constant<int, 2>{});
-      return of_registers(std::integral_constant<int, 3>{});
-    }
   const dim_t together = rows_together<T>(n);
   const vec<T> count = vec<T>::broadcast(static_cast<T>(n));
   const bits_of<T> kept = last_lanes<T>(n);
   const T* const values = residual == nullptr ? x : total;
-  vec<T> parts[w] = {};
+  vec<T> parts[w];
   T mean[2][w] = {}, invstd[w] = {};
   // The sums of the next rows come before the last pass over these, which then waits for nothing.
   for (dim_t first = -together, turn = 0; first < rows; first += together, turn ^= 1) {
@@ -183,13 +174,35 @@ void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* resi
       const dim_t part = groups == 1 ? 0 : (first + r) % groups * n;
       const T* weight = gamma == nullptr ? nullptr : gamma + part;
       const T* offset = beta == nullptr ? nullptr : beta + part;
-      normalize_row(n, row, weight, offset, center, factor, y + (first + r) * n);
+      normalize_row<T, Norms>(n, row, weight, offset, center, factor, y + (first + r) * n);
     }
   }
 }
 
+/// Of x, or of total = x + residual. Root mean square norm where `means` is null.
+template <class T, unsigned Norms = detail::row_norm::all>
+void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* residual, T* total,
+                    const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds) {
+  if (n == 0) return;
+  constexpr dim_t w = vec<T>::size;
+  constexpr int registers = detail::row_registers(Norms, w, 3);
+  [[maybe_unused]] const auto of_registers = [&](auto k) {
+    normalize_short_rows<T, k>(rows, n, x, residual, total, gamma, beta, eps, y, means, invstds);
+  };
+  if constexpr (registers > 0) return of_registers(std::integral_constant<int, registers>{});
+  if constexpr (registers == 0)
+    if (groups == 1 && n <= 3 * w) {
+      if (n <= w) return of_registers(std::integral_constant<int, 1>{});
+      if (n <= 2 * w) return of_registers(std::integral_constant<int, 2>{});
+      return of_registers(std::integral_constant<int, 3>{});
+    }
+  if constexpr (registers <= 0)
+    normalize_long_rows<T, Norms>(rows, n, groups, x, residual, total, gamma, beta, eps, y, means,
+                                  invstds);
+}
+
 /// By rows whose elements each have the factors of their channel, where `by_elements`.
-template <class T>
+template <class T, unsigned Norms = detail::row_norm::all>
 void normalize_groups(dim_t batch, dim_t channels, dim_t inner, dim_t groups, bool by_elements,
                       const T* x, const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds,
                       T* variances) {
@@ -201,7 +214,7 @@ void normalize_groups(dim_t batch, dim_t channels, dim_t inner, dim_t groups, bo
       if (factors != nullptr) spread_over_planes(channels, inner, factors, to);
       return factors != nullptr ? to : nullptr;
     };
-    return normalize_rows<T>(
+    return normalize_rows<T, Norms>(
         batch * groups, n, groups, x, nullptr, nullptr, of_elements(gamma, lists),
         of_elements(beta, lists + channels * inner + vec<T>::size), eps, y, means, invstds);
   }

@@ -87,21 +87,9 @@ void short_rows_backward(dim_t rows, dim_t n, const T* x, const T* dy, const T* 
 }
 
 template <class T>
-void normalize_rows_backward(dim_t rows, dim_t n, dim_t groups, const T* x, const T* dy,
-                             const T* gamma, const T* means, const T* invstds, T* dx, T* dgamma,
-                             T* dbeta, bool accumulate) {
-  if (n == 0) return;
-  if (!accumulate)
-    for (T* gradient : {dgamma, dbeta})
-      if (gradient != nullptr)
-        map_terms(
-            groups * n, gradient,
-            [](dim_t, dim_t) __attribute__((always_inline)) { return vec<T>::zero(); });
-  if constexpr (vec<T>::size >= 8)
-    if (groups == 1 && n <= 2 * vec<T>::size) {
-      const auto run = n <= vec<T>::size ? &short_rows_backward<T, 1> : &short_rows_backward<T, 2>;
-      return run(rows, n, x, dy, gamma, means, invstds, dx, dgamma, dbeta);
-    }
+IKEBANA_CPU_INLINE void long_rows_backward(dim_t rows, dim_t n, dim_t groups, const T* x,
+                                           const T* dy, const T* gamma, const T* means,
+                                           const T* invstds, T* dx, T* dgamma, T* dbeta) {
   // Some rows at a time, so that they are still near for dx, and that partial sums stay small.
   const dim_t step = 32 * groups;
   const dim_t together = rows_together<T>(n);
@@ -154,6 +142,32 @@ void normalize_rows_backward(dim_t rows, dim_t n, dim_t groups, const T* x, cons
       }
     }
   }
+}
+
+template <class T, unsigned Norms = detail::row_norm::all>
+void normalize_rows_backward(dim_t rows, dim_t n, dim_t groups, const T* x, const T* dy,
+                             const T* gamma, const T* means, const T* invstds, T* dx, T* dgamma,
+                             T* dbeta, bool accumulate) {
+  if (n == 0) return;
+  if (!accumulate)
+    for (T* gradient : {dgamma, dbeta})
+      if (gradient != nullptr)
+        map_terms(
+            groups * n, gradient,
+            [](dim_t, dim_t) __attribute__((always_inline)) { return vec<T>::zero(); });
+  constexpr dim_t w = vec<T>::size;
+  constexpr int registers = detail::row_registers(Norms, w, 2);
+  [[maybe_unused]] const auto of_registers = [&](auto k) {
+    short_rows_backward<T, k>(rows, n, x, dy, gamma, means, invstds, dx, dgamma, dbeta);
+  };
+  if constexpr (registers > 0) return of_registers(std::integral_constant<int, registers>{});
+  if constexpr (registers == 0)
+    if (groups == 1 && n <= 2 * w) {
+      if (n <= w) return of_registers(std::integral_constant<int, 1>{});
+      return of_registers(std::integral_constant<int, 2>{});
+    }
+  if constexpr (registers <= 0)
+    long_rows_backward(rows, n, groups, x, dy, gamma, means, invstds, dx, dgamma, dbeta);
 }
 
 template <class T>

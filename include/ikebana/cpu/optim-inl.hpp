@@ -1,6 +1,9 @@
 /// update(i, lanes) for all of n elements of p and of other arrays, by whole registers.
 template <class T, class F>
-IKEBANA_CPU_INLINE void update_lanes(dim_t n, const T* p, F update) {
+IKEBANA_CPU_INLINE void update_lanes(dim_t n, [[maybe_unused]] const T* p, F update) {
+#if IKEBANA_CPU_WIDTH == 0
+  for (dim_t i = 0; i < n; ++i) update(i, dim_t{1});
+#else
   constexpr dim_t w = vec<T>::size;
   dim_t i = lanes_to_line(n, p);
   if (i != 0) [[unlikely]]
@@ -8,6 +11,7 @@ IKEBANA_CPU_INLINE void update_lanes(dim_t n, const T* p, F update) {
 #pragma GCC unroll 4
   for (; i + w <= n; i += w) update(i, w);
   if (i < n) update(i, n - i);
+#endif
 }
 
 /// gradient(i, lanes, parameters) is what the rate is for.
@@ -35,11 +39,8 @@ template <class T>
 void sgd_update(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T momentum,
                 T dampening, T weight_decay, bool nesterov, bool first_step, T gradient_scale) {
   T* const buffer = momentum != T(0) ? momentum_buffer : nullptr;
-  if (first_step && buffer != nullptr)
-    update_lanes<T>(
-        n, buffer, [=](dim_t i, dim_t lanes) __attribute__((always_inline)) {
-          store_lanes(vec<T>::zero(), buffer + i, lanes);
-        });
+  if (first_step && buffer != nullptr && n > 0)
+    std::memset(static_cast<void*>(buffer), 0, static_cast<std::size_t>(n) * sizeof(T));
   const T fresh = first_step ? T(1) : T(1) - dampening;
   if (weight_decay == T(0) && gradient_scale == T(1))
     return sgd_loop(

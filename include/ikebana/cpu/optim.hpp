@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/vec.hpp"

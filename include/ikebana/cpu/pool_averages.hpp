@@ -24,18 +24,6 @@
 
 namespace ikebana::cpu::detail {
 
-/// What all windows' sums are divided by; 0 where that differs.
-constexpr dim_t common_divisor(const pool_geometry& g, bool count_include_pad,
-                               dim_t divisor_override) {
-  if (divisor_override != 0) return divisor_override;
-  for (std::size_t d = 0; d < 3; ++d) {
-    const dim_t end = (g.out[d] - 1) * g.stride[d] - g.padding[d] + g.kernel[d];
-    if (end > g.in[d] + (count_include_pad ? g.padding[d] : 0)) return 0;
-    if (!count_include_pad && g.padding[d] != 0) return 0;
-  }
-  return conv_geometry::volume(g.kernel);
-}
-
 /// Averages of windows, or what they give back: `source` is x or dy, `result` y or dx.
 template <class T>
 struct average_job {
@@ -150,17 +138,17 @@ bool spread_by_convolution(const average_job<T>& job) {
 }
 
 /// False, too, where the scratch is too small, or windows are wide.
-template <class T>
+template <class T, dim_t Stride = 0>
 bool averages_by_rows(const average_job<T>& job) {
   return windows_by_rows(job.windows, row_work::average,
-                         IKEBANA_CPU_DISPATCH(kernel_for_row_averages<T>)(), job.factor,
+                         IKEBANA_CPU_DISPATCH(kernel_for_row_averages<T, Stride>)(), job.factor,
                          job.count_include_pad, job.source, job.result);
 }
-template <class T>
+template <class T, dim_t Stride = 0>
 bool spread_by_rows(const average_job<T>& job) {
   return windows_by_rows(job.windows, row_work::average_backward,
-                         IKEBANA_CPU_DISPATCH(kernel_for_row_spreads<T>)(), job.factor, true,
-                         job.source, job.result);
+                         IKEBANA_CPU_DISPATCH(kernel_for_row_spreads<T, Stride>)(), job.factor,
+                         true, job.source, job.result);
 }
 
 /// backward(job) for as many planes at a time as stay near, dy being divided by the sizes of the
@@ -259,7 +247,8 @@ constexpr average_ways<T> average_ways_of() {
     if constexpr (!by_threes && may_be_by_convolution(K.kernel, K.stride, 0))
       ways.quick[3] = &averages_by_convolution<T, convolution_ways_of(K)>;
     constexpr bool by_rows = may_be_by_rows(K.kernel, K.stride);
-    if constexpr (by_rows && (Differs || !by_threes)) ways.quick[4] = &averages_by_rows<T>;
+    if constexpr (by_rows && (Differs || !by_threes))
+      ways.quick[4] = &averages_by_rows<T, known_stride(K)>;
     // What is refused by rows of so many is seldom met.
     if constexpr (by_rows)
       ways.any = &plain_averages<T>;
@@ -281,7 +270,7 @@ constexpr average_ways<T> spread_ways_of() {
     } else {
       if constexpr (may_be_by_convolution(K.kernel, K.stride, 0))
         ways.quick[3] = &spread_by_convolution<T, convolution_ways_of(K)>;
-      if constexpr (by_rows) ways.quick[4] = &spread_by_rows<T>;
+      if constexpr (by_rows) ways.quick[4] = &spread_by_rows<T, known_stride(K)>;
     }
     if constexpr (by_rows)
       ways.any = &plain_spread<T>;

@@ -89,24 +89,25 @@ bool maxima_of_inner_threes(const pool_geometry& g, const T* x, T* y, std::int32
 }
 
 /// Without their places.
-template <class T>
+template <class T, dim_t Stride = 0>
 bool maxima_by_rows(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
   return indices == nullptr &&
-         windows_by_rows(g, row_work::maximum, IKEBANA_CPU_DISPATCH(kernel_for_row_maxima<T>)(),
-                         T(1), true, x, y);
+         windows_by_rows(g, row_work::maximum,
+                         IKEBANA_CPU_DISPATCH(kernel_for_row_maxima<T, Stride>)(), T(1), true, x,
+                         y);
 }
 
 /// With their places. False, too, if a tile does not fit the scratch.
-template <class T>
+template <class T, dim_t Stride = 0>
 bool maxima_by_tiles(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
   return indices != nullptr && !is_swept(g) &&
-         maxima_of_tiles(g, IKEBANA_CPU_DISPATCH(kernel_for_windows<T>)(), x, y, indices);
+         maxima_of_tiles(g, IKEBANA_CPU_DISPATCH(kernel_for_windows<T, Stride>)(), x, y, indices);
 }
 /// The same, of windows of three by three.
-template <class T>
+template <class T, dim_t Stride = 0>
 bool maxima_by_sweeps(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
   return indices != nullptr && is_swept(g) &&
-         maxima_of_tiles(g, IKEBANA_CPU_DISPATCH(kernel_for_sweeps<T>)(), x, y, indices);
+         maxima_of_tiles(g, IKEBANA_CPU_DISPATCH(kernel_for_sweeps<T, Stride>)(), x, y, indices);
 }
 
 /// What maxima of two by two give back.
@@ -148,9 +149,9 @@ constexpr maximum_ways<T> maximum_ways_of() {
     if constexpr (may_be_global(K)) ways[1] = &maxima_of_planes<T>;
     if constexpr (by_threes && K.padding[2] == 1) ways[2] = &maxima_of_padded_threes<T>;
     if constexpr (by_threes && K.padding[2] == 0) ways[3] = &maxima_of_inner_threes<T>;
-    if constexpr (is_swept(K)) ways[4] = &maxima_by_sweeps<T>;
-    if constexpr (!by_threes) ways[5] = &maxima_by_rows<T>;
-    if constexpr (!is_swept(K)) ways[6] = &maxima_by_tiles<T>;
+    if constexpr (is_swept(K)) ways[4] = &maxima_by_sweeps<T, known_stride(K)>;
+    if constexpr (!by_threes) ways[5] = &maxima_by_rows<T, known_stride(K)>;
+    if constexpr (!is_swept(K)) ways[6] = &maxima_by_tiles<T, known_stride(K)>;
   }
   return ways;
 }

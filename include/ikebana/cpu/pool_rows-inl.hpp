@@ -189,37 +189,6 @@ template <class By, class T>
   for (; f < count; f += w) columns(f, dim_t{0});
 }
 
-/// The sums of the windows that meet each column: of `shift`, and of one more for some.
-template <class T, std::size_t... I>
-[[gnu::noinline]] void spread_columns(const window_rows<T>& t, std::index_sequence<I...>) {
-  constexpr dim_t w = vec<T>::size, stride = sizeof...(I);
-  const dim_t count = t.row_count * t.line_pitch, shift = t.shift,
-              one_more = t.kernel - shift * stride;
-  const vec<T> by = vec<T>::broadcast(t.factor);
-  for (dim_t f = 0; f < count; f += w) {
-    const T* const from = t.line + f;
-    vec<T> some = vec<T>::zero();
-    for (dim_t i = shift; i > 0; --i) some = some + vec<T>::load(from + i);
-    const vec<T> all = (some + vec<T>::load(from)) * by;
-    some = some * by;
-    const vec<T> phases[] = {static_cast<dim_t>(I) < one_more ? all : some...};
-    store_phases<stride>(phases, t.sums + stride * f);
-  }
-}
-template <class T>
-[[gnu::noinline]] void spread_columns(const window_rows<T>& t) {
-  const dim_t count = t.row_count * t.line_pitch, shift = t.shift;
-  T* to = t.sums;
-  for (dim_t f = 0; f < count; ++f) {
-    const T* const from = t.line + f;
-    T some = T(0);
-    for (dim_t i = shift; i > 0; --i) some += from[i];
-    const T all = (some + from[0]) * t.factor;
-    some *= t.factor;
-    for (dim_t p = 0; p < t.stride; ++p) *to++ = p < t.kernel - shift * t.stride ? all : some;
-  }
-}
-
 /// From lines that have room between their rows to the result.
 template <class T>
 [[gnu::noinline]] void put_rows(const window_rows<T>& t) {
@@ -240,53 +209,48 @@ template <class T>
     }
 }
 
-/// Strides that have code of their own.
-template <class T>
-inline constexpr dim_t most_phases = vec<T>::size > 1 ? 4 : 1;
-
-template <class By, class T>
-bool windows_by_gathering(const window_rows<T>& t) {
-  const bool all_finite = join_rows<By>(t);
-  if (t.stride > most_phases<T>)
-    sort_columns<By>(t);
-  else if constexpr (most_phases<T> > 1)
-    with_phases(t.stride, [&](auto stride) {
-      constexpr std::size_t phases = stride;
-      if constexpr (phases > 1) {
-        if (t.shares_nothing)
-          join_neighbours<By>(t, std::make_index_sequence<phases - 1>{});
-        else
-          sort_columns<By>(t, std::make_index_sequence<phases>{});
-      }
-    });
-  if (!t.shares_nothing || t.stride > most_phases<T> || t.stride == 1) join_columns<By>(t);
-  if (!t.is_direct) put_rows(t);
-  return all_finite;
-}
-template <class T>
-bool average_by_spreading(const window_rows<T>& t) {
-  join_rows<by_sum>(t);
-  if (t.stride > most_phases<T>)
-    spread_columns(t);
-  else if constexpr (most_phases<T> > 1)
-    with_phases(t.stride, [&](auto stride) {
-      spread_columns(t, std::make_index_sequence<std::size_t{stride}>{});
-    });
-  else
-    spread_columns(t);
-  put_rows(t);
+/// f(integral_constant) of a stride that has code of its own, which may be the one known.
+template <dim_t Stride, class T, class F>
+IKEBANA_CPU_INLINE bool with_stride(dim_t stride, F f) {
+  constexpr dim_t most = vec<T>::size > 1 ? 4 : 1;
+  if constexpr (Stride > most) return false;
+  if constexpr (Stride > 0 && Stride <= most) {
+    f(std::integral_constant<int, static_cast<int>(Stride)>{});
+  } else if constexpr (Stride == 0) {
+    if (stride > most) return false;
+    if constexpr (most > 1)
+      with_phases(stride, f);
+    else
+      f(std::integral_constant<int, 1>{});
+  }
   return true;
 }
 
-template <class T>
+/// Stride is 0 where it is not known.
+template <class By, dim_t Stride, class T>
+bool windows_by_gathering(const window_rows<T>& t) {
+  const bool all_finite = join_rows<By>(t);
+  bool is_done = false;
+  const bool is_sorted = with_stride<Stride, T>(t.stride, [&](auto stride) {
+    constexpr std::size_t phases = stride;
+    if constexpr (phases > 1) {
+      is_done = t.shares_nothing;
+      if (is_done)
+        join_neighbours<By>(t, std::make_index_sequence<phases - 1>{});
+      else
+        sort_columns<By>(t, std::make_index_sequence<phases>{});
+    }
+  });
+  if (!is_sorted) sort_columns<By>(t);
+  if (!is_done) join_columns<By>(t);
+  if (!t.is_direct) put_rows(t);
+  return all_finite;
+}
+template <class T, dim_t Stride>
 detail::window_rows_kernel<T> kernel_for_row_averages() {
-  return {vec<T>::size, &windows_by_gathering<by_sum, T>};
+  return {vec<T>::size, &windows_by_gathering<by_sum, Stride, T>};
 }
-template <class T>
-detail::window_rows_kernel<T> kernel_for_row_spreads() {
-  return {vec<T>::size, &average_by_spreading<T>};
-}
-template <class T>
+template <class T, dim_t Stride>
 detail::window_rows_kernel<T> kernel_for_row_maxima() {
-  return {vec<T>::size, &windows_by_gathering<by_maximum, T>};
+  return {vec<T>::size, &windows_by_gathering<by_maximum, Stride, T>};
 }

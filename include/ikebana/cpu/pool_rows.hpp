@@ -81,6 +81,8 @@ constexpr bool may_be_by_rows(const std::array<dim_t, 3>& kernel,
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool_rows-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/pool_spread-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 
 namespace ikebana::cpu::detail {
 

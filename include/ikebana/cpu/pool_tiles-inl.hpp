@@ -1,38 +1,5 @@
 using detail::window_tile;
 
-#if IKEBANA_CPU_WIDTH == 0
-template <class T>
-IKEBANA_CPU_INLINE void store_indices(bits_of<T> i, std::int32_t* p, dim_t) {
-  *p = static_cast<std::int32_t>(i.v);
-}
-template <class T>
-IKEBANA_CPU_INLINE bits_of<T> load_indices(const std::int32_t* p, dim_t) {
-  return {static_cast<typename number<T>::bits>(*p)};
-}
-#else
-template <class T>
-IKEBANA_CPU_INLINE void store_indices(bits_of<T> i, std::int32_t* p, dim_t n) {
-  if constexpr (sizeof(T) == 4) {
-    if (n == vec<T>::size)
-      i.store(p);
-    else
-      i.store(p, n);
-  } else {
-    for (dim_t lane = 0; lane < n; ++lane) p[lane] = static_cast<std::int32_t>(i.v[lane]);
-  }
-}
-template <class T>
-IKEBANA_CPU_INLINE bits_of<T> load_indices(const std::int32_t* p, dim_t n) {
-  if constexpr (sizeof(T) == 4) {
-    return n == vec<T>::size ? bits_of<T>::load(p) : bits_of<T>::load(p, n);
-  } else {
-    bits_of<T> i = bits_of<T>::zero();
-    for (dim_t lane = 0; lane < n; ++lane) i.v[lane] = p[lane];
-    return i;
-  }
-}
-#endif
-
 /// The larger of what was met, and where it was: the first of equals. Not for what is not a number.
 template <class T>
 struct running_maximum {
@@ -76,7 +43,8 @@ IKEBANA_CPU_INLINE void for_each_copied_row(const window_tile<T>& t, F copy) {
 }
 
 /// Copies the source's rows, each of which writes over what the one before left in its place.
-template <class T>
+/// Stride is 0 where it is not known.
+template <dim_t Stride, class T>
 [[gnu::noinline]] bool copy_rows_of_windows(const window_tile<T>& t) {
   constexpr dim_t w = vec<T>::size;
   vec<T> watched = vec<T>::zero();
@@ -86,7 +54,8 @@ template <class T>
   const auto watch = [&](vec<T> x) __attribute__((always_inline)) {
     watched = fma(x, vec<T>::zero(), watched);
   };
-  const dim_t skip = t.skip, phases = t.phases, length = t.length, phase_size = t.phase_size;
+  const dim_t skip = t.skip, phases = Stride > 0 && Stride <= 4 ? Stride : t.phases,
+              length = t.length, phase_size = t.phase_size;
   const T* const source = t.source;
   const auto column = [&](dim_t c) { return t.copies + c % phases * phase_size + c / phases; };
   if (phases == 1) {
@@ -132,10 +101,13 @@ template <class T>
             }
           });
     };
-    with_phases(
-        phases, [&](auto s) __attribute__((always_inline)) {
-          if constexpr (w > 1 && s > 1) sorted(s);
-        });
+    if constexpr (w > 1 && Stride > 1 && Stride <= 4)
+      sorted(std::integral_constant<int, static_cast<int>(Stride)>{});
+    else if constexpr (w > 1 && Stride == 0)
+      with_phases(
+          phases, [&](auto s) __attribute__((always_inline)) {
+            if constexpr (s > 1) sorted(s);
+          });
   } else {
     for_each_copied_row(
         t, [&](dim_t at, dim_t row) __attribute__((always_inline)) {
@@ -190,12 +162,12 @@ struct put_maxima {
 };
 
 /// Windows of three by three.
-template <class T>
+template <dim_t Stride, class T>
 [[gnu::noinline]] bool sweep_tile(const window_tile<T>& t) {
   using B = typename number<T>::bits;
   using maximum = running_maximum<T>;
   constexpr dim_t w = vec<T>::size;
-  if (!copy_rows_of_windows(t)) return false;
+  if (!copy_rows_of_windows<Stride>(t)) return false;
   const maximum none{around_planes<T>(), bits_of<T>::zero()};
   const dim_t length = t.result_length, step = t.result_step;
   const put_maxima<T> put_windows(t);
@@ -228,12 +200,12 @@ template <class T>
   return true;
 }
 
-template <class T>
+template <dim_t Stride, class T>
 [[gnu::noinline]] bool maximum_of_tile(const window_tile<T>& t) {
   using B = typename number<T>::bits;
   using maximum = running_maximum<T>;
   constexpr dim_t w = vec<T>::size;
-  if (!copy_rows_of_windows(t)) return false;
+  if (!copy_rows_of_windows<Stride>(t)) return false;
   const maximum none{around_planes<T>(), bits_of<T>::zero()};
   const dim_t length = t.result_length, step = t.result_step;
   const put_maxima<T> put_windows(t);
@@ -286,11 +258,11 @@ template <class T>
   return true;
 }
 
-template <class T>
+template <class T, dim_t Stride>
 detail::window_kernel<T> kernel_for_windows() {
-  return {vec<T>::size, &maximum_of_tile<T>};
+  return {vec<T>::size, &maximum_of_tile<Stride, T>};
 }
-template <class T>
+template <class T, dim_t Stride>
 detail::window_kernel<T> kernel_for_sweeps() {
-  return {vec<T>::size, &sweep_tile<T>};
+  return {vec<T>::size, &sweep_tile<Stride, T>};
 }

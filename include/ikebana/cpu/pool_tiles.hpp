@@ -90,6 +90,8 @@ constexpr bool is_swept(const Windows& g) {
 
 }  // namespace ikebana::cpu::detail
 
+#define IKEBANA_CPU_BODY "ikebana/cpu/pool_places-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool_tiles-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 

@@ -59,6 +59,24 @@ constexpr bool is_by_threes(const pool_geometry& g) {
   return is_three_by_three(g) && static_cast<std::size_t>(g.in[2]) * sizeof(T) <= packed_b_bytes;
 }
 
+/// What all windows' sums are divided by; 0 where that differs.
+constexpr dim_t common_divisor(const pool_geometry& g, bool count_include_pad,
+                               dim_t divisor_override) {
+  if (divisor_override != 0) return divisor_override;
+  for (std::size_t d = 0; d < 3; ++d) {
+    const dim_t end = (g.out[d] - 1) * g.stride[d] - g.padding[d] + g.kernel[d];
+    if (end > g.in[d] + (count_include_pad ? g.padding[d] : 0)) return 0;
+    if (!count_include_pad && g.padding[d] != 0) return 0;
+  }
+  return conv_geometry::volume(g.kernel);
+}
+
+/// The stride along rows that kernels are built for, strides beyond 4 being alike; 0, for any,
+/// where kernels are built apart.
+constexpr dim_t known_stride(const window_kind& k) {
+  return !IKEBANA_CPU_HERE ? 0 : k.stride[2] <= 4 ? k.stride[2] : 5;
+}
+
 /// f(geometry, offset of the input, offset of the output) for parts of the planes.
 template <class F>
 void share_planes(const pool_geometry& g, const F& f) {

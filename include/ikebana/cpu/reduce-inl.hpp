@@ -165,12 +165,22 @@ IKEBANA_CPU_INLINE dim_t rows_together(dim_t n) {
   constexpr dim_t w = vec<T>::size;
   return n <= most_together<T> ? w : n > 4096 || w < 4 ? 1 : 4;
 }
+/// Zeros from row `count` on.
+template <class T>
+IKEBANA_CPU_INLINE void fill_rows(vec<T>* rows, dim_t count) {
+  for (dim_t r = count; r < vec<T>::size; ++r) {
+    rows[r] = vec<T>::zero();
+    // As a memset it would take longer than all else.
+    asm("" : "+r"(r));
+  }
+}
 /// Lane r: the sum or the maximum of the lanes of rows[r], for r < count <= together.
 template <class T>
 IKEBANA_CPU_INLINE vec<T> sum_each(vec<T>* rows, dim_t together, dim_t count) {
   constexpr dim_t w = vec<T>::size;
   if (together == w) {
-    for (dim_t r = count; r < w; ++r) rows[r] = vec<T>::zero();
+    if (count < w) [[unlikely]]
+      fill_rows(rows, count);
     return sum_lanes<T>([=](dim_t r) __attribute__((always_inline)) { return rows[r]; });
   }
   T totals[w] = {};
@@ -181,7 +191,8 @@ template <class T>
 IKEBANA_CPU_INLINE vec<T> maximum_each(vec<T>* rows, dim_t together, dim_t count) {
   constexpr dim_t w = vec<T>::size;
   if (together == w) {
-    for (dim_t r = count; r < w; ++r) rows[r] = vec<T>::zero();
+    if (count < w) [[unlikely]]
+      fill_rows(rows, count);
     return largest_lanes<T>([=](dim_t r) __attribute__((always_inline)) { return rows[r]; });
   }
   T most[w] = {};

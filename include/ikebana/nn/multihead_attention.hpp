@@ -202,12 +202,12 @@ struct multihead_attention {
 
   template <class Context>
   void forward(const Context& c) const {
-    detail::attention_run(layout, c, dropout).forward();
+    detail::attention_run<has_weights, Context>(layout, c, dropout).forward();
   }
 
   template <class Context>
   void backward(const Context& c) const {
-    detail::attention_run(layout, c, dropout).backward();
+    detail::attention_run<has_weights, Context>(layout, c, dropout).backward();
   }
 
   template <symbolic... X>

@@ -15,8 +15,9 @@ namespace ikebana::detail {
 
 /// One call of multihead_attention. saved(): 0 to 2 the projections of query, key and value, beside
 /// each other in 0 for one input; 3 the logarithm of each row's sum, with need_weights the weights;
-/// 4 the heads' outputs; 5 to 7 the gradients of 0 to 2; 8 scratch.
-template <class Context>
+/// 4 the heads' outputs; 5 to 7 the gradients of 0 to 2; 8 scratch. NeedsWeights is as in the
+/// layout.
+template <bool NeedsWeights, class Context>
 class attention_run {
   using T = typename Context::value_type;
 
@@ -41,7 +42,7 @@ class attention_run {
     }
     T* heads = c_.template saved<T>(4);
     const cpu::attention_operand<T> out = operand(heads, embed_, n_.queries);
-    if (l_.need_weights)
+    if constexpr (NeedsWeights)
       cpu::attention_weights_forward<T>(sizes(), part(0, 0), part(0, 1), part(0, 2), masks(),
                                         dropout_, weights(), out, c_.output(1), scratch());
     else
@@ -63,7 +64,7 @@ class attention_run {
     product(c_, no, no, query_rows_, embed_, embed_, dy, embed_, c_.parameter(l_.out_weight()),
             embed_, T{0}, dq.data, ld_);
     T* const dadded = l_.additive ? c_.input_gradient(last()) : nullptr;
-    if (l_.need_weights)
+    if constexpr (NeedsWeights)
       cpu::attention_weights_backward<T>(sizes(), part(0, 0), part(0, 1), part(0, 2), dropout_,
                                          weights(), c_.output_gradient(1), dq, part(5, 1),
                                          part(5, 2), dadded, mask_for_each_head(), scratch());

@@ -24,6 +24,13 @@ constexpr bool has_dynamic(const shape& s) {
   return false;
 }
 
+/// The elements of s, -1 where that is not known.
+constexpr dim_t known_numel(const shape& s) {
+  dim_t n = 1;
+  for (dim_t d : s) n = n < 0 || d < 0 ? -1 : n * d;
+  return n;
+}
+
 /// The last n extents of s, which has as many.
 constexpr shape last_extents(const shape& s, std::size_t n) {
   shape out;
