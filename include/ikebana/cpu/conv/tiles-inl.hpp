@@ -3,7 +3,7 @@
 /// What a tile has summed, where it is not as wide as its registers.
 template <class T>
 IKEBANA_CPU_INLINE void put_part(const detail::conv_job<T>& job, const T* tile, dim_t rows,
-                                dim_t width) {
+                                 dim_t width) {
   constexpr dim_t w = vec<T>::size;
   for (dim_t r = 0; r < rows; ++r, tile += width)
     for (dim_t j = 0; j < job.count; j += w) {
