@@ -3,7 +3,7 @@
 #include <array>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/final_activation.hpp"
 
 namespace ikebana::cpu {
 
@@ -24,7 +24,7 @@ struct conv_geometry {
 template <class T>
 struct conv_epilogue {
   const T* residual = nullptr;
-  activation function = activation::none;
+  final_activation<T> function{};
   const T* scale = nullptr;
 };
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/final_activation.hpp"
 
 namespace ikebana::cpu {
 
@@ -18,7 +18,7 @@ struct dense_layer {
   /// the weights are read where they stand.
   T* packed = nullptr;
   dim_t rows = 0, in = 0, out = 0;
-  activation function = activation::none;
+  final_activation<T> function{};
   dim_t narrow = INT64_MAX;  ///< `out` of a packed layer.
   /// Room for the transpose of weight, `turned_row()` apart; null where it is not made.
   T* turned = nullptr;

@@ -51,7 +51,7 @@ template <class T>
     sums[0].store(l.y + j);
     if (j + w < l.out) sums[1].store(l.y + j + w);
   }
-  activate_block(l.function, 1, l.out, l.y, l.out);
+  l.function(1, l.out, l.y, l.out);
 }
 
 /// Lane P of x in all lanes, in two steps, of which the first serves four of them.
@@ -151,7 +151,7 @@ template <class T>
 template <class T>
 void other_layers(const T* x, const dense_layer<T>* l, const dense_layer<T>* end) {
   if (x == nullptr)
-    activate_block(l->function, 1, l->out, l->y, l->out);
+    l->function(1, l->out, l->y, l->out);
   else if (l->packed != nullptr)
     wide_packed_layer(*l, x);
   else

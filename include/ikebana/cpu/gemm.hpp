@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/activate.hpp"
 #include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/detail/caches.hpp"
 #include "ikebana/cpu/detail/math.hpp"

@@ -46,7 +46,7 @@ struct float_word_result {
       map_block(
           rows, columns, at, ldc, then.residual + i * then.ld_residual + j, then.ld_residual,
           [](vec<float> x, vec<float> y) __attribute__((always_inline)) { return x + y; });
-    activate_block(then.function, rows, columns, at, ldc);
+    then.function(rows, columns, at, ldc);
     if (then.slope_of != nullptr)
       slope_block(then.slope, rows, columns, at, ldc, then.slope_of + i * then.ld_slope + j,
                   then.ld_slope);

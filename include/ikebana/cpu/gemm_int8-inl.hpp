@@ -68,7 +68,8 @@ struct byte_result {
         (y + bias).store(to, n);
       }
     }
-    activate_block(scale->function, rows, columns, static_cast<float*>(c) + i * ldc + j, ldc);
+    activate_block<float, detail::every_activation>(scale->function, rows, columns,
+                                                    static_cast<float*>(c) + i * ldc + j, ldc);
   }
 
   IKEBANA_CPU_INLINE static vec<float> converted(word_vec x) {

@@ -99,7 +99,7 @@ struct lane_columns {
 
 template <class T>
 void normalize_batch_columns(dim_t rows, dim_t channels, dim_t wanted, const T* x, const T* gamma,
-                             const T* beta, T eps, activation function, T* y, T* save_mean,
+                             const T* beta, T eps, final_activation<T> function, T* y, T* save_mean,
                              T* save_invstd, T* running_mean, T* running_var, T momentum) {
   constexpr dim_t w = vec<T>::size;
   const double count = static_cast<double>(rows);
@@ -132,15 +132,15 @@ void normalize_batch_columns(dim_t rows, dim_t channels, dim_t wanted, const T* 
     for (dim_t r = 0; r < rows; ++r)
       store_lanes(fma(load_lanes(from + r * channels, n) - center, factor, offset),
                   y + r * channels + c, n);
-    activate_block(function, rows, n, y + c, channels);
+    function(rows, n, y + c, channels);
   }
 }
 
 /// The first `wanted` of the channels.
 template <class T>
 void normalize_batch(dim_t batch, dim_t channels, dim_t wanted, dim_t inner, const T* x,
-                     const T* gamma, const T* beta, T eps, activation function, T* y, T* save_mean,
-                     T* save_invstd, T* running_mean, T* running_var, T momentum) {
+                     const T* gamma, const T* beta, T eps, final_activation<T> function, T* y,
+                     T* save_mean, T* save_invstd, T* running_mean, T* running_var, T momentum) {
   if (inner == 1)
     return normalize_batch_columns(batch, channels, wanted, x, gamma, beta, eps, function, y,
                                    save_mean, save_invstd, running_mean, running_var, momentum);
@@ -162,7 +162,7 @@ void normalize_batch(dim_t batch, dim_t channels, dim_t wanted, dim_t inner, con
 template <class T>
 void normalize_by_running(dim_t batch, dim_t channels, dim_t wanted, dim_t inner, const T* x,
                           const T* gamma, const T* beta, T eps, const T* running_mean,
-                          const T* running_var, activation function, T* y) {
+                          const T* running_var, final_activation<T> function, T* y) {
   constexpr dim_t w = vec<T>::size;
   if (inner > 1 && are_planes_joined<T>(batch < 4 ? 2 * inner : inner))
     return normalize_joined_by_running(batch, channels, wanted, inner, x, gamma, beta, eps,
@@ -196,7 +196,7 @@ void normalize_by_running(dim_t batch, dim_t channels, dim_t wanted, dim_t inner
     for (dim_t r = 0; r < batch; ++r)
       store_lanes(fma(load_lanes(x + r * channels + c, n) - center, factor, offset),
                   y + r * channels + c, n);
-    activate_block(function, batch, n, y + c, channels);
+    function(batch, n, y + c, channels);
   }
 }
 #undef IKEBANA_CPU_TERMS

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <type_traits>
+
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/activate.hpp"
 #include "ikebana/cpu/detail/math.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
+#include "ikebana/cpu/final_activation.hpp"
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
 
@@ -56,7 +59,7 @@ template <class T>
 void batch_norm_forward_train(dim_t batch, dim_t channels, dim_t inner, const T* x, const T* gamma,
                               const T* beta, T eps, T* y, T* save_mean, T* save_invstd,
                               T* running_mean, T* running_var, T momentum,
-                              activation function = activation::none) {
+                              std::type_identity_t<final_activation<T>> function = {}) {
   detail::share_channels(channels, batch, inner, IKEBANA_CPU_DISPATCH(normalize_batch<T>),
                          [=](auto* kernel, dim_t b, dim_t e) {
                            const auto from = [b](auto* p) { return p == nullptr ? p : p + b; };
@@ -69,7 +72,7 @@ void batch_norm_forward_train(dim_t batch, dim_t channels, dim_t inner, const T*
 template <class T>
 void batch_norm_forward_eval(dim_t batch, dim_t channels, dim_t inner, const T* x, const T* gamma,
                              const T* beta, T eps, const T* running_mean, const T* running_var,
-                             T* y, activation function = activation::none) {
+                             T* y, std::type_identity_t<final_activation<T>> function = {}) {
   detail::share_channels(channels, batch, inner, IKEBANA_CPU_DISPATCH(normalize_by_running<T>),
                          [=](auto* kernel, dim_t b, dim_t e) {
                            const auto from = [b](auto* p) { return p == nullptr ? p : p + b; };

@@ -81,7 +81,8 @@ template <class T>
 /// y = function(factors (x - centers) + offsets).
 template <class T>
 [[gnu::noinline]] void scale_images(dim_t batch, dim_t step, dim_t n, const T* x, const T* centers,
-                                    const T* factors, const T* offsets, activation function, T* y) {
+                                    const T* factors, const T* offsets,
+                                    final_activation<T> function, T* y) {
   constexpr dim_t w = vec<T>::size;
   const auto scale = [=](auto finish) __attribute__((always_inline)) {
     for_each_joined<T>(
@@ -100,7 +101,7 @@ template <class T>
   if (function == activation::relu)
     return scale([](vec<T> v) __attribute__((always_inline)) { return max(vec<T>::zero(), v); });
   scale([](vec<T> v) __attribute__((always_inline)) { return v; });
-  if (function != activation::none) activate_block(function, batch, n, y, step);
+  if (function != activation::none) function(batch, n, y, step);
 }
 /// dx = scales (slopes (x - centers) + dy - means_dy).
 template <class T>
@@ -133,7 +134,7 @@ IKEBANA_CPU_INLINE T* joined_list(dim_t which) {
 template <class T>
 void normalize_joined_by_running(dim_t batch, dim_t channels, dim_t wanted, dim_t inner, const T* x,
                                  const T* gamma, const T* beta, T eps, const T* running_mean,
-                                 const T* running_var, activation function, T* y) {
+                                 const T* running_var, final_activation<T> function, T* y) {
   constexpr dim_t w = vec<T>::size;
   T *const centers = joined_list<T>(0), *const factors = joined_list<T>(1),
            *const offsets = joined_list<T>(2);

@@ -20,7 +20,7 @@ IKEBANA_CPU_INLINE vec<T> sum_channels(vec<T>* parts, dim_t here) {
 template <class T>
 void normalize_short_channels(dim_t batch, dim_t channels, dim_t wanted, dim_t inner,
                               dim_t together, const T* x, const T* gamma, const T* beta, T eps,
-                              activation function, T* y, T* save_mean, T* save_invstd,
+                              final_activation<T> function, T* y, T* save_mean, T* save_invstd,
                               T* running_mean, T* running_var, T momentum) {
   constexpr dim_t w = vec<T>::size;
   const dim_t step = channels * inner, size = batch * inner;

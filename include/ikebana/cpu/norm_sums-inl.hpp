@@ -117,7 +117,8 @@ template <class T>
 /// y = function(factor (x - center) + offset) for channel c.
 template <class T>
 [[gnu::noinline]] void scale_channel(dim_t batch, dim_t channels, dim_t inner, dim_t c, const T* x,
-                                     T center, T factor, T offset, activation function, T* y) {
+                                     T center, T factor, T offset, final_activation<T> function,
+                                     T* y) {
   const dim_t step = channels * inner;
   const vec<T> middle = vec<T>::broadcast(center), scale = vec<T>::broadcast(factor),
                shift = vec<T>::broadcast(offset);
@@ -134,7 +135,7 @@ template <class T>
     return scale_rows([](vec<T> v)
                           __attribute__((always_inline)) { return max(vec<T>::zero(), v); });
   scale_rows([](vec<T> v) __attribute__((always_inline)) { return v; });
-  if (function != activation::none) activate_block(function, batch, inner, y + c * inner, step);
+  if (function != activation::none) function(batch, inner, y + c * inner, step);
 }
 
 #undef IKEBANA_CPU_TERMS

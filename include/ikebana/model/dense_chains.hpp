@@ -45,7 +45,7 @@ template <class T>
                .rows = in.numel(0, in.rank() - 1),
                .in = in.back(),
                .out = out.back(),
-               .function = calls[l].function,
+               .function = {calls[l].function, run.activate},
                .turned_stamp = layer.turned_stamp};
       if (any_rows ? layer.may_turn_of_some_rows() : layer.may_turn()) {
         T* const turned = take(layer.turned_size());

@@ -59,8 +59,9 @@ struct execution {
   bool accumulate = false;
   std::uint64_t stamp = 0;            ///< Of the parameters; 0 where they may change at any time.
   const fused_call* fused = nullptr;  ///< By node; null where each leaf does its own work.
-  const bool* full_precision = nullptr;   ///< By leaf; null where all are alike.
-  cpu::dense_chain<T>* chains = nullptr;  ///< By node, for those that begin one.
+  const bool* full_precision = nullptr;          ///< By leaf; null where all are alike.
+  cpu::dense_chain<T>* chains = nullptr;         ///< By node, for those that begin one.
+  cpu::activation_kernel<T> activate = nullptr;  ///< Of all that the network has.
   partial_tables<T> partial{};
 
   bool does_run(const program_node& node) const { return node.arm < 0 || partial.runs[node.arm]; }
@@ -100,7 +101,7 @@ struct execution {
     if (fused == nullptr) return c;
     const fused_call& f = fused[&node - nodes];
     if (f.adds) c.added = values[f.added];
-    c.applied = f.function;
+    c.applied = {f.function, activate};
     if (f.gives_other) c.other_output = values[f.output];
     if (f.normalises) take_norm(nodes[f.norm], c);
     return c;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ikebana/core/diagnostic.hpp"
+#include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/dense_layer.hpp"
 #include "ikebana/model/element.hpp"
 #include "ikebana/model/execution.hpp"
@@ -93,11 +94,14 @@ struct validate_leaves {
 template <class T>
 struct leaf_questions {
   bool checks = false, validates = false, finishes = false;
+  unsigned activations = 0;  ///< Those that others may take over: bits of one_activation.
 
   template <class Leaf>
   constexpr void operator()(const Leaf&) {
     checks = checks || requires(const Leaf& m, const shape_list& in) { m.check(in, true); };
     validates = validates || requires(const Leaf& m, const context<T>& c) { m.validate(c); };
+    if constexpr (requires { Leaf::as_activation; })
+      activations |= cpu::detail::one_activation(Leaf::as_activation);
     finishes =
         finishes || requires(const Leaf& m, T* const* parameters, std::byte* const* buffers) {
       m.template finish_initialization<T>(parameters, buffers);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "ikebana/cpu/activate.hpp"
 #include "ikebana/cpu/dense_layer.hpp"
 #include "ikebana/model/element.hpp"
 #include "ikebana/model/layout.hpp"
@@ -71,6 +72,7 @@ struct network_tables : network_state<element_of<E>> {
     state::unwritten = unwritten_table.data();
     state::layers = layer_table.data();
     state::chains = chain_table.data();
+    state::run.activate = cpu::detail::activation_kernel_of<T, questions_of<T, M>().activations>();
     if constexpr (is_partial) state::edge_scratch = partial.scratch.data();
   }
   network_tables(const network_tables&) = delete;

@@ -5,7 +5,7 @@
 
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/final_activation.hpp"
 
 namespace ikebana {
 
@@ -74,7 +74,7 @@ class context {
   T* channel_scale() const { return scale; }
   T* channel_shift() const { return shift; }
   /// Of a leaf with `takes_function`: what forward applies to its output after that.
-  cpu::activation function() const { return applied; }
+  const cpu::final_activation<T>& function() const { return applied; }
   /// Of a leaf with `takes_slope`: the activation whose output input(0) is, and whose slope
   /// backward multiplies input_gradient(0) by.
   cpu::activation input_slope() const { return slope; }
@@ -98,7 +98,7 @@ class context {
   T* other_output = nullptr;
   T* scale = nullptr;
   T* shift = nullptr;
-  cpu::activation applied = cpu::activation::none;
+  cpu::final_activation<T> applied{};
   cpu::activation slope = cpu::activation::none;
   random_stream stream{};
 };

@@ -173,7 +173,7 @@ struct conv_columns {
                             bias == nullptr ? nullptr : bias + group * p.results, then.function};
     const bool later = then.scale != nullptr || then.residual != nullptr;
     const gemm_epilogue<T> at_once{.bias = then.scale != nullptr ? nullptr : rest.shift,
-                                   .function = later ? activation::none : then.function};
+                                   .function = later ? final_activation<T>{} : then.function};
     for (dim_t i = 0; i < p.batch; i += images) {
       const dim_t n = p.batch - i < images ? p.batch - i : images;
       gather(x, i, n);

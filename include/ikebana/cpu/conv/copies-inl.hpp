@@ -190,7 +190,7 @@ void finish_rows(dim_t rows, dim_t length, T* y, dim_t step, const detail::conv_
         (vec<T>::load(to + i, length - i) + vec<T>::load(from + i, length - i))
             .store(to + i, length - i);
     }
-  activate_block(rest.function, rows, length, y, step);
+  rest.function(rows, length, y, step);
 }
 
 #if IKEBANA_CPU_WIDTH == 64

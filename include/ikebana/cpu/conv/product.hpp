@@ -57,7 +57,7 @@ struct conv_product {
     const dim_t m = p.results - r < rows ? p.results - r : rows;
     const dim_t at = image * p.result_image + r * result_plane + j;
     T* const to = of.result + at;
-    gemm_epilogue<T> then{.function = of.relu() ? activation::relu : activation::none};
+    gemm_epilogue<T> then{.function = of.relu() ? of.then.function : final_activation<T>{}};
     const dim_t width = 4 * tiles.width;
     const bool repeats = of.bias != nullptr && n > width && m > 1;
     if (repeats) {

@@ -5,9 +5,10 @@
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/activate.hpp"
 #include "ikebana/cpu/detail/strided.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/final_activation.hpp"
 #include "ikebana/cpu/gemm.hpp"
 
 // What the instruction sets give to convolutions. Only this is built for each of them: the loops
@@ -18,7 +19,7 @@ namespace ikebana::cpu::detail {
 template <class T>
 struct conv_rest {
   const T *scale, *shift;  // null for none
-  activation function;
+  final_activation<T> function;
 };
 
 /// Every so many elements of a source's rows: how many zeros come before how many of them, in rows

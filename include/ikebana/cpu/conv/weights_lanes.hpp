@@ -212,7 +212,7 @@ struct weights_by_lanes : weights_job<T> {
       T* const to = dw + (r0 + r) * p.weight_result + c * p.weight_source;
       turn(sums + row * row_size, channels);
       if (accumulate)
-        tiles.finish_rows(1, size, to, 0, {nullptr, nullptr, activation::none}, turned);
+        tiles.finish_rows(1, size, to, 0, {nullptr, nullptr, {}}, turned);
       else
         tiles.place_rows(1, size, turned, 0, to, 0, 1);
     }

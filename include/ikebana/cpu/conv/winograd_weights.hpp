@@ -173,8 +173,8 @@ struct winograd_weights : winograd_tiles<T> {
       const dim_t size = 9 * least(depth, count - at);
       tiles.place_across(rows, size, from + 9 * at * width, width, nullptr, false, products, size);
       for (dim_t i = 0; i < rows; ++i)
-        tiles.finish_rows(1, size, to + i * p.weight_result + 9 * at, 0,
-                          {nullptr, nullptr, activation::none}, products + i * size);
+        tiles.finish_rows(1, size, to + i * p.weight_result + 9 * at, 0, {nullptr, nullptr, {}},
+                          products + i * size);
     }
   }
 };

@@ -101,25 +101,20 @@ IKEBANA_CPU_INLINE void map_terms(dim_t n, T* y, F f) {
   if (rest > 0) f(whole, rest).store(y + whole, rest);
 }
 
-/// c = f(c).
-template <class T>
+/// c = f(c), for f among `Of`, bits of detail::one_activation.
+template <class T, unsigned Of>
 void activate_block(activation f, dim_t rows, dim_t columns, T* c, dim_t ldc) {
   // Rows of a few elements would each take a register.
   if (columns == ldc) columns *= rows, rows = 1;
-  switch (f) {
-    case activation::none:
-      return;
-    case activation::relu:
-      return map_rows<T, relu_function>(rows, columns, c, ldc, c, ldc);
-    case activation::tanh:
-      return map_rows<T, tanh_function>(rows, columns, c, ldc, c, ldc);
-    case activation::sigmoid:
-      return map_rows<T, sigmoid_function>(rows, columns, c, ldc, c, ldc);
-    case activation::silu:
-      return map_rows<T, silu_function>(rows, columns, c, ldc, c, ldc);
-    case activation::gelu:
-      return map_rows<T, gelu_function>(rows, columns, c, ldc, c, ldc);
-    case activation::gelu_tanh:
-      return map_rows<T, gelu_tanh_function>(rows, columns, c, ldc, c, ldc);
-  }
+  const auto apply = [&]<activation Name, class F>(std::integral_constant<activation, Name>, F)
+      __attribute__((always_inline)) {
+    if constexpr ((Of & detail::one_activation(Name)) != 0)
+      if (f == Name) map_rows<T, F>(rows, columns, c, ldc, c, ldc);
+  };
+  apply(std::integral_constant<activation, activation::relu>{}, relu_function{});
+  apply(std::integral_constant<activation, activation::tanh>{}, tanh_function{});
+  apply(std::integral_constant<activation, activation::sigmoid>{}, sigmoid_function{});
+  apply(std::integral_constant<activation, activation::silu>{}, silu_function{});
+  apply(std::integral_constant<activation, activation::gelu>{}, gelu_function{});
+  apply(std::integral_constant<activation, activation::gelu_tanh>{}, gelu_tanh_function{});
 }
