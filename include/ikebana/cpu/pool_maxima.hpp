@@ -31,8 +31,10 @@ using maximum_way = bool (*)(const pool_geometry&, const T* x, T* y, std::int32_
 template <class T>
 bool maxima_by_halving(const pool_geometry& all, const T* x, T* y, std::int32_t* indices) {
   if (!is_halving(all)) return false;
-  auto* const kernel = IKEBANA_CPU_DISPATCH(halve_by_maximum<T>);
-  dim_t done = kernel(all, x, y, indices);
+  const auto halve = [&](const pool_geometry& g) -> dim_t {
+    return IKEBANA_CPU_DISPATCH(halve_by_maximum<T>)(g, x, y, indices);
+  };
+  dim_t done = halve(all);
   if (done == all.planes) [[likely]]
     return true;
   const auto skip = [&](dim_t planes) {
@@ -42,7 +44,7 @@ bool maxima_by_halving(const pool_geometry& all, const T* x, T* y, std::int32_t*
   };
   pool_geometry one = all, rest = all;
   one.planes = 1;
-  for (; done < rest.planes; done = kernel(rest, x, y, indices)) {
+  for (; done < rest.planes; done = halve(rest)) {
     skip(done);
     maxima_by_windows(one, x, y, indices);
     skip(1);
