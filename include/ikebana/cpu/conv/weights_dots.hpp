@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
@@ -9,6 +10,7 @@
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/weights_job.hpp"
+#include "ikebana/cpu/detail/caches.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 
@@ -29,6 +31,10 @@ struct weights_by_dots : weights_job<T> {
 
   /// False if no copy fits.
   bool fit() {
+    // Every few taps read a tile's rows of dy again: near, they leave room for the copy.
+    const dim_t row_bytes = tiles.dots[0].rows * dim_t{sizeof(T)},
+                near = caches().first / 3 / row_bytes;
+    if (rows * p.to[2] > near) rows = even_part(rows, std::max(near / p.to[2], dim_t{1}));
     while (!lay_out()) {
       if (rows > 4)
         rows = parts(rows, 2);
@@ -44,7 +50,7 @@ struct weights_by_dots : weights_job<T> {
       lay_out();
     }
     if (p.to[0] == 1 && rows == p.to[1]) {
-      slots = least(copy_room / (layout.channel * channels), 4096 / plane());
+      slots = least(copy_room / (layout.channel * channels), near / plane());
       slots = slots < 1 ? 1 : even_part(p.batch, slots);
     }
     return copy_size() <= conv_plan<T>::total &&
