@@ -61,8 +61,13 @@ void multiply_in_place(dim_t m, dim_t n, dim_t k, left_block<T> a, const T* b, d
   const bool crosses = !on_lines(b, ldb), far = 4 * size_b > 3 * detail::caches().second;
   const bool near =
       size_b <= 24 * 1024 || (!crosses && k <= 96 && size_b <= detail::caches().second / 4);
+  // Tiles of two of 32 registers hold all of so many rows and read B once. What is far and in lines
+  // is read faster in whole rows.
+  constexpr bool has_pairs = gemm_tile<T>::registers == 4;
+  const bool by_pairs = has_pairs && m > 8 && m <= 14 && n > widest && k >= 64 && !far &&
+                        (crosses || 2 * size_b <= detail::caches().second);
   if (n > widest && !result.starts_mixed() &&
-      (m <= rows || (m <= 2 * rows && size_b > detail::caches().first) ||
+      (m <= rows || (m <= 2 * rows && !by_pairs && size_b > detail::caches().first) ||
        (near && n >= 8 * widest &&
         (n * rows >= 2 * m * widest || size_c >= detail::caches().second / 4))))
     return multiply_across(m, n, k, a, b, ldb, result);
@@ -70,7 +75,7 @@ void multiply_in_place(dim_t m, dim_t n, dim_t k, left_block<T> a, const T* b, d
   t.a_row = a.row;
   t.a_step = a.step;
   t.b_step = ldb;
-  const dim_t most = gemm_tile<T>::registers == 4 && crosses && m > 6 && k >= 64 && n > 3 * w
+  const dim_t most = by_pairs || (has_pairs && crosses && m > 6 && k >= 64 && n > 3 * w)
                          ? 2
                          : gemm_tile<T>::registers;
   dim_t depth = k > 0 ? k : 1;
