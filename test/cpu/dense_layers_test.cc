@@ -70,7 +70,8 @@ struct layers {
                             .rows = rows,
                             .in = in,
                             .out = out,
-                            .function = static_cast<activation>(r.below(7))};
+                            .function = static_cast<activation>(r.below(7)),
+                            .product = &cpu::detail::make_product<T>};
       if (packs && rows == 1 && l.is_small()) {
         packed.emplace_back(l.packed_size());
         l.pack_to(packed.back().data());

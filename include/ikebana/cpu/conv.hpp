@@ -38,7 +38,7 @@ void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
   detail::share_groups(g.groups, pass.multiply_adds(), [&](dim_t group) {
     if (detail::conv_columns<T> columns{tiles, pass, group};
         columns.forward_pays() && !(ways.rows != nullptr && ways.rows->over_columns(columns)))
-      return columns.forward(x, w, bias, y, then);
+      return columns.forward(ways.columns, x, w, bias, y, then);
     const dim_t first = group * pass.results, at = first * plane;
     detail::run_pass<T>(ways, tiles, pass, x + group * pass.sources * in_plane,
                         w + first * pass.weight_result, bias == nullptr ? nullptr : bias + first,
@@ -61,7 +61,7 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
   if (detail::conv_columns<T> columns{tiles, all, 0}; columns.backward_data_pays()) {
     if (ways.rows != nullptr && ways.rows->over_columns(columns, job)) return;
     return detail::share_groups(g.groups, all.multiply_adds(), [&](dim_t group) {
-      detail::conv_columns<T>{tiles, all, group}.backward_data(dy, w, dx, bias);
+      detail::conv_columns<T>{tiles, all, group}.backward_data(ways.columns, dy, w, dx, bias);
     });
   }
   if (ways.picked != nullptr && ways.picked(job)) return;

@@ -7,6 +7,9 @@
 
 namespace ikebana::cpu {
 
+template <class T>
+struct gemm_call;
+
 /// One of several layers that are run in one call: y = function(x weight^T + bias), x being what
 /// the layer before gave. Row-major; x of (rows, in), weight of (out, in); bias may be null.
 template <class T>
@@ -19,6 +22,8 @@ struct dense_layer {
   T* packed = nullptr;
   dim_t rows = 0, in = 0, out = 0;
   final_activation<T> function{};
+  /// What makes the product of a layer that is not packed: detail::make_product.
+  void (*product)(const gemm_call<T>&) = nullptr;
   dim_t narrow = INT64_MAX;  ///< `out` of a packed layer.
   /// Room for the transpose of weight, `turned_row()` apart; null where it is not made.
   T* turned = nullptr;

@@ -12,9 +12,11 @@ namespace ikebana::cpu::detail {
 
 template <class T>
 [[gnu::noinline]] void run_plain_layer(const dense_layer<T>& l, const T* x) {
-  gemm<T>(transpose::no, l.is_turned() ? transpose::no : transpose::yes, l.rows, l.out, l.in, T(1),
-          x, l.in, l.is_turned() ? l.turned : l.weight, l.is_turned() ? l.turned_row() : l.in, T(0),
-          l.y, l.out, {.bias = l.bias, .function = l.function});
+  const bool turned = l.is_turned();
+  const gemm_epilogue<T> then{.bias = l.bias, .function = l.function};
+  l.product({l.rows, l.out, l.in, x, l.in, turned ? l.turned : l.weight,
+             turned ? l.turned_row() : l.in, l.y, l.out, &then, T(1), T(0), transpose::no,
+             turned ? transpose::no : transpose::yes});
 }
 
 /// Packs the layers of a chain anew.

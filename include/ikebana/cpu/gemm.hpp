@@ -15,12 +15,11 @@
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/final_activation.hpp"
+#include "ikebana/cpu/gemm/narrow_tiles.hpp"
 #include "ikebana/cpu/parallel.hpp"
+#include "ikebana/cpu/transpose.hpp"
 
 namespace ikebana::cpu {
-
-/// Whether a factor of a matrix product is read as it stands or transposed.
-enum class transpose : bool { no, yes };
 
 /// What a product adds to its result and makes of it before it leaves the cache:
 /// c = function(alpha op(a) op(b) + beta c + bias + residual), then, for backward, c times the
@@ -65,6 +64,16 @@ template <class T>
   return then.bias == nullptr && then.function == activation::none ? nullptr : &then;
 }
 
+template <class T>
+struct tiny_shape;
+/// A product of a tile or a few.
+template <class T>
+using tiny_function = void (*)(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                               const tiny_shape<T>& s);
+/// The tiles of up to a register of columns, of which some kinds may be null.
+template <class T>
+using narrow_table = const tiny_function<T>*;
+
 /// What a product of a tile or a few is told beside its operands and the distances of their rows,
 /// that of A being ~lda where it is transposed. A call takes as long as the arithmetic, so there is
 /// little of it. Signed and unsigned in turns, lest a compiler stores two by a vector register,
@@ -76,14 +85,15 @@ struct tiny_shape {
   dim_t ldc;
   std::uint64_t rows;
   const gemm_epilogue<T>* then;  // null where nothing follows the product
+  narrow_table<T> narrow;        // for more than a tile, filled in on the way
 
   /// The same of other columns, or rows: by its members, for to load what was stored as two takes
   /// longer still.
   tiny_shape with_columns(dim_t n) const {
-    return {k, static_cast<std::uint64_t>(n), ldc, rows, then};
+    return {k, static_cast<std::uint64_t>(n), ldc, rows, then, narrow};
   }
   tiny_shape with_rows(dim_t m) const {
-    return {k, columns, ldc, static_cast<std::uint64_t>(m), then};
+    return {k, columns, ldc, static_cast<std::uint64_t>(m), then, narrow};
   }
   dim_t n() const { return static_cast<dim_t>(columns); }
   dim_t m() const { return static_cast<dim_t>(rows); }
@@ -136,15 +146,16 @@ namespace ikebana::cpu {
 
 namespace detail {
 
-template <class T>
+/// With the tiles of `Narrow` (narrow_tiles.hpp).
+template <class T, unsigned Narrow = narrow_tile::all>
 void run_gemm(gemm_call<T>& call) {
-  IKEBANA_CPU_DISPATCH(product<T>)(call);
+  IKEBANA_CPU_DISPATCH(product<T, Narrow>)(call);
 }
 IKEBANA_CPU_KERNEL(run_gemm)
 
-template <class T>
-void run_tiny(const T* a, const T* b, T* c, dim_t lda, dim_t ldb, const tiny_shape<T>& s) {
-  IKEBANA_CPU_DISPATCH(tiny<T>)(a, b, c, lda, ldb, s);
+template <class T, unsigned Narrow = narrow_tile::all>
+void run_tiny(const T* a, const T* b, T* c, dim_t lda, dim_t ldb, tiny_shape<T>& s) {
+  IKEBANA_CPU_DISPATCH(tiny<T, Narrow>)(a, b, c, lda, ldb, s);
 }
 IKEBANA_CPU_KERNEL(run_tiny)
 
@@ -166,7 +177,7 @@ inline constexpr dim_t products_for_thread = 1 << 20;
 /// packs, or rows. What is summed, and in which order, is the same for every part that has no fewer
 /// rows and columns than these.
 template <class T>
-[[gnu::noinline]] void share_gemm(gemm_call<T>& call) {
+[[gnu::noinline]] void share_gemm(gemm_call<T>& call, void (*run)(gemm_call<T>&)) {
   const bool by_columns = call.m > 8 && call.n >= 96 && 2 * call.n >= call.m;
   const dim_t size = by_columns ? call.n : call.m, other = by_columns ? call.m : call.n,
               unit = by_columns    ? 48
@@ -174,7 +185,7 @@ template <class T>
                                    : 24,
               units = size / unit, most = (units + 2 * num_threads() - 1) / (2 * num_threads()),
               least = products_for_thread / (unit * other * call.k) + 1;
-  if (units < 2) return run_gemm(call);
+  if (units < 2) return run(call);
   parallel_for(0, units, most > least ? most : least, [&](dim_t from, dim_t to) {
     const dim_t begin = from * unit, end = to == units ? size : to * unit;
     gemm_call<T> part = call;
@@ -194,20 +205,20 @@ template <class T>
       if (then.residual != nullptr) then.residual += begin * then.ld_residual;
       if (then.slope_of != nullptr) then.slope_of += begin * then.ld_slope;
     }
-    run_gemm(part);
+    run(part);
   });
 }
 
 /// What is not tiny. Of the arguments of `gemm`, in their order, so that a call passes them on
 /// where they are.
-template <class T>
+template <class T, unsigned Narrow>
 [[gnu::noinline]] void gemm_beyond_tiny(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k,
                                         T alpha, const T* a, dim_t lda, const T* b, dim_t ldb,
                                         T beta, T* c, dim_t ldc, const gemm_epilogue<T>& then) {
   gemm_call<T> call{m, n, k, a, lda, b, ldb, c, ldc, &then, alpha, beta, ta, tb};
   if (m * n * k > 2 * products_for_thread && num_threads() > 1) [[unlikely]]
-    return share_gemm(call);
-  run_gemm(call);
+    return share_gemm(call, &run_gemm<T, Narrow>);
+  run_gemm<T, Narrow>(call);
 }
 
 }  // namespace detail
@@ -216,29 +227,44 @@ template <class T>
 /// of k x n, c of m x n. `lda`, not negative, is the distance of rows of `a` as stored (m x k, or
 /// k x m where transposed); likewise `ldb`. Where beta is 0, c is written and never read. Any size
 /// may be 0. The same bits for the same sizes and instruction set, on any number of threads. O(m n
-/// k); allocates only each thread's packing buffer, at its first use.
-template <class T>
+/// k); allocates only each thread's packing buffer, at its first use. `Narrow` are the tiles that
+/// the caller's sizes may come to (narrow_tiles_of), so that others need not be built.
+template <class T, unsigned Narrow = detail::narrow_tile::all>
 [[gnu::always_inline]] inline void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k,
                                         T alpha, const T* a, dim_t lda, const T* b, dim_t ldb,
                                         T beta, T* c, dim_t ldc, const gemm_epilogue<T>& then) {
   if (detail::is_tiny(tb, m, n, k, alpha, beta) && then.residual == nullptr &&
-      then.function <= activation::relu && then.slope_of == nullptr)
-    return detail::run_tiny<T>(a, b, c, ta == transpose::yes ? ~lda : lda, ldb,
-                               {k, static_cast<std::uint64_t>(n), ldc,
-                                static_cast<std::uint64_t>(m), detail::if_any(then)});
-  detail::gemm_beyond_tiny<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then);
+      then.function <= activation::relu && then.slope_of == nullptr) {
+    detail::tiny_shape<T> s;
+    s.k = k;
+    s.columns = static_cast<std::uint64_t>(n);
+    s.ldc = ldc;
+    s.rows = static_cast<std::uint64_t>(m);
+    s.then = detail::if_any(then);
+    return detail::run_tiny<T, Narrow>(a, b, c, ta == transpose::yes ? ~lda : lda, ldb, s);
+  }
+  detail::gemm_beyond_tiny<T, Narrow>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then);
 }
 /// As above with bias[j], if there is one, added to column j.
-template <class T>
+template <class T, unsigned Narrow = detail::narrow_tile::all>
 [[gnu::always_inline]] inline void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k,
                                         T alpha, const T* a, dim_t lda, const T* b, dim_t ldb,
                                         T beta, T* c, dim_t ldc, const T* bias = nullptr) {
   if (bias == nullptr)
-    return gemm<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, detail::no_epilogue<T>);
-  gemm<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, {.bias = bias});
+    return gemm<T, Narrow>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,
+                           detail::no_epilogue<T>);
+  gemm<T, Narrow>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, {.bias = bias});
 }
 
 namespace detail {
+
+/// `gemm` by address.
+template <class T, unsigned Narrow = narrow_tile::all>
+void make_product(const gemm_call<T>& p) {
+  gemm<T, Narrow>(p.ta, p.tb, p.m, p.n, p.k, p.alpha, p.a, p.lda, p.b, p.ldb, p.beta, p.c, p.ldc,
+                  *p.then);
+}
+IKEBANA_CPU_KERNEL(make_product)
 
 template <class T>
 void run_gemm_batch(dim_t count, const gemm_call<T>& first, dim_t step_a, dim_t step_b,

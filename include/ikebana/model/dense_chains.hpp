@@ -46,6 +46,7 @@ template <class T>
                .in = in.back(),
                .out = out.back(),
                .function = {calls[l].function, run.activate},
+               .product = run.make_product,
                .turned_stamp = layer.turned_stamp};
       if (any_rows ? layer.may_turn_of_some_rows() : layer.may_turn()) {
         T* const turned = take(layer.turned_size());

@@ -62,6 +62,8 @@ struct execution {
   const bool* full_precision = nullptr;          ///< By leaf; null where all are alike.
   cpu::dense_chain<T>* chains = nullptr;         ///< By node, for those that begin one.
   cpu::activation_kernel<T> activate = nullptr;  ///< Of all that the network has.
+  /// Of all layers that may run in one call.
+  void (*make_product)(const cpu::gemm_call<T>&) = nullptr;
   partial_tables<T> partial{};
 
   bool does_run(const program_node& node) const { return node.arm < 0 || partial.runs[node.arm]; }

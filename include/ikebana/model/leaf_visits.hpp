@@ -95,6 +95,7 @@ template <class T>
 struct leaf_questions {
   bool checks = false, validates = false, finishes = false;
   unsigned activations = 0;  ///< Those that others may take over: bits of one_activation.
+  unsigned narrow = 0;       ///< The tiles of layers that run in one call (narrow_tiles.hpp).
 
   template <class Leaf>
   constexpr void operator()(const Leaf&) {
@@ -102,6 +103,8 @@ struct leaf_questions {
     validates = validates || requires(const Leaf& m, const context<T>& c) { m.validate(c); };
     if constexpr (requires { Leaf::as_activation; })
       activations |= cpu::detail::one_activation(Leaf::as_activation);
+    if constexpr (requires { Leaf::template narrow_forward<T>; })
+      narrow |= Leaf::template narrow_forward<T>;
     finishes =
         finishes || requires(const Leaf& m, T* const* parameters, std::byte* const* buffers) {
       m.template finish_initialization<T>(parameters, buffers);

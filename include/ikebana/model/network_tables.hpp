@@ -5,6 +5,7 @@
 
 #include "ikebana/cpu/activate.hpp"
 #include "ikebana/cpu/dense_layer.hpp"
+#include "ikebana/cpu/gemm.hpp"
 #include "ikebana/model/element.hpp"
 #include "ikebana/model/layout.hpp"
 #include "ikebana/model/leaf_visits.hpp"
@@ -73,6 +74,8 @@ struct network_tables : network_state<element_of<E>> {
     state::layers = layer_table.data();
     state::chains = chain_table.data();
     state::run.activate = cpu::detail::activation_kernel_of<T, questions_of<T, M>().activations>();
+    if constexpr (has_layers)
+      state::run.make_product = &cpu::detail::make_product<T, questions_of<T, M>().narrow>;
     if constexpr (is_partial) state::edge_scratch = partial.scratch.data();
   }
   network_tables(const network_tables&) = delete;

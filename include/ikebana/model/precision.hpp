@@ -64,13 +64,14 @@ class rounding_context : public context<float> {
       : context<float>(c), rounds{is_rounding} {}
 
   /// As cpu::gemm, with alpha = 1.
+  template <unsigned Narrow>
   void product(cpu::transpose ta, cpu::transpose tb, dim_t m, dim_t n, dim_t k, const float* a,
                dim_t lda, const float* b, dim_t ldb, float beta, float* to, dim_t ldc,
                const cpu::gemm_epilogue<float>& then) const {
     if (rounds)
       cpu::gemm_bf16(ta, tb, m, n, k, 1.0f, a, lda, b, ldb, beta, to, ldc, then);
     else
-      cpu::gemm<float>(ta, tb, m, n, k, 1.0f, a, lda, b, ldb, beta, to, ldc, then);
+      cpu::gemm<float, Narrow>(ta, tb, m, n, k, 1.0f, a, lda, b, ldb, beta, to, ldc, then);
   }
 
   bool rounds;

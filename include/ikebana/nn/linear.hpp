@@ -38,6 +38,17 @@ struct linear {
   static constexpr bool takes_slope = true;
   static constexpr bool is_layer = true;
   static constexpr bool has_bias = detail::option_or<bias<true>, Options...>::value;
+  /// The tiles of forward's product, also with the weights transposed, and of backward's.
+  template <class T>
+  static constexpr unsigned narrow_forward =
+      cpu::detail::narrow_tiles_of<T>(cpu::transpose::no, cpu::transpose::yes, Out, In) |
+      (Out > 32 || Out < 0
+           ? cpu::detail::narrow_tiles_of<T>(cpu::transpose::no, cpu::transpose::no, Out, In)
+           : 0);
+  template <class T>
+  static constexpr unsigned narrow_backward =
+      cpu::detail::narrow_tiles_of<T>(cpu::transpose::yes, cpu::transpose::no, In, -1) |
+      cpu::detail::narrow_tiles_of<T>(cpu::transpose::no, cpu::transpose::no, In, Out);
 
   [[no_unique_address]] extent<In> in_features{};
 
@@ -84,12 +95,13 @@ struct linear {
     using T = typename Context::value_type;
     const dim_t in = c.input_shape().back();
     const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
-    detail::product(c, cpu::transpose::no, cpu::transpose::yes, rows, Out, in, c.input(), in,
-                    c.parameter(0), in, T{0}, c.output(), Out,
-                    cpu::gemm_epilogue<T>{.bias = has_bias ? c.parameter(1) : nullptr,
-                                          .residual = c.residual(),
-                                          .ld_residual = Out,
-                                          .function = c.function()});
+    detail::product<narrow_forward<T>>(
+        c, cpu::transpose::no, cpu::transpose::yes, rows, Out, in, c.input(), in, c.parameter(0),
+        in, T{0}, c.output(), Out,
+        cpu::gemm_epilogue<T>{.bias = has_bias ? c.parameter(1) : nullptr,
+                              .residual = c.residual(),
+                              .ld_residual = Out,
+                              .function = c.function()});
   }
 
   /// The forward of several such modules, one after another.
@@ -104,16 +116,18 @@ struct linear {
     const dim_t in = c.input_shape().back();
     const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
     const T* dy = c.output_gradient();
-    detail::product(c, cpu::transpose::yes, cpu::transpose::no, Out, in, rows, dy, Out, c.input(),
-                    in, c.accumulate() ? T{1} : T{0}, c.parameter_gradient(0), in);
+    detail::product<narrow_backward<T>>(c, cpu::transpose::yes, cpu::transpose::no, Out, in, rows,
+                                        dy, Out, c.input(), in, c.accumulate() ? T{1} : T{0},
+                                        c.parameter_gradient(0), in);
     if constexpr (has_bias)
       cpu::column_sums<T>(rows, Out, dy, Out, c.parameter_gradient(1), c.accumulate());
     if (c.input_gradient() == nullptr) return;
     cpu::gemm_epilogue<T> then;
     if (c.input_slope() != cpu::activation::none)
       then = {.slope_of = c.input(), .ld_slope = in, .slope = c.input_slope()};
-    detail::product(c, cpu::transpose::no, cpu::transpose::no, rows, in, Out, dy, Out,
-                    c.parameter(0), in, T{0}, c.input_gradient(), in, then);
+    detail::product<narrow_backward<T>>(c, cpu::transpose::no, cpu::transpose::no, rows, in, Out,
+                                        dy, Out, c.parameter(0), in, T{0}, c.input_gradient(), in,
+                                        then);
   }
 
   template <symbolic... X>

@@ -8,6 +8,7 @@
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/product.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/conv/ways.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
 #include "ikebana/cpu/gemm.hpp"
@@ -164,7 +165,8 @@ struct conv_columns {
                         plane, p.results);
   }
 
-  void forward(const T* x, const T* w, const T* bias, T* y, const conv_epilogue<T>& then) {
+  void forward(columns_way<T> make, const T* x, const T* w, const T* bias, T* y,
+               const conv_epilogue<T>& then) {
     // So that each gets the same bits in any batch, as rows of large products do.
     if (plane > 8 && (depth < 64 || p.results <= 32)) images = 1;
     place();
@@ -177,8 +179,8 @@ struct conv_columns {
     for (dim_t i = 0; i < p.batch; i += images) {
       const dim_t n = p.batch - i < images ? p.batch - i : images;
       gather(x, i, n);
-      gemm<T>(transpose::no, transpose::yes, n * plane, p.results, depth, T(1), rows, depth,
-              weights, depth, T(0), across, p.results, at_once);
+      make({n * plane, p.results, depth, rows, depth, weights, depth, across, p.results, &at_once,
+            T(1), T(0), transpose::no, transpose::yes});
       for (dim_t s = 0; s < n; ++s) {
         const dim_t at = result(i + s);
         tiles.place_across(p.results, plane, across + s * plane * p.results, p.results, nullptr,
@@ -190,25 +192,26 @@ struct conv_columns {
     }
   }
 
-  void backward_data(const T* dy, const T* w, T* dx, const T* bias) {
+  void backward_data(columns_way<T> make, const T* dy, const T* w, T* dx, const T* bias) {
     place();
     for (dim_t i = 0; i < p.batch; i += images) {
       const dim_t n = p.batch - i < images ? p.batch - i : images;
       gather_dy(dy, i, n);
-      gemm<T>(transpose::no, transpose::no, n * plane, depth, p.results, T(1), across, p.results,
-              w + group * p.results * depth, depth, T(0), rows, depth);
+      make({n * plane, depth, p.results, across, p.results, w + group * p.results * depth, depth,
+            rows, depth, &no_epilogue<T>, T(1), T(0), transpose::no, transpose::no});
       scatter(dx, i, n, bias == nullptr ? nullptr : bias + group * p.sources);
     }
   }
 
-  void backward_weights(const T* x, const T* dy, T* dw, bool accumulate) {
+  void backward_weights(columns_way<T> make, const T* x, const T* dy, T* dw, bool accumulate) {
     place();
     for (dim_t i = 0; i < p.batch; i += images) {
       const dim_t n = p.batch - i < images ? p.batch - i : images;
       gather(x, i, n);
       gather_dy(dy, i, n);
-      gemm<T>(transpose::yes, transpose::no, p.results, depth, n * plane, T(1), across, p.results,
-              rows, depth, T(accumulate || i > 0), dw + group * p.results * depth, depth);
+      make({p.results, depth, n * plane, across, p.results, rows, depth,
+            dw + group * p.results * depth, depth, &no_epilogue<T>, T(1), T(accumulate || i > 0),
+            transpose::yes, transpose::no});
     }
   }
 };

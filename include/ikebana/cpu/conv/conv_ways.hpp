@@ -29,6 +29,7 @@ constexpr pass_ways<T> make_pass_ways() {
   pass_ways<T> ways{};
   ways.tiles = &tiles_of<T, parts>;
   if constexpr (Needs.winograd) ways.winograd = &run_winograd<T>;
+  ways.columns = &make_product<T, Needs.forward>;
   if constexpr (Needs.ones) ways.product = &run_product<T>;
   if constexpr (Needs.ones && Needs.strides) ways.picked = &run_picked<T>;
   if constexpr (walks) ways.walk = &walk_pass<T>;
@@ -44,7 +45,12 @@ template <class T, conv_needs Needs>
 constexpr data_ways<T> make_data_ways() {
   constexpr bool handed = Needs.walks && Needs.handed;
   data_ways<T> ways{};
-  ways.pass = &pass_ways_for<T, Needs, handed>;
+  constexpr conv_needs pass = [](conv_needs n) {
+    n.forward = 0;
+    return n;
+  }(Needs);
+  ways.pass = &pass_ways_for<T, pass, handed>;
+  ways.columns = &make_product<T, Needs.data>;
   if constexpr (handed) ways.spread = &run_spread<T>;
   if constexpr (Needs.ones && Needs.strides) ways.picked = &picked_data<T>;
   if constexpr (Needs.walks && Needs.strides) ways.rows = &all_data_row_ways<T>;
@@ -65,6 +71,7 @@ constexpr weights_ways<T> make_weights_ways() {
   weights_ways<T> ways{};
   ways.tiles = &tiles_of<T, parts>;
   if constexpr (Needs.winograd_weights) ways.winograd = &run_winograd_weights<T>;
+  ways.columns = &make_product<T, Needs.weights>;
   if constexpr (Needs.ones) ways.product = &weights_product<T>;
   if constexpr (Needs.ones && Needs.strides) ways.picked = &picked_weights<T>;
   if constexpr (Needs.walks) ways.walk = &walk_weights<T>;

@@ -5,6 +5,7 @@
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/winograd_kernels.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/gemm.hpp"
 
 // The ways there are for convolutions, as pointers: a caller that knows its kernels, strides and
 // channels leaves out those which these rule out, so that they need not be built. conv_ways.hpp
@@ -22,6 +23,10 @@ struct conv_spread;
 template <class T>
 struct weights_job;
 
+/// Makes the products of conv_columns.
+template <class T>
+using columns_way = void (*)(const gemm_call<T>& p);
+
 /// What convolutions may need, as far as a caller knows them.
 struct conv_needs {
   bool walks = true;    // kernels of several elements, or zeros around the image
@@ -33,6 +38,8 @@ struct conv_needs {
   bool deep = true;     // as many sources as a register holds
   bool handed = true;   // backward by data: few sources of many results, or strides
   bool winograd = true, winograd_weights = true;
+  // Of the products of columns.hpp, in each direction: narrow_tiles.hpp.
+  unsigned forward = narrow_tile::all, data = narrow_tile::all, weights = narrow_tile::all;
 };
 
 /// What backward by data reads and writes.
@@ -81,6 +88,7 @@ template <class T>
 struct pass_ways {
   const conv_tiles<T>& (*tiles)();
   pass_way<T> winograd;
+  columns_way<T> columns;
   void (*product)(const conv_tiles<T>& tiles, const conv_pass& p, const conv_operands<T>& of);
   bool (*picked)(const conv_tiles<T>& tiles, const conv_pass& p, const conv_operands<T>& of);
   bool (*walk)(const pass_ways& ways, const conv_tiles<T>& tiles, const conv_pass& p,
@@ -94,6 +102,7 @@ struct pass_ways {
 template <class T>
 struct data_ways {
   const pass_ways<T>* pass;
+  columns_way<T> columns;
   bool (*spread)(const data_ways& ways, const data_job<T>& job);
   bool (*picked)(const data_job<T>& job);
   const data_row_ways<T>* rows;
@@ -102,6 +111,7 @@ template <class T>
 struct weights_ways {
   const conv_tiles<T>& (*tiles)();
   weights_way<T> winograd;
+  columns_way<T> columns;
   void (*product)(const weights_job<T>& job);
   bool (*picked)(const weights_job<T>& job);
   void (*walk)(const weights_ways& ways, const weights_job<T>& job);

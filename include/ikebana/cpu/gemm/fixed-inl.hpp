@@ -85,6 +85,6 @@ void fixed_product(const T* a, const T* b, T* c) {
                     T(0),
                     ta,
                     transpose::no};
-  product(call);
+  product<T, detail::narrow_tile::all>(call);
 #endif
 }

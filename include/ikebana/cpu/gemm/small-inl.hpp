@@ -1,5 +1,13 @@
 // The choice among products: first those so small that a call takes as long as the arithmetic.
 
+template <class T, unsigned Narrow>
+inline constexpr detail::narrow_table<T> narrow_table_for =
+#if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
+    narrow_tiles_for<T, Narrow>.of;
+#else
+    nullptr;
+#endif
+
 #if IKEBANA_CPU_WIDTH != 0
 /// A row times a column, both without gaps: as many sums side by side as hide an addition's
 /// latency.
@@ -43,9 +51,8 @@ template <class T>
 }
 #endif
 
-/// What `gemm` calls.
 template <class T>
-void product(gemm_call<T>& call) {
+void product(gemm_call<T>& call, [[maybe_unused]] detail::narrow_table<T> narrow) {
 #if IKEBANA_CPU_WIDTH == 0
   plain_product(call);
 #else
@@ -70,7 +77,8 @@ void product(gemm_call<T>& call) {
                                                        turned_b ? call.ldb : dim_t{1}, call.c,
                                                        call.ldc, *call.then);
     const bool across = !down && !turned_b && by_few_rows<T>(call.m, call.n, call.k);
-    if (across) few_tiny_product(call.a, call.b, call.c, tiny_lda(call), call.ldb, shape_of(call));
+    if (across)
+      few_tiny_product(call.a, call.b, call.c, tiny_lda(call), call.ldb, shape_of(call, narrow));
     if (down || across) {
       if (finishes_tiny(*call.then)) finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
       return;
@@ -83,7 +91,7 @@ void product(gemm_call<T>& call) {
   if (call.n > 2 * w && call.tb == transpose::no && call.k > 0 &&
       by_tiny_blocks<T>(call.m, call.n, call.k) && call.alpha == T(1) && call.beta == T(0) &&
       call.then->residual == nullptr)
-    return tiny_product(call);
+    return tiny_product(call, narrow);
   // More rows where the others' preparations do not pay.
   const bool few = static_cast<size>(call.m) - 1 < 32 &&
                    !(call.n <= 4 && call.m >= (sizeof(T) == 4 ? 2 : 4) && call.k >= deep &&
@@ -100,7 +108,7 @@ void product(gemm_call<T>& call) {
     const bool rows_by_rows = call.ta == transpose::no && call.tb == transpose::yes;
     if (rows_by_rows && call.m <= 2 && call.k <= w && w >= 4) return tiny_dots(call);
     if (call.n <= 2 * w) {
-      if (call.tb == transpose::no) return tiny_product(call);
+      if (call.tb == transpose::no) return tiny_product(call, narrow);
       if (rows_by_rows && call.n <= 4 && call.n < call.m && call.k >= 32)
         return multiply_by_dots(call.n, call.m, call.k, T(1), call.b, call.ldb, call.a, call.lda,
                                 matrix_result<T>{call.c, call.ldc, T(0), *call.then}, true);
@@ -108,7 +116,7 @@ void product(gemm_call<T>& call) {
         return multiply_by_dots(call.m, call.n, call.k, T(1), call.a, call.lda, call.b, call.ldb,
                                 matrix_result<T>{call.c, call.ldc, T(0), *call.then}, false);
       if (call.k <= turned_depth && !(call.ta == transpose::yes && call.m <= 4 && call.k >= 32))
-        return tiny_product_turned(call);
+        return tiny_product_turned(call, narrow);
     }
   }
   // Short rows of B are turned one by one. Of the shortest, tiles lose where much is written.
@@ -126,7 +134,7 @@ void product(gemm_call<T>& call) {
       call.b = rows;
       call.ldb = width;
       call.tb = transpose::no;
-      if (blocks) return tiny_product(call);
+      if (blocks) return tiny_product(call, narrow);
     }
   }
 #endif
@@ -152,7 +160,7 @@ template <class T>
                     T(0),
                     lda < 0 ? transpose::yes : transpose::no,
                     transpose::no};
-  product(call);
+  product(call, s.narrow);
 }
 
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
@@ -167,13 +175,21 @@ template <class T>
 }
 #endif
 
+/// What `gemm` calls.
+template <class T, unsigned Narrow>
+void product(gemm_call<T>& call) {
+  product(call, narrow_table_for<T, Narrow>);
+}
 /// A product of few tiles goes to them by a jump.
-template <class T>
-void tiny(const T* a, const T* b, T* c, dim_t lda, dim_t ldb, const detail::tiny_shape<T>& s) {
+template <class T, unsigned Narrow>
+void tiny(const T* a, const T* b, T* c, dim_t lda, dim_t ldb, detail::tiny_shape<T>& s) {
+  constexpr detail::narrow_table<T> narrow = narrow_table_for<T, Narrow>;
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-  if (s.n() > 2 * vec<T>::size) return tiny_blocks(a, b, c, lda, ldb, s);
-  narrow_tiles_product(a, b, c, lda, ldb, s);
+  if (s.n() <= 2 * vec<T>::size) return narrow_tiles_product(a, b, c, lda, ldb, s, narrow);
+  s.narrow = narrow;
+  tiny_blocks(a, b, c, lda, ldb, s);
 #else
+  s.narrow = narrow;
   product_of_tiny(a, b, c, lda, ldb, s);
 #endif
 }
@@ -185,7 +201,7 @@ void product_batch(dim_t count, const gemm_call<T>& first, dim_t step_a, dim_t s
   gemm_call<T> next = first;
   for (; count > 0; --count) {
     gemm_call<T> call = next;
-    product(call);
+    product<T, detail::narrow_tile::all>(call);
     next.a += step_a;
     next.b += step_b;
     next.c += step_c;

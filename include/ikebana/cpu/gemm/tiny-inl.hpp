@@ -13,8 +13,7 @@ inline constexpr std::size_t tiny_rows = 8, tiny_pair_rows = 8;
 #endif
 
 template <class T>
-using product_function = void (*)(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
-                                  const detail::tiny_shape<T>& s);
+using product_function = detail::tiny_function<T>;
 /// The most rows of a tile of so many columns.
 template <class T, class V>
 inline constexpr std::size_t most_tiny_rows =
@@ -214,52 +213,64 @@ void wide_tile(const T* a, const T* b, T* c, dim_t lda, dim_t ldb, const detail:
   wide_tile<T, V>(a, b, c, lda, ldb, s, std::make_index_sequence<Rows>{});
 }
 
-/// Tiles of up to a register of columns: of A as it stands, and transposed, by their rows less one.
-template <class T, std::size_t N>
-struct narrow_tiles {
-  product_function<T> of[N];
+/// Tiles of up to a register of columns, by their rows less one: V for few rows, `Long` for more.
+/// What is part of a register takes less time, and so does what is whole, for a masked load is
+/// another operation where multiplications go.
+template <class T, class V, class Long, bool Turned, class>
+struct narrow_rows;
+template <class T, class V, class Long, bool Turned, std::size_t... M>
+struct narrow_rows<T, V, Long, Turned, std::index_sequence<M...>> {
+  static constexpr product_function<T> of[sizeof...(M)] = {
+      &narrow_tile<T, std::conditional_t<(M < 8), V, Long>, Turned, static_cast<int>(M) + 1>...};
 };
-/// V for few rows, `Long` for more. What is part of a register takes less time, and so does what is
-/// whole, for a masked load is another operation where multiplications go.
-template <class T, class V, class Long, std::size_t... M>
-constexpr narrow_tiles<T, 2 * sizeof...(M)> make_narrow_tiles(std::index_sequence<M...>) {
-  return {
-      {&narrow_tile<T, std::conditional_t<(M < 8), V, Long>, false, static_cast<int>(M) + 1>...,
-       &narrow_tile<T, std::conditional_t<(M < 8), V, Long>, true, static_cast<int>(M) + 1>...}};
-}
+/// Those of the kinds of `Narrow` (narrow_tiles.hpp): of each kind of A as it stands, and
+/// transposed.
+template <class T, unsigned Narrow>
+struct narrow_tiles {
+  product_function<T> of[2 * tiny_rows * detail::narrow_tile::kinds(IKEBANA_CPU_WIDTH)] = {};
+
+  template <unsigned Kind, bool Turned, class V, class Long>
+  constexpr void add() {
+    using rows = std::make_index_sequence<tiny_rows>;
+    if constexpr ((Narrow & detail::narrow_tile::bit(IKEBANA_CPU_WIDTH, Kind, Turned)) != 0)
+      for (std::size_t m = 0; m < tiny_rows; ++m)
+        of[(2 * Kind + Turned) * tiny_rows + m] = narrow_rows<T, V, Long, Turned, rows>::of[m];
+  }
+  template <unsigned Kind, class V, class Long>
+  constexpr void add() {
+    add<Kind, false, V, Long>();
+    add<Kind, true, V, Long>();
+  }
+  constexpr narrow_tiles() {
+    using V = vec<T>;
+    add<0, V, V>();
+#if IKEBANA_CPU_WIDTH == 64
+    add<1, half_vec<T>, V>();
+    add<2, whole<T, quarter_vec<T>>, V>();
+    add<3, whole<T, half_vec<T>>, V>();
+    add<4, whole<T, V>, whole<T, V>>();
+#elif IKEBANA_CPU_WIDTH == 32
+    add<1, whole<T, quarter_vec<T>>, V>();
+    add<2, whole<T, V>, V>();
+#endif
+  }
+};
+template <class T, unsigned Narrow>
+inline constexpr narrow_tiles<T, Narrow> narrow_tiles_for{};
+
 /// The tile of at most `tiny_rows` rows for so many columns.
 template <class T, std::size_t... N>
-IKEBANA_CPU_INLINE product_function<T> find_narrow_tile(dim_t m, dim_t n, bool turned,
+IKEBANA_CPU_INLINE product_function<T> find_narrow_tile(detail::narrow_table<T> tiles, dim_t m,
+                                                        dim_t n, bool turned,
                                                         std::index_sequence<N...>) {
-  using V = vec<T>;
-  using rows = std::make_index_sequence<tiny_rows>;
-#if IKEBANA_CPU_WIDTH == 64
-  using quarter = quarter_vec<T>;
-  static constexpr narrow_tiles<T, 2 * tiny_rows> all[] = {
-      make_narrow_tiles<T, V, V>(rows{}), make_narrow_tiles<T, half_vec<T>, V>(rows{}),
-      make_narrow_tiles<T, whole<T, quarter>, V>(rows{}),
-      make_narrow_tiles<T, whole<T, half_vec<T>>, V>(rows{}),
-      make_narrow_tiles<T, whole<T, V>, whole<T, V>>(rows{})};
-  static constexpr unsigned char kinds[] = {(N == V::size             ? 4
-                                             : N > half_vec<T>::size  ? 0
-                                             : N == half_vec<T>::size ? 3
-                                             : N == quarter::size     ? 2
-                                                                      : 1)...};
-#elif IKEBANA_CPU_WIDTH == 32
-  using quarter = whole<T, quarter_vec<T>>;
-  static constexpr narrow_tiles<T, 2 * tiny_rows> all[] = {
-      make_narrow_tiles<T, V, V>(rows{}), make_narrow_tiles<T, quarter, V>(rows{}),
-      make_narrow_tiles<T, whole<T, V>, V>(rows{})};
-  static constexpr unsigned char kinds[] = {(N == V::size ? 2 : N == quarter::size ? 1 : 0)...};
-#else
-  static constexpr narrow_tiles<T, 2 * tiny_rows> all[] = {make_narrow_tiles<T, V, V>(rows{})};
-  static constexpr unsigned char kinds[] = {(N * 0)...};
-#endif
-  return all[kinds[n]].of[m - 1 + (turned ? dim_t{tiny_rows} : 0)];
+  static constexpr unsigned char kinds[] = {static_cast<unsigned char>(
+      detail::narrow_tile::kind(IKEBANA_CPU_WIDTH, static_cast<dim_t>(N * sizeof(T))))...};
+  return tiles[kinds[n] * dim_t{2 * tiny_rows} + m - 1 + (turned ? dim_t{tiny_rows} : 0)];
 }
 template <class T>
-IKEBANA_CPU_INLINE product_function<T> find_narrow_tile(dim_t m, dim_t n, bool turned) {
-  return find_narrow_tile<T>(m, n, turned,
+IKEBANA_CPU_INLINE product_function<T> find_narrow_tile(detail::narrow_table<T> tiles, dim_t m,
+                                                        dim_t n, bool turned) {
+  return find_narrow_tile<T>(tiles, m, n, turned,
                              std::make_index_sequence<std::size_t{vec<T>::size} + 1>{});
 }
 

@@ -8,9 +8,14 @@ IKEBANA_CPU_INLINE const gemm_epilogue<T>& epilogue(const gemm_epilogue<T>* then
 
 /// The arguments of a call as tiny products take them.
 template <class T>
-IKEBANA_CPU_INLINE detail::tiny_shape<T> shape_of(const gemm_call<T>& call) {
-  return {call.k, static_cast<std::uint64_t>(call.n), call.ldc, static_cast<std::uint64_t>(call.m),
-          detail::if_any(*call.then)};
+IKEBANA_CPU_INLINE detail::tiny_shape<T> shape_of(const gemm_call<T>& call,
+                                                  detail::narrow_table<T> narrow) {
+  return {call.k,
+          static_cast<std::uint64_t>(call.n),
+          call.ldc,
+          static_cast<std::uint64_t>(call.m),
+          detail::if_any(*call.then),
+          narrow};
 }
 template <class T>
 IKEBANA_CPU_INLINE dim_t tiny_lda(const gemm_call<T>& call) {
@@ -63,7 +68,7 @@ template <class T>
                                       epilogue(s.then)))
     return;
   tiles_down(a, b, c, lda, ldb, s, dim_t{tiny_rows}, 2,
-             [&](dim_t rows) { return find_narrow_tile<T>(rows, s.n(), lda < 0); });
+             [&](dim_t rows) { return find_narrow_tile<T>(s.narrow, rows, s.n(), lda < 0); });
 }
 /// At least as many columns as a register has. On AVX-512, the largest tiles gain only where they
 /// are alone.
@@ -109,11 +114,14 @@ IKEBANA_CPU_INLINE bool by_four_rows(dim_t m) { return m == 4 || m == 7 || m == 
 /// By tiles of one register or two.
 template <class T>
 IKEBANA_CPU_INLINE void narrow_tiles_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
-                                             const detail::tiny_shape<T>& s) {
+                                             detail::tiny_shape<T>& s,
+                                             detail::narrow_table<T> narrow) {
   const dim_t n = s.n(), m = s.m();
   if (n <= vec<T>::size) {
-    if (m > dim_t{tiny_rows}) return long_tiny_product(a, b, c, lda, ldb, s);
-    return find_narrow_tile<T>(m, n, lda < 0)(a, b, c, lda, ldb, s);
+    if (m <= dim_t{tiny_rows})
+      return find_narrow_tile<T>(narrow, m, n, lda < 0)(a, b, c, lda, ldb, s);
+    s.narrow = narrow;
+    return long_tiny_product(a, b, c, lda, ldb, s);
   }
   if (m > dim_t{tiny_pair_rows}) return long_wide_product<T, pair_vec<T>>(a, b, c, lda, ldb, s);
   find_wide_tile<T, pair_vec<T>>(m)(a, b, c, lda, ldb, s);

@@ -76,12 +76,12 @@ IKEBANA_CPU_INLINE void finish_tiny(const gemm_epilogue<T>& then, dim_t m, dim_t
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
 /// By tiles of few registers.
 template <class T>
-[[gnu::noinline]] void tiny_product(const gemm_call<T>& call) {
-  const detail::tiny_shape<T> s = shape_of(call);
+[[gnu::noinline]] void tiny_product(const gemm_call<T>& call, detail::narrow_table<T> narrow) {
+  detail::tiny_shape<T> s = shape_of(call, narrow);
   if (s.n() > 2 * vec<T>::size)
     wide_tiny_product(call.a, call.b, call.c, tiny_lda(call), call.ldb, s);
   else
-    narrow_tiles_product(call.a, call.b, call.c, tiny_lda(call), call.ldb, s);
+    narrow_tiles_product(call.a, call.b, call.c, tiny_lda(call), call.ldb, s, narrow);
   if (finishes_tiny(*call.then)) finish_tiny(*call.then, call.m, call.n, call.c, call.ldc);
 }
 #endif

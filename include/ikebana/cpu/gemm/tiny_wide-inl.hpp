@@ -131,7 +131,7 @@ template <class T>
   if (const dim_t left = s.n() - whole_columns; left > 0) {
     part.columns = static_cast<std::uint64_t>(left);
     if (left > 2 * w) return wide_tiles_product(a, b, c, lda, ldb, part);
-    narrow_tiles_product(a, b, c, lda, ldb, part);
+    narrow_tiles_product(a, b, c, lda, ldb, part, s.narrow);
   }
 }
 

@@ -49,7 +49,7 @@ template <class T, std::size_t... L>
 /// With B transposed: it is turned on the stack.
 inline constexpr dim_t turned_depth = 64;
 template <class T>
-[[gnu::noinline]] void tiny_product_turned(gemm_call<T>& call) {
+[[gnu::noinline]] void tiny_product_turned(gemm_call<T>& call, detail::narrow_table<T> narrow) {
   constexpr dim_t w = vec<T>::size;
   alignas(64) T rows[static_cast<std::size_t>((turned_depth + 4) * 2 * w)];
   const dim_t width = call.n <= w ? w : 2 * w;
@@ -57,9 +57,9 @@ template <class T>
            std::make_index_sequence<static_cast<std::size_t>(w < 4 ? 1 : w / 4)>{});
   call.b = rows;
   call.ldb = width;
-  if (finishes_tiny(*call.then)) return tiny_product(call);
-  const detail::tiny_shape<T> s = shape_of(call);
-  narrow_tiles_product(call.a, call.b, call.c, tiny_lda(call), call.ldb, s);
+  if (finishes_tiny(*call.then)) return tiny_product(call, narrow);
+  detail::tiny_shape<T> s = shape_of(call, narrow);
+  narrow_tiles_product(call.a, call.b, call.c, tiny_lda(call), call.ldb, s, narrow);
 }
 
 /// Few rows of A, with B transposed, where a row of either fits into a V: dot products, four at a

@@ -1,0 +1,8 @@
+#pragma once
+
+namespace ikebana::cpu {
+
+/// Whether a factor of a matrix product is read as it stands or transposed.
+enum class transpose : bool { no, yes };
+
+}  // namespace ikebana::cpu
