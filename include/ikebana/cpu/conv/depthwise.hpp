@@ -102,7 +102,9 @@ bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g
                      const T* dy, T* dw, bool accumulate) {
   plane_sweep<T> sweep{kernels, g, false};
   if (sweep.shape == nullptr || sweep.shape->gradients == nullptr) return false;
-  if (g.out[2] <= 4) {
+  // Of stride 2, two planes a register pay.
+  const bool by_two = g.stride[2] == 2 && g.out[2] > 2 && sizeof(T) == 4 && kernels.reads_beside;
+  if (g.out[2] <= 4 && !by_two) {
     if (!sweep.fit_flat()) return false;
     sweep.find_gradients(kernels.flat_gradients, x, dy, dw, accumulate);
     return true;
@@ -133,10 +135,14 @@ bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* 
     if constexpr ((Ways & phases) != 0)
       if (convolve_phases(kernels, g, of, x, w, bias, relu, y)) return true;
   }
-  depthwise_lanes<T> lanes{kernels, g, of};
-  if (!lanes.fit()) return false;
-  lanes.run(x, w, bias, then, y);
-  return true;
+  if constexpr ((Ways & lanes) != 0) {
+    depthwise_lanes<T> some{kernels, g, of};
+    if (some.fit()) {
+      some.run(x, w, bias, then, y);
+      return true;
+    }
+  }
+  return false;
 }
 template <class T, unsigned Ways = depthwise_way::all>
 bool depthwise_backward_data(const conv_geometry& g, const T* dy, const T* w, const T* bias,
@@ -154,10 +160,14 @@ bool depthwise_backward_data(const conv_geometry& g, const T* dy, const T* w, co
     if (convolve_phases(kernels, g, of, dy, w, bias, false, dx)) return true;
   if constexpr ((Ways & pairs) != 0)
     if (are_large(g) && sweep_pairs_backward(kernels, g, dy, w, bias, dx)) return true;
-  depthwise_lanes<T> lanes{kernels, g, of};
-  if (!lanes.fit()) return false;
-  lanes.run(dy, w, bias, {}, dx);
-  return true;
+  if constexpr ((Ways & lanes) != 0) {
+    depthwise_lanes<T> some{kernels, g, of};
+    if (some.fit()) {
+      some.run(dy, w, bias, {}, dx);
+      return true;
+    }
+  }
+  return false;
 }
 template <class T, unsigned Ways = depthwise_way::all>
 bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,

@@ -43,7 +43,7 @@ struct depthwise_bands {
   dim_t part_count = 0, rows = 0, columns = 0, height = 0, pitch = 0;  // of a band
   // Parts of a thread's scratch and lists.
   part* parts = nullptr;
-  T *x = nullptr, *turned = nullptr, *y = nullptr, *w = nullptr, *sums = nullptr;
+  T *x = nullptr, *y = nullptr, *w = nullptr, *sums = nullptr;
   lane_term* terms = nullptr;
   lane_results* lists = nullptr;
 
@@ -85,7 +85,9 @@ struct depthwise_bands {
     }
     rows = axes[1].count;
     columns = axes[2].count;
-    constexpr dim_t room = 160 * 1024 / static_cast<dim_t>(sizeof(T)), most_quads = 8192;
+    // Near the first-level cache; but bands overlap.
+    const dim_t room = (kernels.reads_beside ? 112 : 40) * 1024 / dim_t{sizeof(T)};
+    constexpr dim_t most_quads = 8192;
     while ((lay_out() > room || part_count * quads() > most_quads) && rows * columns > 1) {
       if (rows > 1)
         rows = detail::parts(axes[1].count, detail::parts(axes[1].count, rows - 1));
@@ -104,7 +106,6 @@ struct depthwise_bands {
   dim_t slabs() const { return sources * g.kernel[0]; }
   dim_t result_size() const { return rows * axes[1].spread * columns * axes[2].spread; }
   dim_t quads() const { return detail::parts(columns, lane_results::most) * rows; }
-  bool narrow() const { return from[2] < 2 * width && from[2] <= pitch; }
 
   bool place() {
     monotonic_scratch scratch, places = monotonic_scratch::of_lists();
@@ -113,14 +114,16 @@ struct depthwise_bands {
     const dim_t tap_quads = slabs() * g.kernel[1] * detail::parts(g.kernel[2], lane_results::most);
     places.allocate(parts, part_count);
     scratch.allocate(x, slabs() * slab() * width + beyond + 2 * width);
-    scratch.allocate(turned, narrow() ? (height * from[2] + 1) * width : 0);
     scratch.allocate(y, (result_size() + 1) * width);
     scratch.allocate(w, (group_size + 1) * width);
     scratch.allocate(sums, 4 * width);
     places.allocate(terms,
                     by_tap ? rows : slabs() * g.kernel[1] * (part_count > 1 ? g.stride[2] : 1));
     places.allocate(lists, by_tap ? tap_quads : quads() * part_count);
-    return scratch.fits() && places.fits();
+    if (!scratch.fits() || !places.fits()) return false;
+    // Results that are not wanted meet what is behind, of which subnormal numbers take long.
+    kernels.clear(x + slabs() * slab() * width, beyond);
+    return true;
   }
 
   /// The band from (y0, x0) on: what each part sums up.
@@ -216,22 +219,11 @@ struct depthwise_bands {
     if (above > 0) kernels.clear(at, above * row);
     at += above * row;
     source += (top + above) * from[2] + skip;
-    if (length == 0) {
+    if (length == 0)
       kernels.clear(at, seen * row);
-    } else if (length == from[2] && length == pitch) {
-      kernels.pack_across(at, width, source, group_step, seen * length, count);
-    } else if (length == from[2] && narrow()) {
-      kernels.pack_across(turned, width, source, group_step, seen * length, count);
-      kernels.copy_rows(seen, lead * width, length * width, turned, length * width, 1, at, row);
-    } else {
-      for (dim_t i = 0; i < seen; ++i, source += from[2]) {
-        T* const to_row = at + i * row;
-        if (lead > 0) kernels.clear(to_row, lead * width);
-        kernels.pack_across(to_row + lead * width, width, source, group_step, length, count);
-        if (lead + length < pitch)
-          kernels.clear(to_row + (lead + length) * width, (pitch - lead - length) * width);
-      }
-    }
+    else
+      kernels.pack_window(
+          {at, source, width, seen, lead, length, pitch, from[2], group_step, count});
     at += seen * row;
     if (above + seen < height) kernels.clear(at, (height - above - seen) * row);
   }

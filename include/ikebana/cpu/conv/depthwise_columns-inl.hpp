@@ -48,13 +48,24 @@ inline constexpr dim_t half_strip = strip_of_planes<T, Stride, Kernel> - vec<T>:
 template <int Kernel = 3>
 inline constexpr dim_t masks_of_strip = Kernel + 3;
 
+/// Whether rows of stride 2 are one strip that is loaded from the source's first column on: what is
+/// before it is not met. As half of the registers, if `Two`.
+template <bool Two, class T, int Stride, int Kernel = 3>
+IKEBANA_CPU_INLINE bool is_centered(dim_t out_width, dim_t width, dim_t left) {
+  constexpr dim_t lanes = vec<T>::size / (Two ? 2 : 1);
+  return IKEBANA_CPU_WIDTH == 64 && Stride == 2 && left == Kernel / 2 && out_width <= lanes &&
+         width <= 2 * lanes;
+}
+
 /// For each strip of results: which of them each kernel column brings the source, which there are,
 /// and, of stride 2, which of the 2 size neighbours are in the source. Where masks are only of
 /// loads, those of stride 2 are of what the results meet: the third and fourth columns' neighbours
 /// and so on, then the first ones'.
 template <class T, int Stride, int Kernel>
 void find_plane_masks(dim_t out_width, dim_t width, dim_t left, dim_t dilation, void* to) {
-  constexpr dim_t w = vec<T>::size, strip = strip_of_planes<T, Stride, Kernel>;
+  constexpr dim_t w = vec<T>::size;
+  const bool centered = is_centered<false, T, Stride, Kernel>(out_width, width, left);
+  const dim_t strip = centered ? w : strip_of_planes<T, Stride, Kernel>;
   auto* mask = static_cast<typename column_mask<T>::type*>(to);
   const auto within = [](dim_t n, dim_t most) { return n < 0 ? 0 : n > most ? most : n; };
   for (dim_t j = 0; j < out_width; j += strip) {
@@ -75,8 +86,9 @@ void find_plane_masks(dim_t out_width, dim_t width, dim_t left, dim_t dilation, 
         mask[k] = mask_between<T>(within((Stride - 1 - at) / Stride, count),
                                   within((width - at + Stride - 1) / Stride, count));
       }
-      mask[Kernel + 1] = met(from, w);
-      mask[Kernel + 2] = met(from + w, w);
+      const dim_t begin = centered ? 0 : from;
+      mask[Kernel + 1] = met(begin, w);
+      mask[Kernel + 2] = met(begin + w, w);
     }
     mask[Kernel] = mask_between<T>(0, count);
     mask += masks_of_strip<Kernel>;
@@ -88,18 +100,20 @@ struct columns_met {
   vec<T> at[Kernel];
 };
 #if IKEBANA_CPU_WIDTH == 64
-/// The columns of stride 2, in each of `Parts` parts of the registers.
-template <int Parts, class T, std::size_t... K, std::size_t... L>
+/// The columns of stride 2 in each of `Parts` parts of the registers, of which number `Center` is
+/// the first of the pairs.
+template <int Parts, int Center, class T, std::size_t... K, std::size_t... L>
 IKEBANA_CPU_INLINE columns_met<T, sizeof...(K)> shift_pairs(const even_odd<T>& pairs,
                                                             std::index_sequence<K...>,
                                                             std::index_sequence<L...>) {
   constexpr auto lane = [](int shift, int i) {
     constexpr int size = static_cast<int>(sizeof...(L)) / Parts;
-    return i % size + shift < size ? i + shift : i;
+    return i % size + shift >= 0 && i % size + shift < size ? i + shift : i;
   };
-  const auto column = [&](auto k) __attribute__((always_inline)) {
-    const auto v = k % 2 == 0 ? pairs.even.v : pairs.odd.v;
-    return vec<T>{__builtin_shufflevector(v, v, lane(k / 2, static_cast<int>(L))...)};
+  const auto column = [&](auto number) __attribute__((always_inline)) {
+    constexpr int k = static_cast<int>(decltype(number)::value) - Center, odd = (k % 2 + 2) % 2;
+    const auto v = odd == 0 ? pairs.even.v : pairs.odd.v;
+    return vec<T>{__builtin_shufflevector(v, v, lane((k - odd) / 2, static_cast<int>(L))...)};
   };
   return {{column(std::integral_constant<int, static_cast<int>(K)>{})...}};
 }
@@ -110,7 +124,7 @@ IKEBANA_CPU_INLINE vec<T> load_met(const T* p, M mask) {
   return opaque(Apart ? load_where(p, mask) : vec<T>::load(p));
 }
 /// What each kernel column brings from one row; only those of stride 1 are dilated.
-template <bool Apart, int Stride, class T, class M, std::size_t... K>
+template <bool Apart, int Stride, int Center = 0, class T, class M, std::size_t... K>
 IKEBANA_CPU_INLINE columns_met<T, sizeof...(K)> load_columns(const T* p, const M* masks,
                                                              dim_t dilation,
                                                              std::index_sequence<K...> columns) {
@@ -132,19 +146,20 @@ IKEBANA_CPU_INLINE columns_met<T, sizeof...(K)> load_columns(const T* p, const M
 #else
     const vec<T> a = load_met<Apart>(p, masks[kernel + 1]),
                  b = load_met<Apart>(p + w, masks[kernel + 2]);
-    return shift_pairs<1, T>(split_pairs(a, b, lane_sequence<T>{}), columns, lane_sequence<T>{});
+    return shift_pairs<1, Center, T>(split_pairs(a, b, lane_sequence<T>{}), columns,
+                                     lane_sequence<T>{});
 #endif
   }
 }
 #if IKEBANA_CPU_WIDTH == 64
 /// load_columns of two rows, each for a half of the registers.
-template <int Stride, class T, std::size_t... K>
+template <int Stride, int Center = 0, class T, std::size_t... K>
 IKEBANA_CPU_INLINE columns_met<T, sizeof...(K)> load_two_columns(
     const T* p, const T* q, std::index_sequence<K...> columns) {
   if constexpr (Stride == 1)
     return {{opaque(load_two(p + K, q + K))...}};
   else
-    return shift_pairs<2, T>(
+    return shift_pairs<2, Center, T>(
         split_pairs(opaque(vec<T>::load(p)), opaque(vec<T>::load(q)), lane_sequence<T>{}), columns,
         lane_sequence<T>{});
 }
@@ -166,14 +181,14 @@ IKEBANA_CPU_INLINE vec<T> load_within(const T* p, M mask) {
 }
 /// f(k, what kernel column k brings from one row), which is met before the next is found where 16
 /// registers hold no more beside the sums.
-template <row_ends Ends, int Stride, class T, class M, class F>
+template <row_ends Ends, int Stride, int Center = 0, class T, class M, class F>
 IKEBANA_CPU_INLINE void visit_columns(const T* p, const M* masks, F f) {
   using zero = std::integral_constant<std::size_t, 0>;
   using one = std::integral_constant<std::size_t, 1>;
   using two = std::integral_constant<std::size_t, 2>;
 #if IKEBANA_CPU_WIDTH == 64
-  const auto seen =
-      load_columns<Ends == row_ends::apart, Stride>(p, masks, 1, std::make_index_sequence<3>{});
+  const auto seen = load_columns<Ends == row_ends::apart, Stride, Center>(
+      p, masks, 1, std::make_index_sequence<3>{});
   f(zero{}, seen.at[0]);
   f(one{}, seen.at[1]);
   f(two{}, seen.at[2]);

@@ -69,6 +69,8 @@ struct depthwise_row {
   // (null for none) follow each other.
   dim_t count, width, w_step, bias_step;
   const T* bias;
+  // For the weights' gradient, of `count` channels: the rows of a plane and the planes of each.
+  dim_t rows, batch, channels;
 };
 /// The columns of the output's gradient that those of one remainder meet, and
 /// the weights: every second of a kernel row.
@@ -119,6 +121,15 @@ struct lanes_job {
   bool relu;
 };
 
+/// Some rows of as many planes as `count`, `next` apart, to be side by side as lanes of `width`,
+/// with `lead` zeros before them and such behind them up to `pitch`.
+template <class T>
+struct lanes_window {
+  T* to;
+  const T* from;
+  dim_t width, rows, lead, length, pitch, from_row, next, count;
+};
+
 /// Some rows of a depthwise convolution whose source is copied: x holds what they meet, `x_step`
 /// apart. Position j of a result is the sum over the terms of w[term.b] * x[term.a + j], or has
 /// such a sum for its even and its odd elements. For the gradient of the weights, sums[term], a
@@ -146,8 +157,9 @@ struct depthwise_kernels {
   bool (*copy_phases)(dim_t rows, dim_t stride, const T* from, dim_t from_step,
                       const conv_phase<T>* of, dim_t pitch);
   void (*pack_across)(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t count);
-  void (*place_across)(dim_t rows, dim_t positions, const T* from, dim_t from_step, const T* bias,
-                       bool relu, T* to, dim_t to_step);
+  void (*pack_window)(const lanes_window<T>&);
+  /// to[p * to_step + i] = from[i * step + p] for p < depth, i < count.
+  void (*turn)(T* to, dim_t to_step, const T* from, dim_t step, dim_t depth, dim_t count);
   void (*finish_rows)(dim_t rows, dim_t length, T* y, dim_t step, const conv_rest<T>& rest,
                       const T* residual);
   void (*add_sums)(dim_t n, const T* registers, T* dw, bool accumulate);
@@ -179,7 +191,7 @@ struct depthwise_kernels {
   };
   plane_shape planes[4];
   void (*convolve_row)(const depthwise_row<T>&);
-  /// sums[tap], a register each, += what a row gives.
+  /// sums[tap], a register each and those of a channel after the other's, = what its rows give.
   void (*row_gradients)(const depthwise_row<T>&);
   /// By shifts, some rows; null where there are none.
   void (*convolve_rows_shifted)(const depthwise_row<T>&);

@@ -30,21 +30,30 @@ struct depthwise_lanes : depthwise_bands<T> {
     parallel_for(0, blocks() * g.batch, worth(), [&](dim_t begin, dim_t end) {
       depthwise_lanes mine = *this;
       mine.place();
-      mine.each_band([&](dim_t y0, dim_t x0) {
-        for (dim_t unit = begin; unit < end; ++unit) {
-          const dim_t group = unit / g.batch * width, image = unit % g.batch,
-                      count = least(width, g.groups - group);
-          if (unit == begin || image == 0)
-            kernels.pack_across(mine.w, width, weights + group * group_size, group_size, group_size,
-                                count);
-          const dim_t at = image * g.groups + group;
-          mine.run_band(source + at * sources * conv_geometry::volume(from), bias, then, result, at,
-                        group, count, y0, x0);
-        }
-      });
+      // As many at a time as the second-level cache holds while there are bands.
+      const dim_t together = 1 + (dim_t{1} << 19) / mine.unit_bytes();
+      for (dim_t last; begin < end; begin = last) {
+        last = least(begin + together, end);
+        mine.each_band([&](dim_t y0, dim_t x0) {
+          for (dim_t unit = begin; unit < last; ++unit) {
+            const dim_t group = unit / g.batch * width, image = unit % g.batch,
+                        count = least(width, g.groups - group);
+            if (unit == begin || image == 0)
+              kernels.pack_across(mine.w, width, weights + group * group_size, group_size,
+                                  group_size, count);
+            const dim_t at = image * g.groups + group;
+            mine.run_band(source + at * sources * conv_geometry::volume(from), bias, then, result,
+                          at, group, count, y0, x0);
+          }
+        });
+      }
     });
   }
 
+  dim_t unit_bytes() const {
+    return (sources * conv_geometry::volume(from) + results * conv_geometry::volume(to)) * width *
+           dim_t{sizeof(T)};
+  }
   void run_band(const T* source, const T* bias, const conv_epilogue<T>& then, T* result, dim_t at,
                 dim_t group, dim_t count, dim_t y0, dim_t x0) const {
     const extents& s = axes_spread();
@@ -108,8 +117,7 @@ struct depthwise_lanes : depthwise_bands<T> {
     for (dim_t i = 0; i < (whole ? 1 : high); ++i) {
       const dim_t offset = (at * results + r) * volume + (z * to[1] + top + i) * to[2] + left;
       const dim_t length = whole ? high * wide : wide, step = results * volume;
-      kernels.place_across(count, length, y + i * row * width, width, nullptr, false,
-                           result + offset, step);
+      kernels.turn(result + offset, step, y + i * row * width, width, count, length);
       if (later)
         kernels.finish_rows(count, length, result + offset, step, rest,
                             then.residual == nullptr ? nullptr : then.residual + offset);
@@ -137,8 +145,7 @@ struct depthwise_lanes : depthwise_bands<T> {
           mine.each_band(add);
         else
           add(0, 0);
-        kernels.place_across(count, group_size, mine.w, width, nullptr, false,
-                             dw + group * group_size, group_size);
+        kernels.turn(dw + group * group_size, group_size, mine.w, width, count, group_size);
       }
     });
   }

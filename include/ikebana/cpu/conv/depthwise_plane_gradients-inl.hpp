@@ -5,8 +5,8 @@
 /// Rows from `first` up to `end` of a strip of one plane, or of two channels' (`Two`), as halves of
 /// registers. Kernel row 0 meets row Stride t - top of x with row t of dy, so that a row of x is
 /// loaded once for all rows of dy that see it; what sees row t last does so with the row or two
-/// below.
-template <row_ends Ends, int Stride, bool Two, class T, class M>
+/// below. x is where column `Center` of the kernel is for the first of dy.
+template <row_ends Ends, int Stride, bool Two, int Center, class T, class M>
 IKEBANA_CPU_INLINE void add_strip_gradients(const detail::depthwise_planes<T>& job, const T* x,
                                             const T* dy, const M* masks, dim_t first, dim_t end,
                                             vec<T>* sums) {
@@ -31,13 +31,13 @@ IKEBANA_CPU_INLINE void add_strip_gradients(const detail::depthwise_planes<T>& j
   // The next row of x.
   const auto visit = [&](auto f) __attribute__((always_inline)) {
     if constexpr (Two) {
-      const auto seen =
-          load_two_columns<Stride>(from, from + height * width, std::make_index_sequence<3>{});
+      const auto seen = load_two_columns<Stride, Center>(from, from + height * width,
+                                                         std::make_index_sequence<3>{});
       f(std::integral_constant<std::size_t, 0>{}, seen.at[0]);
       f(std::integral_constant<std::size_t, 1>{}, seen.at[1]);
       f(std::integral_constant<std::size_t, 2>{}, seen.at[2]);
     } else {
-      visit_columns<Ends, Stride>(from, masks, f);
+      visit_columns<Ends, Stride, Center>(from, masks, f);
     }
     from += width;
   };
@@ -144,11 +144,13 @@ IKEBANA_CPU_INLINE void add_strip_gradients(const detail::depthwise_planes<T>& j
   }
 }
 /// The sums of one plane, or of two channels' whose rows are no longer than half_strip.
-template <int Stride, bool Two, class T>
+template <int Stride, bool Two, int Center, class T>
 IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& job, const T* x,
                                             const T* dy, vec<T>* sums) {
   using mask_type = typename column_mask<T>::type;
-  constexpr dim_t strip = Two ? half_strip<T, Stride> : strip_of_planes<T, Stride>,
+  constexpr dim_t strip = Two           ? vec<T>::size / 2
+                          : Center != 0 ? vec<T>::size
+                                        : strip_of_planes<T, Stride>,
                   block = IKEBANA_CPU_WIDTH == 32 && Stride == 1 ? 32 : 16;
   const dim_t out_width = job.out_width, out_height = job.out_height;
   for (dim_t first = 0; first < out_height; first += block) {
@@ -160,10 +162,10 @@ IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& j
                                  mask[3],
                                  mask[4],
                                  mask[5]};
-      const dim_t at = Stride * j - job.left;
+      const dim_t at = Center != 0 ? 0 : Stride * j - job.left;
       const auto add = [&](auto ends) __attribute__((always_inline)) {
-        add_strip_gradients<decltype(ends)::value, Stride, Two>(job, x + at, dy + j, masks, first,
-                                                                first + block, sums);
+        add_strip_gradients<decltype(ends)::value, Stride, Two, Center>(job, x + at, dy + j, masks,
+                                                                        first, first + block, sums);
       };
 #if IKEBANA_CPU_WIDTH == 32
       if (at >= 0 && out_width - j >= vec<T>::size &&
@@ -228,33 +230,50 @@ IKEBANA_CPU_INLINE void add_each_of_two(const vec<T> (&sums)[N], T* to, bool add
   last.store(to + w, rest);
 }
 #endif
-/// The gradients of the weights of some channels: planes of an image are `count` apart, of which
-/// there are `batch`.
-template <class T, int Stride>
-[[gnu::noinline]] void gradients_of_planes(const detail::depthwise_planes<T>& job) {
+/// The gradients of the weights of channels from `c` on, one or two at a time: planes of an image
+/// are `count` apart, of which there are `batch`.
+template <int Stride, bool Two, int Center, class T>
+[[gnu::noinline]] void gradients_of_some(const detail::depthwise_planes<T>& job, dim_t c) {
   const dim_t plane = job.height * job.width, out_plane = job.out_height * job.out_width;
-  dim_t c = 0;
-#if IKEBANA_CPU_WIDTH == 64
-  if constexpr (sizeof(T) == 4)  // halves of double would be as short as what goes as one row
-    if (!job.apart && job.out_width <= half_strip<T, Stride>)
-      for (; c + 2 <= job.count; c += 2) {
-        const vec<T> none = vec<T>::zero();
-        vec<T> sums[] = {none, none, none, none, none, none, none, none, none};
-        for (dim_t image = 0; image < job.batch; ++image) {
-          const dim_t at = image * job.channels + c;
-          add_plane_gradients<Stride, true>(job, job.x + at * plane, job.dy + at * out_plane, sums);
-        }
-        add_each_of_two(sums, job.out + c * 9, job.accumulate, lane_sequence<T>{});
-      }
-#endif
-  for (; c < job.count; ++c) {
+  for (; c + Two < job.count; c += 1 + Two) {
     const vec<T> none = vec<T>::zero();
     vec<T> sums[] = {none, none, none, none, none, none, none, none, none};
     for (dim_t image = 0; image < job.batch; ++image) {
       const dim_t at = image * job.channels + c;
-      add_plane_gradients<Stride, false>(job, job.x + at * plane, job.dy + at * out_plane, sums);
+      add_plane_gradients<Stride, Two, Center>(job, job.x + at * plane, job.dy + at * out_plane,
+                                               sums);
     }
+#if IKEBANA_CPU_WIDTH == 64
+    if constexpr (Two) {
+      add_each_of_two(sums, job.out + c * 9, job.accumulate, lane_sequence<T>{});
+      continue;
+    }
+#endif
     add_each(sums, job.out + c * 9, job.accumulate);
   }
+}
+template <class T, int Stride>
+[[gnu::noinline]] void gradients_of_planes(const detail::depthwise_planes<T>& job) {
+  dim_t c = 0;
+#if IKEBANA_CPU_WIDTH == 64
+  const dim_t width = job.width, out_width = job.out_width;
+  if constexpr (sizeof(T) == 4)  // halves of double would be as short as what goes as one row
+    if (!job.apart) {
+      const dim_t twos = job.count / 2 * 2;
+      if constexpr (Stride == 2)
+        if (is_centered<true, T, Stride>(out_width, width, job.left)) {
+          gradients_of_some<Stride, true, 1>(job, c);
+          c = twos;
+        }
+      if (c == 0 && out_width <= half_strip<T, Stride>) {
+        gradients_of_some<Stride, true, 0>(job, c);
+        c = twos;
+      }
+    }
+  if constexpr (Stride == 2)
+    if (is_centered<false, T, Stride>(out_width, width, job.left))
+      return gradients_of_some<Stride, false, 1>(job, c);
+#endif
+  gradients_of_some<Stride, false, 0>(job, c);
 }
 #endif

@@ -9,8 +9,9 @@ inline constexpr dim_t most_rows_of_plane = 32, rows_of_block = 16;
 
 /// A strip of a plane from row `first` up to `end`, or of two channels' (`Two`) whose rows are no
 /// longer than half_strip, as halves of registers: each row of the source is loaded once for all
-/// rows of the result that meet it, whose sums move up. `Dense`: not dilated.
-template <bool Apart, bool Dense, int Kernel, int Stride, bool Two, class T, class Mask,
+/// rows of the result that meet it, whose sums move up. `Dense`: not dilated. x is where column
+/// `Center` of the kernel is for the first result.
+template <bool Apart, bool Dense, int Kernel, int Stride, bool Two, int Center, class T, class Mask,
           std::size_t... K, std::size_t... M>
 IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, const T* x,
                                        const Mask* mask, const vec<T>* weights, vec<T> start,
@@ -32,9 +33,9 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
     constexpr int k = decltype(row)::value, oldest = decltype(turn)::value;
     const auto load = [&]() __attribute__((always_inline)) {
       if constexpr (Two)
-        return load_two_columns<Stride>(from, from + job.plane, columns);
+        return load_two_columns<Stride, Center>(from, from + job.plane, columns);
       else
-        return load_columns<Apart, Stride>(from, masks, dilation, columns);
+        return load_columns<Apart, Stride, Center>(from, masks, dilation, columns);
     };
     const auto seen = load();
     const auto add = [&](auto sum) __attribute__((always_inline)) {
@@ -98,10 +99,12 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
   }
 }
 /// One plane, or two channels'.
-template <int Kernel, int Stride, bool Two, class T>
+template <int Kernel, int Stride, bool Two, int Center, class T>
 IKEBANA_CPU_INLINE void convolve_plane(const detail::depthwise_planes<T>& job, const T* x,
                                        const vec<T>* weights, vec<T> start, T* out) {
-  constexpr dim_t strip = Two ? vec<T>::size / 2 : strip_of_planes<T, Stride, Kernel>;
+  constexpr dim_t strip = Two           ? vec<T>::size / 2
+                          : Center != 0 ? vec<T>::size
+                                        : strip_of_planes<T, Stride, Kernel>;
   const dim_t met = Stride * vec<T>::size + (Kernel - 1) * job.dilation;
   const dim_t out_width = job.out_width, out_height = job.out_height;
   const bool in_blocks = out_height > most_rows_of_plane && job.dilation == 1;
@@ -110,9 +113,10 @@ IKEBANA_CPU_INLINE void convolve_plane(const detail::depthwise_planes<T>& job, c
     const dim_t end = first + block < out_height ? first + block : out_height;
     const auto* mask = static_cast<const typename column_mask<T>::type*>(job.masks);
     for (dim_t j = 0; j < out_width; j += strip, mask += masks_of_strip<Kernel>) {
-      const dim_t lanes = out_width - j < strip ? out_width - j : strip, at = Stride * j - job.left;
+      const dim_t lanes = out_width - j < strip ? out_width - j : strip,
+                  at = Center != 0 ? 0 : Stride * j - job.left;
       const auto convolve = [&](auto apart, auto dense) __attribute__((always_inline)) {
-        convolve_strip<decltype(apart)::value, decltype(dense)::value, Kernel, Stride, Two>(
+        convolve_strip<decltype(apart)::value, decltype(dense)::value, Kernel, Stride, Two, Center>(
             job, x + at, mask, weights, start, first, end, lanes, out + j,
             std::make_index_sequence<std::size_t{Kernel}>{},
             std::make_index_sequence<std::size_t{(Kernel + Stride - 1) / Stride}>{});
@@ -130,7 +134,7 @@ IKEBANA_CPU_INLINE void convolve_plane(const detail::depthwise_planes<T>& job, c
   }
 }
 /// Planes from `c` on, one or two at a time.
-template <bool Two, int Kernel, int Stride, class T, std::size_t... I>
+template <bool Two, int Kernel, int Stride, int Center, class T, std::size_t... I>
 [[gnu::noinline]] void convolve_some(const detail::depthwise_planes<T>& job, dim_t c,
                                      std::index_sequence<I...>) {
   constexpr auto taps = static_cast<dim_t>(sizeof...(I));
@@ -144,7 +148,7 @@ template <bool Two, int Kernel, int Stride, class T, std::size_t... I>
   for (; c + Two < job.count; c += 1 + Two) {
     const T* const w = job.w + c * taps;
     const vec<T> weights[] = {opaque(both(w + (job.turned ? sizeof...(I) - 1 - I : I), taps))...};
-    convolve_plane<Kernel, Stride, Two>(
+    convolve_plane<Kernel, Stride, Two, Center>(
         job, job.x + c * job.plane, weights,
         job.bias != nullptr ? both(job.bias + c, 1) : vec<T>::zero(), job.out + c * job.out_plane);
   }
@@ -154,12 +158,25 @@ template <class T, int Kernel, int Stride>
   constexpr auto taps = std::make_index_sequence<std::size_t{Kernel * Kernel}>{};
   dim_t c = 0;
 #if IKEBANA_CPU_WIDTH == 64
+  constexpr int center = Kernel / 2;
+  const dim_t width = job.width, out_width = job.out_width;
   if constexpr (sizeof(T) == 4)
-    if (!job.apart && job.dilation == 1 && job.out_width <= half_strip<T, Stride, Kernel>) {
-      convolve_some<true, Kernel, Stride>(job, c, taps);
-      c = job.count / 2 * 2;
+    if (!job.apart && job.dilation == 1) {
+      const dim_t twos = job.count / 2 * 2;
+      if constexpr (Stride == 2)
+        if (is_centered<true, T, Stride, Kernel>(out_width, width, job.left)) {
+          convolve_some<true, Kernel, Stride, center>(job, c, taps);
+          c = twos;
+        }
+      if (c == 0 && out_width <= half_strip<T, Stride, Kernel>) {
+        convolve_some<true, Kernel, Stride, 0>(job, c, taps);
+        c = twos;
+      }
     }
+  if constexpr (Stride == 2)
+    if (is_centered<false, T, Stride, Kernel>(out_width, width, job.left))
+      return convolve_some<false, Kernel, Stride, center>(job, c, taps);
 #endif
-  convolve_some<false, Kernel, Stride>(job, c, taps);
+  convolve_some<false, Kernel, Stride, 0>(job, c, taps);
 }
 #endif

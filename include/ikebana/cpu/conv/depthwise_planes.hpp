@@ -64,7 +64,11 @@ struct plane_sweep {
     return nullptr;
   }
   /// Whether rows fill enough of a register, and other ways are not faster.
-  bool convolves() const { return shape->convolve != nullptr && 8 * job.out_width > kernels.width; }
+  bool convolves() const {
+    const bool is_narrow = stride == 2 && shape->kernel == 5 && job.out_width <= 4 &&
+                           kernels.width == 8 && sizeof(T) == 4 && channels >= 8;
+    return shape->convolve != nullptr && 8 * job.out_width > kernels.width && !is_narrow;
+  }
   /// Whether backward by data of stride 2 goes by pairs of rows and columns.
   bool spreads() const {
     return shape->spread != nullptr && job.top == shape->kernel / 2 && job.left == job.top &&

@@ -47,56 +47,70 @@ template <class T>
   }
 }
 
-/// sums of as many taps as K, of which the first `taps` are wanted.
-template <class T, class M, std::size_t... K>
-IKEBANA_CPU_INLINE void add_taps(const detail::depthwise_row<T>& job, const T* x, const M* mask,
-                                 const M* last_mask, dim_t taps, T* to, std::index_sequence<K...>) {
+/// Adds what one row gives, whose taps meet x + the places `met`.
+template <class T, std::size_t... K>
+IKEBANA_CPU_INLINE void add_row(const detail::depthwise_row<T>& job, const T* x, const T* dy,
+                                const dim_t* taps, const dim_t* met, vec<T>* sums, vec<T>* more,
+                                std::index_sequence<K...>) {
   constexpr dim_t w = vec<T>::size;
-  const auto at = [&](std::size_t k) {
-    const auto tap = static_cast<dim_t>(k);
-    return tap < taps ? tap : taps - 1;
-  };
-  const dim_t taps_met[] = {at(K)...};
-  const T* const met[] = {x + taps_met[K] * job.step...};
-  vec<T> sums[] = {vec<T>::load(to + taps_met[K] * w)...};
+  const auto* mask = static_cast<const typename column_mask<T>::type*>(job.masks);
   for (dim_t j = 0; j < job.length; j += w) {
     if (j == job.first) {
-      for (; j < job.last; j += w) {
-        const vec<T> given = vec<T>::load(job.dy + j);
-        ((sums[K] = fma(given, vec<T>::load(met[K] + j), sums[K])), ...);
+      for (; j + w < job.last; j += 2 * w) {
+        const vec<T> given = vec<T>::load(dy + j), next = vec<T>::load(dy + j + w);
+        ((sums[K] = fma(given, vec<T>::load(x + met[K] + j), sums[K])), ...);
+        ((more[K] = fma(next, vec<T>::load(x + met[K] + j + w), more[K])), ...);
+      }
+      if (j < job.last) {
+        const vec<T> given = vec<T>::load(dy + j);
+        ((sums[K] = fma(given, vec<T>::load(x + met[K] + j), sums[K])), ...);
+        j += w;
       }
       if (j >= job.length) break;
-      mask = last_mask;
+      mask = static_cast<const typename column_mask<T>::type*>(job.last_masks);
     }
-    const vec<T> given = load_some(job.dy + j, job.length - j);
+    const vec<T> given = load_some(dy + j, job.length - j);
     ((sums[K] =
-          fma_where(given, load_where(met[K] + j, mask[taps_met[K]]), sums[K], mask[taps_met[K]])),
+          fma_where(given, load_where(x + met[K] + j, mask[taps[K]]), sums[K], mask[taps[K]])),
      ...);
     mask += job.taps;
   }
-  const auto put = [&](std::size_t k) __attribute__((always_inline)) {
-    if (static_cast<dim_t>(k) < taps) sums[k].store(to + static_cast<dim_t>(k) * w);
+}
+/// The sums of as many taps as K from `tap` on, of which the last one may be met more than once, of
+/// one channel.
+template <class T, std::size_t... K>
+IKEBANA_CPU_INLINE void add_taps(const detail::depthwise_row<T>& job, dim_t channel, dim_t tap,
+                                 std::index_sequence<K...> each) {
+  constexpr dim_t w = vec<T>::size;
+  const auto at = [&](std::size_t k) {
+    const dim_t last = job.taps - 1, wanted = tap + static_cast<dim_t>(k);
+    return wanted < last ? wanted : last;
   };
-  (put(K), ...);
+  const dim_t tap_of[] = {at(K)...}, met[] = {tap_of[K] * job.step - job.left...};
+  vec<T> sums[] = {(static_cast<void>(K), vec<T>::zero())...},
+         more[] = {(static_cast<void>(K), vec<T>::zero())...};
+  for (dim_t image = 0; image < job.batch; ++image) {
+    const dim_t plane = (image * job.channels + channel) * job.rows;
+    const T *x = job.x + plane * job.width, *dy = job.dy + plane * job.length;
+    for (dim_t i = 0; i < job.rows; ++i, x += job.width, dy += job.length)
+      add_row(job, x, dy, tap_of, met, sums, more, each);
+  }
+  // The same again, where there are fewer.
+  T* const to = job.sums + channel * job.taps * w;
+  ((sums[K] + more[K]).store(to + tap_of[K] * w), ...);
 }
 template <class T>
 [[gnu::noinline]] void row_gradients(const detail::depthwise_row<T>& job) {
-  using mask_type = typename column_mask<T>::type;
-  const auto *mask = static_cast<const mask_type*>(job.masks),
-             *last_mask = static_cast<const mask_type*>(job.last_masks);
-  const T* x = job.x - job.left;
-  T* sums = job.sums;
-  for (dim_t left = job.taps; left > 0;) {
-    const dim_t taps = left <= 3 ? 3 : 5;
-    if (taps == 3)
-      add_taps(job, x, mask, last_mask, left, sums, std::make_index_sequence<3>{});
-    else
-      add_taps(job, x, mask, last_mask, left, sums, std::make_index_sequence<5>{});
-    left -= taps;
-    x += taps * job.step;
-    mask += taps;
-    last_mask += taps;
-    sums += taps * vec<T>::size;
-  }
+  for (dim_t c = 0; c < job.count; ++c)
+    for (dim_t tap = 0; tap < job.taps;) {
+      const dim_t left = job.taps - tap;
+      if (left <= 3 || left == 6) {
+        add_taps(job, c, tap, std::make_index_sequence<3>{});
+        tap += 3;
+      } else {
+        add_taps(job, c, tap, std::make_index_sequence<5>{});
+        tap += 5;
+      }
+    }
 }
 #endif

@@ -52,16 +52,20 @@ struct row_sweep {
     shifts = fits && !weights && k.convolve_rows_shifted != nullptr && job.left >= 0 &&
              std::max(job.left, behind) < k.width && job.length > shortest &&
              job.length < 16 * job.taps * job.taps;
-    fits =
-        shifts || (fits && 2 * job.length > k.width && pays(reach, weights ? 24 : 16) &&
-                   fit_sums() && fit(width - reach + job.left) &&
-                   (weights || !is_row || rows > 1 || job.taps > 9 || are_few() || fills_tiles()));
+    fits = shifts ||
+           (fits && 2 * job.length > k.width && pays(reach, weights ? least_of_weights() : 16) &&
+            fit_sums() && fit(width - reach + job.left) &&
+            (weights || !is_row || rows > 1 || job.taps > 9 || are_few() || fills_tiles()));
   }
   /// Whether, with so many `results` for each tap, channels as lanes, which have no ends to mask,
   /// are not faster.
   bool pays(dim_t reach, dim_t results) const {
     return are_few() ||
            (job.taps <= 16 && results * job.taps <= job.length && 2 * reach <= job.length);
+  }
+  dim_t least_of_weights() const {
+    if (job.taps <= 3) return kernels.reads_beside ? 16 : 12;
+    return kernels.reads_beside ? 32 : job.taps <= 5 ? 12 : 28;
   }
   bool are_few() const { return 2 * channels <= kernels.width; }
   /// Whether several registers go at once between the ends: else copies (depthwise_phases.hpp), of
@@ -136,19 +140,16 @@ struct row_sweep {
     const dim_t worth = planes_worth(batch * out_plane() * job.taps);
     parallel_for(0, channels, worth, [&](dim_t c, dim_t end) {
       depthwise_row<T> mine = job;
-      T* const sums = reinterpret_cast<T*>(thread_scratch());
-      for (dim_t some; c < end; c += some) {
-        some = std::min(together(), end - c);
-        std::fill(sums, sums + size_of_sums(), T(0));
-        for (dim_t image = 0; image < batch; ++image) {
-          mine.x = x + (image * channels + c) * plane();
-          mine.dy = dy + (image * channels + c) * out_plane();
-          mine.sums = sums;
-          for (dim_t n = 0; n < some; ++n, mine.sums += job.taps * kernels.width)
-            for (dim_t i = 0; i < rows; ++i, mine.x += width, mine.dy += job.length)
-              kernels.row_gradients(mine);
-        }
-        kernels.add_sums(some * job.taps, sums, dw + c * job.taps, accumulate);
+      mine.sums = reinterpret_cast<T*>(thread_scratch());
+      mine.batch = batch;
+      mine.channels = channels;
+      mine.rows = rows;
+      for (; c < end; c += mine.count) {
+        mine.count = std::min(together(), end - c);
+        mine.x = x + c * plane();
+        mine.dy = dy + c * out_plane();
+        kernels.row_gradients(mine);
+        kernels.add_sums(mine.count * job.taps, mine.sums, dw + c * job.taps, accumulate);
       }
     });
   }

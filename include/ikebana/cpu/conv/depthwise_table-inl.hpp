@@ -14,13 +14,12 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
   if constexpr ((Ways & lanes) != 0) {
     all.sum_lanes = &sum_lanes<T>;
     all.pack_across = &pack_across<T>;
-    all.place_across = &place_across<T>;
+    all.pack_window = &pack_window<T>;
+    all.turn = &turn<T>;
     if constexpr (forward) all.finish_rows = &finish_rows<T>;
   }
-  if constexpr ((Ways & (lanes | phases)) != 0) {
-    all.clear = &clear_array<T>;
-    all.copy_rows = &copy_rows<T>;
-  }
+  if constexpr ((Ways & (lanes | phases)) != 0) all.clear = &clear_array<T>;
+  if constexpr ((Ways & phases) != 0) all.copy_rows = &copy_rows<T>;
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
   const auto list_planes = [&]<int Kernel, int Stride>(auto& to) {
     to = {Kernel, Stride, nullptr, nullptr, nullptr, nullptr};

@@ -38,85 +38,138 @@ template <class T>
     }
 }
 
-/// Turns a block: to[p * width + i] = from[i * ld + p] for p, i < turned<T>, or (`wide`) a
-/// register.
 #if IKEBANA_CPU_WIDTH >= 32
-// Half of the work is done by the loads that fill the upper half of a register.
+/// How many elements are turned together: those of 16 bytes.
+template <class T>
+inline constexpr dim_t quad = 16 / sizeof(T);
+
+IKEBANA_CPU_INLINE __m128i lanes_of_quad(dim_t bytes) {
+  return _mm_cmpgt_epi32(_mm_set1_epi32(static_cast<int>(bytes / 4)), _mm_setr_epi32(0, 1, 2, 3));
+}
+/// 16 bytes from each of as many places as `Parts`, side by side: half of the work is done by the
+/// loads. Of each only the first `bytes` where `Some`.
+template <int Parts, bool Some>
+IKEBANA_CPU_INLINE auto load_parts(const float* x, dim_t step, dim_t bytes) {
+  const auto part = [=](int i) __attribute__((always_inline)) {
+    if constexpr (Some)
+      return _mm_maskload_ps(x + i * step, lanes_of_quad(bytes));
+    else
+      return _mm_loadu_ps(x + i * step);
+  };
+  if constexpr (Parts == 1) {
+    return part(0);
+  } else if constexpr (Parts == 2) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(part(0)), part(1), 1);
+  } else {
+#if IKEBANA_CPU_WIDTH == 64
+    __m512 r = _mm512_castps128_ps512(part(0));
+    r = _mm512_maskz_insertf32x4(all16, r, part(1), 1);
+    r = _mm512_maskz_insertf32x4(all16, r, part(2), 2);
+    return _mm512_maskz_insertf32x4(all16, r, part(3), 3);
+#endif
+  }
+}
+IKEBANA_CPU_INLINE void store_parts(float* to, __m128 x) { _mm_storeu_ps(to, x); }
+IKEBANA_CPU_INLINE void store_parts(float* to, __m256 x) { _mm256_storeu_ps(to, x); }
+#if IKEBANA_CPU_WIDTH == 64
+IKEBANA_CPU_INLINE void store_parts(float* to, __m512 x) { _mm512_storeu_ps(to, x); }
+#endif
+/// Within each 16 bytes, as many floats as `Unit` of a, then of b, from the lower half of both, or
+/// from the higher.
+template <int Unit, bool High, class R, std::size_t... L>
+IKEBANA_CPU_INLINE R unpack(R a, R b, std::index_sequence<L...>) {
+  constexpr auto lane = [](int l) {
+    const int chunk = l % 4 / Unit;
+    return l / 4 * 4 + (High ? 2 : 0) + chunk / 2 * Unit + l % Unit +
+           (chunk % 2) * static_cast<int>(sizeof...(L));
+  };
+  return __builtin_shufflevector(a, b, lane(static_cast<int>(L))...);
+}
+/// to[p * width + i] = from[i * ld + p] for p < depth and the i of as many quads as `Parts`.
+/// `Some`: depth may be less than a quad. `Rows`: after every `length` p, `to` goes on `gap`
+/// elements later.
+template <int Parts, bool Some, bool Rows = false, class T>
+IKEBANA_CPU_INLINE void turn_quads(T* to, dim_t width, const T* from, dim_t ld, dim_t depth,
+                                   dim_t length = 0, dim_t gap = 0) {
+  constexpr dim_t side = quad<T>, scale = sizeof(T) / 4;
+  constexpr auto lanes = std::make_index_sequence<std::size_t{4 * Parts}>{};
+  const dim_t step = side * scale * ld;
+  T* next = to;
+  dim_t left = length;
+  for (dim_t p = 0; p < depth; p += side) {
+    const dim_t column = Some || p + side <= depth ? p : depth - side,
+                met = depth - p < side ? depth - p : side;
+    if (Rows && column != p) {
+      const dim_t row = column / length;
+      next = to + column * width + row * gap;
+      left = (row + 1) * length - column;
+    }
+    const auto load = [&](dim_t i) __attribute__((always_inline)) {
+      return load_parts<Parts, Some>(reinterpret_cast<const float*>(from + i * ld + column), step,
+                                     met * dim_t{sizeof(T)});
+    };
+    const auto put = [&](dim_t i, auto x) __attribute__((always_inline)) {
+      if (Some && i >= met) return;
+      auto* const at = reinterpret_cast<float*>(Rows ? next : to + (column + i) * width);
+      if (Rows) {
+        next += width;
+        if (--left == 0) next += gap, left = length;
+      }
+      store_parts(at, x);
+    };
+    if constexpr (side == 4) {
+      const auto r0 = load(0), r1 = load(1), r2 = load(2), r3 = load(3),
+                 a = unpack<1, false>(r0, r1, lanes), b = unpack<1, true>(r0, r1, lanes),
+                 c = unpack<1, false>(r2, r3, lanes), d = unpack<1, true>(r2, r3, lanes);
+      put(0, unpack<2, false>(a, c, lanes));
+      put(1, unpack<2, true>(a, c, lanes));
+      put(2, unpack<2, false>(b, d, lanes));
+      put(3, unpack<2, true>(b, d, lanes));
+    } else {
+      const auto r0 = load(0), r1 = load(1);
+      put(0, unpack<2, false>(r0, r1, lanes));
+      put(1, unpack<2, true>(r0, r1, lanes));
+    }
+  }
+}
 template <class T>
 inline constexpr dim_t turned = 32 / sizeof(T);
 
-IKEBANA_CPU_INLINE __m256 load_halves(const float* low, const float* high) {
-  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
-}
-IKEBANA_CPU_INLINE __m256d load_halves(const double* low, const double* high) {
-  return _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(low)), _mm_loadu_pd(high), 1);
-}
-/// Half of a block's columns.
-IKEBANA_CPU_INLINE void turn_columns(float* to, dim_t width, const float* x, dim_t ld) {
-  const __m256 r0 = load_halves(x, x + 4 * ld), r1 = load_halves(x + ld, x + 5 * ld),
-               r2 = load_halves(x + 2 * ld, x + 6 * ld), r3 = load_halves(x + 3 * ld, x + 7 * ld);
-  const __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(r0, r1)),
-                b = _mm256_castps_pd(_mm256_unpackhi_ps(r0, r1)),
-                c = _mm256_castps_pd(_mm256_unpacklo_ps(r2, r3)),
-                d = _mm256_castps_pd(_mm256_unpackhi_ps(r2, r3));
-  _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_unpacklo_pd(a, c)));
-  _mm256_storeu_ps(to + width, _mm256_castpd_ps(_mm256_unpackhi_pd(a, c)));
-  _mm256_storeu_ps(to + 2 * width, _mm256_castpd_ps(_mm256_unpacklo_pd(b, d)));
-  _mm256_storeu_ps(to + 3 * width, _mm256_castpd_ps(_mm256_unpackhi_pd(b, d)));
-}
-IKEBANA_CPU_INLINE void turn_columns(double* to, dim_t width, const double* x, dim_t ld) {
-  const __m256d a = load_halves(x, x + 2 * ld), b = load_halves(x + ld, x + 3 * ld);
-  _mm256_storeu_pd(to, _mm256_unpacklo_pd(a, b));
-  _mm256_storeu_pd(to + width, _mm256_unpackhi_pd(a, b));
-}
-template <class T>
-IKEBANA_CPU_INLINE void turn_block(T* to, dim_t width, const T* from, dim_t ld) {
-  constexpr dim_t half = turned<T> / 2;
-  turn_columns(to, width, from, ld);
-  turn_columns(to + half * width, width, from + half, ld);
-}
+/// By blocks of at least a quad: what is not a whole one overlaps the one before. `Rows` as above,
+/// where count is at least turned<T>; so it is where depth is less than a quad.
+template <bool Rows, class T>
+IKEBANA_CPU_INLINE void turn_blocks(T* to, dim_t width, const T* from, dim_t ld, dim_t depth,
+                                    dim_t count, dim_t length, dim_t gap) {
+  constexpr dim_t q = quad<T>;
+  // Rows of which a line each is in the same place of the cache are read a few at a time.
+  const bool wide = IKEBANA_CPU_WIDTH == 64 && ld * dim_t{sizeof(T)} % 4096 != 0;
+  const bool some = depth < q;
+  // Few rows of the result at a time, so that they stay near while they are filled.
+  for (dim_t begin = 0, rows; begin < depth; begin += rows) {
+    rows = Rows || depth - begin < 64 + q ? depth - begin : 64;
+    for (dim_t i = 0, side; i < count; i += side) {
+      const dim_t left = count - i;
+      side = wide && !some && left > 2 * q && count >= 4 * q ? 4 * q
+             : Rows || some || (left > q && count >= 2 * q)  ? 2 * q
+                                                             : q;
+      const dim_t row = left >= side ? i : count - side;
+      T* const at = to + begin * width + row;
+      const T* const x = from + row * ld + begin;
 #if IKEBANA_CPU_WIDTH == 64
-template <class T>
-IKEBANA_CPU_INLINE __m512 load_quarters(const T* x, dim_t step) {
-  const auto at = [=](int i) __attribute__((always_inline)) {
-    return _mm_loadu_ps(reinterpret_cast<const float*>(x + i * step));
-  };
-  __m512 r = _mm512_castps128_ps512(at(0));
-  r = _mm512_maskz_insertf32x4(all16, r, at(1), 1);
-  r = _mm512_maskz_insertf32x4(all16, r, at(2), 2);
-  return _mm512_maskz_insertf32x4(all16, r, at(3), 3);
-}
-IKEBANA_CPU_INLINE void turn_wide_block(float* to, dim_t width, const float* from, dim_t ld) {
-  const auto quarter = [=](float* at, const float* x) __attribute__((always_inline)) {
-    const __m512 r0 = load_quarters(x, 4 * ld), r1 = load_quarters(x + ld, 4 * ld),
-                 r2 = load_quarters(x + 2 * ld, 4 * ld), r3 = load_quarters(x + 3 * ld, 4 * ld);
-    const __m512d a = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(all16, r0, r1)),
-                  b = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(all16, r0, r1)),
-                  c = _mm512_castps_pd(_mm512_maskz_unpacklo_ps(all16, r2, r3)),
-                  d = _mm512_castps_pd(_mm512_maskz_unpackhi_ps(all16, r2, r3));
-    _mm512_storeu_ps(at, _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(all8, a, c)));
-    _mm512_storeu_ps(at + width, _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(all8, a, c)));
-    _mm512_storeu_ps(at + 2 * width, _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(all8, b, d)));
-    _mm512_storeu_ps(at + 3 * width, _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(all8, b, d)));
-  };
-  quarter(to, from);
-  quarter(to + 4 * width, from + 4);
-  quarter(to + 8 * width, from + 8);
-  quarter(to + 12 * width, from + 12);
-}
-IKEBANA_CPU_INLINE void turn_wide_block(double* to, dim_t width, const double* from, dim_t ld) {
-  const auto quarter = [=](double* at, const double* x) __attribute__((always_inline)) {
-    const __m512d a = _mm512_castps_pd(load_quarters(x, 2 * ld)),
-                  b = _mm512_castps_pd(load_quarters(x + ld, 2 * ld));
-    _mm512_storeu_pd(at, _mm512_maskz_unpacklo_pd(all8, a, b));
-    _mm512_storeu_pd(at + width, _mm512_maskz_unpackhi_pd(all8, a, b));
-  };
-  quarter(to, from);
-  quarter(to + 2 * width, from + 2);
-  quarter(to + 4 * width, from + 4);
-  quarter(to + 6 * width, from + 6);
-}
+      if (side == 4 * q) {
+        turn_quads<4, false, Rows>(at, width, x, ld, rows, length, gap);
+        continue;
+      }
 #endif
+      if (!Rows && some)
+        turn_quads<2, true>(at, width, x, ld, rows);
+      else if (Rows || side == 2 * q)
+        turn_quads<2, false, Rows>(at, width, x, ld, rows, length, gap);
+      else
+        turn_quads<1, false>(at, width, x, ld, rows);
+    }
+  }
+}
 #else
 template <class T>
 inline constexpr dim_t turned = vec<T>::size;
@@ -128,56 +181,46 @@ IKEBANA_CPU_INLINE void turn_block(T* to, dim_t width, const T* from, dim_t ld,
   transpose_block(rows);
   (rows[R].store(to + static_cast<dim_t>(R) * width), ...);
 }
-template <class T>
-IKEBANA_CPU_INLINE void turn_block(T* to, dim_t width, const T* from, dim_t ld) {
-  turn_block(to, width, from, ld,
-             std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>{});
-}
-#endif
-
-/// to[p * width + i] = from[i * ld + p] for p < depth, i < count, by blocks: what is not a whole
-/// one overlaps the one before.
-template <class T, bool Wide>
+template <bool, class T>
 IKEBANA_CPU_INLINE void turn_blocks(T* to, dim_t width, const T* from, dim_t ld, dim_t depth,
-                                    dim_t count) {
-  constexpr dim_t side = Wide ? vec<T>::size : turned<T>;
-  // Few rows of the result at a time, so that they stay near while they are filled.
-  for (dim_t begin = 0; begin < depth; begin += 64) {
-    const dim_t end = begin + 64 < depth ? begin + 64 : depth;
-    for (dim_t i = 0; i < count; i += side) {
-      const dim_t row = i + side <= count ? i : count - side;
-      for (dim_t p = begin; p < end; p += side) {
-        const dim_t column = p + side <= depth ? p : depth - side;
-#if IKEBANA_CPU_WIDTH == 64
-        if constexpr (Wide) {
-          turn_wide_block(to + column * width + row, width, from + row * ld + column, ld);
-          continue;
-        }
-#endif
-        turn_block(to + column * width + row, width, from + row * ld + column, ld);
-      }
+                                    dim_t count, dim_t, dim_t) {
+  constexpr dim_t side = vec<T>::size;
+  for (dim_t i = 0; i < count; i += side) {
+    const dim_t row = i + side <= count ? i : count - side;
+    for (dim_t p = 0; p < depth; p += side) {
+      const dim_t column = p + side <= depth ? p : depth - side;
+      turn_block(to + column * width + row, width, from + row * ld + column, ld,
+                 std::make_index_sequence<static_cast<std::size_t>(side)>{});
     }
   }
+}
+template <class T>
+inline constexpr dim_t quad = vec<T>::size;
+#endif
+/// to[p * width + i] = from[i * ld + p] for p < depth, i < count.
+template <class T>
+[[gnu::noinline]] void turn(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t count) {
+  // Fewer floats than a quad may be loaded.
+  const bool may_be_some =
+      IKEBANA_CPU_WIDTH >= 32 && depth > 1 && sizeof(T) == 4 && count >= turned<T>;
+  if (count >= quad<T> && (depth >= quad<T> || may_be_some))
+    return turn_blocks<false>(to, width, from, ld, depth, count, dim_t{0}, dim_t{0});
+  for (dim_t i = 0; i < count; ++i)
+    for (dim_t p = 0; p < depth; ++p) to[p * width + i] = from[i * ld + p];
 }
 
 /// to[p * width + i] = from[i * ld + p] for p < depth, i < count; zero for count <= i < width.
 template <class T>
 [[gnu::noinline]] void pack_across(T* to, dim_t width, const T* from, dim_t ld, dim_t depth,
                                    dim_t count) {
-  constexpr dim_t wide = vec<T>::size;
-  // Rows of which a line each is in the same place of the cache are read a few at a time.
-  const bool crowded = ld * dim_t{sizeof(T)} % 4096 == 0;
-  if (wide > turned<T> && !crowded && depth >= wide && count >= wide) {
-    turn_blocks<T, (wide > turned<T>)>(to, width, from, ld, depth, count);
-  } else if (depth >= turned<T> && count >= turned<T>) {
-    turn_blocks<T, false>(to, width, from, ld, depth, count);
-  } else {
-    for (dim_t i = 0; i < count; ++i)
-      for (dim_t p = 0; p < depth; ++p) to[p * width + i] = from[i * ld + p];
+  // Whole registers of zeros first: partial ones delay who reads them soon.
+  constexpr dim_t w = vec<T>::size;
+  if (const dim_t size = count < width ? depth * width : 0; size > 0) {
+    dim_t i = 0;
+    for (; i + w <= size; i += w) vec<T>::zero().store(to + i);
+    if (i < size) vec<T>::zero().store(to + i, size - i);
   }
-  if (count < width)
-    for (dim_t p = 0; p < depth; ++p)
-      for (dim_t i = count; i < width; ++i) to[p * width + i] = T(0);
+  turn(to, width, from, ld, depth, count);
 }
 
 /// to[j * width + p] = from[p * ld + j] for j < columns, p < count. Up to three rows more of `to`
@@ -190,7 +233,7 @@ template <class T>
   constexpr dim_t most = turned<T> / 2;
   for (; p + turned<T> + most <= count; p += turned<T>)
     for (dim_t j = 0; j < columns; j += most)
-      turn_columns(to + j * width + p, width, from + p * ld + j, ld);
+      turn_quads<2, false>(to + j * width + p, width, from + p * ld + j, ld, most);
 #endif
   for (; p < count; ++p)
     for (dim_t j = 0; j < columns; ++j) to[j * width + p] = from[p * ld + j];
