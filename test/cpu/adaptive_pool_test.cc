@@ -20,7 +20,7 @@ TEST_CASE_TEMPLATE("adaptive pooling covers the input with windows of almost equ
       {3, {1, 7, 9}, {1, 3, 4}},  {2, {1, 5, 5}, {1, 7, 8}},  {2, {3, 5, 20}, {2, 5, 20}},
       {2, {1, 7, 7}, {1, 1, 1}},  {1, {4, 9, 70}, {1, 1, 1}}, {2, {1, 3, 101}, {1, 1, 3}},
       {2, {1, 6, 33}, {1, 2, 1}}, {0, {1, 4, 4}, {1, 2, 2}},  {2, {1, 4, 4}, {1, 0, 2}},
-      {2, {5, 4, 3}, {3, 2, 2}},
+      {2, {5, 4, 3}, {3, 2, 2}},  {37, {1, 7, 7}, {1, 3, 3}}, {18, {2, 5, 6}, {1, 3, 4}},
   };
   for (const cpu::adaptive_pool_geometry& g : adaptive) {
     const dim_t nx = g.planes * volume(g.in), ny = g.planes * volume(g.out);

@@ -6,6 +6,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/pool.hpp"
+#include "ikebana/cpu/pool_lanes.hpp"
 
 namespace ikebana::cpu {
 
@@ -40,13 +41,45 @@ inline any_windows windows_of(const adaptive_pool_geometry& g) {
           }};
 }
 
+/// Planes in lanes, for windows of several sizes. False, having done nothing, where these are few,
+/// or large.
+template <class T>
+bool uneven_maxima(const any_windows& g, const T* x, T* y, std::int32_t* indices) {
+  const lane_kernel<T> kernel = IKEBANA_CPU_DISPATCH(kernel_for_lane_maxima<T>)();
+  return 4 * g.planes >= kernel.width &&
+         windows_in_lanes<T>(g, {1, 1, 1}, kernel, false, T(1), true, x, y, indices);
+}
+/// Averages likewise, for windows that are not wide.
+template <class T>
+bool fit_lanes(const any_windows& g, lane_kernel<T> kernel) {
+  return g.planes >= kernel.width && g.in[2] <= 5 * g.out[2];
+}
+template <class T>
+void uneven_averages(const any_windows& g, const T* x, T* y, bool, dim_t) {
+  const lane_kernel<T> kernel = IKEBANA_CPU_DISPATCH(kernel_for_lane_averages<T>)();
+  if (!fit_lanes(g, kernel) ||
+      !windows_in_lanes<T>(g, {1, 1, 1}, kernel, false, T(0), true, x, y, nullptr))
+    averages_of_any<T>(g, x, y, true, 0);
+}
+template <class T>
+void spread_unevenly(const any_windows& g, const T* dy, T* dx, bool, dim_t) {
+  const lane_kernel<T> kernel = IKEBANA_CPU_DISPATCH(kernel_for_lane_spreads<T>)();
+  if (!fit_lanes(g, kernel) ||
+      !windows_in_lanes<T>(g, {1, 1, 1}, kernel, true, T(0), true, dy, dx, nullptr))
+    spread_to_any<T>(g, dy, dx, true, 0);
+}
+
+IKEBANA_CPU_KERNEL(uneven_maxima)
+IKEBANA_CPU_KERNEL(uneven_averages)
+IKEBANA_CPU_KERNEL(spread_unevenly)
+
 /// Even windows do not overlap.
 template <class T>
 inline constexpr average_ways<T> even_average_ways{
-    {&averages_by_halving<T>, &averages_of_planes<T>, &averages_by_rows<T>}, &averages_of_any<T>};
+    {&averages_by_halving<T>, &averages_of_planes<T>, &averages_by_rows<T>}, &uneven_averages<T>};
 template <class T>
 inline constexpr average_ways<T> even_spread_ways{
-    {&spread_by_halving<T>, &spread_to_planes<T>, &spread_by_rows<T>}, &spread_to_any<T>};
+    {&spread_by_halving<T>, &spread_to_planes<T>, &spread_by_rows<T>}, &spread_unevenly<T>};
 
 /// One window for each plane.
 template <class T>
@@ -70,6 +103,7 @@ void adaptive_max_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y
                                std::int32_t* indices,
                                const detail::maximum_ways<T>& ways = detail::all_maximum_ways<T>) {
   if (detail::is_even(g)) return max_pool_forward<T>(detail::even_windows(g), x, y, indices, ways);
+  if (detail::uneven_maxima<T>(detail::windows_of(g), x, y, indices)) return;
   detail::maxima_by_windows(
       g.planes, g.in, g.out, {1, 1, 1},
       [&](std::size_t d, dim_t o) { return detail::span_of(g, d, o); }, x, y, indices);

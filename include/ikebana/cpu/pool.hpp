@@ -48,8 +48,9 @@ void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_inc
   const T divisor =
       static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
   const T factor = divisor != T(0) ? T(1) / divisor : T(0);
-  detail::share_planes(all, [=, &ways](const pool_geometry& g, dim_t in, dim_t out) {
-    if (!ways.run({g, x + in, y + out, factor, count_include_pad}) && ways.any != nullptr)
+  detail::share_planes(all, [=, &ways, &all](const pool_geometry& g, dim_t in, dim_t out) {
+    if (!ways.run({g, x + in, y + out, factor, count_include_pad, all.planes}) &&
+        ways.any != nullptr)
       ways.any(detail::windows_of(g), x + in, y + out, count_include_pad, divisor_override);
   });
 }
@@ -60,9 +61,9 @@ void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_
                        const detail::average_ways<T>& ways = detail::all_spread_ways<T>) {
   const T divisor =
       static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
-  detail::share_planes(all, [=, &ways](const pool_geometry& g, dim_t in, dim_t out) {
+  detail::share_planes(all, [=, &ways, &all](const pool_geometry& g, dim_t in, dim_t out) {
     const T factor = divisor != T(0) ? T(1) / divisor : T(1);
-    const detail::average_job<T> job{g, dy + out, dx + in, factor, count_include_pad};
+    const detail::average_job<T> job{g, dy + out, dx + in, factor, count_include_pad, all.planes};
     const auto run = [&](const detail::average_job<T>& part) { return ways.run(part); };
     if (!(divisor != T(0) ? run(job) : detail::divided_apart(job, run)) && ways.any != nullptr)
       ways.any(detail::windows_of(g), dy + out, dx + in, count_include_pad, divisor_override);

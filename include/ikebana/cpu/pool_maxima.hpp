@@ -11,6 +11,7 @@
 #include "ikebana/cpu/detail/strided.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/pool_lanes.hpp"
 #include "ikebana/cpu/pool_rows.hpp"
 #include "ikebana/cpu/pool_threes.hpp"
 #include "ikebana/cpu/pool_tiles.hpp"
@@ -90,6 +91,19 @@ bool maxima_of_inner_threes(const pool_geometry& g, const T* x, T* y, std::int32
          maxima_of_threes(g, IKEBANA_CPU_DISPATCH(maxima_by_inner_threes<T>), x, y);
 }
 
+/// Planes in lanes, where rows of windows, or those of the planes, are much shorter than registers.
+template <class T>
+bool maxima_by_lanes(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
+  const lane_kernel<T> kernel = IKEBANA_CPU_DISPATCH(kernel_for_lane_maxima<T>)();
+  const dim_t w = kernel.width;
+  if (indices == nullptr ? g.planes < 2 * w || !are_narrow(g, w)
+                         : g.planes < 2 * g.out[2] || 2 * g.out[2] > w ||
+                               g.output_plane() * conv_geometry::volume(g.kernel) < g.input_plane())
+    return false;
+  return windows_in_lanes<T>(dilated_windows_of(g), g.dilation, kernel, false, T(1), true, x, y,
+                             indices);
+}
+
 /// Without their places.
 template <class T, dim_t Stride = 0>
 bool maxima_by_rows(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
@@ -129,18 +143,19 @@ IKEBANA_CPU_KERNEL(spread_maxima_by_halving)
 IKEBANA_CPU_KERNEL(maxima_of_planes)
 IKEBANA_CPU_KERNEL(maxima_of_padded_threes)
 IKEBANA_CPU_KERNEL(maxima_of_inner_threes)
+IKEBANA_CPU_KERNEL(maxima_by_lanes)
 IKEBANA_CPU_KERNEL(maxima_by_rows)
 IKEBANA_CPU_KERNEL(maxima_by_tiles)
 IKEBANA_CPU_KERNEL(maxima_by_sweeps)
 
 /// In the order in which they are asked; null where the caller's windows never go so.
 template <class T>
-using maximum_ways = std::array<maximum_way<T>, 7>;
+using maximum_ways = std::array<maximum_way<T>, 8>;
 template <class T>
 inline constexpr maximum_ways<T> all_maximum_ways{
     &maxima_by_halving<T>,      &maxima_of_planes<T>, &maxima_of_padded_threes<T>,
-    &maxima_of_inner_threes<T>, &maxima_by_sweeps<T>, &maxima_by_rows<T>,
-    &maxima_by_tiles<T>};
+    &maxima_of_inner_threes<T>, &maxima_by_lanes<T>,  &maxima_by_sweeps<T>,
+    &maxima_by_rows<T>,         &maxima_by_tiles<T>};
 
 template <class T, window_kind K>
 constexpr maximum_ways<T> maximum_ways_of() {
@@ -151,9 +166,10 @@ constexpr maximum_ways<T> maximum_ways_of() {
     if constexpr (may_be_global(K)) ways[1] = &maxima_of_planes<T>;
     if constexpr (by_threes && K.padding[2] == 1) ways[2] = &maxima_of_padded_threes<T>;
     if constexpr (by_threes && K.padding[2] == 0) ways[3] = &maxima_of_inner_threes<T>;
-    if constexpr (is_swept(K)) ways[4] = &maxima_by_sweeps<T, known_stride(K)>;
-    if constexpr (!by_threes) ways[5] = &maxima_by_rows<T, known_stride(K)>;
-    if constexpr (!is_swept(K)) ways[6] = &maxima_by_tiles<T, known_stride(K)>;
+    ways[4] = &maxima_by_lanes<T>;
+    if constexpr (is_swept(K)) ways[5] = &maxima_by_sweeps<T, known_stride(K)>;
+    if constexpr (!by_threes) ways[6] = &maxima_by_rows<T, known_stride(K)>;
+    if constexpr (!is_swept(K)) ways[7] = &maxima_by_tiles<T, known_stride(K)>;
   }
   return ways;
 }

@@ -147,15 +147,16 @@ bool windows_by_rows(const pool_geometry& g, row_work work, window_rows_kernel<T
     T factor;
   };
   monotonic_scratch scratch;
-  auto* const rows = scratch.allocate<typename window_rows<T>::row>(high);
-  auto* const results = scratch.allocate<typename window_rows<T>::place>(4 * high);
+  auto lists = monotonic_scratch::of_lists();
+  auto* const rows = lists.allocate<typename window_rows<T>::row>(high);
+  auto* const results = lists.allocate<typename window_rows<T>::place>(4 * high);
   T *const column_factors = scratch.allocate<T>(rounded_up(wide, w)), *const sums =
                                                                           scratch.allocate<T>(room);
-  span* const spans[] = {scratch.allocate<span>(to[0]), scratch.allocate<span>(to[1])};
-  auto* const taps = scratch.allocate<dim_t>(kernel);
+  span* const spans[] = {lists.allocate<span>(to[0]), lists.allocate<span>(to[1])};
+  auto* const taps = lists.allocate<dim_t>(kernel);
   scratch.allocate(t.line, room);
   scratch.allocate(t.phases, room);
-  if (!scratch.fits()) return false;
+  if (!scratch.fits() || !lists.fits()) return false;
   t.rows = rows;
   t.results = results;
   t.taps = taps;

@@ -9,7 +9,7 @@ struct running_maximum {
 
   IKEBANA_CPU_INLINE void meet(vec<T> x, bits_of<T> at) {
     const lane_mask<T> wins = x > best;
-    best = select(wins, x, best);
+    best = max(x, best);
     where = select(lane_mask<place>{wins.m}, at, where);
   }
 };

@@ -138,15 +138,17 @@ bool maxima_of_windows(const pool_geometry& g, window_kernel<T> kernel, const T*
   if (size() > room) return false;
 
   monotonic_scratch scratch;
+  auto lists = monotonic_scratch::of_lists();
   T* const copies = scratch.allocate<T>(t.phases * t.phase_size + w);
   auto* const taps =
-      scratch.allocate<typename window_tile<T>::tap>(depth.kernel * rows.kernel * columns.kernel);
-  dim_t* const slabs = scratch.allocate<dim_t>(depth.kernel);
-  const dim_t most = high * rounded_up(wide + shift + 1, w) + 4 * w;
-  auto* const places = scratch.allocate<std::int32_t>(most);
+      lists.allocate<typename window_tile<T>::tap>(depth.kernel * rows.kernel * columns.kernel);
+  dim_t* const slabs = lists.allocate<dim_t>(depth.kernel);
+  // Long rows are gone through one by one.
+  const dim_t most = wide > 512 ? 0 : high * rounded_up(wide + shift + 1, w) + 4 * w;
+  auto* const places = lists.allocate<std::int32_t>(most);
   scratch.allocate(t.maxima, most);
-  scratch.allocate(t.maxima_places, most);
-  if (!scratch.fits()) return false;
+  lists.allocate(t.maxima_places, most);
+  if (!scratch.fits() || !lists.fits()) return false;
   t.taps = taps;
   t.slabs = slabs;
 

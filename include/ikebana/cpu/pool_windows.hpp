@@ -52,6 +52,12 @@ inline any_windows windows_of(const pool_geometry& g) {
             return span_of(*static_cast<const pool_geometry*>(geometry), d, o, 1);
           }};
 }
+inline any_windows dilated_windows_of(const pool_geometry& g) {
+  return {g.planes, g.in, g.out, &g, [](const void* geometry, std::size_t d, dim_t o) {
+            const auto& of = *static_cast<const pool_geometry*>(geometry);
+            return span_of(of, d, o, of.dilation[d]);
+          }};
+}
 
 /// Maxima window by window, and their places: what holds for any windows and any numbers. Not built
 /// for each instruction set, as little comes here: not-a-number and infinities, rows that are too
