@@ -7,6 +7,7 @@ void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::i
   constexpr dim_t w = vec<T>::size;
   const dim_t together = rows_together<T>(classes);
   const vec<T> absent = absent_lanes<T>(classes);
+  const bits_of<T> present = last_lanes<T>(classes);
   const T smooth = label_smoothing / static_cast<T>(classes);
   // In double, so that many rows lose nothing.
   double losses = 0;
@@ -30,7 +31,6 @@ void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::i
       mean[r] = T(0);
       if (label_smoothing != T(0)) {
         const vec<T> shift = vec<T>::broadcast(most[r]);
-        const bits_of<T> present = last_lanes<T>(classes);
         mean[r] = sum(sum_by_lanes<T>(
                       classes,
                       IKEBANA_CPU_TERMS {
@@ -57,9 +57,7 @@ void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::i
       if (d == nullptr) continue;
       T* const row = d + r * classes;
       if (labels[r] == ignore_index) {
-        map_terms(
-            classes, row,
-            [](dim_t, dim_t) __attribute__((always_inline)) { return vec<T>::zero(); });
+        std::memset(static_cast<void*>(row), 0, static_cast<std::size_t>(classes) * sizeof(T));
         continue;
       }
       const vec<T> f = vec<T>::broadcast(factor[r]), s = vec<T>::broadcast(grad_scale * smooth);

@@ -51,22 +51,29 @@ IKEBANA_CPU_INLINE void scale_row(dim_t n, T* y, T factor) {
       n, y, IKEBANA_CPU_TERMS { return load_lanes(y + i, lanes) * f; });
 }
 
-/// Along a strided dimension, registers hold neighbouring columns of `inner`.
+/// How many exponentials may be kept beside their place.
+template <class T>
+inline constexpr dim_t most_apart = static_cast<dim_t>(detail::packed_b_bytes) /
+                                    static_cast<dim_t>(sizeof(T));
+
+/// Along a strided dimension, registers hold neighbouring columns of `inner`. Exponentials are kept
+/// `step` apart: not in y where that has but some lanes of a register, for there each would wait
+/// for the one before to be written.
 template <class T>
 IKEBANA_CPU_INLINE void softmax_columns(dim_t n, dim_t inner, const T* x, T* y, bool logarithm,
-                                        dim_t lanes) {
+                                        dim_t lanes, T* kept, dim_t step) {
   vec<T> most = vec<T>::load(x, lanes);
   for (dim_t i = 1; i < n; ++i) most = max(most, vec<T>::load(x + i * inner, lanes));
   vec<T> total = vec<T>::zero();
   for (dim_t i = 0; i < n; ++i) {
     const vec<T> e = exp_of_difference(vec<T>::load(x + i * inner, lanes) - most);
     total = total + e;
-    if (!logarithm) e.store(y + i * inner, lanes);
+    if (!logarithm) e.store(kept + i * step, lanes);
   }
   const vec<T> shift = log(total), factor = T(1) / total;
   for (dim_t i = 0; i < n; ++i)
     (logarithm ? vec<T>::load(x + i * inner, lanes) - most - shift
-               : vec<T>::load(y + i * inner, lanes) * factor)
+               : vec<T>::load(kept + i * step, lanes) * factor)
         .store(y + i * inner, lanes);
 }
 
@@ -124,9 +131,15 @@ void softmax_rows(dim_t outer, dim_t n, dim_t inner, const T* x, T* y, bool loga
   if (n == 0) return;
   constexpr dim_t w = vec<T>::size;
   if (inner != 1) {
+    T* const apart = inner % w != 0 && n * w <= most_apart<T>
+                         ? reinterpret_cast<T*>(detail::thread_scratch())
+                         : nullptr;
     for (dim_t o = 0; o < outer; ++o, x += n * inner, y += n * inner)
-      for (dim_t j = 0; j < inner; j += w)
-        softmax_columns(n, inner, x + j, y + j, logarithm, inner - j < w ? inner - j : w);
+      for (dim_t j = 0; j < inner; j += w) {
+        const bool whole = inner - j >= w, in_place = whole || apart == nullptr;
+        softmax_columns(n, inner, x + j, y + j, logarithm, whole ? w : inner - j,
+                        in_place ? y + j : apart, in_place ? inner : w);
+      }
     return;
   }
   if constexpr (w >= 8) {
