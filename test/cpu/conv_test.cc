@@ -139,6 +139,18 @@ const conv_geometry geometries[] = {
     geometry(1, 4, 60, 2, {3, 9, 10}, {2, 2, 3}, {2, 1, 2}, {0, 1, 1}, {1, 1, 1}),
     with_output(geometry(2, 3, 12, 1, {1, 10, 12}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
                 {1, 4, 5}),
+    // Far strides of short rows and of long ones; image by image, and some results at a time, of so
+    // large an image.
+    geometry(3, 7, 5, 1, {1, 13, 18}, {1, 3, 3}, {1, 4, 4}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, 5, 36, 1, {1, 12, 150}, {1, 3, 4}, {1, 4, 5}, {0, 1, 2}, {1, 2, 3}),
+    geometry(2, 5, 1, 1, {1, 204, 203}, {1, 2, 2}, {1, 4, 4}, {0, 0, 0}, {1, 1, 1}),
+    geometry(1, 33, 1, 1, {1, 111, 113}, {1, 2, 2}, {1, 5, 4}, {0, 0, 0}, {1, 1, 1}),
+    // Elements of the kernel that nothing meets; weights of few results and many channels.
+    geometry(9, 11, 13, 1, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(13, 6, 5, 1, {1, 3, 3}, {1, 5, 7}, {1, 2, 2}, {0, 4, 9}, {1, 2, 3}),
+    geometry(2, 67, 1, 1, {1, 7, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(3, 131, 3, 1, {1, 9, 8}, {1, 3, 2}, {1, 3, 2}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, 99, 5, 1, {1, 6, 7}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 2, 1}),
     // Picked positions: in bands, of volumes, with zeros behind them and without the last.
     geometry(1, 70, 3, 1, {1, 128, 128}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, 5, 7, 1, {5, 9, 10}, {1, 1, 1}, {2, 1, 3}, {0, 0, 0}, {1, 1, 1}),
@@ -406,6 +418,7 @@ TEST_CASE_TEMPLATE("an image of few channels gives the same alone", T, float, do
         geometry(19, 5, 13, 1, {1, 9, 7}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
         geometry(11, 8, 14, 1, {1, 14, 10}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
         geometry(17, 9, 10, 1, {1, 15, 11}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
+        geometry(18, 3, 8, 1, {1, 7, 9}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
         geometry(9, 4, 12, 1, {3, 6, 7}, {2, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1})}) {
     conv_geometry single = g;
     single.batch = 1;

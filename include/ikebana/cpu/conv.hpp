@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/columns.hpp"
 #include "ikebana/cpu/conv/conv_ways.hpp"
@@ -78,14 +80,23 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
                             else
                               tiles.fill_rows(1, in_plane, bias + i % g.in_channels, to, 0);
                         });
-  detail::each_pass(g, [&](const detail::conv_pass& pass, dim_t source) {
-    detail::share_groups(g.groups, pass.multiply_adds(), [&](dim_t group) {
-      const dim_t first = group * pass.results;
-      detail::run_pass<T>(*ways.pass, tiles, pass, dy + source + group * pass.sources * plane,
-                          w + group * pass.sources * pass.weight_source,
-                          bias == nullptr ? nullptr : bias + first, dx + first * in_plane, {});
-    });
-  });
+  // What all passes write in turn stays in the second level of the cache.
+  const detail::data_blocks blocks{g, static_cast<dim_t>(sizeof(T))};
+  for (dim_t i = 0; i < g.batch; i += blocks.images)
+    for (dim_t r = 0; r < all.sources; r += blocks.results)
+      detail::each_pass(g, [&](detail::conv_pass pass, dim_t source) {
+        pass.batch = std::min(g.batch - i, blocks.images);
+        pass.results = std::min(all.sources - r, blocks.results);
+        detail::share_groups(g.groups, pass.multiply_adds(), [&](dim_t group) {
+          const dim_t first = group * all.sources + r;
+          detail::run_pass<T>(
+              *ways.pass, tiles, pass,
+              dy + i * pass.source_image + source + group * pass.sources * plane,
+              w + group * pass.sources * pass.weight_source + r * pass.weight_result,
+              bias == nullptr ? nullptr : bias + first,
+              dx + i * pass.result_image + first * in_plane, {});
+        });
+      });
 }
 /// dw = (accumulate ? dw : 0) + the gradient of the weights.
 template <class T>

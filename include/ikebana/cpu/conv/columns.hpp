@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -11,6 +10,7 @@
 #include "ikebana/cpu/conv/ways.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/gemm.hpp"
 
 namespace ikebana::cpu::detail {
@@ -24,6 +24,7 @@ struct conv_columns {
   const conv_pass& p;  // forward
   dim_t group, taps, depth, plane, from_plane, images;
   bool plain;                            // rows are the columns of x
+  bool outside = false;                  // whether a tap of a position is
   T *rows = nullptr, *across = nullptr;  // of x; of y
   std::int32_t* offsets = nullptr;
 
@@ -71,27 +72,31 @@ struct conv_columns {
     if (!plain) find_offsets();
   }
 
+  /// Where position `at` of a dimension meets element k of the kernel; negative
+  /// outside of x.
+  dim_t place(std::size_t d, dim_t at, dim_t k) const {
+    const dim_t in = at * p.stride[d] - p.padding[d] + k * p.dilation[d];
+    return in >= 0 && in < p.from[d] ? in : -1;
+  }
+
   /// Where in x's plane each tap of each position lies, or -1 where that is
   /// outside.
-  void find_offsets() const {
+  void find_offsets() {
     std::int32_t* to = offsets;
-    std::array<dim_t, 3> at{}, k{}, in{};
-    for (at[0] = 0; at[0] < p.to[0]; ++at[0])
-      for (at[1] = 0; at[1] < p.to[1]; ++at[1])
-        for (at[2] = 0; at[2] < p.to[2]; ++at[2])
-          for (k[0] = 0; k[0] < p.kernel[0]; ++k[0])
-            for (k[1] = 0; k[1] < p.kernel[1]; ++k[1])
-              for (k[2] = 0; k[2] < p.kernel[2]; ++k[2]) {
-                bool seen = true;
-                for (std::size_t d = 0; d < 3; ++d) {
-                  in[d] = at[d] * p.stride[d] - p.padding[d] + k[d] * p.dilation[d];
-                  seen = seen && in[d] >= 0 && in[d] < p.from[d];
-                }
-                *to++ =
-                    seen
-                        ? static_cast<std::int32_t>((in[0] * p.from[1] + in[1]) * p.from[2] + in[2])
-                        : -1;
+    for (dim_t z = 0; z < p.to[0]; ++z)
+      for (dim_t y = 0; y < p.to[1]; ++y)
+        for (dim_t x = 0; x < p.to[2]; ++x)
+          for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
+            for (dim_t ky = 0; ky < p.kernel[1]; ++ky) {
+              const dim_t in_z = place(0, z, kz), in_y = place(1, y, ky);
+              const dim_t row = in_z < 0 || in_y < 0 ? -1 : (in_z * p.from[1] + in_y) * p.from[2];
+              for (dim_t kx = 0; kx < p.kernel[2]; ++kx) {
+                const dim_t in = place(2, x, kx);
+                const bool seen = row >= 0 && in >= 0;
+                outside = outside || !seen;
+                *to++ = static_cast<std::int32_t>(seen ? row + in : -1);
               }
+            }
   }
 
   const T* source(const T* x, dim_t image) const {
@@ -99,65 +104,78 @@ struct conv_columns {
   }
   dim_t result(dim_t image) const { return image * p.result_image + group * p.results * plane; }
 
+  /// Of those walked at a time, planes stay in the first level of the cache,
+  /// many of which begin at the same place of a page.
+  dim_t some_sources() const { return least(p.sources, 8 + 8192 / from_plane / 4 * 4); }
+
   void gather(const T* x, dim_t begin, dim_t n) const {
     T* to = rows;
-    for (dim_t i = begin; i < begin + n; ++i, to += plain ? plane * depth : 0) {
+    for (dim_t i = begin; i < begin + n; ++i, to += plane * depth) {
       const T* const from = source(x, i);
       if (plain) {
         tiles.pack_across(to, depth, from, plane, plane, depth);
         continue;
       }
-      const std::int32_t* at = offsets;
-      for (dim_t q = 0; q < plane; ++q, to += depth)
-        for (dim_t k = 0; k < taps; ++k, ++at)
-          if (*at >= 0) {
-            const T* met = from + *at;
-            T* gathered = to + k;
-            dim_t s = p.sources;
-            for (; s >= 4; s -= 4, gathered += 4 * taps, met += 4 * from_plane) {
-              gathered[0] = met[0];
-              gathered[taps] = met[from_plane];
-              gathered[2 * taps] = met[2 * from_plane];
-              gathered[3 * taps] = met[3 * from_plane];
-            }
-            for (; s > 0; --s, gathered += taps, met += from_plane) *gathered = *met;
-          } else
-            for (dim_t s = 0; s < p.sources; ++s) to[s * taps + k] = T(0);
+      if (outside) tiles.clear(to, plane * depth);
+      const dim_t some = some_sources();
+      for (dim_t first = 0; first < p.sources; first += some)
+        gather(from + first * from_plane, least(p.sources - first, some), to + first * taps);
     }
+  }
+  void gather(const T* from, dim_t sources, T* to) const {
+    const std::int32_t* at = offsets;
+    for (dim_t q = 0; q < plane; ++q, to += depth)
+      for (dim_t k = 0; k < taps; ++k, ++at)
+        if (*at >= 0) {
+          const T* met = from + *at;
+          T* gathered = to + k;
+          dim_t s = sources;
+          for (; s >= 4; s -= 4, gathered += 4 * taps, met += 4 * from_plane) {
+            gathered[0] = met[0];
+            gathered[taps] = met[from_plane];
+            gathered[2 * taps] = met[2 * from_plane];
+            gathered[3 * taps] = met[3 * from_plane];
+          }
+          for (; s > 0; --s, gathered += taps, met += from_plane) *gathered = *met;
+        }
   }
   void scatter(T* dx, dim_t begin, dim_t n, const T* bias) const {
     const T* row = rows;
-    for (dim_t i = begin; i < begin + n; ++i) {
+    for (dim_t i = begin; i < begin + n; ++i, row += plane * depth) {
       T* const to = dx + i * p.source_image + group * p.sources * from_plane;
       if (plain) {
         tiles.place_across(depth, plane, row, depth, bias, false, to, plane);
-        row += plane * depth;
         continue;
       }
       if (bias != nullptr)
         tiles.fill_rows(p.sources, from_plane, bias, to, from_plane);
       else
         tiles.clear(to, p.sources * from_plane);
-      const std::int32_t* at = offsets;
-      for (dim_t q = 0; q < plane; ++q, row += depth)
-        for (dim_t k = 0; k < taps; ++k, ++at)
-          if (*at >= 0) {
-            const T* handed = row + k;
-            T* met = to + *at;
-            dim_t s = p.sources;
-            // Four at a time: the counting else takes as long as the sums.
-            for (; s >= 4; s -= 4, handed += 4 * taps, met += 4 * from_plane) {
-              const T sums[] = {met[0] + handed[0], met[from_plane] + handed[taps],
-                                met[2 * from_plane] + handed[2 * taps],
-                                met[3 * from_plane] + handed[3 * taps]};
-              met[0] = sums[0];
-              met[from_plane] = sums[1];
-              met[2 * from_plane] = sums[2];
-              met[3 * from_plane] = sums[3];
-            }
-            for (; s > 0; --s, handed += taps, met += from_plane) *met += *handed;
-          }
+      const dim_t some = some_sources();
+      for (dim_t first = 0; first < p.sources; first += some)
+        scatter(row + first * taps, least(p.sources - first, some), to + first * from_plane);
     }
+  }
+  void scatter(const T* row, dim_t sources, T* to) const {
+    const std::int32_t* at = offsets;
+    for (dim_t q = 0; q < plane; ++q, row += depth)
+      for (dim_t k = 0; k < taps; ++k, ++at)
+        if (*at >= 0) {
+          const T* handed = row + k;
+          T* met = to + *at;
+          dim_t s = sources;
+          // Four at a time: the counting else takes as long as the sums.
+          for (; s >= 4; s -= 4, handed += 4 * taps, met += 4 * from_plane) {
+            const T sums[] = {met[0] + handed[0], met[from_plane] + handed[taps],
+                              met[2 * from_plane] + handed[2 * taps],
+                              met[3 * from_plane] + handed[3 * taps]};
+            met[0] = sums[0];
+            met[from_plane] = sums[1];
+            met[2 * from_plane] = sums[2];
+            met[3 * from_plane] = sums[3];
+          }
+          for (; s > 0; --s, handed += taps, met += from_plane) *met += *handed;
+        }
   }
   void gather_dy(const T* dy, dim_t begin, dim_t n) const {
     for (dim_t i = 0; i < n; ++i)
@@ -167,7 +185,8 @@ struct conv_columns {
 
   void forward(columns_way<T> make, const T* x, const T* w, const T* bias, T* y,
                const conv_epilogue<T>& then) {
-    // So that each gets the same bits in any batch, as rows of large products do.
+    // So that each gets the same bits in any batch, as rows of large products
+    // do.
     if (plane > 8 && (depth < 64 || p.results <= 32)) images = 1;
     place();
     const T* const weights = w + group * p.results * depth;

@@ -60,6 +60,13 @@ void copy_lines(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_
     if (end < pitch) clear_over(to + end, pitch - end);
   }
 }
+/// f(i) for i < n, four at a time: so short a loop else depends on where its code lies.
+template <class F>
+IKEBANA_CPU_INLINE void each_apart(dim_t n, const F& f) {
+  dim_t i = 0;
+  for (; i + 4 <= n; i += 4) f(i), f(i + 1), f(i + 2), f(i + 3);
+  for (; i < n; ++i) f(i);
+}
 /// The same of elements that are `stride` apart in the source, which is more than 1; not 3, here
 /// and below, where not `Thirds`.
 template <class T, bool Thirds = true>
@@ -72,9 +79,45 @@ void copy_apart(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_
       return copy_strided<3>(rows, lead, length, from, from_step, to, pitch);
   for (; rows > 0; --rows, from += from_step, to += pitch) {
     if (lead > 0) clear_over(to, lead);
-    for (dim_t i = 0; i < length; ++i) to[lead + i] = from[i * stride];
+    each_apart(
+        length, [&](dim_t i) __attribute__((always_inline)) { to[lead + i] = from[i * stride]; });
     if (lead + length < pitch) clear_over(to + lead + length, pitch - lead - length);
   }
+}
+
+/// Some channels of either.
+template <class T, class F>
+IKEBANA_CPU_INLINE void each_copy(const detail::copy_job<T>& job, const F& copy) {
+  const T* from = job.from;
+  T* to = job.to;
+  for (dim_t c = 0; c < job.channels; ++c, from += job.from_channel, to += job.to_channel) {
+    if (job.above > 0) clear_few(to, job.above);
+    T* const at = to + job.above;
+    copy(from, at);
+    if (job.below > 0) clear_few(at + job.rows * job.pitch, job.below);
+  }
+}
+template <class T>
+void copy_planes(const detail::copy_job<T>& job) {
+  each_copy(
+      job, [&](const T* from, T* to) __attribute__((always_inline)) {
+        copy_lines(job.rows, job.lead, job.length, from, job.from_step, to, job.pitch);
+      });
+}
+template <class T, bool Thirds>
+void copy_planes_apart(const detail::copy_job<T>& job) {
+#if IKEBANA_CPU_WIDTH == 64
+  if (const short_rows<T> rows{job.lead, job.length, job.stride}; rows.suit(job.pitch))
+    return each_copy(
+        job, [&](const T* from, T* to) __attribute__((always_inline)) {
+          rows.copy(job.rows, from, job.from_step, to, job.pitch);
+        });
+#endif
+  each_copy(
+      job, [&](const T* from, T* to) __attribute__((always_inline)) {
+        copy_apart<T, Thirds>(job.rows, job.lead, job.length, from, job.from_step, job.stride, to,
+                              job.pitch);
+      });
 }
 
 /// Of either.
@@ -103,7 +146,8 @@ void place_apart(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to
     if (stride == 3 && w > 1 && length >= (IKEBANA_CPU_WIDTH == 64 ? w / 2 : w))
       return place_strided<3, false>(rows, length, from, from_step, to, to_step);
   for (; rows > 0; --rows, from += from_step, to += to_step)
-    for (dim_t i = 0; i < length; ++i) to[i * stride] = from[i];
+    each_apart(
+        length, [&](dim_t i) __attribute__((always_inline)) { to[i * stride] = from[i]; });
 }
 
 /// Adds rows of `length` elements to those in their places, `stride` apart there.
@@ -121,7 +165,8 @@ void add_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, d
     dim_t i = 0;
     for (; i < whole; i += w) (vec<T>::load(to + i) + vec<T>::load(from + i)).store(to + i);
     if (stride != 1)
-      for (; i < length; ++i) to[i * stride] += from[i];
+      each_apart(
+          length, [&](dim_t at) __attribute__((always_inline)) { to[at * stride] += from[at]; });
     else if (i < length)
       (vec<T>::load(to + i, length - i) + vec<T>::load(from + i, length - i))
           .store(to + i, length - i);

@@ -52,7 +52,11 @@ struct image_lanes {
   dim_t copy_size() const {
     return (layout.channel * p.sources + 2 * conv_tiles<T>::most_registers) * tiles.width;
   }
-  dim_t apart_size() const { return plain ? 0 : (layout.channel + 1) * tiles.width; }
+  dim_t apart_size() const {
+    return plain ? 0 : ((whole() ? met() : layout.channel) + 1) * tiles.width;
+  }
+  /// The elements of a channel up to the last that may be met.
+  dim_t met() const { return ((p.met[0] - 1) * p.from[1] + p.met[1] - 1) * p.from[2] + p.met[2]; }
 
   struct place {
     dim_t image, z, y;
@@ -69,6 +73,11 @@ struct image_lanes {
     for (dim_t c = 0; c < p.sources; ++c, to += layout.channel * w, source += from_plane) {
       if (plain) {
         tiles.pack_across(to, w, source + first * p.source_image, p.source_image, size, used);
+        continue;
+      }
+      if (whole()) {
+        tiles.pack_across(apart, w, source + first * p.source_image, p.source_image, met(), used);
+        layout.copy_registers(tiles, p, apart, to);
         continue;
       }
       for (dim_t i = 0; i < used; ++i) {
@@ -88,7 +97,7 @@ struct image_lanes {
   /// About how many cycles it takes to carry rows of so many elements to lanes or back.
   double carried(dim_t n, dim_t length) const {
     const double registers = real(length) / real(tiles.width);
-    return real(n) * (6 * real(length) + (plain ? 0 : real(tiles.width) * (6 + 2 * registers)));
+    return real(n) * (6 * real(length) + (whole() ? 20 : real(tiles.width) * (6 + 2 * registers)));
   }
   /// Those of a block's copy.
   double copied() const {

@@ -67,8 +67,8 @@ struct images_run : image_lanes<T> {
       if (narrow) computed += each * 5 + 20;
       r += s.rows;
     }
-    return real(blocks()) *
-           (copied() + real(rows) * computed + this->carried(p.results * rows, p.to[2]));
+    return real(blocks()) * (copied() + (p.stride[2] > 1 ? 1.1 : 1.25) * real(rows) * computed +
+                             this->carried(p.results * rows, p.to[2]));
   }
 
   /// Divides the calling thread's scratch. False if it is too small.

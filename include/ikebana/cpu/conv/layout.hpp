@@ -6,6 +6,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -89,11 +90,30 @@ struct conv_layout {
   }
 
   /// Fills `to` with `channels` channels of the image at `from`, for the positions from (z, y0, x0)
-  /// on.
+  /// on: some channels at a time, which stay in the first level of the cache for all phases.
   template <class T>
   void copy(const conv_tiles<T>& tiles, const conv_pass& p, dim_t channels, const T* from, dim_t z,
             dim_t y0, dim_t x0, T* to) const {
+    const dim_t step = conv_geometry::volume(p.from);
+    dim_t some = channels;
+    if (y.phases * x.phases > 1) some = 1 + 4096 / (height * y.stride * p.from[2]);
+    for (dim_t c = 0; c < channels; c += some)
+      copy_some(tiles, p, least(channels - c, some), from + c * step, z, y0, x0, to + c * channel,
+                dim_t{1});
+  }
+  /// The same of a channel whose elements, and the copy's, are registers, from position 0 on.
+  template <class T>
+  void copy_registers(const conv_tiles<T>& tiles, const conv_pass& p, const T* from, T* to) const {
+    copy_some(tiles, p, dim_t{1}, from, dim_t{0}, dim_t{0}, dim_t{0}, to, tiles.width);
+  }
+
+ private:
+  template <class T>
+  void copy_some(const conv_tiles<T>& tiles, const conv_pass& p, dim_t channels, const T* from,
+                 dim_t z, dim_t y0, dim_t x0, T* to, dim_t lanes) const {
     const dim_t plane = p.from[1] * p.from[2], step = p.from[0] * plane;
+    constexpr dim_t most = 4;
+    dim_t leads[most] = {-1, -1, -1, -1}, stops[most] = {};
     // What spills over a slice is written later, or lies between channels.
     for (dim_t kz = 0; kz < planes; ++kz) {
       const dim_t at_z = z * p.stride[0] - p.padding[0] + kz * p.dilation[0];
@@ -102,37 +122,54 @@ struct conv_layout {
         const dim_t top = y0 * y.stride + y.start(fy) - p.padding[1];
         const dim_t above = clip((-top + y.stride - 1) / y.stride, top < 0);
         const dim_t last = clip((p.met[1] - top + y.stride - 1) / y.stride, top < p.met[1]);
-        if (seen && above < last && x.stride > 1 && x.phases == x.stride &&
+        if (lanes == 1 && seen && above < last && x.stride > 1 && x.phases == x.stride &&
+            !is_short(tiles) &&
             copy_phases(tiles, p, channels,
                         from + (at_z * p.from[1] + top + above * y.stride) * p.from[2], x0, above,
                         last, to)) {
           to += x.phases * slice;
           continue;
         }
-        for (dim_t fx = 0; fx < x.phases; ++fx, to += slice) {
-          dim_t lead = first_column(p, fx, x0), stop = end_column(p, fx, x0);
-          if (lead > pitch) lead = pitch;
-          if (stop > pitch) stop = pitch;
+        for (dim_t fx = 0; fx < x.phases; ++fx, to += slice * lanes) {
+          // Divisions take longer than to remember these.
+          dim_t lead = leads[fx % most], stop = stops[fx % most];
+          if (lead < 0 || x.phases > most) {
+            lead = leads[fx % most] = clip_column(first_column(p, fx, x0));
+            stop = stops[fx % most] = clip_column(end_column(p, fx, x0));
+          }
           if (!seen || stop <= lead || last <= above) {
-            for (dim_t c = 0; c < channels; ++c) tiles.clear(to + c * channel, slice);
+            for (dim_t c = 0; c < channels; ++c)
+              tiles.clear(to + c * channel * lanes, slice * lanes);
             continue;
           }
-          const T* row = from + (at_z * p.from[1] + top + above * y.stride) * p.from[2] +
-                         (x0 + lead) * x.stride + x.start(fx) - p.padding[2];
-          T* at = to;
-          const dim_t below = slice - last * pitch;
-          for (dim_t c = 0; c < channels; ++c, row += step, at += channel) {
-            if (above > 0) tiles.clear(at, above * pitch);
-            tiles.copy_rows(last - above, lead, stop - lead, row, y.stride * p.from[2], x.stride,
-                            at + above * pitch, pitch);
-            if (below > 0) tiles.clear(at + last * pitch, below);
+          const T* const row = from + ((at_z * p.from[1] + top + above * y.stride) * p.from[2] +
+                                       (x0 + lead) * x.stride + x.start(fx) - p.padding[2]) *
+                                          lanes;
+          const dim_t from_step = y.stride * p.from[2], n = last - above, length = stop - lead;
+          if (lanes == 1) {
+            tiles.copy_rows({channels, step, channel, row, from_step, x.stride, to, pitch,
+                             above * pitch, n, slice - last * pitch, lead, length});
+            continue;
           }
+          // Each row of registers.
+          if (above > 0) tiles.clear(to, above * pitch * lanes);
+          tiles.copy_lines({n, from_step * lanes, pitch * lanes, row, x.stride * lanes, 1,
+                            to + above * pitch * lanes, lanes, lead * lanes, length,
+                            (pitch - stop) * lanes, 0, lanes});
+          if (slice > last * pitch)
+            tiles.clear(to + last * pitch * lanes, (slice - last * pitch) * lanes);
         }
       }
     }
   }
 
- private:
+  dim_t clip_column(dim_t n) const { return n < pitch ? n : pitch; }
+  /// Whether rows are a register each, of two of the source: these are read for every phase.
+  template <class T>
+  bool is_short(const conv_tiles<T>& tiles) const {
+    return tiles.width * static_cast<dim_t>(sizeof(T)) == 64 && pitch <= tiles.width &&
+           pitch * x.stride <= 2 * tiles.width;
+  }
   /// All phases of rows at once, of which the first, at `from`, is number `above`; zeros around
   /// them. False, having done nothing, where this is not the way.
   template <class T>

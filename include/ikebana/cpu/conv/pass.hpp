@@ -7,6 +7,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu::detail {
@@ -222,5 +223,22 @@ void each_pass(const conv_geometry& g, const F& f) {
       },
       &f);
 }
+
+/// How many images, and of few products how many results, parts of backward by data are made for at
+/// a time where there are several: what they write.
+struct data_blocks {
+  dim_t images, results;
+
+  data_blocks(const conv_geometry& g, dim_t bytes)
+      : images{g.batch}, results{g.in_channels / g.groups} {
+    const dim_t plane = conv_geometry::volume(g.in), most = (dim_t{768} << 10) / bytes;
+    const dim_t parts = conv_geometry::volume(g.stride), image = g.in_channels * plane;
+    if (parts == 1 || image * g.batch <= 2 * most) return;
+    images = most > image ? most / image : 1;
+    const dim_t products = g.out_channels / g.groups * conv_geometry::volume(g.kernel);
+    if (image > 2 * most && products <= 32 * parts)
+      results = even_part(results, most > 32 * plane ? most / plane : 32);
+  }
+};
 
 }  // namespace ikebana::cpu::detail

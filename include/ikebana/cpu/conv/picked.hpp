@@ -68,9 +68,8 @@ struct conv_picked {
   }
 
   void pick(const T* image, dim_t z, dim_t y, dim_t some, T* to) const {
-    const T* from = image + at(z, y);
-    for (dim_t c = 0; c < channels; ++c, from += from_plane, to += some * row)
-      tiles.copy_rows(some, 0, row, from, p.stride[1] * p.from[2], p.stride[2], to, row);
+    tiles.copy_rows({channels, from_plane, some * row, image + at(z, y), p.stride[1] * p.from[2],
+                     p.stride[2], to, row, 0, some, 0, 0, row});
   }
   /// A pass over a band.
   conv_pass product(conv_pass q, dim_t some) const {

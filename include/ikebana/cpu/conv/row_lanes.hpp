@@ -240,10 +240,10 @@ struct row_lanes : conv_rows, row_tiles<T> {
       for (dim_t c = 0; c < sources && rows_read.size() > 0; ++c)
         for (dim_t k = kz.begin; k < kz.end; ++k) {
           T* const at = copy + c * channel + k * slice;
-          tiles.copy_rows(rows_read.size(), lead, length,
-                          base + c * from_plane +
-                              (origin(0, z) + k * met(0, z).dilation) * from_slice + top * from[2],
-                          from[2], 1, at, pitch);
+          tiles.copy_rows({1, 0, 0,
+                           base + c * from_plane +
+                               (origin(0, z) + k * met(0, z).dilation) * from_slice + top * from[2],
+                           from[2], 1, at, pitch, 0, rows_read.size(), 0, lead, length});
           if (overshoot > 0) tiles.clear(at + rows_read.size() * pitch, overshoot);
         }
       base = copy;

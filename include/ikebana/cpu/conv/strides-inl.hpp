@@ -79,6 +79,36 @@ IKEBANA_CPU_INLINE void clear_over(T* to, dim_t n) {
   if (n > w) [[unlikely]]
     for (dim_t i = w; i < n; i += w) vec<T>::zero().store(to + i);
 }
+#if IKEBANA_CPU_WIDTH == 64
+/// Rows of a copy that are a register each, of two of the source at most, whatever the stride.
+template <class T>
+struct short_rows {
+  using bits = bits_of<T>;
+  static constexpr dim_t w = vec<T>::size;
+
+  dim_t reach;  // of the source
+  bits at;
+  unsigned mask;
+
+  short_rows(dim_t lead, dim_t length, dim_t stride)
+      : reach{(length - 1) * stride + 1},
+        at{(lane_numbers<T>() - wide(lead)) * wide(stride)},
+        mask{first_lanes(lead + length) & ~first_lanes(lead)} {}
+  static bits wide(dim_t n) { return bits::broadcast(static_cast<typename number<T>::bits>(n)); }
+
+  bool suit(dim_t pitch) const { return pitch <= w && reach <= 2 * w; }
+  IKEBANA_CPU_INLINE void copy(dim_t rows, const T* from, dim_t from_step, T* to,
+                               dim_t pitch) const {
+    if (reach <= w)
+      for (; rows > 0; --rows, from += from_step, to += pitch)
+        pick_lanes(mask, at, vec<T>::load(from, reach)).store(to);
+    else
+      for (; rows > 0; --rows, from += from_step, to += pitch)
+        pick_lanes(mask, vec<T>::load(from), at, vec<T>::load(from + w, reach - w)).store(to);
+  }
+};
+#endif
+
 /// Rows of a copy whose elements are Stride apart in the source.
 template <int Stride, class T>
 void copy_strided(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, T* to,

@@ -30,6 +30,18 @@ struct conv_phase {
   dim_t lead, length;
 };
 
+/// Copies of some channels: each `above` zeros, rows of `lead` zeros, `length` elements of the
+/// source that are `stride` apart, and zeros up to `pitch`, then `below` zeros. What follows the
+/// last row for a register may be overwritten, as whole registers spill over what is written later.
+template <class T>
+struct copy_job {
+  dim_t channels, from_channel, to_channel;  // elements from one to the next
+  const T* from;
+  dim_t from_step, stride;
+  T* to;
+  dim_t pitch, above, rows, below, lead, length;
+};
+
 /// `lanes` elements from one place of a copy to one of a panel.
 struct conv_move {
   std::int32_t from, to, lanes;
@@ -104,10 +116,8 @@ struct conv_tiles {
   void (*clear)(T* to, dim_t n);
   /// to[r * step + i] = values[r].
   void (*fill_rows)(dim_t rows, dim_t length, const T* values, T* to, dim_t step);
-  void (*copy_lines)(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, T* to,
-                     dim_t pitch);
-  void (*copy_apart)(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step,
-                     dim_t stride, T* to, dim_t pitch);
+  void (*copy_lines)(const copy_job<T>& job);  // of stride 1
+  void (*copy_apart)(const copy_job<T>& job);
   bool (*copy_phases)(dim_t rows, dim_t stride, const T* from, dim_t from_step,
                       const conv_phase<T>* of, dim_t pitch);
   void (*place_lines)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to,
@@ -138,13 +148,7 @@ struct conv_tiles {
   /// without a tile. `count` is all of their registers, and they start with zeros.
   const slide_shape* across;
 
-  void copy_rows(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, dim_t stride,
-                 T* to, dim_t pitch) const {
-    if (stride == 1)
-      copy_lines(rows, lead, length, from, from_step, to, pitch);
-    else
-      copy_apart(rows, lead, length, from, from_step, stride, to, pitch);
-  }
+  void copy_rows(const copy_job<T>& job) const { (job.stride == 1 ? copy_lines : copy_apart)(job); }
   void place_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
                   dim_t stride) const {
     if (stride == 1)

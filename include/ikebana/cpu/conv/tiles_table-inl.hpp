@@ -82,13 +82,13 @@ constexpr detail::conv_tiles<T> make_conv_tiles() {
   t.width = vec<T>::size;
   t.clear = &clear_array<T>;
   t.fill_rows = &fill_rows<T>;
-  t.copy_lines = &copy_lines<T>;
+  t.copy_lines = &copy_planes<T>;
   t.place_lines = &place_lines<T>;
   t.finish_rows = &finish_rows<T>;
   t.pack_across = &pack_across<T>;
   t.place_across = &place_across<T>;
   if constexpr (Parts.strides) {
-    t.copy_apart = &copy_apart<T, Parts.thirds>;
+    t.copy_apart = &copy_planes_apart<T, Parts.thirds>;
     t.copy_phases = &copy_phases<T, Parts.thirds>;
     t.place_apart = &place_apart<T, Parts.thirds>;
   }

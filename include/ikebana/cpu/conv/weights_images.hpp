@@ -59,6 +59,10 @@ struct weights_by_images : weights_job<T> {
                   (real(lanes.rows) * (real(p.to[2] * s.rows * s.taps) / 2 + 8) + 60);
       r += s.rows;
     }
+    // What comes from the second level of the cache for every tile.
+    const dim_t size = p.sources * (lanes.met() + lanes.rows) * tiles.width +
+                       p.results * lanes.positions() * tiles.width;
+    if (size > 256 * job_type::kib) computed *= 1.1;
     return real(lanes.blocks()) *
            (lanes.copied() + lanes.carried(p.results * lanes.rows, p.to[2]) + computed);
   }

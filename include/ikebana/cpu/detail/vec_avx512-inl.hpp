@@ -71,6 +71,17 @@ IKEBANA_CPU_INLINE vec<double> pick_lanes(unsigned mask, vec<std::int64_t> at, v
   return {_mm512_maskz_permutexvar_pd(static_cast<__mmask8>(mask),
                                       __builtin_bit_cast(__m512i, at.v), x.v)};
 }
+/// The same of a, then of b.
+IKEBANA_CPU_INLINE vec<float> pick_lanes(unsigned mask, vec<float> a, vec<std::int32_t> at,
+                                         vec<float> b) {
+  return {_mm512_maskz_permutex2var_ps(static_cast<__mmask16>(mask), a.v,
+                                       __builtin_bit_cast(__m512i, at.v), b.v)};
+}
+IKEBANA_CPU_INLINE vec<double> pick_lanes(unsigned mask, vec<double> a, vec<std::int64_t> at,
+                                          vec<double> b) {
+  return {_mm512_maskz_permutex2var_pd(static_cast<__mmask8>(mask), a.v,
+                                       __builtin_bit_cast(__m512i, at.v), b.v)};
+}
 
 IKEBANA_CPU_INLINE vec<float> scale_by_power(vec<float> a, vec<float> n) {
   return {_mm512_maskz_scalef_ps(all16, a.v, n.v)};
