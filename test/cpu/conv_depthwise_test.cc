@@ -393,7 +393,7 @@ TEST_CASE_TEMPLATE("depthwise convolutions leave no subnormal numbers in the scr
     for_each_set([&] {
       guarded<T> y(n.y), dx(n.x), dw(n.w);
       const auto bytes = cpu::detail::packed_b_bytes + cpu::detail::packed_a_bytes;
-      auto* const scratch = reinterpret_cast<T*>(cpu::detail::thread_scratch());
+      auto* const scratch = cpu::detail::thread_scratch<T>();
       std::fill(scratch, scratch + bytes / sizeof(T), T(1));
       CHECK(cpu::detail::depthwise_forward<T>(g, x.data(), w.data(), nullptr, {}, y.data()));
       CHECK(cpu::detail::depthwise_backward_data<T>(g, dy.data(), w.data(), nullptr, dx.data()));

@@ -10,7 +10,7 @@
 namespace detail = ikebana::cpu::detail;
 
 TEST_CASE("parts of a scratch begin at cache lines, one after the other") {
-  detail::monotonic_scratch scratch;
+  auto scratch = detail::monotonic_scratch::of<float>();
   auto* const bytes = scratch.allocate<std::byte>(3);
   auto* const none = scratch.allocate<float>(0);
   auto* const doubles = scratch.allocate<double>(9);
@@ -19,6 +19,14 @@ TEST_CASE("parts of a scratch begin at cache lines, one after the other") {
   CHECK(reinterpret_cast<std::byte*>(doubles) == bytes + 64);
   CHECK(scratch.used() == 64 + 128);
   CHECK(scratch.fits());
+}
+
+TEST_CASE("what floats leave in the packing buffer is nothing that doubles read, nor are lists") {
+  auto* const floats = reinterpret_cast<std::byte*>(detail::thread_scratch<float>());
+  auto* const doubles = reinterpret_cast<std::byte*>(detail::thread_scratch<double>());
+  CHECK(floats + detail::packing_bytes() <= detail::thread_lists());
+  CHECK(detail::thread_lists() + detail::list_bytes + detail::operand_bytes <= doubles);
+  CHECK(reinterpret_cast<std::uintptr_t>(doubles) % 64 == 0);
 }
 
 TEST_CASE("a part that does not fit is null, and so are those after it") {

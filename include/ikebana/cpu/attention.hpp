@@ -126,7 +126,7 @@ template <class T, class Kernel, class F>
           ? heads
           : rows_for_thread(work);
   parallel_for(0, heads, grain, [=](dim_t begin, dim_t end) {
-    T* const mine = end - begin == heads ? scratch : reinterpret_cast<T*>(thread_scratch());
+    T* const mine = end - begin == heads ? scratch : thread_scratch<T>();
     for (dim_t i = begin; i < end; ++i) f(kernel, i / n.heads, i % n.heads, mine);
   });
 }

@@ -129,7 +129,7 @@ template <class T>
   const dim_t step = row_step<T>(k);
   if ((columns + 3) * step * dim_t{sizeof(T)} > static_cast<dim_t>(detail::scratch_bytes().b))
     return nullptr;
-  T* const rows = reinterpret_cast<T*>(detail::thread_scratch());
+  T* const rows = detail::thread_scratch<T>();
   if (columns < turned<T>)
     turn_few_columns(rows, step, from, ld, columns, k);
   else
@@ -192,7 +192,7 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
     return;
   }
   if (n == 1 && !a_across && m * bytes <= static_cast<dim_t>(detail::scratch_bytes().b)) {
-    T* const y = ldc == 1 ? c : reinterpret_cast<T*>(detail::thread_scratch());
+    T* const y = ldc == 1 ? c : detail::thread_scratch<T>();
     const T bias = then.bias != nullptr ? then.bias[0] : T(0);
     if (beta == T(0) && then.residual == nullptr) {
       const vec<T> x = vec<T>::broadcast(bias);

@@ -209,7 +209,7 @@ void normalize_groups(dim_t batch, dim_t channels, dim_t inner, dim_t groups, bo
   const dim_t each = groups == 0 ? 0 : channels / groups, n = each * inner;
   if (n == 0) return;
   if (by_elements) {
-    T* const lists = reinterpret_cast<T*>(detail::thread_scratch());
+    T* const lists = detail::thread_scratch<T>();
     const auto of_elements = [=](const T* factors, T* to) {
       if (factors != nullptr) spread_over_planes(channels, inner, factors, to);
       return factors != nullptr ? to : nullptr;

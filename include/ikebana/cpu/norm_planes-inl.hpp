@@ -127,7 +127,7 @@ template <class T>
 /// Where lists of elements stand, in the thread's scratch.
 template <class T>
 IKEBANA_CPU_INLINE T* joined_list(dim_t which) {
-  return reinterpret_cast<T*>(detail::thread_scratch()) + which * most_joined<T>;
+  return detail::thread_scratch<T>() + which * most_joined<T>;
 }
 
 /// Batch norm by running statistics.

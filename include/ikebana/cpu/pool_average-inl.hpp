@@ -134,7 +134,7 @@ void pool_average(const any_windows& g, const T* x, T* y, bool count_include_pad
                   dim_t divisor_override) {
   constexpr dim_t w = vec<T>::size;
   const window_columns columns(g);
-  T* const row_sums = reinterpret_cast<T*>(detail::thread_scratch());
+  T* const row_sums = detail::thread_scratch<T>();
   const dim_t width = g.in[2];
   const bool apart = static_cast<std::size_t>(width) * sizeof(T) > detail::packed_b_bytes;
   for_each_window_row(g, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
@@ -182,7 +182,7 @@ void pool_average_backward(const any_windows& g, const T* dy, T* dx, bool count_
     return;
   }
   // The shares of a row of windows are the same in all rows of the input that they span.
-  T* const shares = reinterpret_cast<T*>(detail::thread_scratch());
+  T* const shares = detail::thread_scratch<T>();
   for_each_window_row(g, [&](dim_t plane, pool_span z, pool_span r, dim_t o) {
     std::memset(static_cast<void*>(shares), 0, static_cast<std::size_t>(width) * sizeof(T));
     for (dim_t ox = 0; ox < g.out[2]; ++ox) {

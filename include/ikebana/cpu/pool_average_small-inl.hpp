@@ -6,7 +6,7 @@
 template <class T>
 IKEBANA_CPU_INLINE void halve_narrow_rows(dim_t rows, dim_t width, const T* x, vec<T> by, T* y) {
   constexpr dim_t w = vec<T>::size, near = dim_t{4} * 1024 / static_cast<dim_t>(sizeof(T));
-  T* const sums = reinterpret_cast<T*>(detail::thread_scratch());
+  T* const sums = detail::thread_scratch<T>();
   T* const end = y + rows * width;
   const dim_t step = near / (2 * width);
   for (dim_t first = 0; first < rows; first += step) {

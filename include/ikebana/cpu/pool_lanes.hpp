@@ -71,7 +71,7 @@ bool windows_in_lanes(const any_windows& g, const std::array<dim_t, 3>& dilation
                     nullptr,
                     nullptr,
                     nullptr};
-  monotonic_scratch scratch;
+  monotonic_scratch scratch = monotonic_scratch::of<T>();
   scratch.allocate(t.source, (inputs + w) * w);
   scratch.allocate(t.result, (outputs + w) * w);
   scratch.allocate(t.line, g.in[2] * w);

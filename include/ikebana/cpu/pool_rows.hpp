@@ -146,7 +146,7 @@ bool windows_by_rows(const pool_geometry& g, row_work work, window_rows_kernel<T
     dim_t from, count;
     T factor;
   };
-  monotonic_scratch scratch;
+  monotonic_scratch scratch = monotonic_scratch::of<T>();
   auto lists = monotonic_scratch::of_lists();
   auto* const rows = lists.allocate<typename window_rows<T>::row>(high);
   auto* const results = lists.allocate<typename window_rows<T>::place>(4 * high);

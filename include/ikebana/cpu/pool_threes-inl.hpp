@@ -81,7 +81,7 @@ bool join_by_threes(dim_t planes, dim_t in_height, dim_t width, dim_t out_height
     }
     return sum(watched) == T(0);
   }
-  T* const nothing = reinterpret_cast<T*>(detail::thread_scratch());
+  T* const nothing = detail::thread_scratch<T>();
   for (dim_t j = 0; j < width; j += w) none.store(nothing + j);
   for (; planes > 0; --planes, x += in_height * width)
     for (dim_t r = 0; r < out_height; ++r, y += out_width) {

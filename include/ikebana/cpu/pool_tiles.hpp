@@ -137,7 +137,7 @@ bool maxima_of_windows(const pool_geometry& g, window_kernel<T> kernel, const T*
   while (size() > room && wide > w) wide = rounded_up((wide + 1) / 2, w);
   if (size() > room) return false;
 
-  monotonic_scratch scratch;
+  monotonic_scratch scratch = monotonic_scratch::of<T>();
   auto lists = monotonic_scratch::of_lists();
   T* const copies = scratch.allocate<T>(t.phases * t.phase_size + w);
   auto* const taps =

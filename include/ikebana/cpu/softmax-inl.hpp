@@ -131,9 +131,8 @@ void softmax_rows(dim_t outer, dim_t n, dim_t inner, const T* x, T* y, bool loga
   if (n == 0) return;
   constexpr dim_t w = vec<T>::size;
   if (inner != 1) {
-    T* const apart = inner % w != 0 && n * w <= most_apart<T>
-                         ? reinterpret_cast<T*>(detail::thread_scratch())
-                         : nullptr;
+    T* const apart =
+        inner % w != 0 && n * w <= most_apart<T> ? detail::thread_scratch<T>() : nullptr;
     for (dim_t o = 0; o < outer; ++o, x += n * inner, y += n * inner)
       for (dim_t j = 0; j < inner; j += w) {
         const bool whole = inner - j >= w, in_place = whole || apart == nullptr;

@@ -105,7 +105,7 @@ class basic_thread_team {
     threads_of_this = 1;
     std::uint32_t task = t.first_task_;
     try {
-      cpu::detail::thread_scratch();
+      cpu::detail::thread_memory();
     } catch (...) {
       // Then the first kernel that needs it tries again.
     }

@@ -17,7 +17,7 @@ struct conv_buffers {
   std::int32_t *image_at, *weight_at, *steps;
 
   explicit conv_buffers(const conv_plan<T>& of) : plan{of} {
-    copy = reinterpret_cast<T*>(thread_scratch());
+    copy = thread_scratch<T>();
     out = copy + plan.copy_size();
     tail = out + plan.out_size();
     panel = tail + plan.tail_size();

@@ -108,7 +108,7 @@ struct depthwise_bands {
   dim_t quads() const { return detail::parts(columns, lane_results::most) * rows; }
 
   bool place() {
-    monotonic_scratch scratch, places = monotonic_scratch::of_lists();
+    monotonic_scratch scratch = monotonic_scratch::of<T>(), places = monotonic_scratch::of_lists();
     const dim_t beyond = lane_results::most * width * std::max(g.stride[2], g.dilation[2]);
     const bool by_tap = direction == lanes_of::backward_weights;
     const dim_t tap_quads = slabs() * g.kernel[1] * detail::parts(g.kernel[2], lane_results::most);

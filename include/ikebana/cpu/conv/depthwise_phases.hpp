@@ -95,7 +95,7 @@ struct phase_sweep {
     together = most_copied / (phases * pitch);
     while (together > 1 && together * taps * w * dim_t{sizeof(T)} > dim_t{packed_a_bytes} / 2)
       --together;
-    monotonic_scratch scratch, lists = monotonic_scratch::of_lists();
+    monotonic_scratch scratch = monotonic_scratch::of<T>(), lists = monotonic_scratch::of_lists();
     scratch.allocate(copy, together * phases * pitch + w);
     scratch.allocate(sums, rounded_up(together * taps, w) * w);
     for (dim_t a = 0; a < spread; ++a) lists.allocate(terms[a], taps);
@@ -109,7 +109,7 @@ struct phase_sweep {
     return true;
   }
   void use_own_scratch() {
-    monotonic_scratch scratch;
+    monotonic_scratch scratch = monotonic_scratch::of<T>();
     scratch.allocate(copy, together * phases * pitch + kernels.width);
     scratch.allocate(sums, rounded_up(together * taps, kernels.width) * kernels.width);
   }

@@ -140,7 +140,7 @@ struct row_sweep {
     const dim_t worth = planes_worth(batch * out_plane() * job.taps);
     parallel_for(0, channels, worth, [&](dim_t c, dim_t end) {
       depthwise_row<T> mine = job;
-      mine.sums = reinterpret_cast<T*>(thread_scratch());
+      mine.sums = thread_scratch<T>();
       mine.batch = batch;
       mine.channels = channels;
       mine.rows = rows;

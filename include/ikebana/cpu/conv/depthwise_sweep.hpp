@@ -68,7 +68,8 @@ struct row_copies {
   dim_t before, room;
   T* to;
 
-  row_copies(const sweep_tables<T>& tables, monotonic_scratch scratch)
+  explicit row_copies(const sweep_tables<T>& tables,
+                      monotonic_scratch scratch = monotonic_scratch::of<T>())
       : before{rounded_up(std::max(-tables.first, dim_t{0}), 16)},
         room{static_cast<dim_t>((packed_a_bytes + packed_b_bytes - scratch.used()) / sizeof(T)) -
              before - std::max(tables.last, dim_t{0})},
@@ -121,7 +122,7 @@ bool sweep_channels(const depthwise_kernels<T>& kernels, const conv_geometry& g,
   sweep_tables<T> tables;
   if (!tables.fit(g, kernels.width, to[2], 1, -left, reach - left)) return false;
   if (kernels.reads_beside &&
-      row_copies<T>{tables, {}}.room < (depthwise_sweep<T>::most_rows + down - 1) * from[2])
+      row_copies<T>{tables}.room < (depthwise_sweep<T>::most_rows + down - 1) * from[2])
     return false;
   for (dim_t k = 0; k < across; ++k) {
     tables.columns[k] = k * g.dilation[2] - left;
@@ -145,7 +146,7 @@ bool sweep_channels(const depthwise_kernels<T>& kernels, const conv_geometry& g,
   parallel_for(0, planes, planes_worth(out_plane * across * down), [&](dim_t b, dim_t e) {
     constexpr dim_t most = depthwise_sweep<T>::most_rows;
     depthwise_sweep<T> job = first;
-    const row_copies<T> copies{tables, {}};
+    const row_copies<T> copies{tables};
     const auto dilated = [=](dim_t n) { return dilation == 1 ? n : parts(n, dilation); };
     const auto ends_array = [&](dim_t i) { return tables.ends_array(i, planes, plane, from[2]); };
     for (dim_t count; b < e; b += count) {
@@ -191,7 +192,7 @@ bool sum_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g,
   const dim_t taps = g.kernel[1] * g.kernel[2], width = kernels.width,
               sums_size = rounded_up(taps, width) * width;
   if (sums_size * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(packed_a_bytes)) return false;
-  monotonic_scratch behind_sums;
+  monotonic_scratch behind_sums = monotonic_scratch::of<T>();
   behind_sums.allocate<T>(sums_size);
   if (kernels.reads_beside && row_copies<T>{tables, behind_sums}.room < g.kernel[1] * g.in[2])
     return false;
@@ -209,7 +210,7 @@ bool sum_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g,
   const dim_t plane = g.in[1] * g.in[2], out_plane = g.out[1] * g.out[2];
   parallel_for(0, g.groups, planes_worth(g.batch * out_plane * taps), [&](dim_t c, dim_t e) {
     depthwise_gradient<T> job = first;
-    monotonic_scratch scratch;
+    monotonic_scratch scratch = monotonic_scratch::of<T>();
     scratch.allocate(job.sums, sums_size);
     const row_copies<T> copies{tables, scratch};
     for (; c < e; ++c) {

@@ -73,7 +73,7 @@ struct images_run : image_lanes<T> {
 
   /// Divides the calling thread's scratch. False if it is too small.
   bool place() {
-    monotonic_scratch scratch, lists = monotonic_scratch::of_lists();
+    monotonic_scratch scratch = monotonic_scratch::of<T>(), lists = monotonic_scratch::of_lists();
     const dim_t result = positions() * tiles.width;
     scratch.allocate(copy, this->copy_size());
     scratch.allocate(apart, std::max(this->apart_size(), result));

@@ -83,7 +83,7 @@ struct lanes_run {
   /// Divides the calling thread's scratch. False if it is too small.
   bool place() {
     const dim_t lanes = tiles.lanes[0].registers * tiles.width;
-    monotonic_scratch scratch, lists = monotonic_scratch::of_lists();
+    monotonic_scratch scratch = monotonic_scratch::of<T>(), lists = monotonic_scratch::of_lists();
     scratch.allocate(copy, layout.channel * channels + 2 * conv_tiles<T>::most_rows + 2 * line);
     scratch.allocate(packed, depth * lanes + line);
     scratch.allocate(across, (positions + conv_tiles<T>::most_rows) * lanes);

@@ -147,7 +147,7 @@ struct row_lanes : conv_rows, row_tiles<T> {
 
   /// Divides the calling thread's scratch. False if it is too small.
   bool place() {
-    monotonic_scratch scratch, lists = monotonic_scratch::of_lists();
+    monotonic_scratch scratch = monotonic_scratch::of<T>(), lists = monotonic_scratch::of_lists();
     const dim_t beyond = most_rows * std::max(stride[2], step[2]) + 2 * line;
     scratch.allocate(copy, in_place ? 0 : channel * sources + beyond);
     scratch.allocate(packed, sources * taps() * lanes * blocks + line);

@@ -76,7 +76,7 @@ struct weights_by_dots : weights_job<T> {
 
   [[gnu::noinline]] void run(dim_t begin, dim_t end) const {
     const dim_t taps = p.taps();
-    T* const copy = reinterpret_cast<T*>(thread_scratch());
+    T* const copy = thread_scratch<T>();
     std::int32_t* const offsets = reinterpret_cast<std::int32_t*>(thread_lists());
     layout.list_offsets(p, channels, offsets);
     dot_job<T> job{};

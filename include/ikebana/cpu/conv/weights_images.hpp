@@ -70,7 +70,7 @@ struct weights_by_images : weights_job<T> {
   /// Divides the calling thread's scratch. False if it is too small.
   bool place() {
     const dim_t w = tiles.width, n = lanes.positions() * w;
-    monotonic_scratch scratch, lists = monotonic_scratch::of_lists();
+    monotonic_scratch scratch = monotonic_scratch::of<T>(), lists = monotonic_scratch::of_lists();
     scratch.allocate(copy, lanes.copy_size());
     scratch.allocate(dy_copy, p.results * n + w);
     scratch.allocate(apart, std::max(lanes.apart_size(), n));

@@ -125,7 +125,7 @@ struct weights_by_lanes : weights_job<T> {
 
   /// Divides the calling thread's scratch. False if it is too small.
   bool place() {
-    monotonic_scratch scratch, lists = monotonic_scratch::of_lists();
+    monotonic_scratch scratch = monotonic_scratch::of<T>(), lists = monotonic_scratch::of_lists();
     const dim_t blocks = whole ? parts(p.sources, lanes) : 1;
     scratch.allocate(copy, blocks * block_size() + overhang());
     scratch.allocate(sums, rounded_up(results, shape->rows) * row_size);

@@ -105,7 +105,9 @@ struct winograd_run : winograd_tiles<T> {
   void place() {
     const scratch_sizes room = scratch_bytes();
     const std::size_t size = (room.a + room.b) * (large ? 2 : 1);
-    monotonic_scratch scratch{large ? conv_bytes(conv_use::beside, size) : thread_scratch(), size};
+    monotonic_scratch scratch{large ? conv_bytes(conv_use::beside, size)
+                                    : reinterpret_cast<std::byte*>(thread_scratch<T>()),
+                              size};
     const dim_t wide = widest(), n = block * segment;
     scratch.allocate(this->taken, positions * taken_step());
     scratch.allocate(products, positions * (n * wide + kernels.width));

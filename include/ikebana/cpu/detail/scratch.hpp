@@ -47,15 +47,16 @@ inline std::byte* new_scratch(std::size_t bytes, std::size_t page) {
   return static_cast<std::byte*>(data);
 }
 
-/// The calling thread's packing buffer, aligned to 64 bytes: as many bytes as scratch_bytes says,
-/// and a page; then its lists, and room for an operand. Allocated at the thread's first use.
-[[gnu::noinline]] inline std::byte* thread_scratch() {
+/// The bytes of a packing buffer: as many as scratch_bytes says, and a page.
+inline std::size_t packing_bytes() { return scratch_bytes().b + scratch_bytes().a + 4096; }
+
+/// What the calling thread keeps: a packing buffer, its lists, room for an operand, and a packing
+/// buffer of doubles. Allocated at the thread's first use.
+[[gnu::noinline]] inline std::byte* thread_memory() {
   constexpr std::size_t page = std::size_t{2} * 1024 * 1024;
   struct owner {
     std::byte* data = new_scratch(
-        (scratch_bytes().b + scratch_bytes().a + 4096 + list_bytes + operand_bytes + page - 1) /
-            page * page,
-        page);
+        (2 * packing_bytes() + list_bytes + operand_bytes + page - 1) / page * page, page);
     owner() = default;
     owner(const owner&) = delete;
     owner& operator=(const owner&) = delete;
@@ -65,18 +66,28 @@ inline std::byte* new_scratch(std::size_t bytes, std::size_t page) {
   return mine.data;
 }
 
-/// The calling thread's lists: list_bytes.
-[[gnu::noinline]] inline std::byte* thread_lists() {
-  return thread_scratch() + scratch_bytes().b + scratch_bytes().a + 4096;
+/// The calling thread's packing buffer, aligned to 64 bytes: packing_bytes(). One for each size of
+/// elements, lest what one type left is subnormal to the other: a float beside a zero is, as a
+/// double, and kernels read lanes that they do not use.
+template <class T>
+T* thread_scratch() {
+  std::byte* const data = thread_memory();
+  return reinterpret_cast<T*>(sizeof(T) <= 4 ? data
+                                             : data + packing_bytes() + list_bytes + operand_bytes);
 }
+/// The calling thread's lists: list_bytes.
+[[gnu::noinline]] inline std::byte* thread_lists() { return thread_memory() + packing_bytes(); }
 
 /// Hands out parts of a piece of memory, each from a cache line on, as a
 /// std::pmr::monotonic_buffer_resource does, but never allocates: whether all of them fitted is
 /// known in the end.
 class monotonic_scratch {
  public:
-  /// The calling thread's packing buffer, as far as every thread has one.
-  monotonic_scratch() : monotonic_scratch{thread_scratch(), packed_b_bytes + packed_a_bytes} {}
+  /// The calling thread's packing buffer for T, as far as every thread has one.
+  template <class T>
+  static monotonic_scratch of() {
+    return {reinterpret_cast<std::byte*>(thread_scratch<T>()), packed_b_bytes + packed_a_bytes};
+  }
   /// Its lists.
   static monotonic_scratch of_lists() { return {thread_lists(), list_bytes}; }
   /// Its room for an operand.

@@ -23,7 +23,7 @@ template <class T>
   if (rows <= step || (has_sums && most < 2)) return run(f, 0, rows, first, second, accumulate);
   while (has_sums && step * most < rows) step *= 2;
   const dim_t parts = (rows + step - 1) / step;
-  T* const firsts = has_sums ? reinterpret_cast<T*>(thread_scratch()) : nullptr;
+  T* const firsts = has_sums ? thread_scratch<T>() : nullptr;
   T* const seconds = has_sums ? firsts + parts * n : nullptr;
   parallel_for(0, parts, 1, [=](dim_t begin, dim_t end) {
     for (dim_t i = begin; i < end; ++i)

@@ -52,7 +52,7 @@ void multiply(dim_t m, dim_t n, dim_t k, const matrix_operand<T>& a, const matri
   using shape = gemm_tile<T>;
   constexpr dim_t w = vec<T>::size, most = shape::registers;
   const block_sizes<T> size(n, k, a.across);
-  T* const packed_b = reinterpret_cast<T*>(detail::thread_scratch());
+  T* const packed_b = detail::thread_scratch<T>();
   T* const packed_a = packed_b + detail::scratch_bytes().b / sizeof(T);
 
   tile_task<T> t;

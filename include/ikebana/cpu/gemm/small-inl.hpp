@@ -128,7 +128,7 @@ void product(gemm_call<T>& call, [[maybe_unused]] detail::narrow_table<T> narrow
       call.beta == T(0) && call.then->residual == nullptr;
   if (call.tb == transpose::yes && (call.k < turned<T> || blocks) && call.n > w && call.m > 1) {
     if (turned_bytes <= detail::caches().second / 4) {
-      T* const rows = reinterpret_cast<T*>(detail::thread_scratch());
+      T* const rows = detail::thread_scratch<T>();
       turn_few(rows, width, call.b, call.ldb, call.n, call.k,
                std::make_index_sequence<static_cast<std::size_t>(w < 4 ? 1 : w / 4)>{});
       call.b = rows;

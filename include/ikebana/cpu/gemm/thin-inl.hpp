@@ -8,7 +8,7 @@ void multiply_turned(dim_t m, dim_t n, dim_t k, const matrix_operand<T>& a, left
   constexpr dim_t w = vec<T>::size, columns = gemm_tile<T>::columns, most = gemm_tile<T>::columns;
   alignas(64) T sums[static_cast<std::size_t>(columns * most)];
   alignas(64) T rows[static_cast<std::size_t>(columns * most)];
-  T* const packed = reinterpret_cast<T*>(detail::thread_scratch());
+  T* const packed = detail::thread_scratch<T>();
   const dim_t block = static_cast<dim_t>(detail::scratch_bytes().b / sizeof(T)) / columns;
   const gemm_epilogue<T>& then = result.then;
   tile_task<T> t;
