@@ -78,6 +78,8 @@ TEST_CASE("what a convolution does not need is no way that it would take") {
     check<geometry(2, 40, 12, 2, {1, 11, 12}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>();
     check<geometry(1, 8, 6, 1, {1, 1, 60}, {1, 1, 7}, {1, 1, 3}, {0, 0, 3})>();
     check<geometry(1, 20, 33, 1, {3, 7, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1})>();
+    // Of the kernel, one element meets anything.
+    check<geometry(25, 128, 20, 1, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>();
   });
 }
 

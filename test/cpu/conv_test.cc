@@ -104,6 +104,9 @@ const conv_geometry geometries[] = {
     geometry(1, 4, 34, 1, {1, 1, 1500}, {1, 1, 3}, {1, 1, 1}, {0, 0, 2}, {1, 1, 2}),
     geometry(2, 18, 33, 1, {3, 4, 9}, {2, 2, 3}, {1, 2, 2}, {1, 0, 1}, {1, 1, 1}),
     geometry(1, 3, 2, 1, {1, 9, 9}, {1, 3, 3}, {1, 4, 2}, {0, 1, 1}, {1, 2, 2}),
+    // Elements of the kernel that meet nothing but zeros.
+    geometry(25, 128, 3, 1, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(28, 128, 2, 1, {1, 2, 2}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
     // Rows so long that bands hold parts of them: as they stand and copied, of weights of few and
     // many channels, of volumes; elements so far apart that lanes have no copy.
     geometry(1, 12, 7, 1, {1, 1, 3000}, {1, 1, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),

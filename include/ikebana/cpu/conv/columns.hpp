@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -22,31 +23,75 @@ template <class T>
 struct conv_columns {
   const conv_tiles<T>& tiles;
   const conv_pass& p;  // forward
-  dim_t group, taps, depth, plane, from_plane, images;
+  dim_t group;
+  std::array<dim_t, 3> lead{0, 0, 0}, kernel = p.kernel;  // the part of the kernel that is taken
+  dim_t taps, depth, plane, from_plane, images;
   bool plain;                            // rows are the columns of x
   bool outside = false;                  // whether a tap of a position is
   T *rows = nullptr, *across = nullptr;  // of x; of y
   std::int32_t* offsets = nullptr;
 
-  static constexpr dim_t room = dim_t{480} * 1024, most_positions = 256;
+  static constexpr dim_t room = dim_t{480} * 1024, most_positions = 256, most_plane = 64;
 
   [[gnu::noinline]] conv_columns(const conv_tiles<T>& t, const conv_pass& forward, dim_t number)
       : tiles{t},
         p{forward},
         group{number},
-        taps{p.taps()},
-        depth{p.sources * taps},
         plane{conv_geometry::volume(p.to)},
         from_plane{conv_geometry::volume(p.from)},
         images{p.batch},
         plain{is_product(p)} {
+    if (plane <= most_plane) leave_unmet();
+    taps = conv_geometry::volume(kernel);
+    depth = p.sources * taps;
     while (images > 1 && (size(images) > room || images * plane > most_positions))
       images = (images + 1) / 2;
   }
 
+  /// Where that is worth copying the weights, takes the part of the kernel beside which nothing is
+  /// ever met: 3x3 around one position is one element. Of so many channels only that products have
+  /// no columns and no short sums which a type has ruled out (needs.hpp).
+  void leave_unmet() {
+    if (p.sources % 128 != 0) return;
+    std::array<dim_t, 3> begin{0, 0, 0}, size = p.kernel;
+    for (std::size_t d = 0; d < 3; ++d) {
+      const auto met = [&](dim_t k) {
+        for (dim_t at = 0; at < p.to[d]; ++at)
+          if (place(d, at, k) >= 0) return true;
+        return false;
+      };
+      while (size[d] > 0 && !met(begin[d] + size[d] - 1)) --size[d];
+      while (size[d] > 0 && !met(begin[d])) ++begin[d], --size[d];
+    }
+    const dim_t all = p.taps(), some = conv_geometry::volume(size);
+    const dim_t rows_met = plane > 8 ? plane : plane * p.batch;
+    if (some > 0 && (all - some) * rows_met > 192 * some) lead = begin, kernel = size;
+  }
+  bool whole() const { return taps == p.taps(); }
+  /// f(at, i): where each weight that is taken of pair c of channels lies, and its number.
+  template <class F>
+  void each_taken(dim_t c, const F& f) const {
+    const dim_t row = kernel[2];
+    dim_t i = c * taps;
+    for (dim_t kz = lead[0]; kz < lead[0] + kernel[0]; ++kz)
+      for (dim_t ky = lead[1]; ky < lead[1] + kernel[1]; ++ky) {
+        const dim_t at = ((c * p.kernel[0] + kz) * p.kernel[1] + ky) * p.kernel[2] + lead[2];
+        for (dim_t kx = 0; kx < row; ++kx) f(at + kx, i++);
+      }
+  }
+  /// The group's weights, or the copy of those that are taken.
+  const T* weights(const T* w) const {
+    w += group * p.results * p.weight_result;
+    if (whole()) return w;
+    T* const copy = conv_memory<T>(conv_use::operand, p.results * depth);
+    for (dim_t c = 0; c < p.results * p.sources; ++c)
+      each_taken(c, [=](dim_t at, dim_t i) { copy[i] = w[at]; });
+    return copy;
+  }
+
   dim_t size(dim_t n) const { return n * plane * (depth + p.results) + plane * taps + 64; }
   bool fits() const {
-    return plane > 0 && plane <= 64 && depth > 0 && from_plane > 0 && p.results > 0 &&
+    return plane > 0 && plane <= most_plane && depth > 0 && from_plane > 0 && p.results > 0 &&
            size(images) <= room;
   }
   bool strides() const { return p.stride[0] * p.stride[1] * p.stride[2] > 1; }
@@ -86,11 +131,11 @@ struct conv_columns {
     for (dim_t z = 0; z < p.to[0]; ++z)
       for (dim_t y = 0; y < p.to[1]; ++y)
         for (dim_t x = 0; x < p.to[2]; ++x)
-          for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
-            for (dim_t ky = 0; ky < p.kernel[1]; ++ky) {
+          for (dim_t kz = lead[0]; kz < lead[0] + kernel[0]; ++kz)
+            for (dim_t ky = lead[1]; ky < lead[1] + kernel[1]; ++ky) {
               const dim_t in_z = place(0, z, kz), in_y = place(1, y, ky);
               const dim_t row = in_z < 0 || in_y < 0 ? -1 : (in_z * p.from[1] + in_y) * p.from[2];
-              for (dim_t kx = 0; kx < p.kernel[2]; ++kx) {
+              for (dim_t kx = lead[2]; kx < lead[2] + kernel[2]; ++kx) {
                 const dim_t in = place(2, x, kx);
                 const bool seen = row >= 0 && in >= 0;
                 outside = outside || !seen;
@@ -189,7 +234,7 @@ struct conv_columns {
     // do.
     if (plane > 8 && (depth < 64 || p.results <= 32)) images = 1;
     place();
-    const T* const weights = w + group * p.results * depth;
+    const T* const taken = weights(w);
     const conv_rest<T> rest{then.scale == nullptr ? nullptr : then.scale + group * p.results,
                             bias == nullptr ? nullptr : bias + group * p.results, then.function};
     const bool later = then.scale != nullptr || then.residual != nullptr;
@@ -198,7 +243,7 @@ struct conv_columns {
     for (dim_t i = 0; i < p.batch; i += images) {
       const dim_t n = p.batch - i < images ? p.batch - i : images;
       gather(x, i, n);
-      make({n * plane, p.results, depth, rows, depth, weights, depth, across, p.results, &at_once,
+      make({n * plane, p.results, depth, rows, depth, taken, depth, across, p.results, &at_once,
             T(1), T(0), transpose::no, transpose::yes});
       for (dim_t s = 0; s < n; ++s) {
         const dim_t at = result(i + s);
@@ -213,25 +258,32 @@ struct conv_columns {
 
   void backward_data(columns_way<T> make, const T* dy, const T* w, T* dx, const T* bias) {
     place();
+    const T* const taken = weights(w);
     for (dim_t i = 0; i < p.batch; i += images) {
       const dim_t n = p.batch - i < images ? p.batch - i : images;
       gather_dy(dy, i, n);
-      make({n * plane, depth, p.results, across, p.results, w + group * p.results * depth, depth,
-            rows, depth, &no_epilogue<T>, T(1), T(0), transpose::no, transpose::no});
+      make({n * plane, depth, p.results, across, p.results, taken, depth, rows, depth,
+            &no_epilogue<T>, T(1), T(0), transpose::no, transpose::no});
       scatter(dx, i, n, bias == nullptr ? nullptr : bias + group * p.sources);
     }
   }
 
   void backward_weights(columns_way<T> make, const T* x, const T* dy, T* dw, bool accumulate) {
     place();
+    dw += group * p.results * p.weight_result;
+    T* const sums = whole() ? dw : conv_memory<T>(conv_use::operand, p.results * depth);
     for (dim_t i = 0; i < p.batch; i += images) {
       const dim_t n = p.batch - i < images ? p.batch - i : images;
       gather(x, i, n);
       gather_dy(dy, i, n);
-      make({p.results, depth, n * plane, across, p.results, rows, depth,
-            dw + group * p.results * depth, depth, &no_epilogue<T>, T(1), T(accumulate || i > 0),
-            transpose::yes, transpose::no});
+      make({p.results, depth, n * plane, across, p.results, rows, depth, sums, depth,
+            &no_epilogue<T>, T(1), T((whole() && accumulate) || i > 0), transpose::yes,
+            transpose::no});
     }
+    if (whole()) return;
+    if (!accumulate) tiles.clear(dw, p.results * p.weight_result);
+    for (dim_t c = 0; c < p.results * p.sources; ++c)
+      each_taken(c, [=](dim_t at, dim_t i) { dw[at] += sums[i]; });
   }
 };
 
