@@ -117,8 +117,7 @@ struct conv_columns {
     if (!plain) find_offsets();
   }
 
-  /// Where position `at` of a dimension meets element k of the kernel; negative
-  /// outside of x.
+  /// Where position `at` of a dimension meets element k of the kernel; negative outside of x.
   dim_t place(std::size_t d, dim_t at, dim_t k) const {
     const dim_t in = at * p.stride[d] - p.padding[d] + k * p.dilation[d];
     return in >= 0 && in < p.from[d] ? in : -1;
@@ -149,8 +148,8 @@ struct conv_columns {
   }
   dim_t result(dim_t image) const { return image * p.result_image + group * p.results * plane; }
 
-  /// Of those walked at a time, planes stay in the first level of the cache,
-  /// many of which begin at the same place of a page.
+  /// Of those walked at a time, planes stay in the first level of the cache, many of which begin at
+  /// the same place of a page.
   dim_t some_sources() const { return least(p.sources, 8 + 8192 / from_plane / 4 * 4); }
 
   void gather(const T* x, dim_t begin, dim_t n) const {
@@ -230,8 +229,7 @@ struct conv_columns {
 
   void forward(columns_way<T> make, const T* x, const T* w, const T* bias, T* y,
                const conv_epilogue<T>& then) {
-    // So that each gets the same bits in any batch, as rows of large products
-    // do.
+    // So that each gets the same bits in any batch, as rows of large products do.
     if (plane > 8 && (depth < 64 || p.results <= 32)) images = 1;
     place();
     const T* const taken = weights(w);
