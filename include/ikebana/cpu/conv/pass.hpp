@@ -7,6 +7,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/detail/caches.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
@@ -231,7 +232,7 @@ struct data_blocks {
 
   data_blocks(const conv_geometry& g, dim_t bytes)
       : images{g.batch}, results{g.in_channels / g.groups} {
-    const dim_t plane = conv_geometry::volume(g.in), most = (dim_t{768} << 10) / bytes;
+    const dim_t plane = conv_geometry::volume(g.in), most = caches().second / 8 * 3 / bytes;
     const dim_t parts = conv_geometry::volume(g.stride), image = g.in_channels * plane;
     if (parts == 1 || image * g.batch <= 2 * most) return;
     images = most > image ? most / image : 1;
