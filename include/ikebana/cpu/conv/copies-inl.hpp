@@ -107,11 +107,13 @@ void copy_planes(const detail::copy_job<T>& job) {
 template <class T, bool Thirds>
 void copy_planes_apart(const detail::copy_job<T>& job) {
 #if IKEBANA_CPU_WIDTH == 64
-  if (const short_rows<T> rows{job.lead, job.length, job.stride}; rows.suit(job.pitch))
+  if (short_rows<T>::suit(job.length, job.stride, job.pitch)) {
+    const short_rows<T> rows{job.lead, job.length, job.stride};
     return each_copy(
         job, [&](const T* from, T* to) __attribute__((always_inline)) {
           rows.copy(job.rows, from, job.from_step, to, job.pitch);
         });
+  }
 #endif
   each_copy(
       job, [&](const T* from, T* to) __attribute__((always_inline)) {

@@ -90,13 +90,16 @@ struct short_rows {
   bits at;
   unsigned mask;
 
+  /// Of rows that `suit`.
   short_rows(dim_t lead, dim_t length, dim_t stride)
       : reach{(length - 1) * stride + 1},
         at{(lane_numbers<T>() - wide(lead)) * wide(stride)},
         mask{first_lanes(lead + length) & ~first_lanes(lead)} {}
   static bits wide(dim_t n) { return bits::broadcast(static_cast<typename number<T>::bits>(n)); }
 
-  bool suit(dim_t pitch) const { return pitch <= w && reach <= 2 * w; }
+  static bool suit(dim_t length, dim_t stride, dim_t pitch) {
+    return pitch <= w && (length - 1) * stride < 2 * w;
+  }
   IKEBANA_CPU_INLINE void copy(dim_t rows, const T* from, dim_t from_step, T* to,
                                dim_t pitch) const {
     if (reach <= w)
