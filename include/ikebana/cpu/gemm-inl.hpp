@@ -146,7 +146,7 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
   constexpr dim_t w = vec<T>::size, bytes = sizeof(T);
   // What has one row or column is both.
   bool a_across = ta == transpose::no || (m == 1 && lda == 1);
-  const bool b_across = tb == transpose::yes || (n == 1 && ldb == 1);
+  bool b_across = tb == transpose::yes || (n == 1 && ldb == 1);
   if (ta != transpose::no && a_across) lda = k;
   if (tb == transpose::no && b_across) ldb = k;
   const matrix_result<T> result{c, ldc, beta, then};
@@ -156,6 +156,13 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
       a = rows;
       lda = row_step<T>(k);
       a_across = true;
+    }
+  }
+  if (a_across && !b_across && m == 1 && n <= 4 && k >= (bytes == 4 ? 128 : 512)) {
+    if (const T* const rows = turn_to_rows(b, ldb, n, k)) {
+      b = rows;
+      ldb = row_step<T>(k);
+      b_across = true;
     }
   }
   // B is read where it stands if so few rows meet it that a copy does not pay, if it is near, or if
@@ -182,7 +189,8 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
   // Four rows at a time meet those that are few.
   if (b_across && a_across && n <= 4 && n < m && k >= w)
     return multiply_by_dots(n, m, k, alpha, b, ldb, a, lda, result, true);
-  if (b_across && a_across && (m == 1 || (k >= w && (m <= 8 || by_dots<T>(m, n, k)))))
+  if (b_across && a_across &&
+      (m == 1 || (k >= w && (m <= 8 || (m <= 13 && n > 16 && k >= 128) || by_dots<T>(m, n, k)))))
     return multiply_by_dots(m, n, k, alpha, a, lda, b, ldb, result, false);
   if (m == 1 && !b_across) {
     begin_row(n, c, beta, then.bias, then.residual);
