@@ -189,8 +189,7 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
   // Four rows at a time meet those that are few.
   if (b_across && a_across && n <= 4 && n < m && k >= w)
     return multiply_by_dots(n, m, k, alpha, b, ldb, a, lda, result, true);
-  if (b_across && a_across &&
-      (m == 1 || (k >= w && (m <= 8 || (m <= 13 && n > 16 && k >= 128) || by_dots<T>(m, n, k)))))
+  if (b_across && a_across && (m == 1 || (k >= w && (m <= 8 || by_dots<T>(m, n, k)))))
     return multiply_by_dots(m, n, k, alpha, a, lda, b, ldb, result, false);
   if (m == 1 && !b_across) {
     begin_row(n, c, beta, then.bias, then.residual);
