@@ -6,7 +6,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/pool.hpp"
-#include "ikebana/cpu/pool_lanes.hpp"
+#include "ikebana/cpu/pool/lanes.hpp"
 
 namespace ikebana::cpu {
 

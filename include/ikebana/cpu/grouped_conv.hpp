@@ -8,7 +8,7 @@
 /// of their own, that other networks need not build.
 namespace ikebana::cpu {
 
-/// As conv_forward. Ways among `Ways` are taken (conv/depthwise_ways.hpp), and no others built; 0
+/// As conv_forward. Ways among `Ways` are taken (conv/depthwise/ways.hpp), and no others built; 0
 /// where channels that meet are surely many. `others` are those of conv_forward.
 template <class T, unsigned Ways = detail::depthwise_way::all>
 void grouped_conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,

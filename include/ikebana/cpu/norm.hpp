@@ -11,15 +11,15 @@
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/norm_sums-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/norm/sums-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/norm_planes-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/norm/planes-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/norm_short-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/norm/short-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/norm-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/norm_backward-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/norm/backward-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Batch normalization (Ioffe and Szegedy, 2015) of arrays (batch, channels, inner). `gamma` and

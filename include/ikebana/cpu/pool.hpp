@@ -6,10 +6,10 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/dispatch.hpp"
-#include "ikebana/cpu/pool_averages.hpp"
-#include "ikebana/cpu/pool_maxima.hpp"
-#include "ikebana/cpu/pool_ways.hpp"
-#include "ikebana/cpu/pool_windows.hpp"
+#include "ikebana/cpu/pool/averages.hpp"
+#include "ikebana/cpu/pool/maxima.hpp"
+#include "ikebana/cpu/pool/ways.hpp"
+#include "ikebana/cpu/pool/windows.hpp"
 
 /// Pooling with PyTorch's semantics. None throws, nor allocates but for the thread's packing
 /// buffer, at its first use.

@@ -11,7 +11,7 @@
 #include "ikebana/cpu/conv/ways.hpp"
 #include "ikebana/cpu/conv/weights.hpp"
 #include "ikebana/cpu/conv/winograd.hpp"
-#include "ikebana/cpu/conv/winograd_weights.hpp"
+#include "ikebana/cpu/conv/winograd/weights.hpp"
 
 // The ways (ways.hpp) for what a caller needs.
 namespace ikebana::cpu::detail {

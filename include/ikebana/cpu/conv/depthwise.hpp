@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/conv/depthwise_lanes.hpp"
-#include "ikebana/cpu/conv/depthwise_pairs.hpp"
-#include "ikebana/cpu/conv/depthwise_phases.hpp"
-#include "ikebana/cpu/conv/depthwise_planes.hpp"
-#include "ikebana/cpu/conv/depthwise_rows.hpp"
-#include "ikebana/cpu/conv/depthwise_sweep.hpp"
+#include "ikebana/cpu/conv/depthwise/lanes.hpp"
+#include "ikebana/cpu/conv/depthwise/pairs.hpp"
+#include "ikebana/cpu/conv/depthwise/phases.hpp"
+#include "ikebana/cpu/conv/depthwise/planes.hpp"
+#include "ikebana/cpu/conv/depthwise/rows.hpp"
+#include "ikebana/cpu/conv/depthwise/sweep.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
 // Convolutions of few channels a group, depthwise ones above all, where there
@@ -21,46 +21,46 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_halves-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/halves-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_sweep-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/sweep-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_pairs-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/pairs-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_columns-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/columns-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_planes-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/planes-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_spread-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/spread-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_plane_gradients-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/plane_gradients-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_flat-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/flat-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_flat_gradients-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/flat_gradients-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_rows-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/rows-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_shifts-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/shifts-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_phases-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/phases-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_lanes-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/lanes-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise_table-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/table-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 namespace ikebana::cpu::detail {
@@ -116,7 +116,7 @@ bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g
 
 /// As conv_forward, conv_backward_data and conv_backward_weights, of which they
 /// are the ways for few channels a group. Each is false, having done nothing,
-/// where the geometry does not fit, or its way is none of `Ways` (depthwise_ways.hpp).
+/// where the geometry does not fit, or its way is none of `Ways` (depthwise/ways.hpp).
 template <class T, unsigned Ways = depthwise_way::all>
 bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
                        const conv_epilogue<T>& then, T* y) {

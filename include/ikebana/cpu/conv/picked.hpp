@@ -10,7 +10,7 @@
 #include "ikebana/cpu/conv/product.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/ways.hpp"
-#include "ikebana/cpu/conv/weights_job.hpp"
+#include "ikebana/cpu/conv/weights/job.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"

@@ -7,7 +7,7 @@
 #include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
-#include "ikebana/cpu/conv/weights_job.hpp"
+#include "ikebana/cpu/conv/weights/job.hpp"
 
 namespace ikebana::cpu::detail {
 

@@ -3,7 +3,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
-#include "ikebana/cpu/conv/winograd_kernels.hpp"
+#include "ikebana/cpu/conv/winograd/kernels.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/gemm.hpp"
 

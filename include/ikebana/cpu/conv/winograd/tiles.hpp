@@ -1,0 +1,104 @@
+#pragma once
+
+#include <array>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/conv/winograd/kernels.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// A 3x3 pass as tiles of 4x4 results, which meet 6x6 elements of the source each: rows of them, or
+/// parts of rows, are carried over some at a time.
+template <class T>
+struct winograd_tiles {
+  static constexpr dim_t positions = 36, most_units = 64;
+
+  const winograd_kernels<T>& kernels;
+  const conv_tiles<T>& tiles;
+  const conv_pass& p;
+  const T* source;
+
+  dim_t across = 0, down = 0;       // tiles of an image
+  dim_t segment = 0, segments = 0;  // of a row of tiles
+  dim_t block = 0;                  // segments at once
+  T *taken = nullptr, *buffer = nullptr, *zeros = nullptr;
+
+  dim_t units() const { return p.batch * down * segments; }
+  dim_t pitch() const { return (parts(segment, kernels.width) + 1) * 4 * kernels.width; }
+
+  /// Whether the geometry is one of these. Says nothing of whether it pays.
+  bool suits() const {
+    const auto plane = [](const std::array<dim_t, 3>& a, dim_t z, dim_t yx) {
+      return a[0] == z && a[1] == yx && a[2] == yx;
+    };
+    return plane(p.kernel, 1, 3) && plane(p.stride, p.stride[0], 1) &&
+           plane(p.dilation, p.dilation[0], 1) && p.padding[0] == 0 && p.padding[1] >= 0 &&
+           p.padding[2] >= 0 && p.padding[1] <= 2 && p.padding[2] <= 2 && p.from[0] == 1 &&
+           p.to[0] == 1 && plane(p.step, p.step[0], 1);
+  }
+
+  /// A row of tiles, or a part of one: where it begins in the result, and what
+  /// it reads.
+  struct unit {
+    dim_t tiles, y, x, result, source, lead, length;
+  };
+  unit find_unit(dim_t i) const {
+    const dim_t s = i % segments, row = i / segments, image = row / down;
+    unit u{};
+    u.tiles = least(segment, across - s * segment);
+    u.y = 4 * (row % down);
+    u.x = 4 * s * segment;
+    u.result = image * p.result_image + p.result_at(0, u.y, u.x);
+    const dim_t left = u.x - p.padding[2], begin = left < 0 ? 0 : left,
+                end = least(left + 4 * u.tiles + 2, p.from[2]);
+    u.source = image * p.source_image + (u.y - p.padding[1]) * p.from[2] + begin;
+    u.lead = begin - left;
+    u.length = end > begin ? end - begin : 0;
+    return u;
+  }
+  /// Fills in the units from b to e. Returns how many tiles they have.
+  dim_t find_units(dim_t b, dim_t e, unit* units) const {
+    dim_t n = 0;
+    for (; b < e; ++b, ++units) {
+      *units = find_unit(b);
+      n += units->tiles;
+    }
+    return n;
+  }
+
+  /// Carries over `channels` of some units from c on.
+  void take(const unit* units, dim_t count, dim_t c, dim_t channels, dim_t channel_step,
+            dim_t position_step) const {
+    const dim_t plane = p.from[1] * p.from[2], row = pitch();
+    winograd_input<T> job{};
+    job.buffer = buffer;
+    job.pitch = row;
+    job.position_step = position_step;
+    job.lead = -1;
+    for (dim_t i = 0; i < channels; ++i) {
+      job.to = taken + i * channel_step;
+      for (const unit* u = units; u < units + count; ++u) {
+        if (u->lead != job.lead || u->length != job.length) {
+          tiles.clear(buffer, 6 * row);
+          job.lead = u->lead;
+          job.length = u->length;
+        }
+        const T* const from = source + u->source + (c + i) * plane;
+        const dim_t top = u->y - p.padding[1];
+        for (dim_t y = 0; y < 6; ++y)
+          job.rows[y] = top + y >= 0 && top + y < p.from[1] ? from + y * p.from[2] : zeros;
+        job.tiles = u->tiles;
+        // Of the next channel, which the processor does not foresee.
+        for (dim_t at = 0; at < 4 * p.from[2]; at += 64 / static_cast<dim_t>(sizeof(T)))
+          __builtin_prefetch(from + plane + at);
+        kernels.take(job);
+        job.to += u->tiles;
+      }
+    }
+  }
+};
+
+}  // namespace ikebana::cpu::detail
