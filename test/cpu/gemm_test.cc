@@ -172,7 +172,8 @@ TEST_CASE_TEMPLATE("products that span several blocks", T, float, double) {
         sizes{40, 5, 600},  sizes{35, 3, 70},  sizes{9, 33, 65},   sizes{131, 1, 2},
         sizes{77, 1, 8},    sizes{1, 1, 300},  sizes{100, 3, 5},   sizes{130, 20, 640},
         sizes{40, 50, 500}, sizes{37, 470, 6}, sizes{5, 230, 40},  sizes{26, 128, 700},
-        sizes{3, 3, 700},   sizes{2, 2, 1031}, sizes{33, 6, 40},   sizes{70, 10, 41}})
+        sizes{3, 3, 700},   sizes{2, 2, 1031}, sizes{1, 3, 700},   sizes{1, 4, 131},
+        sizes{9, 4, 150},   sizes{33, 6, 40},  sizes{70, 10, 41}})
     check_forms<T>(s, r);
 }
 

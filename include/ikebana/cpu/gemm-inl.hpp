@@ -158,7 +158,7 @@ void matrix_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, T alp
       a_across = true;
     }
   }
-  if (a_across && !b_across && m == 1 && n <= 4 && k >= (bytes == 4 ? 128 : 512)) {
+  if (a_across && !b_across && m == 1 && n <= 4 && k >= row_of_dots<T>) {
     if (const T* const rows = turn_to_rows(b, ldb, n, k)) {
       b = rows;
       ldb = row_step<T>(k);

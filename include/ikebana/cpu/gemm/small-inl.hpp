@@ -95,7 +95,7 @@ void product(gemm_call<T>& call, [[maybe_unused]] detail::narrow_table<T> narrow
   // More rows where the others' preparations do not pay.
   const bool few = static_cast<size>(call.m) - 1 < 32 &&
                    !(call.n <= 4 && call.k >= deep && call.ta == transpose::no &&
-                     (sizeof(T) == 4 || (call.m == 1 && call.k >= 512) ||
+                     (sizeof(T) == 4 || (call.m == 1 && call.k >= row_of_dots<T>) ||
                       (call.m >= 4 && call.m * call.k >= 2048))),
              simple = call.n > 1 &&
                       (call.k <= 24 || call.k < (call.n > 4 ? 3 : 2) * w ||

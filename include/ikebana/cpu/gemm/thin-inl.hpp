@@ -63,6 +63,11 @@ void multiply_turned(dim_t m, dim_t n, dim_t k, const matrix_operand<T>& a, left
     result.finish(dim_t{0}, dim_t{0}, m, n);
 }
 
+/// From sums of so many on, one row times two to four columns is dot products with the columns
+/// turned.
+template <class T>
+inline constexpr dim_t row_of_dots = sizeof(T) == 4 ? 128 : 512;
+
 /// A product as dot products: rows of a and of b are contiguous along the summed dimension. Where
 /// `turned`, a holds columns of the result and b its rows.
 template <class T>
