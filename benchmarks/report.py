@@ -3,7 +3,8 @@
 
     tools/bazel run //benchmarks:report -- [--family gemm,conv] [--quick] [--runs 3] [--isa avx2]
 
-Results are kept in docs/performance/, so that a run of one family renews its part of the page.
+Results are kept in docs/performance/, so that a run of one family renews its part of the page. A
+machine of another kind has a page of its own (--page).
 """
 
 import argparse
@@ -54,6 +55,8 @@ def parse_arguments():
     parser.add_argument("--programs", default=os.path.dirname(os.path.abspath(sys.argv[0])),
                         help="the directory of the programs")
     parser.add_argument("--docs", default="", help="the directory of the page")
+    parser.add_argument("--page", default="performance",
+                        help="the name of the page, and of the directory of its results")
     options = parser.parse_args()
     if not options.docs:
         top = os.environ.get("BUILD_WORKSPACE_DIRECTORY")
@@ -120,7 +123,7 @@ def rounded(value):
 
 
 def store(options, name, result):
-    folder = os.path.join(options.docs, "performance")
+    folder = os.path.join(options.docs, options.page)
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"{name}.json")
     if options.filter and os.path.exists(path):
@@ -167,7 +170,7 @@ def run_all(options):
 
 def load(options):
     """{instruction set: {family: results}}, and the texts."""
-    folder = os.path.join(options.docs, "performance")
+    folder = os.path.join(options.docs, options.page)
     results, texts = {}, {}
     for file in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         if not file.endswith(".json"):
@@ -301,7 +304,7 @@ def peak_rows(results):
     return rows
 
 
-def page(results, texts, plots):
+def page(results, texts, plots, folder):
     # The set that has most is what the tables show.
     main = max(results, key=lambda isa: (len(results[isa]), isa == "avx512"))
     families = results[main]
@@ -334,7 +337,7 @@ def page(results, texts, plots):
            table(["", "float", "double", "bf16", "int8"] + levels, peak_rows(results))]
     out += ["## Summary", ""]
     if "summary" in plots:
-        out += ["![Our time by the best peer's](performance/summary.svg)", ""]
+        out += [f"![Our time by the best peer's]({folder}/summary.svg)", ""]
     for isa in sorted(results, key=lambda i: i != main):
         rows = [row for name, title in FAMILIES.items() if name in results[isa]
                 for row in summary_rows(title, results[isa][name])]
@@ -345,7 +348,7 @@ def page(results, texts, plots):
         if name not in families:
             continue
         out += [f"## {title}", ""]
-        out += [f"![{title}](performance/{plot}.svg)\n" for plot in plots.get(name, [])]
+        out += [f"![{title}]({folder}/{plot}.svg)\n" for plot in plots.get(name, [])]
         result = families[name]
         calls = result.get("calls", 1)
         out += ["One call of the program" if calls == 1 else f"{calls} calls of the program"]
@@ -383,7 +386,7 @@ def plot_all(options, results):
     import matplotlib.ticker
 
     def save(figure, name):
-        figure.savefig(os.path.join(options.docs, "performance", f"{name}.svg"),
+        figure.savefig(os.path.join(options.docs, options.page, f"{name}.svg"),
                        metadata={"Date": None}, bbox_inches="tight")
         plt.close(figure)
 
@@ -488,9 +491,9 @@ def main():
     if not results:
         sys.exit("report: there are no results")
     plots = plot_all(options, results)
-    path = os.path.join(options.docs, "performance.md")
+    path = os.path.join(options.docs, f"{options.page}.md")
     with open(path, "w", encoding="utf-8") as f:
-        f.write(page(results, texts, plots))
+        f.write(page(results, texts, plots, options.page))
     print(f"wrote {path}")
 
 
