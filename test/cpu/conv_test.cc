@@ -114,6 +114,10 @@ const conv_geometry geometries[] = {
     geometry(2, 2, 3, 1, {2, 2, 2100}, {2, 2, 3}, {1, 1, 1}, {1, 1, 2}, {1, 1, 1}),
     geometry(2, 3, 4, 1, {1, 2, 4201}, {1, 3, 4}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 8, 34, 1, {1, 1, 2600}, {1, 1, 2}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1024}),
+    // Gradients of the image whose weights lie pages apart from source to source.
+    geometry(1, 130, 19, 1, {1, 9, 8}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, 120, 33, 1, {1, 11, 30}, {1, 3, 3}, {1, 1, 1}, {0, 2, 2}, {1, 2, 2}),
+    geometry(1, 64, 24, 1, {1, 12, 12}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
     // Weights of channels that leave most lanes empty.
     geometry(2, 18, 21, 1, {1, 13, 12}, {1, 2, 2}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     // Positions beside the last whole tile, few and many, of channels that panels take.

@@ -5,6 +5,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/buffers.hpp"
+#include "ikebana/cpu/conv/gathered_weights.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
@@ -29,14 +30,16 @@ struct conv_panels {
     const tile_costs<T> costs{plan.tiles, results, plan.depth};
     const T zeros[conv_tiles<T>::most_rows] = {};
     const dim_t step = even_part(depth, plan.depth);
+    gathered_weights<T> gathered;
     T* const out = job.out;
     const dim_t out_step = job.out_step;
     for (dim_t k = 0; k < depth; k += step) {
       job.depth = depth - k < step ? depth - k : step;
-      job.weight_at = memory.weight_at + k;
       job.relu = of.relu() && last && k + job.depth == depth;
+      const bool gathers = gathered.lay_out(plan, memory.weight_at, k, job.depth, shape.rows);
       for (dim_t at = 0; at < positions;) {
         const dim_t left = positions - at;
+        job.weight_at = memory.weight_at + k;
         const auto* const next = left >= 2 * plan.tile ? &shape : costs.next(left).shape;
         if (next != &shape) {
           const dim_t most = next->registers * plan.tiles.width;
@@ -67,7 +70,10 @@ struct conv_panels {
           job.start = of.bias == nullptr ? zeros : of.bias + r0 + first;
           job.out = (whole ? out + r * out_step : memory.tail) + at;
           job.out_step = whole ? out_step : plan.out_step();
-          if (at == 0) fetch_weights(job, first + shape.rows, results, w);
+          if (at == 0 && gathers)
+            gathered.gather(plan, job, shape.rows, results - first - shape.rows);
+          else if (at == 0)
+            fetch_weights(job, first + shape.rows, results, w);
           if (!job.adds) fetch_out(job, shape.rows);
           tile(job);
           if (packs) {
@@ -143,6 +149,9 @@ struct conv_panels {
                  const T* w, T* out, dim_t out_step) const {
     const dim_t tile = shape.registers * plan.tiles.width;
     const T zeros[conv_tiles<T>::most_rows] = {};
+    gathered_weights<T> gathered;
+    const bool gathers =
+        at == 0 && gathered.lay_out(plan, memory.weight_at, k, job.depth, shape.rows);
     pack(job, tile, at, image, k, rows, columns);
     for (dim_t r = 0; r < results; r += shape.rows) {
       const bool whole = results - r >= shape.rows;
@@ -151,7 +160,10 @@ struct conv_panels {
       job.start = of.bias == nullptr ? zeros : of.bias + r0 + first;
       job.out = out + first * out_step + at;
       job.out_step = out_step;
-      if (at == 0) fetch_weights(job, first + shape.rows, results, w);
+      if (gathers)
+        gathered.gather(plan, job, shape.rows, results - first - shape.rows);
+      else if (at == 0)
+        fetch_weights(job, first + shape.rows, results, w);
       if (whole) {
         shape.whole(job);
         continue;
