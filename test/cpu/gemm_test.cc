@@ -179,11 +179,13 @@ TEST_CASE_TEMPLATE("products that span several blocks", T, float, double) {
 
 TEST_CASE_TEMPLATE("products of few rows, columns or terms", T, float, double) {
   generator r(23);
-  for (const sizes s : {sizes{2, 150, 40}, sizes{3, 71, 130}, sizes{90, 2, 40}, sizes{67, 3, 9},
-                        sizes{70, 4, 33}, sizes{11, 2, 20}, sizes{2, 2, 132}, sizes{7, 3, 90},
-                        sizes{95, 1, 3}, sizes{1, 70, 2}, sizes{41, 1, 7}, sizes{150, 101, 1},
-                        sizes{110, 130, 2}, sizes{30, 45, 6}, sizes{95, 7, 170}, sizes{300, 6, 140},
-                        sizes{7, 33, 4}, sizes{3, 100, 31}, sizes{13, 700, 33}})
+  for (const sizes s :
+       {sizes{2, 150, 40},  sizes{3, 71, 130}, sizes{90, 2, 40},   sizes{67, 3, 9},
+        sizes{70, 4, 33},   sizes{11, 2, 20},  sizes{2, 2, 132},   sizes{7, 3, 90},
+        sizes{95, 1, 3},    sizes{1, 70, 2},   sizes{41, 1, 7},    sizes{150, 101, 1},
+        sizes{110, 130, 2}, sizes{30, 45, 6},  sizes{95, 7, 170},  sizes{300, 6, 140},
+        sizes{7, 33, 4},    sizes{3, 100, 31}, sizes{13, 700, 33}, sizes{40, 30, 3},
+        sizes{57, 70, 5},   sizes{33, 200, 6}, sizes{20, 129, 2},  sizes{17, 91, 4}})
     check_forms<T>(s, r);
 }
 

@@ -12,7 +12,11 @@ namespace ikebana::cpu::detail {
 /// The kinds of such tiles, a bit each: of registers of 64, 32 and 16 bytes, of the bytes of their
 /// columns, and of A as it stands or transposed.
 namespace narrow_tile {
-inline constexpr unsigned all = (1u << 18) - 1;
+inline constexpr unsigned all = (1u << 19) - 1;
+/// Beside them, sums of two to so many terms, of more columns than a register has, on AVX-512: for
+/// whoever asks for all, as no module's sizes come to them but rarely.
+inline constexpr unsigned short_sums = 1u << 18;
+inline constexpr dim_t most_terms = 6;
 constexpr unsigned kinds(dim_t width) { return width == 64 ? 5 : width == 32 ? 3 : 1; }
 /// 0 of any columns; others of fewer, or of a register or a part of it without a rest.
 constexpr unsigned kind(dim_t width, dim_t bytes) {

@@ -14,6 +14,8 @@ inline constexpr std::size_t tiny_rows = 8, tiny_pair_rows = 8;
 
 template <class T>
 using product_function = detail::tiny_function<T>;
+/// Where, behind a set's tiles of up to a register, those of short sums stand by their terms.
+inline constexpr dim_t first_held = 2 * tiny_rows * detail::narrow_tile::kinds(IKEBANA_CPU_WIDTH);
 /// The most rows of a tile of so many columns.
 template <class T, class V>
 inline constexpr std::size_t most_tiny_rows =
@@ -223,11 +225,16 @@ struct narrow_rows<T, V, Long, Turned, std::index_sequence<M...>> {
   static constexpr product_function<T> of[sizeof...(M)] = {
       &narrow_tile<T, std::conditional_t<(M < 8), V, Long>, Turned, static_cast<int>(M) + 1>...};
 };
+#if IKEBANA_CPU_WIDTH == 64
+template <class T, int Terms>
+void held_product(const T* a, const T* b, T* c, dim_t lda, dim_t ldb,
+                  const detail::tiny_shape<T>& s);
+#endif
 /// Those of the kinds of `Narrow` (narrow_tiles.hpp): of each kind of A as it stands, and
-/// transposed.
+/// transposed; behind them those of short sums.
 template <class T, unsigned Narrow>
 struct narrow_tiles {
-  product_function<T> of[2 * tiny_rows * detail::narrow_tile::kinds(IKEBANA_CPU_WIDTH)] = {};
+  product_function<T> of[first_held + detail::narrow_tile::most_terms - 1] = {};
 
   template <unsigned Kind, bool Turned, class V, class Long>
   constexpr void add() {
@@ -241,6 +248,12 @@ struct narrow_tiles {
     add<Kind, false, V, Long>();
     add<Kind, true, V, Long>();
   }
+#if IKEBANA_CPU_WIDTH == 64
+  template <int... P>
+  constexpr void add_held(std::integer_sequence<int, P...>) {
+    ((of[first_held + P] = &held_product<T, P + 2>), ...);
+  }
+#endif
   constexpr narrow_tiles() {
     using V = vec<T>;
     add<0, V, V>();
@@ -249,6 +262,9 @@ struct narrow_tiles {
     add<2, whole<T, quarter_vec<T>>, V>();
     add<3, whole<T, half_vec<T>>, V>();
     add<4, whole<T, V>, whole<T, V>>();
+    if constexpr ((Narrow & detail::narrow_tile::short_sums) != 0)
+      add_held(
+          std::make_integer_sequence<int, static_cast<int>(detail::narrow_tile::most_terms) - 1>{});
 #elif IKEBANA_CPU_WIDTH == 32
     add<1, whole<T, quarter_vec<T>>, V>();
     add<2, whole<T, V>, V>();

@@ -123,6 +123,11 @@ IKEBANA_CPU_INLINE void narrow_tiles_product(const T* a, const T* b, T* c, dim_t
     s.narrow = narrow;
     return long_tiny_product(a, b, c, lda, ldb, s);
   }
+#if IKEBANA_CPU_WIDTH == 64
+  s.narrow = narrow;
+  if (const product_function<T> held = find_held_product(s); held != nullptr)
+    return held(a, b, c, lda, ldb, s);
+#endif
   if (m > dim_t{tiny_pair_rows}) return long_wide_product<T, pair_vec<T>>(a, b, c, lda, ldb, s);
   find_wide_tile<T, pair_vec<T>>(m)(a, b, c, lda, ldb, s);
 }

@@ -188,7 +188,10 @@ template <class T>
                     s.m() * s.n() * dim_t{sizeof(T)} > detail::caches().first))) [[unlikely]]
     return outer_tiny_product(a, b, c, lda, ldb, s);
 #endif
-#if IKEBANA_CPU_WIDTH == 32
+#if IKEBANA_CPU_WIDTH == 64
+  if (const product_function<T> held = find_held_product(s); held != nullptr)
+    return held(a, b, c, lda, ldb, s);
+#elif IKEBANA_CPU_WIDTH == 32
   if (const product_function<T> quads = find_quads_tiny<T>(s.m(), s.n(), s.k); quads != nullptr)
     return quads(a, b, c, lda, ldb, s);
 #endif
