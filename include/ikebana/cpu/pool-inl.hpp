@@ -32,10 +32,78 @@ IKEBANA_CPU_INLINE vec<T> halve_plane(const pool_geometry& g, const T* x, T* y,
     }
   return doubtful;
 }
+#if IKEBANA_CPU_WIDTH == 64
+/// How many rows of results a register holds, where four hold what these are made of.
+template <class T>
+IKEBANA_CPU_INLINE dim_t halved_at_once(const pool_geometry& g) {
+  constexpr dim_t w = vec<T>::size;
+  return g.in[0] > 1 || g.out[2] == 0 ? 0 : std::min(w / g.out[2], 2 * w / g.in[2]);
+}
+/// As halve_by_maximum, so many rows of results at a time.
+template <class T>
+[[gnu::noinline]] dim_t halve_rows_by_maximum(const pool_geometry& g, dim_t rows, const T* x, T* y,
+                                              std::int32_t* indices) {
+  using B = typename number<T>::bits;
+  constexpr dim_t w = vec<T>::size;
+  const dim_t width = g.in[2], height = g.out[1], count = g.out[2];
+  B first[w];
+  for (dim_t lane = 0, row = 0, c = 0; lane < w; ++lane) {
+    first[lane] = row < rows ? static_cast<B>(2 * (row * width + c)) : B{0};
+    if (++c == count) ++row, c = 0;
+  }
+  bits_of<T> at[4];
+  lane_mask<B> is_late[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    at[i] = bits_of<T>::load(first) + static_cast<B>(i / 2 * width + i % 2);
+    is_late[i] = at[i] > bits_of<T>::broadcast(static_cast<B>(2 * w - 1));
+  }
+  const vec<T> zero = vec<T>::zero();
+  const T* const end = x + g.planes * g.input_plane();
+  for (dim_t n = 0; n < g.planes; ++n, x += g.input_plane()) {
+    vec<T> doubtful = zero;
+    for (dim_t r = 0; r < height; r += rows) {
+      const T* const from = x + 2 * r * width;
+      const dim_t left = end - from;
+      vec<T> read[4];
+      if (left >= 4 * w) {
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) read[i] = vec<T>::load(from + i * w);
+      } else {
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i)
+          read[i] = vec<T>::load(from + i * w, std::clamp(left - i * w, dim_t{0}, w));
+      }
+      vec<T> met[4];
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i)
+        met[i] = select(lane_mask<T>{is_late[i].m}, pick_lanes(read[2], at[i], read[3]),
+                        pick_lanes(read[0], at[i], read[1]));
+      doubtful = fma((met[0] + met[1]) + (met[2] + met[3]), zero, doubtful);
+      const bits_of<T> start = bits_of<T>::broadcast(static_cast<B>(2 * r * width));
+      running_maximum<T> m{met[0], at[0]};
+#pragma GCC unroll 4
+      for (int i = 1; i < 4; ++i) m.meet(met[i], at[i]);
+      const dim_t results = std::min(rows, height - r) * count;
+      m.best.store(y + r * count, results);
+      if (indices != nullptr) store_indices<T>(m.where + start, indices + r * count, results);
+    }
+    if (sum(doubtful) != T(0)) [[unlikely]]
+      return n;
+    y += g.output_plane();
+    if (indices != nullptr) indices += g.output_plane();
+  }
+  return g.planes;
+}
+#endif
 /// How many planes it has done: it stops after one with what is not finite, whose maxima may be
 /// wrong.
 template <class T>
 dim_t halve_by_maximum(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
+#if IKEBANA_CPU_WIDTH == 64
+  if (const dim_t rows = halved_at_once<T>(g); rows > 1)
+    return halve_rows_by_maximum(g, rows, x, y, indices);
+#endif
   for (dim_t n = 0; n < g.planes; ++n, x += g.input_plane(), y += g.output_plane()) {
     if (sum(halve_plane(g, x, y, indices)) != T(0)) return n;
     if (indices != nullptr) indices += g.output_plane();

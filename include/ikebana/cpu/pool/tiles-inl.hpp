@@ -47,12 +47,13 @@ IKEBANA_CPU_INLINE void for_each_copied_row(const window_tile<T>& t, F copy) {
 template <dim_t Stride, class T>
 [[gnu::noinline]] bool copy_rows_of_windows(const window_tile<T>& t) {
   constexpr dim_t w = vec<T>::size;
-  vec<T> watched = vec<T>::zero();
+  bits_of<T> watched = bits_of<T>::zero();
   if (t.is_new)
     for (dim_t i = 0; i < t.phases * t.phase_size; i += w) around_planes<T>().store(t.copies + i);
-  // Times zero, what is not finite is not a number, and everything else zero.
+  // Times zero, what is not finite is not a number, and everything else zero of either sign. Sums
+  // would wait for each other.
   const auto watch = [&](vec<T> x) __attribute__((always_inline)) {
-    watched = fma(x, vec<T>::zero(), watched);
+    watched = watched | as<typename number<T>::bits>(x * vec<T>::zero());
   };
   const dim_t skip = t.skip, phases = Stride > 0 && Stride <= 4 ? Stride : t.phases,
               length = t.length, phase_size = t.phase_size;
@@ -123,7 +124,7 @@ template <dim_t Stride, class T>
           }
         });
   }
-  return sum(watched) == T(0);
+  return sum(as<T>(watched)) == T(0);
 }
 
 /// The maxima of windows from place `at` of the copies on.
