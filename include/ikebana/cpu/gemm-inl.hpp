@@ -29,7 +29,7 @@ void multiply_across(dim_t m, dim_t n, dim_t k, left_block<T> a, const T* b, dim
     const bool final = k - p <= depth;
     t.depth = final ? k - p : depth;
     for (dim_t i = 0, rows; i < m; i += rows) {
-      rows = deal_rows<T>(m - i, held).rows;
+      rows = deal_rows<T>(m - i, held, gemm_tile<T>::most_rows[held]).rows;
       if (rows > m - i) rows = m - i;
       result.begin(t, i, dim_t{0}, p == 0, final);
       t.a = a.data + i * a.row + p * a.step;

@@ -66,13 +66,15 @@ struct matrix_result {
 template <class T>
 IKEBANA_CPU_INLINE void run_strip(tile_task<T>& t, dim_t m, dim_t registers) {
   dim_t i = 0;
+  const dim_t most =
+      rows_at_once<T>(gemm_tile<T>::most_rows[registers], 8, t.a_step == 1 ? t.a_row : 0, t.depth);
   if (t.pack != nullptr) {
     i = gemm_tile<T>::most_rows[registers];
     t.go_down(i);
     multiply_and_pack(t, registers);
   }
   while (i < m) {
-    const dealt_rows dealt = deal_rows<T>(m - i, registers);
+    const dealt_rows dealt = deal_rows<T>(m - i, registers, most);
     const tile_function<T> tile = find_tile<T>(dealt.rows, registers);
     // The last tile may have a row less.
     dim_t whole = dealt.tiles;

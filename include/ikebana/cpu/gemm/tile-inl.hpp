@@ -274,14 +274,21 @@ IKEBANA_CPU_INLINE tile_function<T> find_tile(dim_t rows, dim_t registers) {
   return rows > 2 ? &multiply_tile<T, 4, 1> : &multiply_tile<T, 2, 1>;
 }
 
+/// The most rows of a tile: of long rows of A that are whole pages apart, but `few`, for lines that
+/// begin so have not many more places in the first-level cache.
+template <class T>
+IKEBANA_CPU_INLINE dim_t rows_at_once(dim_t most, dim_t few, dim_t lda, dim_t k) {
+  constexpr dim_t page = 4096 / static_cast<dim_t>(sizeof(T)), long_row = 64;
+  return k > long_row && lda > 0 && lda % page == 0 && most > few ? few : most;
+}
+
 /// How `rows` are dealt out to tiles: first `tiles` of so many rows, if any, then what follows for
 /// fewer rows. Even numbers all, but for the last.
 struct dealt_rows {
   dim_t tiles, rows;
 };
 template <class T>
-IKEBANA_CPU_INLINE dealt_rows deal_rows(dim_t rows, dim_t registers) {
-  const dim_t most = gemm_tile<T>::most_rows[registers];
+IKEBANA_CPU_INLINE dealt_rows deal_rows(dim_t rows, dim_t registers, dim_t most) {
   if (registers == 1) {
     // Kinds are fewer here.
     if (rows > 16 || (rows > 12 && rows <= most)) return {rows > most ? rows / most : 1, most};

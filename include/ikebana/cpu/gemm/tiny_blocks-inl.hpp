@@ -67,7 +67,7 @@ template <class T>
   if (lda < 0 && multiply_few_columns(s.m(), s.n(), s.k, a, ~lda, b, ldb, dim_t{1}, c, s.ldc,
                                       epilogue(s.then)))
     return;
-  tiles_down(a, b, c, lda, ldb, s, dim_t{tiny_rows}, 2,
+  tiles_down(a, b, c, lda, ldb, s, rows_at_once<T>(tiny_rows, 10, lda, s.k), 2,
              [&](dim_t rows) { return find_narrow_tile<T>(s.narrow, rows, s.n(), lda < 0); });
 }
 /// At least as many columns as a register has. On AVX-512, the largest tiles gain only where they
@@ -118,7 +118,7 @@ IKEBANA_CPU_INLINE void narrow_tiles_product(const T* a, const T* b, T* c, dim_t
                                              detail::narrow_table<T> narrow) {
   const dim_t n = s.n(), m = s.m();
   if (n <= vec<T>::size) {
-    if (m <= dim_t{tiny_rows})
+    if (m <= rows_at_once<T>(tiny_rows, 10, lda, s.k))
       return find_narrow_tile<T>(narrow, m, n, lda < 0)(a, b, c, lda, ldb, s);
     s.narrow = narrow;
     return long_tiny_product(a, b, c, lda, ldb, s);
