@@ -118,6 +118,10 @@ const conv_geometry geometries[] = {
     geometry(1, 130, 19, 1, {1, 9, 8}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 120, 33, 1, {1, 11, 30}, {1, 3, 3}, {1, 1, 1}, {0, 2, 2}, {1, 2, 2}),
     geometry(1, 64, 24, 1, {1, 12, 12}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
+    // First layers of many results, in several bands: with strides, far or none, and odd kernels.
+    geometry(2, 3, 45, 1, {1, 61, 90}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
+    geometry(1, 4, 33, 1, {1, 40, 67}, {1, 3, 2}, {1, 1, 1}, {0, 1, 1}, {1, 2, 1}),
+    geometry(2, 1, 32, 1, {1, 35, 62}, {1, 8, 7}, {1, 4, 3}, {0, 2, 3}, {1, 1, 1}),
     // Weights of channels that leave most lanes empty.
     geometry(2, 18, 21, 1, {1, 13, 12}, {1, 2, 2}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     // Positions beside the last whole tile, few and many, of channels that panels take.
