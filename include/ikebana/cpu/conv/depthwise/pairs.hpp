@@ -64,6 +64,10 @@ bool sweep_pairs_backward(const depthwise_kernels<T>& kernels, const conv_geomet
                   most_taps = depthwise_spread<T>::most_taps;
   if (!may_sweep_pairs(kernels, g) || g.kernel[1] > 2 * most_taps || g.kernel[2] > 2 * most_taps)
     return false;
+  // Of large kernels, channels side by side take less time, if they fill their registers.
+  constexpr dim_t many_taps = 22;
+  if (g.kernel[1] * g.kernel[2] * g.groups >= many_taps * rounded_up(g.groups, kernels.width))
+    return false;
   const dim_t half = (g.in[2] + 1) / 2, lanes = rounded_up(half, kernels.width);
   dim_t columns[2][most_taps];
   std::byte* at = thread_lists();
