@@ -122,6 +122,7 @@ const conv_geometry geometries[] = {
     geometry(2, 3, 45, 1, {1, 61, 90}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 4, 33, 1, {1, 40, 67}, {1, 3, 2}, {1, 1, 1}, {0, 1, 1}, {1, 2, 1}),
     geometry(2, 1, 32, 1, {1, 35, 62}, {1, 8, 7}, {1, 4, 3}, {0, 2, 3}, {1, 1, 1}),
+    geometry(2, 13, 37, 1, {1, 24, 33}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2}, {1, 1, 1}),
     // Weights of channels that leave most lanes empty.
     geometry(2, 18, 21, 1, {1, 13, 12}, {1, 2, 2}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     // Positions beside the last whole tile, few and many, of channels that panels take.

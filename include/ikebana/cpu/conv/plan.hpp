@@ -42,7 +42,7 @@ struct conv_plan {
   conv_plan(const conv_tiles<T>& t, const conv_pass& pass)
       : tiles{t},
         p{pass},
-        panel{pass.results >= many_results && !has_few_products(pass)},
+        panel{pass.results >= many_results && !has_few_products(t, pass)},
         taps{pass.taps()},
         tile{t.panel.registers * t.width},
         channels{pass.sources},
@@ -54,11 +54,13 @@ struct conv_plan {
   }
 
   /// Whether tiles of many results read the copy itself, too: of the few channels of a first layer
-  /// it stays in the first level, and a panel of so few products costs more than it saves. By the
-  /// geometry of one image alone.
-  static bool has_few_products(const conv_pass& p) {
-    return p.sources <= 6 && p.sources * p.taps() <= 160 && p.results <= 96 && !p.stands() &&
-           p.unit_step() && p.to[0] == 1 && p.to[1] > 1 && p.to[1] * p.to[2] >= 128;
+  /// it stays in the first level, and a panel of so few products costs more than it saves. Tiles of
+  /// fewer registers have more loads to a product. By the geometry of one image alone.
+  static bool has_few_products(const conv_tiles<T>& t, const conv_pass& p) {
+    const bool wide = t.width == line;
+    return p.sources <= (wide ? 16 : 6) && p.sources * p.taps() <= (wide ? 400 : 160) &&
+           p.results <= 96 && !p.stands() && p.unit_step() && p.to[0] == 1 && p.to[1] > 1 &&
+           p.to[1] * p.to[2] >= 128;
   }
 
   /// Whether tiles read whole lines of a source that stands, and not the same ones of each cache
