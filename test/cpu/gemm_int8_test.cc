@@ -116,8 +116,8 @@ TEST_CASE_TEMPLATE("products of bytes that span several blocks are exact", A, st
   struct sizes {
     dim_t m, n, k;
   };
-  for (const sizes s :
-       {sizes{1, 530, 1030}, sizes{45, 97, 2100}, sizes{71, 1037, 130}, sizes{20, 75, 2208}})
+  for (const sizes s : {sizes{1, 530, 1030}, sizes{1, 70, 9001}, sizes{45, 97, 2100},
+                        sizes{71, 1037, 130}, sizes{20, 75, 2208}})
     for (int t = 0; t < 4; ++t)
       check<A>({flag(t & 1), flag(t & 2), s.m, s.n, s.k, t == 1 ? dim_t{5} : dim_t{0}}, r);
 }

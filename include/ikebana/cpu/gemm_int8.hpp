@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
@@ -47,6 +48,15 @@ struct byte_scaling : quantization {
 }  // namespace detail
 }  // namespace ikebana::cpu
 
+namespace ikebana::cpu::detail {
+
+/// A product of one row, of which nothing is packed, where an extension has it: row_bytes-inl.hpp.
+using byte_row_function = void (*)(bool turned, dim_t n, dim_t k, const std::uint8_t* a,
+                                   const std::int8_t* b, dim_t ldb, const std::int8_t* end,
+                                   std::uint32_t* out, std::uint32_t* sums, bool with_sums);
+
+}  // namespace ikebana::cpu::detail
+
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm_int8-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
@@ -65,15 +75,21 @@ inline word_kernels<std::uint32_t> byte_kernels() {
   static const bool has_bytes = machine_has_extension(dot_extension::vnni);
   return {e != dot_extension::none && has_bytes ? &bytes : nullptr, nullptr};
 }
+inline byte_row_function byte_row() {
+  static const bool has_bytes = machine_has_extension(dot_extension::vnni);
+  return has_bytes && active_dot_extension() != dot_extension::none ? &avx512_vnni::byte_row
+                                                                    : nullptr;
+}
 #else
 inline word_kernels<std::uint32_t> byte_kernels() { return {}; }
+inline byte_row_function byte_row() { return nullptr; }
 #endif
 
 template <class A>
 void run_gemm_int8(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, const A* a, dim_t lda,
                    const std::int8_t* b, dim_t ldb, void* c, dim_t ldc, const byte_scaling* scale) {
   IKEBANA_CPU_DISPATCH(byte_product<A>)
-  (ta, tb, m, n, k, a, lda, b, ldb, c, ldc, scale, byte_kernels());
+  (ta, tb, m, n, k, a, lda, b, ldb, c, ldc, scale, byte_kernels(), m == 1 ? byte_row() : nullptr);
 }
 IKEBANA_CPU_LOW_PRECISION_KERNEL(run_gemm_int8, std::uint8_t)
 IKEBANA_CPU_LOW_PRECISION_KERNEL(run_gemm_int8, std::int8_t)

@@ -22,5 +22,7 @@
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/low_precision/word_tile-inl.hpp"
 #include "ikebana/cpu/detail/foreach_low_precision_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/low_precision/row_bytes-inl.hpp"
+#include "ikebana/cpu/detail/foreach_low_precision_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/low_precision/tile_panels-inl.hpp"
 #include "ikebana/cpu/detail/foreach_low_precision_target.hpp"
