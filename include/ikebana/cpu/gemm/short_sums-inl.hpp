@@ -62,7 +62,7 @@ template <class T, int Terms>
 /// is written falls on a few lines of the cache.
 template <class T>
 IKEBANA_CPU_INLINE product_function<T> find_held_product(const detail::tiny_shape<T>& s) {
-  constexpr dim_t w = vec<T>::size, page = 4096, near = 128;
+  constexpr dim_t w = vec<T>::size, page = 4096, near = 32;
   const dim_t n = s.n();
   if (s.k > detail::narrow_tile::most_terms || s.k <= 1 || s.m() < 16 ||
       (n > 2 * w && n <= 3 * w) ||
