@@ -5,7 +5,7 @@
 namespace bench {
 
 enum class op : unsigned char {
-  // Of single elements: result from x, and dy where backward. y is the function's result for x.
+  // Element-wise: result from x, and from dy in backward. y is the function's result for x.
   relu,
   tanh,
   sigmoid,
@@ -32,13 +32,13 @@ enum class op : unsigned char {
   softmax_backward,
   layer_norm,
   layer_norm_backward,
-  // Updates of result from dy; moments are the contestant's own.
+  // Updates of result from dy; the contestant owns the moments.
   sgd,
   momentum,
   adam,
 };
 
-/// x, y, dy and result of rows * n; gamma and beta of n.
+/// x, y, dy and result have rows * n elements; gamma and beta have n.
 struct array_problem {
   op what;
   dim_t rows, n;

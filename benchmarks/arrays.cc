@@ -1,4 +1,4 @@
-// Functions of single elements, reductions, softmax, layer norm, optimizers: float.
+// Element-wise functions, reductions, softmax, layer norm, optimizers: float.
 //
 //     tools/bazel run //benchmarks:arrays -- [--filter 'tanh']
 
@@ -120,7 +120,7 @@ bench::timed ours(const array_problem& p) {
 struct kind {
   op what;
   const char* name;
-  int reads, writes;  // arrays
+  int reads, writes;  // Arrays.
 };
 
 constexpr kind elementwise[] = {{op::relu, "relu", 1, 1},
@@ -168,7 +168,7 @@ void run(bench::contest& contest, const std::vector<bench::array_peer>& peers,
                               dy.data(), gamma.data(), beta.data()};
         const dim_t size = k.what == op::column_sums ? n : k.writes == 0 ? 1 : rows * n;
         auto all = bench::contestants<float, array_problem>(p, size, ours, peers);
-        // Updates go on from where they are: nothing to compare.
+        // Updates accumulate, so there is nothing to compare.
         if (k.what >= op::sgd)
           for (auto& c : all) c.floats = {};
         return bench::field{std::move(all), bench::keep(std::move(x), std::move(dy), std::move(y),

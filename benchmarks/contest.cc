@@ -16,7 +16,7 @@
 namespace bench {
 namespace {
 
-/// The greatest distance of two results, as a part of the greatest number in the first.
+/// The largest difference of two results, relative to the largest number in the first.
 template <class T>
 double distance(std::span<const T> a, std::span<const T> b) {
   if (a.size() != b.size()) return 0;
@@ -35,7 +35,7 @@ struct sample {
 sample summarise(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   const double median = seconds[seconds.size() / 2];
-  // Half of the distance between the quartiles, as a part of the median.
+  // Half of the interquartile range, relative to the median.
   const double spread =
       (seconds[seconds.size() * 3 / 4] - seconds[seconds.size() / 4]) / 2 / median;
   return {median, seconds.front(), spread};
@@ -54,15 +54,15 @@ std::string in_units(const case_info& info, double seconds) {
   return text;
 }
 
-/// How often a run called operator new, where that is counted.
+/// How often a run called operator new, if that is counted.
 std::string calls(const contestant& c) {
   return c.allocations < 0 ? "" : " [" + std::to_string(static_cast<long>(c.allocations)) + "]";
 }
 
 }  // namespace
 
-/// Keeps the time of every run, by contestant: of the processor, all threads, for what else the
-/// machine does is not the contestant's.
+/// Keeps the time of every run, by contestant: CPU time of all threads, which excludes other load
+/// on the machine.
 class contest::reporter : public benchmark::BenchmarkReporter {
  public:
   explicit reporter(std::size_t contestants) : seconds(contestants) {}
@@ -179,7 +179,7 @@ void contest::measure(const case_info& info, const std::function<field()>& make)
   }
   std::erase_if(all, [](const contestant& c) { return !c.run; });
 
-  // The peak of operations is one more contestant, for the processor's clock is not constant.
+  // The peak is one more contestant, since the processor's clock is not constant.
   const peak_loop peak = operations_loop(set_, info.amount.operands);
   if (info.amount.operations > 0 && peak.run != nullptr)
     all.push_back(

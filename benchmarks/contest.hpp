@@ -21,15 +21,15 @@
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/shape.hpp"
 
-/// Contestants of a case measured side by side, in one process and by turns.
+/// Contestants of a case, measured by turns in one process.
 namespace bench {
 
 using ikebana::dim_t;
 
-/// Does its work so many times.
+/// Does its work that many times.
 using timed = std::function<void(std::int64_t)>;
 
-/// The loop stands where `f` is compiled, so that what is short pays for no indirect call.
+/// The loop is compiled together with `f`, so that short work pays for no indirect call.
 template <class F>
 timed repeated(F f) {
   return [f = std::move(f)](std::int64_t times) mutable {
@@ -40,13 +40,13 @@ timed repeated(F f) {
   };
 }
 
-/// One implementation of a family of problems; what Ikebana is measured against.
+/// One implementation of a family of problems that Ikebana is compared with.
 template <class... Problems>
 struct peer {
   std::string name;
-  std::string version;  ///< Empty where the build has not found it.
-  std::string package;  ///< What brings it.
-  /// Makes ready what solves a problem; gives nothing where the peer has no such thing.
+  std::string version;  ///< Empty if the build has not found it.
+  std::string package;  ///< The package that provides it.
+  /// Prepares what solves a problem; returns nothing if the peer has no such operation.
   std::tuple<std::function<timed(const Problems&)>...> prepare;
 };
 
@@ -56,9 +56,9 @@ Peer absent(std::string name, std::string package) {
   return {std::move(name), "", std::move(package), {}};
 }
 
-/// What a case is measured by.
+/// The amount of work of a case.
 struct work {
-  double operations = 0;  ///< A multiply-add is two.
+  double operations = 0;  ///< A multiply-add counts as two.
   number operands = number::f32;
   double read = 0, written = 0;  ///< Bytes, each array once.
   double held = 0;               ///< Bytes of all arrays, if not the sum of these.
@@ -68,20 +68,20 @@ struct case_info {
   std::string group;  ///< A table of the report.
   std::string name;
   work amount;
-  bool is_rate = false;  ///< Printed as operations a second, not as time.
+  bool is_rate = false;  ///< Printed as operations per second, not as time.
 };
 
 struct contestant {
   std::string name;
   timed run;
-  /// What it computed, to be held against the others; may be empty.
+  /// What it computed, for comparison with the others; may be empty.
   std::span<const float> floats{};
   std::span<const double> doubles{};
-  double allocations = -1;  ///< Of one run; -1 where nobody counts.
+  double allocations = -1;  ///< Per run; -1 if not counted.
   std::shared_ptr<const void> keeps{};
 };
 
-/// The contestants of a case, and what they all read.
+/// The contestants of a case, and the data that they all read.
 struct field {
   std::vector<contestant> contestants;
   std::shared_ptr<const void> operands;
@@ -89,7 +89,7 @@ struct field {
 
 class contest {
  public:
-  /// `family` is a page of the report.
+  /// `family` is a section of the report.
   explicit contest(std::string family);
   ~contest();
   contest(const contest&) = delete;
@@ -97,8 +97,8 @@ class contest {
   /// For the program's own options, before begin().
   CLI::App& options() { return options_; }
 
-  /// Reads the options, pins the process to one processor, has the peers start with one thread and
-  /// no wider instruction set than Ikebana's, measures the peaks. If it gives a number, main
+  /// Parses the options, pins the process to one processor, restarts with peers limited to one
+  /// thread and to Ikebana's instruction set, measures the peaks. If it returns a number, main
   /// returns it.
   std::optional<int> begin(int argc, char** argv);
 
@@ -106,7 +106,7 @@ class contest {
   bool is_quick() const { return quick_; }
   std::uint64_t seed() const { return seed_; }
 
-  /// Takes note of a peer, and says in one line that it is left out if it is absent.
+  /// Records a peer, and prints that it is left out if it is absent.
   bool admit(const std::string& name, const std::string& version, const std::string& package);
   template <class... Peers>
   auto admitted(Peers... peers) {
@@ -117,17 +117,17 @@ class contest {
     return present;
   }
 
-  /// Measures one case and prints a line, unless the options leave it out. The first contestant is
-  /// ours; those without a run are dropped.
+  /// Measures one case and prints a line, unless the options exclude it. The first contestant is
+  /// Ikebana; those without a run are dropped.
   void measure(const case_info& info, const std::function<field()>& make);
 
-  /// From now on `allocations` is counted: the program's operator new counts here.
+  /// Counts `allocations` from now on, by the program's operator new.
   void count_allocations(const std::atomic<long>& counter) { allocations_ = &counter; }
 
   /// Adds a value to the file of results.
   void note(const std::string& key, nlohmann::json value) { results_[key] = std::move(value); }
 
-  /// Writes the file of results. What main returns.
+  /// Writes the file of results. Returns main's result.
   int end();
 
  private:
@@ -147,8 +147,8 @@ class contest {
   nlohmann::json results_;
 };
 
-/// Those who solve `problem`; each gets a `result` of its own, of `size` elements. The first is
-/// ours.
+/// The contestants that solve `problem`; each has its own `result` of `size` elements. The first is
+/// Ikebana.
 template <class T, class Problem, class Peers>
 std::vector<contestant> contestants(const Problem& problem, dim_t size,
                                     const std::function<timed(const Problem&)>& ours,
@@ -178,7 +178,7 @@ std::vector<contestant> contestants(const Problem& problem, dim_t size,
   return all;
 }
 
-/// What keeps operands alive.
+/// Keeps operands alive.
 template <class... Arrays>
 std::shared_ptr<const void> keep(Arrays... arrays) {
   return std::make_shared<std::tuple<Arrays...>>(std::move(arrays)...);

@@ -32,7 +32,7 @@ struct conv_problem {
 
 using conv_peer = peer<conv_problem>;
 
-/// In the layout that it likes best, and in that of the problem.
+/// In oneDNN's preferred layout, and in that of the problem.
 conv_peer onednn_conv();
 conv_peer onednn_nchw_conv();
 conv_peer torch_conv();

@@ -1,7 +1,6 @@
-// Matrix products. Where sizes are so small that a program may know them when it is compiled, and
-// the call is what costs (gemm_peers.hpp has the list), Ikebana is called by fixed_gemm, as Eigen
-// by matrices of fixed sizes and libxsmm by a kernel made for them; a group of its own has the same
-// sizes known at run time alone.
+// Matrix products. For sizes small enough to be compile-time constants, where the call dominates
+// (gemm_peers.hpp lists them), Ikebana uses fixed_gemm, Eigen fixed-size matrices and libxsmm a
+// generated kernel; a separate group has the same sizes as run-time values.
 //
 //     tools/bazel run //benchmarks:gemm -- [--filter 'float NN 64'] [--sizes 100,200,300]
 
@@ -89,7 +88,7 @@ void run(bench::contest& contest, const std::vector<bench::gemm_peer>& peers,
   });
 }
 
-/// Sizes of the same chance on a logarithmic scale.
+/// Sizes distributed uniformly on a logarithmic scale.
 std::vector<sizes> random_sizes(std::uint64_t seed, int count) {
   std::mt19937_64 engine{seed};
   std::uniform_real_distribution<double> exponent{0, std::log(1500.0)};

@@ -4,15 +4,15 @@
 
 namespace bench {
 
-/// result = op(a) op(b), row-major and dense; then with bias (one for each column) and residual
-/// added where given, then rectified if asked for.
+/// result = op(a) op(b), row-major and dense; then bias (one per column) and residual are added if
+/// given, then ReLU if requested.
 template <class T>
 struct gemm_problem {
   bool ta = false, tb = false;
   dim_t m = 0, n = 0, k = 0;
   const T *a = nullptr, *b = nullptr, *bias = nullptr, *residual = nullptr;
   bool relu = false;
-  bool at_run_time = false;  ///< As if only a run knew the sizes.
+  bool at_run_time = false;  ///< As if sizes were not compile-time constants.
   T* result = nullptr;
 
   dim_t lda() const { return ta ? m : k; }
@@ -23,8 +23,8 @@ struct gemm_problem {
 template <dim_t M, dim_t K, dim_t N>
 struct known_sizes {};
 
-/// Small products of sizes that a program may know when it is compiled: what `make` gives, a call
-/// of its own for each; nothing for others.
+/// Small products of sizes that can be compile-time constants: `make` returns a separate call for
+/// each; nothing for others.
 template <class T, class F>
 timed of_known_sizes(const gemm_problem<T>& p, F make) {
   timed made;
@@ -49,8 +49,7 @@ gemm_peer eigen_avx2_gemm();
 gemm_peer libxsmm_gemm();
 gemm_peer onednn_gemm();
 
-/// What a peer without epilogues needs: a pass over the product, here made by the compiler for this
-/// very machine.
+/// For a peer without epilogues: a separate pass over the product, compiled for this machine.
 template <class T>
 void apply_epilogue(const gemm_problem<T>& p) {
   for (dim_t i = 0; i < p.m; ++i) {

@@ -19,7 +19,7 @@ enum class layer : unsigned char {
 struct layer_problem {
   layer what;
   dim_t batch, channels, size, kernel = 1, stride = 1, padding = 0, groups = 1;
-  const float *x = nullptr, *dy = nullptr, *gamma = nullptr, *beta = nullptr;  // dy as y
+  const float *x = nullptr, *dy = nullptr, *gamma = nullptr, *beta = nullptr;  // dy is shaped as y.
   float* result = nullptr;
 
   dim_t out() const { return (size + 2 * padding - kernel) / stride + 1; }

@@ -1,5 +1,5 @@
-// Matrix products of bfloat16 (sums in float) and of bytes (exact sums), and a network of
-// precision<bf16> beside the same one of float.
+// Matrix products in bfloat16 (float accumulation) and int8 (exact sums), and a network of
+// precision<bf16> compared with the same network in float.
 //
 //     tools/bazel run //benchmarks:low_precision -- [--filter 'int8']
 
@@ -78,7 +78,7 @@ constexpr auto mlp = ike::sequential("fc1"_m = ike::linear<1024, 1024>{}, ike::r
                                      "fc2"_m = ike::linear<1024, 1024>{}, ike::relu{},
                                      "fc3"_m = ike::linear<1024, 10>{});
 
-/// Steps of training of the network whose element type is E.
+/// Training steps of the network with element type E.
 template <class E>
 bench::contestant training(std::string name) {
   constexpr dim_t batch = 256;
@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
   bench::contest contest("low_precision");
   if (const auto code = contest.begin(argc, argv)) return *code;
   const auto peers = contest.admitted(bench::onednn_low_precision());
-  // Where the processor has no such products, they are those of float.
+  // Without such products in the processor, the limit is that of float.
   const auto or_float = [&](bench::number n) {
     return contest.limits().of(n) > 0 ? n : bench::number::f32;
   };
@@ -121,8 +121,8 @@ int main(int argc, char** argv) {
           bench::contestants<std::int32_t, int8_problem>(p, s.m * s.n, ours_int8, peers),
           bench::keep(std::move(a), std::move(b))};
     });
-  // Every weight is a multiply-add forward, one for its own gradient and, but for the first layer,
-  // one for the gradient that is handed on.
+  // Every weight is one multiply-add in forward, one for its own gradient and, except in the first
+  // layer, one for the gradient of the input.
   constexpr double first = 1024 * 1024, others = first + 1024 * 10, floats = 4;
   contest.measure({.group = "training",
                    .name = "MLP 1024-1024-1024-10, batch 256",

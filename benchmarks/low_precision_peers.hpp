@@ -6,7 +6,7 @@
 
 namespace bench {
 
-/// result = a b, row-major, of bfloat16 numbers (the upper halves of floats).
+/// result = a b, row-major, of bfloat16 numbers.
 struct bf16_problem {
   dim_t m, n, k;
   const std::uint16_t *a = nullptr, *b = nullptr;

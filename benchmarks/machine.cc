@@ -69,7 +69,7 @@ void start_alone(char** argv, const std::string& set) {
              {"LIBXSMM_TARGET", "wsm"},
              {"ATEN_CPU_CAPABILITY", "default"}});
   else if (set == "avx512")
-    // Those of Debian take processors that they do not know for older ones.
+    // Debian's versions take processors that they do not know for older ones.
     set_all({{"OPENBLAS_CORETYPE", "SkylakeX"}, {"BLIS_ARCH_TYPE", "0"}});
   execv("/proc/self/exe", argv);
 }

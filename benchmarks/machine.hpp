@@ -5,9 +5,9 @@
 
 namespace bench {
 
-/// Binds the process to the last of its processors, and starts it anew with one thread in each
-/// peer and, where `set` is narrower than the machine's widest, peers limited likewise. Peers read
-/// such variables before main begins.
+/// Binds the process to the last of its processors and restarts it with one thread in each peer
+/// and, if `set` is narrower than the machine's widest instruction set, with peers limited
+/// likewise. Peers read such variables before main starts.
 void start_alone(char** argv, const std::string& set);
 
 /// Processor, caches, compiler, instruction set.

@@ -14,14 +14,14 @@ enum class net : unsigned char {
 
 enum class use : unsigned char { inference, sgd, adam };
 
-/// A call of a whole network, or a step of its training: cross entropy of 10 classes, or the mean
+/// Inference of a whole network, or a training step: cross entropy of 10 classes, or the mean
 /// squared error for the transformer.
 struct network_problem {
   net network;
   use what;
   dim_t batch;
   const float* x = nullptr;
-  float* result = nullptr;  ///< Not used: weights are drawn by each contestant.
+  float* result = nullptr;  ///< Unused: each contestant initialises its own weights.
 
   dim_t row() const {
     return network == net::transformer                    ? dim_t{32} * 64

@@ -1,4 +1,4 @@
-// Whole networks: inference and training steps, float, and how often each calls operator new.
+// Whole networks: inference and training steps in float, and the number of calls of operator new.
 //
 //     tools/bazel run //benchmarks:networks -- [--filter 'LeNet']
 
@@ -100,9 +100,9 @@ bench::timed ours(const network_problem& p) {
 }
 
 struct sizes {
-  double multiply_adds;  // of a sample
+  double multiply_adds;  // Per sample.
   double parameters;
-  double first;  // multiply-adds of the first layer, whose input needs no gradient
+  double first;  // Multiply-adds of the first layer, whose input needs no gradient.
 };
 
 constexpr sizes of(net n) {

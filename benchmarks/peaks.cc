@@ -20,10 +20,10 @@
 namespace bench {
 namespace {
 
-/// Does its work so many times; the operations or bytes of one time are known to the caller.
+/// Does its work `times` times; the caller knows the operations or bytes of each.
 using loop = void (*)(std::int64_t times, std::byte* data, std::size_t bytes);
 
-/// Of the processor: what else the machine does is left out.
+/// CPU time, which excludes other load on the machine.
 double now() {
   timespec t;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -36,8 +36,8 @@ double seconds_of(loop f, std::int64_t times, std::byte* data, std::size_t bytes
   return now() - begin;
 }
 
-/// Times a second, the best of several measurements of a few milliseconds: a limit is what was
-/// reached undisturbed.
+/// Repetitions per second, the best of several measurements of a few milliseconds: a limit is what
+/// was reached without disturbance.
 double rate(loop f, std::byte* data = nullptr, std::size_t bytes = 0) {
   std::int64_t times = 1;
   double least = seconds_of(f, times, data, bytes);
@@ -48,8 +48,8 @@ double rate(loop f, std::byte* data = nullptr, std::size_t bytes = 0) {
 
 #if defined(__x86_64__)
 
-// Twelve accumulators hide the latency of every set's multiply-add, and fit its registers. The loop
-// is long, for its own instructions take the same ports.
+// Twelve accumulators hide the latency of the multiply-add of every instruction set and fit its
+// registers. The loop is long, since its own instructions use the same ports.
 #define BENCH_ACCUMULATE(LOAD, STEP)                                                             \
   auto a0 = LOAD, a1 = LOAD, a2 = LOAD, a3 = LOAD, a4 = LOAD, a5 = LOAD, a6 = LOAD, a7 = LOAD,   \
        a8 = LOAD, a9 = LOAD, aa = LOAD, ab = LOAD, x = LOAD, y = LOAD;                           \
@@ -61,7 +61,7 @@ double rate(loop f, std::byte* data = nullptr, std::size_t bytes = 0) {
       asm volatile("" : "+v"(a6), "+v"(a7), "+v"(a8), "+v"(a9), "+v"(aa), "+v"(ab));             \
     }
 
-constexpr double accumulated = 8 * 12;  // products of one time
+constexpr double accumulated = 8 * 12;  // Products per repetition.
 
 #define BENCH_F32_128(a) a = _mm_add_ps(a, _mm_mul_ps(x, y))
 #define BENCH_F64_128(a) a = _mm_add_pd(a, _mm_mul_pd(x, y))
@@ -109,14 +109,14 @@ void sse_f64(std::int64_t times, std::byte*, std::size_t) {
     }
 }
 
-// Tiles of 16 rows of 64 bytes: four products of two by two, as a kernel does them, loads included.
+// Tiles of 16 rows of 64 bytes: four products of two by two tiles, as in a kernel, including loads.
 struct alignas(64) tile_configuration {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
   std::uint16_t bytes_a_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// g++'s intrinsics of tiles do not say how much memory they read.
+// g++'s tile intrinsics do not declare how much memory they read.
 #define BENCH_TILES(PRODUCT)                           \
   const tile_configuration configuration;              \
   alignas(64) static std::byte tiles[4 * 1024];        \
@@ -150,14 +150,14 @@ struct cpuid_leaf_7 {
   }
   bool vnni() const { return c >> 11 & 1; }
   bool bf16() const { return a1 >> 5 & 1; }
-  /// Whether there are tiles, and the kernel lets this process use them.
+  /// Whether there are tiles, and the kernel permits this process to use them.
   bool amx() const {
     constexpr int request_permission = 0x1023, tile_data = 18;
     return (d >> 24 & 1) != 0 && syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
   }
 };
 
-// Eight loads at a time: enough to keep both load ports busy.
+// Eight loads at a time keep both load ports busy.
 #define BENCH_READ(VECTOR, LOAD, OR, ZERO)                                                        \
   VECTOR a = ZERO, b = ZERO, c = ZERO, d = ZERO;                                                  \
   for (std::int64_t i = 0; i < times; ++i)                                                        \
@@ -218,7 +218,7 @@ loop copier(std::string_view set) {
 
 #else
 
-// What the compiler makes of its own vectors: on AArch64, NEON's multiply-add.
+// Compiler vectors: on AArch64, they become NEON multiply-adds.
 using float4 = float __attribute__((vector_size(16)));
 using double2 = double __attribute__((vector_size(16)));
 using bytes16 = std::uint64_t __attribute__((vector_size(16)));
@@ -258,7 +258,7 @@ loop copier(std::string_view) { return copy_vectors; }
 
 #endif
 
-/// Of the data caches that this core sees, the nearest first.
+/// The data caches of this core, from L1 on.
 std::vector<memory_level> caches() {
   std::vector<memory_level> levels;
   for (const auto& cache : benchmark::CPUInfo::Get().caches)
@@ -280,7 +280,7 @@ peak_loop operations_loop(std::string_view set, number n) {
     static const cpuid_leaf_7 has;
     static const bool has_tiles = has.amx();
     if (!is_wide(set)) return {};
-    // Four products of tiles: 16 x 16 x 32 of bf16, or 16 x 16 x 64 of int8.
+    // Four tile products: 16 x 16 x 32 of bf16, or 16 x 16 x 64 of int8.
     if (has_tiles)
       return n == number::bf16 ? peak_loop{amx_bf16, 4 * 16 * 16 * 32 * 2.0}
                                : peak_loop{amx_int8, 4 * 16 * 16 * 64 * 2.0};
@@ -314,7 +314,7 @@ double measure_operations(std::string_view set, number n) {
 std::vector<memory_level> measure_memory(std::string_view set) {
   std::vector<memory_level> levels = caches();
   for (std::size_t i = 0; i < levels.size(); ++i) {
-    // Half of a cache is surely in it; of a large one, four times the one before.
+    // Half of a cache surely fits into it; for a large one, four times the previous level.
     const bool last = i + 1 == levels.size();
     const double before = i == 0 ? 0 : levels[i - 1].size;
     double bytes = last ? std::min(4 * before, 256e6) : levels[i].size / 2;
@@ -342,7 +342,7 @@ double peaks::seconds(double work, number n, double bytes_read, double bytes_wri
   const double bytes = bytes_read + bytes_written;
   for (const memory_level& level : levels)
     if (held <= level.size) {
-      // What is read only, beside what is written and as much read.
+      // Copying covers equally many read and written bytes; the rest is only read.
       const double copied = 2 * std::min(bytes_read, bytes_written);
       least = std::max(least, copied / level.copy + (bytes - copied) / level.read);
       break;

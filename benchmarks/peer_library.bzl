@@ -1,9 +1,8 @@
-"""A peer's solution of a family of problems."""
+"""A peer's implementation of a family of problems."""
 
 load("//tools:copts.bzl", "COPTS")
 
-# As fast as the compiler makes it for this very machine, which Ikebana does without. Peers' headers
-# do not compile without warnings.
+# Peers are optimised for this machine, which Ikebana does not need. Their headers cause warnings.
 _PEER_COPTS = [
     "-O3",
     "-w",
@@ -30,8 +29,8 @@ def _build(name, family, peer, sources, copts):
         ],
     )
 
-# Headers alone, which see at compile time what the processor has: for programs that can be told to
-# use less, they are built twice, under different names.
+# Header-only peers choose their instruction set at compile time. They are built twice, under different names, for
+# programs that can limit the instruction set.
 _BUILT_TWICE = ["eigen", "rtneural"]
 
 def peer_library(family, peer):

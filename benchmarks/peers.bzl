@@ -1,4 +1,4 @@
-"""Libraries that Ikebana is measured beside: each where the system has it, else left out."""
+"""Libraries that Ikebana is compared with; those that the system does not have are left out."""
 
 _BUILD = """\
 cc_library(
@@ -30,7 +30,7 @@ def _peer_repository_impl(ctx):
         fail("%s is %s, but that directory holds no %s." % (attr.env, given, attr.header))
     includes = []
     if root:
-        # The compiler finds what stands in the system's own directories.
+        # The compiler searches the system's directories by default.
         for i, directory in enumerate([""] + attr.includes if given else attr.includes):
             path = root + "/" + directory
             if ctx.path(path).exists:
@@ -63,7 +63,7 @@ in the directory that the variable `env` names nor in the system.""",
 )
 
 def benchmark_peers():
-    """What tools/benchmark_peers installs, and what only a variable can name."""
+    """The libraries that tools/benchmark_peers installs, and those that only a variable can name."""
     _peer_repository(name = "openblas", header = "cblas-openblas.h", linkopts = ["-lopenblas"])
     _peer_repository(name = "blis", header = "blis.h", linkopts = ["-lblis"])
     _peer_repository(name = "onednn", header = "dnnl.hpp", linkopts = ["-ldnnl"])

@@ -1,10 +1,10 @@
-// Training on two ranks beside PyTorch's DistributedDataParallel on the same networks, and
-// all-reduce beside Open MPI's, in one run: the contestants take turns, in random order. One thread
-// for each rank, pinned to a processor of its own where there are as many.
+// Training on two ranks compared with PyTorch's DistributedDataParallel on the same networks, and
+// all-reduce compared with Open MPI's, in one run in which contestants take turns in random order.
+// One thread per rank, each pinned to its own processor if there are enough.
 //
 //     tools/bazel run -c opt //benchmarks:replicate -- [--benchmark_filter=step/mlp]
 //
-// A contestant that is not there (python3 with torch, mpirun) is left out, and a line says so.
+// A contestant that is not installed (python3 with torch, mpirun) is left out, and a line says so.
 
 #include "ikebana/replicate/replicate.hpp"
 
@@ -43,7 +43,7 @@ using namespace ike::literals;
 
 namespace {
 
-constexpr double budget = 0.2;  // seconds of one measurement
+constexpr double budget = 0.2;  // Seconds of one measurement.
 
 constexpr auto mlp = ike::sequential(
     "fc1"_m = ike::lazy_linear<512>{}, ike::relu{}, "fc2"_m = ike::lazy_linear<512>{}, ike::relu{},
@@ -56,11 +56,11 @@ constexpr auto lenet = ike::sequential(
     "fc3"_m = ike::lazy_linear<10>{});
 
 using overlapped = ike::replicate_policy<>;
-// One bucket, reduced when backward is through.
+// One bucket, reduced after backward.
 using at_the_end = ike::replicate_policy<ike::bucket_cap<ike::MiB(1024)>>;
 using compressed = ike::replicate_policy<ike::comm_hook<ike::bf16_compress>>;
 
-/// Binds the calling thread to the rank-th of its processors, while it lives.
+/// Binds the calling thread to the rank-th of its processors during its lifetime.
 class pinned {
  public:
   explicit pinned(int rank) {
@@ -82,8 +82,8 @@ class pinned {
   cpu_set_t before_;
 };
 
-/// A group that counts what its rank would send in a ring: of all-reduces, twice (n - 1) / n of
-/// their bytes.
+/// A group that counts the bytes that its rank would send in a ring: for all-reduces, twice (n - 1)
+/// / n of their size.
 template <ike::process_group G>
 class counting {
  public:
@@ -138,8 +138,8 @@ class counting {
   G& group_;
 };
 
-/// Seconds of one call of f, the median of as many as fit the budget of rank 0: all ranks make them
-/// equally often. `agree(count)` gives all ranks that of rank 0 and lets them begin together.
+/// Seconds per call of f, the median of as many as fit the time budget of rank 0: all ranks make
+/// equally many. `agree(count)` gives all ranks the count of rank 0 and lets them start together.
 double seconds_of(auto f, auto agree) {
   using clock = std::chrono::steady_clock;
   const auto timed = [&](std::int64_t count) {
@@ -205,7 +205,7 @@ measured all_reduce_on(ike::process_group auto& group, std::size_t bytes) {
       0};
 }
 
-/// Open MPI's own.
+/// Open MPI's own all-reduce.
 measured mpi_all_reduce(std::size_t bytes) {
   MPI_Init(nullptr, nullptr);
   int rank = 0;
@@ -230,7 +230,7 @@ measured mpi_all_reduce(std::size_t bytes) {
   return result;
 }
 
-/// What a rank that mpirun has started does.
+/// The work of a rank started by mpirun.
 int run_as_rank(std::span<char*> words) {
   const std::string what = words[0], how = words[1], of = words[2];
   measured result;
@@ -307,7 +307,7 @@ int main(int argc, char** argv) {
   if (argc == 5 && std::string_view{argv[1]} == "--rank")
     return run_as_rank(std::span{argv, 5}.subspan(2));
 
-  // The caller's own options come last, and win.
+  // The user's options come last and take precedence.
   std::vector<char*> arguments{argv[0]};
   std::string repetitions = "--benchmark_repetitions=5",
               interleave = "--benchmark_enable_random_interleaving=true";
@@ -318,7 +318,7 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&count, arguments.data());
   if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 1;
 
-  std::signal(SIGPIPE, SIG_IGN);  // should PyTorch end before us
+  std::signal(SIGPIPE, SIG_IGN);  // In case PyTorch ends first.
   pytorch peer;
   if (peer.is_there())
     std::printf("%s\n", peer.version().c_str());

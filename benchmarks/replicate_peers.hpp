@@ -13,7 +13,7 @@
 
 #include "benchmarks/replicate_table.hpp"
 
-/// A measurement on two ranks of MPI, in processes of their own.
+/// A measurement on two ranks of MPI, in separate processes.
 inline measured on_mpi(const std::string& words) {
   std::array<char, 4096> self{};
   if (readlink("/proc/self/exe", self.data(), self.size() - 1) < 0)

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-/// What one measurement gives.
+/// The result of one measurement.
 struct measured {
   double seconds = 0;
-  double sent = 0;  ///< Bytes that a rank sends in a step.
+  double sent = 0;  ///< Bytes that a rank sends per step.
 };
 
-/// Collects runs named "kind/case/contestant", and prints the median of each beside the others of
+/// Collects runs named "kind/case/contestant" and prints the median of each next to the others of
 /// its case.
 class table_reporter : public benchmark::BenchmarkReporter {
  public:
@@ -52,7 +52,7 @@ class table_reporter : public benchmark::BenchmarkReporter {
       std::sort(sorted.begin(), sorted.end());
       return sorted[sorted.size() / 2];
     }
-    /// Half of the distance from the fastest to the slowest, as a part of the median.
+    /// Half of the range, relative to the median.
     double spread() const {
       const auto [low, high] = std::minmax_element(seconds.begin(), seconds.end());
       return (*high - *low) / 2 / median();
@@ -78,12 +78,12 @@ class table_reporter : public benchmark::BenchmarkReporter {
       if (part[0] != "step") continue;
       if (!titled)
         std::printf(
-            "\nA training step, batch of 32 a rank, float, SGD with momentum; medians.\n"
+            "\nA training step, batch of 32 per rank, float, SGD with momentum; medians.\n"
             "| network | | ms | +- %% | MB sent | PyTorch's time / this "
             "|\n|---|---|---|---|---|---|\n");
       titled = true;
       const samples& own = samples_.at(name);
-      // Beside what PyTorch takes on as many ranks, in the same way.
+      // Compared with PyTorch on as many ranks, in the same mode.
       const bool alone = part[2].find(" 1 ") != std::string::npos;
       const bool late = part[2].find("no overlap") != std::string::npos;
       const samples* peer = find("step/" + part[1] + "/PyTorch " +
@@ -109,7 +109,7 @@ class table_reporter : public benchmark::BenchmarkReporter {
     if (sizes.empty()) return;
     std::sort(sizes.begin(), sizes.end());
     std::printf(
-        "\nAll-reduce (sum of float, 2 ranks), GB/s: bytes of a rank's array by the time; "
+        "\nAll-reduce (sum of float, 2 ranks), GB/s: bytes of a rank's array divided by the time; "
         "medians.\n"
         "| KiB | thread_group | mpi_group | MPI_Allreduce | gloo | thread_group / MPI_Allreduce | "
         "mpi_group / MPI_Allreduce |\n|---|---|---|---|---|---|---|\n");

@@ -127,7 +127,7 @@ def store(options, name, result):
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"{name}.json")
     if options.filter and os.path.exists(path):
-        # Only some of the cases are new.
+        # Only some cases are new.
         with open(path, encoding="utf-8") as f:
             old = json.load(f)
         new = {(c["group"], c["name"]): c for c in result["cases"]}
@@ -305,7 +305,7 @@ def peak_rows(results):
 
 
 def page(results, texts, plots, folder):
-    # The set that has most is what the tables show.
+    # The instruction set with the most results is shown in the tables.
     main = max(results, key=lambda isa: (len(results[isa]), isa == "avx512"))
     families = results[main]
     any_result = next(iter(families.values()))
@@ -317,27 +317,27 @@ def page(results, texts, plots, folder):
     absent -= set(peers)
     levels = [level["name"] for level in any_result["peaks"]["memory"]]
     out = ["# Performance", "",
-           "What `tools/bazel run //benchmarks:report` measured: a page of figures, not of promises. "
-           "All contestants of a case run in one process by turns, in random order, on one thread "
-           "bound to one processor; a figure is the median of runs of some milliseconds of "
-           "processor time, and of the calls of the program. Ikebana is compiled with `-O2` and no `-m` flag; peers that are headers "
-           "with `-O3 -march=native`. Absolute figures differ from machine to machine and hour to "
-           "hour; ratios less so.", "",
-           "`time / best peer` is our time by that of the fastest peer of that very case: below 1, "
-           "Ikebana is ahead. `least / least` is the same of the fastest runs, which other programs "
-           "on the machine disturb less. `of the limit`: the least time that the arithmetic takes at "
-           "the measured peak, or the operands at the measured bandwidth of the memory that holds "
-           "them, each once, whichever is longer, by our time.", "",
+           "Measured by `tools/bazel run //benchmarks:report`. All contestants of a case run in one "
+           "process, by turns in random order, on one thread bound to one processor. Each figure is "
+           "the median of runs of some milliseconds of CPU time, and of the program's calls. Ikebana "
+           "is compiled with `-O2` and no `-m` flag, header-only peers with `-O3 -march=native`. "
+           "Absolute figures differ between machines and hours; ratios differ less.", "",
+           "`time / best peer` is our time divided by that of the fastest peer in the same case: "
+           "below 1, Ikebana is faster. `least / least` is the same for the fastest runs, which other "
+           "programs on the machine disturb less. `of the limit` is the share of the attainable "
+           "speed: the least time that the arithmetic takes at the measured peak, or that the "
+           "operands, each once, take at the measured bandwidth of the memory that holds them, "
+           "whichever is longer, divided by our time.", "",
            f"**Machine**: {machine_text(any_result)}", "",
            "**Peers**: " + "; ".join(f"{n} {v}" for n, v in sorted(peers.items())) + "." +
-           (f" Left out, for this machine has none: {', '.join(sorted(absent))}."
+           (f" Not installed on this machine: {', '.join(sorted(absent))}."
             if absent else ""), "",
-           "**Peaks** of one core, as measured in the same runs (G operations/s; GB/s read / "
+           "**Peaks** of one core, measured in the same runs (G operations/s; GB/s read / "
            "copied):", "",
            table(["", "float", "double", "bf16", "int8"] + levels, peak_rows(results))]
     out += ["## Summary", ""]
     if "summary" in plots:
-        out += [f"![Our time by the best peer's]({folder}/summary.svg)", ""]
+        out += [f"![Our time divided by the best peer's]({folder}/summary.svg)", ""]
     for isa in sorted(results, key=lambda i: i != main):
         rows = [row for name, title in FAMILIES.items() if name in results[isa]
                 for row in summary_rows(title, results[isa][name])]
@@ -352,16 +352,16 @@ def page(results, texts, plots, folder):
         result = families[name]
         calls = result.get("calls", 1)
         out += ["One call of the program" if calls == 1 else f"{calls} calls of the program"]
-        out[-1] += ", of fewer and shorter runs (`--quick`)." if result.get("quick") else "."
+        out[-1] += ", with fewer and shorter runs (`--quick`)." if result.get("quick") else "."
         out += [""]
         if "seed" in result:
             out += [f"Random sizes of `--seed {result['seed']}`.", ""]
         if name == "gemm":
-            out += ["Sizes of at most 16 (NN, TN) are known to the compiler, ours by `fixed_gemm`, Eigen's by the "
-                    "type, libxsmm's by a kernel made for them; in the group of sizes at run time, "
-                    "for nobody but libxsmm.", ""]
+            out += ["Sizes up to 16 (NN, TN) are known in advance: to Ikebana by `fixed_gemm`, to Eigen by "
+                    "the type, to libxsmm by a generated kernel; in the group with sizes at run time, "
+                    "only to libxsmm.", ""]
         if name == "networks":
-            out += ["In brackets: calls of operator new in one step.", ""]
+            out += ["In brackets: calls of operator new per step.", ""]
         for group, cases in groups(result).items():
             out += [f"### {group[0].upper() + group[1:]}", "", group_table(cases)]
     for name, title in TEXTS.items():

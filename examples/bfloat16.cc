@@ -1,4 +1,4 @@
-// Training with products of bfloat16, beside the same network of float.
+// Training with products in bfloat16, compared with the same network in float.
 
 #include <cmath>
 #include <ikebana/ikebana.hpp>
@@ -37,12 +37,12 @@ double accuracy_after_training(auto& model, const auto& data) {
 int main() {
   const auto data = spirals(600);
 
-  // Where a model's element type stands. Tensors, states and optimizers are those of float.
+  // Takes the place of a model's element type. Tensors, states and optimizers stay in float.
   using ike::bf16, ike::precision;
   auto model = ike::initialize<precision<bf16>, ike::shape{ike::dynamic, 2}>(mlp, ike::seed{1});
   const double rounded = accuracy_after_training(model, data);
 
-  // A module can keep the products of float, by its path.
+  // A module can be excluded by its path: its products stay in float.
   using but_the_head = precision<bf16, ike::full_precision_at<"head">>;
   auto partly = ike::initialize<but_the_head, ike::shape{ike::dynamic, 2}>(mlp, ike::seed{1});
   const double but_one = accuracy_after_training(partly, data);
@@ -52,7 +52,7 @@ int main() {
   std::cout << "accuracy: bfloat16 " << rounded << ", but for the head " << but_one << ", float "
             << full << "\n";
 
-  // A state goes from one to the other.
+  // States can be exchanged between the two.
   ike::load_state_dict(exact, ike::get_state_dict(model));
   const double moved = ike::accuracy(exact(data.features()), data.targets());
   return rounded > 0.9 && but_one > 0.9 && full > 0.9 && std::abs(moved - rounded) < 0.02 ? 0 : 1;

@@ -17,7 +17,7 @@
 namespace ike = ikebana;
 using namespace ike::literals;
 
-// Every input dimension is left out: channels and features come from the first layer's input.
+// Input dimensions are left out: channels and features are inferred from the input.
 constexpr auto network = ike::sequential(
     "conv1"_m = ike::lazy_conv2d<32, ike::kernel<3>, ike::padding<1>, ike::bias<false>>{},
     "bn1"_m = ike::lazy_batch_norm2d<>{}, "relu1"_m = ike::relu{},
@@ -106,10 +106,10 @@ int run(const settings& how, const Dataset& train, const Dataset& test) {
       std::snprintf(label, sizeof label, "epoch %2d/%d", epoch, how.epochs);
       ike::progress_bar bar(loader.samples() * group.size(),
                             {.label = label, .to = stdout, .enabled = speaks});
-      // The learning rate falls from its first value to 0 along half a cosine.
+      // The learning rate decreases to 0 along half a cosine.
       const double done = (epoch - 1.0) / how.epochs;
       optimizer.options().lr = how.lr * 0.5 * (1 + std::cos(std::numbers::pi * done));
-      std::array<double, 3> sums{};  // loss, correct, samples
+      std::array<double, 3> sums{};  // Loss, correct, samples.
       for (auto [x, t] : loader) {
         const float loss = model.train_step(x, t, ike::cross_entropy{}, optimizer);
         const auto n = static_cast<double>(x.extent(0));
@@ -151,7 +151,7 @@ int run(const settings& how, const Dataset& train, const Dataset& test) {
 
 int main(int argc, char** argv) {
   settings how;
-  // `bazel run` starts programs elsewhere; results belong where the user stands.
+  // `bazel run` starts programs in another directory; results belong in the user's.
   if (const char* directory = std::getenv("BUILD_WORKING_DIRECTORY")) how.output = directory;
   CLI::App app{
       "Trains a convolutional network on handwritten digits, or evaluates one that was saved."};

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# digits_test.sh BINARY: trains to the accuracy that is promised; a second process that loads the
-# saved network says the same to the last digit.
+# digits_test.sh BINARY: trains to the documented accuracy; a second process that loads the saved network prints the
+# same to the last digit.
 set -euo pipefail
 export BUILD_WORKING_DIRECTORY=$TEST_TMPDIR
 options=(--require 0.985)
-# Sanitizers look for other things than accuracy, and slow each epoch down.
+# Sanitizer runs are slow and do not check accuracy.
 [ -z "${IKEBANA_QUICK:-}" ] || options=(--epochs 2)
 
 "$1" "${options[@]}" | tee "$TEST_TMPDIR/trained"

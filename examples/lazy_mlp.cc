@@ -1,4 +1,4 @@
-// A lazy network both ways: resolved by the compiler from a declared shape, and at its first call.
+// A lazy network, resolved by the compiler from a declared shape, and resolved at its first call.
 
 #include <iostream>
 
@@ -29,14 +29,14 @@ int main() {
   // mlp(ike::ones<double, ike::shape{10, 12}>());
   //   error: fc1: linear expects in_features = 10, got 12 (input [10, 12])
 
-  // The same at the first call, for whoever holds the network before the data.
+  // The same at the first call, for programs that have the network before the data.
   ike::lazy_model holder{lazy_mlp, ike::seed{42}};
   const auto z = holder(x);
   std::cout << "resolved at the first call, the first output is " << z(0, 0) << "\n";
   for (ike::dim_t i = 0; i < y.size(); ++i)
     if (y[i] != z[i]) return 1;
 
-  // What only run time knows is checked there, with the compiler's sentence.
+  // What only run time knows is checked at run time, with the compiler's sentence.
   try {
     holder(ike::ones<double, ike::shape{10, 12}>());
   } catch (const ike::shape_error& e) {

@@ -16,14 +16,14 @@ struct line_series {
   std::vector<double> values;
 };
 
-/// A panel: its own axis, its own lines.
+/// A panel with its own axis and lines.
 struct line_panel {
   std::string title;
   std::vector<line_series> lines;
   bool logarithmic = false;
 };
 
-/// Writes panels side by side as an SVG picture. Throws ikebana::io_error.
+/// Writes panels side by side as an SVG image. Throws ikebana::io_error.
 inline void write_line_plot(const std::string& path, const std::string& x_label,
                             const std::vector<line_panel>& panels) {
   constexpr double width = 420, height = 320, left = 62, right = 22, top = 56, bottom = 46;

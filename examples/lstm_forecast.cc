@@ -1,5 +1,5 @@
-// A forecast of a chaotic series by an LSTM: trained on windows, then fed value by value, its state
-// carried from call to call.
+// Forecasts a chaotic series with an LSTM: trained on windows, then fed value by value, with its
+// state kept from call to call.
 
 #include <CLI/CLI.hpp>
 #include <cmath>
@@ -17,13 +17,13 @@ using ike::shape;
 constexpr ike::dim_t hidden = 32, window = 48;
 // input_size and in_features are left out.
 constexpr auto network = forecaster::network<1, hidden, 1>;
-// The same parameters; a call goes on where the last one ended.
+// The same parameters; a call continues where the previous one ended.
 constexpr auto streaming = forecaster::network<1, hidden, 1, ike::stateful<1>>;
 
 using series = ike::tensor<float, shape{dynamic}>;
 using windows = ike::tensor<float, shape{dynamic, window, 1}>;
 
-/// Windows that begin at every `stride`-th of the first `values` values: what goes in, and the same
+/// Windows that start at every `stride`-th of the first `values` values: the inputs, and the same
 /// one step later.
 auto make_windows(const series& x, ike::dim_t values, ike::dim_t stride) {
   const ike::dim_t n = (values - window - 1) / stride + 1;
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
                    static_cast<long long>(size));
       return 2;
     }
-    // Mean 0 and deviation 1 over the values that are trained on.
+    // Mean 0 and standard deviation 1 over the training values.
     double mean = 0, square = 0;
     for (ike::dim_t i = 0; i < trained; ++i) mean += table.values(i, column);
     mean /= static_cast<double>(trained);
@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
                     sum / static_cast<double>(data.size()));
     }
 
-    // From here on one value a call: nothing is computed twice, whatever the length of the past.
+    // From here on, one value per call: nothing is computed twice, however long the past.
     auto stream = ike::initialize<float, shape{1, 1, 1}>(streaming, ike::seed{1});
     ike::load_state_dict(stream, ike::get_state_dict(model));
     stream.eval();

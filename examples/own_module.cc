@@ -1,5 +1,5 @@
-// A leaf module of one's own: what a layer needs to be inferred, checked, trained, printed, saved
-// and resolved by a state.
+// A custom leaf module: all that a layer needs to be inferred, checked, trained, printed, saved and
+// resolved by a state.
 
 #include <iostream>
 
@@ -57,19 +57,39 @@ constexpr auto net = ike::sequential("fc"_m = ike::lazy_linear<8>{}, "scale"_m =
                                      ike::tanh{}, "out"_m = ike::lazy_linear<2>{});
 static_assert(ike::uninitialized_params(net).contains("scale.weight"));
 
+/// A class that has a model and its optimizer as members.
+class regression {
+ public:
+  template <class X, class Y>
+  float step(const X& x, const Y& y) {
+    return model_.train_step(x, y, ike::mse_loss{}, optimizer_);
+  }
+
+ private:
+  using input = ike::tensor<float, ike::shape{ike::dynamic, 5}>;
+  ike::model_of<net, float, input::static_shape> model_{
+      ike::initialize<float, input::static_shape>(net, ike::seed{1})};
+  ike::sgd<float> optimizer_{model_, {.lr = 0.01}};
+};
+
 int main() {
   auto model = ike::initialize<float, ike::shape{ike::dynamic, 5}>(net, ike::seed{1});
   std::cout << model.module() << "\n" << ike::summary(model);
 
-  // Before any input, a state brings the dimensions.
+  // A state can supply the dimensions before any input.
   ike::lazy_model holder{net, ike::seed{2}};
   ike::load_state_dict(holder, ike::get_state_dict(model));
   const auto x = ike::ones<float, ike::shape{1, 5}>();
   const bool same = holder(x)[0] == model(x)[0];
 
-  // The check for whoever writes a module: backward against differences, in double.
+  regression fit;
+  const auto y = ike::ones<float, ike::shape{1, 2}>();
+  const float first = fit.step(x, y);
+  const bool learns = fit.step(x, y) < first;
+
+  // Compares backward with finite differences, in double.
   const auto check = ike::gradient_check(net, ike::uniform<double, ike::shape{3, 5}>(ike::seed{2}));
   std::cout << "largest disagreement of the gradients: " << check.largest << " at " << check.where
             << "\n";
-  return same && check.largest < 1e-8 ? 0 : 1;
+  return same && learns && check.largest < 1e-8 ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-// The code that README.md shows, in one program.
+// The code in README.md as one program.
 
 #include <cmath>
 #include <ikebana/ikebana.hpp>
@@ -8,11 +8,11 @@
 namespace ike = ikebana;
 using namespace ike::literals;
 
-// A network is a type. Input dimensions are left out; they come from the first shape.
+// A network is a type. Input dimensions are left out; they are inferred from the input's shape.
 constexpr auto net =
     ike::sequential("fc1"_m = ike::lazy_linear<32>{}, ike::relu{}, "fc2"_m = ike::lazy_linear<3>{});
 
-// A module of one's own. Values are symbolic, so the graph is a type, and backward comes for free.
+// A custom module. Values are symbolic: the graph is a type, and backward is derived from it.
 constexpr auto block = ike::graph([](auto x) {
   auto h = "conv1"_m(ike::lazy_conv2d<64, ike::kernel<3>, ike::padding<1>>{}, x);
   auto g = "bn1"_m(ike::lazy_batch_norm2d<>{}, h);

@@ -1,4 +1,4 @@
-// Regression on a CSV file whose number of columns only run time knows, with a module of one's own.
+// Regression on a CSV file whose number of columns is known only at run time, with a custom module.
 
 #include <CLI/CLI.hpp>
 #include <cmath>
@@ -25,7 +25,7 @@ constexpr auto network =
 
 using table_type = ike::tensor<float, ike::shape{ike::dynamic, ike::dynamic}>;
 
-/// Shifts and scales each column to mean 0 and variance 1 over the rows that are trained on.
+/// Shifts and scales each column to mean 0 and variance 1 over the training rows.
 void standardize(table_type& all, const table_type& trained_on) {
   const auto rows = static_cast<double>(trained_on.extent(0));
   for (ike::dim_t c = 0; c < all.extent(1); ++c) {

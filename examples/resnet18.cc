@@ -1,5 +1,5 @@
-// ResNet-18: blocks as functions of symbolic values, repeated, every input dimension left out.
-// Trained narrow on enlarged digits.
+// ResNet-18: blocks as functions of symbolic values, repeated, with every input dimension left out.
+// Trains a narrow version on enlarged digits.
 
 #include "examples/networks/resnet18.hpp"
 
@@ -20,7 +20,7 @@ constexpr shape small_images{dynamic, 1, 32, 32};
 // A quarter of the paper's width: enough for digits.
 constexpr auto network = resnet::resnet18<10, 16>;
 
-/// Each pixel of [N, 1, 8, 8] becomes a square of 4x4.
+/// Enlarges each pixel of [N, 1, 8, 8] to a square of 4x4.
 ike::tensor<float, small_images> enlarge(const ike::tensor<float, shape{dynamic, 1, 8, 8}>& in) {
   ike::tensor<float, small_images> out(shape{in.extent(0), 1, 32, 32});
   for (ike::dim_t n = 0; n < in.extent(0); ++n)
@@ -77,7 +77,8 @@ int main(int argc, char** argv) {
       ike::progress_bar bar(loader.samples(), {.label = label, .to = stdout});
       double sum = 0, samples = 0;
       for (auto [x, t] : loader) {
-        // One cycle: up in the first quarter of the steps, down along a cosine in the others.
+        // One cycle: the rate rises in the first quarter of the steps and falls along a cosine in
+        // the others.
         const double done = step++ / steps;
         optimizer.options().lr =
             lr * (done < 0.25 ? (done + 0.01) / 0.26

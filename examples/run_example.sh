@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# run_example.sh BINARY [OPTION...]: runs an example as `bazel run` would, from a directory of its own.
+# run_example.sh BINARY [OPTION...]: runs an example as `bazel run` would, in its own directory.
 set -euo pipefail
 BUILD_WORKING_DIRECTORY=$TEST_TMPDIR exec "$@"

@@ -22,7 +22,7 @@ namespace ike = ikebana;
 using ike::dynamic;
 using ike::shape;
 
-// The end of a line, and ASCII from the blank to the tilde.
+// Newline, and printable ASCII.
 constexpr language_model::size sizes{
     .symbols = 96, .length = 48, .width = 64, .heads = 4, .inner = 128, .layers = 2};
 constexpr auto network = language_model::network<sizes>(0.1);
@@ -39,7 +39,7 @@ symbols symbols_of(const std::string& text) {
   return out;
 }
 
-/// A file, or all files in a directory by their names.
+/// A file, or all files in a directory, by name.
 std::string read(const std::filesystem::path& path) {
   std::vector<std::filesystem::path> files{path};
   if (std::filesystem::is_directory(path)) {
@@ -60,7 +60,7 @@ char character_of(std::int64_t symbol) {
   return symbol == 0 ? '\n' : static_cast<char>(symbol - 1 + ' ');
 }
 
-/// Bits for a character of `text` if each came as often as it does in `known`, whatever is before.
+/// Bits per character of `text` if characters were independent, with the frequencies of `known`.
 double bits_by_frequency(const symbols& known, const symbols& text) {
   std::vector<double> count(sizes.symbols, 1);
   for (std::int64_t s : known) ++count[static_cast<std::size_t>(s)];
@@ -74,7 +74,7 @@ double bits_by_frequency(const symbols& known, const symbols& text) {
 using texts = ike::tensor<std::int64_t, shape{dynamic, dynamic}>;
 using targets = ike::tensor<std::int64_t, shape{dynamic}>;
 
-/// Row i of x is the text from first(i) on; t is what comes next at each place.
+/// Row i of x is the text from first(i) on; t contains the next character at each position.
 template <class First>
 void cut(const symbols& text, First first, texts& x, targets& t) {
   const ike::dim_t length = x.extent(1);
@@ -85,7 +85,7 @@ void cut(const symbols& text, First first, texts& x, targets& t) {
   }
 }
 
-/// Bits for a character that the model spends on a text, piece by piece.
+/// Bits per character that the model needs for a text, piece by piece.
 template <class Model>
 double bits_by(Model& model, const symbols& text) {
   const auto pieces = static_cast<ike::dim_t>(text.size() - 1) / sizes.length;
@@ -99,7 +99,7 @@ double bits_by(Model& model, const symbols& text) {
   return nats / std::numbers::ln2;
 }
 
-/// Writes on after `text`, each character drawn as probable as the model has it, sharpened.
+/// Continues `text`, drawing each character from the model's probabilities, sharpened.
 template <class Model>
 std::string write_on(Model& model, symbols text, int characters, double temperature) {
   std::mt19937 random(1);
@@ -151,11 +151,11 @@ int main(int argc, char** argv) {
                    path.c_str(), static_cast<long long>(20 * sizes.length));
       return 2;
     }
-    // The last tenth is kept to see what was learnt.
+    // The last tenth is held out for evaluation.
     const auto border = all.begin() + static_cast<std::ptrdiff_t>(all.size() * 9 / 10);
     const symbols text(all.begin(), border), unseen(border, all.end());
 
-    // Texts and lengths of any number; every other extent follows from the embedding.
+    // Number and length of texts are dynamic; every other extent follows from the embedding.
     auto model = ike::initialize<float, shape{dynamic, dynamic}>(network, ike::seed{1});
     std::cout << model.module() << "\n" << std::endl;
     auto optimizer = ike::adamw{model, {.lr = lr, .weight_decay = 1e-2}};

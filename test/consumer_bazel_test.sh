@@ -10,6 +10,6 @@ cd "$consumer"
 
 bazel=(bazel "--output_user_root=$TEST_TMPDIR/root" --host_jvm_args=-Xmx512m --max_idle_secs=60)
 trap '"${bazel[@]}" shutdown; chmod -R u+w "$TEST_TMPDIR/root"' EXIT
-# To optimise is what takes longest, and other tests do. The output stands in the middle of another
-# Bazel's, and must look like no part of it.
+# Unoptimised, since optimising takes longest and other tests do it. The output is inside another Bazel's, and must not
+# look like a part of it.
 "${bazel[@]}" run --noshow_progress --curses=no --nosandbox_debug --jobs=2 --compilation_mode=fastbuild //:main 2>&1 | sed 's/^/  | /'

@@ -1,5 +1,5 @@
-// Runs a fuzz target without a fuzzer: on files that are well formed, and on many that are almost
-// so. Deterministic, so that a failure is found again; the search for new ones is libFuzzer's.
+// Runs a fuzz target without a fuzzer: on well-formed files and on many almost well-formed ones.
+// Deterministic, so that failures are reproducible; libFuzzer searches for new ones.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -23,7 +23,7 @@ void mutate(bytes& input, std::mt19937& random) {
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random()) % n; };
   for (std::size_t changes = 1 + below(4); changes != 0; --changes) {
     if (input.empty()) input.push_back(corners[below(corners.size())]);
-    // Half of the changes hit the beginning, where headers are.
+    // Half of the changes are at the beginning, where headers are.
     const std::size_t at =
         below(below(2) == 0 ? input.size() : std::min(input.size(), std::size_t{64}));
     const auto position = input.begin() + static_cast<std::ptrdiff_t>(at);
@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
   std::printf("seed %u, %d runs for each of %d files\n", seed, runs, argc - 1);
 
   std::mt19937 random(seed);
-  for (int i = 0; i < argc; ++i) {  // the first from nothing
+  for (int i = 0; i < argc; ++i) {  // The first starts from nothing.
     bytes whole;
     if (i != 0) {
       std::ifstream file(argv[i], std::ios::binary);

@@ -1,4 +1,4 @@
-"""The tests of a room."""
+"""The tests of one directory of test/."""
 
 load("//tools:copts.bzl", "COPTS", "UNOPTIMISED")
 
@@ -7,7 +7,7 @@ def _test(name, srcs, instruction_sets, tags = [], **kwargs):
         name = name,
         srcs = srcs + native.glob(["*.hpp"], allow_empty = True),
         data = ["//test:data"],
-        # Shared libraries would be compiled once more, for any address.
+        # Shared libraries need position-independent code, so everything would be compiled a second time.
         linkstatic = True,
         tags = tags,
         visibility = ["//test:__subpackages__"],
@@ -26,37 +26,37 @@ def _test(name, srcs, instruction_sets, tags = [], **kwargs):
 def room_tests(units = None, corpus = {}, deps = [], instruction_sets = [], optimised = False, **kwargs):
     """Makes tests of every `*_test.cc` of the calling package, and of every `fuzz_*.cc`.
 
-    Those of `*_test.cc` are compiled together, as `units` programs named tests_1, tests_2, ...: what
-    they include is read once for each, and what several instantiate is compiled once. One file alone
-    is tested by its name, `tools/bazel test //test/ROOM:NAME_test`, which `//...` leaves out.
+    The files `*_test.cc` are compiled into `units` programs named tests_1, tests_2, ..., so that
+    headers are parsed and templates are instantiated once per program. A single file can be tested
+    by its name, `tools/bazel test //test/ROOM:NAME_test`; `//...` does not include these targets.
 
-    The test of a fuzz target runs it on a few thousand mutations; libFuzzer itself drives it by
-    `tools/bazel run --config=fuzz //test/ROOM:fuzz_NAME`.
+    The test of a fuzz target runs a few thousand mutations. `tools/bazel run --config=fuzz
+    //test/ROOM:fuzz_NAME` runs it with libFuzzer.
 
-    A test may include the headers that stand beside it, and finds the files of test/data below
-    its working directory.
+    A test can include headers of its directory, and finds the files of test/data relative to its
+    working directory.
 
     Args:
-      units: how many programs to make of all tests, or none for one of each file, as tests need that
-        leave something behind in their process.
-      corpus: by name of a fuzz target, well formed files to start from.
-      deps: what the tests need beside the library and doctest.
-      instruction_sets: names that IKEBANA_ISA takes; each runs the same binaries once more.
-      optimised: whether the tests themselves are optimised, as the kernels are, which are built
-        once for all. Most run for less time than that takes.
+      units: number of programs, or None for one per file, if tests change the state of their
+        process.
+      corpus: well-formed files to start from, by name of a fuzz target.
+      deps: dependencies of the tests in addition to the library and doctest.
+      instruction_sets: values of IKEBANA_ISA; the same binaries run once more with each.
+      optimised: whether the tests themselves are optimised. The kernels, which are built once for
+        all tests, always are. Most tests run for less time than their optimisation would take.
       **kwargs: passed to each cc_test.
     """
     copts = COPTS if optimised else COPTS + UNOPTIMISED
     deps = deps + ["//:kernels"]
     sources = native.glob(["*_test.cc"], allow_empty = True)
 
-    # What the documentation cites.
+    # The documentation cites these sources.
     native.filegroup(
         name = "sources",
         srcs = sources,
         visibility = ["//test:__subpackages__"],
     )
-    # What test/isa compiles and runs on other processors.
+    # test/isa compiles these headers for other processors and runs the tests in an emulator.
     native.filegroup(
         name = "own_headers",
         srcs = native.glob(["*.hpp"], allow_empty = True),
@@ -64,7 +64,7 @@ def room_tests(units = None, corpus = {}, deps = [], instruction_sets = [], opti
     )
     native.filegroup(
         name = "programs",
-        # It would build every test for `//...`, also those that stand for others.
+        # Otherwise `//...` would build every test a second time, as a single program.
         tags = ["manual"],
         testonly = True,
         srcs = [source[:-len(".cc")] for source in sources],
@@ -97,7 +97,7 @@ def room_tests(units = None, corpus = {}, deps = [], instruction_sets = [], opti
             name = name,
             size = "medium",
             srcs = [name + ".cc"],
-            # They include what stands beside them.
+            # The sources include headers from their own directory.
             copts = copts + ["-iquote", native.package_name()],
             **common
         )

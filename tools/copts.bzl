@@ -11,9 +11,9 @@ COPTS = [
     "-Werror",
 ]
 
-# For tests whose kernels are built apart: what is left takes longer to optimise than to run.
+# For tests that link separately compiled kernels: optimising the rest takes longer than running it.
 UNOPTIMISED = [
     "-O0",
-    # It warns where nothing is optimised.
+    # It warns without optimisation.
     "-U_FORTIFY_SOURCE",
 ]

@@ -1,4 +1,4 @@
-// A training step of IKEBANA_LINEAR_LAYERS linear layers: growth is to be linear in their number.
+// A training step of IKEBANA_LINEAR_LAYERS linear layers: compile time should grow linearly.
 #include <ikebana/ikebana.hpp>
 #include <utility>
 

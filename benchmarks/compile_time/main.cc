@@ -1,5 +1,5 @@
-// Prints how long compilers take for programs that use the library, and how much memory:
-// tools/bazel run //benchmarks:compile_time
+// Prints compile time and memory of programs that use the library: tools/bazel run
+// //benchmarks:compile_time
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -23,8 +23,8 @@ struct cost {
   bool ok = false;
 };
 
-/// Runs a program and waits for it. The time is the processor's, which other programs hardly
-/// change; the memory is the largest of any of its processes.
+/// Runs a program and waits for it. The time is CPU time, which other programs hardly affect; the
+/// memory is the largest of any of its processes.
 cost run(const std::vector<std::string>& words) {
   std::vector<char*> arguments;
   for (const std::string& w : words) arguments.push_back(const_cast<char*>(w.c_str()));

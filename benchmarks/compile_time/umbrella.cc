@@ -1,4 +1,4 @@
-// What including the umbrella header costs.
+// The cost of including the umbrella header.
 #include <ikebana/ikebana.hpp>
 
 int main() {}

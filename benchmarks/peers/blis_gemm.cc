@@ -2,7 +2,7 @@
 
 #ifdef IKEBANA_HAS_BLIS
 
-// Its own interface: that of BLAS would be OpenBLAS's in this program.
+// BLIS's own interface: its BLAS interface would resolve to OpenBLAS in this program.
 #include <blis.h>
 
 namespace bench {

@@ -27,7 +27,7 @@ using lenet = dlib::loss_multiclass_log<dlib::fc<
                                         dlib::relu<convolution<
                                             6, 5, 2, dlib::input<dlib::matrix<float>>>>>>>>>>>>>>;
 
-/// Tensors are made once; forward, loss, backward, update as its trainer does them.
+/// Tensors are created once; forward, loss, backward and update follow dlib's trainer.
 template <class Net>
 timed run(const network_problem& p, dim_t rows, dim_t columns) {
   auto model = std::make_shared<Net>();
@@ -56,7 +56,8 @@ timed run(const network_problem& p, dim_t rows, dim_t columns) {
 #define BENCH_TEXT(x) #x
 #define BENCH_TEXT_OF(x) BENCH_TEXT(x)
 
-/// dlib says it only in the name of a symbol that programs link to: .._EXPECTED_VERSION_19_24_0.
+/// dlib has its version only in the name of a symbol that programs link to:
+/// .._EXPECTED_VERSION_19_24_0.
 std::string version() {
   std::string text = BENCH_TEXT_OF(DLIB_CHECK_FOR_VERSION_MISMATCH);
   const auto begin = text.rfind("VERSION_");

@@ -63,7 +63,7 @@ timed prepare_updates(const array_problem& p) {
       w -= 0.01F * *m;
     });
   return repeated([=]() mutable {
-    // Piece by piece, so that the three statements share the nearest cache.
+    // Piecewise, so that the three statements share L1.
     constexpr dim_t piece = 1024;
     for (dim_t i = 0; i < p.size(); i += piece) {
       const dim_t count = std::min(piece, p.size() - i);

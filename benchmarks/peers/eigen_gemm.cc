@@ -1,5 +1,5 @@
-// Built once for this machine and once for AVX2, with another name for the namespace Eigen each
-// time: functions of the same name would become one.
+// Built once for this machine and once for AVX2, with different names for the namespace Eigen:
+// functions of the same name would be merged.
 #include "benchmarks/gemm_peers.hpp"
 
 #ifdef IKEBANA_HAS_EIGEN
@@ -47,7 +47,7 @@ timed prepare_row(const gemm_problem<T>& p, const auto& b) {
   });
 }
 
-/// Where it unrolls what it knows at compile time.
+/// Eigen unrolls sizes known at compile time.
 template <class Matrix>
 using fixed_map = Eigen::Map<Matrix, Eigen::Aligned64>;
 template <class T, int M, int K, int N>

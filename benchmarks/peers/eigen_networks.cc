@@ -1,5 +1,4 @@
-// A multilayer perceptron written out with Eigen: what a careful programmer would do by hand. Built
-// twice, as eigen_gemm.cc is.
+// A multilayer perceptron written by hand with Eigen. Built twice, like eigen_gemm.cc.
 #include "benchmarks/network_peers.hpp"
 
 #ifdef IKEBANA_HAS_EIGEN
@@ -13,7 +12,7 @@ namespace {
 using matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using row = Eigen::Matrix<float, 1, Eigen::Dynamic>;
 
-/// y = x w + b, with the weights as (in, out), and what training needs beside.
+/// y = x w + b, with the weights as (in, out), and the memory for training.
 struct layer {
   matrix w, y, dy, dw, m, v;
   row b, db, mb, vb;

@@ -7,7 +7,7 @@
 namespace bench {
 namespace {
 
-// Column-major, so the factors change places. Kernels take no transposed first factor.
+// Column-major, so operands are swapped. Kernels support no transposed first operand.
 template <class T>
 timed prepare(const gemm_problem<T>& p) {
   if (p.m * p.n * p.k > dim_t{1024} * 1024 * 1024 || p.m == 1 || p.n == 1) return {};

@@ -7,7 +7,7 @@
 
 namespace bench {
 
-/// The one engine and stream.
+/// The only engine and stream.
 struct onednn_place {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
@@ -22,7 +22,7 @@ inline std::string onednn_version() {
   return std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
 }
 
-/// Memory that stands elsewhere.
+/// A view of existing memory.
 inline dnnl::memory onednn_view(const dnnl::memory::desc& d, const void* data) {
   return {d, onednn().engine, const_cast<void*>(data)};
 }

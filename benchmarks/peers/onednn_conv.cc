@@ -10,7 +10,7 @@ namespace {
 using dnnl::memory;
 using tag = memory::format_tag;
 
-/// Operands as oneDNN wants them: copied once where that is another layout.
+/// An operand in oneDNN's layout: copied once if that differs.
 memory arranged(const memory::desc& wanted, const memory::desc& plain, const float* data) {
   memory given = onednn_view(plain, data);
   if (wanted == plain) return given;
@@ -29,7 +29,7 @@ timed prepare(const conv_problem& p, bool any_layout) {
   const tag w_tag = p.groups == 1 ? tag::oihw : tag::goihw;
   const memory::desc x_plain(x_dims, f32, tag::nchw), y_plain(y_dims, f32, tag::nchw),
       w_plain(w_dims, f32, w_tag), bias_plain({p.outputs}, f32, tag::a);
-  // A caller keeps weights in the layout of its library, so they are always free.
+  // Callers keep weights in the layout of their library, so it is always free.
   const memory::desc x(x_dims, f32, any_layout ? tag::any : tag::nchw),
       y(y_dims, f32, any_layout ? tag::any : tag::nchw), w(w_dims, f32, tag::any);
   const memory::dims strides{p.stride, p.stride}, dilation{p.dilation - 1, p.dilation - 1},
@@ -75,7 +75,7 @@ timed prepare(const conv_problem& p, bool any_layout) {
                  {DNNL_ARG_DIFF_WEIGHTS, result}};
   }
   if (result.get_desc() != plain) {
-    // Only to be compared: not part of what is measured.
+    // For comparison only: not measured.
     run.execute(onednn().stream, arguments);
     memory view = onednn_view(plain, p.result);
     dnnl::reorder(result, view).execute(onednn().stream, result, view);

@@ -20,7 +20,7 @@ memory arranged(const memory::desc& wanted, const memory::desc& plain, const flo
   return copy;
 }
 
-/// Runs with a result in either layout, which is copied out once, to be compared.
+/// Runs with a result in either layout, which is copied once for comparison.
 timed finish(const dnnl::primitive& run, std::unordered_map<int, memory> arguments, int result,
              const memory::desc& plain, float* to) {
   memory view = onednn_view(plain, to), own = arguments.at(result);

@@ -10,7 +10,7 @@ namespace {
 using dnnl::memory;
 using tag = memory::format_tag;
 
-/// With weights in the layout it likes best.
+/// With weights in oneDNN's preferred layout.
 template <class Primitive, class Make>
 timed run(const sequence_problem& p, dim_t gates, bool has_cell, Make make) {
   const auto f32 = memory::data_type::f32;

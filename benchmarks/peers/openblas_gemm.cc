@@ -8,7 +8,7 @@
 namespace bench {
 namespace {
 
-/// OpenBLAS's own: BLIS defines the same names, and the linker takes the first.
+/// OpenBLAS's function: BLIS defines the same names, and the linker takes the first.
 template <class F>
 F* of_openblas(F*, const char* name) {
   static void* const library = [] {
@@ -47,7 +47,7 @@ template <class T>
 timed prepare(const gemm_problem<T>& p) {
   const bool of_row = p.m == 1;
   if (of_row || p.n == 1) {
-    // The matrix as it is stored, and whether it is taken transposed.
+    // The matrix as stored, and whether it is transposed.
     const bool transposed = of_row ? !p.tb : p.ta;
     const T *matrix = of_row ? p.b : p.a, *vector = of_row ? p.a : p.b;
     const dim_t length = of_row ? p.n : p.m;

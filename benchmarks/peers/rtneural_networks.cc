@@ -29,7 +29,7 @@ std::vector<std::vector<float>> random_rows(std::size_t rows, std::size_t column
   return all;
 }
 
-/// Weights of zero would make every value the same.
+/// Zero weights would make every value the same.
 template <std::size_t I, std::size_t In, std::size_t Out>
 void draw_dense(auto& model) {
   model.template get<I>().setWeights(random_rows(Out, In));

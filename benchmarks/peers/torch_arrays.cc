@@ -15,8 +15,8 @@ timed without_gradients(auto f) {
 }
 
 timed update(const array_problem& p) {
-  // torch::Tensor cannot be updated in foreign memory by an optimizer that is to be compared, so
-  // the optimizer's parameter is a view of it.
+  // For comparison, the optimizer must update the result in place, so its parameter is a view of
+  // it.
   auto w = at::from_blob(p.result, {p.size()});
   std::copy_n(p.x, p.size(), p.result);
   w.set_requires_grad(true);
@@ -97,7 +97,7 @@ timed prepare(const array_problem& p) {
         return at::native_layer_norm_backward(dy, x, {p.n}, mean, scale, gamma, beta,
                                               {true, true, true});
       };
-      to.copy_(std::get<0>(run()));  // only to be compared
+      to.copy_(std::get<0>(run()));  // For comparison only.
       return without_gradients(run);
     }
     default:

@@ -28,7 +28,7 @@ timed prepare(const conv_problem& p, at::MemoryFormat format) {
                                  p.groups, {of_data, !of_data, false});
     return of_data ? std::get<0>(gradients) : std::get<1>(gradients);
   };
-  const at::Tensor result = run().contiguous();  // only to be compared
+  const at::Tensor result = run().contiguous();  // For comparison only.
   std::copy_n(result.data_ptr<float>(), result.numel(), p.result);
   return repeated([=] { run(); });
 }

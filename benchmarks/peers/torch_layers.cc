@@ -10,7 +10,7 @@ namespace {
 
 timed finish(const layer_problem& p, auto run) {
   const c10::InferenceMode inference;
-  const at::Tensor y = run().contiguous();  // only to be compared
+  const at::Tensor y = run().contiguous();  // For comparison only.
   std::copy_n(y.template data_ptr<float>(), y.numel(), p.result);
   return repeated([=] {
     const c10::InferenceMode inference;

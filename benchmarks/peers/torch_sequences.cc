@@ -9,7 +9,7 @@ namespace {
 
 namespace nn = torch::nn;
 
-/// `call` gives the output of `module` for x.
+/// `call` computes the output of `module` for x.
 template <class Module>
 timed run(const sequence_problem& p, Module module, const torch::Tensor& x, auto call) {
   if (!p.trains) {

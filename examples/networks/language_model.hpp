@@ -9,20 +9,20 @@
 #include "ikebana/nn/transformer_encoder.hpp"
 #include "ikebana/nn/transformer_encoder_layer.hpp"
 
-// A transformer that says at each place of a text which symbol comes next.
+// A transformer that predicts the next symbol at each position of a text.
 
 namespace language_model {
 
 namespace ike = ikebana;
 using namespace ike::literals;
 
-/// How large it is: kinds of symbols, the longest text, features of a symbol, heads and inner
-/// features of a layer, layers.
+/// Sizes: kinds of symbols, the longest text, features per symbol, heads and inner features per
+/// layer, layers.
 struct size {
   ike::dim_t symbols, length, width, heads, inner, layers;
 };
 
-/// Indices [N, L] -> logits [N * L, symbols]. Symbol i is told from those up to i alone.
+/// Indices [N, L] -> logits [N * L, symbols]. The prediction at i depends only on symbols up to i.
 template <size S>
 constexpr auto network(double dropout = 0.1) {
   using layer = ike::lazy_transformer_encoder_layer<S.heads, S.inner, ike::batch_first<true>,

@@ -12,8 +12,8 @@
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/pool.hpp"
 
-// ResNet-18 (He et al., Deep Residual Learning for Image Recognition, 2015) as torchvision has it:
-// its structure and the names of its parameters. No input dimension is written out.
+// ResNet-18 (He et al., Deep Residual Learning for Image Recognition, 2015) with torchvision's
+// structure and parameter names. No input dimension is written out.
 
 namespace resnet {
 
@@ -25,14 +25,14 @@ using conv = ike::lazy_conv2d<Width, ike::kernel<Kernel>, ike::stride<Stride>,
                               ike::padding<Kernel / 2>, ike::bias<false>>;
 using norm = ike::lazy_batch_norm2d<>;
 
-/// The input is of the block's own width.
+/// For inputs of the block's own width.
 template <ike::dim_t Width>
 constexpr auto block = ike::graph([](auto x) {
   auto h = ike::relu{}("bn1"_m(norm{}, "conv1"_m(conv<Width, 3>{}, x)));
   return ike::relu{}("bn2"_m(norm{}, "conv2"_m(conv<Width, 3>{}, h)) + x);
 });
 
-/// Half the height and half the width, and other channels than the input's.
+/// Halves height and width, and changes the number of channels.
 template <ike::dim_t Width>
 constexpr auto halving_block = ike::graph([](auto x) {
   auto h = ike::relu{}("bn1"_m(norm{}, "conv1"_m(conv<Width, 3, 2>{}, x)));

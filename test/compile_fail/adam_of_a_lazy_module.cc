@@ -1,4 +1,5 @@
-// expect: ikebana: adam needs an initialized model: initialize<T, shape>\(module, seed\) gives one
+// page: 22 An optimizer for a module
+// expect: adam needs an initialized model
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,5 +1,5 @@
-// Known dimensions alone are no parameters.
-// expect: ikebana: adam needs an initialized model: initialize<T, shape>\(module, seed\) gives one
+// Known dimensions do not make parameters.
+// expect: adam needs an initialized model
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>
 #include <ikebana/optim/adam.hpp>

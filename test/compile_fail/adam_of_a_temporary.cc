@@ -1,5 +1,6 @@
-// The model would be gone before the first step.
-// expect: (use of|call to) deleted (function|constructor)
+// The model would be destroyed before the first step.
+// page: 23 An optimizer for a temporary
+// expect: adam needs a model that outlives it
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,4 +1,5 @@
-// expect: ikebana: adaptive pooling needs the option output_size<\.\.>
+// expect: adaptive pooling needs the option output_size<\.\.>
+// errors-clang: 3
 #include <ikebana/nn/adaptive_pool.hpp>
 
 namespace ike = ikebana;

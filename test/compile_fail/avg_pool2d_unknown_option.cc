@@ -1,4 +1,5 @@
-// expect: ikebana: average pooling takes the options kernel, stride, padding, ceil_mode, count_include_pad and divisor_override, each once
+// expect: average pooling takes the options kernel, stride, padding, ceil_mode, count_include_pad and divisor_override, each once
+// errors-clang: 2
 #include <ikebana/nn/pool.hpp>
 
 namespace ike = ikebana;

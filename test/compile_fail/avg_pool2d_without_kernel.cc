@@ -1,4 +1,5 @@
-// expect: ikebana: pooling needs the option kernel<\.\.>
+// expect: pooling needs the option kernel<\.\.>
+// errors-clang: 3
 #include <ikebana/nn/pool.hpp>
 
 namespace ike = ikebana;

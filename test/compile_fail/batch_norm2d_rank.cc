@@ -1,5 +1,5 @@
-// expect-gcc: shape_mismatch<.*"bn1: batch_norm2d expects an input of 4 dimensions, got 2 \(input \[32, 10\]\)"
-// expect-clang: path<'b', 'n', '1'>, ikebana::expected<4>, ikebana::got<2>
+// page: 07 An input of another rank
+// expect: bn1: batch_norm2d expects an input of 4 dimensions, got 2 \(input \[32, 10\]\)
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/batch_norm.hpp>

@@ -1,4 +1,5 @@
-// expect: ikebana: batch norm takes the options affine and track_running_stats, each once
+// expect: batch norm takes the options affine and track_running_stats, each once
+// errors-clang: 2
 #include <ikebana/nn/batch_norm.hpp>
 
 namespace ike = ikebana;

@@ -1,4 +1,4 @@
-// expect: ikebana: the network has no choose at this path
+// expect: the network has no choose at this path
 #include <ikebana/compose/choose.hpp>
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>

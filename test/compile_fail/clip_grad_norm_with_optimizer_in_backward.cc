@@ -1,4 +1,5 @@
-// expect: ikebana: clip_grad_norm needs all gradients before any step, and with optimizer_in_backward there is no such moment
+// page: 25 Clipping with optimizer_in_backward
+// expect: clip_grad_norm and clip_grad_value need all gradients before any step, and with optimizer_in_backward there is no such moment
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,9 +1,10 @@
-"""Tests of what must not compile."""
+"""Tests of sources that must not compile."""
 
 load("//tools:header_flags.bzl", "header_flags")
 
 def compile_fail_tests(srcs, deps):
-    """Makes a test that no source compiles, and that each says why (see compile_fail.sh), and one of all mended twins.
+    """Makes a test that every source fails to compile with the expected message (see compile_fail.sh), and a test of all
+    corrected twins.
 
     Args:
       srcs: one broken thing each, beside its mended twin.
@@ -20,7 +21,7 @@ def compile_fail_tests(srcs, deps):
         size = "medium",
         srcs = ["compile_fail.sh"],
         args = ["$(CC)", "$(location %s)" % flags] + cases,
-        data = srcs + [flags],
+        data = srcs + [flags, "//:docs"],
         shard_count = 2,
         tags = ["unsanitized"],
         toolchains = ["@bazel_tools//tools/cpp:current_cc_toolchain"],

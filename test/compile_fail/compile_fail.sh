@@ -1,22 +1,32 @@
 #!/usr/bin/env bash
-# compile_fail.sh COMPILER FLAGS CASE...: no CASE must compile, and each must say why. That it compiles when it is
-# mended, mended_test.sh sees to, for all cases at once.
+# compile_fail.sh COMPILER FLAGS CASE...: no CASE must compile, and each must print why. mended_test.sh checks that the
+# corrected cases compile, all at once.
 #
-# The case itself says what is expected:
-#   // expect: REGEX        in what either compiler prints (extended, by the line)
-#   // expect-gcc: REGEX    in what g++ prints
-#   // expect-clang: REGEX  in what clang++ prints
-#   // forbid: REGEX        in what neither prints
-#   // max-lines: N         of output at most, 25 if not said
-# and holds the good line under `#ifdef MENDED`, the bad one under `#else`. Some cases alone are taken by
-# --test_filter=PATTERN, of a shell, that their names match.
+# Comments of the case say what is expected:
+#   // expect: REGEX        in the first line with an error (extended; one REGEX per comment)
+#   // expect-gcc: REGEX    the same, for g++ only
+#   // expect-clang: REGEX  the same, for clang++ only
+#   // flags: OPTION...     further options for the compiler
+#   // page: NN TITLE       docs/errors.md contains the first line of g++ 12 and clang 14 (tools/errors_page writes it)
+#   // note: REGEX          in any line, for what cannot be in the first one
+#   // forbid: REGEX        in no line
+#   // errors-gcc: N        the maximum number of errors of g++, by default 1; likewise errors-clang: clang also reports
+#                           constants of a class whose static_assert failed, and uses of the type of a refused call
+#   // line: N              the last line in which the first error may be; by default 2 if a call is refused by its return
+#                           type, else 4, because g++ prints the instantiations that lead to a static_assert before it
+#   // max-lines: N         the maximum number of lines of output, by default 20
+# The corrected line is under `#ifdef MENDED`, the wrong one under `#else`. --test_filter=PATTERN selects cases by their
+# names, with a shell pattern.
+#
+# Lines that say from where a header is included are not counted. Texts that a compiler prints as single characters, in
+# pieces or as the name of a misuse (module/refusal.hpp) are compared as plain text.
 set -uo pipefail
 compiler=$1
 flags=$2
 shift 2
 output=$TEST_TMPDIR/output
-# A line of Hana's: a place in its headers, or a function of its own. Names are
-# hana::string in the types of a network, and may be printed as such.
+# A line from Hana: a location in its headers, or one of its functions. Names are hana::string in the types of a
+# network, and may be printed as such.
 hana="boost/hana/|instantiation of [a-z ]+'boost::hana"
 
 if ! command -v "$compiler" >/dev/null; then
@@ -26,7 +36,7 @@ fi
 if "$compiler" --version | grep -q clang; then kind=clang; else kind=gcc; fi
 compile=("$compiler" -std=c++20 -DIKEBANA_EXTERN_KERNELS -Wall -Wextra -Werror "@$flags")
 
-# The house, read before: that takes a compiler longer than what most cases have it say.
+# The library as a precompiled header: parsing it takes longer than most cases' own code.
 house=$TEST_TMPDIR/house.hpp
 house_read=()
 if grep -q '^#include <ikebana/' "$@"; then
@@ -45,46 +55,93 @@ complain() {
   failed=1
 }
 
+# decode: joins the pieces of texts in a compiler's output and removes the lines on includes.
+decode() {
+  perl -ne '
+    next if /^In file included from / || /^                 from /;
+    s/(?:\x27(?:\\.|[^\x27\\])\x27(?:, |(?=>))){2,}/join "", ($& =~ m{\x27(?:\\(?=.))?(.)\x27}g)/ge;
+    s/"\}, (?:(?:ikebana::)?detail::)?says<\d+>\{"//g;
+    s/\\"/"/g;
+    s/misuse::(\w+)/$1 =~ tr{_}{ }r/ge;
+    print'
+}
+
+# first_line: prints the first line with an error as the page shows it: without directories, columns and line numbers of
+# headers.
+first_line() {
+  grep -E -m 1 '(^|[: ])error: ' "$output.raw" | perl -pe '
+    s/\xe2\x80[\x98\x99]/\x27/g;
+    s{[^ \x27]*/ikebana/([\w/.-]+):\d+:\d+:}{ikebana/$1:};
+    s{^\S*/(\w+\.cc):(\d+):\d+:}{$1:$2:};
+    s/^(.{300}).*/$1 .../'
+}
+
+# on_page: checks that docs/errors.md contains this line, if the page exists and was made with this compiler.
+on_page() {
+  [ -e docs/errors.md ] && [ -n "$(said page)" ] || return 0
+  case $kind-$("$compiler" -dumpversion) in gcc-12* | clang-14*) ;; *) return 0 ;; esac
+  grep -qF -- "$(first_line)" docs/errors.md || complain "docs/errors.md does not have: $(first_line); run tools/errors_page"
+}
+
 said() { sed -n "s|^// $1: *||p" "$case" | sed 's/[[:space:]]*$//'; }
 
-# fails_well [OPTION...]: whether the case fails as it says.
+# fails_well [OPTION...]: whether the case fails as it declares.
 fails_well() {
-  local expected pattern
+  local expected pattern first errors limit lines flags
   failed=0
-  lines=0
   if ! grep -q '^#ifdef MENDED' "$case"; then
     complain 'no mended twin (#ifdef MENDED)'
     return 1
   fi
-  if "${compile[@]}" "$@" -fsyntax-only "$case" >"$output" 2>&1; then
+  read -ra flags <<<"$(said flags)"
+  if "${compile[@]}" "${flags[@]}" "$@" -fsyntax-only "$case" >"$output.raw" 2>&1; then
     complain 'compiles, but must not'
     return 1
   fi
+  decode <"$output.raw" >"$output"
+  first=$(grep -nE -m 1 '(^|[: ])error: ' "$output")
   expected=$(said expect; said "expect-$kind")
-  [ -n "$expected" ] || complain 'expects no sentence (// expect: ...)'
+  [ -n "$expected" ] || [ -n "$(said note)" ] || complain 'expects no sentence (// expect: ...)'
+  while IFS= read -r pattern; do
+    [ -z "$pattern" ] || grep -Eq -- "$pattern" <<<"$first" || complain "does not say: $pattern"
+  done <<<"$expected"
   while IFS= read -r pattern; do
     [ -z "$pattern" ] || grep -Eq -- "$pattern" "$output" || complain "does not say: $pattern"
-  done <<<"$expected"
+  done <<<"$(said note)"
   while IFS= read -r pattern; do
     [ -z "$pattern" ] || ! grep -Eq -- "$pattern" "$output" || complain "says what it must not: $pattern"
   done <<<"$hana
 $(said forbid)"
+  errors=$(grep -cE '(^|[: ])error: ' "$output")
+  limit=$(said "errors-$kind")
+  [ "$errors" -le "${limit:-1}" ] || complain "says $errors errors, at most ${limit:-1} are allowed"
+  limit=$(said line)
+  if [ -z "$limit" ]; then
+    limit=4
+    [[ $first != *ikebana::refused\<* ]] || limit=2
+  fi
+  [ "${first%%:*}" -le "$limit" ] || complain "says it in line ${first%%:*}, not in the first $limit"
+  if [ -n "${PRINT_FIRST_LINES:-}" ]; then
+    printf '%s|%s\n' "$(basename "$case")" "$(first_line)"
+    return 0
+  fi
+  on_page
   lines=$(wc -l <"$output")
+  limit=$(said max-lines)
+  limit=${limit:-20}
   [ "$lines" -le "$limit" ] || complain "says it in $lines lines, at most $limit are allowed"
   [ $failed = 0 ]
 }
 
-# check: the same of a case read as a user's is, where a house read before could make a difference: it moves
-# the place that a header is included from, by a few lines.
+# check: the same with the headers parsed as a user does, if the precompiled header could make a difference.
 check() {
-  local limit lines failed
-  limit=$(said max-lines)
-  limit=${limit:-25}
-  if [ ${#house_read[@]} != 0 ] && [ -z "${VERBOSE:-}" ] && fails_well "${house_read[@]}" >"$output.read" && [ "$lines" -le $((limit - 4)) ]; then
+  local failed
+  if [ ${#house_read[@]} != 0 ] && [ -z "$(said flags)" ] && [ -z "${VERBOSE:-}" ] && fails_well "${house_read[@]}" >"$output.read"; then
+    [ -z "${PRINT_FIRST_LINES:-}" ] || cat "$output.read"
     return 0
   fi
   fails_well && [ -z "${VERBOSE:-}" ] && return 0
-  head -n 100 "$output"
+  head -n 100 "$output.raw"
   return $failed
 }
 

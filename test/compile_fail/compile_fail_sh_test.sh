@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# compile_fail_sh_test.sh CHECKER MENDED UNIT: the checkers themselves. They must pass a good case, and fail each that is
-# bad in one way.
+# compile_fail_sh_test.sh CHECKER MENDED UNIT: tests the checkers themselves. They must pass a good case, and fail each
+# case that is wrong in one respect.
 set -uo pipefail
 checker=$1
 mended=$PWD/$2
@@ -12,7 +12,7 @@ case=$TEST_TMPDIR/case.cc
 : >"$flags"
 failed=0
 
-# check CASE...: what the checker says of them, with either compiler.
+# check CASE...: the checker's output for them, with either compiler.
 check() {
   local status=0 compiler
   for compiler in g++ clang++; do
@@ -21,7 +21,7 @@ check() {
   return $status
 }
 
-# try pass|fail SENTENCE: checks the case given as standard input.
+# try pass|fail SENTENCE: checks the case given on standard input.
 try() {
   cat >"$case"
   if said=$(check "$case"); then got=pass; else got=fail; fi
@@ -54,6 +54,27 @@ try fail 'lines, at most 1' <<<"// expect: a plain sentence
 // max-lines: 1
 $body"
 try fail 'expects no sentence' <<<"$body"
+try fail 'says 2 errors, at most 1' <<<"// expect: a plain sentence
+$body
+$body"
+try pass 'says two errors, as it may' <<<"// expect: a plain sentence
+// errors-gcc: 2
+// errors-clang: 2
+$body
+$body"
+try fail 'says it in line [1-9], not in the first 1' <<<"// expect: a plain sentence
+// line: 1
+#ifdef MENDED
+#else
+#pragma GCC warning \"first\"
+#endif
+$body"
+try pass 'says in another line what no first line can' <<<"// note: declared here|explicitly deleted
+#ifdef MENDED
+#else
+void f() = delete;
+void g() { f(); }
+#endif"
 try fail 'compiles, but must not' <<<'// expect: x
 #ifdef MENDED
 #endif'
@@ -66,7 +87,7 @@ try fail 'must not: boost/hana/' <<<'// expect: a plain sentence
 static_assert(false, "a plain sentence");
 #endif'
 
-# One case of several is enough to fail, and is named.
+# One failing case suffices, and is named.
 for place in first last; do
   good=$TEST_TMPDIR/good.cc
   printf '%s\n' '// expect: a plain sentence' "$body" >"$good"
@@ -78,14 +99,14 @@ for place in first last; do
     failed=1
   fi
 done
-# What the shards check is together everything, once.
+# Together, the shards check everything exactly once.
 said=$(for shard in 0 1; do TEST_TOTAL_SHARDS=2 TEST_SHARD_INDEX=$shard check "$case" "$good"; done)
 if [ "$(grep -c 'does not say: another sentence' <<<"$said")" != 2 ] || [ "$(grep -c '^1 cases$' <<<"$said")" != 4 ]; then
   printf 'in two shards it said:\n%s\n' "$said"
   failed=1
 fi
 
-# mend CASE: what the checker of the mended twins says of two cases, the other of which is good.
+# mend CASE: the output of the checker of corrected twins for two cases, the other of which is good.
 mend() {
   printf '%s\n' '#include <cstddef>' "$body" >"$TEST_TMPDIR/good.cc"
   printf '%s\n' "$1" >"$case"

@@ -1,4 +1,5 @@
-// expect: ikebana: a convolution with same_padding needs a stride of 1
+// expect: a convolution with same_padding needs a stride of 1
+// errors-clang: 2
 #include <ikebana/nn/conv.hpp>
 
 namespace ike = ikebana;

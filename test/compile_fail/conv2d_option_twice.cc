@@ -1,4 +1,5 @@
-// expect: ikebana: a convolution takes the options kernel, stride, padding, dilation, groups, bias and padding_mode, each once
+// expect: a convolution takes the options kernel, stride, padding, dilation, groups, bias and padding_mode, each once
+// errors-clang: 2
 #include <ikebana/nn/conv.hpp>
 
 namespace ike = ikebana;

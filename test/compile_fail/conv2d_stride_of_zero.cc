@@ -1,4 +1,5 @@
-// expect: ikebana: a convolution needs a kernel, stride, dilation and groups of at least 1, padding of at least 0
+// expect: a convolution needs a kernel, stride, dilation and groups of at least 1, padding of at least 0
+// errors-clang: 2
 #include <ikebana/nn/conv.hpp>
 
 namespace ike = ikebana;

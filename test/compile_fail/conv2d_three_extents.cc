@@ -1,4 +1,5 @@
-// expect: ikebana: an option takes one value, or one for each spatial dimension
+// expect: an option takes one value, or one for each spatial dimension
+// line: 6
 #include <ikebana/nn/conv.hpp>
 
 namespace ike = ikebana;

@@ -1,4 +1,6 @@
-// expect: ikebana: a convolution takes the options kernel, stride, padding, dilation, groups, bias and padding_mode, each once
+// page: 29 An option of another module
+// expect: a convolution takes the options kernel, stride, padding, dilation, groups, bias and padding_mode, each once
+// errors-clang: 2
 #include <ikebana/nn/conv.hpp>
 
 namespace ike = ikebana;

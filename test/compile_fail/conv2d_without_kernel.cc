@@ -1,4 +1,6 @@
-// expect: ikebana: a convolution needs the option kernel<\.\.>
+// page: 28 No kernel
+// expect: a convolution needs the option kernel<\.\.>
+// errors-clang: 2
 #include <ikebana/nn/conv.hpp>
 
 namespace ike = ikebana;

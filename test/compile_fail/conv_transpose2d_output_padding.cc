@@ -1,4 +1,5 @@
-// expect: ikebana: a transposed convolution needs an output_padding smaller than its stride or its dilation
+// expect: a transposed convolution needs an output_padding smaller than its stride or its dilation
+// errors-clang: 2
 #include <ikebana/nn/conv_transpose.hpp>
 
 namespace ike = ikebana;

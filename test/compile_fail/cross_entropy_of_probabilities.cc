@@ -1,4 +1,4 @@
-// expect: ikebana: cross_entropy takes class indices, of type std::int64_t
+// expect: cross_entropy expects class indices of type std::int64_t, got float
 #include <ikebana/nn/loss.hpp>
 
 namespace ike = ikebana;

@@ -1,5 +1,5 @@
 // A probability is checked as soon as its value is known.
-// expect: refuse_probability
+// note: refuse_probability
 #include <ikebana/nn/dropout.hpp>
 
 namespace ike = ikebana;

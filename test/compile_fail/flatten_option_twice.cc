@@ -1,4 +1,5 @@
-// expect: ikebana: flatten takes the options start_dim and end_dim, each once
+// expect: flatten takes the options start_dim and end_dim, each once
+// errors-clang: 2
 #include <ikebana/nn/flatten.hpp>
 
 namespace ike = ikebana;

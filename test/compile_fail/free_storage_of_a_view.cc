@@ -1,4 +1,4 @@
-// expect: ikebana: free_storage needs the sole owner of the memory: a tensor that is not const, not a view of one
+// expect: free_storage needs the sole owner of the memory: a tensor that is not const, not a view of one
 #include <ikebana/replicate/utils/storage.hpp>
 
 namespace ike = ikebana;

@@ -1,5 +1,4 @@
-// expect-gcc: shape_mismatch<.*"fc3: is not the path of a module to say a precision of"
-// expect-clang: path<'f', 'c', '3'>
+// expect: fc3: is not the path of a module to say a precision of
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/model/precision.hpp>

@@ -1,5 +1,5 @@
-// expect-gcc: shape_mismatch<.*"2: add expects equal shapes, got \[32, 10\] and \[32, 20\]"
-// expect-clang: path<'2'>
+// page: 06 A sum of two shapes in a graph
+// expect: 2: add expects equal shapes, got \[32, 10\] and \[32, 20\]
 #include <ikebana/compose/graph.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/activation.hpp>

@@ -1,5 +1,6 @@
-// expect: ikebana: two modules of one graph have the same name
+// expect: fc1: two children have this name, 0 and 1
 #include <ikebana/compose/graph.hpp>
+#include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>
 
 namespace ike = ikebana;
@@ -12,3 +13,5 @@ inline constexpr auto net = ike::graph(
 inline constexpr auto net = ike::graph(
     [](auto x) { return "fc1"_m(ike::lazy_linear<8>{}, "fc1"_m(ike::lazy_linear<4>{}, x)); });
 #endif
+
+auto model = ike::initialize<float, ike::shape{32, 20}>(net, ike::seed{1});

@@ -1,4 +1,5 @@
-// expect: ikebana: in a graph, a module with parameters or randomness needs a name
+// expect: in a graph, a module with parameters or randomness needs a name
+// line: 8
 // max-lines: 40
 #include <ikebana/compose/graph.hpp>
 #include <ikebana/nn/linear.hpp>

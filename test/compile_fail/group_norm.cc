@@ -1,4 +1,5 @@
-// expect: ikebana: group norm needs num_channels divisible by num_groups, at least 1
+// expect: group norm needs num_channels divisible by num_groups, at least 1
+// errors-clang: 2
 #include <ikebana/nn/group_norm.hpp>
 
 namespace ike = ikebana;

@@ -1,4 +1,5 @@
-// expect: ikebana: gru takes the options num_layers, bias, batch_first, bidirectional, packed and stateful, each once
+// expect: gru takes the options num_layers, bias, batch_first, bidirectional, packed and stateful, each once
+// errors-clang: 2
 #include <ikebana/nn/gru.hpp>
 
 namespace ike = ikebana;

@@ -1,4 +1,4 @@
-// expect: ikebana: the network has no module of this path
+// expect: the network has no module of this path
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,4 +1,4 @@
-// expect: ikebana: invariant goes with init_sync alone: it sums the gradients in its own way, and leaves the same buffers on every rank
+// expect: invariant goes with init_sync alone: it sums the gradients in its own way, and leaves the same buffers on every rank
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

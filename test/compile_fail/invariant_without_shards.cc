@@ -1,4 +1,6 @@
-// expect: ikebana: invariant expects a number of shards from 1 to 4096
+// expect: invariant expects a number of shards from 1 to 4096
+// line: 6
+// errors-clang: 2
 // max-lines: 40
 #include <ikebana/replicate/invariant.hpp>
 #include <ikebana/replicate/policy.hpp>

@@ -1,4 +1,4 @@
-// expect: ikebana: a join under shard_optimizer needs the optimizer, of which each rank has a part: model.join\(optimizer, body\)
+// expect: a join under shard_optimizer needs the optimizer, of which each rank has a part: model.join\(optimizer, body\)
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>
 #include <ikebana/nn/loss.hpp>

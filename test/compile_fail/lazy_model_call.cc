@@ -1,5 +1,5 @@
-// expect-gcc: fc2: linear expects in_features = 12, got 10 \(input \[dynamic, 10\]\)
-// expect-clang: path<'f', 'c', '2'>.*expected<12>.*got<10>
+// page: 13 A first call that cannot fit
+// expect: fc2: linear expects in_features = 12, got 10 \(input \[dynamic, 10\]\)
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/core/tensor.hpp>
 #include <ikebana/model/lazy_model.hpp>

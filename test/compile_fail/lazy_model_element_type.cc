@@ -1,4 +1,4 @@
-// expect: ikebana: an input is not of the element type that was chosen
+// expect: input 0: expects numbers of type double, got float
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/core/tensor.hpp>
 #include <ikebana/model/lazy_model.hpp>

@@ -1,4 +1,4 @@
-// expect: ikebana: none of the inputs is of numbers, so the element type must be chosen: element_type<T> as the last argument of lazy_model
+// expect: none of the inputs is of float or double, so the element type must be chosen: element_type<T>
 #include <ikebana/core/tensor.hpp>
 #include <ikebana/model/lazy_model.hpp>
 #include <ikebana/nn/embedding.hpp>

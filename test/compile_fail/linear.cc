@@ -1,6 +1,6 @@
-// The ten features that come out of fc1 are not the twelve that fc2 takes.
-// expect-gcc: shape_mismatch<.*"fc2: linear expects in_features = 12, got 10 \(input \[32, 10\]\)"
-// expect-clang: path<'f', 'c', '2'>, ikebana::expected<12>, ikebana::got<10>
+// fc1 gives ten features, but fc2 takes twelve.
+// page: 01 Sizes that do not fit
+// expect: fc2: linear expects in_features = 12, got 10 \(input \[32, 10\]\)
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/activation.hpp>

@@ -1,4 +1,5 @@
-// expect: ikebana: linear takes the option bias<bool>
+// expect: linear takes the option bias<bool>
+// errors-clang: 2
 #include <ikebana/nn/linear.hpp>
 
 namespace ike = ikebana;

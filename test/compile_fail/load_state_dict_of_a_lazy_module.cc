@@ -1,4 +1,4 @@
-// expect: ikebana: load_state_dict needs an initialized model, or a lazy_model: initialize<T, shape>\(module, seed\) gives one
+// expect: load_state_dict needs an initialized model, or a lazy_model: initialize<T, shape>\(module, seed\) gives one
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/model/state.hpp>

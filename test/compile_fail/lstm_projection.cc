@@ -1,4 +1,5 @@
-// expect: ikebana: proj_size<N> is below hidden_size
+// expect: proj_size<N> is below hidden_size
+// errors-clang: 2
 #include <ikebana/nn/lstm.hpp>
 
 namespace ike = ikebana;

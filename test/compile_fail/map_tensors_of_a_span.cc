@@ -1,4 +1,7 @@
-// expect: ikebana: map_tensors cannot rebuild this container
+// expect: map_tensors cannot rebuild this container
+// line: 5
+// errors-clang: 2
+// max-lines: 25
 #include <array>
 #include <ikebana/replicate/utils/map_tensors.hpp>
 #include <span>

@@ -1,4 +1,5 @@
-// expect: ikebana: max pooling takes the options kernel, stride, padding, dilation and ceil_mode, each once
+// expect: max pooling takes the options kernel, stride, padding, dilation and ceil_mode, each once
+// errors-clang: 2
 #include <ikebana/nn/pool.hpp>
 
 namespace ike = ikebana;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# mended_test.sh UNIT FLAGS CASE...: the cases, mended, do compile: each is right but for what it breaks. One compiler
-# is enough to know that.
+# mended_test.sh UNIT FLAGS CASE...: the corrected cases compile, so each has no other mistake. One compiler suffices to
+# show that.
 set -uo pipefail
 unit=$1
 flags=$2

@@ -1,4 +1,4 @@
-// expect: ikebana: this mesh has no dimension of that name
+// expect: this mesh has no dimension of that name
 #include <ikebana/replicate/mesh.hpp>
 #include <ikebana/replicate/thread_group.hpp>
 

@@ -1,4 +1,4 @@
-// expect: ikebana: mixed_precision expects float, double, bfloat16, float16 or void for each type
+// expect: mixed_precision expects float, double, bfloat16, float16 or void for each type
 #include <ikebana/replicate/mixed_precision.hpp>
 
 namespace ike = ikebana;

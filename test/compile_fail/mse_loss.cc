@@ -1,5 +1,5 @@
-// expect-gcc: shape_mismatch<.*"mse_loss expects a target of shape \[5, 3\], got \[5\]"
-// expect-clang: path<>
+// page: 16 A target of another shape
+// expect: mse_loss expects a target of shape \[5, 3\], got \[5\]
 #include <ikebana/nn/loss.hpp>
 
 namespace ike = ikebana;

@@ -1,4 +1,4 @@
-// expect: ikebana: the name of a module is not empty and has no dot
+// expect: the name of a module is not empty and has no dot
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/nn/linear.hpp>
 

@@ -1,4 +1,4 @@
-// expect: ikebana: with optimizer_in_backward gradients are used up while backward runs, so train_step is the only way to make them: no loss_backward or backward without an optimizer, no no_sync, no join
+// expect: with optimizer_in_backward gradients are used up while backward runs, so train_step is the only way to make them: no loss_backward or backward without an optimizer, no no_sync, no join
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

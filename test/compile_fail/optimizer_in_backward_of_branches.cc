@@ -1,4 +1,5 @@
-// expect: ikebana: with optimizer_in_backward every parameter has a gradient in every step, which is not so in a network with branches or several outputs
+// expect: with optimizer_in_backward every parameter has a gradient in every step, which is not so in a network with branches or several outputs
+// line: 8
 #include <ikebana/compose/choose.hpp>
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>

@@ -1,4 +1,4 @@
-// expect: ikebana: linear takes the option bias<bool>
+// expect: linear takes the option bias<bool>
 #include <ikebana/nn/linear.hpp>
 
 #ifdef MENDED

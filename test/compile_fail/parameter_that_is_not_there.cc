@@ -1,4 +1,5 @@
-// expect: ikebana: the model has no parameter of this path
+// page: 18 An unknown path
+// expect: fc2.weight: is not the path of a parameter; there are fc1.weight, fc1.bias
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,4 +1,4 @@
-// expect: ikebana: named_parameters needs an initialized model: initialize<T, shape>\(module, seed\) gives one
+// expect: named_parameters needs an initialized model: initialize<T, shape>\(module, seed\) gives one
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/model/named_parameters.hpp>

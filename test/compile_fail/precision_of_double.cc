@@ -1,4 +1,5 @@
-// expect: ikebana: precision takes bf16, for a model of float whose products are rounded
+// expect: precision takes bf16, for a model of float whose products are rounded
+// line: 5
 // max-lines: 27
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>

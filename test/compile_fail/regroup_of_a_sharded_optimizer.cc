@@ -1,4 +1,4 @@
-// expect: ikebana: under shard_optimizer a rank that is lost takes its part of the optimizer's state along: continue from a checkpoint
+// expect: under shard_optimizer a rank that is lost takes its part of the optimizer's state along: continue from a checkpoint
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>
 #include <ikebana/replicate/replicate.hpp>

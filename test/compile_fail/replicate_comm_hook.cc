@@ -1,4 +1,4 @@
-// expect: ikebana: comm_hook expects a hook: a type with .result., start\(bucket, group\) that returns a handle, and finish\(bucket, group\)
+// expect: comm_hook expects a hook: a type with .result., start\(bucket, group\) that returns a handle, and finish\(bucket, group\)
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,5 +1,5 @@
-// expect: (use of deleted function|call to deleted constructor)
-// expect: a_replica_is_not_copied_but_its_state
+// note: (use of deleted function|call to deleted constructor)
+// note: a_replica_is_not_copied_but_its_state
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

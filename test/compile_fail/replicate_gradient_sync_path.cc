@@ -1,4 +1,4 @@
-// expect: ikebana: no group of the policy is at or below this path: groups_by_module and override_at make groups
+// expect: no group of the policy is at or below this path: groups_by_module and override_at make groups
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

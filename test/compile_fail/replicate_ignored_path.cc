@@ -1,5 +1,5 @@
-// expect-gcc: fc3: is not the path of a module, parameter or buffer to ignore
-// expect-clang: path<'f', 'c', '3'>
+// page: 32 A policy with an unknown path
+// expect: fc3: is not the path of a module, parameter or buffer to ignore
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,5 +1,4 @@
-// expect-gcc: fc1: replicate was already applied to this module: groups_by_module names it twice
-// expect-clang: path<'f', 'c', '1'>
+// expect: fc1: replicate was already applied to this module: groups_by_module names it twice
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

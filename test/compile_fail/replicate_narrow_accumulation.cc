@@ -1,4 +1,5 @@
-// expect: ikebana: gradient_accumulation expects float or double, at least as wide as the model's type
+// expect: gradient_accumulation expects float or double, at least as wide as the model's type
+// line: 6
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

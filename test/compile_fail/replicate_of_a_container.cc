@@ -1,4 +1,4 @@
-// expect: ikebana: replicate does not support containers, which have no forward: make a network of what is in it, with sequential or graph
+// expect: replicate does not support containers, which have no forward: make a network of what is in it, with sequential or graph
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

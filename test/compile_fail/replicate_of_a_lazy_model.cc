@@ -1,4 +1,4 @@
-// expect: ikebana: replicate needs an initialized model: initialize<T, shape>\(module, seed\) gives one
+// expect: replicate needs an initialized model: initialize<T, shape>\(module, seed\) gives one
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/core/tensor.hpp>
 #include <ikebana/model/lazy_model.hpp>

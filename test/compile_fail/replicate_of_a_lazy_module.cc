@@ -1,4 +1,5 @@
-// expect: ikebana: replicate needs an initialized model: initialize<T, shape>\(module, seed\) gives one
+// page: 31 Replicating a module
+// expect: replicate needs an initialized model: initialize<T, shape>\(module, seed\) gives one
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

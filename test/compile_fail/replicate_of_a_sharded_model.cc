@@ -1,4 +1,4 @@
-// expect: ikebana: replicate cannot be applied to a model that is already sharded
+// expect: replicate cannot be applied to a model that is already sharded
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,4 +1,6 @@
-// expect: ikebana: override_at takes bucket_cap, bucket_caps, comm_hook, gradient_divide_factor and requires_gradient_sync
+// expect: override_at takes bucket_cap, bucket_caps, comm_hook, gradient_divide_factor and requires_gradient_sync
+// line: 7
+// max-lines: 25
 #include <ikebana/replicate/policy.hpp>
 
 namespace ike = ikebana;

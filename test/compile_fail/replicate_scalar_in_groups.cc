@@ -1,5 +1,4 @@
-// expect-gcc: scale.gain: groups_by_module does not support scalar parameters: make it a vector of one element
-// expect-clang: path<'s', 'c', 'a', 'l', 'e', '.', 'g', 'a', 'i', 'n'>
+// expect: scale.gain: groups_by_module does not support scalar parameters: make it a vector of one element
 #include <array>
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>

@@ -1,4 +1,4 @@
-// expect: ikebana: replicate was already applied to this model
+// expect: replicate was already applied to this model
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,4 +1,6 @@
-// expect: ikebana: replicate_policy takes bucket_cap, .* traced; this type is none of them
+// expect: replicate_policy takes bucket_cap, .* traced; this type is none of them
+// line: 10
+// max-lines: 35
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

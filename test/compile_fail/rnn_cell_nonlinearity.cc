@@ -1,4 +1,5 @@
-// expect: ikebana: rnn takes nonlinearity<.{1,2}tanh.{1,2}> or nonlinearity<.{1,2}relu.{1,2}>
+// expect: rnn takes nonlinearity<.{1,2}tanh.{1,2}> or nonlinearity<.{1,2}relu.{1,2}>
+// line: 5
 #include <ikebana/nn/rnn_cell.hpp>
 
 namespace ike = ikebana;

@@ -1,5 +1,4 @@
-// expect-gcc: layer.fc2: is not the path of a module
-// expect-clang: path<'l', 'a', 'y', 'e', 'r', '.', 'f', 'c', '2'>
+// expect: layer.fc2: is not the path of a module
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/nn/linear.hpp>
 #include <ikebana/replicate/utils/root_modules.hpp>

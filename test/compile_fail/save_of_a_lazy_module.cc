@@ -1,4 +1,5 @@
-// expect: ikebana: save needs the state of an initialized model: save\(get_state_dict\(model\), path\)
+// page: 33 Saving a module
+// expect: save needs the state of an initialized model: save\(get_state_dict\(model\), path\)
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/io/safetensors.hpp>
 #include <ikebana/model/initialize.hpp>

@@ -1,4 +1,4 @@
-// expect: ikebana: sgd needs an initialized model: initialize<T, shape>\(module, seed\) gives one
+// expect: sgd needs an initialized model
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

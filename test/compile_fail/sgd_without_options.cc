@@ -1,5 +1,6 @@
 // The learning rate has no default.
-// expect: ikebana: sgd needs a learning rate: sgd\{model, \{\.lr = 0\.1\}\}
+// page: 24 No learning rate
+// expect: sgd needs a learning rate
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

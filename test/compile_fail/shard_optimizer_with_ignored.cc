@@ -1,4 +1,5 @@
-// expect: ikebana: shard_optimizer shares all parameters, so none can be ignored or reduced apart \(delay_all_reduce\)
+// expect: shard_optimizer shares all parameters, so none can be ignored or reduced apart \(delay_all_reduce\)
+// line: 8
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,4 +1,5 @@
-// expect: ikebana: shard_optimizer reduces gradients only where they are needed, which this comm_hook cannot: it goes with the default hook and with bf16_compress
+// expect: shard_optimizer reduces gradients only where they are needed, which this comm_hook cannot: it goes with the default hook and with bf16_compress
+// line: 8
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

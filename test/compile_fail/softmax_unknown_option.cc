@@ -1,4 +1,5 @@
-// expect: ikebana: softmax takes the option dim, once
+// expect: softmax takes the option dim, once
+// errors-clang: 2
 #include <ikebana/nn/softmax.hpp>
 
 namespace ike = ikebana;

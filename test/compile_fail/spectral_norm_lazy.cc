@@ -1,4 +1,4 @@
-// expect: ikebana: spectral_norm expects a module whose parameters exist; this one has a dimension left out
+// expect: spectral_norm expects a module whose parameters exist; this one has a dimension left out
 #include <ikebana/nn/conv.hpp>
 #include <ikebana/nn/spectral_norm.hpp>
 

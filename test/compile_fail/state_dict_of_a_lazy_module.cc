@@ -1,4 +1,4 @@
-// expect: ikebana: get_state_dict needs an initialized model: initialize<T, shape>\(module, seed\) gives one
+// expect: get_state_dict needs an initialized model: initialize<T, shape>\(module, seed\) gives one
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/model/state.hpp>

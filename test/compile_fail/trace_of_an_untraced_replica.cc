@@ -1,4 +1,4 @@
-// expect: ikebana: trace_of needs a replica whose replicate_policy has traced<>
+// expect: trace_of needs a replica whose replicate_policy has traced<>
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,5 +1,6 @@
-// expect-gcc: shape_mismatch<.*"cross_entropy expects a target extent of 32, got 16 \(logits \[32, 10\], target \[16\]\)"
-// expect-clang: path<>, ikebana::expected<32>, ikebana::got<16>
+// page: 14 Labels of another batch
+// expect: cross_entropy expects a target extent of 32, got 16 \(logits \[32, 10\], target \[16\]\)
+// errors-clang: 2
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,4 +1,5 @@
-// expect: ikebana: transformer_encoder_layer takes the options activation, norm_first, batch_first, bias, is_causal, key_padding_mask and attn_mask, each once
+// expect: transformer_encoder_layer takes the options activation, norm_first, batch_first, bias, is_causal, key_padding_mask and attn_mask, each once
+// errors-clang: 2
 #include <ikebana/nn/transformer_encoder_layer.hpp>
 
 namespace ike = ikebana;

@@ -1,5 +1,4 @@
-// expect-gcc: unpack_arguments is given 3 names for 2 values
-// expect-clang: expected<2>, (ikebana::)?got<3>
+// expect: unpack_arguments is given 3 names for 2 values
 #include <ikebana/replicate/utils/pack_arguments.hpp>
 #include <tuple>
 

@@ -1,4 +1,4 @@
-// expect: ikebana: weight_norm expects a module whose parameters exist; this one has a dimension left out
+// expect: weight_norm expects a module whose parameters exist; this one has a dimension left out
 #include <ikebana/nn/linear.hpp>
 #include <ikebana/nn/weight_norm.hpp>
 

@@ -1,4 +1,5 @@
-// expect: ikebana: weight_norm expects the name of a parameter of the module
+// expect: weight_norm expects the name of a parameter of the module
+// errors-clang: 2
 #include <ikebana/nn/linear.hpp>
 #include <ikebana/nn/weight_norm.hpp>
 

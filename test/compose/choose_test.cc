@@ -28,7 +28,7 @@ constexpr auto two_paths = ike::sequential(
                                                       "b"_m = ike::lazy_linear<4>{})),
     "out"_m = ike::lazy_linear<2>{});
 
-/// The gradients of a network that is told what to choose.
+/// The gradients of a network after choosing.
 template <class M, class Choose>
 void check_gradients_of(const M& m, const Choose& choose) {
   auto net = ike::initialize<double, in>(m, ike::seed{1});
@@ -105,7 +105,7 @@ TEST_CASE("a layer may be skipped, at the ends of a network too") {
 
 TEST_CASE("a value may have consumers that run and consumers that do not") {
   // f's output is used by both alternatives, by what follows and by a choice whose alternative is
-  // the value itself: whoever comes first in backward writes its gradient, the others add.
+  // the value itself: the first contribution in backward writes its gradient, the others add.
   constexpr auto net = ike::graph([](auto v) {
     const auto f = "f"_m(ike::lazy_linear<4>{}, v);
     const auto early = ike::tanh{}(f);
@@ -193,7 +193,7 @@ TEST_CASE("a function that chooses is asked before each forward that gets there"
   CHECK(asked == 4);
   m.choose("outer.b"_s, [](const ike::choice_context&) { return 2; });
   CHECK_THROWS_WITH_AS(m(x), "outer.b: has 2 alternatives, got 2", ike::error);
-  // Nothing has changed: backward is that of the last forward, which skipped l.
+  // Nothing has changed: backward follows the last forward, which skipped l.
   CHECK(m.chosen("outer.b"_s) == 1);
   m.zero_grad();
   backward_of_ones(m);
@@ -216,4 +216,10 @@ TEST_CASE("layer drop skips in training with its probability") {
     m(x);
     CHECK(m.chosen("layer"_s) == 0);
   }
+}
+
+TEST_CASE("a choice in a choice has a level of its own") {
+  constexpr auto inner = ike::choose(ike::lazy_linear<4>{});
+  auto m = ike::initialize<double, in>(ike::choose(inner), ike::seed{1});
+  CHECK(paths(m) == names{"0.0.weight", "0.0.bias"});
 }

@@ -8,7 +8,7 @@
 #include "ikebana/model/gradient_check.hpp"
 #include "ikebana/model/state.hpp"
 
-// What the tests of all compositions ask.
+// Checks shared by the tests of all compositions.
 
 using names = std::vector<std::string>;
 
@@ -22,7 +22,7 @@ names paths(const Model& m) {
   return found;
 }
 
-/// Of an input of the shape `in`.
+/// For an input of the shape `in`.
 template <class M>
 void check_gradients(const M& m) {
   const auto r = ikebana::gradient_check(m, ikebana::uniform<double, in>(ikebana::seed{11}));

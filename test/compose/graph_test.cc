@@ -38,7 +38,7 @@ TEST_CASE("a value of a graph may be used twice, thrice, and as the output too")
   check_gradients(same_twice);
   constexpr auto output_used = ike::graph([](auto x) {
     auto h = "fc"_m(ike::lazy_linear<4>{}, x);
-    auto unused = "dead"_m(ike::lazy_linear<2>{}, h);  // nobody asks for it
+    auto unused = "dead"_m(ike::lazy_linear<2>{}, h);  // Unused.
     (void)unused;
     return h;
   });
@@ -69,7 +69,7 @@ TEST_CASE("the same module on the same value is one node, whoever writes it") {
   auto m = ike::initialize<double, in>(net, ike::seed{1});
   CHECK(paths(m) == names{"fc.weight", "fc.bias"});
   check_gradients(net);
-  // On another value it is another one.
+  // On another value, it is another node.
   constexpr auto other =
       ike::graph([](auto x) { return ike::tanh{}(x) + ike::tanh{}(ike::tanh{}(x)); });
   CHECK(nodes_of(other) == 3);
@@ -87,4 +87,15 @@ TEST_CASE("branches that meet late are merged without doubling what they share")
   });
   CHECK(nodes_of(net) == 11);
   check_gradients(net);
+}
+
+TEST_CASE("a graph's function takes one to eight symbols, by value or reference, or any number") {
+  constexpr auto count = [](const auto& g) { return g.wiring().inputs; };
+  CHECK(count(ike::graph([](auto x) { return x; })) == 1);
+  CHECK(count(ike::graph([](const auto& x, auto&& y) { return x + y; })) == 2);
+  CHECK(count(ike::graph([](auto a, auto b, auto c, auto d, auto e, auto f, auto g, auto h) {
+          return a + b + c + d + e + f + g + h;
+        })) == 8);
+  CHECK(count(ike::graph([](auto... x) { return (x + ...); })) == 1);
+  CHECK(count(ike::graph([](auto x, ike::symbolic auto y) { return x * y; })) == 2);
 }

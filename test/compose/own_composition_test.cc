@@ -1,5 +1,5 @@
-// Compositions of somebody else's: outside of the library's namespace, with children that run more
-// than once or in another order.
+// Custom compositions, outside of the library's namespace, with children that run more than once or
+// in another order.
 
 #include <doctest/doctest.h>
 

@@ -74,3 +74,9 @@ TEST_CASE("repeat gives each copy parameters of its own") {
   CHECK(paths(m) == names{"layers.0.weight", "layers.1.weight", "layers.2.weight"});
   CHECK(m["layers.0.weight"_s][0] != m["layers.1.weight"_s][0]);
 }
+
+TEST_CASE("a parallel in a parallel has a level of its own") {
+  constexpr auto inner = ike::parallel(ike::lazy_linear<2>{}, ike::lazy_linear<3>{});
+  auto m = ike::initialize<double, in>(ike::parallel(inner), ike::seed{1});
+  CHECK(paths(m) == names{"0.0.weight", "0.0.bias", "0.1.weight", "0.1.bias"});
+}

@@ -46,7 +46,7 @@ TEST_CASE("residual adds its input, nested and around compositions") {
       "f"_m = ike::sequential(ike::lazy_linear<6>{}, ike::tanh{}, ike::lazy_linear<4>{}),
       "g"_m = ike::residual("h"_m = ike::lazy_linear<4>{}, ike::tanh{}));
   check_gradients(net);
-  // x + g(f(x)), by hand
+  // x + g(f(x)), by hand.
   auto m = ike::initialize<double, in>(net, ike::seed{1});
   auto f = ike::initialize<double, in>(
       ike::sequential(
@@ -69,4 +69,20 @@ TEST_CASE("a residual whose shapes differ is refused with its path") {
   static_assert(!r.ok());
   CHECK(std::string_view{r.error.message().c_str()} ==
         "block.add: add expects equal shapes, got [3, 5] and [3, 4]");
+}
+
+TEST_CASE("a residual of a residual is two of them") {
+  constexpr auto f = ike::lazy_linear<4, ike::bias<false>>{};
+  constexpr auto once = ike::residual("f"_m = f);
+  constexpr auto twice = ike::residual(once);
+  auto m = ike::initialize<double, in>(twice, ike::seed{1});
+  CHECK(paths(m) == names{"0.f.weight"});
+  CHECK(paths(ike::initialize<double, in>(ike::residual("again"_m = ike::residual(once)),
+                                          ike::seed{1})) == names{"again.0.f.weight"});
+  auto inner = ike::initialize<double, in>(ike::sequential(once), ike::seed{1});
+  const auto x = ike::uniform<double, in>(ike::seed{11});
+  const auto y = m(x);
+  const auto z = inner(x);  // x + f(x), with the same weights
+  for (ike::dim_t i = 0; i < 12; ++i) CHECK(y[i] == x[i] + z[i]);
+  check_gradients(twice);
 }

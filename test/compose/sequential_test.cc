@@ -40,3 +40,37 @@ TEST_CASE("paths of nested compositions are joined by dots") {
                           "skip.f.1.0.bias", "2.a.weight", "2.a.bias", "2.1.0.weight",
                           "2.1.0.bias"});
 }
+
+TEST_CASE("a sequential in a sequential has a level of its own") {
+  constexpr auto inner = ike::sequential(ike::lazy_linear<4>{});
+  auto m = ike::initialize<double, in>(ike::sequential(inner), ike::seed{1});
+  CHECK(paths(m) == names{"0.0.weight", "0.0.bias"});
+  auto n =
+      ike::initialize<double, in>(ike::sequential("a"_m = ike::sequential(inner)), ike::seed{1});
+  CHECK(paths(n) == names{"a.0.0.weight", "a.0.0.bias"});
+}
+
+namespace {
+
+template <int Levels, class M>
+constexpr auto nested(M m) {
+  if constexpr (Levels == 0)
+    return m;
+  else if constexpr (Levels % 2 == 0)
+    return nested<Levels - 1>(ike::sequential("inner"_m = m));
+  else
+    return nested<Levels - 1>(ike::residual("inner"_m = m, ike::relu{}));
+}
+
+}  // namespace
+
+// Compile time is linear in the depth, because each level evaluates its children's properties once.
+TEST_CASE("compositions stand in each other sixty-four deep") {
+  constexpr auto deep = nested<64>(ike::sequential("fc"_m = ike::lazy_linear<4>{}));
+  auto m = ike::initialize<double, in>(deep, ike::seed{1});
+  std::string path;
+  for (int i = 0; i < 64; ++i) path += "inner.";
+  CHECK(paths(m) == names{path + "fc.weight", path + "fc.bias"});
+  const auto x = ike::ones<double, in>();
+  CHECK(m(x).extents() == in);
+}

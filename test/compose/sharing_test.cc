@@ -48,7 +48,8 @@ TEST_CASE("a graph may have several outputs, and backward takes the gradient of 
   CHECK(a.extents() == shape{3, 4});
   CHECK(b.extents() == shape{3, 2});
 
-  // The gradient of a weighted sum of both outputs, against the sum of those of each.
+  // The gradient of a weighted sum of both outputs, compared with the sum of the separate
+  // gradients.
   const auto ga = ike::uniform<double, shape{3, 4}>(ike::seed{3});
   const auto gb = ike::uniform<double, shape{3, 2}>(ike::seed{4});
   const auto none_a = ike::zeros<double, shape{3, 4}>();

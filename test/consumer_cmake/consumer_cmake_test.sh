@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A CMake project finds the installed library by find_package, or takes the tree in.
+# A CMake project finds the installed library by find_package, or adds the source tree.
 set -euo pipefail
 top=$PWD
 consumer=$top/test/consumer_cmake
 prefix=$TEST_TMPDIR/prefix
-# Where Bazel found them, which need not be where CMake looks by itself.
+# Where Bazel found them, which CMake may not search by itself.
 options=(
   "-DIKEBANA_HANA_INCLUDE=$top/../hana/include"
   "-DIKEBANA_JSON_INCLUDE=$top/../nlohmann_json/include"
@@ -12,7 +12,7 @@ options=(
 
 # build_and_run SOURCE BUILD [OPTION...]
 build_and_run() {
-  # To optimise is what takes longest, and other tests do.
+  # Unoptimised, since optimising takes longest and other tests do it.
   cmake -S "$1" -B "$2" -DCMAKE_BUILD_TYPE=Debug "${options[@]}" "${@:3}"
   cmake --build "$2"
   (cd "$2" && ./main)
@@ -34,7 +34,7 @@ add_subdirectory($top ikebana)
 add_executable(main main.cc)
 target_link_libraries(main PRIVATE ikebana::safetensors)
 END
-# What the program above does with them took the compiler most of its time.
+# Shorter than the program above, which takes long to compile.
 cat >"$TEST_TMPDIR/outer/main.cc" <<END
 #include <ikebana/ikebana.hpp>
 #include <ikebana/io/safetensors.hpp>

@@ -38,13 +38,13 @@ TEST_CASE("Floats round to the nearest float16, ties to even") {
   CHECK(float16(0x1p-24f).bits == 1);
   CHECK(float16(0x1p-25f).bits == 0);          // a tie
   CHECK(float16(3 * 0x1p-25f).bits == 2);      // a tie
-  CHECK(float16(0x1.ffep-15f).bits == 0x400);  // carries into the normal numbers
+  CHECK(float16(0x1.ffep-15f).bits == 0x400);  // Rounds up to a normal number.
   CHECK(float16(-0.0f).bits == 0x8000);
-  CHECK(float16(std::bit_cast<float>(0xFF800001u)).bits == 0xFE00);  // never infinity
+  CHECK(float16(std::bit_cast<float>(0xFF800001u)).bits == 0xFE00);  // Never infinity.
 }
 
 TEST_CASE("A number between two float16 goes to the nearer one") {
-  // All finite ones and the midpoint to the next, and a little to each side of it.
+  // All finite numbers, the midpoint to the next, and a little on each side of it.
   for (std::uint32_t b = 0; b + 1 < 0x7C00u; ++b) {
     const float low = float16::from_bits(static_cast<std::uint16_t>(b));
     const float high = float16::from_bits(static_cast<std::uint16_t>(b + 1));

@@ -91,7 +91,7 @@ TEST_CASE("a shuffle is a permutation, another for another epoch, and even") {
   ike::shuffle(random_stream{seed{1}, 1, 0}, a.data(), 100);
   ike::shuffle(random_stream{seed{1}, 1, 1}, b.data(), 100);
   CHECK(a != b);
-  // Each of the six orders of three things, 1000 times each but for chance.
+  // Each of the six orders of three elements occurs 1000 times, within chance.
   int counts[27]{};
   for (std::uint32_t epoch = 0; epoch < 6000; ++epoch) {
     dim_t o[3];

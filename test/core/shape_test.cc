@@ -17,6 +17,13 @@ static_assert(shape{1, 2} != shape{1, 2, 1} && shape{1, 2} != shape{2, 1});
 static_assert(shape{1, 2}.with(0, 7) == shape{7, 2});
 static_assert(shape{4, 5}.front() == 4 && shape{4, 5}.back() == 5);
 
+static_assert(shape{1L << 28, 1L << 28}.is_countable() &&
+              !shape{1L << 28, 1L << 29}.is_countable());
+static_assert(!shape{1L << 62, 4}.is_countable() && !shape{0, 1L << 60}.is_countable());
+static_assert(shape{dynamic, 1L << 56}.is_countable() && !shape{lazy, 1L << 57}.is_countable());
+static_assert(ike::extent_product(6, 7) == 42 &&
+              !shape{ike::extent_product(1L << 40, 1L << 40)}.is_countable());
+
 template <shape S>
 struct holder {
   static constexpr shape value = S;
@@ -29,6 +36,17 @@ TEST_CASE("shapes that differ only beyond their rank are equal") {
   CHECK(a == b);
   b.push_back(9);
   CHECK(b == shape{1, 2, 9});
+}
+
+TEST_CASE("a product of extents that overflows is an error") {
+  constexpr ike::dim_t large = ike::dim_t{1} << 32;
+  CHECK_THROWS_WITH_AS((void)(shape{large, large}.numel()),
+                       "a tensor has at most 2^56 elements, got the shape [4294967296, 4294967296]",
+                       ike::shape_error);
+  CHECK_THROWS_AS((void)(shape{large << 30, 4}.numel()), ike::shape_error);
+  CHECK_THROWS_AS((void)(shape{2, large << 30, 4}.numel(1, 3)), ike::shape_error);
+  CHECK((shape{large << 20, 4, large}.numel(0, 2) == large << 22));
+  CHECK((shape{large, large, dynamic}.numel() == dynamic));
 }
 
 TEST_CASE("compatible asks for equal ranks and for extents that are equal or unknown") {

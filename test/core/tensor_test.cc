@@ -77,6 +77,20 @@ TEST_CASE("extents must be numbers that fit") {
   CHECK((ike::tensor_view<const float, shape{2, 4}>(v)).data() == data);
 }
 
+TEST_CASE("more elements than can be addressed are refused before anything is allocated") {
+  constexpr ike::dim_t large = ike::dim_t{1} << 32;
+  CHECK_THROWS_WITH_AS((ike::zeros<float, shape{dynamic, dynamic}>(large, large)),
+                       "a tensor has at most 2^56 elements, got the shape [4294967296, 4294967296]",
+                       ike::shape_error);
+  using batch = ike::tensor<double, shape{dynamic, 28, 28}>;
+  CHECK_THROWS_AS(batch(shape{large << 26, 28, 28}), ike::shape_error);
+  float x = 0;
+  using view = ike::tensor_view<float, shape{dynamic, 64}>;
+  CHECK_THROWS_AS(view(&x, shape{large << 26, 64}), ike::shape_error);
+  using views = ike::tensor_view<float, shape{dynamic, dynamic}>;
+  CHECK_THROWS_AS(views(&x, shape{0, large << 30}), ike::shape_error);
+}
+
 TEST_CASE("copies are deep, moves take the memory") {
   auto a = ike::uniform<float, shape{dynamic, 3}>(ike::seed{1}, 5);
   auto b = a;

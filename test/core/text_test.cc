@@ -57,4 +57,5 @@ TEST_CASE("a diagnostic fills in its sentence, path first") {
 TEST_CASE("place-holders that are none stand as they are") {
   CHECK(ike::diagnostic{"a {b} {expected} {", 1}.message().view() == "a {b} 1 {");
   CHECK(ike::diagnostic{"{got}{got}", 0, 7}.message().view() == "77");
+  CHECK(ike::diagnostic{"{got} {number}", 0, -1}.message().view() == "dynamic -1");
 }

@@ -10,7 +10,7 @@ namespace cpu = ikebana::cpu;
 
 namespace {
 
-/// Round to nearest even, by the numbers.
+/// Rounds to nearest even, arithmetically.
 std::uint16_t bf16_reference(float x) {
   std::uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);

@@ -77,7 +77,7 @@ const conv_geometry geometries[] = {
     geometry(2, 2, 1, 1, {1, 13, 20}, {1, 3, 3}, {1, 1, 1}, {0, 2, 3}, {1, 2, 3}),
     geometry(1, 2, 1, 1, {1, 21, 20}, {1, 3, 3}, {1, 2, 2}, {0, 2, 2}, {1, 2, 3}),
     geometry(1, 2, 1, 1, {1, 21, 25}, {1, 3, 3}, {1, 4, 4}, {0, 2, 2}, {1, 2, 2}),
-    // Strips within rows and at both ends, of several blocks of rows, with little or odd padding.
+    // Strips within rows and at both ends, with several blocks of rows, little or odd padding.
     geometry(3, 3, 1, 1, {1, 37, 42}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
     geometry(3, 2, 1, 1, {1, 43, 39}, {1, 3, 3}, {1, 1, 1}, {0, 0, 2}),
     geometry(3, 3, 1, 1, {1, 36, 71}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
@@ -98,7 +98,7 @@ const conv_geometry geometries[] = {
     geometry(2, 14, 1, 1, {1, 2, 2}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
     geometry(1, 17, 1, 1, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
     geometry(2, 6, 1, 1, {1, 21, 3}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
-    // More outputs or inputs than one a group.
+    // More outputs or inputs than one per group.
     geometry(2, 3, 1, 2, {1, 9, 18}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
     geometry(2, 3, 2, 1, {1, 9, 18}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
     geometry(2, 3, 2, 2, {1, 9, 11}, {1, 5, 3}, {1, 1, 1}, {0, 1, 1}),
@@ -112,7 +112,7 @@ const conv_geometry geometries[] = {
     geometry(2, 5, 1, 1, {1, 1, 300}, {1, 1, 3}, {1, 1, 1}, {0, 0, 9}, {1, 1, 8}),
     geometry(1, 3, 1, 1, {1, 1, 250}, {1, 1, 12}, {1, 1, 1}, {0, 0, 0}, {1, 1, 3}),
     geometry(1, 2, 1, 1, {1, 1, 17}, {1, 1, 31}, {1, 1, 1}, {0, 0, 15}),
-    // Rows shifted in registers: some at a time and those left over, of several registers.
+    // Rows shifted in registers: groups of them and the rest, of several vectors.
     geometry(2, 7, 1, 1, {1, 1, 7}, {1, 1, 3}, {1, 1, 1}, {0, 0, 1}),
     geometry(3, 20, 1, 1, {1, 1, 70}, {1, 1, 3}, {1, 1, 1}, {0, 0, 1}),
     geometry(2, 5, 1, 1, {1, 3, 230}, {1, 1, 6}, {1, 1, 1}, {0, 0, 3}),
@@ -121,7 +121,7 @@ const conv_geometry geometries[] = {
     geometry(1, 3, 1, 1, {1, 1, 401}, {1, 1, 15}, {1, 1, 1}, {0, 0, 7}),
     geometry(2, 3, 1, 1, {1, 6, 20}, {1, 1, 3}, {1, 1, 1}, {0, 0, 2}),
     geometry(1, 9, 1, 1, {1, 1, 14}, {1, 1, 2}, {1, 1, 1}, {0, 0, 3}, {1, 1, 5}),
-    // Strides, in several parts, with remainders that meet nothing, and with much or no padding.
+    // Strides, in several parts, with remainders that read nothing, with much or no padding.
     geometry(2, 5, 1, 1, {1, 1, 100}, {1, 1, 3}, {1, 1, 2}, {0, 0, 1}),
     geometry(1, 3, 1, 1, {1, 1, 2300}, {1, 1, 4}, {1, 1, 2}, {0, 0, 1}),
     geometry(2, 19, 1, 1, {1, 1, 331}, {1, 1, 5}, {1, 1, 3}, {0, 0, 4}, {1, 1, 2}),
@@ -134,7 +134,7 @@ const conv_geometry geometries[] = {
     geometry(2, 3, 1, 1, {1, 5, 133}, {1, 1, 7}, {1, 1, 1}, {0, 0, 3}),
     geometry(2, 4, 1, 1, {1, 41, 9}, {1, 3, 1}, {1, 1, 1}, {0, 1, 0}),
     geometry(1, 3, 1, 1, {1, 60, 23}, {1, 11, 1}, {1, 1, 1}, {0, 5, 0}, {1, 2, 1}),
-    // Two channels a register, all rows met in the source or not, dilated rows.
+    // Two channels per vector, with all rows in the source or not; dilated rows.
     geometry(2, 9, 1, 1, {1, 7, 7}, {1, 7, 7}, {1, 1, 1}, {0, 3, 3}),
     geometry(1, 6, 1, 1, {1, 17, 6}, {1, 7, 7}, {1, 1, 1}, {0, 1, 3}),
     geometry(2, 5, 1, 1, {1, 1, 8}, {1, 7, 7}, {1, 1, 1}, {0, 3, 3}),
@@ -143,20 +143,20 @@ const conv_geometry geometries[] = {
     geometry(2, 3, 1, 1, {1, 20, 12}, {1, 7, 7}, {1, 1, 1}, {0, 7, 9}),
     geometry(2, 5, 1, 1, {1, 23, 8}, {1, 7, 7}, {1, 1, 1}, {0, 6, 6}, {1, 2, 2}),
     geometry(2, 3, 1, 1, {1, 9, 66}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}),
-    // Strips of dilated planes: rows and columns that belong together apart.
+    // Strips of dilated planes: their rows and columns are not adjacent.
     geometry(3, 3, 1, 1, {1, 21, 42}, {1, 3, 3}, {1, 1, 1}, {0, 2, 2}, {1, 2, 2}),
     geometry(2, 5, 1, 1, {1, 17, 7}, {1, 3, 3}, {1, 1, 1}, {0, 3, 2}, {1, 3, 2}),
     geometry(2, 3, 1, 1, {1, 75, 35}, {1, 5, 5}, {1, 1, 1}, {0, 4, 8}, {1, 2, 4}),
     geometry(2, 3, 1, 1, {1, 6, 19}, {1, 5, 5}, {1, 1, 1}, {0, 14, 12}, {1, 7, 6}),
-    // Three.
+    // Three dimensions.
     geometry(2, 2, 1, 1, {5, 6, 7}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}),
     geometry(1, 2, 1, 2, {6, 5, 9}, {2, 3, 3}, {2, 2, 2}, {1, 1, 1}, {2, 1, 1}),
     geometry(1, 2, 1, 1, {4, 1, 5}, {2, 1, 1}, {3, 1, 1}, {3, 0, 0}),
-    // Planes that take several tiles.
+    // Planes of several tiles.
     geometry(1, 2, 1, 1, {1, 112, 113}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
     geometry(1, 1, 1, 1, {1, 130, 150}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
     geometry(1, 1, 1, 1, {1, 20, 1100}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}),
-    // Small planes, whose channels are lanes: more of them than a register holds, and fewer.
+    // Small planes with channels as lanes: more of them than a vector holds, and fewer.
     geometry(2, 21, 1, 1, {1, 9, 9}, {1, 4, 4}, {1, 2, 2}, {0, 1, 1}),
     geometry(3, 16, 1, 1, {1, 7, 6}, {1, 2, 3}, {1, 1, 1}, {0, 1, 0}, {1, 2, 1}),
     geometry(2, 33, 1, 1, {1, 14, 14}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
@@ -190,7 +190,7 @@ const conv_geometry geometries[] = {
     with_output(geometry(2, 3, 1, 1, {1, 9, 16}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}), {1, 7, 13}),
 };
 
-/// f(index of x or -1 in the padding, index of w, index of y) for every product.
+/// Calls f(index of x or -1 in the padding, index of w, index of y) for every product.
 template <class F>
 void for_each_product(const conv_geometry& g, F f) {
   const dim_t inputs = g.in_channels / g.groups, outputs = g.out_channels / g.groups;
@@ -271,7 +271,7 @@ TEST_CASE_TEMPLATE("depthwise and grouped convolutions, forward and all gradient
                                                     dx.data()));
       CHECK(cpu::detail::depthwise_backward_weights<T>(g, x.data(), dy.data(), dw.data(), false));
       CHECK(cpu::detail::depthwise_backward_weights<T>(g, x.data(), dy.data(), added.data(), true));
-      // What modules of several groups call, whichever way it takes.
+      // The entry point for modules with several groups, whichever algorithm it chooses.
       guarded<T> grouped(n.y);
       cpu::grouped_conv_forward<T>(g, x.data(), w.data(), bias.data(), grouped.data());
       CHECK(all_close(grouped, ey, rounding<T> * 64));
@@ -288,7 +288,7 @@ TEST_CASE_TEMPLATE("depthwise and grouped convolutions, forward and all gradient
 
 namespace {
 
-/// Whether the ways that G's type leaves give the bits of all ways together.
+/// Whether the algorithms that G's type allows give the bits of all algorithms together.
 template <conv_geometry G>
 bool same_by_its_ways() {
   constexpr unsigned ways = cpu::detail::depthwise_ways_of(G);

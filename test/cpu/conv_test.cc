@@ -23,7 +23,7 @@ conv_geometry geometry(dim_t batch, dim_t in_channels, dim_t out_channels, dim_t
   return g;
 }
 
-/// With another output than the symmetric padding gives.
+/// With another output than symmetric padding gives.
 conv_geometry with_output(conv_geometry g, std::array<dim_t, 3> out) {
   g.out = out;
   return g;
@@ -41,18 +41,18 @@ const conv_geometry geometries[] = {
     geometry(2, 30, 4, 1, {1, 18, 17}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
     geometry(1, 1, 1, 1, {1, 3, 3}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(0, 2, 3, 1, {1, 4, 4}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
-    // LeNet's; enough images that the weights' gradient takes them in several parts.
+    // LeNet's; enough images that the weight gradient is computed in several parts.
     geometry(2, 1, 6, 1, {1, 28, 28}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
     geometry(21, 6, 16, 1, {1, 14, 14}, {1, 5, 5}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
-    // Images as lanes, or bands of their rows: with zeros around them, of every shape of tile, with
+    // Images as lanes, or bands of their rows: with zero padding, of every tile shape, with
     // strides, of volumes; the last lanes are empty.
     geometry(19, 3, 13, 1, {1, 9, 7}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(9, 5, 8, 1, {1, 12, 13}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
     geometry(17, 4, 10, 1, {1, 15, 11}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(8, 6, 7, 1, {1, 16, 16}, {1, 3, 2}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}),
     geometry(10, 3, 6, 1, {3, 6, 7}, {2, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}),
-    // Results as lanes, from a copy and in place: with strides, of volumes; with empty lanes, of
-    // two blocks, and one dimension; weights by tiles of four places.
+    // Output channels as lanes, from a copy and in place: with strides, of volumes; with empty
+    // lanes, with two blocks, in one dimension; weights by tiles of four taps.
     geometry(2, 16, 16, 1, {1, 11, 12}, {1, 4, 4}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 48, 16, 1, {1, 9, 11}, {1, 3, 4}, {1, 2, 3}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 40, 14, 1, {1, 9, 10}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
@@ -60,14 +60,15 @@ const conv_geometry geometries[] = {
     geometry(1, 16, 16, 1, {3, 9, 9}, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}),
     geometry(1, 20, 33, 1, {3, 7, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}),
     geometry(1, 16, 8, 2, {1, 1, 60}, {1, 1, 7}, {1, 1, 2}, {0, 0, 3}, {1, 1, 1}),
-    // Planes narrower than a register, and every remainder of channels.
+    // Planes narrower than a vector, and every remainder of channels.
     geometry(2, 7, 5, 1, {1, 5, 3}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 3, 15, 1, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, 6, 9, 3, {1, 11, 8}, {1, 2, 4}, {1, 1, 1}, {0, 1, 0}, {1, 1, 1}),
-    // Rows that the first of dy reach in no place: bands of the others end behind the last.
+    // Input rows that the first rows of dy do not reach: bands of the others end beyond the last
+    // row.
     geometry(1, 8, 5, 1, {1, 50, 40}, {1, 3, 5}, {1, 2, 1}, {0, 2, 1}, {1, 1, 1}),
-    // Long rows: with strides a band of the source's gradient is a part of one, and of the weights'
-    // what a row meets does not fit the scratch.
+    // Long rows: with strides, a band of the input gradient is a part of one, and the receptive
+    // field of a row exceeds the scratch for the weight gradient.
     geometry(1, 33, 3, 1, {1, 1, 8000}, {1, 1, 2}, {1, 1, 2}, {0, 0, 2}, {1, 1, 2}),
     geometry(1, 4, 8, 1, {1, 1, 2338}, {1, 1, 31}, {1, 1, 2}, {0, 0, 15}, {1, 1, 1}),
     // A kernel larger than the image; padding beyond the kernel's reach.
@@ -78,22 +79,22 @@ const conv_geometry geometries[] = {
     geometry(2, 3, 4, 1, {4, 5, 6}, {3, 2, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}),
     geometry(1, 2, 3, 1, {6, 6, 7}, {2, 3, 3}, {2, 1, 1}, {1, 1, 1}, {2, 2, 1}),
     geometry(1, 2, 2, 1, {4, 1, 5}, {2, 1, 1}, {1, 1, 1}, {3, 0, 0}, {1, 1, 1}),
-    // Copies that do not fit the scratch at once; weights that do not fit it at all.
+    // Copies that do not fit in the scratch at once; weights that do not fit at all.
     geometry(1, 30, 2, 1, {1, 70, 64}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 300, 60, 1, {1, 3, 2}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
-    // So many channels that panels are packed, or results are lanes.
+    // So many channels that panels are packed, or output channels are lanes.
     geometry(2, 65, 67, 1, {1, 7, 6}, {1, 3, 2}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, 65, 67, 1, {1, 7, 6}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, 9, 12, 1, {1, 8, 8}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, 5, 5, 1, {1, 8, 9}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, 8, 4, 1, {1, 9, 8}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
-    // Matrix products: many results, few positions, one.
+    // Matrix products: many outputs, few positions, one.
     geometry(2, 20, 300, 1, {1, 9, 9}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, 40, 70, 1, {1, 7, 8}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(3, 33, 36, 1, {1, 5, 5}, {1, 5, 5}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(9, 20, 40, 1, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
-    // Every tile of these: wide planes, whole registers of channels and not, several blocks of
-    // them, strides, gaps between what a backward pass reaches, small planes that share tiles.
+    // Every tile shape: wide planes, whole and partial vectors of channels, several blocks of them,
+    // strides, gaps between what a backward pass reaches, small planes that share tiles.
     geometry(1, 20, 64, 1, {1, 14, 57}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 17, 37, 1, {1, 23, 40}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 16, 40, 1, {1, 30, 30}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2}, {1, 1, 1}),
@@ -104,41 +105,42 @@ const conv_geometry geometries[] = {
     geometry(1, 4, 34, 1, {1, 1, 1500}, {1, 1, 3}, {1, 1, 1}, {0, 0, 2}, {1, 1, 2}),
     geometry(2, 18, 33, 1, {3, 4, 9}, {2, 2, 3}, {1, 2, 2}, {1, 0, 1}, {1, 1, 1}),
     geometry(1, 3, 2, 1, {1, 9, 9}, {1, 3, 3}, {1, 4, 2}, {0, 1, 1}, {1, 2, 2}),
-    // Elements of the kernel that meet nothing but zeros.
+    // Kernel taps that see only padding.
     geometry(25, 128, 3, 1, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(28, 128, 2, 1, {1, 2, 2}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
-    // Rows so long that bands hold parts of them: as they stand and copied, of weights of few and
-    // many channels, of volumes; elements so far apart that lanes have no copy.
+    // Rows so long that bands hold parts of them: in place and copied, with weights of few and many
+    // channels, of volumes; taps so far apart that lanes have no copy.
     geometry(1, 12, 7, 1, {1, 1, 3000}, {1, 1, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(1, 16, 9, 1, {1, 1, 2100}, {1, 1, 3}, {1, 1, 1}, {0, 0, 1}, {1, 1, 1}),
     geometry(2, 2, 3, 1, {2, 2, 2100}, {2, 2, 3}, {1, 1, 1}, {1, 1, 2}, {1, 1, 1}),
     geometry(2, 3, 4, 1, {1, 2, 4201}, {1, 3, 4}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 8, 34, 1, {1, 1, 2600}, {1, 1, 2}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1024}),
-    // Gradients of the image whose weights lie pages apart from source to source.
+    // Input gradients whose weights are pages apart from one input channel to the next.
     geometry(1, 130, 19, 1, {1, 9, 8}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 120, 33, 1, {1, 11, 30}, {1, 3, 3}, {1, 1, 1}, {0, 2, 2}, {1, 2, 2}),
     geometry(1, 64, 24, 1, {1, 12, 12}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
-    // First layers of many results, in several bands: with strides, far or none, and odd kernels.
+    // First layers with many outputs, in several bands: with strides, large or none, and odd
+    // kernels.
     geometry(2, 3, 45, 1, {1, 61, 90}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 4, 33, 1, {1, 40, 67}, {1, 3, 2}, {1, 1, 1}, {0, 1, 1}, {1, 2, 1}),
     geometry(2, 1, 32, 1, {1, 35, 62}, {1, 8, 7}, {1, 4, 3}, {0, 2, 3}, {1, 1, 1}),
     geometry(2, 13, 37, 1, {1, 24, 33}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2}, {1, 1, 1}),
     // Weights of channels that leave most lanes empty.
     geometry(2, 18, 21, 1, {1, 13, 12}, {1, 2, 2}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
-    // Positions beside the last whole tile, few and many, of channels that panels take.
+    // Positions after the last whole tile, few and many, with channels in panels.
     geometry(2, 24, 40, 1, {1, 7, 7}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(3, 40, 48, 1, {1, 5, 13}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, 20, 37, 1, {1, 12, 12}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, 17, 72, 1, {1, 23, 21}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
-    // Every third position, of rows that several registers hold, and picked.
+    // Every third position, of rows of several vectors, and gathered.
     geometry(2, 5, 7, 1, {1, 20, 107}, {1, 3, 3}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 9, 33, 1, {1, 19, 52}, {1, 3, 5}, {1, 3, 3}, {0, 2, 1}, {1, 2, 1}),
     geometry(1, 7, 33, 1, {1, 13, 103}, {1, 1, 1}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}),
-    // One weight at most meets a position of x, and none some of them, also between others.
+    // At most one tap reaches a position of x, and none some of them, also in between.
     geometry(2, 17, 9, 1, {1, 21, 22}, {1, 2, 2}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, 8, 40, 1, {1, 28, 30}, {1, 2, 3}, {1, 3, 3}, {0, 0, 2}, {1, 1, 1}),
     geometry(2, 40, 14, 2, {3, 22, 27}, {1, 1, 2}, {2, 1, 2}, {1, 2, 0}, {1, 1, 1}),
-    // Image gradients that positions hand over: of few channels, with strides and what these leave
+    // Scatter-added input gradients (col2im): with few channels, with strides and what these leave
     // out, in blocks of channels and bands of positions, of volumes and groups.
     geometry(2, 3, 40, 1, {1, 9, 21}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 4, 45, 1, {1, 11, 14}, {1, 3, 2}, {1, 1, 1}, {0, 2, 4}, {1, 2, 3}),
@@ -151,19 +153,19 @@ const conv_geometry geometries[] = {
     geometry(1, 4, 60, 2, {3, 9, 10}, {2, 2, 3}, {2, 1, 2}, {0, 1, 1}, {1, 1, 1}),
     with_output(geometry(2, 3, 12, 1, {1, 10, 12}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
                 {1, 4, 5}),
-    // Far strides of short rows and of long ones; image by image, and some results at a time, of so
-    // large an image.
+    // Large strides of short rows and of long ones; image by image, and some outputs at a time, for
+    // so large an image.
     geometry(3, 7, 5, 1, {1, 13, 18}, {1, 3, 3}, {1, 4, 4}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 5, 36, 1, {1, 12, 150}, {1, 3, 4}, {1, 4, 5}, {0, 1, 2}, {1, 2, 3}),
     geometry(2, 5, 1, 1, {1, 204, 203}, {1, 2, 2}, {1, 4, 4}, {0, 0, 0}, {1, 1, 1}),
     geometry(1, 33, 1, 1, {1, 111, 113}, {1, 2, 2}, {1, 5, 4}, {0, 0, 0}, {1, 1, 1}),
-    // Elements of the kernel that nothing meets; weights of few results and many channels.
+    // Kernel taps that see only padding; weights of few outputs and many channels.
     geometry(9, 11, 13, 1, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(13, 6, 5, 1, {1, 3, 3}, {1, 5, 7}, {1, 2, 2}, {0, 4, 9}, {1, 2, 3}),
     geometry(2, 67, 1, 1, {1, 7, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(3, 131, 3, 1, {1, 9, 8}, {1, 3, 2}, {1, 3, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 99, 5, 1, {1, 6, 7}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 2, 1}),
-    // Picked positions: in bands, of volumes, with zeros behind them and without the last.
+    // Gathered positions: in bands, of volumes, with zeros after them and without the last.
     geometry(1, 70, 3, 1, {1, 128, 128}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, 5, 7, 1, {5, 9, 10}, {1, 1, 1}, {2, 1, 3}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, 40, 36, 2, {1, 23, 31}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
@@ -171,8 +173,8 @@ const conv_geometry geometries[] = {
                 {1, 5, 5}),
     with_output(geometry(2, 6, 9, 1, {1, 8, 21}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
                 {1, 3, 9}),
-    // More padding after the image than before it, by one and by many; less; and transposed ones'
-    // output_padding, which leaves the end of the image unseen.
+    // More padding after the image than before it, by one and by many; less; and the output_padding
+    // of transposed convolutions, which leaves the end of the image unread.
     with_output(geometry(2, 3, 4, 1, {1, 5, 7}, {1, 2, 4}, {1, 1, 1}, {0, 0, 1}, {1, 1, 1}),
                 {1, 5, 7}),
     with_output(geometry(2, 3, 4, 1, {1, 1, 9}, {1, 1, 2}, {1, 1, 1}, {0, 0, 1}, {1, 1, 3}),
@@ -191,7 +193,8 @@ const conv_geometry geometries[] = {
                 {1, 2, 1}),
 };
 
-/// f(index of x or -1 in the padding, index of w, index of y) for every product of the convolution.
+/// Calls f(index of x or -1 in the padding, index of w, index of y) for every product of the
+/// convolution.
 template <class F>
 void for_each_product(const conv_geometry& g, F f) {
   const dim_t inputs = g.in_channels / g.groups, outputs = g.out_channels / g.groups;
@@ -289,7 +292,7 @@ TEST_CASE_TEMPLATE("convolutions give the same bits wherever their arrays lie", 
                 ny = g.batch * g.out_channels * conv_geometry::volume(g.out);
     const dim_t nw = g.out_channels * (g.in_channels / g.groups) * conv_geometry::volume(g.kernel);
     const guarded<T> x(nx, r), w(nw, r), bias(g.out_channels, r), dy(ny, r);
-    // Without room around them, so that a sanitizer sees what is read past their ends.
+    // Without margins, so that a sanitizer sees reads past their ends.
     const auto exact = [](const guarded<T>& a) {
       return std::vector<T>(a.data(), a.data() + a.size());
     };
@@ -313,7 +316,7 @@ TEST_CASE_TEMPLATE("convolutions give the same bits wherever their arrays lie", 
 
 TEST_CASE_TEMPLATE("what is not finite reaches the weights that see it, and no other", T, float,
                    double) {
-  // The last element of a row of x meets the last column of the kernel alone.
+  // Only the last column of the kernel reads the last element of a row of x.
   const conv_geometry g =
       geometry(2, 2, 3, 1, {1, 4, 9}, {1, 2, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1});
   const dim_t nx = 2 * 2 * 36, ny = 2 * 3 * 21, nw = 3 * 2 * 6;
@@ -383,7 +386,7 @@ TEST_CASE_TEMPLATE("convolutions of random geometries", T, float, double) {
       CHECK(all_close(dx, edx, tolerance));
       CHECK(all_close(dw, edw, tolerance));
       for (const auto* a : {&y, &added, &dx, &dw}) CHECK(a->intact());
-      // An image gives the same alone, if it is not very small.
+      // An image gives the same result alone, unless it is very small.
       if (out_plane <= 8) return;
       conv_geometry single = g;
       single.batch = 1;
@@ -474,7 +477,7 @@ TEST_CASE("what is not finite reaches what meets it, and nothing else, in every 
     generator r(74);
     guarded<float> x(nx, r), dy(ny, r);
     const guarded<float> w(nw, r);
-    // In the middle, for what is not finite in dy meets the zeros around x, too.
+    // In the middle, since non-finite elements of dy also meet the padding of x.
     const dim_t bad_x = nx / 2 + 3, bad_dy = ny / 2 + g.out[1] / 2 * g.out[2] + g.out[2] / 2;
     x[bad_x] = std::numeric_limits<float>::quiet_NaN();
     dy[bad_dy] = std::numeric_limits<float>::infinity();

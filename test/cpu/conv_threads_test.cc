@@ -15,8 +15,8 @@ struct layer {
   dim_t batch, inputs, outputs, groups, in, kernel, stride, padding;
 };
 
-// Each of so many products that it is divided: by panels, packed and not, by results, by images
-// that share bands, by tiles of few results, with results as lanes; into groups; with gaps.
+// Each with enough products to be divided: by panels, packed and not, by outputs, by images that
+// share bands, by tiles of few outputs, with outputs as lanes; into groups; with gaps.
 const layer layers[] = {
     {1, 16, 64, 1, 56, 3, 1, 1},  {1, 64, 64, 1, 56, 1, 1, 0},   {2, 32, 40, 1, 30, 5, 2, 2},
     {9, 65, 67, 1, 7, 3, 1, 1},   {1, 100, 300, 1, 9, 3, 1, 1},  {40, 6, 16, 1, 14, 5, 1, 0},
@@ -64,7 +64,7 @@ TEST_CASE_TEMPLATE("convolutions give the same bits on any number of threads", T
         dy(l.batch * l.outputs * out * out, r);
     const auto before = cpu::active_instruction_set();
     for (const cpu::instruction_set set : {before, cpu::instruction_set::scalar}) {
-      // The divisions are the same in every set, and the scalar one is slow.
+      // The divisions are the same on every instruction set, and the scalar one is slow.
       if (set == cpu::instruction_set::scalar && l.batch != 40) continue;
       cpu::set_instruction_set(set);
       INFO(l.inputs << " to " << l.outputs << " channels");

@@ -19,7 +19,8 @@ constexpr shape wide[] = {
 constexpr shape narrow[] = {{4, 3, do_nothing, nullptr}, {6, 2, do_nothing, nullptr}, {}};
 constexpr shape slides[] = {{8, 3, do_nothing, nullptr}, {1, 8, do_nothing, nullptr}};
 
-/// Shapes as those of AVX-512, AVX2 and sets without other tiles: nothing is computed by them.
+/// Tile shapes like those of AVX-512, AVX2 and instruction sets without other tiles; they compute
+/// nothing.
 conv_tiles<float> tiles_like(dim_t width) {
   conv_tiles<float> t{};
   t.width = width;
@@ -49,7 +50,7 @@ TEST_CASE("tiles take all positions, for no more than panels alone") {
         double before = panels + 1;
         for (dim_t left = n; left > 0;) {
           const auto step = costs.next(left);
-          // Another shape has as many rows at most, and no register of it is empty.
+          // Another shape has at most as many rows, and none of its vectors is empty.
           if (step.shape != &tiles.panel) {
             CHECK(step.shape->rows <= results);
             CHECK(left > (step.shape->registers - 1) * width);
@@ -86,7 +87,7 @@ TEST_CASE("few positions leave the tiles where sums along the weights are cheape
       }
       CHECK(costs.few_of(tile) == 0);
     }
-    // One position beyond a tile, of long sums.
+    // One position more than a tile, with long sums.
     CHECK(tile_costs<float>{tiles, 64, 512}.few_of(tile + 1) == 1);
   }
 }

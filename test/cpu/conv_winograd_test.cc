@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -29,8 +30,8 @@ struct layer {
   }
 };
 
-// Whole tiles and parts of them, panels and parts, several blocks of channels, of tiles and of
-// weights, rows of tiles that are cut, every padding.
+// Whole and partial tiles, panels, several blocks of channels, of tiles and of weights, rows of
+// tiles that are split, every padding.
 const layer layers[] = {{1, 32, 16, 16, 32, 1},  {2, 33, 13, 17, 37, 1},  {1, 40, 19, 30, 70, 0},
                         {2, 48, 23, 9, 50, 2},   {1, 32, 9, 611, 35, 1},  {3, 67, 12, 13, 48, 1},
                         {1, 16, 12, 12, 32, 1},  {1, 150, 12, 12, 33, 1}, {5, 64, 14, 14, 65, 1},
@@ -39,7 +40,7 @@ const layer layers[] = {{1, 32, 16, 16, 32, 1},  {2, 33, 13, 17, 37, 1},  {1, 40
 
 std::size_t at(dim_t i) { return static_cast<std::size_t>(i); }
 
-/// f(index of x, index of w, index of y) for every product of the channels that are wanted.
+/// Calls f(index of x, index of w, index of y) for every product of the selected channels.
 template <class Wanted, class F>
 void for_each_product_of(const conv_geometry& g, Wanted wanted, F f) {
   const dim_t height = g.in[1], width = g.in[2], rows = g.out[1], columns = g.out[2];
@@ -65,7 +66,7 @@ void for_each_product(const conv_geometry& g, F f) {
       g, [](dim_t, dim_t) { return true; }, f);
 }
 
-/// Restores what it finds.
+/// Restores the setting that it finds.
 struct exactly {
   explicit exactly(bool exact) { ikebana::set_exact_convolution(exact); }
   exactly(const exactly&) = delete;
@@ -104,7 +105,7 @@ TEST_CASE("Winograd's convolution, forward and backward by data, with all that f
     }
     for (dim_t i = 0; i < nx; ++i)
       ebiased[at(i)] = edx[at(i)] + static_cast<double>(x_bias[i / in_plane % g.in_channels]);
-    // Of results about as large as the root of the number of products.
+    // For outputs of about the size of the root of the number of products.
     const auto tolerance = [](dim_t channels) {
       return rounding<float> * 100 * std::sqrt(static_cast<double>(channels));
     };
@@ -155,7 +156,7 @@ TEST_CASE("Winograd's convolution is left out where exactness is asked for") {
       cpu::conv_forward<float>(g, x.data(), w.data(), nullptr, exact.data());
     }
     CHECK(!ikebana::exact_convolution());
-    // Results are about 8 in size.
+    // Outputs are about 8 in size.
     CHECK(error(exact) < 4 * 8 * rounding<float>);
     CHECK(error(fast) < 12 * 8 * rounding<float>);
     if (cpu::active_instruction_set() >= cpu::instruction_set::avx2)
@@ -212,7 +213,40 @@ TEST_CASE("Winograd's convolution spreads what is not finite over a tile, and no
   });
 }
 
-// As above; many small images; of as many channels as are summed at once, and more.
+TEST_CASE(
+    "Winograd's error is relative to the largest input of a tile, also where it is not read") {
+  const conv_geometry g = layer{1, 32, 20, 24, 32, 1}.geometry();
+  const dim_t plane = 20 * 24, n = 32 * plane;
+  generator r(87);
+  guarded<float> x(n, r);
+  const guarded<float> w(32 * 32 * 9, r);
+  for_each_set([&] {
+    const auto convolved = [&](float large) {
+      x[5 * plane + 9 * 24 + 10] = large;
+      guarded<float> y(n);
+      cpu::conv_forward<float>(g, x.data(), w.data(), nullptr, y.data());
+      return y;
+    };
+    for (bool exact : {false, true}) {
+      INFO("exact " << exact);
+      ikebana::set_exact_convolution(exact);
+      const guarded<float> small = convolved(1), large = convolved(1e8f);
+      ikebana::set_exact_convolution(false);
+      float beside = 0, far = 0;
+      for (dim_t i = 0; i < n; ++i) {
+        const dim_t rows = std::abs(i % plane / 24 - 9), columns = std::abs(i % 24 - 10);
+        if (rows <= 1 && columns <= 1) continue;
+        float& worst = rows <= 4 && columns <= 4 ? beside : far;
+        worst = std::max(worst, std::abs(large[i] - small[i]));
+      }
+      // Some ulp of 1e8, which are 8 each.
+      CHECK(beside <= (exact ? 0.0f : 128.0f));
+      CHECK(far == 0);
+    }
+  });
+}
+
+// As above; many small images; as many channels as are summed at once, and more.
 const layer gradient_layers[] = {{1, 32, 32, 33, 32, 1}, {3, 37, 21, 27, 45, 0},
                                  {3, 33, 14, 14, 70, 1}, {1, 40, 25, 31, 33, 2},
                                  {1, 32, 9, 611, 35, 1}, {1, 267, 15, 13, 131, 1},
@@ -278,7 +312,7 @@ TEST_CASE("Winograd's gradient of the weights is left out where exactness is ask
   for_each_set([&] {
     guarded<float> fast(nw), exact(nw), direct(nw);
     cpu::conv_backward_weights<float>(g, x.data(), dy.data(), fast.data(), false);
-    // What nn::conv does where its type rules Winograd's way out.
+    // As nn::conv does if its type rules Winograd out.
     auto ways = cpu::detail::all_weights_ways<float>();
     ways.winograd = nullptr;
     cpu::conv_backward_weights<float>(g, x.data(), dy.data(), direct.data(), false, ways);
@@ -292,7 +326,7 @@ TEST_CASE("Winograd's gradient of the weights is left out where exactness is ask
     double error = 0;
     for (dim_t i = 0; i < nw; ++i)
       error += std::pow(static_cast<double>(fast[i]) - static_cast<double>(exact[i]), 2);
-    // Results are about 13 in size.
+    // Outputs are about 13 in size.
     CHECK(std::sqrt(error / static_cast<double>(nw)) < 12 * 13 * rounding<float>);
   });
 }

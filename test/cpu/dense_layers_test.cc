@@ -36,7 +36,7 @@ double applied(activation f, double x) {
   }
 }
 
-/// Layers of the widths given, with memory of their own.
+/// Layers of the given widths, with their own memory.
 template <class T>
 struct layers {
   std::vector<dim_t> widths;
@@ -89,7 +89,7 @@ struct layers {
              .size = size};
   }
 
-  /// The greatest difference of any output, for x.
+  /// The largest difference of any output, for x.
   double difference(const T* x) const {
     std::vector<double> in(x, x + rows * widths[0]), out;
     double worst = 0;
@@ -146,7 +146,7 @@ TEST_CASE_TEMPLATE("layers are packed anew where their weights have changed", T,
       cpu::run_dense_chain<T>(x.data(), l.chain, stamp);
       CHECK(l.difference(x.data()) < tolerance<T>);
     }
-    // A change of zero's sign alone is one, too.
+    // A change of the sign of zero alone is a change, too.
     std::ranges::fill(l.parameters.span(), T(0));
     cpu::run_dense_chain<T>(x.data(), l.chain, 0);
     std::ranges::fill(l.parameters.span(), -T(0));
@@ -166,14 +166,15 @@ TEST_CASE_TEMPLATE("weights are transposed anew where they may have changed, to 
       const aligned_buffer<T>& y = l.outputs.back();
       std::vector<T> last;
       for (const std::uint64_t stamp : {0u, 5u, 5u, 6u, 0u, 6u}) {
-        // An emulator takes half a minute for all of many rows.
+        // An emulator takes half a minute for all cases with many rows.
         if (rows == 128 && stamp != 5) continue;
         if (stamp != 5)
           for (T& p : l.parameters.span()) p = static_cast<T>(r.number());
         cpu::run_dense_chain<T>(x.data(), l.chain, stamp);
         CHECK(l.difference(x.data()) < tolerance<T>);
         last.assign(y.data(), y.data() + y.size());
-        // The same again, and as weights that anybody may write, of which nothing is kept.
+        // The same again, and with weights that may be written at any time, of which nothing is
+        // kept.
         for (const std::uint64_t then : {stamp, std::uint64_t{0}}) {
           cpu::run_dense_chain<T>(x.data(), l.chain, then);
           CHECK(std::ranges::equal(last, y.span()));
@@ -199,12 +200,12 @@ TEST_CASE_TEMPLATE("what is not a number goes where it is used and nowhere else"
     cpu::run_dense_chain<T>(x.data(), l.chain, 0);
     for (dim_t j = 0; j < 7; ++j) CHECK(std::isnan(first.y[j]) == (j == 2));
     for (dim_t j = 0; j < 6; ++j) CHECK(std::isnan(l.all[1].y[j]));
-    // What tanh makes finite.
+    // tanh makes it finite.
     weight[2 * 5 + 1] = std::numeric_limits<T>::infinity();
     cpu::run_dense_chain<T>(x.data(), l.chain, 0);
     CHECK(std::abs(first.y[2]) == 1);
     for (dim_t j = 0; j < 6; ++j) CHECK(std::isfinite(l.all[1].y[j]));
-    // Nor does what is beyond the last of a register's elements.
+    // Nor do elements beyond the last of a vector matter.
     for (const dim_t n : {7, 8}) {
       layers<T> few({5, n, 1}, 1, true, r);
       for (auto& layer : few.all) layer.function = activation::tanh;

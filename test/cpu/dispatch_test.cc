@@ -51,7 +51,7 @@ TEST_CASE("the environment forces a set, and a wrong name is one clear sentence"
   CHECK(cpu::detail::detect_set() == 0);
   setenv("IKEBANA_ISA", "avx1024", 1);
 #ifdef __x86_64__
-  // Units that build their own kernels leave SSE4.2 out.
+  // Translation units that compile their own kernels leave out SSE4.2.
   CHECK_THROWS_WITH_AS(cpu::detail::detect_set(),
                        cpu::detail::is_built(cpu::instruction_set::sse42)
                            ? "IKEBANA_ISA is \"avx1024\"; in this build it can be scalar, sse42, "

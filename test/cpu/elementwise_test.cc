@@ -10,7 +10,7 @@ namespace cpu = ikebana::cpu;
 
 namespace {
 
-/// Distance in units in the last place of T's rounding of `expected`.
+/// Distance in ulp of T's rounding of `expected`.
 template <class T>
 double ulps(T got, long double expected) {
   if (std::isnan(expected)) return std::isnan(got) ? 0 : 1e30;
@@ -25,7 +25,7 @@ double ulps(T got, long double expected) {
                              std::ldexp(1.0L, unit));
 }
 
-/// Numbers of all magnitudes, special ones, and many near where the functions bend.
+/// Numbers of all magnitudes, special ones, and many where the functions bend.
 template <class T>
 std::vector<T> probes() {
   using limits = std::numeric_limits<T>;
@@ -84,7 +84,7 @@ void check_accuracy(void (*f)(dim_t, const T*, T*), long double (*reference)(lon
   });
 }
 
-/// Runs f on sizes that leave every kind of tail, and compares with `expected` element by element.
+/// Runs f on sizes that leave every kind of tail, and compares with `expected` element-wise.
 template <class T, class F, class E>
 void check_tails(F f, E expected, double tolerance) {
   generator r(12);

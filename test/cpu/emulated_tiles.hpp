@@ -1,9 +1,9 @@
 #pragma once
 
-// Runs AMX and AVX512-BF16 code on machines that have AVX-512 but not these: the processor refuses
-// the instruction, the system says so by a signal, whose handler does by hand what Intel's manual
-// (volume 2) says of the instruction, and goes on after it. What the manual refuses ends the
-// program. For one thread at a time.
+// Runs AMX and AVX512-BF16 code on machines with AVX-512 but without these extensions. The
+// processor raises a signal, whose handler performs the instruction according to Intel's manual
+// (volume 2) and continues after it. What the manual forbids ends the program. For one thread at a
+// time.
 
 #if defined(__x86_64__) && defined(__linux__)
 
@@ -40,7 +40,7 @@ class emulated_tiles {
   emulated_tiles(const emulated_tiles&) = delete;
   emulated_tiles& operator=(const emulated_tiles&) = delete;
 
-  /// How many instructions were run so.
+  /// The number of emulated instructions.
   static inline long instructions = 0;
 
  private:
@@ -62,11 +62,11 @@ class emulated_tiles {
     return static_cast<std::uint64_t>(u.uc_mcontext.gregs[places[i]]);
   }
 
-  /// An instruction's operand in memory: its address without the index, and the index.
+  /// An instruction's memory operand: its address without the index, and the index.
   struct memory_operand {
     std::uint64_t base = 0, index = 0;
     bool has_index = false;
-    unsigned length = 0;  // of ModRM, SIB and displacement
+    unsigned length = 0;  // Of ModRM, SIB and displacement.
   };
   static memory_operand decode(const ucontext_t& u, const unsigned char* modrm, bool x, bool b) {
     memory_operand m;
@@ -178,7 +178,7 @@ class emulated_tiles {
     std::memcpy(c.data[m] + 4 * n, &sum, 4);
   }
 
-  /// The length of the instruction that was run, or 0.
+  /// The length of the emulated instruction, or 0.
   static unsigned run_vex(const ucontext_t& u, const unsigned char* at) {
     if (at[0] != 0xC4 || (at[1] & 0x1F) != 2 || (at[2] & 0x84) != 0) return 0;
     const bool r = (at[1] & 0x80) == 0, x = (at[1] & 0x40) == 0, b = (at[1] & 0x20) == 0;
@@ -222,7 +222,7 @@ class emulated_tiles {
     return 5;
   }
 
-  /// The parts of a 64-byte register in what the system saved.
+  /// The parts of a 64-byte register in the saved state.
   static void copy_register(unsigned char* area, unsigned i, unsigned char* value, bool write) {
     const auto copy = [&](unsigned offset, unsigned from, unsigned count) {
       write ? std::memcpy(area + offset, value + from, count)
@@ -234,7 +234,7 @@ class emulated_tiles {
     copy(upper_halves_ + 32 * i, 32, 32);
   }
   static unsigned run_evex(ucontext_t& u, const unsigned char* at) {
-    // vdpbf16ps and vcvtne2ps2bf16 of three whole registers, without a mask.
+    // vdpbf16ps and vcvtne2ps2bf16 with three full registers, without a mask.
     if (at[0] != 0x62 || (at[1] & 7) != 2 || (at[2] & 0x84) != 4 || at[5] < 0xC0) return 0;
     const bool rounds = (at[2] & 3) == 3 && at[4] == 0x72;
     if (!rounds && ((at[2] & 3) != 2 || at[4] != 0x52)) return 0;
@@ -244,7 +244,7 @@ class emulated_tiles {
                    first = ((~at[2] >> 3) & 15) | (at[3] & 8 ? 0u : 16u),
                    second = (modrm & 7) | (at[1] & 0x20 ? 0u : 8u) | (at[1] & 0x40 ? 0u : 16u);
     auto* const area = reinterpret_cast<unsigned char*>(u.uc_mcontext.fpregs);
-    // What is in its first state is not saved, so memory holds anything there.
+    // Registers in their initial state are not saved, so memory may contain anything there.
     std::uint64_t saved;
     std::memcpy(&saved, area + 512, 8);
     if ((saved & 4) == 0) std::memset(area + 576, 0, 256);

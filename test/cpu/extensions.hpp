@@ -13,8 +13,8 @@
 
 namespace cpu_test {
 
-/// As for_each_set, and with AVX-512 once for each extension. AMX is emulated where the machine has
-/// none, AVX512-BF16 too where there is little to do.
+/// Like for_each_set, and on AVX-512 once per extension. AMX is emulated on machines without it,
+/// AVX512-BF16 only for little work.
 template <class F>
 void for_each_extension(dim_t products, F f) {
   using namespace ikebana::cpu;
@@ -40,7 +40,7 @@ void for_each_extension(dim_t products, F f) {
   });
 }
 
-/// From a line of the cache on, as tiles like their rows.
+/// Aligned to a cache line, as tiles prefer their rows.
 template <class T>
 struct line_allocator {
   using value_type = T;

@@ -52,7 +52,7 @@ TEST_CASE_TEMPLATE("products of sizes that the compiler knows", T, float, double
   check<T, 1, widest, 3>(r);
 }
 
-// By headers alone, a compiler would take half a minute for all that they may need.
+// From the headers alone, compiling all kernels that they may need would take half a minute.
 #ifdef IKEBANA_EXTERN_KERNELS
 TEST_CASE_TEMPLATE("those that have no code of their own", T, float, double) {
   generator r(2);

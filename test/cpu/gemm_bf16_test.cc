@@ -21,7 +21,7 @@ struct problem {
   bool with_bias, with_residual, whole;
 };
 
-/// A matrix that ends where its last number does; whole numbers up to 8, or any in [-1, 1).
+/// A matrix whose memory ends with its last number; integers up to 8, or any numbers in [-1, 1).
 matrix<bfloat16> numbers(dim_t rows, dim_t columns, dim_t ld, bool whole, generator& r) {
   matrix<bfloat16> x(
       rows == 0 || columns == 0 ? 0 : static_cast<std::size_t>((rows - 1) * ld + columns));
@@ -36,18 +36,20 @@ void check(const problem& p, generator& r) {
               ldc = p.n + p.slack;
   const auto a = numbers(na ? p.m : p.k, na ? p.k : p.m, lda, p.whole, r);
   const auto b = numbers(nb ? p.k : p.n, nb ? p.n : p.k, ldb, p.whole, r);
-  guarded<float> bias(p.n, r), residual(p.m * ldc, r);
+  guarded<float> bias(p.n, r), residual(p.m * ldc, r), row_bias(p.m, r);
   guarded<float> before(p.m * ldc);
   for (dim_t i = 0; i < p.m * ldc; ++i) before[i] = static_cast<float>(r.below(9) - 4);
   if (p.whole) {
     for (dim_t i = 0; i < p.n; ++i) bias[i] = static_cast<float>(i % 5);
     for (dim_t i = 0; i < p.m * ldc; ++i) residual[i] = static_cast<float>(i % 7);
+    for (dim_t i = 0; i < p.m; ++i) row_bias[i] = static_cast<float>(i % 3);
   }
   const ikebana::cpu::gemm_epilogue<float> then{
       .bias = p.with_bias ? bias.data() : nullptr,
       .residual = p.with_residual ? residual.data() : nullptr,
       .ld_residual = ldc,
-      .function = p.with_residual ? activation::relu : activation::none};
+      .function = p.with_residual ? activation::relu : activation::none,
+      .row_bias = p.with_residual ? row_bias.data() : nullptr};
 
   std::vector<double> expected(static_cast<std::size_t>(p.m * p.n)), bound(expected.size());
   for (dim_t i = 0; i < p.m; ++i)
@@ -62,17 +64,19 @@ void check(const problem& p, generator& r) {
       const auto alpha = static_cast<double>(p.alpha), beta = static_cast<double>(p.beta);
       const double rest = (p.beta == 0 ? 0 : beta * static_cast<double>(before[i * ldc + j])),
                    offset = p.with_bias ? static_cast<double>(bias[j]) : 0,
-                   added = p.with_residual ? static_cast<double>(residual[i * ldc + j]) : 0;
+                   added = p.with_residual ? static_cast<double>(residual[i * ldc + j]) +
+                                                 static_cast<double>(row_bias[i])
+                                           : 0;
       double e = alpha * sum + rest + offset + added;
       if (p.with_residual && e < 0) e = 0;
       const auto at = static_cast<std::size_t>(i * p.n + j);
       expected[at] = e;
-      // Each of k products is added once, and the blocks, beta c, bias and residual.
+      // Each of k products is added once, and so are the blocks, beta c, bias and residual.
       bound[at] = (static_cast<double>(p.k) + 8) * 0x1p-24 *
                   (std::fabs(alpha) * size + std::fabs(rest) + std::fabs(offset) +
                    std::fabs(added) + 1e-30);
     }
-  // The same numbers, and some that round to them: the next floats.
+  // The same numbers, and some that round to them: adjacent floats.
   matrix<float> wide_a, wide_b;
   for (const bfloat16 x : a) wide_a.push_back(std::nextafter(float{x}, 0.0f));
   for (const bfloat16 x : b) wide_b.push_back(std::nextafter(float{x}, 9.0f));

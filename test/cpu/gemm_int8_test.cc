@@ -14,7 +14,7 @@ struct problem {
   dim_t m, n, k, slack;
 };
 
-/// A matrix of bytes that ends where its last number does, so that reading on is found out.
+/// A matrix of bytes whose memory ends with its last number, so that reading past it is detected.
 template <class T>
 matrix<T> bytes(dim_t rows, dim_t columns, dim_t ld, generator& r) {
   matrix<T> x(rows == 0 || columns == 0 ? 0 : static_cast<std::size_t>((rows - 1) * ld + columns));

@@ -1,6 +1,8 @@
 #include "ikebana/cpu/gemm.hpp"
 
+#include <cstring>
 #include <limits>
+#include <thread>
 #include <type_traits>
 
 #include "support.hpp"
@@ -21,7 +23,7 @@ struct problem {
 
 template <class T>
 void check(const problem<T>& p, generator& r) {
-  // An emulator takes ten times as long for the wider one.
+  // An emulator takes ten times as long for the wider type.
   using wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;
   const bool na = p.ta == transpose::no, nb = p.tb == transpose::no;
   const dim_t lda = (na ? p.k : p.m) + p.slack, ldb = (nb ? p.n : p.k) + p.slack,
@@ -88,7 +90,7 @@ struct sizes {
   dim_t m, n, k;
 };
 
-/// Every transposition, with and without gaps between rows, factors and what was there before.
+/// Every transposition, with and without gaps between rows, factors, and previous contents.
 template <class T>
 void check_forms(const sizes& s, generator& r) {
   for (int t = 0; t < 4; ++t)
@@ -105,13 +107,14 @@ void check_epilogue(const sizes& s, bool ta, bool tb, T alpha, T beta, unsigned 
   const dim_t lda = ta ? s.m : s.k, ldb = tb ? s.k : s.n, ldc = s.n + 2, ldr = s.n + 1,
               lds = s.n + 3;
   const guarded<T> a(s.m * s.k, r), b(s.k * s.n, r), bias(s.n, r), residual(s.m * ldr, r),
-      y(s.m * lds, r), before(s.m * ldc, r);
+      y(s.m * lds, r), before(s.m * ldc, r), row_bias(s.m, r);
   ikebana::cpu::gemm_epilogue<T> then;
   if (parts & 1) then.bias = bias.data();
   if (parts & 2) {
     then.residual = residual.data();
     then.ld_residual = ldr;
   }
+  if (parts & 4) then.row_bias = row_bias.data();
   then.function = f;
   if (slope != activation::none) {
     then.slope_of = y.data();
@@ -129,6 +132,7 @@ void check_epilogue(const sizes& s, bool ta, bool tb, T alpha, T beta, unsigned 
                static_cast<double>(b[tb ? j * ldb + q : q * ldb + j]);
         if (parts & 1) x += static_cast<double>(bias[j]);
         if (parts & 2) x += static_cast<double>(residual[i * ldr + j]);
+        if (parts & 4) x += static_cast<double>(row_bias[i]);
         x = apply(f, x);
         if (slope != activation::none) x *= slope_at(slope, static_cast<double>(y[i * lds + j]));
       }
@@ -198,7 +202,7 @@ TEST_CASE_TEMPLATE("products that span many blocks", T, float, double) {
 
 TEST_CASE_TEMPLATE("the bits do not depend on the alignment of pointers", T, float, double) {
   generator r(3);
-  // The last two are rows that L1 does not hold.
+  // The last two have rows that do not fit in L1.
   for (const sizes& s : {sizes{23, 41, 300}, sizes{2, 67, 513}, sizes{1, 517, 67}}) {
     const dim_t m = s.m, n = s.n, k = s.k;
     const transpose tb = m == 2 ? transpose::yes : transpose::no;
@@ -234,7 +238,7 @@ TEST_CASE_TEMPLATE("what follows a product", T, float, double) {
        {sizes{1, 37, 40}, sizes{3, 20, 33}, sizes{17, 35, 24}, sizes{37, 6, 40}, sizes{41, 3, 70},
         sizes{20, 1, 19}, sizes{7, 70, 0}, sizes{13, 90, 700}, sizes{5, 230, 4}, sizes{31, 250, 6},
         sizes{80, 23, 9}, sizes{70, 0, 3}, sizes{36, 40, 0}, sizes{70, 30, 50}})
-    for (unsigned parts = 0; parts < 4; ++parts)
+    for (unsigned parts = 0; parts < 8; ++parts)
       for (int t = 0; t < 4; ++t, ++variant)
         check_epilogue<T>(s, t & 1, t & 2, variant % 3 == 0 ? T(0.5) : T(1),
                           variant % 5 == 0   ? T(-0.25)
@@ -265,9 +269,9 @@ TEST_CASE_TEMPLATE("thin products", T, float, double) {
                     : i % 3 == 1 ? sizes{many, few, some}
                                  : sizes{few, some, many};
     check_epilogue<T>(s, i / 3 & 1, i / 6 & 1, T(1), i % 5 == 0 ? T(1) : T(0),
-                      i % 7 == 0 ? i / 7 % 4 : 0, functions[i / 5 % 3], activation::none, r);
+                      i % 7 == 0 ? i / 7 % 8 : 0, functions[i / 5 % 3], activation::none, r);
   }
-  // Of what is beyond the first-level cache, a few rows or columns at a time.
+  // A few rows or columns at a time of what does not fit in L1.
   for (const sizes& s :
        {sizes{3, 301, 131}, {8, 150, 200}, {11, 131, 260}, {13, 700, 33}, {32, 512, 50}})
     for (const bool ta : {false, true})
@@ -383,4 +387,153 @@ TEST_CASE_TEMPLATE("a batch is as many products, each as by itself", T, float, d
     CHECK(same);
     CHECK(all.intact());
   });
+}
+
+TEST_CASE_TEMPLATE("the slope of relu passes on what belongs to not-a-number, as relu_backward", T,
+                   float, double) {
+  const T nan = std::numeric_limits<T>::quiet_NaN();
+  for_each_set([&] {
+    for (const dim_t m : {1, 2, 9, 40})
+      for (const dim_t n : {1, 3, 17, 70})
+        for (const dim_t k : {1, 5, 70}) {
+          INFO("m " << m << " n " << n << " k " << k);
+          const guarded<T> a(m * k, T(1)), b(k * n, T(1));
+          guarded<T> y(m * n), c(m * n);
+          for (dim_t i = 0; i < m * n; ++i) y[i] = i % 3 == 0 ? nan : i % 3 == 1 ? T(2) : T(0);
+          ikebana::cpu::gemm_epilogue<T> then;
+          then.slope_of = y.data();
+          then.ld_slope = n;
+          then.slope = activation::relu;
+          ikebana::cpu::gemm<T>(transpose::no, transpose::no, m, n, k, T(1), a.data(), k, b.data(),
+                                n, T(0), c.data(), n, then);
+          dim_t wrong = 0;
+          for (dim_t i = 0; i < m * n; ++i)
+            wrong += c[i] != (i % 3 == 2 ? T(0) : static_cast<T>(k));
+          CHECK(wrong == 0);
+        }
+  });
+}
+
+namespace {
+
+using ikebana::cpu::gemm_algorithm;
+
+/// Sizes of every class that the table of algorithms tells apart.
+constexpr sizes classes[] = {{1, 1, 70},   {1, 40, 33},    {1, 300, 120}, {40, 1, 33}, {300, 1, 40},
+                             {5, 50, 80},  {50, 3, 80},    {70, 6, 40},   {70, 12, 9}, {3, 200, 2},
+                             {20, 90, 70}, {90, 100, 400}, {37, 130, 37}};
+
+template <class T>
+struct product_of {
+  sizes s;
+  bool ta, tb;
+  T alpha;
+  guarded<T> a, b, bias;
+
+  product_of(const sizes& of, bool turned_a, bool turned_b, T scale, generator& r)
+      : s(of),
+        ta(turned_a),
+        tb(turned_b),
+        alpha(scale),
+        a(s.m * s.k, r),
+        b(s.k * s.n, r),
+        bias(s.n, r) {}
+
+  ikebana::cpu::gemm_call<T> call(T* c, const ikebana::cpu::gemm_epilogue<T>& then) const {
+    return {s.m,
+            s.n,
+            s.k,
+            a.data(),
+            ta ? s.m : s.k,
+            b.data(),
+            tb ? s.k : s.n,
+            c,
+            s.n,
+            &then,
+            alpha,
+            T(0),
+            ta ? transpose::yes : transpose::no,
+            tb ? transpose::yes : transpose::no};
+  }
+};
+
+template <class T>
+bool same(const guarded<T>& a, const guarded<T>& b, dim_t n) {
+  return std::memcmp(a.data(), b.data(), static_cast<std::size_t>(n) * sizeof(T)) == 0;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("every algorithm that applies makes the product, in order with the same bits", T,
+                   float, double) {
+  generator r(11);
+  int made[std::size(ikebana::cpu::gemm_algorithms)] = {};
+  for (const sizes& s : classes)
+    for (int t = 0; t < 8; ++t) {
+      const product_of<T> p(s, t & 1, t & 2, t & 4 ? T(1.5) : T(1), r);
+      std::vector<double> expected(static_cast<std::size_t>(s.m * s.n));
+      for (dim_t i = 0; i < s.m; ++i)
+        for (dim_t j = 0; j < s.n; ++j) {
+          double x = 0;
+          for (dim_t q = 0; q < s.k; ++q)
+            x += static_cast<double>(p.a[p.ta ? q * s.m + i : i * s.k + q]) *
+                 static_cast<double>(p.b[p.tb ? j * s.k + q : q * s.n + j]);
+          expected[static_cast<std::size_t>(i * s.n + j)] =
+              x * static_cast<double>(p.alpha) + static_cast<double>(p.bias[j]);
+        }
+      const ikebana::cpu::gemm_epilogue<T> then{.bias = p.bias.data()};
+      for_each_set([&] {
+        guarded<T> in_order(s.m * s.n), c(s.m * s.n);
+        bool first = true;
+        for (const gemm_algorithm a : ikebana::cpu::gemm_algorithms) {
+          INFO(name(a) << ", m " << s.m << " n " << s.n << " k " << s.k << " form " << t);
+          guarded<T>& to = ikebana::cpu::sums_in_order(a) && first ? in_order : c;
+          if (!ikebana::cpu::detail::run_gemm_by(a, p.call(to.data(), then))) continue;
+          ++made[static_cast<int>(a)];
+          CHECK(all_close(to, expected, rounding<T> * (32 + 2 * static_cast<double>(s.k))));
+          CHECK(to.intact());
+          if (!ikebana::cpu::sums_in_order(a)) continue;
+          if (!first) CHECK(same(in_order, c, s.m * s.n));
+          first = false;
+        }
+      });
+    }
+  for (const gemm_algorithm a : ikebana::cpu::gemm_algorithms) {
+    INFO(name(a));
+    CHECK(made[static_cast<int>(a)] > 0);
+  }
+}
+
+TEST_CASE_TEMPLATE("bits do not depend on the caches that were found", T, float, double) {
+  generator r(12);
+  const dim_t kib = 1024;
+  struct levels {
+    dim_t first, second;
+  };
+  const ikebana::cpu::detail::cache_sizes found = ikebana::cpu::detail::caches();
+  const auto pretend = [](dim_t first, dim_t second) {
+    ikebana::cpu::detail::second_level_bytes = second;
+    ikebana::cpu::detail::first_level_bytes = first;
+  };
+  for (const sizes& s : {sizes{100, 16, 200}, sizes{200, 300, 900}, sizes{3, 900, 700},
+                         sizes{1, 700, 900}, sizes{900, 5, 90}, sizes{130, 140, 1200}})
+    for (int t = 0; t < 4; ++t) {
+      const product_of<T> p(s, t & 1, t & 2, T(1), r);
+      const ikebana::cpu::gemm_epilogue<T> then{.bias = p.bias.data()};
+      for_each_set([&] {
+        guarded<T> expected(s.m * s.n), c(s.m * s.n);
+        ikebana::cpu::detail::run_gemm(p.call(expected.data(), then));
+        for (const levels& l : {levels{16 * kib, 64 * kib}, levels{32 * kib, 256 * kib},
+                                levels{48 * kib, 2048 * kib}})
+          // A thread of its own, whose packing buffers are as large as the caches ask for.
+          std::thread([&] {
+            pretend(l.first, l.second);
+            ikebana::cpu::detail::run_gemm(p.call(c.data(), then));
+            pretend(found.first, found.second);
+            INFO("caches of " << l.first << " and " << l.second << ", m " << s.m << " n " << s.n
+                              << " k " << s.k << " form " << t);
+            CHECK(same(expected, c, s.m * s.n));
+          }).join();
+      });
+    }
 }

@@ -23,7 +23,7 @@ struct reference {
   std::vector<double> y, dx, dgamma, dbeta, variance;
 };
 
-/// Where `centered` is not set, the root mean square norm.
+/// Unless `centered` is set, the root mean square norm.
 template <class T>
 reference compute(const sizes& s, bool centered, double eps, const guarded<T>& x,
                   const guarded<T>& dy, const T* gamma, const T* beta) {
@@ -91,7 +91,7 @@ TEST_CASE_TEMPLATE("group norm and layer norm are what their definition says", T
         reference added = expected;
         add_one(added.dgamma);
         add_one(added.dbeta);
-        // A group without inner elements is a row of layer norm too.
+        // A group without inner elements is also a row of layer norm.
         for (bool as_rows : {false, true}) {
           if (as_rows && s.inner != 1) continue;
           guarded<T> y(n), mean(rows), invstd(rows), variance(rows);
@@ -199,7 +199,7 @@ TEST_CASE_TEMPLATE("a norm of a sum is the norm of what was added before", T, fl
                                    T(1e-5), y.data(), invstd.data());
       same();
 
-      // A row is the same with any others.
+      // A row's result does not depend on the other rows.
       const dim_t last = (rows - 1) * n;
       cpu::rms_norm_forward<T>(1, n, added.data() + last, gamma.data(), T(1e-5), y.data() + last,
                                invstd.data());
@@ -210,7 +210,7 @@ TEST_CASE_TEMPLATE("a norm of a sum is the norm of what was added before", T, fl
 
 namespace {
 
-/// Rows whose length the type knows, against others.
+/// Rows whose length the type knows, compared with others.
 template <dim_t N, class T>
 void check_known_length(generator& r) {
   constexpr dim_t rows = 35;

@@ -38,7 +38,7 @@ TEST_CASE_TEMPLATE("batch norm normalizes by the batch and moves the running sta
           return (b * s.channels + c) * s.inner + i;
         };
         for (dim_t c = 0; c < s.channels; ++c) {
-          // Where T is double, a sum of doubles would be no better than what it is held against.
+          // If T is double, a sum in double would be no more accurate than what is tested.
           long double total = 0;
           for (dim_t b = 0; b < s.batch; ++b)
             for (dim_t i = 0; i < s.inner; ++i) total += x[at(b, c, i)];

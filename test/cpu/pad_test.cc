@@ -11,7 +11,7 @@ using cpu::border;
 
 namespace {
 
-/// Walks from position 0 to `at` by single steps, as each border says what the next one is.
+/// Walks from position 0 to `at` in single steps, each as the border mode defines it.
 dim_t walked(border b, dim_t at, dim_t extent) {
   const dim_t step = at < 0 ? -1 : 1;
   dim_t place = 0, direction = step;

@@ -17,7 +17,7 @@ using ikebana::dim_t;
 
 namespace {
 
-/// How often each index was met, and by which threads.
+/// How often each index was visited, and by which threads.
 struct meetings {
   std::vector<std::atomic<int>> counts;
   std::set<std::thread::id> threads;
@@ -77,7 +77,7 @@ TEST_CASE("one thread is the default, and does all in one call, itself") {
 TEST_CASE("several threads do take part") {
   const ike::scoped_num_threads own(2);
   std::atomic<int> here{0};
-  // Each waits until the other has come.
+  // Each waits until the other has arrived.
   ike::cpu::parallel_for(0, 2, 1, [&](dim_t, dim_t) {
     ++here;
     while (here < 2) std::this_thread::yield();

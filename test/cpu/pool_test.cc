@@ -48,26 +48,26 @@ const pool_geometry geometries[] = {
     geometry(2, {6, 9, 14}, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}),
     geometry(2, {1, 7, 11}, {1, 3, 3}, {1, 2, 1}, {0, 1, 1}, {1, 1, 1}, true),
     geometry(2, {1, 4, 0}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
-    // Narrow planes of which nothing is left out.
+    // Narrow planes without leftover elements.
     geometry(19, {1, 10, 10}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
     geometry(3, {2, 6, 2}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
     geometry(5, {1, 26, 46}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
-    // Windows that are a plane.
+    // Windows of a whole plane.
     geometry(21, {1, 7, 7}, {1, 7, 7}, {1, 7, 7}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, {1, 8, 8}, {1, 8, 8}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(3, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
-    // Windows of three by three: planes narrower than a register, and of several.
+    // 3x3 windows: planes narrower than a vector, and of several vectors.
     geometry(3, {2, 7, 7}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, {1, 6, 35}, {1, 3, 3}, {1, 1, 1}, {0, 0, 1}, {1, 1, 1}),
     geometry(2, {1, 3, 16}, {1, 3, 3}, {1, 1, 1}, {0, 0, 1}, {1, 1, 1}),
     geometry(2, {1, 6, 34}, {1, 3, 3}, {1, 2, 2}, {0, 0, 1}, {1, 1, 1}),
-    // Several tiles a plane.
+    // Several tiles per plane.
     geometry(2, {1, 31, 700}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, {1, 61, 1301}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, {1, 1, 5003}, {1, 1, 3}, {1, 1, 2}, {0, 0, 1}, {1, 1, 1}),
     geometry(2, {1, 1, 9001}, {1, 1, 4}, {1, 1, 4}, {0, 0, 1}, {1, 1, 1}),
-    // Windows far apart: that touch, overlap, leave elements out.
+    // Windows that touch, overlap, or leave elements out.
     geometry(5, {1, 13, 22}, {1, 4, 4}, {1, 4, 4}, {0, 0, 0}, {1, 1, 1}),
     geometry(3, {1, 12, 33}, {1, 3, 3}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}),
     geometry(3, {2, 9, 31}, {1, 5, 7}, {1, 3, 3}, {0, 2, 3}, {1, 1, 1}),
@@ -77,7 +77,7 @@ const pool_geometry geometries[] = {
     geometry(2, {1, 2, 400}, {1, 1, 3}, {1, 1, 17}, {0, 0, 0}, {1, 1, 1}),
     geometry(3, {1, 2, 44}, {1, 1, 8}, {1, 1, 8}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, {1, 9, 11}, {1, 4, 5}, {1, 2, 2}, {0, 0, 1}, {1, 1, 1}, true),
-    // Several tiles of rows that are no whole registers.
+    // Several tiles of rows with partial vectors.
     geometry(2, {1, 500, 21}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
     geometry(1, {1, 400, 35}, {1, 7, 4}, {1, 3, 3}, {0, 3, 2}, {1, 1, 1}),
     geometry(1, {3, 300, 20}, {2, 2, 3}, {1, 3, 1}, {1, 0, 1}, {1, 1, 1}),
@@ -87,7 +87,7 @@ const pool_geometry geometries[] = {
     geometry(34, {3, 3, 3}, {2, 2, 2}, {2, 2, 2}, {1, 0, 1}, {1, 1, 1}),
     geometry(33, {1, 9, 8}, {1, 4, 4}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, true),
     geometry(33, {1, 3, 3}, {1, 3, 3}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}),
-    // Wide windows one beside the other.
+    // Wide windows side by side.
     geometry(2, {1, 40, 7}, {1, 7, 7}, {1, 1, 1}, {0, 3, 3}, {1, 1, 1}),
     geometry(1, {1, 1, 1500}, {1, 1, 70}, {1, 1, 3}, {0, 0, 0}, {1, 1, 1}),
 };
@@ -101,7 +101,7 @@ const pool_geometry dilated_geometries[] = {
 
 dim_t volume(const std::array<dim_t, 3>& e) { return e[0] * e[1] * e[2]; }
 
-/// f(index within the plane) for each element of the window of output (oz, oy, ox) that lies in the
+/// Calls f(index within the plane) for each element of the window of output (oz, oy, ox) inside the
 /// input.
 template <class F>
 void for_each_element(const pool_geometry& g, dim_t oz, dim_t oy, dim_t ox, F f) {
@@ -129,7 +129,7 @@ template <class T>
 void check_maximum(const pool_geometry& g, bool with_nan, generator& r) {
   const dim_t nx = g.planes * volume(g.in), ny = g.planes * volume(g.out);
   guarded<T> x(nx, r);
-  // Few distinct values, so that equals occur and the first of them must win.
+  // Few distinct values, so that ties occur and the first must win.
   for (dim_t i = 0; i < nx; ++i) x[i] = std::round(x[i] * T(4));
   if (with_nan)
     for (dim_t i = 0; i < nx; i += 13) x[i] = std::numeric_limits<T>::quiet_NaN();
@@ -230,7 +230,7 @@ bool same(const guarded<T>& got, const guarded<T>& expected, double tolerance = 
                    tolerance);
 }
 
-/// The ways that are left where windows are known beforehand, against all ways.
+/// The algorithms that remain for compile-time windows, compared with all algorithms.
 template <cpu::window_kind K, class T>
 void check_ways(std::array<dim_t, 3> in, generator& r) {
   const pool_geometry g = geometry(3, in, K.kernel, K.stride, K.padding, K.dilation, K.ceils);

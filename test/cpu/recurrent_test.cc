@@ -35,7 +35,7 @@ struct matrix {
 constexpr dim_t widths[] = {1, 3, 7, 8, 16, 17, 33};
 constexpr dim_t sequences = 3;
 
-/// f(n, b, i) for every width and element.
+/// Calls f(n, b, i) for every width and element.
 template <class F>
 void each_element(dim_t n, F f) {
   for (dim_t b = 0; b < sequences; ++b)
@@ -207,13 +207,13 @@ TEST_CASE_TEMPLATE("rows of a recurrent product have the same bits in parts of s
 TEST_CASE_TEMPLATE("recurrent gates of infinities and of what is not a number", T, float, double) {
   const T inf = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
   for_each_set([&] {
-    // One unit in each column: i, f, g, o at their limits; then one of them not a number.
+    // One unit per column: i, f, g, o at their limits; then one of them NaN.
     std::vector<T> gates{inf, -inf, nan, -inf, inf, T(0), inf, -inf, T(0), inf, inf, T(0)};
     std::vector<T> c{T(2), T(3), T(4)}, before(3), tanh_c(3), h(3), y(3);
     cpu::lstm_gates<T>(1, 3, {gates.data(), 12}, {c.data(), 3}, {before.data(), 3},
                        {tanh_c.data(), 3}, {h.data(), 3}, {y.data(), 3});
     CHECK(close(static_cast<double>(c[0]), 1, rounding<T>));  // sigmoid(inf) tanh(inf)
-    CHECK(close(static_cast<double>(c[1]), 3, rounding<T>));  // what it was
+    CHECK(close(static_cast<double>(c[1]), 3, rounding<T>));  // Unchanged.
     CHECK(std::isnan(c[2]));
     CHECK(h[1] == doctest::Approx(std::tanh(3.0)));
     CHECK(std::isnan(h[2]));

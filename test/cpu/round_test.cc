@@ -32,15 +32,15 @@ double rounded(number_format p, double x) {
 constexpr number_format all[] = {number_format::full, number_format::float32,
                                  number_format::bfloat16, number_format::float16};
 
-/// Numbers of all sizes: ties, subnormal ones, infinities, not-a-numbers.
+/// Numbers of all magnitudes: ties, subnormals, infinities, NaN.
 template <class T>
 guarded<T> numbers(dim_t n, generator& r) {
   guarded<T> x(n);
   for (dim_t i = 0; i < n; ++i) {
     std::uint32_t bits = r.word();
-    if (i % 3 == 0) bits = (bits & 0x8FFFFFFFu) | 0x30000000u;  // where float16 has numbers
+    if (i % 3 == 0) bits = (bits & 0x8FFFFFFFu) | 0x30000000u;  // In the range of float16.
     if (i % 3 == 1) bits = (bits & 0x87FFFFFFu) | 0x40000000u;
-    if (i % 5 == 0) bits = (bits & 0xFFFF0000u) | 0x8000u;  // ties
+    if (i % 5 == 0) bits = (bits & 0xFFFF0000u) | 0x8000u;  // Ties.
     if (i % 7 == 0) bits = (bits & 0xFFFFE000u) | 0x1000u;
     if (i % 50 == 3) bits |= 0x7F800000u;
     if (i % 50 == 4) bits = (bits & 0x80000000u) | 0x7F800000u;
@@ -184,7 +184,7 @@ TEST_CASE_TEMPLATE("numbers are scaled, and one that is not finite is found anyw
         }
       CHECK(right);
       guarded<T> large(n, std::numeric_limits<T>::max());
-      CHECK(cpu::scale_finite(n, T(2), large.data()));  // they were
+      CHECK(cpu::scale_finite(n, T(2), large.data()));  // They were finite before.
     }
   });
 }

@@ -15,13 +15,13 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
-/// What the kernels' tests share: every instruction set in turn, guarded arrays, random numbers.
+/// Shared by the kernels' tests: every instruction set in turn, guarded arrays, random numbers.
 namespace cpu_test {
 
 using ikebana::dim_t;
 
-/// Runs f once for each instruction set of this machine, the scalar one first, and restores the
-/// active one.
+/// Runs f once per instruction set of this machine, the scalar one first, and restores the active
+/// one.
 template <class F>
 void for_each_set(F f) {
   using ikebana::cpu::instruction_set;
@@ -51,7 +51,7 @@ class generator {
   std::uint64_t state_;
 };
 
-/// Memory that ends with a page, behind which lies one that nobody may read or write; but not where
+/// Memory that ends with a page and is followed by one that must not be accessed; but not if
 /// IKEBANA_UNFENCED is set, for an emulator that reads all lanes of a masked load.
 template <class T>
 struct fenced_allocator {
@@ -84,18 +84,18 @@ struct fenced_allocator {
   }
 
  private:
-  static constexpr std::size_t page = 65536;  // a multiple of any processor's
+  static constexpr std::size_t page = 65536;  // A multiple of any processor's.
   static std::size_t pages_of(std::size_t n) { return (n * sizeof(T) + page - 1) / page; }
-  /// Kept, by the number of pages: to ask the system takes longer than most tests' work.
+  /// Kept, by the number of pages: asking the system takes longer than most tests' work.
   static std::map<std::size_t, std::vector<char*>>& unused() {
     static thread_local std::map<std::size_t, std::vector<char*>> all;
     return all;
   }
 };
 
-/// n elements at an address that is a multiple of sizeof(T) and of no more, behind guards that must
-/// not change, and before a page that must not be touched: where that is not so by itself, another
-/// guard lies between. With `shift` they begin so many elements behind a cache line.
+/// n elements at an address that is aligned to sizeof(T) only, after guards that must not change,
+/// and before a page that must not be touched, with another guard in between if needed. With
+/// `shift`, they start that many elements after a cache line boundary.
 template <class T>
 class guarded {
  public:
@@ -130,7 +130,7 @@ class guarded {
   std::vector<T, fenced_allocator<T>> all_;
 };
 
-/// |got - expected| <= tolerance * max(1, |expected|), or both not-a-number, or equal infinities.
+/// |got - expected| <= tolerance * max(1, |expected|), or both NaN, or equal infinities.
 inline bool close(double got, double expected, double tolerance) {
   if (std::isnan(expected)) return std::isnan(got);
   if (std::isinf(expected)) return got == expected;

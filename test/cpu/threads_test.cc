@@ -1,4 +1,4 @@
-// Kernels give the same bits on any number of threads.
+// Kernels give the same bits with any number of threads.
 
 #include "ikebana/cpu/threads.hpp"
 
@@ -24,7 +24,7 @@ namespace cpu = ikebana::cpu;
 
 namespace {
 
-/// Large enough for several threads, and no multiple of anything.
+/// Large enough for several threads, and not a multiple of anything.
 constexpr dim_t large = 140003, rows = 421, columns = 331;
 
 template <class T>
@@ -44,7 +44,7 @@ void append(std::string& bytes, const std::vector<T>& x) {
   bytes.append(reinterpret_cast<const char*>(x.data()), x.size() * sizeof(T));
 }
 
-/// f(to...) writes arrays that are the same before each call.
+/// f(to...) writes arrays that are equal before each call.
 template <class F, class... Array>
 void check_threads(const char* what, F f, const Array&... before) {
   INFO(std::string(what));
@@ -313,26 +313,26 @@ TEST_CASE_TEMPLATE("attention", T, float, double) {
   const auto scratch = room<T>(cpu::attention_scratch(n));
   const auto of_queries = room<T>(n.batch * n.queries * width),
              of_keys = room<T>(n.batch * n.keys * width),
-             sums = room<T>(n.batch * n.heads * n.queries);
+             normalizers = room<T>(n.batch * n.heads * 2 * n.queries);
   for (const bool has_mask : {false, true}) {
     cpu::attention_masks<T> masks;
     masks.causal = !has_mask;
     masks.added = has_mask ? added.data() : nullptr;
-    auto out = of_queries, log_sums = sums;
-    const auto forward = [&](T* to, T* logs, T* memory) {
+    auto out = of_queries, sums = normalizers;
+    const auto forward = [&](T* to, T* beside, T* memory) {
       cpu::attention_forward<T>(n, queries, keys, values, masks, dropped,
-                                {to, width, n.queries * width}, logs, memory);
+                                {to, width, n.queries * width}, beside, memory);
     };
-    forward(out.data(), log_sums.data(), std::vector<T>(scratch).data());
-    // What stands in scratch memory is no result.
+    forward(out.data(), sums.data(), std::vector<T>(scratch).data());
+    // The contents of scratch memory are not a result.
     check_threads(
-        "forward", [&](T* to, T* logs) { forward(to, logs, std::vector<T>(scratch).data()); },
-        of_queries, sums);
+        "forward", [&](T* to, T* beside) { forward(to, beside, std::vector<T>(scratch).data()); },
+        of_queries, normalizers);
     check_threads(
         "backward",
         [&](T* dq, T* dk, T* dv, T* dadded) {
           cpu::attention_backward<T>(n, queries, keys, values, masks, dropped,
-                                     {out.data(), width, n.queries * width}, log_sums.data(),
+                                     {out.data(), width, n.queries * width}, sums.data(),
                                      {dq, width, n.queries * width}, {dk, width, n.keys * width},
                                      {dv, width, n.keys * width}, has_mask ? dadded : nullptr,
                                      std::vector<T>(scratch).data());

@@ -49,7 +49,7 @@ TEST_CASE_TEMPLATE("weight norm scales each channel to its length", T, float, do
                         std::sqrt(squares[static_cast<std::size_t>(channel(i))]),
                     rounding<T> * 4));
       for (const auto* a : {&norms, &w}) CHECK(a->intact());
-      // Its own length changes no bit.
+      // Normalising to its own length changes no bit.
       cpu::weight_norm_forward<T>(s.outer, s.channels, s.inner, v.data(), norms.data(),
                                   norms.data(), same.data());
       for (dim_t i = 0; i < s.size(); ++i) CHECK(same[i] == v[i]);

@@ -1,7 +1,7 @@
-"""Records what PyTorch's clip_grad_norm_ makes of gradients, and optimizers of what it leaves.
+"""Records gradients clipped by PyTorch's clip_grad_norm_, and optimizer steps with them.
 
     /usr/bin/python3 test/data/clipping.py           write clipping.safetensors
-    /usr/bin/python3 test/data/clipping.py --check   compute its outputs again
+    /usr/bin/python3 test/data/clipping.py --check   recompute its outputs
 """
 
 import os

@@ -1,11 +1,11 @@
-"""Records what PyTorch's communication hooks make of gradients on two processes (gloo), and how it
-assigns tensors to buckets.
+"""Records the gradients that PyTorch's communication hooks return on two processes (gloo), and its
+assignment of tensors to buckets.
 
     /usr/bin/python3 test/data/comm_hooks.py           write comm_hooks.safetensors
-    /usr/bin/python3 test/data/comm_hooks.py --check   compute its outputs again
+    /usr/bin/python3 test/data/comm_hooks.py --check   recompute its outputs
 
-The hooks are called with a bucket of our own, so that gradients and the first Q of PowerSGD are
-chosen here and not by PyTorch's generator.
+The hooks are called with a bucket made here, so that gradients and the first Q of PowerSGD do not
+come from PyTorch's generator.
 """
 
 import os
@@ -53,7 +53,7 @@ class Bucket:
 
 
 def matrix(s, rank):
-    """(rows, columns, rank) of what PowerSGD compresses, or None."""
+    """(rows, columns, rank) if PowerSGD compresses the tensor, else None."""
     n, m = s[0], torch.Size(s[1:]).numel()
     r = min(n, m, rank)
     return (n, m, r) if (n + m) * r * 2 < n * m else None
@@ -94,8 +94,8 @@ def cubes(rank):
 
 
 def run_quantization(channel):
-    """The steps of the hooks in quantization_hooks, which themselves run on devices alone: their
-    observers and their functions on one process."""
+    """The steps of the hooks in quantization_hooks, which themselves run only on GPUs: their observers
+    and functions in one process."""
     total = 0
     for rank in range(WORLD):
         g = cubes(rank)
@@ -131,7 +131,7 @@ def worker(rank, folder):
 
 
 def assignments():
-    """Random tensors of at most two dtypes, limits, orders; what PyTorch makes of them."""
+    """Random tensors of at most two dtypes, limits and orders, with PyTorch's assignment."""
     out = OrderedDict()
     dtypes = [torch.float32, torch.float64]
     for case in range(24):

@@ -1,15 +1,15 @@
 """Records 20 steps of PyTorch's DistributedDataParallel on two processes (gloo).
 
     /usr/bin/python3 test/data/ddp_trajectories.py           write both files
-    /usr/bin/python3 test/data/ddp_trajectories.py --check   compute their outputs again
+    /usr/bin/python3 test/data/ddp_trajectories.py --check   recompute their outputs
 
 What is recorded:
     x, target, image, image_target    batch of rank r in step s at [s, r]
     <network>/initial.<name>          state before the first step
     <case>/losses                     [step, rank], of all microbatches; 0 without any
     <case>/step<n>.<name>             state of rank 0 after n steps
-    <case>/steps                      how many steps each rank takes, where they are not all
-    <case>/chosen                     which branch, [step, rank]
+    <case>/steps                      number of steps of each rank, if it is not 20
+    <case>/chosen                     the chosen branch, [step, rank]
 """
 
 import contextlib

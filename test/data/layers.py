@@ -1,5 +1,5 @@
-"""Modules with any number of inputs and outputs: a family for each layers_<area>.py beside this
-file, which has a function cases() that gives an OrderedDict of Case by name."""
+"""Modules with any number of inputs and outputs: one family for each layers_<area>.py in this
+folder, whose function cases() returns an OrderedDict of Case by name."""
 
 import functools
 import importlib
@@ -16,8 +16,8 @@ sys.path.insert(0, HERE)
 
 
 class Case:
-    """make() builds the module; inputs are shapes (uniform numbers in [-2, 2)) or what the functions
-    below give; call(module, *inputs) gives a tensor or a tuple of them."""
+    """make() builds the module; inputs are shapes (of uniform numbers in [-2, 2)) or results of the
+    functions below; call(module, *inputs) returns a tensor or a tuple of tensors."""
 
     def __init__(self, make, inputs, training=True, call=None, options=""):
         self.make, self.inputs, self.training, self.options = make, inputs, training, options
@@ -37,7 +37,7 @@ def values(shape, low, high):
 
 
 def constant(numbers):
-    """Whole numbers are indices, True and False truth values."""
+    """Integers are indices; True and False are booleans."""
     def make(key, dtype):
         t = torch.tensor(numbers)
         return t.to(dtype) if t.is_floating_point() else t
@@ -55,7 +55,7 @@ def cases_of(area):
 
 
 def state_of(case, module, dtype):
-    """Values for every parameter and buffer, none of them a neutral one."""
+    """Values for every parameter and buffer that differ from neutral ones (0 or 1)."""
     state = OrderedDict()
     for name, t in module.state_dict().items():
         if not t.is_floating_point():

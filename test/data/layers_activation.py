@@ -1,4 +1,4 @@
-"""Activations with parameters, and those of one formula."""
+"""Activations with parameters, and element-wise ones without."""
 
 from collections import OrderedDict
 
@@ -9,7 +9,7 @@ from layers import Case, constant, values
 
 
 class Hardsigmoid(nn.Module):
-    """PyTorch 1.13's own takes 1/6 in float in the backward of double."""
+    """In the backward of double, PyTorch 1.13 itself uses 1/6 rounded to float."""
 
     def forward(self, x):
         return F.relu6(x + 3) / 6

@@ -10,7 +10,7 @@ from layers import Case, booleans, constant
 
 
 class Attention(nn.MultiheadAttention):
-    """Masks follow query, key and value, or the one input, in the order in which they are named."""
+    """Masks follow query, key and value, or the single input, in the order of their names."""
 
     def __init__(self, *args, masks=(), weights=False, causal=False, **options):
         super().__init__(*args, **options)

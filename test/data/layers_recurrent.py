@@ -51,7 +51,7 @@ def recurrent(kind, x, hidden, states=False, lengths=None, training=True, **opti
 
 
 def sequences(kind, name):
-    """What every kind of recurrent module is recorded with."""
+    """The cases of every kind of recurrent module."""
     c = OrderedDict()
 
     def add(case, *args, **options):

@@ -1,12 +1,12 @@
-"""Records an MLP that PyTorch trains in bfloat16 with float master weights, and what two processes
-would make of its gradients in float and in bfloat16.
+"""Records an MLP that PyTorch trains in bfloat16 with float master weights, and the averages of two
+processes' gradients in float and in bfloat16.
 
     /usr/bin/python3 test/data/mixed_precision.py           write mixed_precision.safetensors
-    /usr/bin/python3 test/data/mixed_precision.py --check   compute its outputs again
+    /usr/bin/python3 test/data/mixed_precision.py --check   recompute its outputs
 
-PyTorch 1.13 has no policy of mixed precision for processors, so its casts are written out here, as
-FSDP makes them: parameters and inputs to bfloat16, the output to float, gradients of parameters in
-bfloat16, the average of the ranks in the reduce type, the step on the masters in float.
+PyTorch 1.13 has no mixed precision policy for CPUs, so this script makes the casts of FSDP:
+parameters and inputs to bfloat16, the output to float, gradients of parameters in bfloat16, the
+average of the ranks in the reduce type, the step on the masters in float.
 """
 
 import os
@@ -35,7 +35,7 @@ def batch(step):
 
 
 def forward(p, x):
-    """The network of parameters and inputs in one type."""
+    """The network with parameters and inputs of one type."""
     h = torch.tanh(F.linear(x, p["fc1.weight"], p["fc1.bias"]))
     h = F.relu(F.linear(h, p["fc2.weight"], p["fc2.bias"]))
     return F.linear(h, p["fc3.weight"], p["fc3.bias"])

@@ -1,5 +1,5 @@
-"""Whole networks, most of them twins of those in examples/networks: state dicts as PyTorch's users
-save them, and what the networks make of them: outputs, losses, all gradients."""
+"""Whole networks, most of them equivalents of those in examples/networks: state dicts as users of
+PyTorch save them, and the outputs, losses and gradients of the networks."""
 
 import functools
 import json
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 # --- the networks --------------------------------------------------------------------------------
 
 def lenet(conv1, conv2, fc1, fc2):
-    """record.py's LeNet, of other widths."""
+    """record.py's LeNet with other widths."""
     return nn.Sequential(OrderedDict(
         conv1=nn.Conv2d(1, conv1, 5, padding=2), relu1=nn.ReLU(), pool1=nn.MaxPool2d(2),
         conv2=nn.Conv2d(conv1, conv2, 5), relu2=nn.ReLU(), pool2=nn.MaxPool2d(2),
@@ -46,7 +46,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """torchvision.models.resnet18, `width` in place of 64."""
+    """torchvision.models.resnet18 with `width` instead of 64 channels."""
 
     def __init__(self, channels, classes, width):
         super().__init__()
@@ -98,8 +98,8 @@ class LanguageModel(nn.Module):
 
 # --- the cases -----------------------------------------------------------------------------------
 
-# Chosen so that no decision of ReLU or max pooling is near enough to a tie for rounding to turn it
-# over in float; check_margins() asserts it.
+# Chosen so that in float, too, rounding cannot change the sign of an input of ReLU or the choice of max pooling;
+# check_margins() asserts it.
 SEEDS = dict(small_lenet=1, resnet18=20, forecaster=1, language_model=1)
 
 OPTIONS = OrderedDict(
@@ -120,8 +120,8 @@ def state_file(name):
 
 
 def new_state(name, seed):
-    """Random values for every parameter and buffer, none of them a neutral one. Biases are
-    positive: fewer numbers are near the edge of ReLU."""
+    """Random values for every parameter and buffer that differ from neutral ones (0 or 1). Biases are
+    positive, so that fewer inputs of ReLU are near 0."""
     state = OrderedDict()
     for key, t in make(name).state_dict().items():
         draw = functools.partial(uniform, f"{name}.{seed}.{key}", t.shape, torch.float32)
@@ -191,7 +191,7 @@ def run(name, state, inputs, dtype, watch=None):
 
 
 def run_with_state(module, inputs):
-    """The state given, and gradients of all that comes out."""
+    """A run with a given initial state, and the gradients of all outputs."""
     module.zero_grad()
     given = [inputs[k].clone().requires_grad_() for k in ("x", "h", "c")]
     made = module(*given)
@@ -233,7 +233,7 @@ def recompute(tensors, metadata, dtype):
 # --- margins -------------------------------------------------------------------------------------
 
 def watch_decisions(margins):
-    """Notes how near ReLU and max pooling come to deciding otherwise."""
+    """Records how near inputs of ReLU come to 0, and the two largest of a max pooling window to each other."""
     def before_relu(_, inputs):
         margins.append(inputs[0].abs().min().item())
 
@@ -261,7 +261,7 @@ def apart(a, b):
 
 
 def margins(name, seed):
-    """The smallest margin of a decision, and how far float ends from double."""
+    """The smallest such distance, and the difference between the results in float and double."""
     found, results = [], []
     for dtype in (torch.float64, torch.float32):
         watch = watch_decisions(found if dtype == torch.float64 else [])

@@ -1,10 +1,10 @@
-"""Records reference values of PyTorch as safetensors files beside this script.
+"""Records reference values of PyTorch as safetensors files in this folder.
 
     /usr/bin/python3 test/data/record.py           write every file and the tables of README.md
     /usr/bin/python3 test/data/record.py FAMILY    write the files of one family: layers_conv
-    /usr/bin/python3 test/data/record.py --check   read every file and compute its outputs again
+    /usr/bin/python3 test/data/record.py --check   read every file and recompute its outputs
 
-README.md says what each file holds.
+README.md describes each file.
 """
 
 import functools
@@ -27,8 +27,8 @@ from torch.nn import functional as F
 
 STEPS = 10
 
-# Chosen so that no decision of ReLU or max pooling is near enough to a tie for rounding to turn
-# it over in float; check_margins() asserts it.
+# Chosen so that in float, too, rounding cannot change the sign of an input of ReLU or the choice of max pooling;
+# check_margins() asserts it.
 TRAINING_SEED = 46
 LENET_SEED = 1
 
@@ -224,7 +224,7 @@ def module_input(case, o, dtype):
 
 
 def module_state(case, o, dtype):
-    """Values for every parameter and buffer, none of them a neutral one."""
+    """Values for every parameter and buffer that differ from neutral ones (0 or 1)."""
     state = OrderedDict()
     for name, t in build_module(o, dtype).state_dict().items():
         name = name.replace("conv.", "")
@@ -381,8 +381,8 @@ def make_optimizer(o, parameters):
 
 
 def make_cnn():
-    # conv1 has no bias: before a batch norm its gradient is rounding noise, which Adam would
-    # blow up to whole steps of lr.
+    # conv1 has no bias: before a batch norm its gradient is rounding noise, which Adam would scale to whole steps of
+    # lr.
     return nn.Sequential(OrderedDict(
         conv1=nn.Conv2d(1, 4, 3, padding=1, bias=False), bn1=nn.BatchNorm2d(4), relu=nn.ReLU(),
         pool=nn.MaxPool2d(2), conv2=nn.Conv2d(4, 6, 3), relu2=nn.ReLU(), flatten=nn.Flatten(),
@@ -394,7 +394,7 @@ def make_mlp():
 
 
 def initial_state(module, key, dtype):
-    """PyTorch's bounds, drawn from this script's own generator."""
+    """Values within PyTorch's bounds, drawn from this script's generator."""
     state = OrderedDict()
     shapes = {name: t.shape for name, t in module.state_dict().items()}
     for name, t in module.state_dict().items():
@@ -427,7 +427,7 @@ def train(module, state, optimizer, loss_of, xs, targets, dtype, watch=None):
 
 
 def training_batches(seed, dtype):
-    """Noise, with a bright band at a height that depends on the class."""
+    """Noise with a bright band whose height depends on the class."""
     target = labels(f"training.target.{seed}", [STEPS, 8], 3)
     x = uniform(f"training.x.{seed}", [STEPS, 8, 1, 8, 8], torch.float32, -1, 1)
     for s in range(STEPS):
@@ -465,7 +465,7 @@ def recompute_training(tensors, metadata, dtype):
 
 
 def watch_margins(margins):
-    """A watcher that notes how near ReLU and max pooling come to deciding otherwise."""
+    """Records how near inputs of ReLU come to 0, and the two largest of a max pooling window to each other."""
     def before_relu(_, inputs):
         margins.append(inputs[0].abs().min().item())
 
@@ -491,7 +491,7 @@ def distance(a, b):
 
 
 def training_margins(seed):
-    """The smallest margin of a decision, and how far float ends from double."""
+    """The smallest such distance, and the difference between the results in float and double."""
     margins = []
     wide, _ = record_training(torch.float64, seed, watch_margins(margins))
     narrow, _ = record_training(torch.float32, seed)
@@ -613,7 +613,7 @@ INIT_CASES = OrderedDict([
 
 
 def init_table():
-    """Bounds and, from many draws of PyTorch, that weight and bias fill them evenly."""
+    """The bounds; checks by many draws of PyTorch that weight and bias are uniform within them."""
     lines = ["| module | fan_in | bound of weight and bias | standard deviation |",
              "|---|---|---|---|"]
     torch.manual_seed(1)
@@ -653,7 +653,7 @@ def shape_text(tensors, keys):
 
 
 def case_tables(family):
-    """What the README says of a family's cases, read from its file."""
+    """The README's list of a family's cases, read from its file."""
     tensors, metadata = read_safetensors(os.path.join(HERE, family + "_f64.safetensors"))
     lines = []
     for case, text in metadata.items():

@@ -29,7 +29,7 @@ std::vector<std::string> blocks_of_code(const std::string& page) {
   return blocks;
 }
 
-/// Includes are written as the reader writes them; the examples include the headers of this tree.
+/// Documents include headers as a user would; the examples include those of this tree.
 bool is_prologue(const std::string& block) { return block.rfind("#include <ikebana/", 0) == 0; }
 
 }  // namespace

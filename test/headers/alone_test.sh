@@ -1,19 +1,18 @@
 #!/usr/bin/env bash
-# alone_test.sh COMPILER FLAGS HEADER...: each header compiles where nothing was included before it, for
-# what it forgot to include, and once more after itself, for its guard.
+# alone_test.sh COMPILER FLAGS HEADER...: each header compiles by itself, which finds missing includes, and a second
+# time after itself, which tests its guard.
 set -uo pipefail
 compiler=$1
 flags=$2
 shift 2
 failed=0
 
-# Who includes one of these sees the same where it was read before, so the compiler keeps what it made
-# of them: half of all work. From large to small.
+# Including one of these is equivalent to using a precompiled one, which saves half of all work. From large to small.
 bases='replicate/policy model/network_tables cpu/elementwise cpu/gemm cpu/collective cpu/dispatch module/program core/text'
 
 compile=("$compiler" -std=c++20 -Wall -Wextra -Wconversion -Wshadow -Werror "@$flags")
 
-# read_before BASE MACRO: sets `before` to the options by which a compiler takes what it made of BASE.
+# read_before BASE MACRO: sets `before` to the options that use the precompiled BASE.
 read_before() {
   local house=$TEST_TMPDIR/${1//\//_}$2.hpp
   before=()
@@ -33,7 +32,7 @@ read_before() {
 
 [ -z "${TEST_SHARD_STATUS_FILE:-}" ] || touch "$TEST_SHARD_STATUS_FILE"
 
-# By line: the largest base that the header includes, itself or by others, a macro, and the header.
+# Per line: the largest base that the header includes, directly or not, a macro, and the header.
 awk -v bases="$bases" '
   function includes(header, base,  i, n, list) {
     if (header == base) return 1
@@ -52,13 +51,13 @@ awk -v bases="$bases" '
     for (h = 1; h <= count; ++h) {
       header = headers[h]
       for (b = 1; b <= total && (base[b] == header || !includes(header, base[b])); ++b) {}
-      # The bodies of kernels are read beside those headers that include them.
+      # The bodies of kernels are parsed with the headers that include them.
       macro = header ~ /ikebana\/cpu\// ? "" : "-DIKEBANA_EXTERN_KERNELS"
       print b <= total ? base[b] : "none", header, macro
     }
   }' "$@" | sort >"$TEST_TMPDIR/headers"
 
-# Each shard has a row of neighbours, which have bases in common.
+# Each shard has consecutive headers, which have bases in common.
 lines=$(wc -l <"$TEST_TMPDIR/headers")
 shards=${TEST_TOTAL_SHARDS:-1}
 shard=${TEST_SHARD_INDEX:-0}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# floors_test.sh HEADER...: includes go down the floors, never up nor across.
+# floors_test.sh HEADER...: includes go down the layers, never up nor across.
 set -euo pipefail
 
 awk '

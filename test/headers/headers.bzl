@@ -3,7 +3,7 @@
 def _header_units_impl(ctx):
     names = [header.short_path[len("include/"):] for header in ctx.files.headers]
 
-    # Two of them, so that a definition that lacks `inline` stands in both.
+    # Two units, so that a definition without `inline` is a duplicate symbol.
     units = []
     for i in range(2):
         unit = ctx.actions.declare_file("%s/all_%d.cc" % (ctx.label.name, i + 1))

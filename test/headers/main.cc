@@ -1,2 +1,2 @@
-// What this test checks, the compiler and the linker have checked before it runs.
+// The compiler and the linker have already done what this test checks.
 int main() {}

@@ -38,7 +38,7 @@ auto numbered(dim_t n) {
   return ike::tensor_dataset(std::move(x), std::move(t));
 }
 
-/// The labels of one epoch; checks that the features go with them, and how the batches are cut.
+/// The labels of one epoch; checks that the features match them, and the batch boundaries.
 template <class Loader>
 order epoch_of(Loader& loader) {
   order labels;

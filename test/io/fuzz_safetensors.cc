@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const ikebana::state_dict dict =
         ikebana::parse_safetensors(std::as_bytes(std::span{data, size}));
-    // What is accepted holds exactly the bytes that it says.
+    // Accepted files contain exactly the bytes that they declare.
     std::size_t bytes = 0;
     for (const auto& e : dict) {
       const auto expected = ikebana::detail::checked_byte_size(e.type, e.extents);

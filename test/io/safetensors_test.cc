@@ -1,18 +1,25 @@
 #include "ikebana/io/safetensors.hpp"
 
 #include <doctest/doctest.h>
+#include <grp.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "colliding_names.hpp"
 #include "ikebana/core/random.hpp"
 #include "ikebana/model/state_dict.hpp"
 #include "scratch.hpp"
@@ -72,7 +79,7 @@ std::string why_not(std::string_view file) {
   return message_of<ike::io_error>([&] { parse(file); });
 }
 
-/// What a header says that does not fit its `bytes` bytes of data.
+/// The error for a header that does not match its `bytes` bytes of data.
 std::string refusal(std::string_view header, std::size_t bytes = 0) {
   return why_not(framed(header, std::string(bytes, 'x')));
 }
@@ -135,8 +142,7 @@ TEST_CASE("what PyTorch saved loads, and is saved again with the same content") 
 }
 
 TEST_CASE("what is not a header is refused") {
-  CHECK(contains(why_not(""), "at least the 8 bytes"));
-  CHECK(contains(why_not("1234567"), "got 7"));
+  CHECK(contains(why_not("\1\2\3\4\5\6\7"), "at least the 8 bytes of a safetensors length, got 7"));
   CHECK(contains(why_not(std::string(8, '\0')), "expected a JSON object"));
   CHECK(contains(why_not(std::string(8, '\xff')), "at most 100000000 bytes"));
   CHECK(contains(why_not(framed("{}").substr(0, 9)), "expected a header of 2 bytes, got 1"));
@@ -148,6 +154,37 @@ TEST_CASE("what is not a header is refused") {
   CHECK(contains(refusal("{" + std::string(100000, '[')), "expected a header in JSON"));
   CHECK(contains(refusal("{\"a\":" + std::string(100000, '[')), "\"a\": expected an object"));
   CHECK(refusal("{}").empty());
+}
+
+TEST_CASE("a file of another format is called by its name") {
+  const scratch_directory scratch;
+  const auto why = [&](std::string bytes) {
+    bytes.resize(std::max<std::size_t>(bytes.size(), 100), ' ');
+    const std::string path = scratch.write("model", bytes);
+    const std::string text = message_of<ike::io_error>([&] { ike::load(path); });
+    CHECK(text.starts_with(path + ": expected a safetensors file, got "));
+    return text;
+  };
+  const std::string zip("PK\3\4\0\0\x8\x8\0\0", 10), pickle("\x80\x2\x8a\nl\xfc\x9c\x46\xf9 ", 10);
+  CHECK(contains(why(zip),
+                 "got a zip archive, as torch.save writes (.pt, .pth): in Python, "
+                 "safetensors.torch.save_file(torch.load(\"model\"), "
+                 "\"model.safetensors\") makes one"));
+  CHECK(contains(why(pickle), "got a pickle, as torch.save wrote before PyTorch 1.6"));
+  CHECK(contains(why("epoch,loss\n1,0.5\n"), "got a text file that begins with \"epoch,loss\""));
+  CHECK(contains(why("{\"metadata\": {\"total_size\": 10}"),
+                 "got a text file that begins with \"{\"metadata\": {"));
+  CHECK(contains(why("\n\n<!DOCTYPE html>"), "got a text file that begins with \"<!DOCTYPE html>"));
+  CHECK(contains(why("version https://git-lfs.github.com/spec/v1\noid sha256:1\n"),
+                 "got a pointer of Git LFS: `git lfs pull` brings the file itself"));
+  CHECK(contains(why("\x89HDF\r\n\x1a\n"), "got an HDF5 file"));
+  CHECK(contains(why(std::string("GGUF\3\0\0\0", 8)), "got a GGUF file"));
+  CHECK(contains(why("\x93NUMPY\x01\x00v"), "got a NumPy array"));
+  CHECK(contains(why("\x1f\x8b\x08\x08\x08\x08\x08\x08"), "got a gzip archive"));
+  const auto empty = scratch.write("empty", "");
+  CHECK(contains(message_of<ike::io_error>([&] { ike::load(empty); }), "got an empty file"));
+  CHECK(contains(message_of<ike::io_error>([&] { ike::load(scratch.write("few", "abc\n")); }),
+                 "got a text file that begins with \"abc\""));
 }
 
 TEST_CASE("a tensor that breaks the format is named") {
@@ -203,6 +240,34 @@ TEST_CASE("a tensor that breaks the format is named") {
   CHECK(contains(refusal(R"({"__metadata__":{},"__metadata__":{}})"), "appears twice"));
 }
 
+TEST_CASE("no names make a file costly to read") {
+  // The cost of reading is compared with a file of as many names of the same lengths.
+  const auto seconds = [](const std::vector<std::string>& names, bool uninitialized) {
+    state_dict dict;
+    for (const std::string& name : names) {
+      if (uninitialized)
+        dict.add_uninitialized(name, dtype::float32, shape{});
+      else
+        dict.add_owned(name, dtype::uint8, shape{0});
+    }
+    const std::string header = ike::detail::lay_out_safetensors("memory", dict).header;
+    const std::clock_t start = std::clock();
+    CHECK(parse(framed(header)).size() == names.size());
+    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  };
+  const std::vector<std::string> colliding = colliding_names(14);
+  std::vector<std::string> ordinary = colliding;
+  for (std::size_t i = 0; i < ordinary.size(); ++i)
+    for (std::size_t c = 0; c < 8; ++c)
+      ordinary[i][c] = static_cast<char>('a' + (i >> (2 * c)) % 4);
+  const double usual = seconds(ordinary, false);
+  const double hostile = seconds(colliding, false);
+  const double marks = seconds(colliding, true);
+  MESSAGE(usual, " s, ", hostile, " s, ", marks, " s");
+  CHECK(hostile < 4 * usual + 0.1);
+  CHECK(marks < 6 * usual + 0.1);
+}
+
 TEST_CASE("a dict that the format cannot hold is refused before the file is touched") {
   const scratch_directory scratch;
   const std::string path = scratch.write("old.safetensors", "old");
@@ -234,7 +299,7 @@ TEST_CASE("a failed save leaves the old file and no temporary") {
   }
   SUBCASE("the directory refuses new files") {
     fs::permissions(scratch.path(), fs::perms::owner_read | fs::perms::owner_exec);
-    // Whoever may write everywhere (root) is not refused.
+    // Root, who may write everywhere, is not refused.
     const bool refused = ::access(scratch.path().c_str(), W_OK) != 0;
     const std::string why = message_of<ike::io_error>([&] {
       if (refused) ike::save(dict, path);
@@ -301,6 +366,128 @@ TEST_CASE("a link is followed and permissions are kept") {
   CHECK(fs::status(file).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
 }
 
+TEST_CASE("a link whose target is not there yet is followed, and so are links to links") {
+  const scratch_directory scratch;
+  const fs::path directory = scratch.path() / "runs";
+  fs::create_directory(directory);
+  fs::create_symlink("runs/../runs/latest", scratch.path() / "best");
+  fs::create_symlink("w", directory / "latest");
+  for (int i = 0; i < 2; ++i) {
+    ike::save(sample(), scratch.path() / "best");
+    CHECK(fs::is_symlink(scratch.path() / "best"));
+    CHECK(fs::is_symlink(directory / "latest"));
+    CHECK(fs::is_regular_file(fs::symlink_status(directory / "w")));
+  }
+  check_equal(ike::load(directory / "w"), sample());
+  CHECK(scratch.entries() == 2);
+
+  fs::create_symlink("there", scratch.path() / "back");
+  fs::create_symlink("back", scratch.path() / "there");
+  const std::string why =
+      message_of<ike::io_error>([&] { ike::save(sample(), scratch.path() / "back"); });
+  CHECK_MESSAGE(contains(why, "cannot follow the link: Too many levels of symbolic links"), why);
+  fs::create_symlink(scratch.path() / "none" / "w", scratch.path() / "nowhere");
+  CHECK(
+      contains(message_of<ike::io_error>([&] { ike::save(sample(), scratch.path() / "nowhere"); }),
+               "No such file or directory"));
+}
+
+TEST_CASE("what killed processes left of a file goes with its next save, and nothing else") {
+  const scratch_directory scratch;
+  const fs::path path = scratch.path() / "w", other = scratch.path() / "v";
+  const auto killed_while_writing = [](const fs::path& file) {
+    const ::pid_t child = ::fork();
+    if (child == 0) {
+      ike::detail::atomic_file temporary(file);
+      temporary.write(std::as_bytes(std::span{"half", 4}));
+      std::raise(SIGKILL);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFSIGNALED(status));
+  };
+  // A temporary file that a living process writes is not a leftover.
+  ike::detail::atomic_file living(path);
+  living.write(std::as_bytes(std::span{"living", 6}));
+  for (int i = 0; i < 3; ++i) {
+    killed_while_writing(path);
+    CHECK(scratch.entries() == 2);
+  }
+  killed_while_writing(other);
+  CHECK(scratch.entries() == 3);
+  ike::save(sample(), path);
+  check_equal(ike::load(path), sample());
+  CHECK(scratch.entries() == 3);
+  living.commit();
+  CHECK(bytes_of(path) == "living");
+  ike::save(sample(), other);
+  CHECK(scratch.entries() == 2);
+}
+
+TEST_CASE("names of temporaries are not made of the process alone") {
+  const scratch_directory scratch;
+  const auto name_in_a_child = [&](int i) {
+    // Simulates a process with the same number, in another container, before its first save.
+    const fs::path file = scratch.path() / std::to_string(i);
+    fs::create_directory(file);
+    const ::pid_t child = ::fork();
+    if (child == 0) {
+      ike::detail::atomic_file temporary(file / "w");
+      std::raise(SIGKILL);
+    }
+    ::waitpid(child, nullptr, 0);
+    std::string name = fs::directory_iterator(file)->path().filename().string();
+    const std::string number = std::to_string(child);
+    if (const auto at = name.find("-" + number + "-"); at != std::string::npos)
+      name.erase(at, number.size() + 1);
+    return name;
+  };
+  CHECK(name_in_a_child(1) != name_in_a_child(2));
+}
+
+TEST_CASE("owner and group are kept where they may be, and what is not kept opens nothing") {
+  const scratch_directory scratch;
+  const fs::path path = scratch.path() / "w";
+  const auto stat_of = [&] {
+    struct stat status {};
+    REQUIRE(::stat(path.c_str(), &status) == 0);
+    return status;
+  };
+  ike::save(sample(), path);
+  if (::chown(path.c_str(), 12345, 54321) != 0) {
+    MESSAGE("who runs this may not give files away");
+    return;
+  }
+  REQUIRE(::chmod(path.c_str(), 0664) == 0);
+  ike::save(state_dict{}, path);
+  CHECK(stat_of().st_uid == 12345);
+  CHECK(stat_of().st_gid == 54321);
+  CHECK((stat_of().st_mode & 07777) == 0664);
+
+  REQUIRE(::chmod(scratch.path().c_str(), 0777) == 0);
+  const ::pid_t child = ::fork();
+  if (child == 0) {
+    // A user who is neither the owner nor in the group.
+    const bool left = ::setgroups(0, nullptr) == 0 && ::setgid(1001) == 0 && ::setuid(1001) == 0;
+    try {
+      if (left) ike::save(state_dict{}, path);
+    } catch (...) {
+      ::_exit(1);
+    }
+    ::_exit(left ? 0 : 2);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  if (WEXITSTATUS(status) == 2) {
+    MESSAGE("who runs this may not become somebody else");
+    return;
+  }
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(stat_of().st_uid == 1001);
+  CHECK(stat_of().st_gid == 1001);
+  CHECK((stat_of().st_mode & 07777) == 0644);
+}
+
 TEST_CASE("a name as long as a name can be is written") {
   const scratch_directory scratch;
   const fs::path path = scratch.path() / std::string(255, 'n');
@@ -315,7 +502,7 @@ TEST_CASE("damaged files load or are refused, and never crash") {
   const std::string whole = bytes_of(path);
   int refused = 0, loaded = 0;
   const auto attempt = [&](const std::string& file) {
-    // A copy of exactly the size, so that a sanitizer sees a byte too many.
+    // A copy of exactly this size, so that a sanitizer sees reads past its end.
     const std::unique_ptr<std::byte[]> copy(new std::byte[file.size()]);
     if (!file.empty()) std::memcpy(copy.get(), file.data(), file.size());
     try {

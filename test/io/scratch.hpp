@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-/// A directory for the files of one test case, removed with all that is in it.
+/// A directory for the files of one test case, removed with its contents.
 class scratch_directory {
  public:
   scratch_directory() {
@@ -47,7 +47,7 @@ inline std::string bytes_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// What an exception of type Error says; empty if `f` throws none.
+/// The text of an exception of type Error; empty if `f` throws none.
 template <class Error, class F>
 std::string message_of(F&& f) {
   try {

@@ -1,4 +1,4 @@
-// What is uninitialized, in a safetensors file.
+// Uninitialized entries in a safetensors file.
 
 #include <doctest/doctest.h>
 
@@ -51,7 +51,7 @@ TEST_CASE("a file keeps the marks, and stays one that other readers read") {
     CHECK(back[i].bytes.size() == dict[i].bytes.size());
   }
   CHECK(back[0].bytes[3] == std::byte{63});
-  CHECK(back.metadata().size() == 1);  // the marks are no notes
+  CHECK(back.metadata().size() == 1);  // The marks are not notes.
 
   std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};

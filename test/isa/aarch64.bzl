@@ -1,8 +1,8 @@
-"""Objects of another processor's instructions, for tests that run in an emulator."""
+"""Objects for another processor, for tests that run in an emulator."""
 
 load("//tools:header_flags.bzl", "include_paths")
 
-# Where there is no such compiler, the test says that it is skipped.
+# Without such a compiler the test reports that it is skipped.
 _COMPILE = """
 out=$1 flags=$2 join=$3
 shift 3
@@ -18,7 +18,7 @@ aarch64-linux-gnu-g++ "@$flags" -c "$unit" -o "$out"
 def _aarch64_objects_impl(ctx):
     paths = include_paths(ctx.attr.deps)
 
-    # More than -O1 takes a compiler longer than the emulator gains.
+    # Higher levels than -O1 cost more compile time than they save in the emulator.
     flags = ["-std=c++20", "-O1"] + ctx.attr.copts
     flags += ["-I" + path for path in paths.own]
     flags += ["-isystem" + path for path in paths.system]
@@ -52,12 +52,12 @@ def _aarch64_objects_impl(ctx):
 
 aarch64_objects = rule(
     implementation = _aarch64_objects_impl,
-    doc = "Compiles sources for aarch64; to empty files where no compiler does that.",
+    doc = "Compiles sources for aarch64; to empty files if there is no compiler for it.",
     attrs = {
         "srcs": attr.label_list(allow_files = [".cc"]),
         "hdrs": attr.label_list(allow_files = [".hpp"]),
-        "without": attr.string_list(doc = "How the names of sources end that are left out."),
-        "units": attr.int(default = 1, doc = "How many objects to make of all sources."),
+        "without": attr.string_list(doc = "Suffixes of the names of sources that are left out."),
+        "units": attr.int(default = 1, doc = "Number of objects into which the sources are divided."),
         "copts": attr.string_list(),
         "deps": attr.label_list(providers = [CcInfo]),
         "_unit": attr.label(default = "//test:unit.sh", allow_single_file = True),

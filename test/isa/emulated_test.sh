@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# emulated_test.sh PROCESSOR SET FORBIDDEN PROBE PROGRAM...: the programs pass on an emulated x86-64
-# processor, whose widest set is SET. There, what is not its own (FORBIDDEN, by commas) is an illegal
-# instruction, which ends a program.
+# emulated_test.sh PROCESSOR SET FORBIDDEN PROBE PROGRAM...: the programs pass on an emulated x86-64 processor whose
+# widest instruction set is SET. Instructions that it lacks (FORBIDDEN, separated by commas) are illegal there and end a
+# program.
 set -uo pipefail
 processor=$1
 set=$2
@@ -24,18 +24,18 @@ if ! command -v qemu-x86_64 >/dev/null; then
   exit 0
 fi
 emulate() { qemu-x86_64 -cpu "$processor" "$@"; }
-# It reads the lanes of masked loads that the mask leaves out, too.
+# The emulator reads the masked-out lanes of masked loads, too.
 export IKEBANA_UNFENCED=1
 
 picked=$(emulate "$probe" 2>/dev/null)
 [ "$picked" = "$set" ] || complain "picks $picked, not $set"
-# Else the rest would prove nothing.
+# Without this, the rest would prove nothing.
 for instruction in ${forbidden//,/ }; do
   if (emulate "$probe" "$instruction") >/dev/null 2>&1; then complain "executes $instruction"; fi
 done
 
-# An emulator takes minutes for these, and others execute the same instructions: what is large, what is run
-# on several threads, and twice what differs in the type alone.
+# These take an emulator minutes, and others execute the same instructions: large cases, several threads, and the second
+# element type.
 slow='*span several blocks*,*span many blocks*,depthwise and grouped convolutions*'
 slow+=',convolutions give the same bits*,convolutions of every kind*,*same bits in any batch*'
 slow+=',*number of threads*,*left out where exactness*,*in every direction*'
@@ -47,7 +47,7 @@ slow+=",Winograd's convolution* forward and backward*,Winograd's gradient of the
 at=0
 for program in "$@"; do
   [[ $program != *threads_test ]] || continue
-  # Registers of 16 bytes do without Winograd's convolution here; the other one has its own test.
+  # Vectors of 16 bytes do not use Winograd's convolution here; the wider ones have their own test.
   [[ $program != *winograd_test || $set == avx2 ]] || continue
   [ $((at++ % ${TEST_TOTAL_SHARDS:-1})) = "${TEST_SHARD_INDEX:-0}" ] || continue
   if ! said=$(emulate "$program" -tce="$slow" 2>&1); then

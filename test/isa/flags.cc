@@ -1,6 +1,6 @@
-// A unit of a program whose units are compiled with different flags (flags_test.sh): FUNCTION(set)
-// calls a kernel of this unit, after picking `set` if there is one, and returns the active set's
-// name.
+// A translation unit of a program whose units are compiled with different flags (flags_test.sh):
+// FUNCTION(set) calls a kernel of this unit, after selecting `set` if there is one, and returns the
+// active instruction set's name.
 #include <cstddef>
 #include <string_view>
 
@@ -25,7 +25,7 @@ const char* FUNCTION(const char* set) {
 
 const char* OTHER(const char* set);
 
-// Prints both units' sets, once those of this one are forced to be scalar.
+// Prints both units' instruction sets, after forcing this unit's to scalar.
 int main() try {
   std::printf("%s %s\n", FUNCTION("scalar"), OTHER(nullptr));
 } catch (const std::exception& e) {

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# flags_test.sh COMPILER FLAGS SOURCE: what a user's own -m flags change. With those of a set, the kernels of
-# narrower ones are not built; with those of the widest, nothing is chosen at run time. Units of
-# different flags go together in one program (whose sets are told apart with g++ only).
+# flags_test.sh COMPILER FLAGS SOURCE: the effect of a user's own -m flags. With those of an instruction set, the
+# kernels of narrower ones are not compiled; with those of the widest, there is no dispatch. Translation units with
+# different flags can be linked into one program (whose instruction sets are told apart with g++ only).
 set -uo pipefail
-# Its driver for C++.
+# The compiler's driver for C++.
 compiler=${1/%gcc/g++}
 compiler=${compiler/%clang/clang++}
 flags=$2
@@ -28,7 +28,7 @@ compile() {
   "$compiler" -std=c++20 -O1 -Wall -Wextra -Werror "@$flags" "$@" -c "$source" -o "$object" || complain "does not compile with $*"
 }
 
-# sets OBJECT: those whose kernels it holds.
+# sets OBJECT: the instruction sets whose kernels it contains.
 sets() {
   nm -C "$TEST_TMPDIR/$1.o" | grep -oE '(scalar|sse42|avx2|avx512)::map_relu' | sed 's/::.*//' | sort -u | tr '\n' ' '
 }
@@ -36,10 +36,10 @@ sets() {
 # expect WHAT GOT EXPECTED
 expect() { [ "$2" = "$3" ] || complain "$1: $2, expected: $3"; }
 
-# apart WHAT GOT EXPECTED: of a program whose units must not share kernels.
+# apart WHAT GOT EXPECTED: for a program whose units must not share kernels.
 apart() { "$compiler" --version | grep -q clang || expect "$@"; }
 
-# The namespace of such a unit must be there before ikebana::cpu is opened.
+# The namespace of such a unit must be declared before ikebana::cpu is opened.
 for header in $(grep -l 'namespace ikebana::cpu' -r include); do
   case $header in */detail/targets.hpp | *-inl.hpp) continue ;; esac
   if grep -m1 -E 'namespace ikebana::cpu|#include "ikebana/(cpu|module|nn)' "$header" | grep -q namespace; then
@@ -54,7 +54,7 @@ compile sse42 -DFUNCTION=sse42 -msse4.2
 compile avx2 -DFUNCTION=avx2 -march=x86-64-v3
 compile widest -DFUNCTION=widest -march=x86-64-v4
 compile native -DFUNCTION=widest -march=native
-# What kernels.cc is, and a unit that takes its kernels from there.
+# kernels.cc, and a unit that takes its kernels from there.
 compile kernels -DFUNCTION=kernels -DIKEBANA_ALL_KERNELS -march=x86-64-v3
 compile all_kernels -DFUNCTION=all_kernels -DIKEBANA_ALL_KERNELS
 compile user -DFUNCTION=user -DIKEBANA_EXTERN_KERNELS -DOTHER=user2
@@ -65,11 +65,11 @@ expect 'without flags' "$(sets plain)" 'avx2 avx512 scalar '
 expect 'all kernels' "$(sets all_kernels)" 'avx2 avx512 scalar sse42 '
 expect 'with SSE4.2' "$(sets sse42)" 'avx2 avx512 sse42 '
 expect 'with AVX2' "$(sets avx2)" 'avx2 avx512 '
-# Even inlined, for nothing stands between.
+# Even inlined, since there is no dispatch.
 expect 'with AVX-512' "$(sets widest | sed 's/avx512 //')" ''
 expect 'elsewhere' "$(sets user)" ''
 
-# run OBJECT...: prints what the program of these units says.
+# run OBJECT...: prints the output of the program made of these units.
 run() {
   (cd "$TEST_TMPDIR" && "$compiler" "${@/%/.o}" -o program && ./program)
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# instructions_test.sh ARCHIVE...: only functions of a set's namespace hold its instructions.
+# instructions_test.sh ARCHIVE...: only functions in an instruction set's namespace contain its instructions.
 #
-# What runs on a machine without a set must not either be a function of the standard library, or a
-# shared one of our own, that a compiler built with that set switched on. None may touch MMX, whose
-# registers are the x87's: a long double is NaN from there to the next emms.
+# Code for machines without an instruction set must not call a function of the standard library, or a shared one of
+# ours, that was compiled with it. None may touch MMX, whose registers are the x87's: afterwards, a long double is NaN
+# until the next emms.
 set -uo pipefail
 
 if [ "$(uname -m)" != x86_64 ]; then
@@ -25,7 +25,7 @@ for archive in "$@"; do objdump -d --no-show-raw-insn "$archive"; done | awk -F 
     if (name ~ /5sse42/) allowed = 1
     if (name ~ /4avx2/) allowed = 2
     if (name ~ /6avx512/) allowed = 3
-    # The last packs floats for those that multiply bfloat16 alone, by a line of assembly.
+    # The last one packs floats for processors that only multiply bfloat16, by one line of assembly.
     if (name ~ /[0-9](avx512_[a-z]|amx)|6avx51212word_operandIf/) allowed = 4
     ++functions[allowed]
     next

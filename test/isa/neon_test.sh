@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# neon_test.sh OBJECT...: the kernels' tests pass on an emulated aarch64 processor, where they compare
-# Neon with the scalar set.
+# neon_test.sh OBJECT...: the kernels' tests, which compare NEON with the scalar instruction set, pass on an emulated
+# aarch64 processor.
 set -uo pipefail
 
 for program in aarch64-linux-gnu-g++ qemu-aarch64; do
@@ -12,8 +12,8 @@ done
 aarch64-linux-gnu-g++ -static "$@" -pthread -o "$TEST_TMPDIR/kernels" || exit 1
 
 failed=0
-# Large products execute what small ones do, and the emulator takes minutes for them; the same for what
-# is run on several threads, and for the second type of what takes longest.
+# Large products execute the instructions of small ones, and take the emulator minutes; so do cases with several
+# threads, and the second type of the slowest cases.
 slow='*span many blocks*,*span several blocks<double>,*bfloat16 that span several blocks*,*number of threads*'
 slow+=',*same bits in any batch*,convolutions of every kind*<double>,convolutions give the same bits*'
 slow+=',products of few rows*<double>,thin products<double>,what follows a product*<double>'

@@ -1,4 +1,5 @@
-// Prints the set that kernels would use here, or executes one instruction of the set that is named.
+// Prints the instruction set that kernels would use here, or executes one instruction of the named
+// one.
 #include <cstdio>
 #include <string_view>
 

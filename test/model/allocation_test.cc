@@ -53,7 +53,7 @@ ike::tensor<std::int64_t, shape{ike::dynamic}> classes(ike::dim_t n) {
   return t;
 }
 
-/// Allocations of `times` calls of f.
+/// The allocations of `times` calls of f.
 template <class F>
 long allocations(int times, F&& f) {
   const long before = allocation_count.load();
@@ -92,7 +92,7 @@ TEST_CASE("with a static batch the first step allocates nothing either") {
   const auto t = classes(6);
   ike::sgd sgd{model, {.lr = 0.01}};
   const ike::tensor<float, fixed> in{x.view()};
-  // Kernels may keep memory for each thread, which the first step of a program takes.
+  // Kernels may allocate memory per thread in the first step of a program.
   model.train_step(in, t, ike::cross_entropy{}, sgd);
   auto second = ike::initialize<float, fixed>(network, ike::seed{1});
   ike::sgd again{second, {.lr = 0.01}};
@@ -180,7 +180,7 @@ TEST_CASE("replicas train without allocating") {
     for (int i = 0; i < 25; ++i) epoch();
     group.barrier();
     const long after = allocation_count.load();
-    group.barrier();  // nobody returns, and allocates, before all have read
+    group.barrier();  // No rank returns, and allocates, before all have read.
     return after - before;
   });
   for (long n : counts) CHECK(n == 0);

@@ -67,7 +67,7 @@ TEST_CASE("a parameter has a gradient once a backward reached it") {
   CHECK(is_zero(m.gradient("path.b.weight"_s)));
   CHECK_FALSE(m.presence()->all());
 
-  // They accumulate: what another branch left stays.
+  // Gradients accumulate: those of another branch stay.
   const ike::tensor<double, shape{7, 5}> before{m.gradient("path.a.fc1.weight"_s)};
   m.choose("path"_s, "b"_s);
   m(x);

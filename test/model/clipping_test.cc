@@ -13,14 +13,14 @@
 #include "ikebana/optim/sgd.hpp"
 #include "test/support/load_recorded.hpp"
 
-// Clipped gradients and the steps made with them, against what PyTorch recorded of the same
+// Clipped gradients and the steps made with them, compared with PyTorch's records
 // (test/data/clipping.py).
 
 namespace ike = ikebana;
 
 namespace {
 
-/// All that an optimizer asks of a model.
+/// The interface that an optimizer needs of a model.
 template <class T>
 struct flat_model {
   using value_type = T;
@@ -54,7 +54,7 @@ struct recorded_clipping {
     return true;
   }
 
-  /// With the clipping in a pass of its own or, if `fused`, in the optimizer's.
+  /// With clipping as a separate pass or, if `fused`, in the optimizer's.
   template <class Optimizer, class Options>
   void check(const std::string& norm, double p, const std::string& name, Options options,
              bool fused) const {

@@ -49,8 +49,8 @@ constexpr auto plan_of(const M& m) {
                           1);
 }
 
-/// The greatest difference between what a network gives, and what its parameters' gradients are,
-/// with and without fusion, of the size of what is compared.
+/// The largest relative difference between the outputs and parameter gradients of a network with
+/// and without fusion.
 template <class T, shape In, class M>
 double difference(const M& m, bool training = true) {
   auto fused = ike::initialize<T, In>(m, ike::seed{5});
@@ -322,7 +322,7 @@ TEST_CASE("in evaluation layers that follow each other run in one call") {
   static_assert(parts.evaluation_calls[5].layers == 2 && parts.evaluation_calls[6].layers == -1);
   CHECK(difference<double, one>(branches, false) < 1e-14);
 
-  // Whose weight is made of other parameters is not one of them.
+  // A linear whose weight is computed from other parameters does not join.
   constexpr auto normed = ike::sequential("fc1"_m = ike::linear<3, 6>{},
                                           "fc2"_m = ike::weight_norm(ike::linear<6, 4>{}),
                                           ike::tanh{}, "fc3"_m = ike::linear<4, 2>{});
@@ -361,7 +361,7 @@ void expect_every_change(const M& net) {
   expect_right(model);
   ike::load_state_dict(model, own);
   expect_another(model);
-  // A copy has parameters of its own, and so has what a model was moved to.
+  // A copy has its own parameters, and so does a moved-to model.
   auto copy = model.clone();
   expect_right(copy);
   ike::load_state_dict(copy, ike::get_state_dict(other));
@@ -370,7 +370,7 @@ void expect_every_change(const M& net) {
   expect_right(moved);
   moved = std::move(model);
   expect_another(moved);
-  // From here on somebody may write them at any time.
+  // From here on, the parameters may be written at any time.
   auto weight = moved["fc1.weight"_s];
   expect_right(moved);
   for (int i = 0; i < 3; ++i) {
@@ -392,10 +392,10 @@ TEST_CASE("layers that run in one call see every change of their parameters") {
   constexpr auto net =
       ike::sequential("fc1"_m = ike::linear<2, 4>{}, ike::tanh{}, "fc2"_m = ike::linear<4, 1>{});
   expect_every_change<shape{1, 2}>(net);
-  // Of these a model keeps the transposed weights.
+  // A model keeps transposed weights for these.
   expect_every_change<shape{16, 34}>(ike::sequential("fc1"_m = ike::linear<34, 47>{}, ike::tanh{},
                                                      "fc2"_m = ike::linear<47, 40>{}));
-  // Another shape is another plan.
+  // Another shape needs another plan.
   const auto x = ike::uniform<float, shape{1, 2}>(ike::seed{8});
   auto open = ike::initialize<float, shape{ike::dynamic, 2}>(net, ike::seed{5});
   open.eval();
@@ -436,7 +436,7 @@ TEST_CASE("layers in one call see changed parameters whatever rows came between"
   CHECK(expect_right(1) == first[1]);
   CHECK(expect_right(16) == first[0]);
   CHECK(expect_right(40) == first[2]);
-  // From here on somebody may write them at any time.
+  // From here on, the parameters may be written at any time.
   auto weight = model["fc1.weight"_s];
   CHECK(expect_right(16) == first[0]);
   weight[0] += 1;

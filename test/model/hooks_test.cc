@@ -37,7 +37,7 @@ auto make() { return ike::initialize<float, input>(net, ike::seed{1}); }
 
 using names = std::vector<std::string>;
 
-/// A hook that notes that it ran.
+/// A hook that records that it ran.
 auto noting(names& log, std::string what) {
   return [&log, what](const module_call& c) { log.push_back(what + " " + std::string{c.path}); };
 }
@@ -161,7 +161,7 @@ TEST_CASE("hooks run in training as well, and follow the batch") {
 }
 
 TEST_CASE("memory that serves another value by now is not shown") {
-  // Deep enough for the activations of a network without gradients to share memory.
+  // Deep enough that a network without gradients shares memory between activations.
   constexpr auto deep =
       ike::sequential("a"_m = ike::tanh{}, "b"_m = ike::tanh{},
                       "c"_m = ike::sequential(ike::tanh{}, ike::tanh{}), "d"_m = ike::tanh{});
@@ -212,7 +212,7 @@ TEST_CASE("hooks of a lazy model are there before it is resolved, and survive it
   log.clear();
   holder(x);
   CHECK(log == names{"after block", "late fc3"});
-  // The model within has the same ones.
+  // The contained model has the same hooks.
   log.clear();
   holder.model_of(x).register_forward_hook("", noting(log, "within"));
   holder(x);
@@ -270,10 +270,10 @@ TEST_CASE("hooks around a state: saving, and loading, where names may change") {
   });
   ike::load_state_dict(model, old);
   CHECK(log == names{"before", "after"});
-  CHECK(old.contains("first.weight"));  // the dict is as it was
+  CHECK(old.contains("first.weight"));  // The dict is unchanged.
   CHECK(model["fc1.weight"_s][7] == other["fc1.weight"_s][7]);
 
-  // Nothing is loaded, and so nobody hears of it, where keys are wrong after all.
+  // If keys are wrong after all, nothing is loaded, and no hook runs after it.
   log.clear();
   old.erase("fc1.bias");
   CHECK(message_of([&] { ike::load_state_dict(model, old); }) ==

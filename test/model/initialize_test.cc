@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "ikebana/compose/residual.hpp"
@@ -85,7 +86,8 @@ TEST_CASE("weights are the same on every instruction set") {
 }
 
 TEST_CASE("a weight depends on seed and path alone, wherever its module stands") {
-  // The same paths in another order, between other modules, one level of nesting written as names.
+  // The same paths in another order, between other modules, with one level of nesting written as
+  // names.
   constexpr auto first =
       ike::sequential("a"_m = ike::lazy_linear<6>{}, "b"_m = ike::lazy_linear<6>{});
   constexpr auto second = ike::sequential(
@@ -115,11 +117,12 @@ TEST_CASE("all drawn weights of a network differ") {
 
 namespace {
 
-/// Bounds, mean and standard deviation of uniform numbers in [-bound, bound); where n is small,
-/// within six standard errors.
+/// Checks bounds, mean and standard deviation of uniform numbers in [-bound, bound), within six
+/// standard errors. There must be so many that neither zeros nor one half of the range pass.
 template <class View>
 void check_uniform(const View& view, double bound) {
   const auto n = static_cast<double>(view.size());
+  REQUIRE(n >= 250);
   double sum = 0, squares = 0, most = 0;
   for (auto v : view) {
     const auto x = static_cast<double>(v);
@@ -131,28 +134,43 @@ void check_uniform(const View& view, double bound) {
   CHECK(most > bound * (1 - 20 / n));
   const double deviation = bound / std::sqrt(3.0);
   CHECK(std::fabs(sum / n) < 6 * deviation / std::sqrt(n));
-  CHECK(std::fabs(std::sqrt(squares / n) / deviation - 1) < 6 / std::sqrt(n));
+  // The variance of x^2 is 4/45 bound^4.
+  CHECK(std::fabs(squares / n / (deviation * deviation) - 1) < 6 * std::sqrt(0.8 / n));
 }
 
 }  // namespace
 
 TEST_CASE("weights and biases have PyTorch's distributions") {
   constexpr auto net = ike::sequential(
-      "conv"_m = ike::lazy_conv2d<16, ike::kernel<3>, ike::groups<4>>{},
+      "conv"_m = ike::lazy_conv2d<400, ike::kernel<3>, ike::groups<4>>{},
       "norm"_m = ike::lazy_batch_norm2d<>{}, "wide"_m = ike::lazy_conv2d<8, ike::kernel<3, 5>>{},
       "flatten"_m = ike::flatten{}, "fc"_m = ike::lazy_linear<300>{});
   auto m = ike::initialize<float, shape{1, 8, 9, 9}>(net, ike::seed{7});
   check_uniform(m["conv.weight"_s], 0.23570226039551587);
   check_uniform(m["conv.bias"_s], 0.23570226039551587);
-  check_uniform(m["wide.weight"_s], 1 / std::sqrt(16.0 * 15));
+  check_uniform(m["wide.weight"_s], 1 / std::sqrt(400.0 * 15));
   check_uniform(m["fc.weight"_s], 1 / std::sqrt(8.0 * 5 * 3));
   check_uniform(m["fc.bias"_s], 1 / std::sqrt(8.0 * 5 * 3));
   for (float x : m["norm.weight"_s]) CHECK(x == 1);
   for (float x : m["norm.bias"_s]) CHECK(x == 0);
-  const ike::state_dict dict = ike::get_state_dict(m);
-  for (float x : dict.at("norm.running_mean").view<float, shape{16}>()) CHECK(x == 0);
-  for (float x : dict.at("norm.running_var").view<float, shape{16}>()) CHECK(x == 1);
+  const ike::state_view dict = ike::get_state_dict(m);
+  for (float x : dict.at("norm.running_mean").view<float, shape{400}>()) CHECK(x == 0);
+  for (float x : dict.at("norm.running_var").view<float, shape{400}>()) CHECK(x == 1);
   CHECK(*dict.at("norm.num_batches_tracked").view<std::int64_t, shape{}>().data() == 0);
+}
+
+TEST_CASE("a fan-in of 0 gives zeros") {
+  auto m = ike::initialize<float, shape{2, 0}>(ike::lazy_linear<5>{}, ike::seed{7});
+  for (float x : m["bias"_s]) CHECK(x == 0);
+  auto convolved = ike::initialize<double, shape{1, 0, 4, 4}>(ike::lazy_conv2d<3, ike::kernel<3>>{},
+                                                              ike::seed{7});
+  for (double x : convolved["bias"_s]) CHECK(x == 0);
+  for (const auto& init :
+       {ike::initializer::kaiming_uniform(0), ike::initializer::xavier_uniform(0, 0)}) {
+    float x[3] = {1, 1, 1};
+    init.fill(ike::random_stream{ike::seed{1}, 2}, x, shape{3});
+    for (float y : x) CHECK(y == 0);
+  }
 }
 
 TEST_CASE("a small fan-in has wide bounds") {
@@ -244,7 +262,7 @@ TEST_CASE("a wrong input changes nothing") {
 TEST_CASE("a clone has the state and lives alone") {
   auto m = ike::initialize<float, image>(lazy_net, ike::seed{42});
   const auto x = ike::uniform<float, image>(ike::seed{1}, 3);
-  m(x);  // moves the running statistics
+  m(x);  // Changes the running statistics.
   auto copy = m.clone();
   CHECK(same_bits(m, copy));
   CHECK(copy.is_training());
@@ -282,10 +300,30 @@ TEST_CASE("train and eval switch what batch norm does") {
   m.eval();
   const auto before = m.clone();
   m(x);
-  CHECK(same_bits(m, before));  // evaluation moves no statistics
+  CHECK(same_bits(m, before));  // Evaluation does not change statistics.
   m.train();
   m(x);
   CHECK_FALSE(same_bits(m, before));
   m.train(false);
   CHECK_FALSE(m.is_training());
+}
+
+namespace {
+
+/// A model as a member, by the name of its type.
+class holder {
+ public:
+  float first_weight() { return model_.parameters()[0]; }
+
+ private:
+  ike::model_of<lazy_net, float, image> model_{
+      ike::initialize<float, image>(lazy_net, ike::seed{42})};
+};
+
+}  // namespace
+
+TEST_CASE("a class may have a model as a member, initialised where it is declared") {
+  auto m = ike::initialize<float, image>(lazy_net, ike::seed{42});
+  static_assert(std::is_same_v<decltype(m), ike::model_of<lazy_net, float, image>>);
+  CHECK(holder{}.first_weight() == m.parameters()[0]);
 }

@@ -31,7 +31,7 @@ using model = decltype(ike::initialize<float, shape{2, 1, 4, 4}>(net, ike::seed{
 constexpr auto program = model::lowered();
 constexpr auto layout = ike::lay_out<float>(program);
 
-// Last module first; each at 64 bytes: out.weight, out.bias, skip.a.weight, ...
+// Last module first; each aligned to 64 bytes: out.weight, out.bias, skip.a.weight, ...
 static_assert(layout.offsets[6] == 0 && layout.offsets[7] == 64);
 static_assert(layout.offsets[4] == 80 && layout.offsets[5] == 80 + 144);
 static_assert(layout.offsets[2] == 240 && layout.offsets[3] == 256);

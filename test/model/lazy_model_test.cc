@@ -128,11 +128,11 @@ TEST_CASE("parameters are initialized without a forward") {
   CHECK_FALSE(holder.has_uninitialized_params());
   CHECK(forwards == 0);
   CHECK(model["fc1.weight"_s].extents() == shape{10, 4});
-  CHECK(&holder.initialize_parameters(x) == &model);  // once
+  CHECK(&holder.initialize_parameters(x) == &model);  // Once.
   CHECK(holder(x).data() == model.output().data());
   CHECK(forwards == 1);
 
-  // The same without a holder: the model for inputs like x.
+  // The same without a holder: a model for inputs like x.
   auto alone = ike::initialize_parameters(net, ike::seed{42}, x);
   static_assert(decltype(alone(x))::static_shape == shape{dynamic, 1});
   CHECK(std::memcmp(alone(x).data(), holder(x).data(), sizeof(float) * 3) == 0);

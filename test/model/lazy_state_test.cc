@@ -74,7 +74,7 @@ bool same_bytes(const ike::state_dict& a, const ike::state_dict& b) {
 
 TEST_CASE("before the first call a state marks what is uninitialized") {
   const auto holder = holder_of(1);
-  const ike::state_dict dict = ike::get_state_dict(holder);
+  const ike::state_view dict = ike::get_state_dict(holder);
   CHECK(uninitialized(dict) == lazy_names);
   CHECK(dict.at("fc1.weight").extents == shape{4, lazy});
   CHECK(dict.at("fc1.bias").extents == shape{4});
@@ -82,7 +82,7 @@ TEST_CASE("before the first call a state marks what is uninitialized") {
   CHECK(dict.at("fc1.weight").bytes.empty());
   CHECK(message_of([&] { dict.at("fc1.bias").view<float, shape{4}>(); }) ==
         "fc1.bias: has no elements, for its module is still lazy");
-  // The rest has the values that it will have.
+  // The rest has its final initial values.
   const auto model = concrete(1);
   for (const char* name : {"fc2.weight", "fc2.bias", "norm.num_batches_tracked"}) {
     const auto expected = ike::get_state_dict(model).at(name).bytes;
@@ -94,7 +94,7 @@ TEST_CASE("before the first call a state marks what is uninitialized") {
 
 TEST_CASE("a concrete state resolves a lazy model without any input") {
   const auto source = concrete(2);
-  const ike::state_dict dict = ike::get_state_dict(source);
+  const ike::state_view dict = ike::get_state_dict(source);
   auto holder = holder_of(1);
   CHECK(holder.has_uninitialized_params());
   ike::load_state_dict(holder, dict);
@@ -103,7 +103,7 @@ TEST_CASE("a concrete state resolves a lazy model without any input") {
   CHECK(holder.printed().find("num_features=4") != std::string::npos);
   CHECK(same_bytes(ike::get_state_dict(holder), dict));
 
-  // What does not fit the weights is refused, as of any model; the state stays.
+  // Inputs that do not match the weights are refused, as by any model; the state is kept.
   CHECK(message_of([&] { holder(narrow); }) ==
         "fc1: linear expects in_features = 5, got 7 (input [3, 7])");
   CHECK(same_bytes(ike::get_state_dict(holder), dict));
@@ -134,8 +134,8 @@ TEST_CASE("a lazy state leaves a lazy model lazy, and brings what it has") {
   CHECK(holder.has_uninitialized_params());
   CHECK(uninitialized(ike::get_state_dict(holder)) == lazy_names);
   holder(x);
-  // The lazy ones by the holder's seed, the others as loaded.
-  const ike::state_dict got = ike::get_state_dict(holder);
+  // The lazy parts depend on the holder's seed, the others are as loaded.
+  const ike::state_view got = ike::get_state_dict(holder);
   const auto one = concrete(1), two = concrete(2);
   CHECK(got.at("fc1.weight").view<float, shape{4, 5}>()[3] == one["fc1.weight"_s][3]);
   CHECK(got.at("fc2.weight").view<float, shape{2, 4}>()[3] == two["fc2.weight"_s][3]);
@@ -143,7 +143,7 @@ TEST_CASE("a lazy state leaves a lazy model lazy, and brings what it has") {
 
 TEST_CASE("a state may be uninitialized where the network is lazy, a module at a time") {
   const auto source = concrete(2);
-  const ike::state_dict full = ike::get_state_dict(source);
+  const ike::state_view full = ike::get_state_dict(source);
   ike::state_dict half;
   for (const auto& e : full)
     if (e.name.starts_with("norm.") && e.name != "norm.num_batches_tracked")
@@ -163,18 +163,18 @@ TEST_CASE("a state may be uninitialized where the network is lazy, a module at a
 
 TEST_CASE("partial, surplus and unfit states are refused, with every key, and nothing changes") {
   const auto source = concrete(2);
-  const ike::state_dict full = ike::get_state_dict(source);
+  const ike::state_view full = ike::get_state_dict(source);
   const auto refuse = [&](auto&& edit, const std::string& expected) {
-    ike::state_dict dict = full.views();
+    ike::state_view dict = full.views();
     edit(dict);
     const std::size_t entries = dict.size();
     auto holder = holder_of(1);
-    const ike::state_dict before = ike::get_state_dict(holder);
+    const ike::state_view before = ike::get_state_dict(holder);
     CHECK(message_of([&] { ike::load_state_dict(holder, dict); }) == expected);
     CHECK(same_bytes(ike::get_state_dict(holder), before));
     CHECK(dict.size() == entries);
     CHECK(holder.has_uninitialized_params());
-    CHECK(holder(narrow).extents() == shape{3, 2});  // resolved by its input after all
+    CHECK(holder(narrow).extents() == shape{3, 2});  // Resolved by its input after all.
   };
   refuse([](ike::state_dict& d) { d.erase("fc1.weight"), d.erase("norm.running_mean"); },
          "load_state_dict: missing keys: fc1.weight, norm.running_mean");
@@ -211,7 +211,7 @@ TEST_CASE("a lazy state is refused by a concrete model, with every key") {
 }
 
 TEST_CASE("modules that were loaded but do not fit each other are refused at the first call") {
-  // The second's in_features were loaded as 9, the first gives 4.
+  // The second's in_features were loaded as 9, but the first gives 4.
   constexpr auto two =
       ike::sequential("a"_m = ike::lazy_linear<4>{}, "b"_m = ike::lazy_linear<2>{});
   ike::lazy_model holder{two, ike::seed{1}};

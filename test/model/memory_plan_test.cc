@@ -35,7 +35,7 @@ constexpr ike::program_sizes sizes{.nodes = node_count,
                                    .saved = node_count};
 using random_program = ike::program<sizes>;
 
-/// Numbers below n, drawn one after another.
+/// Draws numbers below n.
 struct dice {
   std::uint64_t at = 0;
   std::uint64_t which;
@@ -57,7 +57,7 @@ random_program draw(std::uint64_t seed) {
     p.leaves[k].parameter_count = roll(3) == 0 ? 1 : 0;
     node.is_view = roll(4) == 0;
     node.input_count = node.is_view ? 1 : static_cast<std::size_t>(1 + roll(2));
-    // Mostly of what was made last, so that chains are common.
+    // Mostly recent values, so that chains are common.
     for (std::size_t i = 0; i < node.input_count; ++i)
       node.inputs[i] = roll(2) == 0 ? known - 1 : roll(known);
     node.first_edge = edge;
@@ -104,15 +104,15 @@ random_program draw(std::uint64_t seed) {
 
 enum class mode { unfused, training, evaluation };
 
-/// Runs a program on memory of which each cache line remembers what was written last, and counts
-/// what is read and is no longer there.
+/// Runs a program on memory in which each cache line remembers its last writer, and counts reads of
+/// overwritten data.
 struct simulation {
   const random_program& p;
   const ike::memory_plan<sizes>& plan;
   mode how;
   std::vector<int> memory;
   std::vector<int> contributions;
-  std::vector<int> final_output;  ///< By node: of the last call that is made in it.
+  std::vector<int> final_output;  ///< By node: of the last call fused into it.
   int wrong = 0, taken_over = 0;
 
   simulation(const random_program& program, const ike::memory_plan<sizes>& planned, mode run_as)
@@ -135,7 +135,7 @@ struct simulation {
     for (std::size_t k = 0; k < node_count; ++k) taken_over += call(k).backward_is_done ? 1 : 0;
   }
 
-  /// Whether node k is a sum that the next node makes.
+  /// Whether node k is a sum that the next node computes.
   bool added_later(std::size_t k) const {
     return k + 1 < node_count && p.nodes[k].role.is_sum && p.nodes[k + 1].role.adds_before &&
            call(k + 1).adds;
@@ -165,7 +165,7 @@ struct simulation {
     each_line(offset, bytes, [&](int& m) { wrong += m != tag; });
   }
 
-  /// The value of which v is a view, or v.
+  /// The value that v is a view of, or v.
   int content(int v) const {
     while (index(v) >= input_count && p.nodes[index(v) - input_count].is_view)
       v = p.nodes[index(v) - input_count].inputs[0];
@@ -173,7 +173,7 @@ struct simulation {
   }
   void value(int v, bool writes) {
     const int root = plan.root[index(v)];
-    if (index(root) < input_count) return;  // the caller's
+    if (index(root) < input_count) return;  // The caller's memory.
     const dim_t at = plan.values[index(root)];
     const int tag = 1000 + content(v);
     writes ? write(at, bytes_of_value(v), tag) : read(at, bytes_of_value(v), tag);
@@ -185,7 +185,7 @@ struct simulation {
     const int tag = 2000 + static_cast<int>(k);
     writes ? write(plan.saved[k], bytes, tag) : read(plan.saved[k], bytes, tag);
   }
-  /// The value whose gradient has the tag of v's: views that share its memory have the same.
+  /// The value whose gradient carries the tag of v's: views that share its memory carry the same.
   int gradient_content(int v) const {
     for (bool moved = true; moved;) {
       moved = false;
@@ -202,7 +202,7 @@ struct simulation {
   }
   void gradient(int v, bool writes, int of = -1) {
     const int root = plan.gradient_root[index(v)];
-    if (index(root) < input_count) return;  // the caller's
+    if (index(root) < input_count) return;  // The caller's memory.
     const dim_t at = plan.value_gradients[index(root)];
     const int tag = 3000 + gradient_content(of >= 0 ? of : v);
     writes ? write(at, bytes_of_value(v), tag) : read(at, bytes_of_value(v), tag);
@@ -226,7 +226,7 @@ struct simulation {
         value(final_output[k], false);
         saved(k, false);
       }
-      // Outputs were written first: what a node reads lies elsewhere.
+      // Outputs were written first: what a node reads must be elsewhere.
       for (std::size_t i = 0; i < node.input_count; ++i)
         if (static_cast<int>(i) != overwritten) value(node.inputs[i], false);
       if (call(k).adds) value(call(k).added, false);
@@ -255,7 +255,7 @@ struct simulation {
       if (!plan.runs_backward[k]) continue;
       const int out = node.first_output;
       if (!plan.gradient_written[index(out)]) {
-        gradient(out, true);  // zeroed
+        gradient(out, true);  // Set to zero.
         wrong += contributions[index(out)] != 0;
       }
       const bool done = call(k).backward_is_done || (node.is_view && reader_took_slope(node));
@@ -275,7 +275,7 @@ struct simulation {
         else
           gradient(in, true, i == 0 ? before_slope(k, in) : in);
       }
-      // All of a node's results were written, but over what it reads: that is still there.
+      // All of a node's results were written, except over what it reads, which is still there.
       if (!done) gradient(out, false);
       saved(k, false);
       const auto keeps = static_cast<unsigned>(node.keeps);
@@ -293,15 +293,15 @@ struct simulation {
         ++contributions[index(node.inputs[i])];
       }
     }
-    value(p.outputs[0], false);  // read until the next call
+    value(p.outputs[0], false);  // Read until the next call.
   }
 
-  /// Whether what this view hands on is already the gradient of what an activation was given.
+  /// Whether the gradient that this view passes on is already multiplied by an activation's slope.
   bool reader_took_slope(const ike::program_node& view) const {
     const int v = content(view.inputs[0]);
     return index(v) >= input_count && call(index(v) - input_count).backward_is_done;
   }
-  /// What the gradient that node k writes for v is already the gradient of.
+  /// The value of which the gradient that node k writes for v is already the gradient.
   int before_slope(std::size_t k, int v) const {
     const bool hands_on = p.nodes[k].is_view && reader_took_slope(p.nodes[k]);
     if (call(k).slope == ike::cpu::activation::none && !hands_on) return v;
@@ -340,7 +340,7 @@ constexpr auto mlp =
 using fixed = decltype(ike::initialize<float, shape{32, 4}>(mlp, ike::seed{1}));
 using open = decltype(ike::initialize<float, shape{ike::dynamic, 4}>(mlp, ike::seed{1}));
 
-// Of 32 rows: 16 and 16 hidden numbers (relu's output is what fc2 keeps), 3 and their gradients.
+// For 32 rows: 16 and 16 hidden numbers (fc2 keeps relu's output), 3 and their gradients.
 constexpr dim_t bytes = ike::workspace_bytes<fixed>;
 static_assert(bytes > 0 && bytes % 64 == 0);
 static_assert(ike::workspace_bytes<open> > 0 && ike::workspace_bytes<open> < bytes);

@@ -120,7 +120,7 @@ TEST_CASE("input gradients are written where they were asked for, and only then"
   m.backward(g, dx);
   CHECK(std::equal(dx.begin(), dx.end(), kept.begin()));
 
-  // Of another shape: refused. Of another batch: planned anew.
+  // Another shape is refused; another batch is planned anew.
   ike::tensor<double, rows> wrong(shape{3, 5});
   m(x);
   CHECK_THROWS_AS(m.backward(g, wrong), ike::shape_error);
@@ -189,7 +189,7 @@ TEST_CASE("a batch of no rows passes through, and gives gradients of zero") {
   ike::sgd optimizer{m, {.lr = 0.1}};
   const auto some = ike::uniform<float, images>(ike::seed{1}, 4);
   const auto none = ike::uniform<float, images>(ike::seed{1}, 0);
-  CHECK(m(none).extents() == shape{0, 3});  // before the workspace has any memory
+  CHECK(m(none).extents() == shape{0, 3});  // Before the workspace has any memory.
   m.train_step(some, classes(4), ike::cross_entropy{}, optimizer);
   CHECK(m(none).size() == 0);
   m.zero_grad();
@@ -200,7 +200,7 @@ TEST_CASE("a batch of no rows passes through, and gives gradients of zero") {
   m.backward(ike::tensor<float, shape{0, 3}>{}, dx);
   const auto weights = copy<float>(m.parameters());
   const float loss = m.train_step(none, classes(0), ike::cross_entropy{}, optimizer);
-  CHECK(std::isnan(loss));  // the mean of nothing, as in PyTorch
+  CHECK(std::isnan(loss));  // The mean of nothing, as in PyTorch.
   CHECK(copy<float>(m.parameters()) == weights);
   m.eval();
   CHECK(m(none).extents() == shape{0, 3});
@@ -248,7 +248,7 @@ TEST_CASE("dropout draws anew each step, and the same for the same seed") {
   CHECK(equal(first, b(x)));
   CHECK_FALSE(equal(first, c(x)));
   CHECK_FALSE(equal(first, a(x)));
-  // Backward takes the mask of its forward, also when input gradients are first asked for.
+  // Backward uses the mask of its forward, also when input gradients are first requested.
   ike::tensor<float, shape{64}> dx;
   const ike::tensor<float, shape{64}> y{a(x)};
   a.backward(x, dx);

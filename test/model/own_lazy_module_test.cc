@@ -1,4 +1,4 @@
-// A lazy module of one's own: what it gets for the ten lines that make it lazy.
+// A custom lazy module: what its ten lines of lazy support provide.
 
 #include <doctest/doctest.h>
 

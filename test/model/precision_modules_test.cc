@@ -1,4 +1,4 @@
-// What precision<bf16> is to every module of products.
+// The effect of precision<bf16> on every module with products.
 
 #include <string_view>
 
@@ -42,7 +42,7 @@ void round_weights(Model& model) {
   }
 }
 
-/// Products take rounded weights: it is the same to round them before, which is not so of floats.
+/// Products use rounded weights: rounding them beforehand changes nothing, unlike in float.
 template <shape... In>
 void check_module(const ike::any_module auto& m) {
   const auto check = [&](const auto&... x) {

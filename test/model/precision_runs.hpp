@@ -13,7 +13,7 @@
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/tensor.hpp"
 
-/// What the tests of precision<bf16> share.
+/// Shared by the tests of precision<bf16>.
 namespace precision_test {
 
 namespace ike = ikebana;

@@ -39,7 +39,7 @@ using precision_test::same_bits;
 
 namespace {
 
-/// Whole numbers, of which those above 256 are not all bfloat16 ones.
+/// Integers, of which those above 256 are not all representable in bfloat16.
 void fill_whole(std::span<float> to, std::uint32_t a, std::uint32_t b) {
   for (std::size_t i = 0; i < to.size(); ++i)
     to[i] = static_cast<float>((static_cast<std::uint32_t>(i) * a + b) % 1201) - 600;
@@ -194,7 +194,7 @@ TEST_CASE("modules can be left out by their paths") {
   const results of_all = run(all, x), of_some = run(some, x);
   CHECK_FALSE(same_bits(of_some.output, of_floats.output));
   CHECK_FALSE(same_bits(of_some.output, of_all.output));
-  // What is left out counts digits that rounding would lose.
+  // Excluded modules keep digits that rounding would lose.
   auto w = some["head.weight"_s];
   w(0, 0) += 0x1p-12f;
   CHECK_FALSE(same_bits(run(some, x).output, of_some.output));
@@ -219,7 +219,7 @@ TEST_CASE("a network trains to the accuracy of floats") {
 
 TEST_CASE("states are those of floats, and go from one to the other") {
   auto model = ike::initialize<precision<bf16>, shape{4, 8}>(mlp, ike::seed{1});
-  model.parameters()[0] = 1.00390625f + 0x1p-20f;  // no bfloat16
+  model.parameters()[0] = 1.00390625f + 0x1p-20f;  // Not representable in bfloat16.
   auto exact = ike::initialize<float, shape{4, 8}>(mlp, ike::seed{2});
   const auto state = ike::get_state_dict(model);
   CHECK(state.at("fc1.weight").type == ike::dtype::float32);

@@ -25,7 +25,7 @@
 #include "ikebana/optim/sgd.hpp"
 #include "test/support/load_recorded.hpp"
 
-// Ten steps of a small CNN by six optimizers, against what PyTorch recorded of the same steps
+// Ten steps of a small CNN with six optimizers, compared with PyTorch's records
 // (test/data/README.md, "training").
 
 namespace recorded_training {
@@ -47,7 +47,7 @@ const ike::state_dict& recorded() {
   return dict;
 }
 
-/// The entries whose names begin with `prefix`, without it.
+/// The entries whose names start with `prefix`, without it.
 inline ike::state_dict part(const ike::state_dict& all, std::string_view prefix) {
   ike::state_dict out;
   for (const auto& e : all)
@@ -93,7 +93,7 @@ void check_steps(Model& model, Optimizer& optimizer, const std::string& name) {
     const T loss = model.train_step(x, target, ike::cross_entropy{}, optimizer);
     CHECK_MESSAGE(close(&loss, &losses[step], 1, tolerance), "loss of step ", step);
     if (step > 0) continue;
-    // A dict of the gradients: the parameters' paths and shapes at the gradients' places.
+    // A dict of the gradients, with the parameters' paths and shapes.
     const auto& p = model.current_program();
     for (std::size_t i = 0; i < p.all_parameters().size(); ++i) {
       const std::string path{p.path(p.parameters[i]).view()};
@@ -105,14 +105,14 @@ void check_steps(Model& model, Optimizer& optimizer, const std::string& name) {
                     "gradient of ", path);
     }
   }
-  const ike::state_dict own = ike::get_state_dict(model);
+  const ike::state_view own = ike::get_state_dict(model);
   const ike::state_dict final = part(all, name + "/final.");
   REQUIRE(own.size() == final.size());
   for (const auto& e : own)
     CHECK_MESSAGE(close<T>(e, final.at(e.name), tolerance), "final ", e.name);
 }
 
-/// All six optimizers, on a model of inputs of shape In.
+/// All six optimizers, on a model for inputs of shape In.
 template <class T, ike::shape In>
 void check_optimizers() {
   const auto check = [](const std::string& name, auto&& with) {

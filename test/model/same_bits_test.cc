@@ -1,4 +1,4 @@
-// The parameters of a network are the same bits, in whatever order and by whomever they are
+// The parameters of a network are the same bits, in whatever order and by whichever rank they are
 // initialised.
 
 #include <doctest/doctest.h>
@@ -68,7 +68,7 @@ TEST_CASE("lazy or written out, or at the first call") {
 
 TEST_CASE("whole, or piece by piece, in any order") {
   const auto model = ike::initialize<float, image>(whole, s);
-  const ike::state_dict expected = ike::get_state_dict(model);
+  const ike::state_view expected = ike::get_state_dict(model);
   const auto compare = [&](const ike::state_dict& piece, const std::string& path) {
     for (const auto& e : piece) {
       const auto& own = expected.at(path + "." + e.name);

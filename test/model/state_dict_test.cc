@@ -11,6 +11,7 @@ namespace ike = ikebana;
 using ike::dtype;
 using ike::shape;
 using ike::state_dict;
+using ike::state_view;
 
 static_assert(!std::is_copy_constructible_v<state_dict>);
 static_assert(std::is_nothrow_move_constructible_v<state_dict>);
@@ -106,7 +107,7 @@ TEST_CASE("names change and entries go, the others stay as they were") {
   state_dict dict;
   for (const char* name : {"a", "b", "c", "d"})
     *dict.add_owned(name, dtype::uint8, shape{1}) = static_cast<std::byte>(*name);
-  state_dict views = dict.views();
+  state_view views = dict.views();
   views.rename("b", "a.b");
   views.rename("c", "c");
   CHECK(views[1].name == "a.b");

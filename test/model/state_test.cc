@@ -13,6 +13,7 @@
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/model/dot.hpp"
 #include "ikebana/model/initialize.hpp"
+#include "ikebana/model/lazy_model.hpp"
 #include "ikebana/model/named_parameters.hpp"
 #include "ikebana/model/summary.hpp"
 #include "ikebana/nn/activation.hpp"
@@ -51,7 +52,7 @@ std::vector<std::byte> all_bytes(const Model& m) {
 
 TEST_CASE("the state of a model has PyTorch's names, order, types and shapes") {
   const auto m = make<float>(1);
-  const ike::state_dict dict = ike::get_state_dict(m);
+  const ike::state_view dict = ike::get_state_dict(m);
   std::vector<std::string> names;
   for (const auto& e : dict) names.push_back(e.name);
   CHECK(names == std::vector<std::string>{"conv.weight", "conv.bias", "norm.weight", "norm.bias",
@@ -65,7 +66,7 @@ TEST_CASE("the state of a model has PyTorch's names, order, types and shapes") {
 
 TEST_CASE("the state is a view; a clone is not") {
   auto m = make<float>(1);
-  const ike::state_dict view = ike::get_state_dict(m);
+  const ike::state_view view = ike::get_state_dict(m);
   const ike::state_dict kept = view.clone();
   m["fc.bias"_s][0] = 42;
   CHECK(view.at("fc.bias").view<float, shape{3}>()[0] == 42);
@@ -76,14 +77,14 @@ TEST_CASE("the state is a view; a clone is not") {
 
 TEST_CASE("a state goes from one model to another, all of it") {
   auto a = make<float>(1), b = make<float>(2);
-  a(ike::uniform<float, image>(ike::seed{1}, 3));  // statistics and counter too
+  a(ike::uniform<float, image>(ike::seed{1}, 3));  // Statistics and counter too.
   CHECK(all_bytes(a) != all_bytes(b));
   ike::load_state_dict(b, ike::get_state_dict(a));
   CHECK(all_bytes(a) == all_bytes(b));
   CHECK(
       *ike::get_state_dict(b).at("norm.num_batches_tracked").view<std::int64_t, shape{}>().data() ==
       1);
-  ike::load_state_dict(a, ike::get_state_dict(a));  // onto itself
+  ike::load_state_dict(a, ike::get_state_dict(a));  // Onto itself.
   CHECK(all_bytes(a) == all_bytes(b));
 }
 
@@ -193,4 +194,29 @@ TEST_CASE("the drawing has a node for each module and an edge for each value") {
   CHECK(dot.find("label=\"fc: linear(in_features=16, out_features=3, bias=true)\"") !=
         std::string::npos);
   CHECK(dot.find("label=\"[1, 16]\"") != std::string::npos);
+}
+
+TEST_CASE("the best so far is a snapshot, and comes back") {
+  auto m = make<float>(1);
+  static_assert(std::is_same_v<decltype(ike::get_state_dict(m)), ike::state_view>);
+  static_assert(std::is_same_v<decltype(m.snapshot()), ike::state_dict>);
+  const auto first = all_bytes(m);
+  ike::state_dict best = m.snapshot();
+  m["fc.bias"_s][0] = 42;
+  m.buffer("norm.running_mean"_s)[1] = 3;
+  CHECK(all_bytes(m) != first);
+  ike::load_state_dict(m, best);
+  CHECK(all_bytes(m) == first);
+  m["fc.bias"_s][0] = 43;
+  best = m.snapshot();
+  m["fc.bias"_s][0] = 44;
+  ike::load_state_dict(m, best);
+  CHECK(m["fc.bias"_s][0] == 43);
+  // Hooks on saved states see it.
+  m.register_state_dict_hook([](ike::state_dict& d) { d.rename("fc.bias", "head.bias"); });
+  CHECK(m.snapshot().contains("head.bias"));
+
+  ike::lazy_model holder{net, ike::seed{1}};
+  const ike::state_dict before = holder.snapshot();
+  CHECK(before.at("fc.weight").uninitialized);
 }

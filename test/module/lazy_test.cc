@@ -36,7 +36,7 @@ std::vector<std::string_view> views(const List& list) {
   return all;
 }
 
-/// Two inputs, of which only the second's extent is left out.
+/// Two inputs, of which only the second's extent is lazy.
 template <ike::dim_t Second = lazy>
 struct pair_module {
   static constexpr std::string_view kind = "pair";
@@ -55,6 +55,10 @@ struct pair_module {
   constexpr std::array<ike::parameter_spec, 1> parameters() const {
     return {ike::parameter_spec{"weight", shape{second.value()}}};
   }
+  template <class T>
+  void forward(const ike::context<T>&) const {}
+  template <class T>
+  void backward(const ike::context<T>&) const {}
 };
 
 }  // namespace
@@ -75,11 +79,11 @@ TEST_CASE("what is uninitialized is so recursively, and of parameters and buffer
   static_assert(!ike::has_uninitialized_params(ike::linear<3, 2>{}));
   static_assert(ike::uninitialized_params(ike::linear<3, 2>{}).empty());
   static_assert(ike::uninitialized_params(ike::lazy_linear<2>{})[0].view() == "weight");
-  // As PyTorch's: neither parameters nor buffers, so there is nothing to initialize.
+  // Like PyTorch's: neither parameters nor buffers, so there is nothing to initialize.
   constexpr ike::lazy_batch_norm2d<ike::affine<false>, ike::track_running_stats<false>> bare;
   static_assert(!ike::has_uninitialized_params(bare) && ike::uninitialized_params(bare).empty());
   static_assert(ike::is_lazy_v<decltype(bare)>);
-  // Shared modules are there once.
+  // Shared modules are listed once.
   constexpr auto twice = ike::graph([](auto x) {
     constexpr auto fc = ike::linear<lazy, 4>{};
     return "fc"_m(fc, "fc"_m(fc, x));

@@ -12,9 +12,13 @@
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/conv.hpp"
+#include "ikebana/nn/conv_transpose.hpp"
 #include "ikebana/nn/dropout.hpp"
+#include "ikebana/nn/embedding.hpp"
 #include "ikebana/nn/flatten.hpp"
 #include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/lstm.hpp"
+#include "ikebana/nn/multihead_attention.hpp"
 #include "ikebana/nn/pool.hpp"
 
 namespace ike = ikebana;
@@ -49,7 +53,7 @@ static_assert(program.output() == shape{dynamic, 2});
 TEST_CASE("values and edges are numbered in the order of forward") {
   CHECK(program.nodes[0].inputs[0] == 0);
   CHECK(program.nodes[2].inputs[0] == 2);    // relu
-  CHECK(program.nodes[3].input_count == 2);  // the sum of relu's output and its input
+  CHECK(program.nodes[3].input_count == 2);  // The sum of relu's output and its input.
   CHECK(program.nodes[3].inputs[0] == 3);
   CHECK(program.nodes[3].inputs[1] == 2);
   CHECK(program.nodes[3].first_edge == 3);
@@ -93,6 +97,38 @@ TEST_CASE("a refusal names the first module that refuses, with its path") {
         "linear expects in_features = 5, got 4 (input [1, 4])");
   CHECK(refused(two, shape{2, dynamic}) ==
         "c: linear expects in_features = 5, got 4 (input [2, 4])");
+}
+
+TEST_CASE("products of extents that would overflow are refused") {
+  constexpr ike::dim_t large = ike::dim_t{1} << 40;
+  const auto refused = [](const auto& module, const shape& input) {
+    const ike::inferred r = ike::infer(ike::sequential("m"_m = module), shape_list{input});
+    return r.ok() ? std::string{"accepted"} : std::string{r.error.message().view()};
+  };
+  // Parameters, whose extents are known at compile time.
+  CHECK(refused(ike::embedding<large, (large >> 10)>{}, shape{2}) ==
+        "m: with a tensor of shape [1099511627776, 1073741824], the network has more than 2^56 "
+        "elements");
+  CHECK(refused(ike::lstm<3, large>{}, shape{2, 1, 3}).ends_with("than 2^56 elements"));
+  CHECK(refused(ike::multihead_attention<large, 1>{}, shape{2, 1, large})
+            .ends_with("[3298534883328, 1099511627776], the network has more than 2^56 elements"));
+  // Inputs and outputs, whose extents are known only at run time. In 64 bits, 2^62 * 4 and
+  // 2^57 * 2^7 overflow to 0.
+  CHECK(refused(ike::relu{}, shape{large << 22, 4}).ends_with("2^56 elements"));
+  CHECK(refused(ike::relu{}, shape{0, large << 22}).ends_with("2^56 elements"));
+  CHECK(refused(ike::flatten{}, shape{2, large, large}).ends_with("2^56 elements"));
+  CHECK(
+      refused(ike::linear<1, (large << 10)>{}, shape{(large << 2), 1}).ends_with("2^56 elements"));
+  CHECK(refused(ike::conv_transpose1d<1, 1, ike::kernel<1>, ike::stride<(large >> 10)>>{},
+                shape{1, 1, (large << 14)})
+            .ends_with("2^56 elements"));
+  // Each tensor is allowed, but not their sum.
+  const auto half = ike::linear<1, (large << 15)>{};
+  CHECK(refused(half, shape{1, 1}) ==
+        "m: with a tensor of shape [1, 1], the network has more than 2^56 elements");
+  CHECK(refused(ike::linear<1, (large << 12)>{}, shape{1, 1}) == "accepted");
+  CHECK(refused(ike::relu{}, shape{large, (large >> 26)}) == "accepted");
+  CHECK(refused(ike::relu{}, shape{large, (large >> 24)}).ends_with("2^56 elements"));
 }
 
 TEST_CASE("too many or too few inputs are refused") {

@@ -1,4 +1,4 @@
-// A module of somebody else's: a few lines outside of the library's namespace, used as any other.
+// A custom module: a few lines outside of the library's namespace, used like any other.
 
 #include <doctest/doctest.h>
 
@@ -22,7 +22,7 @@ using ike::shape;
 
 namespace somebody {
 
-/// y = a x^2, with one learned number a.
+/// y = a x^2 with one learned number a.
 struct square {
   static constexpr std::string_view kind = "square";
   constexpr ike::inferred infer(const shape& in) const { return in; }
@@ -46,7 +46,7 @@ struct square {
   }
 };
 
-/// The same with a gradient that is wrong: of the parameter, or of the input.
+/// The same with a wrong gradient: of the parameter, or of the input.
 template <bool Parameter>
 struct wrong_square : square {
   template <class T>
@@ -59,7 +59,7 @@ struct wrong_square : square {
   }
 };
 
-/// No more than the protocol asks of a module without parameters.
+/// Only what the protocol requires of a module without parameters.
 struct negate {
   static constexpr std::string_view kind = "negate";
   constexpr ike::inferred infer(const shape& in) const { return in; }

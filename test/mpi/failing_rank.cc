@@ -1,8 +1,8 @@
-// failing_rank HOW: the last rank ends in the way that HOW says; the others say what they caught.
-// failing_rank train SEED FOLDER: in each three ranks, which train a model together, one is killed;
-// the other two go on without it, and from the last checkpoint. Each that did prints "went on".
-// failing_rank shrink: the last rank dies, then the last of those who are left throws, and so on by
-// turns, until two are left.
+// failing_rank HOW: the last rank ends in the way given by HOW; the others print what they caught.
+// failing_rank train SEED FOLDER: of each three ranks, which train a model together, one is killed;
+// the other two continue without it, and from the last checkpoint. Each that did prints "went on".
+// failing_rank shrink: the last rank dies, then the last remaining one throws, and so on
+// alternately, until two are left.
 #include <signal.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -62,7 +62,7 @@ struct training {
   explicit training(Group& group)
       : model{ike::replicate(ike::initialize<double, rows>(net, ike::seed{1}), group)} {}
 
-  /// How many steps are in its weights.
+  /// The number of steps in its weights.
   std::int64_t steps_made() {
     std::int64_t made = 0;
     std::memcpy(&made, optimizer.state()[0].bytes.data(), sizeof made);
@@ -81,7 +81,7 @@ struct training {
         ike::cross_entropy{}, optimizer);
   }
 
-  /// Whether what is left of the steps leads where it leads one model on the whole batch.
+  /// Whether the remaining steps lead to the result of one model on the whole batch.
   bool completes() {
     while (steps_made() < steps) step();
     ike::single alone;
@@ -107,7 +107,7 @@ int train(int seed, const std::filesystem::path& folder) {
   if (group.rank() == 0) ike::save(ike::get_training_state(replica.model, replica.optimizer), path);
   group.barrier();
   if (is_victim && (seed + trio) % 2 != 0) {
-    // At any moment of a step, also amid the writing of a checkpoint.
+    // At any point of a step, also during the writing of a checkpoint.
     ::signal(SIGALRM, [](int) { ::kill(::getpid(), SIGKILL); });
     itimerval soon{};
     soon.it_value.tv_usec = 1 + (seed * 7919 + trio * 104729) % 9000;
@@ -186,8 +186,10 @@ int shrink() {
 }
 
 int fail(std::string_view how) {
-  // Only a rank that is alive and does nothing is found out by the clock.
+  // Only a rank that is alive and idle is detected by the timeout.
   const auto longest = std::chrono::milliseconds(how == "hang" ? 1000 : 200000);
+  // Done before the launch, because the start of MPI may take longer than the timeout.
+  static_cast<void>(ike::mpi_group::world());
   ike::launch(ike::mpi_ranks{longest, std::chrono::seconds(2)},
               [&](ike::process_group auto& group) {
                 std::vector<float> x(100000, 1.0f), y(1000, 1.0f);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# failing_rank_test.sh MPIRUN PROGRAM: one of three ranks fails; the other two must say so, and the
-# job must end with an error, soon; or, where the launcher lets them live, they must go on.
+# failing_rank_test.sh MPIRUN PROGRAM: one of three ranks fails; the other two must report it, and the job must end with
+# an error soon; or, if the launcher keeps them running, they must continue.
 set -euo pipefail
 
 mpirun=$1 program=$2
@@ -22,11 +22,11 @@ expect() {
 }
 
 waited='\(waited [0-9.]+ s'
-# Who notices first tells the other.
+# The first to notice notifies the other.
 first='(rank [01] gave up \(waited [0-9.]+ s\): all_reduce of 100000? float32 \(avg\): )?'
 died="$first(rank 2 has died $waited\)|the launcher ends the job.*$waited\))"
 
-# both ONE OTHER PATTERN: two at a time, since most of it is waiting for mpirun to end the others.
+# both ONE OTHER PATTERN: two at a time, since most of the time is spent waiting for mpirun to end the others.
 both() {
   expect "$1" "$3" &
   expect "$2" "$3"
@@ -37,7 +37,7 @@ both throw throw_amid "rank 2 failed $waited\): (out of apples|an exception ende
 both exit return "${first}rank 2 has returned without it $waited\)"
 expect hang "${first}rank 2 did not come $waited\)"
 
-# go_on COUNT RANKS ARGUMENT...: so many survivors go on. mpirun does not end them here.
+# go_on COUNT RANKS ARGUMENT...: that many survivors continue. mpirun does not end them here.
 export MPIRUN_FLAGS=--enable-recovery
 go_on() {
   local count=$1 ranks=$2 status=0 output
@@ -50,7 +50,7 @@ go_on() {
 }
 
 go_on 2 6 shrink
-# Two of each three, many times; one start of mpirun serves several threes.
+# Two of each three, many times; one start of mpirun serves several groups of three.
 threes=4 repetitions=${IKEBANA_REPETITIONS:-20}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

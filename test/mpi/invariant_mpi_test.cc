@@ -1,4 +1,4 @@
-// Run by mpirun: each rank runs all of it. The hashes that it prints are those of threads, too.
+// Run by mpirun: each rank runs all of it. The hashes that it prints equal those of threads.
 #include <doctest/doctest.h>
 
 #include <chrono>

@@ -23,7 +23,7 @@ using ike::reduce_op;
 
 namespace {
 
-/// What f throws; the empty string if nothing.
+/// The text of what f throws; the empty string if nothing.
 template <class F>
 std::string message(F f) {
   try {
@@ -135,7 +135,7 @@ TEST_CASE("Different lengths, types and collectives: every rank says who called 
                      g.all_reduce(std::span<std::int64_t>(&x, 1), reduce_op::max);
                  }),
                  " called barrier, rank 0 called all_reduce of 1 int64 (max)"));
-  // A group that has failed stays so; the others are well.
+  // A failed group stays failed; the others are unaffected.
   ike::mpi_group group = world.split(0, 0);
   const auto barrier = [&] { group.barrier(); };
   CHECK(message([&] {

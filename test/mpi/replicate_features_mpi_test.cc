@@ -1,5 +1,5 @@
-// Run by mpirun: each rank runs all of it. What test/replicate runs on threads, on processes: the
-// policies that change what is sent.
+// Run by mpirun: each rank runs all of it. The tests of test/replicate on processes: the policies
+// that change what is communicated.
 #include <doctest/doctest.h>
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Run by mpirun: each rank runs all of it. What test/replicate runs on threads, on processes.
+// Run by mpirun: each rank runs all of it. The tests of test/replicate on processes.
 #include <doctest/doctest.h>
 
 #include <chrono>

@@ -5,7 +5,7 @@
 #include "ikebana/core/tensor.hpp"
 #include "test/support/count_allocations.hpp"
 
-/// Allocations of the 2nd to the 20th of the calls of f.
+/// The allocations of the 2nd to the 20th call of f.
 template <class F>
 long allocations_after_the_first(F&& f) {
   f();
@@ -14,7 +14,7 @@ long allocations_after_the_first(F&& f) {
   return allocation_count.load() - before;
 }
 
-/// Allocations of steps 2 to 20 of training and then of inference, and of training again.
+/// The allocations of steps 2 to 20 of training, of inference, and of training again.
 template <class Model, class X, class Y, class Loss, class Optimizer>
 long allocations_of_work(Model& model, const X& x, const Y& target, const Loss& loss,
                          Optimizer& optimizer) {
@@ -26,7 +26,7 @@ long allocations_of_work(Model& model, const X& x, const Y& target, const Loss& 
   return n + allocations_after_the_first(step);
 }
 
-/// Labels 0, 1, .. below `classes`, over and over.
+/// Labels 0, 1, .. below `classes`, repeated.
 template <ikebana::shape S>
 ikebana::tensor<std::int64_t, S> classes_in_turn(std::int64_t classes) {
   ikebana::tensor<std::int64_t, S> t;

@@ -73,7 +73,7 @@ void compare_with_state() {
     r.check("state.gh_0", gh);
     r.check("state.gc_0", gc);
     r.check_gradients(model, "state.grad.");
-    // From a state of zeros it is the other network.
+    // From zero states it equals the other network.
     const ike::tensor<T, states> zero;
     r.check("y", std::get<0>(model(x, zero, zero)));
     r.check("h_n", model.template output<1>());

@@ -16,7 +16,7 @@
 #include "ikebana/model/state.hpp"
 #include "test/support/load_recorded.hpp"
 
-// What PyTorch's networks made of their state dicts (test/data/README.md, "networks").
+// The results of PyTorch's networks with these state dicts (test/data/README.md, "networks").
 
 namespace recorded_network {
 
@@ -25,14 +25,14 @@ namespace ike = ikebana;
 template <class T>
 const char* suffix = std::is_same_v<T, float> ? "_f32" : "_f64";
 
-/// What networks of T were recorded to do: the entries `<network>/<key>`.
+/// The recorded results of networks of T: the entries `<network>/<key>`.
 template <class T>
 const ike::state_dict& recorded() {
   static const ike::state_dict dict = load_recorded(std::string{"networks"} + suffix<T>);
   return dict;
 }
 
-/// The weights as PyTorch saved them, in float.
+/// The weights as saved by PyTorch, in float.
 inline ike::state_dict saved(std::string_view network) {
   return load_recorded(std::string{network} + "_state_dict_f32");
 }
@@ -48,7 +48,7 @@ void check_close(const T* a, const ike::state_dict::entry& b) {
   for (std::size_t i = 0; i < n; ++i) {
     most = std::max(most, std::abs(static_cast<double>(expected[i])));
     const double apart = std::abs(static_cast<double>(a[i]) - static_cast<double>(expected[i]));
-    worst = apart <= worst ? worst : apart;  // not-a-number is the worst
+    worst = apart <= worst ? worst : apart;  // NaN is the worst.
   }
   CHECK_MESSAGE(worst <= tolerance * most, b.name << ": " << worst << " of " << most);
 }
@@ -65,7 +65,7 @@ struct record {
   ike::tensor_view<const U, S> tensor(const std::string& key) const {
     return at(key).template view<U, S>();
   }
-  /// Bytes as the numbers that the network gets.
+  /// Bytes as the network's inputs.
   template <ike::shape S>
   ike::tensor<T, S> pixels() const {
     const auto bytes = tensor<std::uint8_t, S>("pixels");
@@ -81,7 +81,7 @@ struct record {
     check_close(is.data(), at(key));
   }
 
-  /// All gradients of the model, of the shapes and names that PyTorch has, and none left out.
+  /// All gradients of the model, with PyTorch's shapes and names, and none left out.
   template <class Model>
   void check_gradients(const Model& model, const std::string& prefix = "grad.") const {
     const auto& p = model.current_program();
@@ -98,7 +98,7 @@ struct record {
 
   template <class Model>
   void check_buffers(const Model& model) const {
-    const ike::state_dict now = ike::get_state_dict(model);
+    const ike::state_view now = ike::get_state_dict(model);
     for (const auto& e : recorded<T>()) {
       const std::string prefix = network + "/after.";
       if (!e.name.starts_with(prefix)) continue;
@@ -111,7 +111,7 @@ struct record {
   }
 };
 
-/// Calls f on every instruction set that this machine has.
+/// Calls f on every instruction set of this machine.
 template <class F>
 void for_each_instruction_set(F&& f) {
   const ike::cpu::instruction_set before = ike::cpu::active_instruction_set();

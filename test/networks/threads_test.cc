@@ -1,4 +1,4 @@
-// Training gives the same bits on any number of threads, and allocates nothing after its first
+// Training gives the same bits with any number of threads, and allocates nothing after its first
 // step.
 
 #include "ikebana/cpu/threads.hpp"
@@ -44,13 +44,13 @@ std::string train(Model& model, const X& x, const Y& target, const Loss& loss,
   }
   CHECK(allocation_count.load() == before);
   std::string bits(reinterpret_cast<const char*>(losses), sizeof losses);
-  const ike::state_dict dict = ike::get_state_dict(model);
+  const ike::state_view dict = ike::get_state_dict(model);
   for (const auto& e : dict)
     bits.append(reinterpret_cast<const char*>(e.bytes.data()), e.bytes.size());
   return bits;
 }
 
-/// f() gives the bits of a training.
+/// f() returns the bits of a training.
 template <class F>
 void check_threads(F f) {
   std::string expected;

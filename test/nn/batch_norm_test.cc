@@ -82,7 +82,7 @@ TEST_CASE("batch norm does not train on one value per channel") {
   CHECK_FALSE(batch_norm1d<3>{}.check({shape{1, 3}}, true).ok());
   CHECK(batch_norm1d<3>{}.check({shape{2, 3}}, true).ok());
   CHECK(batch_norm1d<3>{}.check({shape{0, 3}}, true).ok());
-  // Extents that are not known yet are not 1.
+  // Unknown extents do not count as 1.
   CHECK(batch_norm2d<dynamic>{}.check({shape{dynamic, dynamic, 1, dynamic}}, true).ok());
 }
 

@@ -17,7 +17,7 @@ void check_case(const std::string& name, const M& m) {
   compare_layer("conv_transpose", name, m);
 }
 
-/// `Channels` as the recorded inputs have them, `Plain` being the first case's module.
+/// `Channels` as in the recorded inputs; `Plain` is the first case's module.
 template <std::size_t Spatial, dim_t Channels, class Plain, class OutputSize>
 void compare_dimensions() {
   const std::string name{Plain::kind};

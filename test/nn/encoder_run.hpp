@@ -13,7 +13,7 @@
 #include "ikebana/model/state.hpp"
 #include "layers.hpp"
 
-/// The parts of a transformer as models, beside what PyTorch recorded.
+/// The parts of a transformer as models, compared with PyTorch's records.
 
 namespace ike = ikebana;
 using ike::dim_t;
@@ -30,10 +30,10 @@ using padded = ike::key_padding_mask<true>;
 using masked = ike::attn_mask<ike::mask_kind::boolean>;
 inline constexpr ike::transformer_settings no_dropout{.dropout = 0};
 
-/// What a model of any type holds.
+/// The data of a model of any type.
 template <class T>
 struct recorded_model {
-  ike::state_dict state;
+  ike::state_view state;
   std::vector<const T*> gradients;  ///< Of the entries of `state`.
 
   template <class Net>
@@ -48,7 +48,7 @@ struct recorded_model {
   static const ike::state_dict::entry& at(const std::string& name, const std::string& tensor) {
     return recorded<T>("layers_attention").at(name + "/" + tensor);
   }
-  /// Writes to the model's memory, which the views are of.
+  /// Writes to the model's memory, which the views show.
   void fill(const std::string& name) const {
     for (const ike::state_dict::entry& e : state) {
       REQUIRE(e.extents == at(name, e.name).extents);
@@ -99,7 +99,7 @@ void compare_network(const std::string& name, const M& m) {
   compares("layers_attention", name);
   compare_as<double, In...>(name, m, std::make_index_sequence<sizeof...(In) - 1>{});
 }
-/// The same in float. Each type and precision is a second of compile time.
+/// The same in float. Each type and precision costs a second of compile time.
 template <shape... In, class M>
 void compare_in_float(const std::string& name, const M& m) {
   compare_as<float, In...>(name, m, std::make_index_sequence<sizeof...(In) - 1>{});

@@ -42,5 +42,7 @@ TEST_CASE("flatten says what is wrong with its input") {
         "flatten expects end_dim within 2 dimensions, got 4 (input [2, 3])");
   CHECK(sentence_of(flatten<start_dim<2>, end_dim<1>>{}.infer(shape{2, 3, 4})) ==
         "flatten expects start_dim of at most end_dim = 1, got 2 (input [2, 3, 4])");
+  CHECK(sentence_of(flatten<start_dim<-2>>{}.infer(shape{3})) ==
+        "flatten expects start_dim within 1 dimensions, got -2 (input [3])");
   CHECK(described(flatten{}) == "start_dim=1, end_dim=-1");
 }

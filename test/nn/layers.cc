@@ -40,7 +40,7 @@ void compare_layer_once(const std::string& family, const std::string& name, any_
     REQUIRE(run.buffer_specs[b].extents == at(run.buffer_specs[b].name).extents);
     copy_bytes(run.buffer(b), at(run.buffer_specs[b].name));
   }
-  // No parameter or buffer of PyTorch's is left out.
+  // None of PyTorch's parameters or buffers is left out.
   std::size_t states = 0;
   for (const state_dict::entry& e : dict)
     states += e.name.starts_with(name + "/grad.") || e.name.starts_with(name + "/after.");
@@ -77,7 +77,7 @@ void compare_layer_once(const std::string& family, const std::string& name, any_
   check_inputs("");
   check_parameters(1, "");
 
-  // Gradients of parameters add up; those of inputs are overwritten, or not asked for.
+  // Parameter gradients accumulate; input gradients are overwritten, or not requested.
   run.backward(true);
   check_inputs(" again");
   check_parameters(T{1} / 2, " twice");

@@ -1,4 +1,4 @@
-// Every module with a dimension to infer: what is uninitialized, and how a state resolves it.
+// Every module with an inferable dimension: what is uninitialized, and how a state resolves it.
 
 #include <doctest/doctest.h>
 
@@ -27,7 +27,7 @@ using ike::shape;
 
 namespace {
 
-/// A state with the shapes that a model of the module would have.
+/// A state with the shapes of a model of the module.
 template <class M>
 ike::state_dict state_for(const M& m) {
   const auto p = ike::outline(m);
@@ -47,7 +47,8 @@ ike::state_dict state_for(const M& m) {
   return dict;
 }
 
-/// Lazy, it lists what it lacks; a state alone makes it print as what inputs of the shapes In make.
+/// The lazy form lists what is uninitialized; after loading a state, it prints like the module for
+/// inputs of the shapes In.
 template <class Lazy, shape... In>
 void check_form() {
   static_assert(ike::has_uninitialized_params(Lazy{}));
@@ -56,7 +57,7 @@ void check_form() {
   const ike::state_dict state = state_for(concrete{});
   ike::lazy_model holder{Lazy{}, ike::seed{1}};
   std::size_t marks = 0;
-  const ike::state_dict before = ike::get_state_dict(holder);
+  const ike::state_view before = ike::get_state_dict(holder);
   for (const auto& e : before) marks += e.uninitialized;
   CHECK(marks == ike::uninitialized_params(Lazy{}).size());
   ike::load_state_dict(holder, state);

@@ -19,8 +19,8 @@
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/parameter.hpp"
 
-/// A single leaf with all the memory it needs, apart from any model. The leaf's own type is known
-/// to leaf_run alone, so that what the tests do with it is compiled once.
+/// A single leaf with all the memory it needs, outside of any model. Only leaf_run knows the leaf's
+/// own type, so that the tests' code is compiled once.
 template <class T>
 class any_leaf_run {
  public:
@@ -42,7 +42,7 @@ class any_leaf_run {
   std::vector<ikebana::parameter_spec> parameter_specs;
   std::vector<ikebana::buffer_spec> buffer_specs;
 
-  // Of the first.
+  // Of the first input and output.
   shape in, out;
   ikebana::aligned_buffer<T>&input = inputs[0], &output = outputs[0];
   ikebana::aligned_buffer<T>&input_gradient = input_gradients[0],
@@ -54,10 +54,10 @@ class any_leaf_run {
 
   void forward(bool in_training = true);
 
-  /// What the module does not keep is not there.
+  /// What the module does not keep is not available.
   void backward(bool accumulate, bool inputs_too = true);
 
-  /// Initial values, as a model of seed s gives them to a leaf at the root.
+  /// Initial values, as a model of seed s initialises a leaf at the root.
   void initialize(ikebana::seed s);
 
   T* parameter(std::size_t i) { return parameters.data() + offsets_[i]; }
@@ -115,7 +115,10 @@ class leaf_run final : public any_leaf_run<T> {
       : leaf_run(m, ikebana::shape_list{in_shape}) {}
 
  private:
-  void run_forward(const ikebana::context<T>& c) override { module_.forward(c); }
+  void run_forward(const ikebana::context<T>& c) override {
+    if constexpr (requires { module_.validate(c); }) module_.validate(c);
+    module_.forward(c);
+  }
   void run_backward(const ikebana::context<T>& c) override { module_.backward(c); }
   void run_finish_initialization([[maybe_unused]] T* const* parameter_pointers,
                                  [[maybe_unused]] std::byte* const* buffer_pointers) override {
@@ -128,7 +131,7 @@ class leaf_run final : public any_leaf_run<T> {
   M module_;
 };
 
-/// Makes the run of a leaf for inputs of these shapes.
+/// Creates the run of a leaf for inputs of these shapes.
 template <class T>
 using make_leaf_run =
     std::function<std::unique_ptr<any_leaf_run<T>>(const ikebana::shape_list& in)>;
@@ -138,20 +141,20 @@ make_leaf_run<T> leaf_run_maker(const M& m) {
   return [m](const ikebana::shape_list& in) { return std::make_unique<leaf_run<T, M>>(m, in); };
 }
 
-/// Fills an array with numbers in [-1, 1), a function of `key` alone.
+/// Fills an array with numbers in [-1, 1) that depend only on `key`.
 template <class T>
 void fill_random(T* x, ikebana::dim_t n, std::uint64_t key) {
   ikebana::fill_uniform(ikebana::random_stream{ikebana::seed{key}, 0}, T{1}, x, n);
 }
 
-/// Buffers are made anything but neutral.
+/// Buffers get non-neutral values.
 double loss_of(any_leaf_run<double>& run, bool training);
 
-/// Backward against central differences of forward, in double, for every input element and every
-/// parameter.
+/// Compares backward with central differences of forward, in double, for every input element and
+/// every parameter.
 void check_gradients_of(any_leaf_run<double>& run, const std::string& what, bool training);
 
-/// Indices and truth values among the inputs are those that `set` writes.
+/// `set` writes the indices and masks among the inputs.
 template <class M, class Set>
 void check_gradients(const M& m, const ikebana::shape_list& ins, bool training, const Set& set) {
   leaf_run<double, M> run(m, ins);
@@ -170,7 +173,7 @@ void check_gradients(const M& m, const ikebana::shape& in, bool training = true)
 
 void check_empty_batch_of(any_leaf_run<float>& run, bool training);
 
-/// A batch of none goes through, and leaves gradients of zero.
+/// An empty batch is accepted, and leaves zero gradients.
 template <class M>
 void check_empty_batch(const M& m, const ikebana::shape_list& ins, bool training = true) {
   leaf_run<float, M> run(m, ins);

@@ -19,7 +19,7 @@ using padded = key_padding_mask<true>;
 using boolean = attn_mask<mask_kind::boolean>;
 using additive = attn_mask<mask_kind::additive>;
 
-/// Masks are made of the words of a stream.
+/// Masks are drawn from the words of a stream.
 template <class M>
 void check_masked(const M& m, const shape_list& ins) {
   check_gradients(m, ins, true, [](any_leaf_run<double>& run) {
@@ -180,7 +180,7 @@ TEST_CASE("one input is query, key and value; extents of run time give the same 
                   {shape{5, 2, 6}, shape{4, 2, 5}, shape{4, 2, 7}});
   check_same_bits(multihead_attention<6, 2, is_causal<true>>{},
                   multihead_attention<6, 2, is_causal<true>>{}, {shape{5, 2, 6}});
-  // One input under weights of their own for query, key and value.
+  // One input with separate weights for query, key and value.
   check_gradients(multihead_attention<dynamic, 2, kdim<dynamic>>{}, shape{3, 2, 4});
 
   leaf_run<double, multihead_attention<6, 2>> one({}, shape{5, 2, 6});
@@ -283,7 +283,7 @@ TEST_CASE("a lazy multihead_attention becomes what its inputs bring") {
   static_assert(std::is_same_v<decltype(multihead_attention<6, 2, kdim<lazy>, padded>{}
                                             .become<shape{5, 2, 6}, shape{2, 5}>()),
                                multihead_attention<6, 2, kdim<6>, padded>>);
-  // The weights of what turned out to be one width stand in one matrix.
+  // If the widths turn out equal, the weights are in one matrix.
   CHECK(multihead_attention<6, 2, kdim<6>>::is_packed);
   CHECK_FALSE(multihead_attention<6, 2, kdim<5>>::is_packed);
   lazy_multihead_attention<2> m;

@@ -54,7 +54,7 @@ TEST_CASE("a static and a dynamic batch give the same bits through every module"
     CHECK(same_bits<float>(fixed.gradients(), open.gradients()));
     CHECK(same_bits<std::byte>(fixed.buffers(), open.buffers()));
   }
-  // Another batch, then none at all.
+  // Another batch, then an empty one.
   CHECK(open(uniform<float, open_shape>(seed{1}, 2)).extents() == shape{2, 3});
   CHECK(open(uniform<float, open_shape>(seed{1}, 0)).extents() == shape{0, 3});
   open.zero_grad();

@@ -108,7 +108,7 @@ TEST_CASE("pooling says what is wrong with its input") {
         "max_pool2d expects spatial extents of at least 1, got 0 (input [2, 3, 0, 1])");
   CHECK(sentence_of(avg_pool2d<kernel<3>, padding<2>>{}.infer(shape{2, 3, 8, 8})) ==
         "avg_pool2d expects padding of at most kernel / 2 = 1, got 2 (input [2, 3, 8, 8])");
-  // The two elements of the only window would both lie in the padding.
+  // Both elements of the only window would be in the padding.
   CHECK(sentence_of(max_pool2d<kernel<2>, padding<1>, dilation<2>>{}.infer(shape{1, 1, 1})) ==
         "max_pool2d expects every window to meet the input, needs an extent of 2, got 1 (input [1, "
         "1, 1])");

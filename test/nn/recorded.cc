@@ -21,7 +21,7 @@ template const ikebana::state_dict& recorded<double>(std::string_view);
 
 namespace {
 
-// By family, for tests of several share a program.
+// By family, since tests of several families share a program.
 std::map<std::string, std::set<std::string>, std::less<>>& compared() {
   static std::map<std::string, std::set<std::string>, std::less<>> names;
   return names;
@@ -52,7 +52,7 @@ void check_close(const T* a, const ikebana::state_dict::entry& b, const std::str
   for (std::size_t i = 0; i < n; ++i) {
     most = std::max(most, std::abs(static_cast<double>(expected[i])));
     const double apart = std::abs(static_cast<double>(a[i]) - static_cast<double>(expected[i]));
-    worst = apart <= worst ? worst : apart;  // not-a-number is the worst
+    worst = apart <= worst ? worst : apart;  // NaN is the worst.
   }
   if constexpr (std::is_integral_v<T>)
     CHECK_MESSAGE(worst == 0, what);
@@ -82,7 +82,7 @@ void compare_once(const std::string& name, any_leaf_run<T>& run, bool training,
     REQUIRE(run.buffer_specs[b].extents == at(run.buffer_specs[b].name).extents);
     copy_bytes(run.buffer(b), at(run.buffer_specs[b].name));
   }
-  // No parameter or buffer of PyTorch's is left out.
+  // None of PyTorch's parameters or buffers is left out.
   std::size_t states = 0;
   for (const state_dict::entry& e : dict)
     states += e.name.starts_with(name + "/grad.") || e.name.starts_with(name + "/after.");
@@ -110,7 +110,7 @@ void compare_once(const std::string& name, any_leaf_run<T>& run, bool training,
   check_close<T>(run.input_gradient.data(), at("gx"), name + " gx" + where);
   check_parameter_gradients(1, "");
 
-  // Gradients of parameters add up; that of the input is overwritten, or not asked for.
+  // Parameter gradients accumulate; the input gradient is overwritten, or not requested.
   run.backward(true);
   check_close<T>(run.input_gradient.data(), at("gx"), name + " gx again" + where);
   check_parameter_gradients(T{1} / 2, " twice");

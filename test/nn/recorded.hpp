@@ -17,17 +17,16 @@
 #include "ikebana/model/state_dict.hpp"
 #include "leaf_run.hpp"
 
-/// The values of a family recorded from PyTorch (test/data/README.md), as float or double.
+/// PyTorch's recorded values of a family (test/data/README.md), as float or double.
 template <class T>
 const ikebana::state_dict& recorded(std::string_view family);
 extern template const ikebana::state_dict& recorded<float>(std::string_view);
 extern template const ikebana::state_dict& recorded<double>(std::string_view);
 
-/// Says that a case of a family is being compared.
+/// Records that a case of a family is being compared.
 void compares(std::string_view family, const std::string& name);
 
-/// The names of the cases of a family that begin with one of `prefixes`, and were not compared so
-/// far.
+/// The names of a family's cases that start with one of `prefixes` and have not been compared yet.
 std::set<std::string> not_compared(std::string_view family,
                                    const std::vector<std::string>& prefixes);
 
@@ -42,7 +41,7 @@ extern template void check_close<float>(const float*, const ikebana::state_dict:
 extern template void check_close<double>(const double*, const ikebana::state_dict::entry&,
                                          const std::string&);
 
-/// Calls f for every instruction set that this machine has, switched to it.
+/// Calls f on every instruction set of this machine.
 template <class F>
 void for_each_instruction_set(F&& f) {
   const ikebana::cpu::instruction_set before = ikebana::cpu::active_instruction_set();

@@ -25,7 +25,7 @@ constexpr auto encoder = graph([](auto x, auto lengths) {
       lazy_lstm<8, packed<true>, bidirectional<true>, num_layers<2>, batch_first<true>>{.dropout =
                                                                                             0.1},
       x, lengths);
-  // The decoder begins with the states in which both directions of both layers end.
+  // The decoder starts with the final states of both directions of both layers.
   const auto [z, g] =
       "decoder"_m(lazy_gru<8, bidirectional<true>, num_layers<2>, batch_first<true>>{}, y, h);
   return "head"_m(lazy_linear<1>{}, z);
@@ -46,7 +46,7 @@ TEST_CASE("a network of recurrent modules learns, with lengths, and allocates no
     tensor<float, shape{dynamic, 5, 1}> target(shape{batch, 5, 1});
     tensor<std::int64_t, shape{dynamic}> lengths(shape{batch});
     for (dim_t b = 0; b < batch; ++b) lengths[b] = 1 + (3 * b) % 5;
-    // The sum of all that the sequence holds, at each of its steps.
+    // The sum of the whole sequence, at each of its steps.
     for (dim_t b = 0; b < batch; ++b)
       for (dim_t t = 0; t < lengths[b]; ++t)
         for (dim_t s = 0; s < 5; ++s) target.data()[b * 5 + s] += x.data()[(b * 5 + t) * 3];
@@ -68,7 +68,7 @@ TEST_CASE("a network of recurrent modules learns, with lengths, and allocates no
 
 TEST_CASE("the state of a stateful module stays in the model and out of its state dict") {
   auto model = initialize<double, shape{dynamic, 2, 3}>(streaming, seed{1});
-  const state_dict state = get_state_dict(model);
+  const ikebana::state_view state = get_state_dict(model);
   CHECK(state.size() == 4);
   CHECK(state.contains("lstm.weight_ih_l0"));
   const auto x = uniform<double, shape{dynamic, 2, 3}>(seed{2}, 4);

@@ -16,7 +16,7 @@ TEST_CASE("dropout falls between layers, in training") {
                   shape_list{shape{3, 2, 2}, shape{2}}, true,
                   [](any_leaf_run<double>& run) { run.indices[1][0] = 2, run.indices[1][1] = 3; });
 
-  // Layers that hand on what they are given, of three: an output is what two masks let through.
+  // Three layers that pass their input on: an output is what two masks let through.
   constexpr dim_t hidden = 1000;
   leaf_run<double, rnn<1, hidden, num_layers<3>, nonlinearity<"relu">, bias<false>>> run(
       {.dropout = 0.25}, shape{1, 1, 1});
@@ -37,7 +37,7 @@ TEST_CASE("dropout falls between layers, in training") {
     CHECK((y == 0 || std::abs(y - 1 / (0.75 * 0.75)) < 1e-12));
     kept += y != 0;
   }
-  CHECK(std::abs(static_cast<double>(kept) / hidden - 0.75 * 0.75) < 0.063);  // four deviations
+  CHECK(std::abs(static_cast<double>(kept) / hidden - 0.75 * 0.75) < 0.063);  // four sigma
   CHECK(forward() == once);
   run.stream.step = 4;
   CHECK(forward() != once);
@@ -62,7 +62,7 @@ TEST_CASE("an lstm never reads what stands beyond a length") {
     for (dim_t i = 0; i < 6; ++i) CHECK(run.output[(t * 2 + 1) * 6 + i] == 0);
     for (dim_t i = 0; i < 2; ++i) CHECK(run.input_gradient[(t * 2 + 1) * 2 + i] == 0);
   }
-  // Where all end before the input does, as if it were shorter.
+  // If all sequences end before the input does, as if it were shorter.
   run.indices[1][0] = 2;
   run.forward();
   leaf_run<double, lstm<2, 3, bidirectional<true>>> shorter({}, shape{2, 2, 2});
@@ -79,6 +79,10 @@ TEST_CASE("an lstm refuses lengths that no sequence has") {
   CHECK_THROWS_WITH_AS(run.forward(), "lstm expects lengths between 1 and 4, got 0", shape_error);
   run.indices[1][1] = 5;
   CHECK_THROWS_WITH_AS(run.forward(), "lstm expects lengths between 1 and 4, got 5", shape_error);
+  run.indices[1][1] = -1;
+  CHECK_THROWS_WITH_AS(run.forward(), "lstm expects lengths between 1 and 4, got -1", shape_error);
+  run.indices[1][1] = -2;
+  CHECK_THROWS_WITH_AS(run.forward(), "lstm expects lengths between 1 and 4, got -2", shape_error);
 }
 
 TEST_CASE("a stateful lstm goes on where its last call ended") {

@@ -37,5 +37,7 @@ TEST_CASE("softmax says what is wrong with its input") {
         "softmax expects a dim within 2 dimensions, got 2 (input [3, 4])");
   CHECK(sentence_of(log_softmax<dim<-3>>{}.infer(shape{3, 4})) ==
         "log_softmax expects a dim within 2 dimensions, got -3 (input [3, 4])");
+  CHECK(sentence_of(softmax<dim<-2>>{}.infer(shape{3})) ==
+        "softmax expects a dim within 1 dimensions, got -2 (input [3])");
   CHECK(described(softmax{}) == "dim=-1");
 }

@@ -66,7 +66,7 @@ TEST_CASE("a forward between a forward and its backward does not change the grad
   run.forward();
   run.backward(false);
   std::vector<double> first(run.gradient(1), run.gradient(1) + 12);
-  // Another node's forward moves the vectors that both share.
+  // Another node's forward updates the vectors that both share.
   for (std::size_t b : {0u, 1u})
     fill_random(reinterpret_cast<double*>(run.buffer(b)), run.buffer_specs[b].extents.numel(), 9);
   run.backward(false);

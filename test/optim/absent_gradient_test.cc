@@ -53,7 +53,7 @@ struct absent_model : flat_model<T> {
   }
 };
 
-/// A parameter alone, with an optimizer of its own: what PyTorch does, one after the other.
+/// A single parameter with its own optimizer: PyTorch's behaviour, parameter by parameter.
 template <class T, class Optimizer, class Options>
 struct alone {
   flat_model<T> model;

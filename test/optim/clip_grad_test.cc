@@ -82,8 +82,8 @@ TEST_CASE("clip_grad_norm of gradients that are not finite") {
 
 namespace {
 
-/// An optimizer with max_norm does what clip_grad_norm and the same optimizer without do, but for
-/// the gradients, which stay as they are.
+/// An optimizer with max_norm does the same as clip_grad_norm and the optimizer without it, except
+/// that the stored gradients stay unchanged.
 template <class Optimizer, class Options>
 void check_max_norm(Options options) {
   flat_model<float> clipped(5003), plain(5003);

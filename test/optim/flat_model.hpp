@@ -8,7 +8,7 @@
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/random.hpp"
 
-/// All that an optimizer asks of a model.
+/// The interface that an optimizer needs of a model.
 template <class T>
 struct flat_model {
   using value_type = T;
@@ -26,7 +26,7 @@ struct flat_model {
   }
 };
 
-/// Copies what one optimizer remembers into another of the same kind.
+/// Copies the state of an optimizer into another of the same kind.
 template <class Optimizer>
 void copy_state(Optimizer& to, Optimizer& from) {
   auto target = to.state();

@@ -167,6 +167,11 @@ TEST_CASE("The scale stops growing before it overflows, and comes back from a st
   ike::grad_scaler other;
   other.load_state(scaler.state());
   CHECK(other.state() == scaler.state());
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const ike::grad_scaler_state& nonsense :
+       {ike::grad_scaler_state{0, 1}, {-2, 1}, {nan, 1}, {1e300, 1}, {2, -1}})
+    CHECK_THROWS_AS(other.load_state(nonsense), ike::state_error);
+  CHECK(other.state() == scaler.state());
 }
 
 TEST_CASE("Replicas in float16: an overflow on one rank is one on all, and small gradients live") {
@@ -197,7 +202,7 @@ TEST_CASE("Replicas in float16: an overflow on one rank is one on all, and small
     group.all_gather(std::span<const double>{scales}, std::span<double>{all});
     for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i] == scales[i % scales.size()]);
   });
-  // Gradients of about 1e-8 are nothing in float16, but for the scale.
+  // Gradients of about 1e-8 underflow in float16 without scaling.
   ike::single group;
   for (const bool enabled : {false, true}) {
     auto model = ike::replicate<policy>(made<float>(), group);

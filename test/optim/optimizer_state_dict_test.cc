@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -105,6 +106,11 @@ TEST_CASE("A state that does not fit is refused before anything has changed") {
       complaint([&] { ike::set_optimizer_state_dict(model, adam, dict); }) ==
       "set_optimizer_state_dict: state.fc1.weight.step and state.fc2.weight.step differ, but this "
       "optimizer keeps one for all parameters");
+  for (const auto& e : dict)
+    if (e.name.ends_with(".step"))
+      *reinterpret_cast<std::int64_t*>(const_cast<std::byte*>(e.bytes.data())) = -5;
+  CHECK(complaint([&] { ike::set_optimizer_state_dict(model, adam, dict); }) ==
+        "state.fc1.weight.step: expected a number of steps, got -5");
   const ike::state_dict after = ike::get_optimizer_state_dict(model, adam);
   for (const auto& e : before) CHECK(std::ranges::equal(e.bytes, after.at(e.name).bytes));
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# plain_test.sh COMPILER MAIN FLAGS KERNELS: no build system at all; the second time with the kernels built apart, of
+# plain_test.sh COMPILER MAIN FLAGS KERNELS: without a build system; the second time with separately compiled kernels of
 # the one type that the program needs.
 set -euo pipefail
-# Its driver for C++.
+# The compiler's driver for C++.
 compiler=${1/%gcc/g++}
 compiler=${compiler/%clang/clang++}
-# What takes longest to optimise is optimised by other tests.
+# Other tests optimise what takes longest.
 build=("$compiler" -std=c++20 -O0 -Iinclude "@$3")
 
 "${build[@]}" "$2" -pthread -o "$TEST_TMPDIR/main"

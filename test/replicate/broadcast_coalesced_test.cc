@@ -7,13 +7,16 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/rnn.hpp"
 #include "ikebana/replicate/launch.hpp"
+#include "ikebana/replicate/replicate.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -24,7 +27,7 @@ using ike::threads;
 
 namespace {
 
-/// What a group was asked for.
+/// The calls of a group.
 struct record {
   std::vector<std::size_t> chunks;
   std::vector<const void*> places;
@@ -162,4 +165,29 @@ TEST_CASE("the states of a model come from the source, but for what is ignored")
     CHECK(o.running_mean == static_cast<std::byte>(r));
     CHECK(o.batches == std::byte{1});
   }
+}
+
+TEST_CASE("a state that is not saved is a rank's own, whatever the policy ignores") {
+  constexpr auto net =
+      ike::sequential("rnn"_m = ike::rnn<3, 2, ike::stateful<1>>{}, "fc"_m = ike::linear<2, 2>{});
+  const auto made = [&](int rank) {
+    auto m = ike::initialize<float, shape{4, 1, 3}>(net, ike::seed{1});
+    for (float& x : m.parameters()) x = static_cast<float>(rank);
+    m.buffer("rnn.h"_s)[1] = static_cast<float>(rank);
+    return m;
+  };
+  ike::launch(threads{3}, [&](ike::thread_group& group) {
+    const float rank = static_cast<float>(group.rank());
+    const auto check = [&](auto model, float h) {
+      CHECK(model["rnn.weight_hh_l0"_s][3] == 0);
+      CHECK(model.buffer("rnn.h"_s)[1] == h);
+    };
+    check(ike::replicate(made(group.rank()), group), rank);
+    check(ike::replicate<ike::replicate_policy<ike::ignored<"fc">>>(made(group.rank()), group),
+          rank);
+    // An explicit sync_module_states broadcasts all buffers.
+    auto m = made(group.rank());
+    ike::sync_module_states(m, group);
+    check(std::move(m), 0);
+  });
 }

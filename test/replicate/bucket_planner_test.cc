@@ -1,5 +1,5 @@
 // Expected assignments are those of PyTorch's _compute_bucket_assignment_by_size and of the
-// reducer's rebuild, as their sources describe them.
+// reducer's rebuild, as in their sources.
 
 #include "ikebana/replicate/buckets/bucket_planner.hpp"
 
@@ -151,21 +151,21 @@ TEST_CASE("Four Linear(2000): one bucket at first, three in the order of backwar
   ike::single group;
   ike::bucket_planner planner(four_linears());
   CHECK(planner.plan().buckets == buckets{{0, 1, 2, 3, 4, 5, 6, 7}});
-  CHECK(!planner.rebuild(group));  // nothing has arrived yet
+  CHECK(!planner.rebuild(group));  // Nothing has arrived yet.
   for (std::size_t i : {7u, 6u, 5u, 4u, 3u, 2u, 1u, 0u}) planner.mark_ready(i);
   REQUIRE(planner.rebuild(group));
   CHECK(planner.plan().buckets == buckets{{7, 6}, {5, 4, 3, 2}, {1, 0}});
   CHECK(planner.plan().limits == std::vector<dim_t>{1 << 20, 25 << 20, 25 << 20});
   CHECK(planner.has_rebuilt());
   for (std::size_t i : {0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u}) planner.mark_ready(i);
-  CHECK(!planner.rebuild(group));  // once
+  CHECK(!planner.rebuild(group));  // Only once.
 }
 
 TEST_CASE("Where parameters may be unused there are caps from the start, and no rebuild") {
   ike::single group;
   ike::bucket_planner planner(four_linears(), {.find_unused_parameters = true});
-  // From the first parameter: 1 MiB is reached by the first weight; then 25 MiB by the third; then
-  // what is left. Reversed, for backward comes from the end.
+  // From the first parameter: the first weight reaches 1 MiB, then the third 25 MiB, then the rest.
+  // Reversed, since backward starts at the end.
   CHECK(planner.plan().buckets == buckets{{5, 6, 7}, {1, 2, 3, 4}, {0}});
   for (std::size_t i = 8; i-- > 0;) planner.mark_ready(i);
   CHECK(!planner.rebuild(group));

@@ -104,7 +104,7 @@ TEST_CASE("Buckets become ready as backward goes on") {
 
 // The three bucket sizes that PyTorch's issue 48880 reports for ResNet-18.
 TEST_CASE("ResNet-18 is cut where DistributedDataParallel cuts it") {
-  std::vector<dim_t> sizes;  // in the order of the definition
+  std::vector<dim_t> sizes;  // In the order of definition.
   const auto conv = [&](dim_t out, dim_t in, dim_t k) { sizes.push_back(4 * out * in * k * k); };
   const auto norm = [&](dim_t n) { sizes.insert(sizes.end(), {4 * n, 4 * n}); };
   conv(64, 3, 7), norm(64);

@@ -9,9 +9,13 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "hook_run.hpp"
+#include "ikebana/core/random.hpp"
 #include "ikebana/replicate/compress.hpp"
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/model_averager.hpp"
@@ -168,8 +172,8 @@ TEST_CASE("fp16_compress rounds what each rank brings and what comes out") {
 
 namespace {
 
-/// One bucket of two numbers on each of `ranks`, through some steps of a hook that `make(group)`
-/// gives; what rank r has after each.
+/// One bucket of two numbers on each of `ranks`, through some steps of the hook that `make(group)`
+/// returns; the result of rank r after each.
 template <class Make>
 auto steps(int ranks, int count, Make make) {
   return ike::launch(ike::threads{ranks}, [&](ike::process_group auto& group) {
@@ -229,10 +233,71 @@ TEST_CASE("model_averager averages now and then") {
   });
 }
 
-TEST_CASE("A wrapper hands all stages to its hook") {
-  const auto all = steps(2, 2, [](auto&, auto with) {
-    with(ike::fp16_compress_wrapper<ike::powersgd>{ike::powersgd{{.rank = 1}}});
+namespace {
+
+/// Numbers that neither half-precision type represents exactly.
+std::vector<float> inexact(int rank, int step, std::size_t n) {
+  std::vector<float> out(n);
+  const auto key = static_cast<std::uint64_t>(10 * step + rank);
+  ike::fill_uniform(ike::random_stream{ike::seed{key}, 1}, 1.0f, out.data(),
+                    static_cast<ike::dim_t>(n));
+  return out;
+}
+
+template <class Half>
+void round_all(std::vector<float>& x) {
+  for (float& v : x) v = static_cast<float>(Half(v));
+}
+
+/// The gradients of each of 3 ranks after some steps of a hook on one bucket, with `change` applied
+/// before and after each step.
+template <class Hook, class Change>
+auto through(const std::vector<std::pair<std::string_view, ike::shape>>& of, Change change) {
+  return ike::launch(ike::threads{3}, [&](ike::process_group auto& group) {
+    hook_run::one_bucket<float, Hook, std::remove_reference_t<decltype(group)>> one(
+        hook_run::parameters(of), Hook{}, group);
+    std::vector<std::vector<float>> out;
+    for (int s = 0; s < 3; ++s) {
+      one.gradients = inexact(group.rank(), s, one.gradients.size());
+      change(one.gradients);
+      one.step();
+      change(one.gradients);
+      out.push_back(one.gradients);
+    }
+    return out;
   });
-  CHECK(all[0] == all[1]);
-  CHECK(all[1][1] == std::vector<double>{0.5, 1});
+}
+
+template <class Half>
+void check_wrappers() {
+  using ike::compress_wrapper;
+  const std::vector<std::pair<std::string_view, ike::shape>> of{{"w", ike::shape{12, 9}},
+                                                                {"b", ike::shape{9}}};
+  const auto keep = [](std::vector<float>&) {};
+  const auto rounded = [](std::vector<float>& x) { round_all<Half>(x); };
+  const auto same = [&]<class Hook>(std::type_identity<Hook>) {
+    const auto wrapped = through<compress_wrapper<Half, Hook>>(of, keep);
+    CHECK(wrapped == through<Hook>(of, rounded));
+    CHECK(wrapped != through<Hook>(of, keep));
+  };
+  same(std::type_identity<sum_hook>{});
+  same(std::type_identity<ike::all_reduce_hook>{});
+  same(std::type_identity<ike::powersgd>{});
+  // The second stage of powersgd replaces the matrix by one of rank 1, and does not change the
+  // vector.
+  const auto low = through<compress_wrapper<Half, ike::powersgd>>(of, keep);
+  const auto full = through<ike::all_reduce_hook>(of, rounded);
+  CHECK(low[0][0][0] != full[0][0][0]);
+  for (std::size_t i = 12 * 9; i < 12 * 9 + 9; ++i) CHECK(low[0][0][i] == full[0][0][i]);
+}
+
+}  // namespace
+
+TEST_CASE("A wrapper rounds before and after its hook, and hands all stages to it") {
+  check_wrappers<ike::bfloat16>();
+  check_wrappers<ike::float16>();
+  static_assert(std::is_same_v<ike::bf16_compress_wrapper<sum_hook>,
+                               ike::compress_wrapper<ike::bfloat16, sum_hook>>);
+  static_assert(std::is_same_v<ike::fp16_compress_wrapper<sum_hook>,
+                               ike::compress_wrapper<ike::float16, sum_hook>>);
 }

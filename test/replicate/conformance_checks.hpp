@@ -28,8 +28,8 @@
 #include "ikebana/replicate/mesh.hpp"
 #include "ikebana/replicate/replicate.hpp"
 
-// Tests of PyTorch's that have no other place here, under their names; the optimizer steps before
-// gradients are zeroed. Each function is called by all ranks.
+// PyTorch's tests that are not elsewhere, under their names; the optimizer steps before gradients
+// are zeroed. All ranks call each function.
 namespace conformance_checks {
 
 namespace ike = ikebana;
@@ -37,9 +37,9 @@ using namespace ike::literals;
 using ike::dynamic;
 using ike::shape;
 
-inline constexpr ike::dim_t all_rows = 12;  // for 1, 2, 3 and 4 ranks
+inline constexpr ike::dim_t all_rows = 12;  // Divisible by 1, 2, 3 and 4 ranks.
 
-/// This rank's rows of a batch of all ranks.
+/// This rank's rows of a global batch.
 template <class T, shape S>
 ike::tensor<T, S> slice(const ike::tensor<T, S>& whole, int rank, int ranks) {
   const ike::dim_t n = all_rows / ranks, columns = whole.extents()[1];
@@ -52,7 +52,7 @@ ike::tensor<T, shape{dynamic, Columns}> whole(std::uint64_t seed) {
   return ike::uniform<T, shape{dynamic, Columns}>(ike::seed{seed}, all_rows);
 }
 
-/// Whether two arrays are the same to `tolerance` of the largest element.
+/// Whether two arrays agree to `tolerance` of the largest element.
 template <class A, class B>
 bool are_close(const A& a, const B& b, double tolerance) {
   double largest = 0, worst = 0;
@@ -103,8 +103,7 @@ void single_module(Group& group) {
   compare_with_local<T, ike::replicate_policy<>>(group, ike::lazy_linear<5>{});
 }
 
-/// test_replicate.py: replicate_with_kwargs, of two inputs that are given by name, with a bucket
-/// for each parameter.
+/// test_replicate.py: replicate_with_kwargs, with two named inputs, and one bucket per parameter.
 template <class T, class Group>
 void with_kwargs(Group& group) {
   constexpr auto net = ike::graph<"source", "other">([](auto source, auto other) {
@@ -127,15 +126,15 @@ void with_kwargs(Group& group) {
     local.train_step(ike::inputs(a, b), y, ike::mse_loss{}, local_optimizer);
     CHECK(are_close(model.gradients(), local.gradients(), close<T>));
     CHECK(are_close(model.parameters(), local.parameters(), close<T>));
-    // Without a loss, forward and backward apart.
+    // Without a loss: forward and backward separately.
     const ike::tensor by_name(model("other"_arg = others, "source"_arg = mine));
     const ike::tensor by_place(model(mine, others));
     CHECK(std::ranges::equal(by_name.span(), by_place.span()));
   }
 }
 
-/// y = W2 tanh(W1 x + b1) + b2 with the mean squared error and Adam, written out: nothing of it is
-/// Ikebana's.
+/// y = W2 tanh(W1 x + b1) + b2 with the mean squared error and Adam, written by hand without
+/// Ikebana.
 class written_out {
  public:
   static constexpr std::size_t in = 3, hidden = 17, out = 16;
@@ -191,8 +190,8 @@ class written_out {
 };
 
 /// test_replicate_with_fsdp.py: train_replicate_fsdp, and test_replicate_training.py:
-/// train_parity_single_group. Ten steps of Adam at extents that nothing divides, with ranks that
-/// are late in turn; gradients are the means, which theirs are not.
+/// train_parity_single_group. Ten steps of Adam with extents that nothing divides and ranks that
+/// are late in turn; gradients are the means, which PyTorch's are not.
 template <class T, class Group>
 void train_parity(Group& group) {
   constexpr ike::dim_t in = written_out::in, hidden = written_out::hidden, out = written_out::out;
@@ -236,8 +235,8 @@ inline constexpr auto normed =
     ike::sequential("fc1"_m = ike::lazy_linear<7>{}, "norm"_m = ike::lazy_batch_norm1d<>{},
                     "fc2"_m = ike::lazy_linear<5>{});
 
-/// test_replicate_with_compiler.py: compile_cpu, compile_cpu_no_sync and compile_backward_only.
-/// What the compiler knows of the batch changes no bit of gradients or parameters.
+/// test_replicate_with_compiler.py: compile_cpu, compile_cpu_no_sync and compile_backward_only. A
+/// static batch changes no bit of gradients or parameters.
 template <class T, class Group>
 void compiled(Group& group, bool no_sync) {
   using policy = ike::replicate_policy<ike::bucket_cap<64>>;
@@ -274,8 +273,59 @@ void compiled(Group& group, bool no_sync) {
   }
 }
 
-/// test_replicate_training.py: to_float64_after_init. The state of a replica in float goes on in
-/// double, and everything of it is double.
+/// test_replicate_with_compiler.py: compile_bf16 and compile_fp16, with gradients sent in half
+/// precision. A static batch gives the same bits as a dynamic one, and each gradient is the rounded
+/// mean of the ranks' rounded gradients.
+template <class Half, class Group>
+void compiled_in_half_precision(Group& group) {
+  using policy =
+      ike::replicate_policy<ike::bucket_cap<64>, ike::comm_hook<ike::compress_hook<Half>>>;
+  using exact_policy = ike::replicate_policy<ike::comm_hook<ike::noop_hook>>;
+  const auto made = ike::initialize<float, shape{4, 3}>(normed, ike::seed{1});
+  auto known = ike::replicate<policy>(made.clone(), group);
+  auto own = ike::replicate<exact_policy>(made.clone(), group);
+  auto unknown = ike::replicate<policy>(
+      ike::initialize<float, shape{dynamic, 3}>(normed, ike::seed{1}), group);
+  ike::sgd known_optimizer{known, {.lr = 0.1}}, unknown_optimizer{unknown, {.lr = 0.1}};
+  const auto ranks = static_cast<std::size_t>(group.size());
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    const auto x = ike::uniform<float, shape{4, 3}>(
+        ike::seed{10 * step + static_cast<std::uint64_t>(group.rank())});
+    const auto gradient = ike::uniform<float, shape{4, 5}>(ike::seed{100 + step});
+    std::ranges::copy(known.parameters(), own.parameters().begin());
+    const auto backward = [&](auto& model) {
+      model.zero_grad();
+      model(x);
+      model.backward(gradient);
+    };
+    backward(known);
+    backward(unknown);
+    backward(own);
+    CHECK(std::ranges::equal(known.gradients(), unknown.gradients()));
+
+    const std::size_t n = own.gradients().size();
+    std::vector<float> all(n * ranks);
+    group.all_gather(std::span<const float>(std::as_const(own).gradients()), std::span<float>(all));
+    std::vector<float> expected(n), exact(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      float sum = 0;
+      for (std::size_t r = 0; r < ranks; ++r) {
+        sum += static_cast<float>(Half(all[r * n + i]));
+        exact[i] += all[r * n + i] / static_cast<float>(ranks);
+      }
+      expected[i] = static_cast<float>(Half(sum * (1.0f / static_cast<float>(ranks))));
+    }
+    CHECK(std::ranges::equal(known.gradients(), expected));
+    CHECK_FALSE(std::ranges::equal(known.gradients(), exact));
+    known_optimizer.step();
+    unknown_optimizer.step();
+    CHECK(std::ranges::equal(known.parameters(), unknown.parameters()));
+    CHECK(is_same_everywhere<float>(std::as_const(known).parameters(), group));
+  }
+}
+
+/// test_replicate_training.py: to_float64_after_init. The state of a float replica continues in
+/// double, in which everything is double.
 template <class Group>
 void to_float64(Group& group) {
   using policy = ike::replicate_policy<ike::groups_by_module<"fc1", "fc2">>;
@@ -306,8 +356,9 @@ void to_float64(Group& group) {
   CHECK(are_close(model.parameters(), local.parameters(), 1e-13));
 }
 
-/// test_replicate_training.py: param_registration_after_forward and _after_backward. Parameters and
-/// gradients stay where and what they are from the first forward on; a moved replica has them too.
+/// test_replicate_training.py: param_registration_after_forward and _after_backward. Type and
+/// address of parameters and gradients do not change from the first forward on; a moved replica
+/// keeps them, too.
 template <class T, class Policy, class Group>
 void param_registration(Group& group) {
   auto made = ike::initialize<T, shape{dynamic, 3}>(normed, ike::seed{1});
@@ -387,13 +438,13 @@ void parameter_names(Group& group) {
   std::vector<std::string_view> names;
   for (std::size_t b = 0; b < model.bucket_plan().size(); ++b)
     for (const auto& p : model.bucket_plan().parameters(b)) names.push_back(p.path.view());
-  // As backward finishes them.
+  // In the order in which backward finishes them.
   CHECK(names == std::vector<std::string_view>{"fc2.weight", "fc2.bias", "norm.weight", "norm.bias",
                                                "fc1.weight", "fc1.bias"});
 }
 
-/// test_replicate_with_fsdp.py: replicate_tp_device_mesh, of one dimension of a mesh with two. Each
-/// column of the mesh is a model of its own, averaged over its ranks alone.
+/// test_replicate_with_fsdp.py: replicate_tp_device_mesh, along one of two dimensions of a mesh.
+/// Each column of the mesh is a separate model, averaged over its ranks only.
 template <class T, class Group>
 void along_a_mesh(Group& group) {
   if (group.size() % 2 != 0) return;

@@ -1,5 +1,5 @@
-// What PyTorch tests of replicate and DistributedDataParallel, under its names, where no other file
-// here does: docs/replicate.md lists all.
+// PyTorch's tests of replicate and DistributedDataParallel, under their names, that are in no other
+// file here; docs/replicate.md lists all.
 
 #include <doctest/doctest.h>
 
@@ -28,6 +28,13 @@ TEST_CASE("compile_cpu, cpu_no_sync and backward_only: what the compiler knows c
   on_threads([](auto& group) {
     checks::compiled<float>(group, false);
     checks::compiled<float>(group, true);
+  });
+}
+
+TEST_CASE("compile_bf16 and compile_fp16: gradients of a network in half precision") {
+  on_threads([](auto& group) {
+    checks::compiled_in_half_precision<ike::bfloat16>(group);
+    checks::compiled_in_half_precision<ike::float16>(group);
   });
 }
 

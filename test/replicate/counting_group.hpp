@@ -5,7 +5,7 @@
 
 #include "ikebana/replicate/process_group.hpp"
 
-/// A group that counts what is asked of it. One for each rank, around that rank's group.
+/// A group that counts its calls. One per rank, around that rank's group.
 template <ikebana::process_group Inner>
 class counting_group {
  public:
@@ -58,7 +58,7 @@ class counting_group {
   }
   auto barrier_async() { return inner_->barrier_async(); }
 
-  /// What was asked since the last call.
+  /// The calls since the last `take`.
   counts take() { return std::exchange(counts_, {}); }
 
  private:

@@ -27,8 +27,8 @@
 #include "ikebana/replicate/unused.hpp"
 #include "test/support/load_recorded.hpp"
 
-/// Two replicas against two of PyTorch's DistributedDataParallel: 20 steps, recorded by
-/// test/data/ddp_trajectories.py. Each function is called by both ranks of a group.
+/// Two replicas compared with two of PyTorch's DistributedDataParallel: 20 steps, recorded by
+/// test/data/ddp_trajectories.py. Both ranks of a group call each function.
 namespace ddp_trajectories {
 
 namespace ike = ikebana;
@@ -59,7 +59,7 @@ inline constexpr auto momentum = [](auto& model) {
 inline constexpr auto plain = [](auto& model) { return ike::sgd{model, {.lr = 0.05}}; };
 inline constexpr auto adam = [](auto& model) { return ike::adam{model, {.lr = 0.01}}; };
 
-/// What PyTorch made of a case, and what it was made from.
+/// PyTorch's results of a case, and its inputs.
 template <class T>
 class recording {
  public:
@@ -69,7 +69,7 @@ class recording {
         name_{std::move(name)},
         network_{std::move(network)} {}
 
-  /// The weights that rank 0 begins with; the others get them from it.
+  /// The initial weights of rank 0; the others get them from it.
   template <class Model, class Group>
   void load(Model& model, const Group& group) const {
     if (group.rank() != 0) return;
@@ -111,8 +111,8 @@ class recording {
     check_close(&loss, &wanted, 1, "loss of step " + std::to_string(step));
   }
 
-  /// Compares with the state after so many steps, where that was recorded: parameters on every
-  /// rank, buffers on rank 0, from which the others have theirs.
+  /// Compares with the state after that many steps, if it was recorded: parameters on every rank,
+  /// buffers on rank 0, from which the others have theirs.
   template <class Model>
   void check_state(const Model& model, dim_t done) const {
     const std::string prefix = name_ + "/step" + std::to_string(done) + ".";
@@ -144,7 +144,7 @@ class recording {
   std::string name_, network_;
 };
 
-/// A network that takes every step, on its whole batch.
+/// A network that makes every step on its whole batch.
 template <class T, shape In>
 void train(const recording<T>& r, auto& group, const auto& net, auto make_optimizer) {
   auto made = ike::initialize<T, In>(net, ike::seed{1});
@@ -203,7 +203,7 @@ void accumulation(auto& group) {
   }
 }
 
-/// Ranks with 20 and 14 batches; rank 0 has those more or less.
+/// Ranks with 20 and 14 batches; rank 0 has more or fewer.
 template <class T>
 void uneven_inputs(auto& group, bool divide_by_initial_world_size) {
   const recording<T> r{divide_by_initial_world_size ? "join_initial_world" : "join_effective_world",
@@ -227,7 +227,7 @@ void uneven_inputs(auto& group, bool divide_by_initial_world_size) {
   r.check_state(model, steps);
 }
 
-/// Branches that both ranks take, or one, or none.
+/// Branches taken by both ranks, by one, or by none.
 template <class T>
 void unused_parameters(auto& group) {
   const recording<T> r{"unused", "branches"};

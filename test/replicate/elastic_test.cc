@@ -43,12 +43,12 @@ namespace {
 constexpr auto net = ike::sequential("fc1"_m = ike::lazy_linear<7>{}, "tanh"_m = ike::tanh{},
                                      "fc2"_m = ike::lazy_linear<3>{});
 constexpr shape rows{dynamic, 5};
-constexpr ike::dim_t batch = 12;  // for 1, 2, 3 and 4 ranks
+constexpr ike::dim_t batch = 12;  // Divisible by 1, 2, 3 and 4 ranks.
 const ike::sgd_options options{.lr = 0.1, .momentum = 0.9};
 
 auto fresh() { return ike::initialize<double, rows>(net, ike::seed{1}); }
 
-/// A step on this rank's part of the batch of that step.
+/// A step on this rank's part of that step's batch.
 template <class Model, class Optimizer>
 void train_step(Model& model, Optimizer& optimizer, std::int64_t step, int rank, int ranks) {
   const auto x = ike::uniform<double, rows>(ike::seed{static_cast<std::uint64_t>(step)}, batch);
@@ -88,7 +88,7 @@ TEST_CASE("four train, one throws, three go on, a fourth comes: as one model on 
   const auto work = [&](std::size_t who) {
     try {
       auto member = place.enter();
-      // The newcomer begins with something else.
+      // The newcomer starts with another state.
       auto model = ike::replicate(
           ike::initialize<double, rows>(net, ike::seed{who == 4 ? 77u : 1u}), member.group());
       ike::sgd optimizer{model, options};
@@ -214,7 +214,7 @@ TEST_CASE("a replica goes on in another group, from the newest state, with its h
     group.broadcast(std::span<double>(first), 0);
     CHECK(mine == first);
 
-    // Another hook; and where all are as new, rank 0 gives the state.
+    // Another hook; if all are equally new, rank 0 provides the state.
     CHECK(model.set_process_group(group, ike::powersgd{{.rank = 2}}) == 0);
     CHECK(model.hook().options().rank == 2);
   });

@@ -1,4 +1,4 @@
-// Whatever is under way when a rank fails is withdrawn, and nobody waits for ever.
+// Whatever is in flight when a rank fails is withdrawn, and no rank waits indefinitely.
 
 #include <doctest/doctest.h>
 

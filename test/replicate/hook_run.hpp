@@ -8,12 +8,12 @@
 
 #include "ikebana/replicate/comm_hook.hpp"
 
-/// A hook on buckets of a test's own.
+/// Runs a hook on the test's own buckets.
 namespace hook_run {
 
 namespace ike = ikebana;
 
-/// Parameters that stand one after the other, without padding.
+/// Adjacent parameters without padding.
 inline std::vector<ike::bucket_parameter> parameters(
     const std::vector<std::pair<std::string_view, ike::shape>>& of) {
   std::vector<ike::bucket_parameter> out;

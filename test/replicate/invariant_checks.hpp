@@ -78,7 +78,7 @@ struct make_adam {
   auto operator()(auto& model) const { return ike::adam{model, {.lr = 2e-3, .amsgrad = true}}; }
 };
 
-/// What training leads to, the last loss included.
+/// The result of training, including the last loss.
 template <class Model, class T>
 std::uint64_t hash_of(const Model& model, T loss) {
   std::uint64_t h = ike::hash_path("");
@@ -91,7 +91,7 @@ std::uint64_t hash_of(const Model& model, T loss) {
   return h;
 }
 
-/// Trains for the steps [first, last). Batches of `n` rows, of `short_n` every third step.
+/// Trains for the steps [first, last), with batches of `n` rows, and of `short_n` every third step.
 template <class T, class Model, class Optimizer>
 T train(Model& model, Optimizer& optimizer, int first, int last, dim_t n, dim_t short_n) {
   T loss{};
@@ -125,7 +125,7 @@ ike::state_dict state_after(Group& group, int steps) {
   return ike::get_training_state(model, optimizer).clone();
 }
 
-/// The hash after `steps` steps, the first of which have led to a state.
+/// The hash after `steps` steps, the first of which led to a saved state.
 template <class T, dim_t S, class MakeOptimizer, ike::process_group Group>
 std::uint64_t hash_resumed(Group& group, const ike::state_dict& state, int done, int steps) {
   auto model = ike::replicate<policy<S>>(initial<T>(99), group);
@@ -135,8 +135,8 @@ std::uint64_t hash_resumed(Group& group, const ike::state_dict& state, int done,
   return hash_of(model, loss);
 }
 
-/// How many of the cases differ between this group and a world of one rank: 0. Called by all ranks;
-/// `report(name, hash)` hears what came out.
+/// The number of cases that differ between this group and a world of one rank: 0. All ranks must
+/// call it; `report(name, hash)` gets the results.
 template <ike::process_group Group, class Report>
 int differences_from_one_rank(Group& group, Report&& report) {
   int different = 0;

@@ -56,7 +56,7 @@ auto snapshot(Model& model) {
   add(model.parameters());
   add(model.gradients());
   add(model.buffers());
-  const std::uint32_t step = model.random_step();
+  const auto step = model.random_step();
   add(std::span{&step, 1});
   return all;
 }
@@ -67,7 +67,7 @@ auto cut(const Tensor& t, ike::index_range rows) {
   return ike::detail::batch_rows_of<Tensor>::make(t, rows);
 }
 
-/// What the error of type E that f throws says.
+/// The text of the error of type E that f throws.
 template <class E, class F>
 std::string message(F&& f) {
   try {
@@ -106,7 +106,7 @@ TEST_CASE("One shard is train_step") {
 }
 
 TEST_CASE("A step is the mean over models that each train on one shard") {
-  constexpr dim_t count = 4, n = 14;  // of 4, 4, 3 and 3 rows
+  constexpr dim_t count = 4, n = 14;  // Of 4, 4, 3 and 3 rows.
   std::vector<decltype(initial<double>())> alone;
   for (dim_t s = 0; s < count; ++s) {
     alone.push_back(initial<double>());
@@ -142,7 +142,7 @@ TEST_CASE("A step is the mean over models that each train on one shard") {
     loss = mean([&](std::size_t s) { return losses[s]; });
     for (auto& o : optimizers) o.step();
   }
-  const auto& expected = alone[0];  // all ranks read it
+  const auto& expected = alone[0];  // All ranks read it.
   for (int ranks : {1, 2, 3}) {
     ike::launch(threads{ranks}, [&](ike::process_group auto& group) {
       auto model = ike::replicate<policy<count>>(initial<double>(), group);
@@ -167,7 +167,7 @@ TEST_CASE("A step is the mean over models that each train on one shard") {
 TEST_CASE("A batch extent that the compiler knows gives the same bits") {
   const std::uint64_t expected = hashes<float, 8, make_sgd>(1, 9, 16, 16)[0];
   ike::launch(threads{2}, [&](ike::process_group auto& group) {
-    // The same weights on every rank, so they need not be sent.
+    // All ranks have the same weights, so they need not be broadcast.
     auto model = ike::replicate<ike::replicate_policy<ike::invariant<8>, ike::init_sync<false>>>(
         ike::initialize<float, shape{2, 2, 5, 7}>(net, ike::seed{1}), group);
     auto optimizer = make_sgd{}(model);
@@ -283,7 +283,7 @@ TEST_CASE("What does not fit is refused on every rank, before anything changed")
         model.train_step(b.inputs(inputs), b.targets(targets), ike::cross_entropy{}, optimizer);
       });
     };
-    // Thirds of 15 rows are not those of 2, 3 and 3 shards.
+    // Thirds of 15 rows are not the parts of 2, 3 and 3 shards.
     const ike::index_range third{5 * group.rank(), 5 * group.rank() + 5};
     CHECK(step(third, third) == "rank 0 has 4 rows of a batch of 15 in invariant<8>, got 5");
     CHECK(step(model.part(16), {0, group.rank() == 2 ? 1 : model.part(16).size()}) ==
@@ -307,7 +307,7 @@ TEST_CASE("What does not fit is refused on every rank, before anything changed")
 }
 
 TEST_CASE("A shard that batch norm refuses stops the step on every rank") {
-  // 8 shards of 12 rows: 4 of two rows, 4 of one; of a layer without spatial extents.
+  // 8 shards of 12 rows: 4 of two rows, 4 of one; with a layer without spatial extents.
   static constexpr auto flat =
       ike::sequential("fc"_m = ike::lazy_linear<3>{}, "norm"_m = ike::lazy_batch_norm1d<>{});
   ike::launch(threads{2}, [&](ike::process_group auto& group) {

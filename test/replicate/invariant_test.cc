@@ -17,7 +17,7 @@ using ike::threads;
 
 namespace {
 
-// Ranks share the shards out; shards share the rows out as torch.tensor_split does.
+// Shards are divided among ranks, and rows among shards, as by torch.tensor_split.
 static_assert(ike::invariant_shards(8, 0, 3) == index_range{0, 2});
 static_assert(ike::invariant_shards(8, 1, 3) == index_range{2, 5});
 static_assert(ike::invariant_shards(8, 2, 3) == index_range{5, 8});
@@ -33,7 +33,7 @@ static_assert(ike::detail::are_siblings(7, 0, 1, 2) && ike::detail::are_siblings
 static_assert(ike::detail::are_siblings(7, 4, 6, 7) && ike::detail::are_siblings(7, 0, 4, 7));
 static_assert(!ike::detail::are_siblings(7, 1, 2, 3) && !ike::detail::are_siblings(7, 5, 6, 7));
 
-/// What a shard adds: numbers whose sum depends on the order.
+/// A shard's contribution: numbers whose sum depends on the order.
 template <class T>
 std::vector<T> values(dim_t shard, dim_t n) {
   std::vector<T> x(static_cast<std::size_t>(n));
@@ -42,7 +42,7 @@ std::vector<T> values(dim_t shard, dim_t n) {
   return x;
 }
 
-/// The sum over a node by its definition.
+/// The sum over a node by definition.
 template <class T>
 std::vector<T> tree_sum(dim_t begin, dim_t end, dim_t n) {
   if (end - begin == 1) return values<T>(begin, n);

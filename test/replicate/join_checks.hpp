@@ -22,7 +22,7 @@
 #include "ikebana/replicate/join.hpp"
 #include "ikebana/replicate/replicate.hpp"
 
-// What join does on every kind of group. Each function is called by all ranks.
+// join on every kind of group. All ranks call each function.
 namespace join_checks {
 
 namespace ike = ikebana;
@@ -57,7 +57,7 @@ batch<T> batch_of(int rank, int step) {
   return b;
 }
 
-/// How many batches a rank has: others on neighbours, none on the fourth.
+/// The number of batches of a rank: different for neighbours, none for the fourth.
 inline int batches_of(int rank) {
   constexpr int counts[] = {3, 5, 2, 0, 5};
   return counts[rank % 5];
@@ -84,7 +84,7 @@ void check_close(std::span<const T> a, std::span<const T> b, double tolerance) {
   CHECK(worst <= tolerance);
 }
 
-/// Whether a span holds the same on every rank.
+/// Whether a span is equal on all ranks.
 template <class T, class Group>
 void check_same_everywhere(std::span<const T> mine, Group& group) {
   std::vector<T> all(mine.size() * static_cast<std::size_t>(group.size()));
@@ -96,17 +96,21 @@ void check_same_everywhere(std::span<const T> mine, Group& group) {
     }
 }
 
-/// What one model gives that sums the gradients of all ranks' batches itself: parameters; and
-/// buffers in which at each step the highest rank with a batch has its say.
+/// The result of one model that sums the gradients of all ranks' batches itself: parameters, and
+/// buffers. Each step starts from the buffers of the highest rank with a batch.
 template <class T, class Model>
 void train_by_hand(Model& model, int ranks, bool by_initial) {
   ike::sgd optimizer{model, {.lr = 0.1, .momentum = 0.9}};
   const auto buffers = [&] {
     return std::vector<std::byte>(model.buffers().begin(), model.buffers().end());
   };
+  std::vector<std::vector<std::byte>> of_rank(static_cast<std::size_t>(ranks), buffers());
   for (int s = 0; s < most_batches(ranks); ++s) {
     model.zero_grad();
-    const auto before = buffers();
+    int source = 0;
+    for (int r = 0; r < ranks; ++r)
+      if (s < batches_of(r)) source = r;
+    const auto before = of_rank[static_cast<std::size_t>(source)];
     int active = 0;
     for (int r = 0; r < ranks; ++r) {
       if (s >= batches_of(r)) continue;
@@ -114,14 +118,15 @@ void train_by_hand(Model& model, int ranks, bool by_initial) {
       std::ranges::copy(before, model.buffers().begin());
       const auto b = batch_of<T>(r, s);
       model.loss_backward(b.x, b.y, ike::cross_entropy{});
+      of_rank[static_cast<std::size_t>(r)] = buffers();
     }
     for (T& g : model.gradients()) g /= static_cast<T>(by_initial ? ranks : active);
     optimizer.step();
   }
 }
 
-/// Ranks with different numbers of batches end with the weights that one model gets which sees all
-/// of them, for both divisors.
+/// Ranks with different numbers of batches end with the weights of one model that sees all of them,
+/// for both divisors.
 template <class T, class Group>
 void uneven_training(Group& group, double tolerance) {
   for (const bool by_initial : {true, false}) {
@@ -143,14 +148,50 @@ void uneven_training(Group& group, double tolerance) {
     for (ike::dim_t i = 0; i < 5; ++i)
       CHECK(static_cast<double>(mean[i]) ==
             doctest::Approx(static_cast<double>(expected_mean[i])).epsilon(1e-6));
-    // All goes on as before.
+    // Everything continues as before.
     const auto b = batch_of<T>(group.rank(), 9);
     model.train_step(b.x, b.y, ike::cross_entropy{}, optimizer);
   }
 }
 
-/// With the optimizer given, that of a rank that is through is as if it had made steps with
-/// gradients of zero: bit by bit what a hook gives where every rank does that.
+/// Running statistics after joins in which the highest rank is exhausted first, and others. The
+/// expected values are those of torch.nn.parallel.DistributedDataParallel (1.13, gloo) with Join,
+/// for the same inputs.
+template <class Group>
+void running_statistics(Group& group) {
+  struct recorded {
+    std::vector<int> batches;
+    double mean, variance;
+  };
+  const recorded all[] = {{{3, 1}, 0.561, 1.271},
+                          {{1, 3}, 3.542, 2.897},
+                          {{4, 4, 2}, 5.4897, 4.1363},
+                          {{2, 4, 1}, 4.6878, 3.4073},
+                          {{0, 2, 1}, 2.38, 2.33}};
+  for (const recorded& r : all) {
+    if (static_cast<int>(r.batches.size()) != group.size()) continue;
+    const double rank = group.rank();
+    auto model = ike::replicate(
+        ike::initialize<double, shape{2, 1}>(
+            ike::sequential("norm"_m = ike::lazy_batch_norm1d<>{}, "fc"_m = ike::lazy_linear<1>{}),
+            ike::seed{1}),
+        group);
+    model.join([&] {
+      for (int s = 0; s < r.batches[static_cast<std::size_t>(group.rank())]; ++s) {
+        ike::tensor<double, shape{2, 1}> x;
+        x[0] = 10 * rank + s;
+        x[1] = x[0] + 2 * (rank + 1);
+        model(x);
+        model.backward(ike::ones<double, shape{2, 1}>());
+      }
+    });
+    CHECK(model.buffer("norm.running_mean"_s)[0] == doctest::Approx(r.mean).epsilon(1e-12));
+    CHECK(model.buffer("norm.running_var"_s)[0] == doctest::Approx(r.variance).epsilon(1e-12));
+  }
+}
+
+/// If the optimizer is passed, that of an exhausted rank behaves as if it had made steps with zero
+/// gradients: bit by bit as with a hook where every rank does that.
 template <class Policy, class Group>
 void shadows_are_zeros(Group& group) {
   using T = float;
@@ -174,7 +215,8 @@ void shadows_are_zeros(Group& group) {
       padded.step(padded_optimizer);
     }
   }
-  // At the end of a join the last ranks' parameters are everyone's; without averaging they differ.
+  // At the end of a join, all ranks get the last ranks' parameters; without averaging they differ
+  // before.
   if constexpr (Policy::hook_type::result != ike::hook_result::local) {
     CHECK(std::ranges::equal(model.parameters(), padded.parameters()));
     CHECK(std::ranges::equal(optimizer.state()[1].bytes, padded_optimizer.state()[1].bytes));
@@ -182,7 +224,7 @@ void shadows_are_zeros(Group& group) {
   check_same_everywhere(std::span<const T>{model.parameters()}, group);
 }
 
-/// What a rank accumulated before it was through counts in the sum of which it is part.
+/// What a rank accumulated before it was exhausted counts in the sum it belongs to.
 template <class Group>
 void accumulated_leftovers(Group& group) {
   using T = double;
@@ -221,7 +263,7 @@ void accumulated_leftovers(Group& group) {
   }
 }
 
-/// Asked to throw, every rank does, before the step has changed a parameter; and all go on.
+/// If requested, every rank throws before the step has changed a parameter, and all can continue.
 template <class Group>
 void throws_on_early_termination(Group& group) {
   auto model = ike::replicate<policy>(fresh<float>(), group);
@@ -259,7 +301,7 @@ void throws_on_early_termination(Group& group) {
                       "all ranks");
   step(5);
   check_same_everywhere(std::span<const float>{model.parameters()}, group);
-  // Nobody throws where all end together; and joins may follow each other.
+  // No rank throws if all end together, and joins may follow each other.
   model.join([&] { step(6); }, {.throw_on_early_termination = true});
   model.join([&] {
     if (group.rank() == 0) step(7);
@@ -267,7 +309,7 @@ void throws_on_early_termination(Group& group) {
   check_same_everywhere(std::span<const float>{model.parameters()}, group);
 }
 
-/// No batch anywhere, a join within a join, and one that is switched off.
+/// No batch anywhere, a join within a join, and a disabled one.
 template <class Group>
 void odd_joins(Group& group) {
   auto model = ike::replicate<policy>(fresh<float>(), group);

@@ -1,4 +1,4 @@
-// A join together with what policies say.
+// A join together with other options of policies.
 
 #include <doctest/doctest.h>
 
@@ -69,7 +69,7 @@ TEST_CASE("buffer hooks before forward, and sums in another type over several ba
     CHECK(std::ranges::equal(model.parameters(), padded.parameters()));
     join_checks::check_same_everywhere(std::span<const float>{model.parameters()}, group);
     join_checks::check_same_everywhere(std::span<const std::byte>{model.buffers()}, group);
-    // And from a start at which buffers are due: a rank without a batch.
+    // And with buffers due at the start: a rank without a batch.
     model.join([&] {
       if (group.rank() > 0) backward(model, 1, true);
     });

@@ -33,6 +33,10 @@ TEST_CASE("ranks with different numbers of batches train as one model that sees 
   on_threads([](auto& group) { join_checks::uneven_training<float>(group, 1e-6); });
 }
 
+TEST_CASE("running statistics are PyTorch's where the highest rank is through first") {
+  on_threads([](auto& group) { join_checks::running_statistics(group); });
+}
+
 TEST_CASE("a rank that is through follows the others bit by bit, whatever the hook") {
   using low_rank = ike::replicate_policy<ike::comm_hook<ike::powersgd>, ike::bucket_cap<64>>;
   on_threads([](auto& group) {
@@ -98,7 +102,7 @@ TEST_CASE("steps under a join allocate nothing, neither those of ranks that are 
       return allocation_count_here - before;
     };
     allocations(1);
-    // What is left is what a join itself allocates.
+    // The rest are the allocations of the join itself.
     few[static_cast<std::size_t>(group.rank())] = allocations(1 + group.rank());
     many[static_cast<std::size_t>(group.rank())] = allocations(9 - 3 * group.rank());
   });

@@ -1,8 +1,11 @@
 #include "ikebana/replicate/launch.hpp"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -68,7 +71,7 @@ TEST_CASE("Results come by rank") {
   CHECK(squares == std::vector<int>{0, 1, 4, 9});
   CHECK(ike::launch(threads{2}, [](auto& group) { return group.rank() == 1; }) ==
         std::vector<bool>{false, true});
-  // Also what can only be moved, and has no default.
+  // Also for move-only types without a default constructor.
   const auto owned =
       ike::launch(threads{2}, [](auto& group) { return std::make_unique<int>(group.rank() + 5); });
   CHECK(*owned[0] == 5);
@@ -132,6 +135,52 @@ TEST_CASE("A mismatch names both ranks, and is told once") {
                        "rank 0: rank 2 called broadcast of 5 float32 (from rank 0), rank 0 called "
                        "broadcast of 4 float32 (from rank 0)",
                        ike::communication_error);
+}
+
+namespace {
+
+/// The text that f writes to stderr.
+template <class F>
+std::string written_to_stderr(F f) {
+  std::FILE* const file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  std::fflush(stderr);
+  const int before = ::dup(STDERR_FILENO);
+  ::dup2(::fileno(file), STDERR_FILENO);
+  f();
+  std::fflush(stderr);
+  ::dup2(before, STDERR_FILENO);
+  ::close(before);
+  std::rewind(file);
+  std::string text(1000, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("A rank that never comes is named while launch waits for it, once") {
+  using namespace std::chrono_literals;
+  for (const int absent : {0, 2}) {
+    const std::string text = written_to_stderr([&] {
+      CHECK_THROWS_AS(ike::launch(threads{3, 20ms},
+                                  [&](ike::process_group auto& group) {
+                                    if (group.rank() == absent) std::this_thread::sleep_for(400ms);
+                                    group.barrier();
+                                  }),
+                      ike::communication_error);
+    });
+    const std::string rank = "rank " + std::to_string(absent);
+    CAPTURE(text);
+    CHECK(text.starts_with("ikebana: launch waits for " + rank + ", which has not ended; rank "));
+    CHECK(text.find("barrier: " + rank + " did not come (waited 0.") != std::string::npos);
+    CHECK(text.find('\n') + 1 == text.size());
+  }
+  // A failure that all ranks learn of is not reported on stderr.
+  CHECK(written_to_stderr([] {
+          CHECK_THROWS_AS(fail_with(std::runtime_error("gone")), std::runtime_error);
+        }).empty());
 }
 
 TEST_CASE("A world of no rank is refused") {

@@ -15,6 +15,8 @@
 #include "ikebana/nn/embedding.hpp"
 #include "ikebana/nn/layer_norm.hpp"
 #include "ikebana/nn/linear.hpp"
+#include "ikebana/replicate/parameter_groups.hpp"
+#include "ikebana/replicate/policy.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -22,8 +24,8 @@ using ike::shape;
 
 namespace {
 
-// The modules of the transformer in PyTorch's test of managed modules; how they are wired does not
-// matter here.
+// The modules of the transformer in PyTorch's test of managed modules; their wiring does not matter
+// here.
 constexpr auto norm = ike::layer_norm<shape{16}>{};
 constexpr auto projection = ike::linear<16, 16>{};
 constexpr auto block = ike::sequential(
@@ -133,6 +135,35 @@ TEST_CASE("managed states are the parameters that are not ignored, and the buffe
 TEST_CASE("a parameter of the network itself is ignored by its name") {
   constexpr auto leaf = ike::module_tree_of(ike::linear<2, 3>{});
   CHECK(states_of(leaf, {.ignored = {"weight"}}) == list{"bias"});
+}
+
+TEST_CASE("the groups of a policy are what is managed from each of their modules") {
+  using groups = ike::detail::parameter_groups<ike::replicate_policy<
+      ike::groups_by_module<"layers", ike::together<"layers.0.attention", "output">, "layers.2">,
+      ike::ignored<"layers.1.feed_forward", "layers.2.ffn_norm.bias">>>;
+  const auto check = [](std::string_view root, int group) {
+    const ike::management said{.roots = {root},
+                               .replicated = {"layers", "layers.0.attention", "output", "layers.2"},
+                               .ignored = {"layers.1.feed_forward", "layers.2.ffn_norm.bias"}};
+    list managed, grouped;
+    for (const std::size_t p : ike::managed_states(tree, said).parameters)
+      managed.emplace_back(tree.parameters[p].path.view());
+    const auto roots = groups::roots.all();
+    for (const auto& p : tree.parameters)
+      if (const std::string_view path = p.path.view();
+          groups::group_of(path) == group &&
+          roots[static_cast<std::size_t>(ike::managing_root(path, roots))] == root)
+        grouped.emplace_back(path);
+    std::ranges::sort(managed);
+    std::ranges::sort(grouped);
+    CHECK(managed == grouped);
+    CHECK_FALSE(managed.empty());
+  };
+  check("", 0);
+  check("layers", 1);
+  check("layers.0.attention", 2);
+  check("output", 2);
+  check("layers.2", 3);
 }
 
 TEST_CASE("a path that is not in the network is refused") {

@@ -25,7 +25,7 @@ using pair_of_floats = ike::tensor<float, shape{2}>;
 using pair_of_doubles = ike::tensor<double, shape{2}>;
 using counts = ike::tensor<std::int64_t, shape{3}>;
 
-/// Doubles what it is given and counts how often it is called.
+/// Doubles its argument and counts its calls.
 struct doubling {
   int* calls;
   template <class T, shape S>
@@ -108,7 +108,7 @@ TEST_CASE("tensors become what the function returns") {
   static_assert(std::is_same_v<decltype(ike::map_tensors(to_double, std::optional{floats(1, 2)})),
                                std::optional<pair_of_doubles>>);
 
-  // Two alternatives that become one type stay two alternatives.
+  // Two alternatives that become one type remain two alternatives.
   const std::variant<pair_of_floats, pair_of_doubles> second{pair_of_doubles{}};
   const auto same = ike::map_tensors(to_double, second);
   static_assert(

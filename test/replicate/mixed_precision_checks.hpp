@@ -24,7 +24,7 @@
 #include "ikebana/replicate/mixed_precision.hpp"
 #include "ikebana/replicate/replicate.hpp"
 
-// What mixed precision does on every kind of group. Each function is called by all ranks.
+// Mixed precision on every kind of group. All ranks call each function.
 namespace mixed_precision_checks {
 
 namespace ike = ikebana;
@@ -34,7 +34,7 @@ using ike::dynamic;
 using ike::float16;
 using ike::shape;
 
-/// A group that writes down what is all-reduced: "float16 x 64".
+/// A group that records its all-reduces: "float16 x 64".
 template <ike::process_group Group>
 class counting_group {
  public:
@@ -80,7 +80,7 @@ class counting_group {
   void barrier() { group_->barrier(); }
   auto barrier_async() { return group_->barrier_async(); }
 
-  /// Of all that was reduced in this type since the last `forget`.
+  /// The elements reduced in this type since the last `forget`.
   template <class T>
   std::size_t elements() const {
     return elements_[index<T>()];
@@ -111,7 +111,7 @@ class counting_group {
   std::size_t bytes_ = 0;
 };
 
-/// One number rounded to P; void keeps it.
+/// Rounds one number to P; void keeps it.
 template <class P, class T>
 T rounded(T x) {
   if constexpr (std::is_void_v<P>)
@@ -153,7 +153,7 @@ auto y_of(int rank, int step = 0) {
   return ike::uniform<T, out>(ike::seed{static_cast<std::uint64_t>(5007 + 100 * rank + step)});
 }
 
-/// The precision of numbers of P in a model of T.
+/// The format of numbers of P in a model of T.
 template <class P, class T>
 inline constexpr ike::number_format number_format_of =
     std::is_same_v<P, bfloat16>                            ? ike::number_format::bfloat16
@@ -161,7 +161,7 @@ inline constexpr ike::number_format number_format_of =
     : std::is_same_v<P, float>&& std::is_same_v<T, double> ? ike::number_format::float32
                                                            : ike::number_format::full;
 
-/// Number by number, and not by the kernels that models round with.
+/// Number by number, without the kernels that models round with.
 template <class T>
 void round_all(ike::number_format p, std::span<T> x) {
   if (p == ike::number_format::bfloat16) round_all<bfloat16>(x);
@@ -169,12 +169,12 @@ void round_all(ike::number_format p, std::span<T> x) {
   if (p == ike::number_format::float32) round_all<float>(x);
 }
 
-/// The same network by hand: each leaf a model of its own, and every rounding between them written
-/// out.
+/// The same network by hand: each leaf is a separate model, and every rounding between them is
+/// explicit.
 template <class T>
 class by_hand {
  public:
-  /// `first` for fc1 and tanh, `second` for fc2, `given` for what the whole gives.
+  /// `first` for fc1 and tanh, `second` for fc2, `given` for the output of the whole.
   explicit by_hand(ike::number_format first, ike::number_format second,
                    ike::number_format given = ike::number_format::full)
       : p1_{first}, p2_{second}, given_{given} {}
@@ -212,7 +212,7 @@ class by_hand {
     second_.backward(g, gb);
     round_all(p2_, gb.span());
     round_all(p1_, gb.span());
-    // Reads the y that was rounded.
+    // Reads the rounded y.
     ike::cpu::tanh_backward<T>(b.size(), b.data(), gb.data(), ga.data());
     round_all(p1_, ga.span());
     first_.backward(ga, input_gradient);
@@ -252,8 +252,8 @@ class by_hand {
       ike::initialize<T, middle>(fc2, ike::seed{1});
 };
 
-/// What R makes of the ranks' gradients: summed in float (double: in double), in the order of the
-/// ranks, and rounded once.
+/// The ranks' gradients reduced in R: summed in float (double: in double), in rank order, and
+/// rounded once.
 template <class R, class T>
 std::vector<T> average(const std::vector<std::vector<T>>& ranks) {
   using wire = std::conditional_t<std::is_void_v<R>, T, R>;
@@ -273,8 +273,8 @@ std::vector<T> average(const std::vector<std::vector<T>>& ranks) {
 template <class Mixed>
 using policy = ike::replicate_policy<Mixed>;
 
-/// C6 compute_dtype and reduce_dtype: outputs, gradients of inputs and parameters are those of the
-/// network by hand, bit for bit; what is sent is of type R.
+/// C6 compute_dtype and reduce_dtype: outputs and gradients of inputs and parameters equal those of
+/// the network by hand, bit for bit; what is sent is of type R.
 template <class T, class P, class R, class Output, class Group>
 void computes_and_reduces(Group& real) {
   counting_group<Group> group{real};
@@ -302,7 +302,7 @@ void computes_and_reduces(Group& real) {
   CHECK(copied(std::as_const(model).parameters()) == masters);
 }
 
-/// Forward and backward apart, with the gradient of the input.
+/// Forward and backward separately, with the gradient of the input.
 template <class T, class Group>
 void gives_input_gradients(Group& group) {
   auto model =
@@ -323,8 +323,8 @@ void gives_input_gradients(Group& group) {
   }
 }
 
-/// C6 grad_acc_with_reduce_dtype: batches that are not synchronised add up in the reduce type, and
-/// so does the one that is.
+/// C6 grad_acc_with_reduce_dtype: unsynchronised batches accumulate in the reduce type, and so does
+/// the synchronised one.
 template <class T, class P, class R, class Group>
 void accumulates(Group& real) {
   counting_group<Group> group{real};
@@ -356,7 +356,8 @@ void accumulates(Group& real) {
   CHECK(group.bytes() == model.gradients().size() * sizeof(R));
 }
 
-/// Masters take steps that the computed precision could not hold, and end the same on all ranks.
+/// Master weights take steps that the computed precision could not represent, and end equal on all
+/// ranks.
 template <class T, class Group>
 void trains(Group& group) {
   auto model = ike::replicate<policy<ike::mixed_precision<bfloat16, float>>>(fresh<T>(), group);

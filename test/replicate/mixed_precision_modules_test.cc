@@ -1,10 +1,12 @@
-// Where the boundaries are: overrides by path, several inputs, norms, buffers, hooks, shared
-// modules, branches. (The tests of PyTorch's replicate, C6.)
+// The boundaries: overrides by path, several inputs, norms, buffers, hooks, shared modules,
+// branches. (Tests of PyTorch's replicate, C6.)
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -20,8 +22,10 @@
 #include "ikebana/nn/layer_norm.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
+#include "ikebana/optim/sgd.hpp"
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/unused.hpp"
+#include "ikebana/replicate/utils/cast_forward_inputs.hpp"
 #include "test/replicate/mixed_precision_checks.hpp"
 
 using namespace mixed_precision_checks;
@@ -31,7 +35,7 @@ using ike::mixed_precision_at;
 
 namespace {
 
-/// y = x w, one number for all; and what it saw.
+/// y = x w, one number for all; records what it saw.
 struct seen_by_probe {
   std::vector<float> x, w, gy;
 };
@@ -117,7 +121,7 @@ TEST_CASE("float16 on one submodule") {
     CHECK(!is<float16>(seen[1].x));
     CHECK(weight_of(1) == rounded<float16>(1.1f));
   }
-  {  // on the first, with an output of float: the values are those of float16
+  {  // On the first, with a float output: the values are those of float16.
     run_chain<
         mixed_precision<void, void, void, void, mixed_precision_at<"c1", float16, void, float>>>(
         group);
@@ -126,7 +130,7 @@ TEST_CASE("float16 on one submodule") {
     CHECK(weight_of(1) == 1.1f);
     CHECK(is<float16>(seen[0].gy));
   }
-  {  // an output of less than is computed in
+  {  // A narrower output than the computation.
     run_chain<
         mixed_precision<void, void, void, void, mixed_precision_at<"c1", float, void, bfloat16>>>(
         group);
@@ -154,7 +158,7 @@ TEST_CASE("The output type rounds what the model gives, not what its last leaf w
 }
 
 TEST_CASE("Submodules with external inputs, and inputs by name") {
-  // PyTorch casts every tensor that goes into a module, wherever it comes from.
+  // PyTorch casts every tensor that enters a module, wherever it comes from.
   constexpr auto network = ike::graph<"x", "y">([](auto x, auto y) {
     const auto z = "l1"_m(probe<0>{}, x);
     return "l2"_m(probe<1>{}, z + "l3"_m(probe<2>{}, y)) + y;
@@ -182,7 +186,52 @@ TEST_CASE("Submodules with external inputs, and inputs by name") {
   ike::tensor<float, four> gx, gy;
   model.backward(random_input(5), gx, gy);
   CHECK(is_rounded<bfloat16>(gx.span()));
-  CHECK(!is_rounded<float16>(gy.span()));  // one of the two that are added is of float
+  CHECK(!is_rounded<float16>(gy.span()));  // One of the two that are added is float.
+}
+
+TEST_CASE("Inputs of another floating-point type are cast, by position and by name, and kept") {
+  constexpr auto biased = ike::graph<"source", "bias">(
+      [](auto x, auto b) { return "fc"_m(ike::linear<3, 2>{}, x) + b; });
+  using policy = ike::replicate_policy<mixed_precision<bfloat16>>;
+  ike::launch(ike::threads{2}, [&](ike::thread_group& group) {
+    const auto make = [&] {
+      return ike::replicate<policy>(
+          ike::initialize<float, shape{ike::dynamic, 3}, shape{ike::dynamic, 2}>(biased,
+                                                                                 ike::seed{1}),
+          group);
+    };
+    const auto rank = static_cast<std::uint64_t>(group.rank());
+    const auto x = ike::uniform<double, shape{4, 3}>(ike::seed{rank});
+    const auto b = ike::uniform<double, shape{4, 2}>(ike::seed{10 + rank});
+    const auto target = ike::uniform<float, shape{4, 2}>(ike::seed{20 + rank});
+    const auto cast = ike::cast_forward_inputs<float>(x, b);
+    const auto& [xf, bf] = cast;
+    auto model = make(), reference = make();
+    const auto same = [&] {
+      CHECK(std::ranges::equal(model.gradients(), reference.gradients()));
+      CHECK(std::ranges::equal(std::span{model.output().data(), 8},
+                               std::span{reference.output().data(), 8}));
+    };
+    reference(xf, bf);
+    reference.backward(target);
+    model("bias"_arg = b, "source"_arg = x);
+    model.backward(target);
+    same();
+    // Temporary inputs live until backward, whether they are cast or not.
+    reference(xf, bf);
+    reference.backward(target);
+    model(ike::tensor<double, shape{4, 3}>{x}, ike::tensor<float, shape{4, 2}>{bf});
+    model.backward(target);
+    same();
+    ike::sgd step{model, {.lr = 0.1}}, reference_step{reference, {.lr = 0.1}};
+    reference.train_step(ike::inputs(xf, bf), target, ike::mse_loss{}, reference_step);
+    model.train_step(ike::inputs(x, "bias"_arg = b), target, ike::mse_loss{}, step);
+    same();
+    CHECK(std::ranges::equal(model.parameters(), reference.parameters()));
+    reference.loss_backward(ike::inputs(xf, bf), target, ike::mse_loss{});
+    model.loss_backward(ike::inputs(x, b), target, ike::mse_loss{});
+    same();
+  });
 }
 
 TEST_CASE_TEMPLATE("Norms train in smaller types, and keep float where told to", P, bfloat16,
@@ -192,7 +241,7 @@ TEST_CASE_TEMPLATE("Norms train in smaller types, and keep float where told to",
       "bn"_m = ike::lazy_batch_norm1d<>{}, "out"_m = ike::lazy_linear<3>{});
   const auto run = [&]<class Mixed>(std::type_identity<Mixed>) {
     ike::launch(ike::threads{2}, [&](ike::process_group auto& group) {
-      // The probe writes to one place: one rank at a time.
+      // The probe writes to one location: one rank at a time.
       for (int turn = 0; turn < group.size(); ++turn) {
         if (turn == group.rank()) {
           ike::single alone;
@@ -206,7 +255,7 @@ TEST_CASE_TEMPLATE("Norms train in smaller types, and keep float where told to",
             if (i == 0) first = last;
           }
           CHECK(last < first / 2);
-          // Buffers are nobody's to round.
+          // Buffers are not rounded.
           CHECK(!is_rounded<P>(model.buffer("bn.running_var"_s).span()));
         }
         group.barrier();
@@ -239,7 +288,7 @@ TEST_CASE("Buffers are rounded where that is asked for") {
   }
   CHECK(model.buffer("bn.num_batches_tracked"_s)[0] == 3);
   CHECK(model.buffer("bn.running_var"_s)[0] != 1);
-  // What others write is rounded before it is read.
+  // Values written from outside are rounded before they are read.
   model.buffer("bn.running_mean"_s)[0] = 0.3f;
   model.eval();
   model(x);

@@ -1,4 +1,4 @@
-// Mixed precision beside the other options of a policy: the same bits.
+// Mixed precision with the other options of a policy: the same bits.
 
 #include <doctest/doctest.h>
 

@@ -1,11 +1,11 @@
-// Training in bfloat16 with float masters, against what PyTorch made of it (test/data/README.md,
-// "mixed_precision").
+// Training in bfloat16 with float master weights, compared with PyTorch's records
+// (test/data/README.md, "mixed_precision").
 //
-// Both round the same numbers to eight bits, and sum products in float before: in another order, so
-// that now and then a sum falls to the other side of a tie. Such a number is off by 2^-7 of itself
-// at most, and what is computed from it by as much of the largest of its kind: two layers on, twice
-// that. Hence the tolerance of 2^-6 of the largest number of each tensor; where the masters are
-// compared, whose steps are 0.1 of gradients below 1, of the steps.
+// Both round the same numbers to eight bits and sum products in float before, but in another order,
+// so that occasionally a sum rounds to the other side of a tie. Such a number is off by at most
+// 2^-7 of itself, and what is computed from it by as much of the largest of its kind: two layers
+// on, by twice that. Hence the tolerance of 2^-6 of the largest number of each tensor; for master
+// weights, whose steps are 0.1 of gradients below 1, of the steps.
 
 #include <doctest/doctest.h>
 
@@ -108,7 +108,7 @@ void check_gradients(const Model& m, const std::string& record) {
   }
 }
 
-/// The masters, by what has moved them.
+/// The master weights, by what has changed them.
 template <class Model>
 void check_masters(const Model& m, const std::string& record) {
   for (const auto& e : ike::get_state_dict(m)) {

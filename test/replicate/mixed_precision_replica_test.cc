@@ -1,4 +1,4 @@
-// What a replica of smaller precision is to its user: numbers by hand, states, memory.
+// A replica of smaller precision as its user sees it: numbers by hand, states, memory.
 
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@
 using namespace mixed_precision_checks;
 
 TEST_CASE("A layer by hand") {
-  // One number by one weight: 1 + 2^-8 lies between the bfloat16 1 and 1 + 2^-7, a tie.
+  // One number times one weight: 1 + 2^-8 is between the bfloat16 numbers 1 and 1 + 2^-7, a tie.
   ike::single group;
   constexpr shape one{1, 1};
   auto model = ike::replicate<policy<ike::mixed_precision<bfloat16, float>>>(
@@ -73,7 +73,7 @@ TEST_CASE("The kinds of reduction: no cast where nothing changes") {
                                 ike::mixed_precision_at<"fc2", float>>::hook_type::stages == 1);
   static_assert(mixed_precision<bfloat16, void, void, void,
                                 ike::mixed_precision_at<"fc2", float>>::hook_type::stages == 2);
-  // C6 clamp_reduce_dtype: a reduce type that is that of the gradients is none.
+  // C6 clamp_reduce_dtype: a reduce type that equals that of the gradients is dropped.
   constexpr auto same = mixed_precision<bfloat16, bfloat16>::of<float>("fc1");
   constexpr auto none = mixed_precision<bfloat16>::of<float>("fc1");
   static_assert(same.reduce == none.reduce && same.reduce == ike::number_format::bfloat16);

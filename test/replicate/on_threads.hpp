@@ -6,7 +6,7 @@
 
 #include "ikebana/replicate/launch.hpp"
 
-/// check(group) on 1 to `most` threads. What it returns is how much went wrong on its rank.
+/// check(group) on 1 to `most` threads. Its result is the number of failures on its rank.
 template <class Check>
 void on_threads(const Check& check, int most = 4) {
   for (int ranks = 1; ranks <= most; ++ranks) {

@@ -14,8 +14,7 @@
 #include "ikebana/replicate/shard_optimizer.hpp"
 #include "optimizer_run.hpp"
 
-// What stepping while backward runs must give on every kind of process group: as
-// shard_optimizer_checks.
+// Stepping during backward on every kind of process group; like shard_optimizer_checks.
 namespace optimizer_in_backward_checks {
 
 using namespace optimizer_run;
@@ -47,7 +46,7 @@ int hooks(Group& group) {
          compare<T, early<each, apart, later>, plain<each, apart, later>>(network, group, make);
 }
 
-/// Where ranks share the optimizer's work: stepped and gathered bucket by bucket.
+/// With a sharded optimizer: stepped and gathered bucket by bucket.
 template <class T, class Group>
 int shared(Group& group) {
   using each = ike::bucket_cap<1>;
@@ -57,7 +56,7 @@ int shared(Group& group) {
          compare<T, early<zero>, plain<>>(network, group, make);
 }
 
-/// Writes down what it is asked.
+/// Records its calls.
 struct witness {
   std::vector<std::pair<ike::dim_t, ike::dim_t>> parts{};
   int begun = 0;
@@ -66,7 +65,7 @@ struct witness {
   void step_elements(ike::dim_t begin, ike::dim_t end) { parts.emplace_back(begin, end); }
 };
 
-/// Bucket by bucket, every element once in every step.
+/// Bucket by bucket, every element once per step.
 template <class T, class Group>
 int parts(Group& group) {
   auto model = ike::replicate<early<ike::bucket_cap<1>>>(fresh<T>(network), group);
@@ -82,7 +81,7 @@ int parts(Group& group) {
   return wrong;
 }
 
-/// An optimizer that refuses its options does so before any parameter has changed.
+/// An optimizer that rejects its options does so before any parameter has changed.
 template <class T, class Group>
 int refusal(Group& group) {
   auto model = ike::replicate<early<>>(fresh<T>(network), group);

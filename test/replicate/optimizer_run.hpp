@@ -12,19 +12,19 @@
 #include "ikebana/nn/loss.hpp"
 #include "ikebana/replicate/replicate.hpp"
 
-// Small networks, trained under two policies that must give the same bits.
+// Small networks trained under two policies that must give the same bits.
 namespace optimizer_run {
 
 namespace ike = ikebana;
 using ike::shape;
 
 inline constexpr shape rows{ike::dynamic, 5};
-/// Odd sizes; of 7 storage lines in float and 10 in double, so that ranks have unequal parts.
+/// Odd sizes; 7 storage lines in float and 10 in double, so that ranks have unequal parts.
 inline constexpr auto network =
     ike::sequential(ike::linear<5, 7>{}, ike::tanh{}, ike::linear<7, 3>{});
-/// Of 2 lines: more ranks than that own nothing.
+/// 2 lines: more ranks than that own nothing.
 inline constexpr auto tiny = ike::sequential(ike::linear<5, 1>{});
-/// Of many, and a bucket of its own for each parameter where caps are small.
+/// Many lines, and one bucket per parameter if caps are small.
 inline constexpr auto larger = ike::sequential(
     ike::linear<5, 61>{}, ike::tanh{}, ike::linear<61, 17>{}, ike::tanh{}, ike::linear<17, 3>{});
 
@@ -63,8 +63,8 @@ void train(Model& model, Optimizer& optimizer, int rank, int first, int last) {
     model.train_step(input<T>(rank, s), target<T>(model, rank, s), ike::mse_loss{}, optimizer);
 }
 
-/// Trains under one policy and the other, with optimizers that `make` makes of the models; in how
-/// many steps the parameters differ.
+/// Trains under both policies, with optimizers that `make` creates for the models; returns the
+/// number of steps in which the parameters differ.
 template <class T, class Policy, class Other, class Net, class Group, class Make>
 int compare(const Net& net, Group& group, const Make& make) {
   auto model = ike::replicate<Policy>(fresh<T>(net), group);

@@ -46,6 +46,23 @@ TEST_CASE("The deepest module has a parameter; a group is one bucket unless the 
   static_assert(capped::caps[0][0] == 4096 && capped::caps[1][0] == 4096);
 }
 
+TEST_CASE("Modules together are one group, whose options are those of its first path") {
+  using groups = parameter_groups<replicate_policy<
+      ike::groups_by_module<ike::together<"a.x", "b", "c.y">, "d">,
+      ike::override_at<"a", ike::bucket_cap<7>>, ike::override_at<"c", ike::bucket_cap<9>>,
+      ike::override_at<"b.z", ike::bucket_cap<5>>>>;
+  static_assert(groups::count == 6 && groups::roots.count == 8);
+  static_assert(groups::at("a.x") == 1 && groups::at("b") == 1 && groups::at("c.y") == 1);
+  static_assert(groups::at("d") == 2 && groups::at("b.z") == 5);
+  static_assert(groups::group_of("b.w.weight") == 1 && groups::group_of("b.z.weight") == 5);
+  static_assert(groups::caps[1][0] == 7 && groups::caps[5][0] == 5);
+  static_assert(groups::any_at_or_below("c.y") && !groups::any_at_or_below("c.y.z"));
+  using with_root =
+      parameter_groups<replicate_policy<ike::groups_by_module<ike::together<"a", "">, "b">>>;
+  static_assert(with_root::count == 2 && with_root::at("a") == 0 && with_root::at("b") == 1);
+  CHECK(groups::group_of("e.weight") == 0);
+}
+
 TEST_CASE("Predicates are asked of a parameter's path and of those of the modules above it") {
   using biases = parameter_groups<replicate_policy<ike::ignored_if<ends_with_bias>>>;
   static_assert(biases::is_ignored("a.bias") && !biases::is_ignored("a.weight"));

@@ -1,4 +1,4 @@
-// Options that say different things may be given together: replicas train as one model does.
+// Independent options can be combined: replicas train like one model.
 
 #include <doctest/doctest.h>
 
@@ -30,7 +30,7 @@ constexpr auto net =
                                             "d"_m = ike::lazy_linear<4>{}),
                     "e"_m = ike::lazy_linear<5>{});
 
-/// Three batches, the first of which is not reduced alone, and a step with clipped gradients.
+/// Three batches, the first of which is not reduced separately, and a step with clipped gradients.
 template <class Model, class Optimizer, class X, class Y>
 void accumulated_step(Model& model, Optimizer& optimizer, const X& x, const Y& y) {
   model.zero_grad();

@@ -21,8 +21,8 @@
 #include "ikebana/replicate/replicate.hpp"
 #include "test/replicate/counting_group.hpp"
 
-// What a policy's options must do on every kind of group. Each function is called by all ranks, and
-// returns what went wrong on this one: 0.
+// A policy's options on every kind of group. All ranks call each function, which returns the number
+// of failures on this rank: 0.
 namespace policy_checks {
 
 namespace ike = ikebana;
@@ -63,7 +63,7 @@ auto values(const View& v) {
   return std::span<const typename View::value_type>(v.data(), static_cast<std::size_t>(v.size()));
 }
 
-/// Whether these are sum / divisor over the ranks of what each has in `own`.
+/// Whether these are sum / divisor over the ranks of each rank's `own`.
 template <class A, class B, class Group>
 bool are_sums(Group& group, const A& gradients, const B& own, double divisor, double tolerance) {
   using T = typename A::value_type;
@@ -80,8 +80,8 @@ bool are_sums(Group& group, const A& gradients, const B& own, double divisor, do
 
 constexpr bool is_middle(std::string_view path) { return path == "fc2"; }
 
-/// PyTorch's replicate_ignore_module: gradients of what is ignored differ across ranks, those of
-/// the rest are averages; so are values at the start. Ignored parameters close buckets.
+/// PyTorch's replicate_ignore_module: gradients of ignored parameters differ across ranks, those of
+/// the rest are averages; likewise for initial values. Ignored parameters close buckets.
 template <class Policy, class Group>
 int ignore_module(Group& group) {
   using T = double;
@@ -109,7 +109,7 @@ int ignore_module(Group& group) {
   return failures;
 }
 
-/// What is delayed is one reduction of its own, of averages, whatever the hook does with the rest.
+/// Delayed parameters are averaged in one separate reduction, whatever the hook does with the rest.
 template <class Group>
 int delay(Group& inner) {
   counting_group group(inner);
@@ -153,7 +153,7 @@ int divide_factor(Group& group, double factor, double tolerance) {
   accumulate(model, group.rank(), 0);
   accumulate(plain, group.rank(), 0);
   failures += !matches(factor);
-  // Adds to averages that are there: reduced, then own, then reduced.
+  // Adds to existing averages: reduced, then own, then reduced.
   accumulate(model, group.rank(), 1);
   {
     const auto guard = model.no_sync();
@@ -162,12 +162,14 @@ int divide_factor(Group& group, double factor, double tolerance) {
   accumulate(model, group.rank(), 3);
   for (int step = 1; step < 4; ++step) accumulate(plain, group.rank(), step);
   failures += !matches(factor);
-  model.zero_grad();
-  plain.zero_grad();
-  model.set_gradient_divide_factor(0);
-  accumulate(model, group.rank(), 4);
-  accumulate(plain, group.rank(), 4);
-  failures += !matches(group.size());
+  for (const double set : {0.0, 3.0, 0.25}) {
+    model.zero_grad();
+    plain.zero_grad();
+    model.set_gradient_divide_factor(set);
+    accumulate(model, group.rank(), 4);
+    accumulate(plain, group.rank(), 4);
+    failures += !matches(set == 0 ? group.size() : set);
+  }
   return failures;
 }
 
@@ -186,7 +188,7 @@ int overrides(Group& inner) {
   static_cast<void>(group.take());
   accumulate(model, group.rank());
   accumulate(plain, group.rank());
-  failures += group.take().all_reduces != 2;  // fc2.bias, and fc1 with act
+  failures += group.take().all_reduces != 2;  // fc2.bias, and fc1 with act.
   const auto is_own = [&](auto path) {
     return std::ranges::equal(values(model.gradient(path)), values(plain.gradient(path)));
   };
@@ -201,6 +203,20 @@ int overrides(Group& inner) {
   failures += group.take().all_reduces != 3;
   failures += !is_own("fc2.weight"_s) + !is_sum("fc3.weight"_s, 5) + !is_sum("fc3.bias"_s, 5);
   failures += !is_sum("fc2.bias"_s, 0.5) + !is_sum("fc1.weight"_s, 5);
+  // At run time, by path: for one group, then for all groups below a module.
+  model.zero_grad();
+  plain.zero_grad();
+  model.set_gradient_divide_factor("fc3"_s, 3);
+  accumulate(model, group.rank(), 2);
+  accumulate(plain, group.rank(), 2);
+  failures += !is_sum("fc3.weight"_s, 3) + !is_sum("fc3.bias"_s, 3);
+  failures += !is_sum("fc2.bias"_s, 0.5) + !is_sum("fc1.weight"_s, 5);
+  model.zero_grad();
+  plain.zero_grad();
+  model.set_gradient_divide_factor("fc2"_s, 7);
+  accumulate(model, group.rank(), 3);
+  accumulate(plain, group.rank(), 3);
+  failures += !is_sum("fc2.bias"_s, 7) + !is_sum("fc3.bias"_s, 3) + !is_sum("fc1.weight"_s, 5);
   return failures;
 }
 
@@ -250,7 +266,7 @@ int wide_accumulation(Group& group) {
         for (std::size_t i = 0; i < sum.size(); ++i)
           failures += model.gradients()[i] != static_cast<float>(sum[i]);
     }
-    // Each rank rounds once, the average rounds.
+    // Each rank rounds once, and so does the average.
     failures += !are_sums(group, std::as_const(model).gradients(), std::span<const double>(sum),
                           group.size(), 1.5e-7);
     model.zero_grad();
@@ -264,8 +280,8 @@ inline constexpr auto normed =
     ike::sequential("norm"_m = ike::lazy_batch_norm2d<>{}, "flatten"_m = ike::flatten{},
                     "fc"_m = ike::lazy_linear<5>{});
 
-/// A buffer hook in place of the broadcast: running means become those of all ranks; before the
-/// next forward in training, or after backward; no more often than gradients are synchronised.
+/// A buffer hook instead of the broadcast: running means become those of all ranks, before the next
+/// forward in training or after backward, no more often than gradients are synchronised.
 template <ike::buffer_hook_location Where, class Group>
 int buffer_hook(Group& inner) {
   counting_group group(inner);
@@ -302,7 +318,7 @@ int buffer_hook(Group& inner) {
   return failures;
 }
 
-/// An ignored module's buffers are its rank's own.
+/// An ignored module's buffers stay local to its rank.
 template <class Group>
 int ignored_buffers(Group& group) {
   int failures = 0;

@@ -9,12 +9,12 @@
 #include "ikebana/replicate/post_local_sgd_optimizer.hpp"
 #include "optimizer_run.hpp"
 
-// Post-local SGD with its optimizer, on every kind of process group: as shard_optimizer_checks.
+// Post-local SGD with its optimizer on every kind of process group; like shard_optimizer_checks.
 namespace post_local_sgd_checks {
 
 using namespace optimizer_run;
 
-/// (x[0] + x[1] + ...) / ranks, to all, as a group does it.
+/// (x[0] + x[1] + ...) / ranks, for all, as a group computes it.
 template <class T, class Array>
 void average(std::vector<T>& sum, int ranks, const Array& of_rank) {
   for (std::size_t i = 0; i < sum.size(); ++i) {
@@ -26,9 +26,9 @@ void average(std::vector<T>& sum, int ranks, const Array& of_rank) {
     for (std::size_t i = 0; i < sum.size(); ++i) of_rank(r)[i] = sum[i];
 }
 
-/// The parameters of this rank in every step are those of all ranks' models computed in one place
-/// by the rule: gradients averaged in the first `warmup` steps, and from there parameters after
-/// every `period`-th. Returns in how many steps they are not.
+/// The parameters of this rank in every step equal those of all ranks' models computed in one place
+/// by the rule: gradients averaged in the first `warmup` steps, afterwards parameters after every
+/// `period`-th. Returns the number of steps in which they do not.
 template <class T, class Group>
 int trajectory(Group& group) {
   constexpr int warmup = 3, period = 2, steps = 10;

@@ -26,4 +26,10 @@ TEST_CASE("Its options and state are the inner optimizer's") {
   CHECK(optimizer.inner().options().lr == 0.25);
   CHECK(optimizer.state()[1].name == "momentum_buffer");
   CHECK(optimizer.parameters().data() == model.parameters().data());
+  optimizer.averager().set_step(7);
+  CHECK_THROWS_AS(optimizer.averager().set_step(-1), ike::state_error);
+  CHECK(optimizer.averager().step() == 7);
+  optimizer.check_options();
+  optimizer.options().lr = -1;
+  CHECK_THROWS_AS(optimizer.check_options(), ike::error);
 }

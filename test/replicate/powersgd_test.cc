@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,7 @@ void compare_with_pytorch(const std::string& name, ike::powersgd_options options
         recorded_parameters(), powersgd(options), group);
     const ike::state_dict::entry& gradients = all.at("gradients/" + std::to_string(group.rank()));
     const auto given = gradients.view<double, shape{5, 416}>();
-    // Their first Q in place of ours.
+    // Replaces our first Q by PyTorch's.
     ike::state_dict state, before;
     run.hook.save(before);
     for (const auto& e : before)
@@ -110,7 +111,7 @@ TEST_CASE("PyTorch's powerSGD_hook on two processes gives the same") {
 TEST_CASE("Only what shrinks is compressed") {
   ike::single group;
   one_bucket<float, powersgd, ike::single> run(recorded_parameters(), powersgd({.rank = 2}), group);
-  // a: 84 < 108, c: 80 < 96, d: 112 < 196; b and e (16) are as they are.
+  // a: 84 < 108, c: 80 < 96, d: 112 < 196; b and e (16) are sent uncompressed.
   CHECK(run.hook.compression().before == 416);
   CHECK(run.hook.compression().after == 42 + 40 + 56 + 16);
   CHECK(run.hook.compression().rate() == doctest::Approx(416.0 / 154));
@@ -136,7 +137,7 @@ TEST_CASE("Gradients whose average has the rank, or less, are exact") {
         one_bucket<double, powersgd, std::remove_reference_t<decltype(group)>> run(
             hook_run::parameters({{"w", shape{20, 5, 6}}}), powersgd({.rank = rank}), group);
         for (std::uint32_t step = 0; step < 4; ++step) {
-          // u v^T with the same u on all ranks, another v on each: the average is of rank 1.
+          // u v^T with the same u on all ranks and a different v on each: the average has rank 1.
           std::vector<double> u(20), v(30), mean(30), average(600);
           draw(std::span{u}, 1, step);
           for (int r = group.size(); r-- > 0;) {
@@ -170,7 +171,7 @@ TEST_CASE("With error feedback the sum of the steps follows the sum of the gradi
       std::vector<double> sent(192), wanted(192), other(192);
       for (int s = 0; s < steps; ++s) {
         for (int r = 0; r < 2; ++r) {
-          draw(std::span{other}, static_cast<std::uint64_t>(r));  // the same in every step
+          draw(std::span{other}, static_cast<std::uint64_t>(r));  // The same in every step.
           for (std::size_t i = 0; i < 192; ++i) wanted[i] += other[i] / 2;
           if (r == group.rank()) run.gradients = other;
         }
@@ -205,7 +206,7 @@ TEST_CASE("A gradient that vanishes for a step makes no not-a-number, and is fol
   run.step();
   CHECK(std::count(run.gradients.begin(), run.gradients.end(), 0.0) == 192);
   for (std::size_t i = 0; i < 192; ++i) run.gradients[i] = static_cast<double>(i / 12 + 1);
-  const std::vector<double> wanted = run.gradients;  // of rank 1
+  const std::vector<double> wanted = run.gradients;  // Of rank 1.
   run.step();
   CHECK(distance<double>(run.gradients, wanted) < 1e-11);
 }
@@ -238,6 +239,13 @@ TEST_CASE("A saved hook goes on with the same bits") {
     CHECK_THROWS_WITH_AS(other.hook.load(saved, "hook."),
                          "hook.a.q: expected float32 [1, 9], got float32 [2, 9]", ike::state_error);
     CHECK(other.hook.iteration() == 0);
+
+    const std::int64_t minus_five = -5;
+    std::memcpy(const_cast<std::byte*>(saved.at("hook.iteration").bytes.data()), &minus_five,
+                sizeof minus_five);
+    CHECK_THROWS_WITH_AS(again.hook.load(saved, "hook."),
+                         "hook.iteration: expected a number of steps, got -5", ike::state_error);
+    CHECK(again.hook.iteration() == 4);
   });
 }
 
@@ -247,7 +255,7 @@ TEST_CASE("Steps allocate nothing") {
         recorded_parameters(), powersgd({.rank = 2}), group);
     long before = 0;
     for (std::uint32_t s = 0; s < 4; ++s) {
-      if (s == 1) before = allocation_count_here;  // the first has gemm's packing buffer
+      if (s == 1) before = allocation_count_here;  // The first allocates gemm's packing buffer.
       draw(std::span{run.gradients}, 1, s);
       run.step();
     }

@@ -12,7 +12,7 @@ namespace ike = ikebana;
 
 namespace {
 
-/// What is written once for every group.
+/// Written once for every group.
 template <ike::process_group G>
 std::vector<float> average(G& group, std::vector<float> x) {
   ike::work_of<G> none;

@@ -28,7 +28,7 @@ affine_quantizer covering(const std::vector<T>& x) {
   return affine_quantizer::covering(std::span<const T>{x});
 }
 
-/// The result of the hook, which is the same on all ranks.
+/// The result of the hook, the same on all ranks.
 template <class Hook, class T>
 std::vector<T> run(const std::vector<std::vector<T>>& gradients) {
   const auto n = static_cast<ike::dim_t>(gradients[0].size());

@@ -33,7 +33,7 @@ void check_steps(const Net& net, const Input& input, const Gradient& gradient) {
     for (int i = 0; i < 10; ++i) step();
     group.barrier();
     const long after = allocation_count.load();
-    group.barrier();  // nobody returns, and allocates, before all have read
+    group.barrier();  // No rank returns, and allocates, before all have read.
     return after - before;
   });
   for (const long n : counts) CHECK(n == 0);

@@ -21,8 +21,7 @@
 #include "ikebana/replicate/utils/broadcast_coalesced.hpp"
 #include "ikebana/replicate/utils/verify_parameters.hpp"
 
-// What `replicate` and its utilities do on every kind of group. Each function is called by all
-// ranks.
+// `replicate` and its utilities on every kind of group. All ranks call each function.
 namespace replicate_checks {
 
 namespace ike = ikebana;
@@ -36,7 +35,7 @@ inline constexpr auto mlp = ike::sequential(
 inline constexpr auto normed =
     ike::sequential("norm"_m = ike::lazy_batch_norm1d<>{}, "fc"_m = ike::lazy_linear<3>{});
 inline constexpr shape rows{dynamic, 5};
-inline constexpr ike::dim_t batch = 12;  // for 1, 2, 3 and 4 ranks
+inline constexpr ike::dim_t batch = 12;  // Divisible by 1, 2, 3 and 4 ranks.
 
 /// A rank's part of the batch of a step.
 template <class T>
@@ -74,7 +73,7 @@ bool same_everywhere(std::span<const T> mine, Group& group) {
   return true;
 }
 
-/// Some steps on this rank's parts with a policy; the parameters at the end.
+/// Some steps on this rank's parts with a policy; returns the parameters at the end.
 template <class Policy, class T, class Group, class... Hook>
 std::vector<T> trained(Group& group, int steps, Hook... hook) {
   auto model = ike::replicate<Policy>(ike::initialize<T, rows>(mlp, ike::seed{1}), group,
@@ -89,7 +88,7 @@ std::vector<T> trained(Group& group, int steps, Hook... hook) {
 }
 
 /// Replicas on parts of the batch end with the weights of one model on all of it, wherever buckets
-/// are cut; the same bits on every rank.
+/// are cut, with the same bits on every rank.
 template <class T, class Group>
 void full_batch(Group& group, double tolerance) {
   ike::single one;
@@ -100,7 +99,7 @@ void full_batch(Group& group, double tolerance) {
   CHECK(trained<ike::replicate_policy<ike::bucket_cap<(1 << 20)>>, T>(group, 20) == together);
 }
 
-/// Compressing hooks come near to the exact average, and all ranks to the same bits.
+/// Compressing hooks approximate the exact average, with the same bits on all ranks.
 template <class Policy, class Group>
 void hook_comes_near(Group& group, double tolerance) {
   ike::single one;
@@ -108,14 +107,14 @@ void hook_comes_near(Group& group, double tolerance) {
   CHECK(apart<float>(trained<Policy, float>(group, 20), exact) <= tolerance);
 }
 
-/// Parameters and buffers are rank 0's at the start, buffers after every step; while no_sync lives
-/// gradients are a rank's own, and the first backward after it averages their sum.
+/// Parameters and buffers are rank 0's at the start, buffers after every step. Under no_sync,
+/// gradients stay local to a rank, and the first backward afterwards averages their sum.
 template <class Group>
 void states_and_no_sync(Group& group) {
   using T = double;
   const auto rank = static_cast<std::uint64_t>(group.rank());
   auto made = ike::initialize<T, rows>(normed, ike::seed{1 + rank});
-  if (group.rank() > 0) made(ike::uniform<T, rows>(ike::seed{rank}, 4));  // moves its statistics
+  if (group.rank() > 0) made(ike::uniform<T, rows>(ike::seed{rank}, 4));  // Changes its statistics.
   auto model = ike::replicate<ike::replicate_policy<ike::bucket_cap<64>>>(std::move(made), group);
   const auto first = ike::initialize<T, rows>(normed, ike::seed{1});
   CHECK(std::ranges::equal(model.parameters(), first.parameters()));
@@ -169,7 +168,7 @@ void utilities(Group& group) {
     CHECK(c == std::vector<std::int32_t>(3, last + 1));
   }
 
-  // What `replicate` refuses, it refuses everywhere.
+  // What `replicate` refuses, it refuses on every rank.
   bool refused = false;
   try {
     if (group.rank() == last)

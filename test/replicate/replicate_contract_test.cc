@@ -1,9 +1,10 @@
-// What replicating does not change, after PyTorch's test_replicate.py and test_contract.py; what is
-// refused is in test/compile_fail.
+// What replicating does not change, following PyTorch's test_replicate.py and test_contract.py;
+// test/compile_fail has what is refused.
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/replicate.hpp"
+#include "test/replicate/counting_group.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -61,9 +63,10 @@ void check_same_state(const ike::state_dict& a, const ike::state_dict& b) {
 }  // namespace
 
 TEST_CASE("modify_fqn: paths do not change, whatever the policy") {
-  static_assert(same_paths<local, replica<ike::replicate_policy<>>>());
-  static_assert(same_paths<local, replica<by_module>>());
-  CHECK(ike::replicate_policy<>::caps.size() == 2);
+  CHECK(same_paths<local, replica<ike::replicate_policy<>>>());
+  CHECK(same_paths<local, replica<by_module>>());
+  using other = decltype(ike::initialize<float, shape{6, 4}>(net, ike::seed{1}));
+  CHECK_FALSE(same_paths<other, replica<by_module>>());
 }
 
 TEST_CASE("state: a replica's type says its policy, model and group; it is moved, never copied") {
@@ -75,7 +78,19 @@ TEST_CASE("state: a replica's type says its policy, model and group; it is moved
   static_assert(!std::is_copy_constructible_v<type>);
   static_assert(!std::is_copy_assignable_v<type>);
   static_assert(ike::detail::is_replicated<type> && !ike::detail::is_replicated<local>);
-  CHECK(true);
+  ike::launch(threads{2}, [](ike::thread_group& group) {
+    const auto made = ike::initialize<float, in>(net, ike::seed{1});
+    auto stays = ike::replicate<by_module>(made.clone(), group);
+    auto first = ike::replicate<by_module>(made.clone(), group);
+    type moved = std::move(first);
+    const auto x = ike::uniform<float, in>(ike::seed{static_cast<std::uint64_t>(group.rank())});
+    for (auto* m : {&stays, &moved}) {
+      (*m)(x);
+      m->backward(ike::ones<float, shape{6, 2}>());
+    }
+    CHECK(&moved.group() == &group);
+    CHECK(std::ranges::equal(moved.gradients(), stays.gradients()));
+  });
 }
 
 TEST_CASE("replicate_single_module_save_load: states are those of the local model, both ways") {
@@ -114,16 +129,60 @@ TEST_CASE("add_hooks: hooks of the model and of its replica run in their order a
   });
 }
 
-TEST_CASE("multi_module_api: one call with several modules makes a group of each") {
-  using groups = ike::detail::parameter_groups<by_module>;
-  static_assert(groups::count == 3);
-  static_assert(groups::group_of("fc1.weight") == 1 && groups::group_of("tail.1.bias") == 2);
-  static_assert(groups::group_of("norm.weight") == -1 && groups::group_of("other") == 0);
-  constexpr auto plan = ike::bucket_plan_of<by_module, local>();
-  static_assert(plan.size() == 2 && plan[0].group == 2 && plan[1].group == 1);
-  // The parameters of norm stand between, in no bucket.
-  static_assert(plan[0].end < plan[1].begin && plan.bucket_of(2) == 2);
-  CHECK(plan.parameters(1)[0].path.view() == "fc1.weight");
+TEST_CASE("multi_module_api: a list of modules is one group with one collective and one state") {
+  constexpr auto five = ike::sequential("a"_m = ike::linear<3, 3>{}, "b"_m = ike::linear<3, 3>{},
+                                        "c"_m = ike::linear<3, 3>{}, "d"_m = ike::linear<3, 3>{},
+                                        "e"_m = ike::linear<3, 3>{});
+  using model_type = decltype(ike::initialize<double, in>(five, ike::seed{1}));
+  using as_one = ike::replicate_policy<ike::groups_by_module<ike::together<"a", "b">, "c">>;
+  using as_two = ike::replicate_policy<ike::groups_by_module<"a", "b", "c">>;
+  using groups = ike::detail::parameter_groups<as_one>;
+  static_assert(groups::count == 3 && ike::detail::parameter_groups<as_two>::count == 4);
+  static_assert(groups::group_of("a.weight") == 1 && groups::group_of("b.bias") == 1);
+  static_assert(groups::group_of("c.weight") == 2 && groups::group_of("d.weight") == 0);
+  constexpr auto plan = ike::bucket_plan_of<as_one, model_type>();
+  static_assert(plan.size() == 3 && plan.parameters(2).size() == 4);
+  static_assert(ike::bucket_plan_of<as_two, model_type>().size() == 4);
+  // Buckets are reduced in place, so "b" between the two divides their group.
+  constexpr auto cut =
+      ike::bucket_plan_of<ike::replicate_policy<ike::groups_by_module<ike::together<"a", "c">>>,
+                          model_type>();
+  static_assert(cut.size() == 4 && cut[1].group == 1 && cut[2].group == 0 && cut[3].group == 1);
+
+  ike::launch(threads{2}, [&](ike::thread_group& inner) {
+    counting_group group{inner};
+    auto model = ike::replicate<as_one>(ike::initialize<double, in>(five, ike::seed{1}), group);
+    auto alone = ike::initialize<double, in>(five, ike::seed{1});
+    const auto x = ike::uniform<double, in>(ike::seed{static_cast<std::uint64_t>(group.rank())});
+    const auto gradient = ike::ones<double, in>();
+    const auto reductions = [&] {
+      model.zero_grad();
+      model(x);
+      group.take();
+      model.backward(gradient);
+      return group.take().all_reduces;
+    };
+    alone(x);
+    alone.backward(gradient);
+    const auto is_local = [&](auto path) {
+      return model.gradient(path)[0] == alone.gradient(path)[0];
+    };
+    CHECK(reductions() == 3);
+    CHECK_FALSE(is_local("a.weight"_s));
+    // The path of either module applies to both.
+    model.set_requires_gradient_sync("b"_s, false, false);
+    CHECK(reductions() == 2);
+    CHECK(is_local("a.weight"_s));
+    CHECK(is_local("b.weight"_s));
+    CHECK_FALSE(is_local("c.weight"_s));
+    model.set_requires_gradient_sync("a"_s, true);
+    CHECK(reductions() == 3);
+    model.set_gradient_divide_factor("b"_s, 1);
+    const double before = model.gradient("a.weight"_s)[0];
+    CHECK(reductions() == 3);
+    CHECK(model.gradient("a.weight"_s)[0] == doctest::Approx(2 * before));
+    CHECK(&model.hook("a"_s) == &model.hook("b"_s));
+  });
 }
 
 TEST_CASE("a module above groups is a path to all of them, but not one of them") {

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "ikebana/model/state.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/replicate/launch.hpp"
+#include "ikebana/replicate/mixed_precision.hpp"
 #include "ikebana/replicate/replicate.hpp"
 
 namespace ike = ikebana;
@@ -43,4 +45,39 @@ TEST_CASE("a replica has the hooks of its model") {
     ike::load_state_dict(replica, dict);
     CHECK(loads == 1);
   });
+}
+
+TEST_CASE("gradient hooks of a replica, in numbers of its model or in smaller ones") {
+  constexpr auto net =
+      ike::sequential("fc1"_m = ike::lazy_linear<4>{}, "fc2"_m = ike::lazy_linear<2>{});
+  constexpr shape in{3, 4};
+  const auto run = [&]<class Policy>(Policy) {
+    ike::launch(ike::threads{2}, [&](ike::thread_group& group) {
+      const auto x = ike::uniform<float, in>(ike::seed{static_cast<std::uint64_t>(group.rank())});
+      const auto gradient = ike::ones<float, shape{3, 2}>();
+      auto plain = ike::replicate<Policy>(ike::initialize<float, in>(net, ike::seed{1}), group);
+      auto hooked = ike::replicate<Policy>(ike::initialize<float, in>(net, ike::seed{1}), group);
+      std::vector<std::string> log;
+      hooked.register_full_backward_hook("fc2"_s, [&](const ike::module_gradients& g) {
+        log.push_back("after");
+        CHECK(g.output_gradient<float>()[0] == 1);
+        for (float& v : g.writable_input_gradient<float>()) v *= 2;
+      });
+      hooked.register_forward_pre_hook("fc1"_s, [](const ike::module_call& c) {
+        for (float& v : c.writable_input<float>()) v /= 2;
+      });
+      for (auto* model : {&plain, &hooked}) {
+        (*model)(x);
+        model->backward(gradient);
+      }
+      CHECK(log.size() == 1);
+      // The factor of the hook and that of the gradient cancel: half the input, twice the gradient.
+      for (ike::dim_t i = 0; i < 16; ++i)
+        CHECK(hooked.gradient("fc1.weight"_s)[i] == plain.gradient("fc1.weight"_s)[i]);
+      for (ike::dim_t i = 0; i < 4; ++i)
+        CHECK(hooked.gradient("fc1.bias"_s)[i] == 2 * plain.gradient("fc1.bias"_s)[i]);
+    });
+  };
+  run(ike::replicate_policy<>{});
+  run(ike::replicate_policy<ike::mixed_precision<ike::bf16, ike::bf16>>{});
 }

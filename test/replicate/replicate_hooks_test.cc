@@ -50,7 +50,7 @@ ike::tensor<std::int64_t, shape{dynamic}> labels(ike::dim_t n) {
 
 auto fresh() { return ike::initialize<float, rows>(mlp, ike::seed{1}); }
 
-/// Some steps on other data at each rank. `after(step, model)` looks on. Returns the last loss.
+/// Some steps on different data per rank. `after(step, model)` observes. Returns the last loss.
 template <class Model, class After>
 double train(Model& model, int rank, int steps, After after) {
   ike::sgd optimizer{model, {.lr = 0.1}};
@@ -148,7 +148,7 @@ TEST_CASE("PowerSGD keeps going down") {
 
 namespace {
 
-/// A hook of somebody else's with three collectives, which notes the order of its calls.
+/// A custom hook with three collectives, which records the order of its calls.
 struct three_stages {
   static constexpr ike::hook_result result = ike::hook_result::average;
   static constexpr std::size_t stages = 3;

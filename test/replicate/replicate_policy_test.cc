@@ -1,4 +1,4 @@
-// What a policy and a failing rank make of replicated training.
+// Effects of policies and of a failing rank on replicated training.
 
 #include <doctest/doctest.h>
 
@@ -38,7 +38,7 @@ ike::tensor<std::int64_t, shape{dynamic}> labels(ike::dim_t n) {
   return t;
 }
 
-/// The gradients of one step on other data at each rank, by rank.
+/// The gradients of one step on different data per rank, by rank.
 template <class Policy>
 std::vector<std::vector<float>> gradients_of_a_step() {
   return ike::launch(threads{2}, [](ike::process_group auto& group) {
@@ -92,7 +92,7 @@ TEST_CASE("noop_hook leaves every rank its own gradients") {
 
 namespace {
 
-/// A hook of somebody else's: the sum, divided by whoever runs it; counts what it sees.
+/// A custom hook: the sum, divided by the caller; counts what it sees.
 struct counting_sum {
   static constexpr ike::hook_result result = ike::hook_result::sum;
   static inline std::atomic<int> started{0}, finished{0}, last{0};
@@ -125,7 +125,7 @@ namespace {
 
 template <class F>
 void check_every_rank_names(const std::string& path, int ranks, F&& make) {
-  // Every rank hears of it, itself: nobody is left waiting and nobody sees a follow-up error.
+  // Every rank is notified: none keeps waiting, and none sees a follow-up error.
   for (int run = 0; run < 20; ++run) {
     const auto said =
         ike::launch(threads{ranks}, [&](ike::process_group auto& group) -> std::string {

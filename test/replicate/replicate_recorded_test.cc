@@ -1,4 +1,4 @@
-// Replicas on parts of PyTorch's batches, against what one process of PyTorch made of the full ones
+// Replicas on parts of PyTorch's batches, compared with one process of PyTorch on the full ones
 // (test/data/README.md, "data_parallel").
 
 #include <doctest/doctest.h>

@@ -38,7 +38,7 @@ constexpr auto normed =
 
 constexpr shape rows{dynamic, 12};
 constexpr shape images{dynamic, 2, 3, 3};
-constexpr ike::dim_t batch = 12;  // for 1, 2, 3 and 4 ranks
+constexpr ike::dim_t batch = 12;  // Divisible by 1, 2, 3 and 4 ranks.
 
 template <class T, shape S = rows>
 ike::tensor<T, S> inputs(std::uint64_t step = 0) {
@@ -118,7 +118,7 @@ void check_full_batch(double tolerance) {
     for (const auto& weights : whole) {
       CHECK(apart(weights, alone) <= tolerance);
       CHECK(weights == whole[0]);
-      CHECK(weights == cut[0]);  // where the buckets are cut changes no bit
+      CHECK(weights == cut[0]);  // Bucket boundaries change no bit.
     }
     for (const auto& weights : cut) CHECK(weights == cut[0]);
     if (ranks == 1) CHECK(whole[0] == alone);
@@ -147,7 +147,7 @@ TEST_CASE("replicas start with rank 0's weights and buffers, whatever their seed
   const auto states = ike::launch(threads{3}, [&](ike::process_group auto& group) {
     auto made = ike::initialize<float, images>(
         normed, ike::seed{1 + static_cast<std::uint64_t>(group.rank())});
-    if (group.rank() == 1) made(inputs<float, images>());  // moves its statistics
+    if (group.rank() == 1) made(inputs<float, images>());  // Changes its statistics.
     auto model = ike::replicate(std::move(made), group);
     return std::pair{copied(model.parameters()), copied(model.buffers())};
   });
@@ -224,7 +224,8 @@ TEST_CASE("while no_sync lives gradients stay; the first backward after it reduc
     full.loss_backward(x, t, ike::cross_entropy{});
     CHECK(apart(copied(model.gradients()), copied(full.gradients())) < 1e-14);
 
-    // The guard acts where backward runs: forward within, backward after it, is synchronised.
+    // The guard affects backward: a backward after it is synchronised, even if forward ran within
+    // it.
     model.zero_grad();
     const auto g = ike::ones<double, shape{dynamic, 5}>(part(x, group).extent(0));
     {
@@ -235,13 +236,13 @@ TEST_CASE("while no_sync lives gradients stay; the first backward after it reduc
     numbers<double> mine = copied(model.gradients()), sum = mine;
     group.broadcast(std::span<double>(sum), 0);
     CHECK(mine == sum);
-    // And forward before, backward within, is not.
+    // A backward within it is not, even if forward ran before it.
     model.zero_grad();
     model(part(x, group));
     {
       const auto outer = model.no_sync();
       { const auto inner = model.no_sync(); }
-      model.backward(g);  // still in the outer one
+      model.backward(g);  // Still in the outer one.
     }
     mine = sum = copied(model.gradients());
     group.broadcast(std::span<double>(sum), 0);
@@ -295,8 +296,8 @@ TEST_CASE("a replica has the paths, states and modes of its model") {
   const auto reference = ike::initialize<float, images>(normed, ike::seed{1});
   ike::launch(threads{2}, [&](ike::process_group auto& group) {
     auto model = ike::replicate(reference.clone(), group);
-    const ike::state_dict own = ike::get_state_dict(model);
-    const ike::state_dict expected = ike::get_state_dict(reference);
+    const ike::state_view own = ike::get_state_dict(model);
+    const ike::state_view expected = ike::get_state_dict(reference);
     REQUIRE(own.size() == expected.size());
     for (std::size_t i = 0; i < own.size(); ++i) {
       CHECK(own[i].name == expected[i].name);

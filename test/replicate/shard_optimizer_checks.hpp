@@ -14,8 +14,8 @@
 #include "ikebana/replicate/shard_optimizer.hpp"
 #include "optimizer_run.hpp"
 
-// What sharing the optimizer's work must give on every kind of process group. Each function is
-// called by all ranks, and returns how much went wrong on this one: 0.
+// Sharding the optimizer on every kind of process group. All ranks call each function, which
+// returns the number of failures on this rank: 0.
 namespace shard_optimizer_checks {
 
 using namespace optimizer_run;
@@ -38,7 +38,7 @@ int optimizers(Group& group) {
   return wrong;
 }
 
-/// Whatever the buckets, and however few elements there are for how many ranks.
+/// Whatever the buckets, and however few elements for however many ranks.
 template <class T, class Group>
 int buckets(Group& group) {
   const auto make = [](auto& m) { return ike::adam{m, {.lr = 0.01}}; };
@@ -70,7 +70,7 @@ int accumulation(Group& group) {
   const auto step = [&](auto& model, auto& optimizer, int s) {
     model.zero_grad();
     run(model, 5 * s);
-    run(model, 5 * s + 1);  // adds to averages
+    run(model, 5 * s + 1);  // Adds to averages.
     {
       const auto guard = model.no_sync();
       run(model, 5 * s + 2);
@@ -86,7 +86,7 @@ int accumulation(Group& group) {
     shared.gather_gradients();
     wrong += !same_bits<T>(shared.gradients(), whole.gradients());
   }
-  // A step on gradients that are each rank's own is refused, before anything has changed.
+  // A step on local gradients is refused before anything has changed.
   shared.zero_grad();
   {
     const auto guard = shared.no_sync();
@@ -101,8 +101,8 @@ int accumulation(Group& group) {
   return wrong + !refused + !same_parameters(shared, whole);
 }
 
-/// What the optimizer keeps at all ranks together is what it keeps without, and no rank has more
-/// than its part, to a storage line for each bucket.
+/// All ranks together keep what an unsharded optimizer keeps, and no rank more than its part, up to
+/// one storage line per bucket.
 template <class T, class Group>
 int memory(Group& group) {
   auto shared = ike::replicate<sharded<ike::bucket_cap<1000>>>(fresh<T>(larger), group);
@@ -131,7 +131,7 @@ int clipping(Group& group) {
   ike::sgd mine{shared, {.lr = 0.1}};
   ike::sgd reference{whole, {.lr = 0.1}};
   int wrong = 0;
-  // By the optimizer itself, and by clip_grad_norm before.
+  // By the optimizer itself, and by clip_grad_norm beforehand.
   for (const double type : {0.0, 2.0, 1.0, 3.0, static_cast<double>(INFINITY)}) {
     const auto step = [&](auto& model, auto& optimizer) {
       model.zero_grad();
@@ -148,7 +148,7 @@ int clipping(Group& group) {
       wrong +=
           !(std::abs(shared.parameters()[i] - whole.parameters()[i]) <= static_cast<T>(tolerance));
   }
-  shared.gradients()[0] = static_cast<T>(NAN);  // the first rank's
+  shared.gradients()[0] = static_cast<T>(NAN);  // The first rank's.
   for (const double type : {2.0, static_cast<double>(INFINITY)}) {
     bool refused = false;
     try {
@@ -171,7 +171,7 @@ inline int differences(const ike::state_dict& a, const ike::state_dict& b) {
   return wrong;
 }
 
-/// The state is that without, by parameter; who loads it goes on as if nothing had been.
+/// The state equals the unsharded one, by parameter; loading it resumes as if nothing had happened.
 template <class T, class Group>
 int state(Group& group) {
   auto whole = ike::replicate<plain<>>(fresh<T>(network), group);
@@ -185,7 +185,7 @@ int state(Group& group) {
   wrong += !(saved.at("state.0.weight.exp_avg").extents == shape{7, 5});
   wrong += saved.size() != 4 * 4;
 
-  // Into one that shares otherwise, and into one that does not share.
+  // Into a replica that shards differently, and into one that does not shard.
   auto other = ike::replicate<sharded<ike::bucket_cap<1>>>(fresh<T>(network), group);
   auto alone = ike::replicate<plain<>>(fresh<T>(network), group);
   ike::adam others{other, {.lr = 0.01, .amsgrad = true}};

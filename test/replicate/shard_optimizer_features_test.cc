@@ -1,4 +1,4 @@
-// Sharing the optimizer's work, and stepping while backward runs, with other options.
+// Sharding the optimizer, and stepping during backward, with other options.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// What is kept, gathered, clipped and saved where ranks share the optimizer's work.
+// What a sharded optimizer keeps, gathers, clips and saves.
 
 #include <doctest/doctest.h>
 
@@ -71,7 +71,7 @@ TEST_CASE("get_training_state is that of replicas that do not share, and is load
       ike::adam reference{whole, {.lr = 0.01}};
       train(shared, mine, group.rank(), 0, 2);
       train(whole, reference, group.rank(), 0, 2);
-      const ike::state_dict saved = ike::get_training_state(shared, mine);
+      const ike::state_view saved = ike::get_training_state(shared, mine);
       CHECK(checks::differences(saved, ike::get_training_state(whole, reference)) == 0);
       auto other = ike::replicate<checks::sharded<>>(fresh<float>(network), group);
       ike::adam others{other, {.lr = 0.01}};

@@ -18,8 +18,8 @@
 #include "ikebana/replicate/replicate.hpp"
 #include "test/replicate/counting_group.hpp"
 
-// What gradient synchronisation must do on every kind of group. Each function is called by all
-// ranks, and returns what went wrong on this one: 0.
+// Gradient synchronisation on every kind of group. All ranks call each function, which returns the
+// number of failures on this rank: 0.
 namespace synchronisation_checks {
 
 namespace ike = ikebana;
@@ -29,7 +29,7 @@ using ike::shape;
 
 inline constexpr shape rows{dynamic, 7};
 
-/// Three blocks and what is left to the root, all of odd sizes.
+/// Three blocks and the rest for the root, all of odd sizes.
 inline constexpr auto block =
     ike::sequential("up"_m = ike::lazy_linear<13>{}, ike::tanh{}, "down"_m = ike::lazy_linear<7>{});
 inline constexpr auto blocks =
@@ -43,7 +43,7 @@ inline constexpr auto shared = ike::graph([](auto x) {
 
 using by_block = ike::groups_by_module<"mlp1", "mlp2", "mlp3">;
 
-/// The data of one rank: another at each step.
+/// The data of one rank: different at each step.
 template <class T>
 auto inputs(int rank, int step) {
   return ike::uniform<T, rows>(ike::seed{static_cast<std::uint64_t>(100 * step + rank)}, 3);
@@ -60,8 +60,8 @@ void accumulate(Model& m, int rank, int step) {
   m.loss_backward(inputs<T>(rank, step), targets<T>(rank, step), ike::mse_loss{});
 }
 
-/// Whether gradients are sum/divisor of those of all ranks' plain models, to a few units in the
-/// last place of the largest.
+/// Whether gradients are sum/divisor of those of all ranks' plain models, to a few ulp of the
+/// largest.
 template <class T, class Group>
 bool are_sums(Group& group, std::span<const T> gradients, const std::vector<T>& own,
               double divisor) {
@@ -83,9 +83,9 @@ std::vector<T> copied(std::span<T> s) {
 
 enum class flags { all, root_only, some_mlps };
 
-/// PyTorch's test_gradient_accumulation: 3 microbatches, of which the groups `which` take part in
-/// the last alone. Exact numbers of reductions; parity with the average of the sums; the optimizer
-/// steps before zero_grad.
+/// PyTorch's test_gradient_accumulation: 3 microbatches, of which the groups `which` reduce only
+/// the last. Exact numbers of reductions; parity with the average of the sums; the optimizer steps
+/// before zero_grad.
 template <class T, class Group>
 int gradient_accumulation(Group& inner, flags which) {
   constexpr int microbatches = 3, steps = 3;
@@ -100,7 +100,7 @@ int gradient_accumulation(Group& inner, flags which) {
   for (int step = 0; step < steps; ++step) {
     for (int m = 0; m < microbatches; ++m) {
       const bool last = m + 1 == microbatches;
-      int expected = 5;  // 4 groups, the root's being cut in two by the blocks between
+      int expected = 5;  // 4 groups; the blocks in between cut the root's in two.
       if (which == flags::all) {
         model.set_requires_gradient_sync(last);
         expected = last ? 5 : 0;
@@ -119,7 +119,7 @@ int gradient_accumulation(Group& inner, flags which) {
     failures += !are_sums<T>(inner, std::as_const(model).gradients(), copied(plain.gradients()),
                              group.size());
     optimizer.step();
-    // The plain models step by the average too.
+    // The plain models also step by the average.
     inner.all_reduce(plain.gradients(), ike::reduce_op::avg);
     plain_optimizer.step();
     for (std::size_t i = 0; i < plain.parameters().size(); ++i)
@@ -131,8 +131,8 @@ int gradient_accumulation(Group& inner, flags which) {
   return failures;
 }
 
-/// PyTorch's test_1f1b_microbatching: only the last backward waits, and either reduces alone or
-/// with all before it.
+/// PyTorch's test_1f1b_microbatching: only the last backward waits, and reduces either only itself
+/// or everything before it as well.
 template <class T, class Group>
 int microbatching(Group& inner, bool reduce_each) {
   counting_group group(inner);
@@ -155,7 +155,7 @@ int microbatching(Group& inner, bool reduce_each) {
     model.zero_grad();
     plain.zero_grad();
   }
-  // What is left under way is waited for where it is asked for.
+  // What is left in flight is waited for where requested.
   model.set_is_last_backward(false);
   accumulate<T>(model, group.rank(), 9);
   accumulate<T>(plain, group.rank(), 9);
@@ -169,8 +169,8 @@ int microbatching(Group& inner, bool reduce_each) {
   return failures;
 }
 
-/// PyTorch's multi_groups and multi_forward_module: whatever the groups are, replicas train as one
-/// model does with the averages; a module that runs twice is reduced once.
+/// PyTorch's multi_groups and multi_forward_module: whatever the groups are, replicas train like
+/// one model with the averages; a module that runs twice is reduced once.
 template <class T, class Policy, class Group, class Net>
 int train_parity(Group& group, const Net& net) {
   int failures = 0;
@@ -189,7 +189,7 @@ int train_parity(Group& group, const Net& net) {
     group.all_reduce(plain.gradients(), ike::reduce_op::avg);
     plain_optimizer.step();
     for (std::size_t i = 0; i < plain.parameters().size(); ++i)
-      plain.parameters()[i] = model.parameters()[i];  // so that roundings do not grow
+      plain.parameters()[i] = model.parameters()[i];  // So that rounding errors do not grow.
   }
   return failures;
 }

@@ -50,8 +50,7 @@ TEST_CASE("The handle of a collective moves, and an empty one is complete") {
   });
 }
 
-// What a replica does in backward: each bucket is started when it is ready, and polled from then
-// on.
+// A replica's backward: each bucket is started when it is ready, and polled from then on.
 TEST_CASE("Buckets are reduced while the ranks go on, each at its own pace") {
   constexpr std::size_t buckets = 8, length = 300;
   const auto sums = ike::launch(ike::threads{3}, [](ike::process_group auto& group) {

@@ -26,7 +26,7 @@ static_assert(ike::divisible_group<ike::single> && ike::divisible_group<ike::thr
 
 namespace {
 
-/// f(group) on 1 to 4 ranks finds nothing wrong.
+/// f(group) on 1 to 4 ranks finds no failure.
 template <class F>
 void check(F f) {
   for (int ranks = 1; ranks <= 4; ++ranks)
@@ -78,7 +78,7 @@ TEST_CASE("A rank that throws ends the waiting in the parts of its world") {
     CHECK_THROWS_WITH_AS(ike::launch(threads{4}, run), "out of apples", std::runtime_error);
     INFO(texts[0]);
     INFO(texts[1]);
-    // Who hears of it from rank 1 hears what that one heard.
+    // A rank notified by rank 1 gets the text that rank 1 got.
     CHECK(texts[1].find("rank 1: barrier: rank 3 failed (waited ") == 0);
     CHECK(texts[0].find("rank 3 failed (waited ") != std::string::npos);
   }
@@ -165,7 +165,7 @@ TEST_CASE("Every run gives the same bits") {
 }
 
 TEST_CASE("A rank's share is done by its own poll, while it does other things") {
-  std::atomic<int> stage{0};  // decides who is ahead
+  std::atomic<int> stage{0};  // Decides who is ahead.
   ike::launch(threads{2}, [&](ike::process_group auto& group) {
     std::vector<float> first(64, 1.0f);
     const auto reach = [&](int s) {
@@ -173,10 +173,10 @@ TEST_CASE("A rank's share is done by its own poll, while it does other things") 
     };
     if (group.rank() == 0) {
       auto work = group.all_reduce_async(std::span<float>(first), reduce_op::sum);
-      CHECK(!work.poll());  // nobody else has come
+      CHECK(!work.poll());  // No other rank has come.
       stage = 1;
       reach(2);
-      CHECK(!work.poll());  // its own share is done by this, the other's is not
+      CHECK(!work.poll());  // This does its own share; the other's is not done.
       stage = 3;
       reach(4);
       CHECK(work.poll());

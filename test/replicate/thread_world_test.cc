@@ -21,7 +21,7 @@ using ike::threads;
 
 namespace {
 
-/// What each rank throws; the empty string where it does not.
+/// The text of what each rank throws; the empty string if it does not.
 template <class F>
 std::vector<std::string> messages(const threads& how, F f) {
   std::vector<std::string> texts(static_cast<std::size_t>(how.count));
@@ -92,7 +92,7 @@ TEST_CASE("A rank that throws within a collective withdraws its buffer") {
       std::vector<float> x(5000, 1.0f);
       auto work = group.all_reduce_async(std::span<float>(x), reduce_op::avg);
       if (group.rank() == repetition % 3) throw std::runtime_error("in the middle");
-      // The buffer of the failing rank is gone now or soon; nobody may touch it.
+      // The buffer of the failing rank is gone now or soon; nothing may touch it.
       work.wait();
       group.barrier();
     });
@@ -180,7 +180,7 @@ TEST_CASE("Different types, operations, roots and collectives are found out") {
 TEST_CASE("A rank that never comes is given up after the timeout") {
   std::atomic<int> given_up{0};
   const auto texts = messages(threads{3, 60ms}, [&](auto& group) {
-    // Rank 1 comes when it is too late, however slow the machine is.
+    // Rank 1 comes too late, however slow the machine is.
     if (group.rank() == 1)
       while (given_up < 2) std::this_thread::sleep_for(1ms);
     try {
@@ -192,7 +192,7 @@ TEST_CASE("A rank that never comes is given up after the timeout") {
   });
   INFO(texts[0]);
   INFO(texts[2]);
-  // One of the two runs out of time first, and the other hears of it or does too.
+  // One of the two times out first, and the other is notified or times out too.
   CHECK(contains(texts[0], "rank 0: barrier: "));
   CHECK(contains(texts[0], "rank 1 did not come (waited "));
   CHECK(contains(texts[2], "rank 2: barrier: "));

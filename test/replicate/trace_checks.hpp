@@ -20,7 +20,7 @@
 #include "ikebana/replicate/trace.hpp"
 #include "ikebana/replicate/unused.hpp"
 
-/// What a trace must hold, on every kind of group.
+/// The contents of a trace, on every kind of group.
 namespace trace_checks {
 
 namespace ike = ikebana;
@@ -34,7 +34,7 @@ inline constexpr shape rows{dynamic, 12};
 inline constexpr auto network = ike::sequential(
     "fc1"_m = ike::lazy_linear<33>{}, "norm"_m = ike::lazy_batch_norm1d<>{}, "tanh"_m = ike::tanh{},
     "fc2"_m = ike::lazy_linear<17>{}, "fc3"_m = ike::lazy_linear<5>{});
-/// A bucket for each leaf with parameters.
+/// One bucket per leaf with parameters.
 using traced = ike::replicate_policy<ike::traced<>, ike::bucket_cap<1>>;
 
 template <class T, class Policy, class Group>
@@ -129,7 +129,7 @@ inline void overlap(auto& group) {
     const auto leaves = of_kind(t, trace_kind::leaf_backward, pass);
     const auto reductions = of_kind(t, trace_kind::reduction, pass);
     CHECK(reductions.at(0).begin < backward.end);
-    // That of fc3 begins before fc2 does, and so on.
+    // The reduction of fc3 starts before fc2's backward, and so on.
     CHECK(reductions.at(0).begin >= leaves.at(0).end);
     CHECK(reductions.at(0).begin <= leaves.at(1).begin);
   }
@@ -148,7 +148,7 @@ inline void no_sync(auto& group) {
     CHECK(of_kind(t, none, 1).empty());
 }
 
-/// Buckets are cut anew after the first step of a static graph: the trace follows.
+/// Buckets are rebuilt after the first step of a static graph, and the trace follows.
 inline void static_graph(auto& group) {
   constexpr auto branches = ike::sequential(
       "fc1"_m = ike::lazy_linear<9>{}, "branch"_m = ike::choose("left"_m = ike::lazy_linear<5>{},
@@ -167,7 +167,7 @@ inline void static_graph(auto& group) {
                              [](const auto& p) { return p.path.view(); }));
   }
   CHECK(of_kind(t, trace_kind::reduction, 3).size() >= 4);
-  // The branch that was not taken has no leaf of its own.
+  // The branch that was not taken has no leaf backward.
   CHECK(of_kind(t, trace_kind::leaf_backward, 3).size() ==
         of_kind(t, trace_kind::leaf_forward, 3).size());
 }

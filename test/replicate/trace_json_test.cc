@@ -38,8 +38,8 @@ std::vector<ike::step_trace> traces(int ranks) {
   });
 }
 
-/// What a reader of the format asks of it: known phases, complete events with durations, every
-/// asynchronous beginning with its end.
+/// The requirements of the format: known phases, complete events with durations, every asynchronous
+/// begin with its end.
 void check_format(const json& all) {
   std::map<std::tuple<std::string, std::string, int>, std::vector<double>> open;
   for (const json& e : all.at("traceEvents")) {

@@ -23,9 +23,10 @@
 #include "ikebana/optim/adam.hpp"
 #include "ikebana/optim/sgd.hpp"
 #include "ikebana/replicate/replicate.hpp"
+#include "test/replicate/counting_group.hpp"
 
-// What replicas do whose backward leaves parameters out, on every kind of group. Each function is
-// called by all ranks.
+// Replicas whose backward leaves parameters out, on every kind of group. All ranks call each
+// function.
 namespace unused_checks {
 
 namespace ike = ikebana;
@@ -71,7 +72,7 @@ void backward(Net& m, int rank, int step, int alternative) {
   m.backward(output_gradient<T>(rank, step));
 }
 
-/// What all ranks' backwards come to, one after the other on one model: `chosen(rank)`.
+/// The sum of all ranks' backwards, one after the other on one model: `chosen(rank)`.
 template <class T, class Chosen>
 std::vector<T> average(int ranks, int step, const Chosen& chosen) {
   auto m = fresh<T>();
@@ -106,7 +107,7 @@ std::string complaint_of(F&& f) {
   return "no error";
 }
 
-/// ddp_control_flow_same_across_ranks: what nobody uses stays absent, and is untouched.
+/// ddp_control_flow_same_across_ranks: what no rank uses stays absent, and is untouched.
 template <class T, class Group>
 void the_same_branch_on_every_rank(Group& group) {
   auto m = ike::replicate<finding>(fresh<T>(), group);
@@ -124,7 +125,7 @@ void the_same_branch_on_every_rank(Group& group) {
   }
 }
 
-/// ddp_control_flow_different_across_ranks: who does not use a parameter contributes zero.
+/// ddp_control_flow_different_across_ranks: a rank that does not use a parameter contributes zero.
 template <class T, class Group>
 void another_branch_on_each_rank(Group& group) {
   auto m = ike::replicate<finding>(fresh<T>(), group);
@@ -140,7 +141,8 @@ void another_branch_on_each_rank(Group& group) {
   }
 }
 
-/// The same without the option: all ranks hear of it in that backward, and nobody waits for ever.
+/// The same without the option: all ranks are notified in that backward, and none waits
+/// indefinitely.
 template <class T, class Group>
 void left_out_without_the_option(Group& group) {
   auto m = ike::replicate<policy<>>(fresh<T>(), group);
@@ -161,13 +163,13 @@ void left_out_without_the_option(Group& group) {
               ", path.b.bias" + on("1") + ", path.a.fc2.weight" + on(others) + ", path.a.fc2.bias" +
               on(others) + ", path.a.fc1.weight" + on(others) + ", path.a.fc1.bias" + on(others) +
               end);
-  // All of them can go on.
+  // All of them can continue.
   m.zero_grad();
   {
     const auto guard = m.no_sync();
     backward(m, group.rank(), 2, 0);
   }
-  backward(m, group.rank(), 2, 1);  // what was reached since the last reduction counts
+  backward(m, group.rank(), 2, 1);  // What was reached since the last reduction counts.
   CHECK(m.has_gradient("path.b.weight"_s));
   CHECK(m.has_gradient("path.a.fc2.weight"_s));
 }
@@ -192,7 +194,7 @@ void usage_accumulates_without_synchronisation(Group& group) {
   CHECK(m.ranks_with_gradient("path.b.weight"_s) == 1);
   compare(std::span<const T>{m.gradients()}, expected);
 
-  // What nobody reached since then is not touched: the same bits, though it is there.
+  // What no rank has reached since then is untouched: the same bits, though it is present.
   const ike::tensor<T, shape{5, 5}> before{m.gradient("path.b.weight"_s)};
   backward(m, group.rank(), 3, 0);
   CHECK(m.ranks_with_gradient("path.b.weight"_s) == 0);
@@ -201,8 +203,8 @@ void usage_accumulates_without_synchronisation(Group& group) {
     CHECK(m.gradient("path.b.weight"_s)[i] == before[i]);
 }
 
-/// Steps with an optimizer: what has no gradient on any rank is left alone, and the same weights
-/// are everywhere.
+/// Steps with an optimizer: what has no gradient on any rank is skipped, and weights are equal
+/// everywhere.
 template <class T, class Group>
 void steps_of_an_optimizer(Group& group) {
   const auto chosen = [](int rank, int step) {
@@ -231,7 +233,7 @@ void steps_of_an_optimizer(Group& group) {
   CHECK(std::vector<T>(a.begin(), a.end()) == first);
 }
 
-/// invalid_static_graph: a graph that changes after the first step is refused by all.
+/// invalid_static_graph: all ranks refuse a graph that changes after the first step.
 template <class T, class Group>
 void a_static_graph_that_changes(Group& group) {
   auto m = ike::replicate<policy<ike::static_graph<true>>>(fresh<T>(), group);
@@ -252,8 +254,8 @@ void a_static_graph_that_changes(Group& group) {
   compare(std::span<const T>{m.gradients()}, average<T>(group.size(), 4, [](int) { return 0; }));
 }
 
-/// different_graph_across_ranks: buckets are made anew under static_graph only, and then what no
-/// rank reaches is in none that is sent.
+/// different_graph_across_ranks: buckets are rebuilt under static_graph only, and then what no rank
+/// reaches is never sent.
 template <class T, class Group>
 void buckets_of_a_static_graph(Group& group) {
   auto m = ike::replicate<ike::replicate_policy<ike::static_graph<true>>>(fresh<T>(), group);
@@ -261,7 +263,7 @@ void buckets_of_a_static_graph(Group& group) {
   CHECK_FALSE(m.has_rebuilt_buckets());
   backward(m, group.rank(), 0, 0);
   CHECK(m.has_rebuilt_buckets());
-  // out; path.b, which nobody reaches; the rest.
+  // out; path.b, which no rank reaches; the rest.
   REQUIRE(m.bucket_plan().size() == 3);
   CHECK(m.bucket_plan().parameters(1).size() == 2);
   CHECK(m.bucket_plan().parameters(1)[0].path.view() == "path.b.weight");
@@ -272,7 +274,7 @@ void buckets_of_a_static_graph(Group& group) {
             average<T>(group.size(), step, [](int) { return 0; }));
   }
 
-  // Each rank has a graph of its own, which stays.
+  // Each rank has its own graph, which does not change.
   auto own = ike::replicate<policy<ike::static_graph<true>>>(fresh<T>(), group);
   const auto chosen = [](int rank) { return rank % 2; };
   for (int step = 0; step < 3; ++step) {
@@ -285,20 +287,41 @@ void buckets_of_a_static_graph(Group& group) {
 
 /// skip_all_reduce_unused_params.
 template <class T, class Group>
-void buckets_of_nobody_are_skipped(Group& group) {
+void buckets_of_nobody_are_skipped(Group& inner) {
+  counting_group group(inner);
   auto m = ike::replicate<policy<ike::skip_unused<true>, ike::find_unused_parameters<true>>>(
       fresh<T>(), group);
+  // One reduction for the ranks' counts, and one for each bucket with a parameter that any rank
+  // reaches.
+  const auto reductions = [&](const auto& model, const char* unreached) {
+    int count = 1;
+    for (std::size_t b = 0; b < model.bucket_plan().size(); ++b) {
+      bool any = false;
+      for (const auto& p : model.bucket_plan().parameters(b))
+        any = any || !p.path.view().starts_with(unreached);
+      count += any;
+    }
+    return count;
+  };
+  CHECK(reductions(m, "path.a") < reductions(m, "nothing"));
+  CHECK(reductions(m, "path.b") < reductions(m, "nothing"));
   for (int step = 0; step < 4; ++step) {
     const auto chosen = [=](int rank) { return step == 3 ? rank % 2 : step % 2; };
     m.zero_grad();
+    static_cast<void>(group.take());
     backward(m, group.rank(), step, chosen(group.rank()));
+    CHECK(group.take().all_reduces == reductions(m, step == 3 && group.size() > 1 ? "nothing"
+                                                    : step % 2 == 0 || step == 3  ? "path.b"
+                                                                                  : "path.a"));
     compare(std::span<const T>{m.gradients()}, average<T>(group.size(), step, chosen));
     CHECK(m.has_gradient("path.b.weight"_s) == (step == 1 || (step == 3 && group.size() > 1)));
   }
   auto agreeing = ike::replicate<policy<ike::skip_unused<true>>>(fresh<T>(), group);
   for (int step = 0; step < 2; ++step) {
     agreeing.zero_grad();
+    static_cast<void>(group.take());
     backward(agreeing, group.rank(), step, step);
+    CHECK(group.take().all_reduces == reductions(agreeing, step == 0 ? "path.b" : "path.a"));
     compare(std::span<const T>{agreeing.gradients()},
             average<T>(group.size(), step, [=](int) { return step; }));
   }
@@ -365,7 +388,7 @@ void an_output_that_some_losses_use(Group& group) {
   compare(std::span<const T>{m.gradients()}, expected);
 }
 
-/// Steps of an optimizer, of which Kind 1 has the same graph in all.
+/// Steps of an optimizer; with Kind 1, all have the same graph.
 template <int Kind, class Net, class Optimizer, class Group, class X, class Y>
 void train(Net& m, Optimizer& optimizer, Group& group, const X& x, const Y& y) {
   for (int step = 0; step < 9; ++step) {

@@ -30,7 +30,7 @@ double distance(std::span<const T> a, std::span<const T> b) {
   return worst;
 }
 
-/// One model that takes two micro-batches of every rank for each step.
+/// One model that takes two micro-batches of every rank per step.
 template <class T, class Chosen>
 std::vector<T> trained_alone(int ranks, int steps, const Chosen& which) {
   auto m = fresh<T>();

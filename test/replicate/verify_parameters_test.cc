@@ -21,7 +21,7 @@ using list = std::vector<ike::parameter_identity>;
 
 namespace {
 
-/// What each rank says of the list that `make(rank)` gives it.
+/// The text of each rank for the list that `make(rank)` returns.
 template <class Make>
 std::vector<std::string> said(int ranks, const Make& make) {
   return ike::launch(threads{ranks}, [&](ike::process_group auto& group) -> std::string {

@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <new>
 
-// Counts every call of a global operator new, on all threads, in the one source of a program that
+// Counts every call of a global operator new, on all threads, in the only source of a program that
 // includes this.
 
 inline std::atomic<long> allocation_count{0};
-/// Those of the calling thread alone.
+/// Those of the calling thread only.
 inline thread_local long allocation_count_here = 0;
 
 namespace counted {
@@ -18,7 +18,7 @@ inline void* take(std::size_t n, std::size_t alignment) {
   allocation_count.fetch_add(1, std::memory_order_relaxed);
   ++allocation_count_here;
   if (n == 0) n = 1;
-  // aligned_alloc asks for a whole number of alignments.
+  // aligned_alloc requires a multiple of the alignment.
   void* p = alignment <= alignof(std::max_align_t)
                 ? std::malloc(n)
                 : std::aligned_alloc(alignment, (n + alignment - 1) / alignment * alignment);

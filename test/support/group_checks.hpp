@@ -16,8 +16,8 @@
 #include "ikebana/replicate/mesh.hpp"
 #include "ikebana/replicate/process_group.hpp"
 
-// What every kind of process group must do, whatever its number of ranks. Each function is called
-// by all ranks, and returns what went wrong on this one: 0.
+// Checks of every kind of process group, whatever its number of ranks. All ranks call each
+// function, which returns the number of failures on this rank: 0.
 namespace group_checks {
 
 namespace ike = ikebana;
@@ -61,7 +61,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-/// The reduction by its definition, in the order of the ranks.
+/// The reduction by definition, in rank order.
 template <class T, class Values>
 std::vector<T> expected(reduce_op op, int ranks, std::size_t n, Values of_rank) {
   using A = std::conditional_t<std::is_integral_v<T>, std::int64_t,
@@ -96,7 +96,7 @@ std::vector<T> expected(reduce_op op, int ranks, std::size_t n, Values of_rank) 
   return x;
 }
 
-/// Every collective of T, every operation, empty to odd to long.
+/// Every collective of T, every operation, with empty to odd to long data.
 template <class T, ike::process_group G>
 int collectives(G& group) {
   int failures = 0;
@@ -142,8 +142,7 @@ int collectives(G& group) {
   return failures;
 }
 
-/// Sums are taken in the order of the ranks, bit by bit: what makes groups of different kinds
-/// agree.
+/// Sums are in rank order, bit by bit, which makes different kinds of groups agree.
 template <class T, ike::process_group G>
 int order_of_sums(G& group) {
   int failures = 0;
@@ -175,7 +174,7 @@ int many_at_once(G& group) {
   return failures;
 }
 
-/// Works of different collectives complete by polling alone.
+/// Works of different collectives complete by polling only.
 template <ike::process_group G>
 int polling(G& group) {
   const auto world = static_cast<std::size_t>(group.size());
@@ -271,7 +270,7 @@ int mesh(G& group) {
   failures += x[0] != rows * (rows - 1) + rows * (group.rank() % 2);
   failures += y[0] != 4 * (group.rank() / 2) + 1;
 
-  // Slices share the groups; one of several dimensions has a group of its own.
+  // Slices share the groups; one of several dimensions has its own group.
   const auto columns = grid.template slice<"dp">();
   failures += &columns.template get_group<"dp">() != &dp || columns.size() != rows;
   const auto cube = ike::mesh<"pp", "dp", "tp">(group, {1, rows, 2});

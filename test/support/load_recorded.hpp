@@ -4,5 +4,5 @@
 
 #include "ikebana/model/state_dict.hpp"
 
-/// A file of test/data, by its name. Compiled apart: reading JSON takes a compiler seconds.
+/// A file of test/data, by name. Compiled separately: the JSON parser takes a compiler seconds.
 ikebana::state_dict load_recorded(const std::string& name);

@@ -1,4 +1,4 @@
-// The code that the design set out to make possible, as it was written there.
+// The code that the design set out to make possible, as written there.
 
 #include <doctest/doctest.h>
 

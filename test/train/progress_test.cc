@@ -11,7 +11,7 @@ namespace ike = ikebana;
 
 namespace {
 
-/// A file that is no terminal, and what was written to it.
+/// A file that is not a terminal, and what was written to it.
 class capture {
  public:
   capture() : file_{std::tmpfile()} { REQUIRE(file_ != nullptr); }
@@ -92,7 +92,7 @@ TEST_CASE("a range with a bar gives its elements, one advance for each") {
   }
   CHECK(sum == 14);
   CHECK(out.text().starts_with("numbers"));
-  // A temporary range lives in the loop, and may hold pairs.
+  // A temporary range lives during the loop, and may hold pairs.
   int pairs = 0;
   capture other;
   for (auto [a, b] :

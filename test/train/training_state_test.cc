@@ -2,10 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ikebana/io/safetensors.hpp"
@@ -86,10 +90,13 @@ TEST_CASE("The names of a state") {
   auto model = ike::initialize<float, in>(small, ike::seed{1});
   ike::adam optimizer{model};
   CHECK(names(ike::get_training_state(model, optimizer)) ==
-        std::vector<std::string>{"model.fc.weight", "model.fc.bias", "optimizer.step",
-                                 "optimizer.exp_avg.fc.weight", "optimizer.exp_avg.fc.bias",
-                                 "optimizer.exp_avg_sq.fc.weight", "optimizer.exp_avg_sq.fc.bias",
-                                 "random"});
+        std::vector<std::string>{
+            "model.fc.weight", "model.fc.bias", "optimizer.step", "optimizer.exp_avg.fc.weight",
+            "optimizer.exp_avg.fc.bias", "optimizer.exp_avg_sq.fc.weight",
+            "optimizer.exp_avg_sq.fc.bias", "optimizer.options.lr", "optimizer.options.beta1",
+            "optimizer.options.beta2", "optimizer.options.eps", "optimizer.options.weight_decay",
+            "optimizer.options.amsgrad", "optimizer.options.maximize", "optimizer.options.max_norm",
+            "random"});
 }
 
 TEST_CASE("A state of another optimizer or model is refused before anything changed") {
@@ -118,4 +125,152 @@ TEST_CASE("A state of another optimizer or model is refused before anything chan
     CHECK(std::equal(before[i].bytes.begin(), before[i].bytes.end(), after[i].bytes.begin(),
                      after[i].bytes.end()));
   }
+}
+
+namespace {
+
+/// Writes to a state that owns its memory.
+template <class T>
+void write(const ike::state_dict& dict, const char* name, std::size_t i, T value) {
+  reinterpret_cast<T*>(const_cast<std::byte*>(dict.at(name).bytes.data()))[i] = value;
+}
+
+}  // namespace
+
+TEST_CASE("The options of the optimizer are in a state: compared, restored or ignored") {
+  auto model = ike::initialize<float, in>(small, ike::seed{1});
+  ike::adam saved{model, {.lr = 0.05, .beta1 = 0.8, .eps = 1e-6, .maximize = true}};
+  const ike::state_dict state = ike::get_training_state(model, saved).clone();
+  CHECK(*state.at("optimizer.options.lr").view<double, shape{}>().data() == 0.05);
+  CHECK(state.at("optimizer.options.maximize").bytes[0] == std::byte{1});
+  ike::load_training_state(model, saved, state);
+
+  auto other = ike::initialize<float, in>(small, ike::seed{2});
+  const auto before = other.snapshot();
+  ike::adam optimizer{other, {.lr = 0.1, .beta1 = 0.8, .eps = 1e-6}};
+  CHECK(state_error([&] { ike::load_training_state(other, optimizer, state); }) ==
+        "load_state_dict: the optimizer has other options (saved_options::restore takes those "
+        "saved, ignore keeps its own); mismatched: optimizer.options.lr expects 0.1, got 0.05, "
+        "optimizer.options.maximize expects 0, got 1");
+  CHECK(std::ranges::equal(before.at("fc.weight").bytes,
+                           ike::get_state_dict(other).at("fc.weight").bytes));
+  ike::load_training_state(other, optimizer, state, ike::saved_options::ignore);
+  CHECK(optimizer.options().lr == 0.1);
+  ike::load_training_state(other, optimizer, state, ike::saved_options::restore);
+  CHECK(optimizer.options().lr == 0.05);
+  CHECK(optimizer.options().maximize);
+  CHECK(optimizer.options().max_norm == std::numeric_limits<double>::infinity());
+  ike::load_training_state(other, optimizer, state);
+
+  // Invalid options are refused before anything has changed.
+  const ike::state_dict nonsense = state.clone();
+  write(nonsense, "optimizer.options.lr", 0, -1.0);
+  CHECK(state_error([&] {
+          ike::load_training_state(other, optimizer, nonsense, ike::saved_options::restore);
+        }) == "load_training_state: adam: Invalid learning rate: -1");
+  CHECK(optimizer.options().lr == 0.05);
+}
+
+TEST_CASE("Every option that an optimizer's numbers depend on is saved") {
+  const auto count = [](auto options) {
+    int n = 0;
+    ike::detail::for_each_option(options, [&](const char*, auto) { ++n; });
+    return n;
+  };
+  // All options but error_if_nonfinite. New members must be added here.
+  [[maybe_unused]] auto [lr, momentum, dampening, weight_decay, nesterov, maximize, max_norm,
+                         error] = ike::sgd_options{};
+  CHECK(count(ike::sgd_options{}) == 7);
+  [[maybe_unused]] auto [lr1, beta1, beta2, eps, decay1, amsgrad1, maximize1, max_norm1, error1] =
+      ike::adam_options{};
+  CHECK(count(ike::adam_options{}) == 8);
+  [[maybe_unused]] auto [lr2, beta12, beta22, eps2, decay2, amsgrad2, maximize2, max_norm2,
+                         error2] = ike::adamw_options{};
+  CHECK(count(ike::adamw_options{}) == 8);
+}
+
+TEST_CASE("A state from before options were saved loads, one of a later version does not") {
+  auto model = ike::initialize<float, in>(small, ike::seed{1});
+  ike::adam optimizer{model, {.lr = 0.05}};
+  ike::state_dict state = ike::get_training_state(model, optimizer).clone();
+  CHECK(*state.find_metadata("ikebana.training_state") == "2");
+  std::vector<std::string> options;
+  for (const auto& e : state)
+    if (e.name.starts_with("optimizer.options.")) options.push_back(e.name);
+  CHECK(options.size() == 8);
+  for (const std::string& name : options) state.erase(name);
+  ike::adam other{model, {.lr = 0.1}};
+  CHECK(state_error([&] {
+          ike::load_training_state(model, other, state);
+        }).starts_with("load_state_dict: missing keys: optimizer.options.lr, "));
+  state.set_metadata(std::vector<std::pair<std::string, std::string>>{});
+  ike::load_training_state(model, other, state);
+  CHECK(other.options().lr == 0.1);
+  state.set_metadata("ikebana.training_state", "3");
+  CHECK(state_error([&] { ike::load_training_state(model, other, state); }) ==
+        "load_training_state: expected a state of version 2 or before, got version 3");
+}
+
+TEST_CASE("A state with counters that cannot be is refused before anything has changed") {
+  auto model = ike::initialize<float, in>(small, ike::seed{1});
+  ike::adam optimizer{model};
+  const auto before = ike::get_training_state(model, optimizer).clone();
+  auto source = ike::initialize<float, in>(small, ike::seed{2});
+  ike::adam of_source{source};
+  const auto why = [&](const char* name, std::size_t i) {
+    const ike::state_dict state = ike::get_training_state(source, of_source).clone();
+    write(state, name, i, std::int64_t{-5});
+    return state_error([&] { ike::load_training_state(model, optimizer, state); });
+  };
+  CHECK(why("optimizer.step", 0) == "optimizer.step: expected a number of steps, got -5");
+  CHECK(why("random", 2) == "random: expected a number of steps, got -5");
+  CHECK(why("random", 0) == "nothing was thrown");  // a seed of any bits
+  ike::load_training_state(model, optimizer, before);
+  CHECK(why("optimizer.step", 0) != "nothing was thrown");
+  const auto after = ike::get_training_state(model, optimizer).clone();
+  for (const auto& e : before) CHECK(std::ranges::equal(e.bytes, after.at(e.name).bytes));
+}
+
+TEST_CASE("Steps are of 64 bits: those beyond 32 are saved, and draw other numbers") {
+  constexpr auto dropping =
+      ike::sequential("drop"_m = ike::dropout{0.5}, "fc"_m = ike::lazy_linear<2>{});
+  constexpr shape wide{8, 32};
+  auto model = ike::initialize<float, wide>(dropping, ike::seed{1});
+  ike::sgd optimizer{model, {.lr = 0.1}};
+  const auto x = ike::ones<float, wide>();
+  const auto outputs_at = [&](std::uint64_t step) {
+    model.set_random_step(step);
+    const auto y = model(x);
+    CHECK(model.random_step() == step + 1);
+    return std::vector<float>(y.data(), y.data() + y.size());
+  };
+  constexpr std::uint64_t beyond = std::uint64_t{1} << 32;
+  const auto first = outputs_at(4);
+  CHECK(outputs_at(4) == first);
+  CHECK(outputs_at(beyond + 4) != first);
+  CHECK(outputs_at(2 * beyond + 4) != outputs_at(beyond + 4));
+  model.set_random_step(3 * beyond + 7);
+  const auto state = ike::get_training_state(model, optimizer).clone();
+  model.set_random_step(0);
+  ike::load_training_state(model, optimizer, state);
+  CHECK(model.random_step() == 3 * beyond + 7);
+}
+
+TEST_CASE("A state of training tells the versions of its modules") {
+  auto model = initial<float>();
+  auto optimizer = make_sgd{}(model);
+  ike::state_dict state = ike::get_training_state(model, optimizer).clone();
+  CHECK(state.version("norm") == 2);
+  ike::load_training_state(model, optimizer, state);
+  const auto path = std::filesystem::temp_directory_path() / "ikebana_versions.safetensors";
+  ike::save(state, path);
+  state = ike::load(path);
+  std::filesystem::remove(path);
+  CHECK(state.version("norm") == 2);
+  ike::load_training_state(model, optimizer, state);
+  state.erase("model.norm.num_batches_tracked");
+  CHECK(state_error([&] { ike::load_training_state(model, optimizer, state); }) ==
+        "load_state_dict: missing keys: norm.num_batches_tracked");
+  state.set_version("norm", 1);
+  ike::load_training_state(model, optimizer, state);
 }

@@ -1,10 +1,10 @@
-// The greatest error of each elementary function, in units in the last place, and where it is, for
-// the instruction set that IKEBANA_ISA names: over all floats, and for some millions of doubles of
-// every size. Derivatives (whose names end in ') that have roots are measured in units in the last
-// place of 1. `ulp [stride [function]]`; stride 1, the default, takes every float.
+// The largest error of each elementary function in ulp, and where it occurs, for the instruction
+// set in IKEBANA_ISA: over all floats, and for some millions of doubles of every magnitude.
+// Derivatives (whose names end in ') that have roots are measured in ulp of 1. `ulp [stride
+// [function]]`; stride 1, the default, takes every float.
 //
-// Floats are held against the C library every 61st time, and wherever the kernel of double, which
-// is quicker, says that the error may be the greatest so far.
+// Floats are compared with the C library every 61st time, and wherever the double kernel, which is
+// faster, indicates that the error may be the largest so far.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -23,7 +23,7 @@ using ikebana::dim_t;
 
 namespace {
 
-/// What holds the expected results.
+/// The type of the expected results.
 template <class T>
 using wide = std::conditional_t<sizeof(T) == 4, double, long double>;
 
@@ -47,10 +47,10 @@ struct function {
   const char* name;
   void (*computed)(dim_t, const T*, T*);
   R (*expected)(R);
-  bool of_one = false;  ///< In units in the last place of 1.
+  bool of_one = false;  ///< In ulp of 1.
 };
 
-/// A backward function of x, of a gradient of 1.
+/// A backward function of x, for a gradient of 1.
 template <class T, void (*F)(dim_t, const T*, const T*, T*)>
 void slope(dim_t n, const T* x, T* y) {
   const std::vector<T> ones(static_cast<std::size_t>(n), T(1));
@@ -93,7 +93,7 @@ const std::vector<function<T>>& functions() {
   return all;
 }
 
-/// |got - expected| in units in the last place of a T of the size of `expected`.
+/// |got - expected| in ulp of a T of the size of `expected`.
 template <class T>
 double error_in_ulps(T got, wide<T> expected, bool of_one) {
   using limits = std::numeric_limits<T>;
@@ -109,7 +109,7 @@ double error_in_ulps(T got, wide<T> expected, bool of_one) {
   return static_cast<double>(std::ldexp(std::fabs(got - expected), limits::digits - 1 - e));
 }
 
-/// About the same for floats, in a fraction of the time; where in doubt, more.
+/// Approximately the same for floats, in a fraction of the time; if in doubt, more.
 double rough_error(float got, double expected, bool of_one) {
   const double gap = std::fabs(static_cast<double>(got) - expected);
   const auto bits = std::bit_cast<std::uint64_t>(of_one ? 1.0 : expected) >> 52 & 2047;

@@ -1,7 +1,7 @@
 """Stand-ins for the repositories that Bazel 4 downloads even for plain C++."""
 
 def bazel_4_stand_ins(path):
-    """Lets Bazel 4 build and test without network; later versions keep their own.
+    """Lets Bazel 4 build and test without network; later versions use their own repositories.
 
     Debian's Bazel 4.2.3 does not state its version, so an empty one counts as 4.
 

@@ -5,6 +5,7 @@
 #include <boost/hana/tuple.hpp>
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "ikebana/compose/sequential.hpp"
@@ -16,8 +17,8 @@ namespace ikebana {
 
 namespace detail {
 
-/// Where the alternatives of a choice come together: the output is that of the one that ran, its
-/// memory too.
+/// Joins the alternatives of a choice: the output is that of the alternative that ran, including
+/// its memory.
 struct join_alternatives {
   static constexpr std::string_view kind = "choice";
   static constexpr kept keeps = kept::nothing;
@@ -40,18 +41,21 @@ struct join_alternatives {
 
 }  // namespace detail
 
-/// One of several modules, chosen at run time (an `if` in a forward; torch.cond):
-/// `"path"_m = choose("short"_m = a, "long"_m = b)`. All take the same inputs and give the same
+/// One of several modules, chosen at run time (an `if` in a forward; torch.cond): `"path"_m =
+/// choose("short"_m = a, "long"_m = b)`. All alternatives take the same inputs and give the same
 /// shapes. `model.choose("path"_s, 1)`, by name `model.choose("path"_s, "long"_s)`, or a function
-/// that is asked before each forward, says which: at first the first one. Only that one runs,
-/// forward and backward; the parameters of the others then have no gradient
-/// (`model.has_gradient`), and optimizers leave them alone. Children are named as those of
-/// `sequential`; where they come together is a child of its own, named "choice".
+/// called before each forward selects one; initially it is the first. Only that one runs, forward
+/// and backward. The parameters of the others then have no gradient (`model.has_gradient`), and
+/// optimizers skip them. Children are named as those of `sequential`; the join is a separate child
+/// named "choice".
 template <class... Children>
 struct choose {
   static_assert(sizeof...(Children) >= 1 && sizeof...(Children) <= max_arity,
                 "ikebana: choose has one to eight alternatives");
   static constexpr std::string_view kind = "choose";
+  static constexpr const char* own_child =
+      "child {expected} has this name, which is that of where the alternatives of choose come "
+      "together, child {got}";
   static constexpr bool is_choice = true;
   static constexpr std::size_t alternatives = sizeof...(Children);
   using join = named<boost::hana::string<'c', 'h', 'o', 'i', 'c', 'e'>, detail::join_alternatives>;
@@ -61,7 +65,7 @@ struct choose {
   constexpr explicit choose(Children... c) requires(sizeof...(Children) > 0)
       : children{std::move(c)..., join{}} {}
 
-  /// Every alternative on the inputs, then the choice for each of their outputs.
+  /// Applies every alternative to the inputs, then one join per output.
   static constexpr auto wiring() {
     constexpr std::size_t inputs =
         std::max({detail::chain_inputs<typename detail::unwrap_named<Children>::type>()...});
@@ -91,14 +95,14 @@ struct choose {
     return w;
   }
 
-  /// The last child is where they come together.
+  /// The last child is the join.
   template <class... C>
   static constexpr auto rebind(C... c) {
     return rebind_alternatives(boost::hana::tuple<C...>{std::move(c)...},
                                std::make_index_sequence<sizeof...(C) - 1>{});
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -106,16 +110,19 @@ struct choose {
  private:
   template <class... C, std::size_t... I>
   static constexpr auto rebind_alternatives(boost::hana::tuple<C...> c, std::index_sequence<I...>) {
-    return ikebana::choose(boost::hana::at_c<I>(c)...);
+    return choose<std::remove_cvref_t<decltype(boost::hana::at_c<I>(c))>...>(
+        boost::hana::at_c<I>(c)...);
   }
 };
 
 template <class... Children>
 choose(Children...) -> choose<Children...>;
+/// A choose of one choose is not a copy of it.
+template <class... Children>
+choose(choose<Children...>) -> choose<choose<Children...>>;
 
-/// The module, or its input as it is: alternative 0 or 1 of a choice. The output has the shape of
-/// the input. `"layer"_m = skippable("block"_m = m)`, `model.choose("layer"_s, layer_drop{.p =
-/// 0.2})`.
+/// The module, or the identity: alternative 0 or 1 of a choice. The output has the shape of the
+/// input. `"layer"_m = skippable("block"_m = m)`, `model.choose("layer"_s, layer_drop{.p = 0.2})`.
 template <class Child>
 constexpr auto skippable(Child child) {
   using skip = named<boost::hana::string<'s', 'k', 'i', 'p'>, sequential<>>;
@@ -124,7 +131,7 @@ constexpr auto skippable(Child child) {
 
 /// Chooses alternative 1 with probability p in training, else 0: with `skippable`, the layer drop
 /// of Fan, Grave and Joulin (Reducing Transformer Depth on Demand with Structured Dropout, 2020).
-/// Draws from the model's seed; every replica for itself, unless `same_on_all_replicas`.
+/// Draws from the model's seed; replicas draw independently, unless `same_on_all_replicas`.
 struct layer_drop {
   double p = 0.1;
   bool same_on_all_replicas = false;

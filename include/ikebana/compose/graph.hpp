@@ -18,67 +18,59 @@ namespace ikebana {
 
 namespace detail {
 
-/// The wiring of a graph as a type: the number of inputs, the values that are the outputs, the
-/// applications.
-template <int Inputs, class Outputs, class... Applications>
+/// The wiring of a graph as a type that contains only numbers: the number of inputs, the values
+/// that are outputs, and for each step its child and the values that it takes.
+template <int Inputs, class Outputs, class... Steps>
 struct graph_wiring;
 
-template <int Inputs, int... Outputs, class... Applications>
-struct graph_wiring<Inputs, int_list<Outputs...>, Applications...> {
-  static constexpr std::size_t steps = sizeof...(Applications);
-  static constexpr const char* names[steps + 1] = {name_of<typename Applications::child_type>()...,
-                                                   nullptr};
-  static constexpr bool named[steps + 1] = {is_named<typename Applications::child_type>..., false};
-
-  static constexpr bool same_name(std::size_t a, std::size_t b) {
-    return named[a] && named[b] && std::string_view{names[a]} == std::string_view{names[b]};
-  }
-
-  /// The first application of the child that application s runs: a name stands for one child.
-  static constexpr std::size_t first_of(std::size_t s) {
-    for (std::size_t i = 0; i < s; ++i)
-      if (same_name(i, s)) return i;
-    return s;
-  }
-
-  /// The number of application s's child among the children.
-  static constexpr std::size_t child_of(std::size_t s) {
-    std::size_t child = 0;
-    const std::size_t first = first_of(s);
-    for (std::size_t i = 0; i < first; ++i) child += first_of(i) == i;
-    return child;
-  }
-
-  static constexpr std::size_t children = [] {
-    std::size_t n = 0;
-    for (std::size_t i = 0; i < steps; ++i) n += first_of(i) == i;
-    return n;
-  }();
-
-  /// The application that first runs a child.
-  static constexpr std::size_t application_of(std::size_t child) {
-    for (std::size_t i = 0; i < steps; ++i)
-      if (first_of(i) == i && child-- == 0) return i;
-    return 0;
-  }
-
+template <int Inputs, int... Outputs, class... Steps>
+struct graph_wiring<Inputs, int_list<Outputs...>, Steps...> {
   static constexpr auto table() {
-    wiring_table<steps> w;
+    wiring_table<sizeof...(Steps)> w;
     w.inputs = Inputs;
     std::size_t s = 0;
-    [[maybe_unused]] const auto fill = [&]<class A>(std::type_identity<A>) {
-      w.steps[s].child = static_cast<int>(child_of(s));
-      w.steps[s].input_count = A::arity;
-      for (std::size_t i = 0; i < A::arity; ++i) w.steps[s].inputs[i] = A::inputs[i];
-      ++s;
+    [[maybe_unused]] const auto fill = [&]<int Child, int... In>(int_list<Child, In...>) {
+      w.steps[s++] = {Child, {In...}, sizeof...(In)};
     };
-    (fill(std::type_identity<Applications>{}), ...);
+    (fill(Steps{}), ...);
     w.output_count = sizeof...(Outputs);
     std::size_t o = 0;
     ((w.outputs[o++] = Outputs), ...);
     return w;
   }
 };
+
+/// The children of a graph. Several applications of a module under one name are one child.
+template <class... A>
+struct graph_children {
+  static constexpr std::size_t steps = sizeof...(A);
+  int of_step[steps + 1]{};
+  int first_step[steps + 1]{};  ///< Per child.
+  std::size_t count = 0;
+
+  /// The first step of a child. Not by addresses of marks: g++ with -fsanitize=undefined takes no
+  /// comparison of addresses for a constant.
+  template <class Child>
+  static constexpr std::size_t first_of() {
+    const bool is_same[] = {std::is_same_v<Child, typename A::child_type>..., true};
+    std::size_t s = 0;
+    while (!is_same[s]) ++s;
+    return s;
+  }
+
+  constexpr graph_children() {
+    const std::size_t firsts[] = {first_of<typename A::child_type>()..., steps};
+    const bool is_shared[] = {is_named<typename A::child_type>..., false};
+    for (std::size_t s = 0; s < steps; ++s) {
+      const std::size_t first = is_shared[s] ? firsts[s] : s;
+      if (first == s) first_step[count++] = static_cast<int>(s);
+      of_step[s] = first == s ? static_cast<int>(count) - 1 : of_step[first];
+    }
+  }
+};
+
+template <class... A>
+inline constexpr graph_children<A...> graph_children_of{};
 
 }  // namespace detail
 
@@ -96,7 +88,7 @@ struct graph_module {
     return graph_module<Wiring, C...>{boost::hana::tuple<C...>{std::move(c)...}};
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -104,7 +96,7 @@ struct graph_module {
 
 namespace detail {
 
-/// A wiring whose inputs have names.
+/// A wiring with named inputs.
 template <class Wiring, literal... Names>
 struct named_wiring : Wiring {
   static constexpr std::array<std::string_view, sizeof...(Names)> input_names{
@@ -113,7 +105,7 @@ struct named_wiring : Wiring {
 
 }  // namespace detail
 
-/// A graph whose inputs may be given by name.
+/// A graph whose inputs can be passed by name.
 template <class Wiring, detail::literal... Names, class... Children>
 requires(sizeof...(Names) >
          0) struct graph_module<detail::named_wiring<Wiring, Names...>, Children...> {
@@ -129,7 +121,7 @@ requires(sizeof...(Names) >
         boost::hana::tuple<C...>{std::move(c)...}};
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -142,40 +134,105 @@ constexpr auto trace_graph(const auto& f, std::integer_sequence<int, I...>) {
   return f(symbol<trace<N>, I, boost::hana::tuple<>>{}...);
 }
 
-template <int N, class F, int... I>
+// The number of symbols that a function takes is found without instantiating its body, because a
+// mistake in the body would be an error for each number that is tried. F takes N arguments if a
+// call is ambiguous between F and another function of N arguments.
+
+template <int N>
+struct other_function;
+template <>
+struct other_function<1> {
+  template <class A, class = void>
+  void operator()(A) const;
+};
+template <>
+struct other_function<2> {
+  template <class A, class B, class = void>
+  void operator()(A, B) const;
+};
+template <>
+struct other_function<3> {
+  template <class A, class B, class C, class = void>
+  void operator()(A, B, C) const;
+};
+template <>
+struct other_function<4> {
+  template <class A, class B, class C, class D, class = void>
+  void operator()(A, B, C, D) const;
+};
+template <>
+struct other_function<5> {
+  template <class A, class B, class C, class D, class E, class = void>
+  void operator()(A, B, C, D, E) const;
+};
+template <>
+struct other_function<6> {
+  template <class A, class B, class C, class D, class E, class F, class = void>
+  void operator()(A, B, C, D, E, F) const;
+};
+template <>
+struct other_function<7> {
+  template <class A, class B, class C, class D, class E, class F, class G, class = void>
+  void operator()(A, B, C, D, E, F, G) const;
+};
+template <>
+struct other_function<8> {
+  template <class A, class B, class C, class D, class E, class F, class G, class H, class = void>
+  void operator()(A, B, C, D, E, F, G, H) const;
+};
+
+template <class F, int N>
+struct two_functions : F, other_function<N> {
+  using F::operator();
+  using other_function<N>::operator();
+};
+
+template <int I, int N>
+using input_symbol = symbol<trace<N>, I, boost::hana::tuple<>>;
+
+template <class F, int... I>
+constexpr bool is_ambiguous(std::integer_sequence<int, I...>) {
+  constexpr int n = sizeof...(I);
+  return !requires(const two_functions<F, n>& f) { f(input_symbol<I, n>{}...); };
+}
+
+/// For variadic functions, to which overload resolution prefers the other one: by calls.
+template <class F, int... I>
 constexpr bool takes(std::integer_sequence<int, I...>) {
-  return requires(const F& f) { f(symbol<trace<N>, I, boost::hana::tuple<>>{}...); };
+  return requires(const F& f) { f(input_symbol<I, sizeof...(I)>{}...); };
 }
 
-/// How many symbols F takes: the first arity that it accepts.
-template <class F, int N = 1>
-constexpr int graph_arity() {
-  static_assert(N <= static_cast<int>(max_arity),
-                "ikebana: graph expects a function of one to eight symbols");
-  if constexpr (takes<N, F>(std::make_integer_sequence<int, N>{}))
-    return N;
-  else
-    return graph_arity<F, N + 1>();
-}
-
-template <class Wiring, class Children, std::size_t... I>
-constexpr auto gather_children(const Children& children, std::index_sequence<I...>) {
-  return boost::hana::make_tuple(boost::hana::at_c<Wiring::application_of(I)>(children)...);
-}
-
-/// The type that the application gives a child's module must be that of the first application under
-/// that name.
-template <class Wiring, class... A>
-constexpr bool one_module_per_name() {
-  bool same = true;
-  [&]<std::size_t... I>(std::index_sequence<I...>) {
-    ((same = same &&
-             std::is_same_v<typename A::child_type,
-                            typename nth<static_cast<int>(Wiring::first_of(I)), A...>::child_type>),
-     ...);
+template <class F, bool ByCalls, int N = 1>
+constexpr int find_arity() {
+  if constexpr (N > static_cast<int>(max_arity)) {
+    return 0;
+  } else {
+    constexpr std::make_integer_sequence<int, N> each;
+    constexpr bool found = [&] {
+      if constexpr (ByCalls)
+        return takes<F>(each);
+      else
+        return is_ambiguous<F>(each);
+    }();
+    if constexpr (found)
+      return N;
+    else
+      return find_arity<F, ByCalls, N + 1>();
   }
-  (std::index_sequence_for<A...>{});
-  return same;
+}
+
+/// The least number of symbols that F accepts; 0 if there is none up to max_arity.
+template <class F>
+constexpr int graph_arity() {
+  if constexpr (std::is_class_v<F> && !std::is_final_v<F>) {
+    constexpr int n = find_arity<F, false>();
+    if constexpr (n > 0)
+      return n;
+    else
+      return find_arity<F, true>();
+  } else {
+    return find_arity<F, true>();
+  }
 }
 
 template <class Wiring, literal... Names, class... C>
@@ -188,14 +245,21 @@ constexpr auto make_graph(const boost::hana::tuple<C...>& children) {
     return graph_module<named_wiring<Wiring, Names...>, C...>{children};
 }
 
+template <int Child, class A, std::size_t... I>
+int_list<Child, A::inputs[I]...> numbered_step(std::index_sequence<I...>);
+
 template <literal... Names, int GraphInputs, class... A, class Children, int... Ids>
 constexpr auto to_graph(const joined_traces<trace<GraphInputs, A...>, Children, Ids...>& joined) {
-  using wiring = graph_wiring<GraphInputs, int_list<Ids...>, A...>;
-  constexpr bool distinct = one_module_per_name<wiring, A...>();
-  static_assert(distinct, "ikebana: two modules of one graph have the same name");
-  if constexpr (distinct)
+  constexpr const auto& found = graph_children_of<A...>;
+  return [&]<std::size_t... S, std::size_t... C>(std::index_sequence<S...>,
+                                                 std::index_sequence<C...>) {
+    using wiring = graph_wiring<GraphInputs, int_list<Ids...>,
+                                decltype(numbered_step<found.of_step[S], A>(
+                                    std::make_index_sequence<A::arity>{}))...>;
     return make_graph<wiring, Names...>(
-        gather_children<wiring>(joined.children, std::make_index_sequence<wiring::children>{}));
+        boost::hana::make_tuple(boost::hana::at_c<found.first_step[C]>(joined.children)...));
+  }
+  (std::index_sequence_for<A...>{}, std::make_index_sequence<found.count>{});
 }
 
 template <literal... Names, class Trace, int Id, class Children>
@@ -211,16 +275,19 @@ constexpr auto outputs_to_graph(const std::tuple<Out...>& out) {
 }  // namespace detail
 
 /// A module from a function of symbols: `graph([](auto x) { return relu{}("fc"_m(lazy_linear<8>{},
-/// x)) + x; })`. The function runs once, in the compiler, on symbols; a module is applied as
-/// `"name"_m(module, x)` or, where it has neither parameters nor randomness, as `module(x)`. Values
-/// may be used more than once: their gradients are summed. A module applied twice under one name
-/// has its parameters once. Several outputs are returned as a std::tuple. Inputs may have names:
-/// `graph<"source", "mask">([](auto source, auto mask) { .. })`.
+/// x)) + x; })`. The function runs once, in the compiler. A module is applied as `"name"_m(module,
+/// x)` or, if it has neither parameters nor randomness, as `module(x)`. Values may be used more
+/// than once; their gradients are summed. A module applied twice under one name has one set of
+/// parameters. Several outputs are returned as a std::tuple. Inputs can have names:
+/// `graph<"source", "mask">([](auto source, auto mask) { .. })`. Does not compile if two modules
+/// share a name or if the function takes more than eight symbols.
 template <detail::literal... Names, class F>
 constexpr auto graph(const F& f) {
   constexpr int inputs = detail::graph_arity<F>();
-  return detail::outputs_to_graph<Names...>(
-      detail::trace_graph<inputs>(f, std::make_integer_sequence<int, inputs>{}));
+  static_assert(inputs > 0, "ikebana: graph expects a function of one to eight symbols");
+  if constexpr (inputs > 0)
+    return detail::outputs_to_graph<Names...>(
+        detail::trace_graph<inputs>(f, std::make_integer_sequence<int, inputs>{}));
 }
 
 }  // namespace ikebana

@@ -10,9 +10,9 @@
 
 namespace ikebana {
 
-/// Modules side by side on the same input; its outputs are theirs, in order, at most max_arity.
-/// `sequential(parallel(a, b), concat<dim<1>>{})` joins branches. Children are named as those of
-/// `sequential`.
+/// Modules in parallel on the same input. The outputs are those of all children in order, at most
+/// max_arity. `sequential(parallel(a, b), concat<dim<1>>{})` joins branches. Children are named as
+/// those of `sequential`.
 template <class... Children>
 struct parallel {
   static_assert((detail::output_count<typename detail::unwrap_named<Children>::type>() + ... +
@@ -45,7 +45,7 @@ struct parallel {
     return parallel<C...>(std::move(c)...);
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -53,5 +53,8 @@ struct parallel {
 
 template <class... Children>
 parallel(Children...) -> parallel<Children...>;
+/// A parallel of one parallel is not a copy of it.
+template <class... Children>
+parallel(parallel<Children...>) -> parallel<parallel<Children...>>;
 
 }  // namespace ikebana

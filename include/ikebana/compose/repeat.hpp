@@ -7,8 +7,8 @@
 
 namespace ikebana {
 
-/// N modules like m one after another, each with parameters of its own, named 0 to N - 1:
-/// `"layers"_m = repeat<6>(layer)`.
+/// N modules like m one after another, each with its own parameters, named 0 to N - 1: `"layers"_m
+/// = repeat<6>(layer)`.
 template <std::size_t N, any_module M>
 constexpr auto repeat(const M& m) {
   return [&]<std::size_t... I>(std::index_sequence<I...>) {

@@ -13,11 +13,11 @@ namespace ikebana {
 
 namespace detail {
 
-/// Whether a module takes exactly n inputs, and not one.
+/// Whether a module takes exactly n > 1 inputs.
 template <class M>
 constexpr bool takes_only([[maybe_unused]] std::size_t n) {
   if constexpr (composite_module<M>)
-    return n > 1 && static_cast<std::size_t>(M::wiring().inputs) == n;
+    return n > 1 && static_cast<std::size_t>(wiring_of<M>.inputs) == n;
   else if constexpr (requires { M::takes_all; })
     return M::takes_all;
   else if constexpr (requires(const M& m, const shape& s) { m.infer(s); })
@@ -30,11 +30,11 @@ constexpr bool takes_only([[maybe_unused]] std::size_t n) {
     return false;
 }
 
-/// How many inputs a chain that begins with M takes.
+/// The number of inputs of a chain that begins with M.
 template <class M>
 constexpr std::size_t chain_inputs() {
   if constexpr (composite_module<M>)
-    return static_cast<std::size_t>(M::wiring().inputs);
+    return static_cast<std::size_t>(wiring_of<M>.inputs);
   else if constexpr (requires { M::takes_all; })
     return 1;
   else
@@ -50,7 +50,7 @@ constexpr wiring_table<sizeof...(Children)> chain_wiring() {
                                          1};
   wiring_table<n> w;
   w.inputs = static_cast<int>(n == 0 ? 1 : inputs[0]);
-  // What the last step made: `made` values from `first` on.
+  // Outputs of the last step: `made` values from `first` on.
   int first = 0, values = w.inputs;
   std::size_t made = static_cast<std::size_t>(w.inputs), s = 0;
   [[maybe_unused]] const auto add = [&](bool all) {
@@ -70,11 +70,11 @@ constexpr wiring_table<sizeof...(Children)> chain_wiring() {
 
 }  // namespace detail
 
-/// Modules one after another: the output of each is the input of the next. Of several outputs the
-/// next takes all, where it takes that many inputs and not one (`add` after `parallel`); else the
-/// first (`linear` after `lstm`). Children are modules or named modules
-/// (`"fc1"_m = linear<4, 2>{}`); an unnamed child is named by its index, as in PyTorch. With no
-/// child, the identity.
+/// Modules one after another: the output of each is the input of the next. If a module has several
+/// outputs, the next one takes all of them if it takes that many inputs (`add` after `parallel`),
+/// else the first (`linear` after `lstm`). Children are modules or named modules (`"fc1"_m =
+/// linear<4, 2>{}`); an unnamed child is named by its index, as in PyTorch. Without children it is
+/// the identity.
 template <class... Children>
 struct sequential {
   static constexpr std::string_view kind = "sequential";
@@ -91,7 +91,7 @@ struct sequential {
     return sequential<C...>(std::move(c)...);
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -99,5 +99,8 @@ struct sequential {
 
 template <class... Children>
 sequential(Children...) -> sequential<Children...>;
+/// A sequential of one sequential is not a copy of it.
+template <class... Children>
+sequential(sequential<Children...>) -> sequential<sequential<Children...>>;
 
 }  // namespace ikebana

@@ -12,13 +12,13 @@
 
 namespace ikebana {
 
-/// The alignment of all storage, in bytes: a cache line and the widest vector register.
+/// Alignment of all storage in bytes: a cache line, and the widest vector register.
 inline constexpr std::size_t storage_alignment = 64;
 
-/// An owning array of trivial elements on the heap, zero-initialised, aligned to 64 bytes. Movable,
-/// not copyable; what was moved from is empty. Construction allocates unless `size` is 0
-/// (std::bad_alloc; for a size that is negative or no memory could hold,
-/// std::bad_array_new_length); nothing else does.
+/// An owning array of trivial elements on the heap, zero-initialised and aligned to 64 bytes.
+/// Movable, not copyable; a moved-from buffer is empty. Only construction with size > 0 allocates.
+/// It throws std::bad_alloc, or std::bad_array_new_length if the size is negative or its bytes
+/// overflow.
 template <class T>
 class aligned_buffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -50,6 +50,14 @@ class aligned_buffer {
     if (data_ != nullptr) ::operator delete (data_, std::align_val_t{storage_alignment});
   }
 
+  /// The same memory as bytes; this buffer is then empty. Does not allocate.
+  aligned_buffer<std::byte> release_bytes() && {
+    aligned_buffer<std::byte> bytes;
+    bytes.size_ = std::exchange(size_, 0) * static_cast<dim_t>(sizeof(T));
+    bytes.data_ = reinterpret_cast<std::byte*>(std::exchange(data_, nullptr));
+    return bytes;
+  }
+
   T* data() { return data_; }
   const T* data() const { return data_; }
   dim_t size() const { return size_; }
@@ -60,18 +68,21 @@ class aligned_buffer {
   const T& operator[](dim_t i) const { return data_[i]; }
 
  private:
+  template <class U>
+  friend class aligned_buffer;
+
   T* data_ = nullptr;
   dim_t size_ = 0;
 };
 
-/// The smallest multiple of the storage alignment, in elements of so many bytes, that is at least
-/// n.
+/// n elements of `element_size` bytes, rounded up so that they fill whole units of the storage
+/// alignment.
 constexpr dim_t round_up_to_alignment(dim_t n, std::size_t element_size) {
   const dim_t step =
       element_size >= storage_alignment ? 1 : static_cast<dim_t>(storage_alignment / element_size);
   return (n + step - 1) / step * step;
 }
-/// The same in elements of T.
+/// The same for elements of T.
 template <class T>
 constexpr dim_t round_up_to_alignment(dim_t n) {
   return round_up_to_alignment(n, sizeof(T));

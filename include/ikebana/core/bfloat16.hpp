@@ -3,11 +3,13 @@
 #include <bit>
 #include <cstdint>
 
+#include "ikebana/core/language.hpp"
+
 namespace ikebana {
 
-/// A float's upper half: its sign, its eight exponent bits, seven bits of its fraction. A type to
-/// store and to send; arithmetic is done in float. Converting to float is exact; converting from
-/// float rounds to nearest, ties to even, and makes every not-a-number the quiet 0x7FC0 with its
+/// The upper half of a float: sign, eight exponent bits, seven fraction bits. A storage and
+/// communication type; arithmetic is done in float. Conversion to float is exact. Conversion from
+/// float rounds to nearest, ties to even, and turns every NaN into the quiet NaN 0x7FC0 with its
 /// sign, as PyTorch and `cpu::to_bf16` do.
 struct bfloat16 {
   std::uint16_t bits = 0;

@@ -8,17 +8,17 @@
 
 namespace ikebana {
 
-/// A path of a module or parameter in its network: `block1.conv2`.
-using path_text = text<128>;
+/// The path of a module or parameter in its network: `block1.conv2`.
+using path_text = text<512>;
 
-/// The whole of a diagnostic in one sentence.
-using sentence = text<320>;
+/// A complete diagnostic as one sentence.
+using sentence = text<768>;
 
-/// What is wrong with a shape, as a value: the same for the compiler (a static check prints it) and
-/// for run time (a `shape_error` carries it). `what` is a sentence with the place-holders
-/// {expected}, {got}, {input} and {other}: `diagnostic{"linear expects in_features = {expected},
-/// got {got} (input {input})", 10, 12, in}`. It must have static storage duration (a literal). An
-/// empty `what` means that all is well.
+/// What is wrong with a shape, as a value. The compiler prints it (static check), and at run time a
+/// `shape_error` carries it. `what` is a sentence with the placeholders {expected}, {got}, {input}
+/// and {other}: `diagnostic{"linear expects in_features = {expected}, got {got} (input {input})",
+/// 10, 12, in}`. {number} prints `got` as a number and not as an extent (-1 is not `dynamic`).
+/// `what` must have static storage duration (a literal). If it is empty, nothing is wrong.
 struct diagnostic {
   const char* what = "";
   dim_t expected = 0;
@@ -27,10 +27,11 @@ struct diagnostic {
   shape other{};
   path_text path{};
 
-  // Not by a null pointer: under -fsanitize=undefined, g++ takes that question for no constant.
+  // Not a null pointer: under -fsanitize=undefined, g++ rejects that comparison in a constant
+  // expression.
   constexpr bool ok() const { return *what == '\0'; }
 
-  /// The sentence, with the path of the module before it.
+  /// The sentence, prefixed with the path of the module.
   [[gnu::cold]] constexpr sentence message() const {
     sentence out;
     if (!path.empty()) out.append(path.view()).append(": ");
@@ -46,6 +47,8 @@ struct diagnostic {
         out.append(expected);
       else if (name == "got")
         out.append(got);
+      else if (name == "number")
+        out.append_number(got);
       else if (name == "input")
         out.append(input);
       else if (name == "other")

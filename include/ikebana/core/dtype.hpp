@@ -5,11 +5,14 @@
 #include <string_view>
 #include <type_traits>
 
+#include "ikebana/core/language.hpp"
+
 namespace ikebana {
 
 /// The element type of stored data.
 enum class dtype : std::uint8_t { float32, float64, int64, int32, uint8 };
 
+/// The size of an element in bytes.
 constexpr std::size_t size_of(dtype d) {
   switch (d) {
     case dtype::float32:
@@ -26,6 +29,7 @@ constexpr std::size_t size_of(dtype d) {
   return 0;
 }
 
+/// PyTorch's name of the type.
 constexpr std::string_view name(dtype d) {
   switch (d) {
     case dtype::float32:
@@ -42,7 +46,7 @@ constexpr std::string_view name(dtype d) {
   return "?";
 }
 
-/// Whether a dtype stands for T.
+/// Whether a dtype exists for T.
 template <class T>
 inline constexpr bool has_dtype =
     std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int64_t> ||
@@ -64,7 +68,7 @@ inline constexpr dtype dtype_of = [] {
     return dtype::float32;
 }();
 
-/// The type that a dtype stands for.
+/// The type that a dtype denotes.
 template <dtype D>
 using typed = std::conditional_t<
     D == dtype::float32, float,
@@ -73,8 +77,31 @@ using typed = std::conditional_t<
         std::conditional_t<D == dtype::int64, std::int64_t,
                            std::conditional_t<D == dtype::int32, std::int32_t, std::uint8_t>>>>;
 
-/// The types a model may compute in.
+/// The types that a model can compute in.
 template <class T>
 concept floating = std::is_same_v<T, float> || std::is_same_v<T, double>;
+
+namespace detail {
+
+/// The name of an element type in C++, for messages.
+template <class T>
+constexpr const char* element_name() {
+  if constexpr (std::is_same_v<T, bool>)
+    return "bool";
+  else if constexpr (std::is_same_v<T, double>)
+    return "double";
+  else if constexpr (std::is_same_v<T, float>)
+    return "float";
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return "std::int64_t";
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return "std::int32_t";
+  else if constexpr (std::is_same_v<T, std::uint8_t>)
+    return "std::uint8_t";
+  else
+    return "another type";
+}
+
+}  // namespace detail
 
 }  // namespace ikebana

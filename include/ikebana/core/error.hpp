@@ -1,40 +1,47 @@
 #pragma once
 
-#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/shape_error.hpp"
 
 namespace ikebana {
 
-/// The base of everything Ikebana throws. Thrown before anything has changed.
-class error : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
+inline shape_error::shape_error(const diagnostic& d) : error(d.message().c_str()) {}
+
+/// The names of the tensors in which a state and the model it is loaded into differ, in the order
+/// of the model; unexpected ones in the order of the state.
+struct state_differences {
+  std::vector<std::string> missing;        ///< In the model, not in the state.
+  std::vector<std::string> unexpected;     ///< In the state, not in the model.
+  std::vector<std::string> mismatched;     ///< Of another shape or type.
+  std::vector<std::string> uninitialized;  ///< Of a module that was lazy when it was saved.
+
+  bool empty() const {
+    return missing.empty() && unexpected.empty() && mismatched.empty() && uninitialized.empty();
+  }
 };
 
-/// A shape that does not fit, known only at run time. The text is the one the compiler would have
-/// printed.
-class shape_error : public error {
+/// A state (parameters, buffers, optimizer) that does not match the model it is loaded into. The
+/// lists hold the names that the text contains; they are empty if the error is about something
+/// else.
+class state_error : public error, public state_differences {
  public:
   using error::error;
-  explicit shape_error(const diagnostic& d) : error(d.message().c_str()) {}
+  state_error(const std::string& text, state_differences lists)
+      : error(text), state_differences(std::move(lists)) {}
 };
 
-/// A state (parameters, buffers, optimizer) that does not fit the model it is meant for.
-class state_error : public error {
- public:
-  using error::error;
-};
-
-/// A file that cannot be read or written, or does not hold what its format asks.
+/// A file that cannot be read or written, or that violates its format.
 class io_error : public error {
  public:
   using error::error;
 };
 
-/// A rank that failed, left or never came, or a collective that ranks called differently.
+/// A rank that failed, left or never came, or a collective that the ranks called differently.
 class communication_error : public error {
  public:
   using error::error;

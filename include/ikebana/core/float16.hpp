@@ -3,13 +3,15 @@
 #include <bit>
 #include <cstdint>
 
+#include "ikebana/core/language.hpp"
+
 namespace ikebana {
 
-/// IEEE 754 binary16: a sign, five exponent bits, ten bits of fraction; the largest finite number
-/// is 65504. A type to store and to send; arithmetic is done in float. Converting to float is
-/// exact; converting from float rounds to nearest, ties to even, keeps subnormal numbers, makes
-/// infinity of 65520 and above, and makes every not-a-number the quiet 0x7E00 with its sign, as
-/// PyTorch and `cpu::to_fp16` do.
+/// IEEE 754 binary16: sign, five exponent bits, ten fraction bits; the largest finite number is
+/// 65504. A storage and communication type; arithmetic is done in float. Conversion to float is
+/// exact. Conversion from float rounds to nearest, ties to even, preserves subnormal numbers,
+/// overflows to infinity from 65520 on, and turns every NaN into the quiet NaN 0x7E00 with its
+/// sign, as PyTorch and `cpu::to_fp16` do.
 struct float16 {
   std::uint16_t bits = 0;
 
@@ -19,7 +21,7 @@ struct float16 {
     const auto word = std::bit_cast<std::uint32_t>(x);
     const std::uint32_t magnitude = word & 0x7FFFFFFFu;
     std::uint32_t half = 0x7E00u;
-    if (magnitude < 0x38800000u)  // Below 2^-14: a multiple of 2^-24, the last place of 1/2 to 1.
+    if (magnitude < 0x38800000u)  // Below 2^-14: a multiple of 2^-24, the ulp of [1/2, 1).
       half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000u;
     else if (magnitude <= 0x7F800000u) {
       half = (magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;

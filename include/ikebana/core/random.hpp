@@ -14,16 +14,16 @@ namespace ikebana {
 /// The seed of all randomness of a model or a loader.
 struct seed {
   std::uint64_t value = 0;
-  std::uint64_t path = 0xcbf29ce484222325u;  ///< The hash of the path that comes before all others.
+  std::uint64_t path = 0xcbf29ce484222325u;  ///< The hash of the path prefix.
   constexpr bool operator==(const seed&) const = default;
 
   /// The seed of a part of a network: a module initialised alone with `seed{42}.at("encoder.fc1")`
-  /// has the parameters of the module at that path of a network initialised with `seed{42}`.
+  /// gets the parameters that the module at that path has in a network initialised with `seed{42}`.
   constexpr seed at(std::string_view module_path) const;
 };
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo): the hash of a path. `basis` continues a hash, so that a path
-/// is hashed piecewise.
+/// FNV-1a, 64 bits (Fowler, Noll, Vo): the hash of a path. Passing a hash as `basis` continues it,
+/// so that a path can be hashed piecewise.
 constexpr std::uint64_t hash_path(std::string_view s, std::uint64_t basis = seed{}.path) {
   for (char c : s) {
     basis ^= static_cast<unsigned char>(c);
@@ -37,7 +37,7 @@ constexpr seed seed::at(std::string_view module_path) const {
 }
 
 /// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3; SC
-/// 2011): four random words from a counter and a key, with no state.
+/// 2011): four random words from a counter and a key, without state.
 struct philox4x32 {
   using counter_type = std::array<std::uint32_t, 4>;
   using key_type = std::array<std::uint32_t, 2>;
@@ -59,20 +59,22 @@ struct philox4x32 {
   }
 };
 
-/// A stream of random words addressed by element: keyed by seed and stream, counted by path, step
-/// and element. Word i of the stream is word i % 4 of block i / 4, whatever the order or the
-/// instruction set that asks for it.
+/// A stream of random words addressed by index: the key is seed and stream, the counter is path,
+/// step and block. Word i of the stream is word i % 4 of block i / 4, whatever the order of access
+/// or the instruction set.
 struct random_stream {
   philox4x32::key_type key{};
   std::uint32_t step = 0;
   std::uint64_t path = 0;
 
   constexpr random_stream() = default;
-  constexpr random_stream(seed s, std::uint64_t path_hash, std::uint32_t step_ = 0,
+  /// The counter holds the low 32 bits of the step; the others change the key.
+  constexpr random_stream(seed s, std::uint64_t path_hash, std::uint64_t step_ = 0,
                           std::uint32_t stream = 0)
       : key{static_cast<std::uint32_t>(s.value) + stream * 0x85EBCA6Bu,
-            static_cast<std::uint32_t>(s.value >> 32) + stream * 0xC2B2AE35u},
-        step{step_},
+            (static_cast<std::uint32_t>(s.value >> 32) + stream * 0xC2B2AE35u) ^
+                (static_cast<std::uint32_t>(step_ >> 32) * 0x27D4EB2Fu)},
+        step{static_cast<std::uint32_t>(step_)},
         path{path_hash} {}
 
   /// The counter of block `block`; blocks are addressed by 32 bits, so a stream has 2^34 words.
@@ -84,8 +86,8 @@ struct random_stream {
   }
 };
 
-/// A uniform number in [-1, 1) from the high bits of random words: exact in T, so the same under
-/// every compiler flag. A float takes 24 bits of one word, a double 53 bits of two.
+/// A uniform number in [-1, 1) from the high bits of random words. It is exact in T, so the same
+/// under every compiler flag. A float takes 24 bits of one word, a double 53 bits of two.
 constexpr float signed_unit(std::uint32_t word) {
   return static_cast<float>(static_cast<std::int32_t>(word >> 8) - (1 << 23)) * 0x1p-23f;
 }
@@ -94,8 +96,8 @@ constexpr double signed_unit(std::uint32_t low, std::uint32_t high) {
   return static_cast<double>(static_cast<std::int64_t>(bits) - (std::int64_t{1} << 52)) * 0x1p-52;
 }
 
-/// Fills x[0, n) with uniform numbers in [-bound, bound). Element i depends on the stream and i
-/// alone.
+/// Fills x[0, n) with uniform numbers in [-bound, bound). Element i depends only on the stream and
+/// i.
 template <class T>
 constexpr void fill_uniform(const random_stream& stream, T bound, T* x, dim_t n) {
   constexpr dim_t per_block = sizeof(T) == 4 ? 4 : 2;
@@ -103,7 +105,8 @@ constexpr void fill_uniform(const random_stream& stream, T bound, T* x, dim_t n)
     const auto w = stream.words(static_cast<std::uint32_t>(i / per_block));
     for (dim_t j = 0; j < per_block && i + j < n; ++j) {
       const auto k = static_cast<std::size_t>(j);
-      // One multiplication of exact factors: no fused operation can change the bits.
+      // A single multiplication of exact factors, so that contraction to FMA cannot change the
+      // bits.
       if constexpr (sizeof(T) == 4)
         x[i + j] = bound * signed_unit(w[k]);
       else
@@ -112,8 +115,8 @@ constexpr void fill_uniform(const random_stream& stream, T bound, T* x, dim_t n)
   }
 }
 
-/// Fills x[0, n) with normal numbers by Box and Muller's transform (A Note on the Generation of
-/// Random Normal Deviates, 1958), in double. Element i depends on the stream and i alone.
+/// Fills x[0, n) with normal numbers by the Box-Muller transform (A Note on the Generation of
+/// Random Normal Deviates, 1958), computed in double. Element i depends only on the stream and i.
 template <class T>
 void fill_normal(const random_stream& stream, double mean, double deviation, T* x, dim_t n) {
   for (dim_t i = 0; i < n; i += 2) {
@@ -127,7 +130,8 @@ void fill_normal(const random_stream& stream, double mean, double deviation, T* 
   }
 }
 
-/// A permutation of [0, n) by Fisher-Yates, drawn from the stream; O(n), does not allocate.
+/// Fills order[0, n) with a random permutation of 0, ..., n - 1 (Fisher-Yates), drawn from the
+/// stream. O(n); no allocation.
 template <class Index>
 constexpr void shuffle(const random_stream& stream, Index* order, dim_t n) {
   for (dim_t i = 0; i < n; ++i) order[i] = static_cast<Index>(i);

@@ -17,7 +17,7 @@ namespace ikebana {
 
 namespace detail {
 
-/// The run-time half of a shape: one number for each extent that only run time knows.
+/// The run-time part of a shape: one number for each extent that is not static.
 template <shape S>
 struct extents_of {
   [[no_unique_address]] std::array<dim_t, S.dynamic_count()> values{};
@@ -47,21 +47,54 @@ requires(S.is_static()) struct extents_of<S> {
 inline void check_extents(const shape& declared, const shape& given) {
   if (!compatible(declared, given) || !given.is_static())
     throw shape_error(diagnostic{"tensor expects {input}, got {other}", 0, 0, declared, given});
+  if (!given.is_countable()) given.refuse_elements();
 }
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void refuse_index(const shape& s, dim_t index,
+                                                                dim_t end) {
+  throw error(diagnostic{"index {got} of a tensor of shape {input} is not in [0, {expected})", end,
+                         index, s}
+                  .message()
+                  .c_str());
+}
+
+// In a checked build (IKEBANA_CHECKED), an index out of bounds throws error.
 
 constexpr dim_t flat_index(const shape& s, std::initializer_list<dim_t> index) {
   dim_t flat = 0;
   std::size_t i = 0;
-  for (dim_t d : index) flat = flat * s[i++] + d;
+  for (dim_t d : index) {
+#ifdef IKEBANA_CHECKED
+    if (d < 0 || d >= s[i]) refuse_index(s, d, s[i]);
+#endif
+    flat = flat * s[i++] + d;
+  }
   return flat;
+}
+
+template <class X>
+constexpr void check_flat_index([[maybe_unused]] const X& x, [[maybe_unused]] dim_t flat) {
+#ifdef IKEBANA_CHECKED
+  if (flat < 0 || flat >= x.size()) refuse_index(x.extents(), flat, x.size());
+#endif
 }
 
 }  // namespace detail
 
-/// A view of contiguous, row-major elements that somebody else owns. Cheap to copy; never
-/// allocates. `T` may be const. Extents in S that are `dynamic` are held at run time.
+/// A tensor or a view of one.
+template <class X>
+concept tensor_like = requires(X& x) {
+  typename std::remove_cvref_t<X>::value_type;
+  { std::remove_cvref_t<X>::static_shape } -> std::convertible_to<shape>;
+  x.data();
+  { x.extents() } -> std::convertible_to<shape>;
+};
+
+/// A non-owning view of contiguous, row-major elements. Cheap to copy; never allocates. `T` may be
+/// const. Extents that S leaves `dynamic` are stored at run time.
 template <class T, shape S>
 class tensor_view {
+  static_assert(S.is_countable(), "ikebana: a tensor has at most 2^56 elements");
   static_assert(
       [] {
         for (dim_t d : S)
@@ -75,17 +108,43 @@ class tensor_view {
   static constexpr shape static_shape = S;
 
   constexpr tensor_view() = default;
+  constexpr tensor_view(const tensor_view&) = default;
+  /// Assignment to an lvalue view changes which memory it refers to.
+  constexpr tensor_view& operator=(const tensor_view&) & = default;
+  /// Assignment to an rvalue view, as in `model["fc1.weight"_s] = z`, copies the elements of z,
+  /// which may be in the same memory. Throws shape_error if the shapes differ. O(elements); does
+  /// not allocate.
+  template <tensor_like X>
+  constexpr void operator=(const X& x) && {
+    static_assert(!std::is_const_v<T>,
+                  "ikebana: the elements of this view are const, so nothing can be assigned to it");
+    static_assert(std::is_same_v<typename X::value_type, value_type>,
+                  "ikebana: a view takes elements of its own type alone");
+    static_assert(compatible(S, X::static_shape),
+                  "ikebana: the shape of what is assigned is not that of the view");
+    const shape own = extents(), given = x.extents();
+    if (!(given == own))
+      throw shape_error(diagnostic{"a view of shape {input} cannot be assigned elements of {other}",
+                                   0, 0, own, given});
+    if constexpr (!std::is_const_v<T>)
+      if (const dim_t n = size(); n > 0)
+        std::memmove(data_, x.data(), static_cast<std::size_t>(n) * sizeof(T));
+  }
 
   /// Requires that all extents of S are static.
   explicit constexpr tensor_view(T* data) requires(S.is_static()) : data_{data} {}
 
   /// Throws shape_error if the extents do not fit S.
   constexpr tensor_view(T* data, const shape& extents) : data_{data}, extents_{extents} {
-    if (!compatible(S, extents) || !extents.is_static()) detail::check_extents(S, extents);
+    if constexpr (S.is_static()) {
+      if (!(extents == S)) detail::check_extents(S, extents);
+    } else if (!compatible(S, extents) || !extents.is_static() || !extents.is_countable()) {
+      detail::check_extents(S, extents);
+    }
   }
 
-  /// From a view whose shape is compatible as far as the compiler knows; throws shape_error for
-  /// what it does not.
+  /// Converts a view whose shape is statically compatible; throws shape_error if the dynamic
+  /// extents do not match.
   template <class U, shape R>
   requires(std::is_convertible_v<U (*)[], T (*)[]>&& compatible(S, R)) constexpr tensor_view(
       const tensor_view<U, R>& other)
@@ -99,9 +158,13 @@ class tensor_view {
   constexpr std::span<T> span() const { return {data_, static_cast<std::size_t>(size())}; }
   constexpr T* begin() const { return data_; }
   constexpr T* end() const { return data_ + size(); }
-  constexpr T& operator[](dim_t flat) const { return data_[flat]; }
+  constexpr T& operator[](dim_t flat) const {
+    detail::check_flat_index(*this, flat);
+    return data_[flat];
+  }
 
-  /// The element at an index of as many numbers as the tensor has extents. Not checked.
+  /// The element at this index, which has one number per dimension. If IKEBANA_CHECKED is defined,
+  /// throws error if the index is out of bounds; otherwise it is not checked.
   template <class... I>
   requires(sizeof...(I) == S.rank()) constexpr T& operator()(I... index) const {
     return data_[detail::flat_index(extents(), {static_cast<dim_t>(index)...})];
@@ -112,11 +175,13 @@ class tensor_view {
   [[no_unique_address]] detail::extents_of<S> extents_;
 };
 
-/// An owning tensor: contiguous, row-major, on the heap, aligned to 64 bytes. Zero-initialised;
-/// copies are deep. What was moved from has no elements, whatever its extents say: assign to it or
-/// let it go.
+/// An owning tensor: contiguous, row-major, on the heap, aligned to 64 bytes, zero-initialised.
+/// Construction and copies allocate; copies are deep. A moved-from tensor has no elements, whatever
+/// its extents say: only assign to it or destroy it.
 template <class T, shape S>
 class tensor {
+  static_assert(S.is_countable(), "ikebana: a tensor has at most 2^56 elements");
+
  public:
   using value_type = T;
   static constexpr shape static_shape = S;
@@ -125,13 +190,13 @@ class tensor {
 
   tensor() requires(S.is_static()) : buffer_(S.numel()) {}
 
-  /// With all extents given; throws shape_error if they do not fit S.
+  /// Takes all extents; throws shape_error if they do not match S.
   explicit tensor(const shape& extents) : extents_{extents} {
     detail::check_extents(S, extents);
     buffer_ = aligned_buffer<T>(extents.numel());
   }
 
-  /// A copy of what a view sees.
+  /// A copy of the elements of a view.
   template <class U, shape R>
   requires(std::is_same_v<std::remove_const_t<U>, T>&& compatible(S, R)) explicit tensor(
       const tensor_view<U, R>& view)
@@ -146,6 +211,10 @@ class tensor {
     std::swap(extents_, other.extents_);
     return *this;
   }
+
+  /// Releases the memory, which stays where it is; the tensor then has no elements. Does not
+  /// allocate.
+  aligned_buffer<std::byte> release_bytes() && { return std::move(buffer_).release_bytes(); }
 
   view_type view() { return {buffer_.data(), extents()}; }
   const_view_type view() const { return {buffer_.data(), extents()}; }
@@ -170,8 +239,14 @@ class tensor {
   T* end() { return data() + size(); }
   const T* begin() const { return data(); }
   const T* end() const { return data() + size(); }
-  T& operator[](dim_t flat) { return buffer_[flat]; }
-  const T& operator[](dim_t flat) const { return buffer_[flat]; }
+  T& operator[](dim_t flat) {
+    detail::check_flat_index(*this, flat);
+    return buffer_[flat];
+  }
+  const T& operator[](dim_t flat) const {
+    detail::check_flat_index(*this, flat);
+    return buffer_[flat];
+  }
 
   template <class... I>
   requires(sizeof...(I) == S.rank()) T& operator()(I... index) {
@@ -190,17 +265,8 @@ class tensor {
 template <class T, shape S>
 tensor(const tensor_view<T, S>&) -> tensor<std::remove_const_t<T>, S>;
 
-/// A tensor or a view of one.
-template <class X>
-concept tensor_like = requires(X& x) {
-  typename std::remove_cvref_t<X>::value_type;
-  { std::remove_cvref_t<X>::static_shape } -> std::convertible_to<shape>;
-  x.data();
-  { x.extents() } -> std::convertible_to<shape>;
-};
-
-/// A tensor of one value. The extents that S leaves dynamic are given in order: `zeros<float,
-/// shape{dynamic, 3}>(5)`.
+/// A tensor filled with one value. The extents that S leaves dynamic are given in order:
+/// `zeros<float, shape{dynamic, 3}>(5)`. Allocates; O(elements).
 template <class T, shape S, std::integral... D>
 requires(sizeof...(D) == S.dynamic_count()) tensor<T, S> full(T value, D... dynamic_extents) {
   shape s = S;
@@ -213,17 +279,19 @@ requires(sizeof...(D) == S.dynamic_count()) tensor<T, S> full(T value, D... dyna
   return t;
 }
 
+/// A tensor of zeros; arguments, allocation and cost as for `full`.
 template <class T, shape S, std::integral... D>
 tensor<T, S> zeros(D... dynamic_extents) {
   return full<T, S>(T{0}, dynamic_extents...);
 }
 
+/// A tensor of ones; arguments, allocation and cost as for `full`.
 template <class T, shape S, std::integral... D>
 tensor<T, S> ones(D... dynamic_extents) {
   return full<T, S>(T{1}, dynamic_extents...);
 }
 
-/// Uniform numbers in [-1, 1), the same for the same seed everywhere.
+/// Uniform numbers in [-1, 1), the same for the same seed on every machine.
 template <class T, shape S, std::integral... D>
 tensor<T, S> uniform(seed s, D... dynamic_extents) {
   tensor<T, S> t = zeros<T, S>(dynamic_extents...);
@@ -231,8 +299,8 @@ tensor<T, S> uniform(seed s, D... dynamic_extents) {
   return t;
 }
 
-/// A tensor of the given elements, row by row. Throws shape_error if there are not as many as S
-/// asks for.
+/// A tensor of the given elements in row-major order. Throws shape_error unless their number is
+/// that of S.
 template <class T, shape S>
 requires(S.is_static()) tensor<T, S> tensor_of(std::initializer_list<T> elements) {
   if (static_cast<dim_t>(elements.size()) != S.numel())

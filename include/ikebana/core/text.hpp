@@ -1,15 +1,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "ikebana/core/shape.hpp"
 
 namespace ikebana {
 
-/// A string of at most N - 1 characters in a structural type, formatted by constexpr code. What
-/// does not fit is cut. The one member is the array, so that compilers print a `text` used as a
-/// template argument as the string it is.
+/// A structural string of at most N - 1 characters, formatted by constexpr code. Longer text is
+/// truncated. The array is the only member, so that compilers print a `text` used as a template
+/// argument as the string it holds.
 template <std::size_t N>
 struct text {
   char data[N]{};
@@ -32,10 +33,15 @@ struct text {
     return *this;
   }
 
-  /// A number, or the word for an extent that has none.
+  /// Appends a number, or the name of a non-static extent.
   [[gnu::cold]] constexpr text& append(dim_t d) {
     if (d == dynamic) return append("dynamic");
     if (d == lazy) return append("lazy");
+    return append_number(d);
+  }
+
+  /// Appends a number that is not an extent.
+  [[gnu::cold]] constexpr text& append_number(std::int64_t d) {
     char digits[24]{};
     std::size_t n = 0;
     bool negative = d < 0;

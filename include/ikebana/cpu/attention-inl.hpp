@@ -212,7 +212,7 @@ IKEBANA_CPU_INLINE attention_rows_of<const T> source_of(bool copies, dim_t rows,
 /// from a copy without gaps.
 template <class T>
 void finish_queries(dim_t count, dim_t width, const T* most, const T* total,
-                    attention_rows_of<T> sums, attention_rows_of<T> out, T* log_sums) {
+                    attention_rows_of<T> sums, attention_rows_of<T> out, T* largest, T* factors) {
   constexpr dim_t w = vec<T>::size;
   for (dim_t r = 0; r < count; ++r) {
     if (total[r] == T(0)) {
@@ -224,18 +224,20 @@ void finish_queries(dim_t count, dim_t width, const T* most, const T* total,
     for (; i + w <= width; i += w) (vec<T>::load(sums[r] + i) * factor).store(out[r] + i);
     if (i < width) (vec<T>::load(sums[r] + i, width - i) * factor).store(out[r] + i, width - i);
   }
-  if (log_sums == nullptr) return;
+  if (largest == nullptr) return;
   for (dim_t i = 0; i < count; i += w) {
     // Where no key is attended to, backward is to find weights of 0.
     const vec<T> sum = vec<T>::load(total + i);
-    select(sum == vec<T>::zero(), vec<T>::broadcast(static_cast<T>(__builtin_inff())),
-           vec<T>::load(most + i) + log(sum))
-        .store(log_sums + i, count - i < w ? count - i : w);
+    const lane_mask<T> none = sum == vec<T>::zero();
+    const dim_t lanes = count - i < w ? count - i : w;
+    select(none, vec<T>::broadcast(static_cast<T>(__builtin_inff())), vec<T>::load(most + i))
+        .store(largest + i, lanes);
+    select(none, vec<T>::zero(), T(1) / sum).store(factors + i, lanes);
   }
 }
 
 template <class T>
-void attend(const attention_head<T>& n, T* out, dim_t out_row, T* log_sums) {
+void attend(const attention_head<T>& n, T* out, dim_t out_row, T* normalizers) {
   constexpr dim_t w = vec<T>::size, lanes = attention_lanes<T>;
   alignas(64) T x[static_cast<std::size_t>(attention_keys * lanes)];
   alignas(64) T most[attention_queries], total[attention_queries], rescale[lanes];
@@ -278,6 +280,7 @@ void attend(const attention_head<T>& n, T* out, dim_t out_row, T* log_sums) {
       }
     }
     finish_queries<T>(count, n.width, most, total, sums, to,
-                      log_sums == nullptr ? nullptr : log_sums + from);
+                      normalizers == nullptr ? nullptr : normalizers + from,
+                      normalizers == nullptr ? nullptr : normalizers + n.queries + from);
   }
 }

@@ -133,33 +133,34 @@ template <class T, class Kernel, class F>
 }  // namespace detail
 
 /// out = dropout(softmax(q k^T / sqrt(width) + masks)) v for each batch and head; 0 for a query
-/// that ignores every key, or has a score of -infinity for each. `log_sums` (batch, heads,
-/// queries), null where no backward follows, becomes the logarithm of the sum of exp(score),
-/// infinity for such a query. `scratch`: attention_scratch elements. O(batch heads queries keys
-/// width).
+/// that ignores every key, or has a score of -infinity for each. `normalizers` (batch, heads, 2,
+/// queries), null where no backward follows, becomes the largest score of each query, and then 1 /
+/// the sum of exp(score - largest); infinity and 0 for such a query. `scratch`: attention_scratch
+/// elements. O(batch heads queries keys width).
 template <class T>
 void attention_forward(const attention_sizes& n, attention_operand<const T> q,
                        attention_operand<const T> k, attention_operand<const T> v,
                        const attention_masks<T>& masks, const attention_dropout& dropped,
-                       attention_operand<T> out, T* log_sums, T* scratch) {
+                       attention_operand<T> out, T* normalizers, T* scratch) {
   detail::share_heads(
       n, true, scratch, IKEBANA_CPU_DISPATCH(attend<T>),
       [=](auto* kernel, dim_t b, dim_t h, T* mine) {
         kernel(detail::head_of<T>(n, b, h, q, k, v, masks, dropped, mine),
                out.data + b * out.batch + h * n.width, out.row,
-               log_sums == nullptr ? nullptr : log_sums + (b * n.heads + h) * n.queries);
+               normalizers == nullptr ? nullptr : normalizers + (b * n.heads + h) * 2 * n.queries);
       });
 }
 
-/// The gradients of attention_forward, from its operands, `out` and `log_sums`. `dq` holds the
+/// The gradients of attention_forward, from its operands, `out` and `normalizers`. `dq` holds the
 /// gradient of `out` and becomes that of q; `dk` and `dv` are overwritten; `dadded`, where given,
 /// becomes the gradient of the mask that is added, of its shape.
 template <class T>
 void attention_backward(const attention_sizes& n, attention_operand<const T> q,
                         attention_operand<const T> k, attention_operand<const T> v,
                         const attention_masks<T>& masks, const attention_dropout& dropped,
-                        attention_operand<const T> out, const T* log_sums, attention_operand<T> dq,
-                        attention_operand<T> dk, attention_operand<T> dv, T* dadded, T* scratch) {
+                        attention_operand<const T> out, const T* normalizers,
+                        attention_operand<T> dq, attention_operand<T> dk, attention_operand<T> dv,
+                        T* dadded, T* scratch) {
   const dim_t area = n.queries * n.keys;
   if (dadded != nullptr) fill((masks.for_each_head ? n.batch * n.heads : 1) * area, dadded, T{0});
   // All heads add to the gradient of a mask that they share.
@@ -169,7 +170,7 @@ void attention_backward(const attention_sizes& n, attention_operand<const T> q,
       [=](auto* kernel, dim_t b, dim_t h, T* mine) {
         const dim_t index = b * n.heads + h, at = h * n.width;
         kernel(detail::head_of<T>(n, b, h, q, k, v, masks, dropped, mine),
-               out.data + b * out.batch + at, out.row, log_sums + index * n.queries,
+               out.data + b * out.batch + at, out.row, normalizers + 2 * index * n.queries,
                dq.data + b * dq.batch + at, dq.row, dk.data + b * dk.batch + at, dk.row,
                dv.data + b * dv.batch + at, dv.row,
                dadded == nullptr || !masks.for_each_head ? dadded : dadded + index * area);

@@ -34,6 +34,7 @@ template <class T>
 void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
                   const conv_epilogue<T>& then = {},
                   const detail::pass_ways<T>& ways = detail::all_pass_ways<T>()) {
+  if (g.batch == 0) return;
   const detail::conv_tiles<T>& tiles = ways.tiles();
   const detail::conv_pass pass = detail::forward_pass(g);
   const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
@@ -55,6 +56,7 @@ template <class T>
 void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
                         const T* bias = nullptr,
                         const detail::data_ways<T>& ways = detail::all_data_ways<T>()) {
+  if (g.batch == 0) return;
   const detail::conv_tiles<T>& tiles = ways.pass->tiles();
   const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
   const detail::conv_pass all = detail::forward_pass(g);
@@ -104,6 +106,10 @@ void conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* d
                            const detail::weights_ways<T>& ways = detail::all_weights_ways<T>()) {
   const detail::conv_tiles<T>& tiles = ways.tiles();
   const detail::conv_pass pass = detail::forward_pass(g);
+  if (g.batch == 0) {
+    if (!accumulate) tiles.clear(dw, g.groups * pass.results * pass.sources * pass.taps());
+    return;
+  }
   detail::share_groups(g.groups, pass.multiply_adds(), [&](dim_t group) {
     detail::weights_gradient(ways, tiles, pass, group, x, dy, dw, accumulate);
   });

@@ -124,6 +124,8 @@ IKEBANA_CPU_INLINE vec<T> held_layer(const dense_layer<T>& l, dim_t k, vec<T> x)
 
 template <class T>
 [[gnu::noinline]] void other_layers(const T* x, const dense_layer<T>* l, const dense_layer<T>* end);
+template <class T>
+[[gnu::noinline]] void finish_layer(const dense_layer<T>* l, const dense_layer<T>* end);
 
 /// Layers one after another: what is of one register stays in it from each to the next.
 template <class T>
@@ -139,7 +141,7 @@ template <class T>
     else if (l->function == activation::relu)
       y = max(vec<T>::zero(), y);
     y.store(l->y);
-    if (l->function > activation::tanh) return other_layers(static_cast<const T*>(nullptr), l, end);
+    if (l->function > activation::tanh) return finish_layer(l, end);
     const dim_t k = l->out;
     if (++l == end) return;
     if (l->narrow > w) return other_layers(static_cast<const T*>(l[-1].y), l, end);
@@ -147,15 +149,20 @@ template <class T>
   }
 }
 
-/// The same where the first is of more than a register, or, of no x, lacks its function alone.
+/// The same where the first needs more than one register. x is null for a batch without rows.
 template <class T>
 void other_layers(const T* x, const dense_layer<T>* l, const dense_layer<T>* end) {
-  if (x == nullptr)
-    l->function(1, l->out, l->y, l->out);
-  else if (l->packed != nullptr)
+  if (l->packed != nullptr)
     wide_packed_layer(*l, x);
   else
     detail::run_plain_layer(*l, x);
+  if (l + 1 != end) run_layers(static_cast<const T*>(l->y), l + 1, end);
+}
+
+/// The same where the first lacks its function alone.
+template <class T>
+void finish_layer(const dense_layer<T>* l, const dense_layer<T>* end) {
+  l->function(1, l->out, l->y, l->out);
   if (l + 1 != end) run_layers(static_cast<const T*>(l->y), l + 1, end);
 }
 

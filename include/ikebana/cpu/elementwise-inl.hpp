@@ -26,7 +26,7 @@ IKEBANA_CPU_MAP(erf)
     loop(                                                                                     \
         n, y, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> b) { return __VA_ARGS__; }, first, second); \
   }
-IKEBANA_CPU_MAP(relu_backward, stream_lanes, select(a > vec<T>::zero(), b, vec<T>::zero()))
+IKEBANA_CPU_MAP(relu_backward, stream_lanes, select(vec<T>::zero() >= a, vec<T>::zero(), b))
 IKEBANA_CPU_MAP(tanh_backward, stream_lanes, b* fma(-a, a, vec<T>::broadcast(T(1))))
 IKEBANA_CPU_MAP(sigmoid_backward, stream_lanes, b*(T(1) - a) * a)
 IKEBANA_CPU_MAP(gelu_backward, map_lanes, b* gelu_slope(a))

@@ -51,7 +51,8 @@ IKEBANA_CPU_OF_X(exp, map_exp)
 IKEBANA_CPU_OF_X(log, map_log)
 IKEBANA_CPU_OF_X(erf, map_erf)
 
-/// Backward: of y or x, and of the gradient dy. dx = dy where y > 0, else 0.
+/// Backward: of y or x, and of the gradient dy. dx = 0 where y <= 0, else dy (where y is
+/// not a number, too).
 IKEBANA_CPU_OF_TWO(relu_backward, map_relu_backward)
 /// dx = dy (1 - y^2).
 IKEBANA_CPU_OF_TWO(tanh_backward, map_tanh_backward)

@@ -13,18 +13,16 @@
 namespace ikebana::cpu {
 
 /// c = op(a) op(b) of dense row-major matrices whose sizes are known to the compiler: op(a) of
-/// M x K, op(b) of K x N, c of M x N. As `gemm`, to the last bits but for the order of sums; of at
-/// most 16 rows, 128 bytes of columns and a depth of 32, where a call takes as long as the
-/// arithmetic, each size has code of its own, some hundred instructions for each set; b must not be
-/// transposed then. Not in programs that define IKEBANA_EXTERN_KERNELS: there it is `gemm`.
+/// M x K, op(b) of K x N, c of M x N. A result that fits into one register tile is computed by that
+/// tile without a plan, in the order of k; everything else is as `gemm` does it. In programs that
+/// define IKEBANA_EXTERN_KERNELS it is `gemm`.
 template <dim_t M, dim_t N, dim_t K, transpose A = transpose::no, transpose B = transpose::no,
           class T>
-[[gnu::always_inline]] inline void fixed_gemm(const T* a, const T* b, T* c) {
+void fixed_gemm(const T* a, const T* b, T* c) {
   static_assert(M >= 0 && N >= 0 && K >= 0, "ikebana: fixed_gemm needs sizes of at least 0");
 #if IKEBANA_CPU_HERE
-  if constexpr (M > 0 && M <= 16 && N > 0 && N * dim_t{sizeof(T)} <= 128 && K > 0 && K <= 32 &&
-                B == transpose::no) {
-    IKEBANA_CPU_DISPATCH(fixed_product<T, M, N, K, A == transpose::yes>)(a, b, c);
+  if constexpr (M > 0 && N > 0 && !(A == transpose::no && B == transpose::yes)) {
+    IKEBANA_CPU_DISPATCH(fixed_product<T, M, N, K, A, B>)(a, b, c);
     return;
   }
 #endif

@@ -42,6 +42,13 @@ struct float_word_result {
   }
   void finish(dim_t i, dim_t j, dim_t rows, dim_t columns) const {
     float* const at = c + i * ldc + j;
+    if (then.row_bias != nullptr)
+      for (dim_t r = 0; r < rows; ++r) {
+        const vec<float> bias = vec<float>::broadcast(then.row_bias[i + r]);
+        map_block(
+            1, columns, at + r * ldc,
+            ldc, [=](vec<float> x) __attribute__((always_inline)) { return x + bias; });
+      }
     if (then.residual != nullptr)
       map_block(
           rows, columns, at, ldc, then.residual + i * then.ld_residual + j, then.ld_residual,

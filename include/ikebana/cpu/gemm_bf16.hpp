@@ -51,6 +51,7 @@ inline gemm_epilogue<float> shifted(gemm_epilogue<float> then, dim_t i, dim_t j)
   if (then.bias != nullptr) then.bias += j;
   if (then.residual != nullptr) then.residual += i * then.ld_residual + j;
   if (then.slope_of != nullptr) then.slope_of += i * then.ld_slope + j;
+  if (then.row_bias != nullptr) then.row_bias += i;
   return then;
 }
 
@@ -78,7 +79,7 @@ void multiply_widened(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, flo
         na ? widen_block(mi, kp, a + i * lda + p, lda, wide_a)
            : widen_block(kp, mi, a + p * lda + i, lda, wide_a);
         gemm_epilogue<float> here = shifted(then, i, j);
-        if (p != 0) here.bias = here.residual = nullptr;
+        if (p != 0) here.bias = here.row_bias = here.residual = nullptr;
         if (p + depth < k) {
           here.function = activation::none;
           here.slope_of = nullptr;

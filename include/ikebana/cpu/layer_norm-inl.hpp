@@ -13,6 +13,14 @@ IKEBANA_CPU_INLINE double squared_distance(dim_t n, const T* x, T center) {
       }));
 }
 
+/// 1 / sqrt(variance + eps), and not a number where the variance is above all numbers: 0 would make
+/// a row of one overflow finite and wrong.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> inverse_deviation(vec<T> variance, T eps) {
+  return fma(variance, vec<T>::zero(), vec<T>::broadcast(T(1))) /
+         sqrt(variance + vec<T>::broadcast(eps));
+}
+
 /// sum_by_lanes of a row, which may be less than a register.
 template <class T, class F>
 IKEBANA_CPU_INLINE vec<T> sum_of_row(dim_t n, F f) {
@@ -110,7 +118,7 @@ void normalize_short_rows(dim_t rows, dim_t n, const T* x, const T* residual, T*
         sum_short_rows<T, K>([&](dim_t r, int k)
                                  __attribute__((always_inline)) { return d[r][k] * d[r][k]; }) /
         count;
-    const vec<T> inverse = T(1) / sqrt(variance + vec<T>::broadcast(eps));
+    const vec<T> inverse = inverse_deviation(variance, eps);
     store_lanes(inverse, invstds, here);
     inverse.store(each);
     for (dim_t r = 0; r < here; ++r)
@@ -145,8 +153,7 @@ IKEBANA_CPU_INLINE void normalize_long_rows(dim_t rows, dim_t n, dim_t groups, c
           });
     }
     if (here > 0) {
-      const vec<T> inverse =
-          T(1) / sqrt(sum_each(parts, together, here) / count + vec<T>::broadcast(eps));
+      const vec<T> inverse = inverse_deviation(sum_each(parts, together, here) / count, eps);
       inverse.store(invstd);
       store_lanes(inverse, invstds + first, here);
     }
@@ -223,7 +230,9 @@ void normalize_groups(dim_t batch, dim_t channels, dim_t inner, dim_t groups, bo
     const T mean = static_cast<T>(static_cast<double>(sum_array<T>(n, x + r * n)) / count);
     const double squares = squared_distance<T>(n, x + r * n, mean);
     means[r] = mean;
-    invstds[r] = static_cast<T>(1 / __builtin_sqrt(squares / count + static_cast<double>(eps)));
+    // As inverse_deviation.
+    invstds[r] = static_cast<T>((1 + squares * 0) /
+                                __builtin_sqrt(squares / count + static_cast<double>(eps)));
     if (variances != nullptr) variances[r] = static_cast<T>(squares / (n > 1 ? count - 1 : 1));
     const vec<T> center = vec<T>::broadcast(mean);
     for (dim_t k = 0; k < each; ++k) {

@@ -45,7 +45,8 @@ constexpr int row_registers(unsigned norms, dim_t lanes, int most) {
 /// Normalization of each row by its own mean and variance: layer norm (Ba, Kiros, Hinton, 2016),
 /// group norm (Wu, He, 2018), instance norm (Ulyanov, Vedaldi, Lempitsky, 2016), and root mean
 /// square norm (Zhang, Sennrich, 2019). `gamma` and `beta` may be null (1 and 0), as may `dx`,
-/// `dgamma`, `dbeta`. None allocates or throws.
+/// `dgamma`, `dbeta`. Where the variance (the mean of squares) is above all numbers of T, the row
+/// is not a number. None allocates or throws.
 namespace ikebana::cpu {
 
 namespace detail {
@@ -137,10 +138,10 @@ template <class T, unsigned Norms = detail::row_norm::all>
 void group_norm_forward(dim_t batch, dim_t channels, dim_t inner, dim_t groups, const T* x,
                         const T* gamma, const T* beta, T eps, T* y, T* save_mean, T* save_invstd,
                         T* save_variance = nullptr) {
-  constexpr dim_t few_images = 4, short_plane = 64, most_elements = 16384;
+  constexpr dim_t short_plane = 64, most_elements = 16384;
   const dim_t size = channels * inner;
-  const bool by_elements = save_variance == nullptr && batch >= few_images &&
-                           inner <= short_plane && size <= most_elements;
+  const bool by_elements =
+      save_variance == nullptr && inner <= short_plane && size <= most_elements;
   detail::share_rows(batch, size, IKEBANA_CPU_DISPATCH(normalize_groups<T, Norms>),
                      [=](auto* kernel, dim_t b, dim_t e) {
                        kernel(

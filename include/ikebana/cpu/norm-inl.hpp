@@ -168,9 +168,7 @@ void normalize_by_running(dim_t batch, dim_t channels, dim_t wanted, dim_t inner
     return normalize_joined_by_running(batch, channels, wanted, inner, x, gamma, beta, eps,
                                        running_mean, running_var, function, y);
   const auto factor_of = [=](dim_t c) {
-    const double invstd =
-        1 / __builtin_sqrt(static_cast<double>(running_var[c]) + static_cast<double>(eps));
-    return (gamma != nullptr ? gamma[c] : T(1)) * static_cast<T>(invstd);
+    return (gamma != nullptr ? gamma[c] : T(1)) * inverse_of_running(running_var[c], eps);
   };
   if (inner != 1) {
     // Image by image, in the order of memory; some channels at a time, whose factors serve for all.

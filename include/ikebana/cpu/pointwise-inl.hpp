@@ -83,7 +83,7 @@ void pointwise_map_backward(pointwise f, dim_t n, T a, T b, T c, const T* from, 
     case pointwise::log_sigmoid:
       return run(IKEBANA_CPU_LAMBDA(return d * sigmoid(-x);));
     case pointwise::hardtanh:
-      return run(IKEBANA_CPU_LAMBDA(return select((x > va) & (vb > x), d, zero);));
+      return run(IKEBANA_CPU_LAMBDA(return select((va >= x) | (x >= vb), zero, d);));
     case pointwise::hard_sigmoid:
       return run(
           IKEBANA_CPU_LAMBDA(return select((x > -three) & (three > x), d * (1 / T(6)), zero);));
@@ -95,7 +95,9 @@ void pointwise_map_backward(pointwise f, dim_t n, T a, T b, T c, const T* from, 
                                     const vec<T> t = mish_gate(w);
                                     return d * fma(x * (w / (w + one)), one - t * t, t);));
     case pointwise::softsign:
-      return run(IKEBANA_CPU_LAMBDA(const vec<T> u = abs(x) + one; return d / (u * u);));
+      return run(IKEBANA_CPU_LAMBDA(const vec<T> u = abs(x) + one;
+                                    // Not a number at infinities, as forward.
+                                    return fma(x, zero, d) / (u * u);));
   }
 }
 #undef IKEBANA_CPU_LAMBDA

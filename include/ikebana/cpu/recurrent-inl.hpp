@@ -63,7 +63,7 @@ void simple_gates_backward(dim_t m, dim_t n, bool rectified, rows_of<const T> ga
         n, IKEBANA_CPU_ALONG {
           const vec<T> d = with(lanes, above, beside, i), y = lanes.load(g + i);
           lanes.store(
-              rectified ? select(y > vec<T>::zero(), d, vec<T>::zero()) : d * (T(1) - y * y),
+              rectified ? select(vec<T>::zero() >= y, vec<T>::zero(), d) : d * (T(1) - y * y),
               to + i);
         });
   }

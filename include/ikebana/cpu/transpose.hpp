@@ -1,5 +1,7 @@
 #pragma once
 
+#include "ikebana/core/language.hpp"
+
 namespace ikebana::cpu {
 
 /// Whether a factor of a matrix product is read as it stands or transposed.

@@ -18,13 +18,14 @@
 
 namespace ikebana {
 
+/// Options of parse_csv and read_csv.
 struct csv_options {
   char delimiter = ',';
-  /// Whether the first row names the columns.
+  /// Whether the first row contains the names of the columns.
   bool header = false;
 };
 
-/// The numbers of a file, [rows, columns], and the names of the columns (none without a header).
+/// The numbers of a file as [rows, columns], and the names of its columns (empty without a header).
 template <class T>
 struct csv_table {
   tensor<T, shape{dynamic, dynamic}> values;
@@ -33,8 +34,8 @@ struct csv_table {
 
 namespace detail {
 
-/// Walks over the fields of a text. Fields may stand in double quotes; blanks around them do not
-/// count; rows end with LF or CRLF. Throws io_error with line and column.
+/// Iterates over the fields of a text. Fields may be quoted with double quotes; surrounding blanks
+/// are ignored; rows end with LF or CRLF. Throws io_error with line and column.
 ///
 /// A template, so that it is compiled only where it is used.
 template <class>
@@ -47,7 +48,7 @@ class basic_csv_cursor {
     if (text_.substr(0, 3) == "\xEF\xBB\xBF") at_ = 3;
   }
 
-  /// Whether another row starts here. Blank lines may only stand at the end.
+  /// Whether another row starts here. Blank lines are allowed only at the end.
   bool start_row() {
     std::size_t i = at_;
     while (i < text_.size() && is_blank(text_[i])) ++i;
@@ -61,7 +62,7 @@ class basic_csv_cursor {
     return false;
   }
 
-  /// The next field of the row, without its quotes; afterwards, row_ended() tells if it was the
+  /// The next field of the row, without its quotes. Afterwards row_ended() tells whether it was the
   /// last.
   std::string_view next() {
     ++column_;
@@ -95,7 +96,7 @@ class basic_csv_cursor {
   }
 
   bool row_ended() const { return row_ended_; }
-  /// The number of the field last returned, from 1.
+  /// The number of the last field returned, counted from 1.
   dim_t column() const { return column_; }
 
   [[noreturn]] void fail(const std::string& what, std::string_view found) const {
@@ -125,16 +126,17 @@ class basic_csv_cursor {
 };
 using csv_cursor = basic_csv_cursor<void>;
 
-/// Whether all of `text` is a number that T holds, then in `value`. Independent of the locale.
+/// Whether all of `text` is a number representable in T; if so, stores it in `value`. Independent
+/// of the locale.
 template <class T>
 bool parse_number(std::string_view text, T& value) {
-  // A sign that from_chars does not take.
+  // from_chars does not accept a leading plus sign.
   if (text.size() > 1 && text[0] == '+' && text[1] != '-' && text[1] != '+') text.remove_prefix(1);
   const char* const last = text.data() + text.size();
   const auto [end, error] = std::from_chars(text.data(), last, value);
   if (end != last || text.empty()) return false;
   if constexpr (std::is_floating_point_v<T>) {
-    // Too small for T is 0 or a subnormal number; too large is an error.
+    // Underflow gives 0 or a subnormal number; overflow is an error.
     long double wide = 0;
     if (error == std::errc::result_out_of_range &&
         std::from_chars(text.data(), last, wide).ec == std::errc{} && wide < 1 && wide > -1) {
@@ -147,7 +149,7 @@ bool parse_number(std::string_view text, T& value) {
 
 }  // namespace detail
 
-/// The numbers of a CSV text; `path` stands for its name in errors. See read_csv.
+/// Parses the numbers of a CSV text; `path` is its name in errors. See read_csv.
 template <class T>
 csv_table<T> parse_csv(std::string_view text, const csv_options& options = {},
                        const std::string& path = "memory") {
@@ -186,20 +188,20 @@ csv_table<T> parse_csv(std::string_view text, const csv_options& options = {},
   return {std::move(table), std::move(names)};
 }
 
-/// Reads a file of numbers, one row a line: `read_csv<float>("digits.csv")`,
-/// `read_csv<double>("wine.csv", {.delimiter = ';', .header = true})`. Takes LF and CRLF, a byte
-/// order mark, blanks around fields, fields in double quotes, blank lines at the end. Numbers are
+/// Reads a file of numbers, one row per line: `read_csv<float>("digits.csv")`,
+/// `read_csv<double>("wine.csv", {.delimiter = ';', .header = true})`. Accepts LF and CRLF, a byte
+/// order mark, blanks around fields, double-quoted fields and blank lines at the end. Numbers are
 /// read the same in every locale; inf and nan are numbers. Throws io_error with file, line, column
-/// and the text found for what is not a number, a missing field, a row of another length, an empty
-/// file.
+/// and the offending text for a field that is not a number, a missing field, a row of another
+/// length, or a file without rows. Allocates; O(bytes).
 template <class T>
 csv_table<T> read_csv(const std::string& path, const csv_options& options = {}) {
   return parse_csv<T>(detail::read_file(path), options, path);
 }
 
-/// The columns [first, last) as a tensor of samples: `columns<shape{1, 8, 8}>(table, 0)` takes 64
-/// columns from `first` on and gives [rows, 1, 8, 8]. Throws shape_error if the table has not as
-/// many.
+/// Consecutive columns as a tensor of samples: `columns<shape{1, 8, 8}>(table, 0)` takes 64 columns
+/// starting at `first` and gives [rows, 1, 8, 8]. Throws shape_error if the table has too few
+/// columns. Allocates; copies.
 template <shape Sample, class T>
 auto columns(const csv_table<T>& table, dim_t first = 0) {
   static_assert(Sample.is_static() && Sample.rank() < shape::max_rank);
@@ -220,8 +222,8 @@ auto columns(const csv_table<T>& table, dim_t first = 0) {
   return out;
 }
 
-/// The columns [first, last), [rows, last - first]. Throws shape_error if the table has not as
-/// many.
+/// The columns [first, last) as [rows, last - first]. Throws shape_error if the table has too few
+/// columns. Allocates; copies.
 template <class T>
 tensor<T, shape{dynamic, dynamic}> columns(const csv_table<T>& table, dim_t first, dim_t last) {
   const dim_t rows = table.values.extent(0), width = table.values.extent(1);
@@ -236,7 +238,7 @@ tensor<T, shape{dynamic, dynamic}> columns(const csv_table<T>& table, dim_t firs
   return out;
 }
 
-/// The number of the column of that name. Throws io_error if none or several have it.
+/// The index of the column with this name. Throws io_error unless exactly one column has it.
 template <class T>
 dim_t column_index(const csv_table<T>& table, std::string_view name) {
   dim_t found = -1;
@@ -249,8 +251,8 @@ dim_t column_index(const csv_table<T>& table, std::string_view name) {
   return found;
 }
 
-/// One column as labels, [rows]. Throws shape_error if there is no such column, io_error if a
-/// number of it is not integral, or too large for T to tell it from its neighbours.
+/// One column as labels, [rows]. Throws shape_error if there is no such column, and io_error if a
+/// number in it is not integral, or so large that T cannot represent its neighbours. Allocates.
 template <class T>
 tensor<std::int64_t, shape{dynamic}> labels(const csv_table<T>& table, dim_t column) {
   const dim_t rows = table.values.extent(0), width = table.values.extent(1);
@@ -263,7 +265,7 @@ tensor<std::int64_t, shape{dynamic}> labels(const csv_table<T>& table, dim_t col
     const T value = table.values[r * width + column];
     if constexpr (std::is_floating_point_v<T>) {
       constexpr T most = sizeof(T) == 4 ? T{0x1p24f} : static_cast<T>(0x1p53);
-      // Written so that nan fails, and nothing out of range is converted.
+      // Written so that NaN fails, and so that no number out of range is converted.
       if (!(value >= -most && value <= most) ||
           static_cast<T>(static_cast<std::int64_t>(value)) != value)
         throw io_error("row " + std::to_string(r + 1) + ", column " + std::to_string(column + 1) +

@@ -15,8 +15,8 @@
 
 namespace ikebana {
 
-/// Which part of every epoch a loader is to give: part `rank` of `size`. Made from anything that
-/// has a rank() and a size(), such as a process group; only the two numbers are kept.
+/// The shard of every epoch that a loader yields: part `rank` of `size`. Constructible from
+/// anything with rank() and size(), such as a process group; only the two numbers are kept.
 struct loader_shard {
   dim_t rank = 0;
   dim_t size = 1;
@@ -33,31 +33,34 @@ struct loader_shard {
       : rank{static_cast<dim_t>(group.rank())}, size{static_cast<dim_t>(group.size())} {}
 };
 
+/// Options of data_loader.
 struct data_loader_options {
-  /// Samples in a batch, on each rank.
+  /// Samples per batch on each rank.
   dim_t batch = 1;
-  /// Another permutation in every epoch, determined by this seed and the number of the epoch; it
-  /// must be the same on all ranks. Without it, samples come in their order.
+  /// Draws a new permutation for every epoch from this seed and the epoch's number; it must be the
+  /// same on all ranks. Without it, samples come in the order of the dataset.
   std::optional<seed> shuffle{};
   loader_shard shard{};
-  /// Leave out what does not fill a batch on every rank. Otherwise the last batch is smaller.
+  /// Drop samples that do not fill a batch on every rank. Otherwise the last batch is smaller.
   bool drop_last = false;
 };
 
-/// Batches of a dataset, epoch by epoch: `for (auto [x, t] : loader)`, x a tensor_view of features
-/// [batch, ...], t one of targets. The views live until the loop takes the next batch.
+/// Yields the batches of a dataset, epoch by epoch: `for (auto [x, t] : loader)`, where x is a
+/// tensor_view of features [batch, ...] and t one of targets. The views are valid until the loop
+/// takes the next batch.
 ///
-/// Each begin() starts the next epoch, the first being 0. One loop at a time: a second begin() ends
-/// what the first one was doing. The dataset is held by reference and must outlive the loader.
+/// Each begin() starts the next epoch, counted from 0. Only one loop can be active: a second
+/// begin() ends the first. The dataset is held by reference and must outlive the loader.
 ///
-/// Shards are those of PyTorch's DistributedSampler: rank r of n takes the samples r, r + n,
-/// r + 2n, ... of the epoch's order, every rank as many. If n does not divide the samples, the
-/// order is continued from its start (so that some samples come twice in the epoch), or cut if
-/// drop_last. The ranks' batches k together are then batch k of a loader of n times the batch.
+/// Shards are those of PyTorch's DistributedSampler: rank r of n takes the samples r, r + n, r +
+/// 2n, ... of the epoch's order, and every rank takes equally many. If n does not divide the number
+/// of samples, the order is continued from its start, so that some samples occur twice in the
+/// epoch, or it is truncated with drop_last. The k-th batches of all ranks together are batch k of
+/// a loader with n times the batch size.
 ///
-/// Allocates on construction only: the order if shuffled, one batch if shuffled or sharded. A
-/// loader that is neither gives views straight into the dataset, with no copy and no promised
-/// alignment.
+/// Only construction allocates: the order if shuffled, and one batch if shuffled or sharded. A
+/// loader that is neither yields views directly into the dataset, without copies and without
+/// guaranteed alignment.
 template <class Dataset>
 class data_loader {
   using features = detail::samples_of<typename Dataset::features_type>;
@@ -69,7 +72,7 @@ class data_loader {
     typename targets::view t;
   };
 
-  /// Throws shape_error for a batch below 1 or a rank that is not in its shard.
+  /// Throws shape_error if the batch is below 1 or the rank is not in [0, size).
   data_loader(const Dataset& dataset, const data_loader_options& options)
       : dataset_{&dataset}, options_{options} {
     const auto& [rank, ranks] = options.shard;
@@ -115,7 +118,7 @@ class data_loader {
     dim_t index_ = 0;
   };
 
-  /// Starts the next epoch: O(samples) if shuffled. Does not allocate.
+  /// Starts the next epoch: O(samples) if shuffled. No allocation.
   iterator begin() {
     const auto epoch = static_cast<std::uint32_t>(epoch_++);
     if (options_.shuffle)
@@ -126,13 +129,13 @@ class data_loader {
   }
   std::default_sentinel_t end() const { return {}; }
 
-  /// Batches in an epoch.
+  /// Batches per epoch.
   dim_t size() const { return (samples_ + options_.batch - 1) / options_.batch; }
-  /// Samples in an epoch, on this rank.
+  /// Samples per epoch on this rank.
   dim_t samples() const { return samples_; }
-  /// The epoch that the next begin() starts.
+  /// The epoch that the next begin() will start.
   dim_t epoch() const { return epoch_; }
-  /// Lets the next begin() start epoch n, as after a restart.
+  /// Makes the next begin() start epoch n, as after a restart.
   void set_epoch(dim_t n) { epoch_ = n; }
   const data_loader_options& options() const { return options_; }
 

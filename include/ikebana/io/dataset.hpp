@@ -14,12 +14,12 @@ namespace ikebana {
 
 namespace detail {
 
-/// A tensor's elements by samples: its first extent counts them.
+/// A tensor viewed as samples, which its first extent counts.
 template <class Tensor>
 struct samples_of {
   using element = typename Tensor::value_type;
   static_assert(Tensor::static_shape.rank() >= 1, "ikebana: the first extent counts the samples");
-  /// Any number of samples.
+  /// The shape with any number of samples.
   static constexpr shape batch_shape = Tensor::static_shape.with(0, dynamic);
   using view = tensor_view<const element, batch_shape>;
   using owner = tensor<element, batch_shape>;
@@ -27,7 +27,7 @@ struct samples_of {
   static dim_t count(const Tensor& t) { return t.extents().front(); }
   static dim_t sample_size(const Tensor& t) { return t.extents().numel(1, Tensor::rank()); }
 
-  /// The samples [first, first + n), in place.
+  /// The samples [first, first + n) as a view.
   static view slice(const Tensor& t, dim_t first, dim_t n) {
     return {t.data() + first * sample_size(t), t.extents().with(0, n)};
   }
@@ -46,9 +46,9 @@ struct samples_of {
 
 }  // namespace detail
 
-/// Samples and what a network should say of them: `tensor_dataset(images, labels)`. The first
-/// extents count the samples and are equal. Targets are labels (tensor<std::int64_t, {dynamic}>) or
-/// values to be met ({dynamic, K...}). Owns tensors that are moved in; a tensor_view stays a view.
+/// Samples and their targets: `tensor_dataset(images, labels)`. The first extents count the samples
+/// and must be equal. Targets are labels (tensor<std::int64_t, {dynamic}>) or values ({dynamic,
+/// K...}). Owns tensors that are moved in; a tensor_view remains a view.
 template <tensor_like Features, tensor_like Targets>
 class tensor_dataset {
  public:
@@ -74,15 +74,16 @@ class tensor_dataset {
   Targets targets_;
 };
 
+/// The result of random_split.
 template <class Dataset>
 struct dataset_split {
   Dataset train;
   Dataset test;
 };
 
-/// Copies a dataset into two, `train_count` samples and the rest, by a permutation that the seed
-/// determines: `auto [train, test] = random_split(digits, 1437, seed{1})`. Throws shape_error if
-/// there are not as many samples.
+/// Splits a dataset into copies of `train_count` samples and of the rest, by a permutation that
+/// depends only on the seed: `auto [train, test] = random_split(digits, 1437, seed{1})`. Throws
+/// shape_error if train_count exceeds the number of samples. Allocates both parts; O(elements).
 template <class Features, class Targets>
 auto random_split(const tensor_dataset<Features, Targets>& dataset, dim_t train_count, seed s) {
   using features = detail::samples_of<Features>;

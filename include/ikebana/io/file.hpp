@@ -24,7 +24,7 @@ template <class = void>
   fail_io(path, std::string(what) + ": " + std::generic_category().message(error_number));
 }
 
-/// At most `limit` bytes of what a file held, fit for a message: quoted, control characters masked.
+/// At most `limit` bytes of text from a file, quoted for a message, with control characters masked.
 template <class = void>
 std::string in_quotes(std::string_view found, std::size_t limit = 60) {
   std::string out = "\"";
@@ -35,7 +35,7 @@ std::string in_quotes(std::string_view found, std::size_t limit = 60) {
   return out + (found.size() > limit ? "...\"" : "\"");
 }
 
-/// The whole of a file (or of a pipe). Throws io_error.
+/// The contents of a file (or of a pipe). Throws io_error.
 template <class = void>
 std::string read_file(const std::string& path) {
   struct closer {

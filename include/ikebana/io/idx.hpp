@@ -21,7 +21,7 @@ struct idx_content {
   std::string_view bytes;
 };
 
-/// Checks the bytes of an IDX file. Throws io_error.
+/// Parses and checks the bytes of an IDX file. Throws io_error.
 template <class = void>
 idx_content parse_idx(const std::string& path, std::string_view file) {
   const auto at = [file](std::size_t i) { return static_cast<unsigned char>(file[i]); };
@@ -47,7 +47,7 @@ idx_content parse_idx(const std::string& path, std::string_view file) {
                             std::uint32_t{at(i + 2)} << 8 | std::uint32_t{at(i + 3)};
     extents.push_back(d);
     empty = empty || d == 0;
-    // The eighth part, so that the elements of a tensor (8 bytes at most) can be counted too.
+    // Divided by 8, so that the bytes of a tensor (at most 8 per element) can also be counted.
     if (d != 0 && size > std::numeric_limits<dim_t>::max() / 8 / dim_t{d})
       fail_io(path, "expected a size below 2^60, got more");
     if (d != 0) size *= dim_t{d};
@@ -78,10 +78,10 @@ constexpr shape all_dynamic() {
 
 }  // namespace detail
 
-/// Reads unsigned bytes in MNIST's IDX format (http://yann.lecun.com/exdb/mnist/) as they are, 0 to
-/// 255, with no scaling: `read_idx<float, 3>("train-images-idx3-ubyte")`,
+/// Reads unsigned bytes in MNIST's IDX format (http://yann.lecun.com/exdb/mnist/) as numbers from 0
+/// to 255, without scaling: `read_idx<float, 3>("train-images-idx3-ubyte")`,
 /// `read_idx<std::int64_t, 1>("train-labels-idx1-ubyte")`. Throws io_error for another rank or
-/// type, a file that is too short, too long or compressed.
+/// type, and for a file that is too short, too long or compressed. Allocates; O(bytes).
 template <class T, std::size_t Rank>
 requires(Rank >= 1 && Rank <= 4) tensor < T, detail::all_dynamic<Rank>()
 > read_idx(const std::string& path) {
@@ -93,9 +93,9 @@ requires(Rank >= 1 && Rank <= 4) tensor < T, detail::all_dynamic<Rank>()
   return detail::idx_elements<T, detail::all_dynamic<Rank>()>(content, content.extents);
 }
 
-/// read_idx for samples of a known shape, [samples, Sample...]:
-/// `read_idx_samples<float, shape{1, 28, 28}>(path)`. Extents of 1 may be missing in the file, or
-/// in Sample. Throws io_error as read_idx does, and for samples of another shape.
+/// read_idx for samples of a known shape, [samples, Sample...]: `read_idx_samples<float, shape{1,
+/// 28, 28}>(path)`. Extents of 1 may be missing in the file or in Sample. Throws io_error as
+/// read_idx does, and for samples of another shape.
 template <class T, shape Sample>
 auto read_idx_samples(const std::string& path) {
   static_assert(Sample.is_static() && Sample.rank() < shape::max_rank);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "ikebana/io/file.hpp"
+#include "ikebana/io/file_format.hpp"
 #include "ikebana/io/posix_file.hpp"
 #include "ikebana/io/safetensors_header.hpp"
 #include "ikebana/io/safetensors_layout.hpp"
@@ -24,19 +26,23 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace detail {
 
-/// Reads a whole file through `read(offset, span)`, once its header has been found sound. What is
-/// allocated is bounded by `size`.
+/// Reads a file through `read(offset, span)` after its header has been validated. Allocations are
+/// bounded by `size`.
 template <class Read>
 state_dict read_safetensors(const std::string& where, std::uint64_t size, Read&& read) {
+  const auto refuse = [&](const std::string& otherwise) {
+    std::string begin(static_cast<std::size_t>(std::min<std::uint64_t>(size, 64)), '\0');
+    read(std::uint64_t{0}, std::as_writable_bytes(std::span{begin}));
+    const std::string format = describe_format(begin);
+    fail_io(where, format.empty() ? otherwise : "expected a safetensors file, got " + format);
+  };
   if (size < 8)
-    fail_io(where,
-            "expected at least the 8 bytes of a safetensors length, got " + std::to_string(size));
+    refuse("expected at least the 8 bytes of a safetensors length, got " + std::to_string(size));
   std::uint64_t length = 0;
   read(std::uint64_t{0}, std::as_writable_bytes(std::span{&length, 1}));
   if (length > safetensors_header_limit)
-    fail_io(where, "expected a safetensors header of at most " +
-                       std::to_string(safetensors_header_limit) + " bytes, got a length of " +
-                       std::to_string(length));
+    refuse("expected a safetensors header of at most " + std::to_string(safetensors_header_limit) +
+           " bytes, got a length of " + std::to_string(length));
   if (length > size - 8)
     fail_io(where, "expected a header of " + std::to_string(length) + " bytes, got " +
                        std::to_string(size - 8) + " bytes after its length");
@@ -61,10 +67,10 @@ state_dict read_safetensors(const std::string& where, std::uint64_t size, Read&&
 }  // namespace detail
 
 /// Writes a dict as a safetensors file (https://github.com/huggingface/safetensors), which PyTorch
-/// reads. The file appears whole or not at all: on any failure io_error names the path and the
-/// reason, and a file that stood there is as it was (if only the last step fails, syncing the
-/// directory, the new file stands). Names keep their order in the header. What is uninitialized
-/// stands there without elements, and __metadata__ says so.
+/// can read. The file appears completely or not at all: on any failure, io_error names the path and
+/// the reason, and an existing file is unchanged (if only the last step fails, syncing the
+/// directory, the new file is in place). Names keep their order in the header. Uninitialized
+/// entries are stored without elements and noted in __metadata__. O(bytes).
 inline void save(const state_dict& dict, const std::filesystem::path& path) {
   const detail::safetensors_layout layout = detail::lay_out_safetensors(path.string(), dict);
   detail::atomic_file file(path);
@@ -82,9 +88,9 @@ void save(const M&, const std::filesystem::path&) {
                 "save(get_state_dict(model), path)");
 }
 
-/// Reads a safetensors file into a dict that owns its memory. Nothing in the file is trusted: what
-/// breaks the format, or has a type that dtype does not know, is an io_error that names the file,
-/// the tensor, what was expected and what was found. Holds one copy of the data at any time.
+/// Reads a safetensors file into a dict that owns its memory. Nothing in the file is trusted: a
+/// violation of the format, or a type without a dtype, is an io_error that names the file, the
+/// tensor, and what was expected and found. Allocates one copy of the data.
 inline state_dict load(const std::filesystem::path& path) {
   const detail::input_file file(path);
   return detail::read_safetensors(
@@ -92,7 +98,7 @@ inline state_dict load(const std::filesystem::path& path) {
       [&file](std::uint64_t offset, std::span<std::byte> out) { file.read(offset, out); });
 }
 
-/// load() from memory: the bytes of a safetensors file. `where` stands for the path in errors.
+/// load() from memory: the bytes of a safetensors file. `where` replaces the path in errors.
 inline state_dict parse_safetensors(std::span<const std::byte> bytes,
                                     const std::string& where = "memory") {
   return detail::read_safetensors(

@@ -12,18 +12,18 @@
 
 namespace ikebana::detail {
 
-/// The longest header that the format's own reader accepts.
+/// The longest header that the format's reference reader accepts.
 inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
 
-/// What the format calls each dtype, in the order of the enumeration.
+/// The format's names of the dtypes, in the order of the enumeration.
 inline constexpr std::array<std::string_view, 5> safetensors_dtypes{"F32", "F64", "I64", "I32",
                                                                     "U8"};
 
-/// A tensor that is not there yet stands in the file as one of shape [0], and in __metadata__ as
-/// this and its name, with its extents: "[10, lazy]".
+/// An uninitialized tensor is stored with shape [0], and in __metadata__ under this prefix and its
+/// name, with its extents: "[10, lazy]".
 inline constexpr std::string_view uninitialized_note = "ikebana.uninitialized:";
 
-/// One tensor of the header; [begin, end) counts from the end of the header.
+/// One tensor of the header; the offsets [begin, end) are relative to the end of the header.
 struct safetensors_record {
   std::string name;
   dtype type = dtype::float32;

@@ -21,8 +21,8 @@ struct safetensors_layout {
   std::vector<std::size_t> order;
 };
 
-/// Lays out a file as the format's own writer does: wider elements first, so that each tensor is
-/// aligned to its elements. Throws io_error for names that the format cannot hold.
+/// Lays out a file as the format's reference writer does: wider elements first, so that each tensor
+/// is aligned to its elements. Throws io_error for names that the format cannot represent.
 inline safetensors_layout lay_out_safetensors(const std::string& where, const state_dict& dict) {
   using nlohmann::json;
   const auto json_string = [&where](const std::string& s) {

@@ -16,23 +16,22 @@
 #include "ikebana/io/file.hpp"
 #include "ikebana/io/safetensors_header.hpp"
 #include "ikebana/io/safetensors_sax.hpp"
+#include "ikebana/model/name_index.hpp"
 #include "ikebana/model/state_dict.hpp"
 
 namespace ikebana::detail {
 
-/// Throws io_error if two of the names are the same.
-template <class Range, class Name>
-void check_distinct(const std::string& where, const Range& range, Name name) {
-  std::vector<std::string_view> names;
-  names.reserve(range.size());
-  for (const auto& x : range) names.push_back(name(x));
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end())
-    fail_io(where, "expected distinct keys, got " + in_quotes(*twice, 200) + " twice");
+/// An index of the names of a range. Throws io_error if two are the same. O(n log n) comparisons.
+template <class Range, class NameOf>
+name_index index_distinct(const std::string& where, const Range& range, NameOf name_of) {
+  name_index index;
+  const std::size_t twice = index.assign(range.size(), name_of);
+  if (twice != name_index::none)
+    fail_io(where, "expected distinct keys, got " + in_quotes(name_of(twice), 200) + " twice");
+  return index;
 }
 
-/// "[10, lazy]" as a shape, or false.
+/// Parses "[10, lazy]" into a shape; returns false if it is malformed.
 inline bool parse_extents(std::string_view rest, shape& extents) {
   if (rest.size() < 2 || rest.front() != '[' || rest.back() != ']') return false;
   rest = rest.substr(1, rest.size() - 2);
@@ -51,31 +50,33 @@ inline bool parse_extents(std::string_view rest, shape& extents) {
   return true;
 }
 
-/// Turns the notes about tensors that are not there into marks on their records. Throws io_error.
-inline void mark_uninitialized(const std::string& where, safetensors_header& header) {
+/// Turns the notes about uninitialized tensors into marks on their records, which `index` finds by
+/// name. Throws io_error.
+inline void mark_uninitialized(const std::string& where, safetensors_header& header,
+                               const name_index& index) {
+  const auto name_of = [&](std::size_t i) -> std::string_view { return header.records[i].name; };
   std::erase_if(header.metadata, [&](const auto& note) {
     if (!note.first.starts_with(uninitialized_note)) return false;
     const std::string_view name = std::string_view{note.first}.substr(uninitialized_note.size());
-    for (safetensors_record& r : header.records) {
-      if (r.name != name) continue;
-      shape extents;
-      if (!(r.extents == shape{0}) || !parse_extents(note.second, extents))
-        fail_io(where, "tensor " + in_quotes(name, 200) +
-                           ": expected the shape [0] and extents as \"[10, lazy]\" of what is "
-                           "uninitialized, got " +
-                           describe(r.type, r.extents) + " and " + in_quotes(note.second, 200));
-      r.extents = extents;
-      r.uninitialized = true;
-      return true;
-    }
-    fail_io(where, "expected the tensor " + in_quotes(name, 200) +
-                       ", which __metadata__ says is uninitialized, got none");
+    const std::size_t i = index.find(name, name_of);
+    if (i == name_index::none)
+      fail_io(where, "expected the tensor " + in_quotes(name, 200) +
+                         ", which __metadata__ says is uninitialized, got none");
+    safetensors_record& r = header.records[i];
+    shape extents;
+    if (!(r.extents == shape{0}) || !parse_extents(note.second, extents))
+      fail_io(where, "tensor " + in_quotes(name, 200) +
+                         ": expected the shape [0] and extents as \"[10, lazy]\" of what is "
+                         "uninitialized, got " +
+                         describe(r.type, r.extents) + " and " + in_quotes(note.second, 200));
+    r.extents = extents;
+    r.uninitialized = true;
+    return true;
   });
 }
 
 /// Parses a header and checks it against the `data_size` bytes that follow it: every tensor has the
-/// bytes of its shape, and together they are all of the data, with no overlap and no hole.
-/// Throws io_error.
+/// bytes of its shape, and together they cover the data without overlaps or holes. Throws io_error.
 inline safetensors_header parse_safetensors_header(const std::string& where,
                                                    std::string_view header,
                                                    std::uint64_t data_size) {
@@ -85,10 +86,11 @@ inline safetensors_header parse_safetensors_header(const std::string& where,
   nlohmann::json::sax_parse(header.begin(), header.end(), &sax);
   safetensors_header parsed = sax.take();
 
-  check_distinct(where, parsed.records,
-                 [](const safetensors_record& r) -> std::string_view { return r.name; });
-  check_distinct(where, parsed.metadata,
-                 [](const auto& note) -> std::string_view { return note.first; });
+  const name_index index =
+      index_distinct(where, parsed.records,
+                     [&](std::size_t i) -> std::string_view { return parsed.records[i].name; });
+  index_distinct(where, parsed.metadata,
+                 [&](std::size_t i) -> std::string_view { return parsed.metadata[i].first; });
 
   const auto fail = [&where](const safetensors_record& r, const std::string& what) {
     fail_io(where, "tensor " + in_quotes(r.name, 200) + ": " + what);
@@ -124,7 +126,7 @@ inline safetensors_header parse_safetensors_header(const std::string& where,
   if (reached != data_size)
     fail_io(where, "expected " + std::to_string(reached) + " bytes of data, got " +
                        std::to_string(data_size - reached) + " more after the last tensor");
-  mark_uninitialized(where, parsed);
+  mark_uninitialized(where, parsed, index);
   return parsed;
 }
 

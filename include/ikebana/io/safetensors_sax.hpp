@@ -17,8 +17,8 @@
 
 namespace ikebana::detail {
 
-/// Takes the header event by event, so that nothing but the format's own structure is ever built,
-/// and repeated keys are seen. Throws io_error.
+/// Consumes the header event by event, so that only the structure that the format defines is ever
+/// built, and repeated keys are detected. Throws io_error.
 class safetensors_sax {
  public:
   using json = nlohmann::json;
@@ -32,7 +32,7 @@ class safetensors_sax {
   bool binary(json::binary_t&) { reject("binary data"); }
   bool number_float(json::number_float_t, const std::string& text) { reject(text); }
   bool number_integer(json::number_integer_t n) {
-    // Non-negative numbers arrive as unsigned.
+    // The parser reports non-negative numbers as unsigned.
     reject(std::to_string(n));
   }
   bool number_unsigned(json::number_unsigned_t n) {

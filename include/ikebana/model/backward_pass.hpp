@@ -11,8 +11,9 @@
 
 namespace ikebana::detail {
 
-/// Visits the leaves in reverse order and runs each backward; `completed(n)` hears that the first n
-/// elements of the gradients are final, and, if it has them, `before_leaf(k)` and `after_leaf(k)`.
+/// Visits the leaves in reverse order and runs each backward. `completed(n)` is called when the
+/// first n elements of the gradients are final, and `before_leaf(k)` and `after_leaf(k)` if it has
+/// them.
 template <class E, class Completed>
 struct backward_pass {
   using T = element_of<E>;
@@ -20,7 +21,7 @@ struct backward_pass {
   Completed& completed;
   int k = 0;
 
-  /// Whether somebody rounds what a leaf gives; the gradients that it then writes are no sums.
+  /// Whether a boundary rounds what leaves write; gradients then do not accumulate in place.
   static constexpr bool bounded = requires { completed.boundary; };
 
   template <class Leaf>
@@ -38,9 +39,10 @@ struct backward_pass {
   }
 
  private:
-  // What is the same for all leaves.
+  // The part shared by all leaves.
   [[gnu::noinline]] context<T> begin(const program_node& node) {
     if constexpr (requires { completed.before_leaf(k); }) completed.before_leaf(k);
+    if (run.watch != nullptr) run.watch->before_backward(run, k);
     for (std::size_t i = 0; i < node.output_count; ++i) {
       const int v = node.first_output + static_cast<int>(i);
       if (run.unwritten[v]) std::memset(run.value_gradients[v], 0, run.bytes_of(v));
@@ -56,6 +58,7 @@ struct backward_pass {
     for (int e = node.first_edge, i = 0; i < static_cast<int>(node.input_count); ++e, ++i)
       if (T* sum = run.edge_sums[e])
         cpu::add<T>(run.shapes[node.inputs[i]].numel(), sum, run.edge_gradients[e], sum);
+    if (run.watch != nullptr) run.watch->after_backward(run, k);
     if constexpr (bounded) completed.boundary->after_sums(run, k);
     if constexpr (requires { completed.after_leaf(k); }) completed.after_leaf(k);
     if (run.first_call[k] && run.leaves[node.leaf].parameter_count > 0)
@@ -63,7 +66,7 @@ struct backward_pass {
   }
 };
 
-struct nobody_listens {
+struct no_listener {
   void operator()(dim_t) const {}
 };
 

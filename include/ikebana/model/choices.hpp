@@ -15,11 +15,11 @@
 
 namespace ikebana {
 
-/// What a function that chooses is told before each forward.
+/// The arguments of a choice function, which is called before each forward.
 struct choice_context {
-  std::string_view path;  ///< Of the `choose`.
+  std::string_view path;  ///< The path of the `choose`.
   std::size_t alternatives = 0;
-  std::uint32_t step = 0;  ///< Of the forwards in training mode, counted from 1.
+  std::uint64_t step = 0;  ///< The number of forwards in training mode, from 1.
   bool training = true;
   random_stream random{};         ///< For this path and step, of this replica.
   random_stream shared_random{};  ///< The same on all replicas.
@@ -47,7 +47,7 @@ inline void check_alternative(std::string_view path, int alternatives, std::size
                 " alternatives, got " + std::to_string(given));
 }
 
-/// The choice of M at this path; their number if there is none.
+/// The index of M's choice at this path; the number of choices if there is none.
 template <any_module M>
 constexpr std::size_t choice_at(std::string_view path) {
   constexpr std::size_t choices = outline_of<M>.sizes.choices;
@@ -56,7 +56,7 @@ constexpr std::size_t choice_at(std::string_view path) {
   return choices;
 }
 
-/// The alternative of this name; -1 if there is none.
+/// The index of the alternative with this name; -1 if there is none.
 template <any_module M>
 constexpr int alternative_at(std::size_t choice, std::string_view name) {
   const program_choice& c = outline_of<M>.choices[choice];
@@ -71,17 +71,17 @@ constexpr int alternative_at(std::size_t choice, std::string_view name) {
 
 }  // namespace detail
 
-/// How a model's `choose` compositions are told what to run, for a model of M: Self has
-/// `set_choice(index, alternative)`, `set_choice(index, policy)` and `choice(index)`.
+/// Controls the `choose` compositions of a model of M. Self has `set_choice(index, alternative)`,
+/// `set_choice(index, policy)` and `choice(index)`.
 ///
-/// A choice is named by its path, `"block.path"_s` (then a wrong one does not compile) or a string.
-/// It holds from the next forward on; backward is that of the last forward.
+/// A choice is identified by its path, `"block.path"_s` (an unknown one does not compile) or a
+/// string. It takes effect with the next forward; backward follows the last forward.
 template <class Self, any_module M>
 class choice_selection {
  public:
-  /// `which` is the number of an alternative, its name ("long"_s or a string), or a function
-  /// `std::size_t(const choice_context&)` that is asked before each forward that gets there. Throws
-  /// error where there is no such choice or alternative. A function allocates, now.
+  /// `which` is the index of an alternative, its name ("long"_s or a string), or a function
+  /// `std::size_t(const choice_context&)` that is called before each forward that reaches the
+  /// choice. Throws error if there is no such choice or alternative. Passing a function allocates.
   template <class Path, class Which>
   void choose(const Path& path, Which which) {
     const std::size_t c = index_of(path);
@@ -101,8 +101,8 @@ class choice_selection {
     }
   }
 
-  /// The alternative that the last forward ran; before any, the one that is set. -1 where that
-  /// forward did not get there.
+  /// The alternative that the last forward ran; before any forward, the selected one. -1 if the
+  /// last forward did not reach the choice. Throws error if the network has no such choice.
   template <class Path>
   int chosen(const Path& path) const {
     return static_cast<const Self&>(*this).choice(index_of(path));

@@ -10,12 +10,12 @@
 
 namespace ikebana::detail {
 
-/// Fills in the layers that run in one call, and by node the chains of them. Those of one row are
-/// packed, where they are small and their parameters, which are compared before every call, stand
-/// close together; of more rows, weights may be transposed. Returns how
-/// many elements that takes, of `memory`, which is zero, or as it was filled in the last time; null
-/// for none yet. With `any_rows` each has the same place for any number of rows, so that what was
-/// made of weights that did not change is there for other rows, too.
+/// Fills in the layers that run in one call, and the chains of them by node. For one row, small
+/// layers are packed if their parameters, which are compared before every call, are close together
+/// in memory; for more rows, weights may be transposed. Returns the number of elements that this
+/// takes of `memory`, which is zero or as filled in the last time; null to only count. With
+/// `any_rows`, each layer has the same place for any number of rows, so that what was made of
+/// unchanged weights can be reused when the number of rows changes.
 template <class T>
 [[gnu::cold]] dim_t point_chains(const execution<T>& run, const fused_call* calls, int nodes,
                                  cpu::dense_layer<T>* layers, cpu::dense_chain<T>* chains,

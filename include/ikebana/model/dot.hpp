@@ -7,8 +7,8 @@
 
 namespace ikebana {
 
-/// The network as a Graphviz graph: a node for each module, an edge for each value with its shape.
-/// `dot -Tsvg network.dot` draws it. Allocates.
+/// The network as a Graphviz graph with one node per module and one edge per value, labelled with
+/// its shape. `dot -Tsvg network.dot` renders it. Allocates.
 template <class Model>
 std::string to_dot(const Model& m) {
   const model_summary s = summarize(m);

@@ -9,8 +9,8 @@ namespace ikebana {
 
 namespace detail {
 
-/// What stands where a model's element type stands: its numbers, and the context that a leaf is
-/// given, by whether the leaf is an exception. That of float and double; `precision` has its own.
+/// Traits of a model's element type: its number type, and the context passed to a leaf, depending
+/// on whether the leaf is an exception. This one is for float and double; `precision` has its own.
 template <class E>
 struct element_traits;
 template <floating T>
@@ -22,13 +22,13 @@ struct element_traits<T> {
 
 }  // namespace detail
 
-/// What a model may be of: float, double, or a `precision`.
+/// The element type of a model: float, double, or a `precision`.
 template <class E>
 concept model_element = requires {
   typename detail::element_traits<E>::value_type;
 };
 
-/// The type of a model's numbers.
+/// The number type of a model.
 template <model_element E>
 using element_of = typename detail::element_traits<E>::value_type;
 

@@ -13,16 +13,16 @@
 
 namespace ikebana::detail {
 
-/// What a pass needs in which not every leaf runs; null where every leaf does.
+/// Tables of a pass in which some leaves do not run; null if all do.
 template <class T>
 struct partial_tables {
   const bool* runs = nullptr;         ///< By arm.
   const int* taken = nullptr;         ///< By choice.
-  bool* written = nullptr;            ///< By value: there is a gradient.
+  bool* written = nullptr;            ///< By value: it has a gradient.
   const bool* edge_needed = nullptr;  ///< By edge.
   T* const* scratch = nullptr;        ///< By edge, for those that may add to a gradient.
   gradient_presence* presence = nullptr;
-  const int* places = nullptr;  ///< By leaf: its first parameter among those of the flat array.
+  const int* places = nullptr;  ///< By leaf: index of its first parameter in memory order.
   T* flat_gradients = nullptr;
 
   bool is_written(const program_node& node) const {
@@ -32,7 +32,28 @@ struct partial_tables {
   }
 };
 
-/// Everything that a pass over the leaves needs, as plain tables: no type of a network in it.
+template <class T>
+struct execution;
+
+/// Callbacks of a backward around the backward of each leaf, by which hooks run. k is the node;
+/// only nodes that a gradient reaches are reported.
+template <class T>
+class backward_watch {
+ public:
+  virtual ~backward_watch() = default;
+  virtual void begin_backward() = 0;
+  virtual void before_backward(const execution<T>&, int k) = 0;
+  virtual void after_backward(const execution<T>&, int k) = 0;
+  virtual void end_backward(const execution<T>&) = 0;
+  /// Restores the tables if an exception ended the backward; has no effect after end_backward.
+  virtual void abandon_backward(const execution<T>&) noexcept = 0;
+  /// Called after begin_backward, in the order of forward: restores the inputs and outputs of leaf
+  /// k that hooks wrote. The last call is repeat_before(number of nodes).
+  virtual void repeat_before(int k) = 0;
+  virtual void repeat_after(int k) = 0;
+};
+
+/// Everything that a pass over the leaves needs, as plain tables without the types of the network.
 template <class T>
 struct execution {
   const program_node* nodes = nullptr;
@@ -53,18 +74,20 @@ struct execution {
   std::byte* const* buffers = nullptr;
   std::byte** saved = nullptr;
   seed model_seed{};
-  std::uint32_t step = 0;
+  std::uint64_t step = 0;
   std::uint32_t stream = 0;
   bool training = true;
   bool accumulate = false;
-  std::uint64_t stamp = 0;            ///< Of the parameters; 0 where they may change at any time.
-  const fused_call* fused = nullptr;  ///< By node; null where each leaf does its own work.
-  const bool* full_precision = nullptr;          ///< By leaf; null where all are alike.
-  cpu::dense_chain<T>* chains = nullptr;         ///< By node, for those that begin one.
-  cpu::activation_kernel<T> activate = nullptr;  ///< Of all that the network has.
-  /// Of all layers that may run in one call.
+  bool repeats = false;               ///< Forward is repeated; stateful leaves are skipped.
+  std::uint64_t stamp = 0;            ///< Version of the parameters; 0 if they may change anytime.
+  const fused_call* fused = nullptr;  ///< By node; null if leaves run unfused.
+  const bool* full_precision = nullptr;          ///< By leaf; null if there are no exceptions.
+  cpu::dense_chain<T>* chains = nullptr;         ///< By node, for those that start a chain.
+  cpu::activation_kernel<T> activate = nullptr;  ///< For all activations of the network.
+  /// For all layers that can run in one call.
   void (*make_product)(const cpu::gemm_call<T>&) = nullptr;
   partial_tables<T> partial{};
+  backward_watch<T>* watch = nullptr;  ///< Of the backward of this forward; null without hooks.
 
   bool does_run(const program_node& node) const { return node.arm < 0 || partial.runs[node.arm]; }
 
@@ -80,7 +103,8 @@ struct execution {
 
   context<T> context_of(const program_node& node) const {
     const program_leaf& leaf = leaves[node.leaf];
-    // Every member in its place: nothing is filled with zeros first, which would take longer.
+    // Designated initialisers for all members avoid filling them with zeros first, which takes
+    // longer.
     return {.shapes = shapes,
             .inputs = node.inputs,
             .arity = node.input_count,
@@ -97,7 +121,7 @@ struct execution {
             .stream = random_stream{model_seed, leaf.path_hash, step, stream}};
   }
 
-  /// The same with what the call takes over from others. Not inlined: one for all leaves.
+  /// The same with what is fused into the call. Not inlined: shared by all leaves.
   [[gnu::noinline]] context<T> forward_context_of(const program_node& node) const {
     context<T> c = context_of(node);
     if (fused == nullptr) return c;
@@ -114,15 +138,15 @@ struct execution {
     return c;
   }
 
-  /// The backward of a view: its gradient is that of what it shows, of which `to` may be the
-  /// memory.
+  /// The backward of a view: the gradient of its input is its own, possibly in the same memory
+  /// `to`.
   [[gnu::noinline]] void pass_on_gradient(const program_node& view, T* to) const {
     const T* const from = value_gradients[view.first_output];
     if (to != nullptr && to != from) std::memcpy(to, from, bytes_of(view.first_output));
   }
 };
 
-// (a channel's scale) x + (its shift) = (x - mean) / sqrt(variance + eps) weight + bias.
+// scale[c] x + shift[c] = (x - mean) / sqrt(variance + eps) weight + bias.
 template <class T>
 void execution<T>::take_norm(const program_node& norm, context<T>& c) const {
   const program_leaf& leaf = leaves[norm.leaf];
@@ -140,8 +164,27 @@ void execution<T>::take_norm(const program_node& norm, context<T>& c) const {
   }
 }
 
-/// What happens around every call of a leaf, for whoever rounds what goes in and out. k is the
-/// node. A pass without one knows nothing of it.
+/// Reports the begin of a backward to its watch, and its end, also by an exception.
+template <class T>
+class watched_pass {
+ public:
+  explicit watched_pass(const execution<T>& run) : run_{run} {
+    if (run.watch != nullptr) run.watch->begin_backward();
+  }
+  watched_pass(const watched_pass&) = delete;
+  ~watched_pass() {
+    if (run_.watch != nullptr) run_.watch->abandon_backward(run_);
+  }
+  void end() const {
+    if (run_.watch != nullptr) run_.watch->end_backward(run_);
+  }
+
+ private:
+  const execution<T>& run_;
+};
+
+/// Callbacks around every call of a leaf, by which mixed precision rounds inputs and outputs. k is
+/// the node. A pass without a boundary has no overhead.
 template <class T>
 class leaf_boundary {
  public:

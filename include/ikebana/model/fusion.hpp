@@ -8,22 +8,21 @@
 
 namespace ikebana {
 
-/// What the call of a leaf takes over from others, so that they need no pass of their own over
-/// memory.
-// All zero at first: g++ 12 forgets other initial values of a member of an array in a constant
-// expression.
+/// What is fused into the call of a leaf, so that it needs no separate pass over memory.
+// All zero at first: g++ 12 drops other initial values of array members in a constant expression.
 struct fused_call {
-  bool normalises = false;  ///< What forward gives is normalised, by channel, as node `norm` would.
+  bool normalises = false;  ///< The output is normalised by channel, as by node `norm`.
   int norm = 0;
   bool adds = false;  ///< Then the value `added` is added.
   int added = 0;
   cpu::activation function = cpu::activation::none;  ///< Then it is applied.
-  bool gives_other = false;  ///< It is then the value `output`, and that of the leaf is not made.
+  bool gives_other = false;  ///< Writes the value `output` instead of the leaf's own.
   int output = 0;
   bool forward_is_done = false;                   ///< By another call.
   cpu::activation slope = cpu::activation::none;  ///< Applied to the gradient of input 0.
   bool backward_is_done = false;                  ///< By another call.
-  /// It runs as many layers one after another, of which it is the first; -1: it is another of them.
+  /// The number of consecutive layers that start with this one and run in one call; -1 for the
+  /// later ones.
   int layers = 0;
 };
 
@@ -39,16 +38,15 @@ struct fusion_tables {
 
 }  // namespace detail
 
-/// Which calls of a program are made in one with others, and which write their output over an
-/// input.
+/// Which calls of a program are fused, and which run in place.
 template <program_sizes N>
 struct fusion_plan {
   program_table<fused_call, N.nodes> calls{};
-  /// Those of a forward in evaluation mode. Where one gives another's output, what a backward
-  /// needs is had by running the forward again.
+  /// Those of a forward in evaluation mode. If one call replaces another's output, a backward runs
+  /// the forward again to get what it needs.
   program_table<fused_call, N.nodes> evaluation_calls{};
   bool evaluation_leaves_out = false;
-  program_table<int, N.nodes> overwrites{};  ///< By node: an input; -1 for none.
+  program_table<int, N.nodes> overwrites{};  ///< By node: the overwritten input; -1 for none.
 
   constexpr detail::fusion_tables tables() {
     return {calls.data(), evaluation_calls.data(), overwrites.data(), &evaluation_leaves_out};
@@ -57,7 +55,7 @@ struct fusion_plan {
 
 namespace detail {
 
-/// Finds what can be fused in one program. Not compiled for each network.
+/// Finds what can be fused in a program. Not instantiated per network.
 class fusion_planner {
  public:
   constexpr fusion_planner(const program_view& program, std::size_t input_count,
@@ -84,7 +82,7 @@ class fusion_planner {
     return (static_cast<unsigned>(node.keeps) & static_cast<unsigned>(what)) != 0;
   }
 
-  /// Whether node alone reads v, in every pass in which v is made.
+  /// Whether node is the only reader of v in every pass in which v is computed.
   constexpr bool reads_alone(int v, const program_node& node) const {
     return v >= inputs && uses[v].consumers == 1 && !uses[v].is_output && node.choice < 0 &&
            p.nodes[uses[v].producer].arm == node.arm;
@@ -92,10 +90,11 @@ class fusion_planner {
   constexpr bool may_overwrite(int v, const program_node& node) const {
     if (!reads_alone(v, node)) return false;
     const program_node& made = p.nodes[uses[v].producer];
-    return !made.is_view && made.choice < 0 && made.output_count == 1 && !keeps(made, kept::output);
+    return !made.is_view && made.choice < 0 && made.output_count == 1 &&
+           !keeps(made, kept::output) && !is_kept_until_backward(p, uses, uses[v].producer);
   }
 
-  /// Whether the taker of v could add `other` to it, which must be there when it runs.
+  /// Whether the call that v could be fused into can add `other`, which must be computed before it.
   constexpr bool could_add(const fused_call* calls, int v, int other) const {
     const int by = taker[v];
     return by >= 0 && p.nodes[by].role.takes_residual && !calls[by].adds &&
@@ -108,7 +107,8 @@ class fusion_planner {
       const program_node& node = p.nodes[k];
       const leaf_role& role = node.role;
       const auto out = node.first_output;
-      if (role.takes_residual || role.takes_function) taker[out] = static_cast<int>(k);
+      if ((role.takes_residual || role.takes_function) && !role.is_stateful)
+        taker[out] = static_cast<int>(k);
       if (role.is_sum) {
         take_sum(calls, k, evaluating);
         continue;
@@ -149,7 +149,7 @@ class fusion_planner {
     const program_node& node = p.nodes[k];
     for (int i = 0; i < 2; ++i) {
       const int v = node.inputs[i], other = node.inputs[1 - i];
-      // Both modes share the plan of memory.
+      // Both modes share the memory plan.
       if (evaluating ? plan.overwrites[k] != i : !may_overwrite(v, node)) continue;
       const bool taken = could_add(calls, v, other);
       if (plan.overwrites[k] >= 0 && !taken) continue;
@@ -164,7 +164,7 @@ class fusion_planner {
     }
   }
 
-  /// A sum right before a leaf that makes it along with its own work.
+  /// A sum right before a leaf that can add it itself.
   constexpr void take_sum_before(fused_call* calls, std::size_t k) const {
     if (k == 0) return;
     const program_node &node = p.nodes[k], &sum = p.nodes[k - 1];
@@ -176,7 +176,7 @@ class fusion_planner {
     calls[k - 1].forward_is_done = true;
   }
 
-  /// Layers that follow each other, each with nothing but an activation, run in one call.
+  /// Consecutive layers, each followed by an activation at most, run in one call.
   [[gnu::cold]] constexpr void take_layers(fused_call* calls) const {
     const auto is_layer = [&](std::size_t k) {
       return p.nodes[k].role.is_layer && !calls[k].adds && !calls[k].normalises;
@@ -221,17 +221,17 @@ class fusion_planner {
   int inputs;
   fusion_tables plan;
   const value_use* uses;  ///< By value.
-  int* taker;             ///< By value: the node that could take over what follows, or -1.
+  int* taker;             ///< By value: the node into which more can be fused, or -1.
 };
 
 }  // namespace detail
 
-/// Finds the calls that a leaf before them can take over: an activation, or a sum, then an
-/// activation, after a product; in evaluation a batch norm before these; and those that one after
-/// them can: a sum before a norm, and the backward of an activation whose output goes to a leaf
-/// that gives its input's gradient by a product; layers that follow each other, in evaluation. What
-/// an element-wise leaf reads last, it overwrites. A constant expression for static shapes;
-/// O(nodes).
+/// Finds the calls that can be fused into a preceding leaf: an activation, or a sum and then an
+/// activation, after a product, and in evaluation a batch norm before these. Into a following leaf:
+/// a sum before a norm, and the backward of an activation whose output goes to a leaf that computes
+/// its input gradient by a product. In evaluation, consecutive layers are joined. Element-wise
+/// leaves run in place if they are the last reader of their input. A constant expression for static
+/// shapes; O(nodes).
 template <program_sizes N>
 constexpr fusion_plan<N> plan_fusion(const program<N>& p, std::size_t inputs) {
   fusion_plan<N> plan;

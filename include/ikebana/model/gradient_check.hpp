@@ -13,7 +13,7 @@
 
 namespace ikebana {
 
-/// The largest disagreement that a gradient check found.
+/// The largest deviation that a gradient check found.
 struct gradient_check_result {
   double largest = 0;   ///< |analytic - numeric| / max(1, |analytic|, |numeric|)
   std::string where{};  ///< "fc1.weight[3]" or "input0[7]"
@@ -21,7 +21,7 @@ struct gradient_check_result {
 
 namespace detail {
 
-/// Runs forward and backward of a model with the same inputs again and again.
+/// Runs forward and backward of a model repeatedly with the same inputs.
 template <class Model, class... X>
 struct checked_model {
   Model& net;
@@ -29,8 +29,8 @@ struct checked_model {
   std::vector<std::byte> buffers{net.buffers().begin(), net.buffers().end()};
   std::vector<std::vector<double>> weights{};
 
-  /// The outputs after a forward; buffers that training moves are put back, so that every forward
-  /// is of the same function.
+  /// The outputs of a forward. Buffers that training changes are restored, so that every forward
+  /// computes the same function.
   auto forward() {
     std::copy(buffers.begin(), buffers.end(), net.buffers().begin());
     const auto out = std::apply([&](const auto&... each) { return net(each...); }, x);
@@ -40,7 +40,7 @@ struct checked_model {
       return out;
   }
 
-  /// The outputs weighted by numbers of their own.
+  /// The weighted sum of the outputs, with a random weight per element.
   double value() {
     double sum = 0;
     std::size_t o = 0;
@@ -52,7 +52,8 @@ struct checked_model {
     return sum;
   }
 
-  /// The gradients of value(), of the parameters and, to dx, of the inputs that are numbers.
+  /// The gradients of value() with respect to the parameters and, in dx, to the inputs that are
+  /// numbers.
   template <class... D>
   void backward(D&... dx) {
     std::size_t o = 0;
@@ -74,15 +75,14 @@ struct checked_model {
 
 }  // namespace detail
 
-/// Compares the gradients of a module's backward, of parameters and of the inputs, with central
-/// differences in double: the check for whoever writes a module. The scalar that is differentiated
-/// is a random weighting of the outputs. Inputs are tensors of double, or of std::int64_t and bool
-/// where the module takes such; they must keep clear of points where the module has no derivative.
-/// O(elements) forwards; allocates. What is random in the module (dropout) is held fixed by running
-/// in evaluation mode, unless `training`.
+/// Compares the gradients that a module's backward computes, of parameters and inputs, with central
+/// differences in double. The differentiated scalar is a random weighting of the outputs. Inputs
+/// are tensors of double, or of std::int64_t and bool if the module takes those; they must stay
+/// clear of points where the module is not differentiable. O(elements) forwards; allocates. Random
+/// modules (dropout) are held fixed by running in evaluation mode, unless `training`.
 ///
-/// Of a model of double, in its mode and with the branches that it is told to take; its gradients
-/// are those of the check afterwards, and what else forward moves is as after many of them.
+/// Checks a model of double in its current mode and with its chosen branches. Afterwards its
+/// gradients are those of the check, and other state that forward changes has advanced.
 template <class Model, tensor_like... X>
 requires(!any_module<Model>) gradient_check_result
     gradient_check(Model& net, const std::tuple<X...>& inputs, seed s = {1}, double step = 1e-6) {
@@ -150,7 +150,7 @@ requires(!any_module<Model>) gradient_check_result
   return result;
 }
 
-/// Of a new model of this module, with the seed s.
+/// Checks a new model of this module, with the seed s.
 template <any_module M, tensor_like... X>
 gradient_check_result gradient_check(const M& m, const std::tuple<X...>& inputs, seed s = {1},
                                      bool training = true, double step = 1e-6) {

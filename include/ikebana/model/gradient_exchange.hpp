@@ -13,7 +13,7 @@
 
 namespace ikebana::detail {
 
-/// The engine with the gradients that its caller gives, of the outputs, and wants, of the inputs.
+/// The engine with output gradients from the caller and input gradients for the caller.
 template <class E, any_module M, std::size_t Inputs>
 class gradient_exchange : protected engine<E, M, Inputs> {
  protected:
@@ -46,8 +46,8 @@ class gradient_exchange : protected engine<E, M, Inputs> {
     copy_gradients(given);
   }
 
-  /// Makes the next run_backward write the gradients of the inputs too, of those that are numbers:
-  /// `data` and `extents` have one for each.
+  /// Makes the next run_backward also write the gradients of the inputs that are numbers; `data`
+  /// and `extents` have one element for each.
   void set_gradients(gradient_list given, const shape* extents, T* const* data) {
     check_gradients(given);
     std::array<T*, Inputs + 1> to{};
@@ -58,7 +58,7 @@ class gradient_exchange : protected engine<E, M, Inputs> {
     }
     std::array<aligned_buffer<T>, outputs> kept;
     if (!tables_->input_gradients) {
-      // The gradients given may be in memory that is planned anew.
+      // The given gradients may be in memory that is about to be planned again.
       for (std::size_t i = 0; i < outputs; ++i) {
         if (!given.given[i]) continue;
         const dim_t n = given.shapes[i].numel();
@@ -70,13 +70,13 @@ class gradient_exchange : protected engine<E, M, Inputs> {
     }
     copy_gradients(given);
     tables_->set_input_gradients(to.data(), workspace_.data());
-    // An output that is an input.
+    // An output that is itself an input.
     for (std::size_t i = 0; i < outputs; ++i)
       if (tables_->lowered.outputs[i] < static_cast<int>(Inputs) && given.given[i])
         std::copy_n(given.data[i], given.shapes[i].numel(), tables_->output_gradient(i));
   }
 
-  /// The caller's memory is the caller's again.
+  /// Stops writing to the caller's memory.
   void end_input_gradients() {
     const std::array<T*, Inputs + 1> none{};
     tables_->set_input_gradients(none.data(), workspace_.data());

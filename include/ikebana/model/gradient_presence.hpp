@@ -11,11 +11,11 @@
 namespace ikebana {
 
 /// Which parameters of a model have a gradient (in PyTorch, a `grad` that is not None): those that
-/// a backward reached since zero_grad. Parameters are numbered as they stand in the flat arrays.
-/// What is absent is zero in memory.
+/// a backward has reached since zero_grad. Parameters are numbered in memory order. Absent
+/// gradients are zero in memory.
 ///
-/// A model has it as `gradient_presence* presence()`: null where every backward reaches every
-/// parameter, so that nothing need be asked; else optimizers leave alone what has no gradient.
+/// A model provides it as `gradient_presence* presence()`, which is null if every backward reaches
+/// every parameter; otherwise optimizers skip parameters without a gradient.
 ///
 /// A template, so that it is compiled only where it is used.
 template <class>
@@ -25,7 +25,7 @@ class basic_gradient_presence {
   bool operator[](std::size_t i) const { return present_[i] != 0; }
   /// Whether the last backward reached parameter i.
   bool reached(std::size_t i) const { return reached_[i] != 0; }
-  /// The elements of parameter i, with the gap after it.
+  /// The elements of parameter i, including the gap after it.
   const parameter_range& range(std::size_t i) const { return ranges_[i]; }
 
   bool all() const {

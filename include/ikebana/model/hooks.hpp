@@ -12,6 +12,7 @@
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/model/module_call.hpp"
+#include "ikebana/model/module_gradients.hpp"
 #include "ikebana/module/lazy.hpp"
 #include "ikebana/module/lowering.hpp"
 
@@ -22,9 +23,20 @@ class basic_state_dict;
 using state_dict = basic_state_dict<void>;
 
 /// When a hook runs.
-enum class hook_point : unsigned char { before_forward, after_forward, saving, loading, loaded };
+enum class hook_point : unsigned char {
+  before_forward,
+  after_forward,
+  before_backward,
+  after_backward,
+  saving,
+  loading,
+  loaded
+};
 
 namespace detail {
+
+/// The number of points that belong to a module; they come first.
+inline constexpr std::size_t module_hook_points = 4;
 
 struct hook_entry {
   hook_point point;
@@ -46,8 +58,8 @@ struct hook_of final : hook_entry {
 
 }  // namespace detail
 
-/// The hooks of a model, in the order in which they run. What is a template without need is so that
-/// only who uses it compiles it: here as elsewhere.
+/// The hooks of a model, in the order in which they run. Members are templates so that they are
+/// compiled only where they are used, here as elsewhere.
 class hook_set {
  public:
   using entry = std::shared_ptr<detail::hook_entry>;
@@ -63,16 +75,16 @@ class hook_set {
     ++version_;
   }
   const std::vector<entry>& entries() const { return entries_; }
-  /// Changes whenever a hook comes or goes.
+  /// Changes whenever a hook is added or removed.
   std::uint64_t version() const { return version_; }
 
   template <class = void>
-  bool any_forward() const {
+  bool any_of_modules() const {
     return std::any_of(entries_.begin(), entries_.end(),
-                       [](const entry& e) { return e->point <= hook_point::after_forward; });
+                       [](const entry& e) { return e->point <= hook_point::after_backward; });
   }
 
-  /// Runs the hooks of a point that is no module's.
+  /// Runs the hooks of a point that does not belong to a module.
   template <class Argument>
   void run(hook_point when, Argument& argument) const {
     const std::vector<entry> now = entries_;  // a hook may add hooks, and remove them
@@ -86,8 +98,8 @@ class hook_set {
   std::uint64_t version_ = 1;
 };
 
-/// What a registration gives: remove() takes the hook away, once or more often, whether the model
-/// still is there or not. Letting go of the handle leaves the hook.
+/// The result of a registration. remove() unregisters the hook; it may be called repeatedly, even
+/// after the model is gone. Destroying the handle leaves the hook registered.
 class hook_handle {
  public:
   hook_handle() = default;
@@ -109,7 +121,7 @@ class hook_handle {
 
 namespace detail {
 
-/// Whether a module of M, or M itself, has this path.
+/// Whether M or a module in it has this path.
 template <any_module M>
 constexpr bool has_module(std::string_view path) {
   for (std::size_t s = 0; s < outline_of<M>.scopes.size(); ++s)
@@ -119,47 +131,70 @@ constexpr bool has_module(std::string_view path) {
 
 }  // namespace detail
 
-/// The registration of hooks, for a model of M: Self has `hook_set& forward_hooks()` and `hook_set&
+/// Registration of hooks for a model of M. Self has `hook_set& forward_hooks()` and `hook_set&
 /// hooks()`, by shared_ptr.
 ///
-/// A module is named by its path, `"block.fc1"_s` (then a wrong one does not compile) or a string;
-/// "" is the whole network. A module that runs twice in a forward has its hooks run twice. Hooks
-/// before a module run outside in, in the order of their registration, those after it inside out;
-/// `prepend` puts one before all others. A model without hooks pays one comparison for each
-/// forward. A clone has none of the hooks.
+/// A module is identified by its path, `"block.fc1"_s` (an unknown one does not compile) or a
+/// string; "" is the whole network. A module that runs twice in a forward runs its hooks twice.
+/// Pre-hooks run from the outermost module inwards in the order of registration, hooks from the
+/// inside outwards, in forward and in backward; `prepend` puts one before all others. A clone has
+/// no hooks.
+///
+/// Gradient hooks run for each call of the module that a gradient reaches, in backwards of forwards
+/// that began after the registration. A model with hooks runs its leaves unfused. One without pays
+/// one comparison per forward, and two per leaf in backward.
 template <class Self, any_module M>
 class hook_registration {
  public:
-  /// f(const module_call&) runs before each forward of the module at `path`. Throws error if there
-  /// is none. Allocates.
+  /// f(const module_call&) runs before each forward of the module at `path`, and may replace its
+  /// inputs. Throws error if there is no such module. Allocates.
   template <class Path, class F>
   hook_handle register_forward_pre_hook(const Path& path, F f, bool prepend = false) {
     return add<const module_call>(self().forward_hooks(), hook_point::before_forward, path_of(path),
                                   std::move(f), prepend);
   }
 
-  /// f(const module_call&) runs after each forward of the module at `path`, and may write its
-  /// output.
+  /// f(const module_call&) runs after each forward of the module at `path`, and may change its
+  /// output. Throws and allocates as register_forward_pre_hook does.
   template <class Path, class F>
   hook_handle register_forward_hook(const Path& path, F f, bool prepend = false) {
     return add<const module_call>(self().forward_hooks(), hook_point::after_forward, path_of(path),
                                   std::move(f), prepend);
   }
 
-  /// f(state_dict&) runs on every state that get_state_dict gives, before it is given.
+  /// f(const module_gradients&) runs before each backward of the module at `path`, when the
+  /// gradients of its outputs are complete, and may change them. Throws and allocates as
+  /// register_forward_pre_hook does.
+  template <class Path, class F>
+  hook_handle register_full_backward_pre_hook(const Path& path, F f, bool prepend = false) {
+    return add<const module_gradients>(self().forward_hooks(), hook_point::before_backward,
+                                       path_of(path), std::move(f), prepend);
+  }
+
+  /// f(const module_gradients&) runs after each backward of the module at `path`, when the
+  /// gradients of its inputs are complete, and may change them before other modules read them.
+  /// Throws and allocates as register_forward_pre_hook does.
+  template <class Path, class F>
+  hook_handle register_full_backward_hook(const Path& path, F f, bool prepend = false) {
+    return add<const module_gradients>(self().forward_hooks(), hook_point::after_backward,
+                                       path_of(path), std::move(f), prepend);
+  }
+
+  /// f(state_dict&) runs on every state that get_state_dict returns, before it is returned.
+  /// Allocates.
   template <class F>
   hook_handle register_state_dict_hook(F f, bool prepend = false) {
     return add<state_dict>(self().hooks(), hook_point::saving, "", std::move(f), prepend);
   }
 
-  /// f(state_dict&) runs before load_state_dict compares any key, on views of what is loaded: names
-  /// may be changed, the dict that was given stays as it is.
+  /// f(state_dict&) runs before load_state_dict compares keys, on views of the loaded state: it may
+  /// rename entries without a change of the caller's dict. Allocates.
   template <class F>
   hook_handle register_load_state_dict_pre_hook(F f, bool prepend = false) {
     return add<state_dict>(self().hooks(), hook_point::loading, "", std::move(f), prepend);
   }
 
-  /// f(const state_dict&) runs once a state was loaded.
+  /// f(const state_dict&) runs after a state was loaded. Allocates.
   template <class F>
   hook_handle register_load_state_dict_post_hook(F f, bool prepend = false) {
     return add<const state_dict>(self().hooks(), hook_point::loaded, "", std::move(f), prepend);
@@ -185,9 +220,13 @@ class hook_registration {
   static hook_handle add(const std::shared_ptr<hook_set>& set, hook_point when,
                          std::string_view path, F f, bool prepend) {
     static_assert(std::is_invocable_v<F&, Argument&>,
-                  "ikebana: a hook of forward takes a const module_call&, one of a state a "
-                  "state_dict&");
+                  "ikebana: a hook of forward takes a const module_call&, one of backward a const "
+                  "module_gradients&, one of a state a state_dict&");
     if constexpr (std::is_invocable_v<F&, Argument&>) {
+      constexpr bool gives_tensor = requires(F & hook, Argument & a) { hook(a).data(); };
+      static_assert(!gives_tensor,
+                    "ikebana: what a hook returns is not used: it writes to writable_input(), "
+                    "writable_output(), or to the gradients of these names");
       auto entry = std::make_shared<detail::hook_of<Argument, F>>(when, path, std::move(f));
       set->add(entry, prepend);
       return {set, entry};

@@ -8,7 +8,7 @@
 
 namespace ikebana::detail {
 
-/// What is wrong with inputs of the shapes `given` for a module resolved for the shapes `declared`.
+/// Checks inputs of the shapes `given` for a module resolved for the shapes `declared`.
 template <any_module M>
 constexpr diagnostic check_inputs(const M& m, const shape_list& declared, const shape_list& given) {
   if (given.size() != declared.size())
@@ -22,13 +22,20 @@ constexpr diagnostic check_inputs(const M& m, const shape_list& declared, const 
     for (std::size_t i = 0; i < given.size(); ++i)
       for (std::size_t d = 0; d < given[i].rank(); ++d)
         if (assumed[i][d] < 0) assumed[i][d] = declared[i][d];
-  // The module is asked first: its sentence names the path.
+  // The module is checked first, since its sentence contains the path.
   const inferred made = infer(m, assumed);
   if (!made.ok()) return made.error;
   for (std::size_t i = 0; i < given.size(); ++i)
     if (!compatible(declared[i], given[i]))
       return {"the model expects an input {input}, got {other}", 0, 0, declared[i], given[i]};
   return {};
+}
+
+inline bool all_compatible(const shape_list& declared, const shape_list& given) {
+  if (declared.size() != given.size()) return false;
+  for (std::size_t i = 0; i < given.size(); ++i)
+    if (!compatible(declared[i], given[i])) return false;
+  return true;
 }
 
 inline bool same(const shape_list& a, const shape_list& b) {

@@ -2,19 +2,22 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 
 #include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/dtype.hpp"
 #include "ikebana/core/tensor.hpp"
+#include "ikebana/module/element_mismatch.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/named.hpp"
 
 namespace ikebana {
 
-/// An input given by its name: `model("source"_arg = x, "mask"_arg = m)`. Holds a reference.
-/// Name is a boost::hana::string.
+/// A named input: `model("source"_arg = x, "mask"_arg = m)`. Holds a reference. Name is a
+/// boost::hana::string.
 template <class Name, tensor_like X>
 struct argument {
   using name_type = Name;
@@ -50,12 +53,12 @@ constexpr auto operator""_arg() {
 
 }  // namespace literals
 
-/// What a model may be called with: a tensor, or one with a name.
+/// An argument of a model's call: a tensor, or a named one.
 template <class A>
 concept model_input = tensor_like<A> || detail::is_argument<std::remove_cvref_t<A>>;
 
-/// Several inputs where one argument stands for them:
-/// `model.train_step(inputs(x, lengths), target, cross_entropy{}, optimizer)`. Holds references.
+/// Passes several inputs as one argument: `model.train_step(inputs(x, lengths), target,
+/// cross_entropy{}, optimizer)`. Holds references.
 template <model_input... A>
 struct input_pack {
   std::tuple<const A&...> items;
@@ -95,7 +98,7 @@ constexpr const X& tensor_of_argument(const argument<Name, X>& a) {
   return a.value;
 }
 
-/// The names by which the inputs of M may be given, in their order; none where it declares none.
+/// The names of M's inputs in order; empty if it declares none.
 template <any_module M>
 constexpr auto input_names() {
   if constexpr (requires { M::input_names; })
@@ -104,15 +107,15 @@ constexpr auto input_names() {
     return std::array<std::string_view, 0>{};
 }
 
-/// Which argument each input of a module is.
+/// The index of the argument for each input of a module.
 template <std::size_t N>
 struct input_order {
   std::array<std::size_t, N + 1> of{};
   diagnostic error{};
 };
 
-/// Arguments without a name stand for the first inputs, in their order; those with one for the
-/// input of that name.
+/// Maps unnamed arguments to the first inputs, in order, and named ones to the inputs of those
+/// names.
 template <std::size_t N, class M, class... A>
 constexpr input_order<N> order_inputs() {
   input_order<N> order;
@@ -144,6 +147,64 @@ constexpr input_order<N> order_inputs() {
     order.of[at] = a;
   }
   return order;
+}
+
+/// Whether an input of this kind can have elements of type U in a model of T.
+template <class T, class U>
+constexpr bool takes_elements(element_kind kind) {
+  return kind == element_kind::real      ? std::is_same_v<U, T>
+         : kind == element_kind::boolean ? std::is_same_v<U, bool>
+                                         : std::is_same_v<U, std::int64_t>;
+}
+
+/// The error if an input of this kind has elements of type U; "" if it may.
+template <class T, class U>
+constexpr const char* wrong_elements(element_kind kind) {
+  if (takes_elements<T, U>(kind)) return "";
+  if (kind == element_kind::index)
+    return element_mismatch<"expects indices of type ", std::int64_t, U>.c_str();
+  if (kind == element_kind::boolean)
+    return element_mismatch<"expects truth values of type ", bool, U>.c_str();
+  if constexpr (floating<U>)
+    return element_mismatch<"expects numbers of type ", T, U,
+                            ", whose model is initialize<double, ..> or <float, ..>">.c_str();
+  else
+    return element_mismatch<"expects numbers of type ", T, U>.c_str();
+}
+
+/// The error if the element types of the arguments do not fit inputs of these kinds in a model of
+/// T.
+template <class T, std::size_t N, class... A>
+constexpr diagnostic check_elements(const input_order<N>& order, const auto& kinds) {
+  using find = const char* (*)(element_kind);
+  constexpr find wrong[] = {&wrong_elements<T, typename argument_tensor<A>::type::value_type>...,
+                            nullptr};
+  constexpr const char* names[] = {argument_tensor<A>::name..., nullptr};
+  // Under -fsanitize=undefined, comparing a name with null is not a constant expression.
+  constexpr bool named[] = {argument_tensor<A>::named..., false};
+  for (std::size_t i = 0; i < N; ++i) {
+    const std::size_t a = order.of[i];
+    diagnostic found{wrong[a](kinds[i])};
+    if (found.ok()) continue;
+    found.path.append("input ");
+    if (named[a])
+      found.path.append(names[a]);
+    else
+      found.path.append(static_cast<dim_t>(i));
+    return found;
+  }
+  return {};
+}
+
+/// The error if some arguments are not tensors.
+template <class... A>
+constexpr diagnostic refuse_what_is_no_tensor() {
+  dim_t i = 0;
+  static_cast<void>(((model_input<A> ? (++i, true) : false) && ...));
+  return {
+      "input {got} is no tensor: tensor_view<const float, shape{..}>(data) is one of numbers that "
+      "stand in an array or a std::vector",
+      0, i};
 }
 
 }  // namespace detail

@@ -8,25 +8,25 @@
 
 namespace ikebana {
 
-/// Where each parameter and buffer of a program stands in its flat allocation. Parameters are in
-/// elements, laid out in the order in which backward finishes them, so that what is complete is
-/// always a prefix; buffers are in bytes. Each begins at a multiple of 64 bytes; what lies between
-/// them is zero and stays so.
+/// The offsets of a program's parameters and buffers in their flat allocations. Parameters are
+/// counted in elements and laid out in the order in which backward finishes them, so that the
+/// complete ones are always a prefix. Buffers are counted in bytes. Each starts at a multiple of 64
+/// bytes; the gaps between them are zero and stay so.
 template <program_sizes N>
 struct parameter_layout {
   program_table<dim_t, N.parameters> offsets{};
-  /// By leaf: the end of the prefix that is complete once backward has finished the leaf.
+  /// By leaf: the end of the prefix that is complete after the leaf's backward.
   program_table<dim_t, N.leaves> completed{};
   program_table<dim_t, N.buffers> buffer_offsets{};
   dim_t parameter_elements = 0;
   dim_t buffer_bytes = 0;
-  dim_t persistent_bytes = 0;  ///< Those of the buffers that are saved, which come first.
+  dim_t persistent_bytes = 0;  ///< Those of the persistent buffers, which come first.
 };
 
 namespace detail {
 
-/// Places the parameters; returns how many elements they take. `first_node` is for its use: by
-/// leaf.
+/// Assigns the offsets of parameters and returns the number of elements. `first_node` is scratch,
+/// by leaf.
 [[gnu::cold]] constexpr dim_t place_parameters(const program_view& p, std::size_t element_size,
                                                dim_t* offsets, dim_t* completed, int* first_node) {
   dim_t elements = 0;
@@ -44,14 +44,14 @@ namespace detail {
   for (int k = nodes; k-- > 0;) first_node[p.nodes[k].leaf] = k;
   for (int k = nodes; k-- > 0;)
     if (first_node[p.nodes[k].leaf] == k) add(p.nodes[k].leaf);
-  // What no step runs.
+  // Leaves that no step runs.
   for (int l = 0; l < leaves; ++l)
     if (first_node[l] < 0) add(l);
   return elements;
 }
 
-/// Places the buffers, those that persist first, whose bytes are added to `persistent`; returns how
-/// many bytes all take.
+/// Assigns the offsets of buffers, persistent ones first, whose bytes are added to `persistent`.
+/// Returns the bytes of all.
 [[gnu::cold]] constexpr dim_t place_buffers(const program_view& p, std::size_t element_size,
                                             dim_t* offsets, dim_t& persistent) {
   dim_t bytes = 0;
@@ -68,18 +68,24 @@ namespace detail {
   return bytes;
 }
 
+template <class T, program_sizes N>
+[[gnu::cold]] constexpr void lay_out_into(parameter_layout<N>& out, const program<N>& p,
+                                          program_table<int, N.leaves>& first_node) {
+  out.parameter_elements = place_parameters(p.view(), sizeof(T), out.offsets.data(),
+                                            out.completed.data(), first_node.data());
+  out.buffer_bytes =
+      place_buffers(p.view(), sizeof(T), out.buffer_offsets.data(), out.persistent_bytes);
+}
+
 }  // namespace detail
 
-/// The layout for element type T. A constant expression where all extents are known. O(nodes +
+/// The layout for element type T. A constant expression if all extents are known. O(nodes +
 /// parameters).
 template <class T, program_sizes N>
 constexpr parameter_layout<N> lay_out(const program<N>& p) {
   parameter_layout<N> out;
   program_table<int, N.leaves> first_node{};
-  out.parameter_elements = detail::place_parameters(p.view(), sizeof(T), out.offsets.data(),
-                                                    out.completed.data(), first_node.data());
-  out.buffer_bytes =
-      detail::place_buffers(p.view(), sizeof(T), out.buffer_offsets.data(), out.persistent_bytes);
+  detail::lay_out_into<T>(out, p, first_node);
   return out;
 }
 

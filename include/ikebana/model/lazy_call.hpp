@@ -16,8 +16,8 @@ namespace ikebana {
 
 namespace detail {
 
-/// The declared shape of an input of which S was seen first: the batch may change later, so its
-/// extent is dynamic. A single extent is a batch where the elements are no numbers, else features.
+/// The declared shape of an input whose first shape was S: the batch may change later, so its
+/// extent is dynamic. A single extent is a batch if the elements are not numbers, else features.
 constexpr shape with_dynamic_batch(shape s, bool numbers) {
   if (s.rank() > (numbers ? 1 : 0)) s[0] = dynamic;
   return s;
@@ -33,13 +33,13 @@ template <class E, class... Rest>
 struct first_number<E, Rest...>
     : std::conditional_t<floating<E>, std::type_identity<E>, first_number<Rest...>> {};
 
-/// The numbers of an element type, which may be void.
+/// The number type of an element type, which may be void.
 template <class E>
 struct element_or_void : std::type_identity<void> {};
 template <model_element E>
 struct element_or_void<E> : std::type_identity<element_of<E>> {};
 
-/// A first call of M with arguments of these types: for which model it asks.
+/// The first call of M with arguments of these types: the model that it requires.
 template <any_module M, class Chosen, model_input... X>
 struct lazy_call {
   using module = M;
@@ -49,9 +49,6 @@ struct lazy_call {
   using element = std::conditional_t<std::is_void_v<Chosen>, found, Chosen>;
   static constexpr bool has_element = !std::is_void_v<element>;
   using number = typename element_or_void<element>::type;
-  static constexpr bool keeps_to_choice =
-      ((!floating<typename argument_tensor<X>::type::value_type> ||
-        std::is_same_v<typename argument_tensor<X>::type::value_type, number>)&&...);
 
   static constexpr shape_list declared = [] {
     const shape given[]{
@@ -71,8 +68,6 @@ struct lazy_call {
     return infer(M{}, declared).error;
   }();
 
-  static constexpr bool ok = error.ok() && has_element && keeps_to_choice;
-
   static shape_list extents(const X&... x) {
     const shape given[]{shape{tensor_of_argument(x).extents()}...};
     shape_list arranged;
@@ -81,7 +76,7 @@ struct lazy_call {
   }
 };
 
-/// The model that a call asks for, if it is in order.
+/// The model that a valid call requires.
 template <class Call>
 struct lazy_target {
   using module_type =
@@ -93,20 +88,27 @@ struct lazy_target {
   using holder = resolved_holder<model_type, Call::count>;
 };
 
-/// Says in the compiler's words what is wrong with a first call.
-template <class Call>
-void complain_of_call() {
-  if constexpr (!Call::error.ok()) {
-    constexpr diagnostic wrong = Call::error;
-    static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
+/// The error of a first call with these arguments, if any.
+template <class M, class Chosen, class... X>
+constexpr diagnostic check_lazy_call() {
+  if constexpr (!(model_input<X> && ... && true)) {
+    return refuse_what_is_no_tensor<X...>();
   } else {
-    static_assert(Call::has_element,
-                  "ikebana: none of the inputs is of numbers, so the element type must be chosen: "
-                  "element_type<T> as the last argument of lazy_model");
-    static_assert(!Call::has_element || Call::keeps_to_choice,
-                  "ikebana: an input is not of the element type that was chosen");
+    using call = lazy_call<M, Chosen, X...>;
+    if constexpr (!call::error.ok())
+      return call::error;
+    else if constexpr (!call::has_element)
+      return {
+          "none of the inputs is of float or double, so the element type must be chosen: "
+          "element_type<T>{} as the last argument of lazy_model"};
+    else
+      return lazy_target<call>::model_type::template check_call<X...>();
   }
 }
+
+/// The model that a first call of M with arguments of these types makes.
+template <class M, class Chosen, class... X>
+using lazy_model_t = typename lazy_target<lazy_call<M, Chosen, X...>>::model_type;
 
 }  // namespace detail
 }  // namespace ikebana

@@ -19,13 +19,13 @@
 
 namespace ikebana::detail {
 
-/// Lets each leaf take over the extents of its own state.
+/// Sets the extents of each leaf from the shapes of its own state.
 struct bind_leaf_states {
   const program_node* nodes;
   const program_leaf* leaves;
   const shape* parameters;
   const shape* buffers;
-  const char* is_there;  ///< By leaf: all of its state is.
+  const char* is_there;  ///< By leaf: its state is complete.
   int k = 0;
 
   template <class Leaf>
@@ -40,27 +40,28 @@ struct bind_leaf_states {
   }
 };
 
-/// An extent that is not known is `lazy`, whatever was computed from it.
+/// Replaces every unknown extent by `lazy`, whatever it was computed from.
 constexpr shape with_unknown_lazy(shape s) {
   for (std::size_t i = 0; i < s.rank(); ++i)
     if (s[i] < 0) s[i] = lazy;
   return s;
 }
 
-/// A parameter, or a buffer that is saved, of a network that has no inputs yet.
+/// A parameter, or a persistent buffer, of a network that has no inputs yet.
 struct state_row {
-  path_text path, drawn_as;
+  path_text path, drawn_as, module;
   dtype type = dtype::float32;
   shape extents{};
-  shape written{};  ///< The extents as the module's type has them.
+  shape written{};  ///< The extents given by the module's type.
   std::size_t leaf = 0, index = 0;
   initializer init{};
   buffer_spec buffer{};
+  int since = 1;
   bool is_buffer = false;
-  bool waits = false;  ///< Its module is lazy, and this needs the dimension that is left out.
+  bool waits = false;  ///< Its module is lazy, and it depends on the lazy dimension.
 };
 
-/// The rows of a program, leaf by leaf. `written` is the program of the module as it stands.
+/// The rows of a program, leaf by leaf. `written` is the program of the module as written.
 template <program_sizes N>
 std::vector<state_row> rows_of(const program<N>& p, const program<N>& written,
                                const program_table<bool, N.leaves>& is_lazy, dtype element) {
@@ -71,32 +72,42 @@ std::vector<state_row> rows_of(const program<N>& p, const program<N>& written,
       const std::size_t at = static_cast<std::size_t>(leaf.first_parameter) + i;
       const parameter_spec& s = p.parameters[at].spec;
       const char* drawn = *s.drawn_as != '\0' ? s.drawn_as : s.name;
-      rows.push_back({p.path(leaf, s.name),
-                      p.path(leaf, drawn),
-                      element,
-                      with_unknown_lazy(s.extents),
-                      written.parameters[at].spec.extents,
-                      l,
-                      at,
-                      s.init,
-                      {},
-                      false,
-                      is_lazy[l]});
+      rows.push_back({.path = p.path(leaf, s.name),
+                      .drawn_as = p.path(leaf, drawn),
+                      .module = p.path(leaf),
+                      .type = element,
+                      .extents = with_unknown_lazy(s.extents),
+                      .written = written.parameters[at].spec.extents,
+                      .leaf = l,
+                      .index = at,
+                      .init = s.init,
+                      .since = s.since,
+                      .waits = is_lazy[l]});
     }
     for (std::size_t i = 0; i < leaf.buffer_count; ++i) {
       const std::size_t at = static_cast<std::size_t>(leaf.first_buffer) + i;
       const buffer_spec& s = p.buffers[at].spec;
       const shape& as_written = written.buffers[at].spec.extents;
       if (s.persistent)
-        rows.push_back({p.path(leaf, s.name), p.path(leaf, s.name),
-                        s.follows_model ? element : s.type, with_unknown_lazy(s.extents),
-                        as_written, l, at, s.init, s, true, is_lazy[l] && !as_written.is_static()});
+        rows.push_back({.path = p.path(leaf, s.name),
+                        .drawn_as = p.path(leaf, s.name),
+                        .module = p.path(leaf),
+                        .type = s.follows_model ? element : s.type,
+                        .extents = with_unknown_lazy(s.extents),
+                        .written = as_written,
+                        .leaf = l,
+                        .index = at,
+                        .buffer = s,
+                        .since = s.since,
+                        .is_buffer = true,
+                        .waits = is_lazy[l] && !as_written.is_static()});
     }
   }
   return rows;
 }
 
-/// Marks for what waits, initial values for the rest. `parameters` and `buffers` get the addresses.
+/// Marks uninitialized entries and initialises the rest. `parameters` and `buffers` receive the
+/// addresses.
 template <class T>
 state_dict initial_state(const std::vector<state_row>& rows, seed s, T** parameters,
                          std::byte** buffers) {
@@ -119,7 +130,7 @@ state_dict initial_state(const std::vector<state_row>& rows, seed s, T** paramet
   return dict;
 }
 
-/// Of which leaves all of the state is given, and with what extents.
+/// The leaves whose complete state is given, and its extents.
 ///
 /// A template, so that it is compiled only where it is used.
 template <class>
@@ -133,22 +144,27 @@ struct basic_given_extents {
       const auto* e = given.find(r.path.view());
       const bool usable =
           e != nullptr && !e->uninitialized && e->extents.rank() == r.extents.rank();
-      if (!usable) is_there[r.leaf] = 0;
+      if (!usable && !is_older(given, r.module.view(), r.path.view(), r.since))
+        is_there[r.leaf] = 0;
       (r.is_buffer ? buffers : parameters)[r.index] = usable ? e->extents : r.extents;
     }
   }
 };
 using given_extents = basic_given_extents<void>;
 
-/// The given state in the types of the rows, or in its own where they are not chosen; throws
-/// state_error with all that does not fit them.
+/// The given state converted to the types of the rows, or in its own types if none are chosen.
+/// Throws a state_error that lists all mismatches.
 template <class = void>
 state_dict take_state(const std::vector<state_row>& rows, const state_dict& given,
                       std::size_t leaves, bool types_are_chosen) {
   state_dict expected;
-  std::vector<char> has_some(leaves + 1);  // of what could be uninitialized
+  std::vector<char> has_some(leaves + 1);  // Of what could be uninitialized.
+  const auto is_left_out = [&](const state_row& r) {
+    return is_older(given, r.module.view(), r.path.view(), r.since);
+  };
   for (const state_row& r : rows) {
-    // What the module's type says holds, whatever was taken over.
+    if (is_left_out(r)) continue;
+    // The module's type takes precedence over extents set earlier.
     shape extents = r.extents;
     for (std::size_t i = 0; i < extents.rank(); ++i)
       if (r.written[i] >= 0) extents[i] = r.written[i];
@@ -157,15 +173,17 @@ state_dict take_state(const std::vector<state_row>& rows, const state_dict& give
     if (e != nullptr && r.waits && !e->uninitialized) has_some[r.leaf] = 1;
   }
   state_complaint wrong;
-  compare_state(wrong, expected, given, false);
+  wrong.compare(expected, given, false);
   for (const state_row& r : rows) {
     const auto* e = given.find(r.path.view());
     if (e != nullptr && e->uninitialized && (!r.waits || has_some[r.leaf]))
-      wrong.add(state_complaint::uninitialized, r.path.c_str());
+      wrong.add_uninitialized(r.path.c_str());
   }
   wrong.throw_if_any();
   state_dict taken;
   for (const state_row& r : rows) {
+    // The model will have its initial value.
+    if (is_left_out(r)) continue;
     const auto& e = given.at(r.path.view());
     const bool keeps_type = !types_are_chosen && (!r.is_buffer || r.buffer.follows_model);
     const dtype type = keeps_type ? e.type : r.type;
@@ -177,9 +195,9 @@ state_dict take_state(const std::vector<state_row>& rows, const state_dict& give
   return taken;
 }
 
-/// The state of a network of element type T before its first input: what is lazy is marked, the
-/// rest has its initial values; or what was loaded. T is void where it is not chosen yet: float32
-/// then, PyTorch's default, until a state or an input says otherwise.
+/// The state of a network with element type T before its first input: lazy parts are marked, the
+/// rest has its initial values, or those that were loaded. T is void if it is not chosen yet; it is
+/// then float32, PyTorch's default, until a state or an input decides.
 template <any_module M, class T>
 class pending_state {
   using element = element_of<std::conditional_t<std::is_void_v<T>, float, T>>;
@@ -188,7 +206,7 @@ class pending_state {
  public:
   explicit pending_state(const M& m) : open_{open_dimensions(m)} {}
 
-  /// Whether a state was loaded, all or a part of it.
+  /// Whether a state was loaded, completely or in part.
   bool is_loaded() const { return !loaded_.empty(); }
   const state_dict& loaded() const { return loaded_; }
 
@@ -199,10 +217,12 @@ class pending_state {
     return false;
   }
 
-  /// The module with every extent that is known by now; the others are dynamic.
+  /// The module with every extent known so far; the others are dynamic.
   const opened_t<M>& module() const { return open_; }
 
-  state_dict get(seed s) const {
+  /// Views of the loaded state. Without one, an initial state with its own memory, in which tensors
+  /// of lazy modules are uninitialized.
+  state_view get(seed s) const {
     if (is_loaded()) return loaded_.views();
     const auto p = outline(open_);
     std::vector<element*> parameters(sizes.parameters + 1);
@@ -211,12 +231,12 @@ class pending_state {
     finish_leaves<element> finish{p.nodes.data(), p.leaves.data(), parameters.data(),
                                   buffers.data(), lazy_leaves_of<M>.data()};
     for_each_leaf(open_, finish);
-    return dict;
+    return state_view(std::move(dict));
   }
 
-  /// Takes a state over, with the extents that it brings. What is lazy here may be uninitialized
-  /// there, a module at a time; any other difference in keys, shapes or types is a state_error that
-  /// names all of them, and nothing has changed.
+  /// Loads a state together with its extents. What is lazy here may be uninitialized there, module
+  /// by module; a state_error lists any other difference in keys, shapes or types, and nothing has
+  /// changed.
   void load(const M& m, const state_dict& given) {
     opened_t<M> bound = open_dimensions(m);
     const auto p = outline(bound);

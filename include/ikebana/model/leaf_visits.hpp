@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/error.hpp"
 #include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/dense_layer.hpp"
 #include "ikebana/model/element.hpp"
@@ -14,9 +16,9 @@
 
 namespace ikebana::detail {
 
-// What else is asked of the leaves of a network, one after another, and whether any has an answer.
+// Further visits of all leaves of a network, and whether any leaf takes part.
 
-/// Takes over the extents that only run time knows, leaf by leaf.
+/// Sets the extents known only at run time, leaf by leaf.
 struct bind_leaves {
   const program_node* nodes;
   const shape* shapes;
@@ -33,14 +35,14 @@ struct bind_leaves {
   }
 };
 
-/// Lets each leaf finish what the specs of its parameters and buffers cannot say.
+/// Calls finish_initialization of each leaf.
 template <class T>
 struct finish_leaves {
   const program_node* nodes;
   const program_leaf* leaves;
   T* const* parameters;
   std::byte* const* buffers;
-  const bool* left_out = nullptr;  ///< By leaf, where not all have parameters yet.
+  const bool* left_out = nullptr;  ///< By leaf; null if all have parameters.
   int k = 0;
 
   template <class Leaf>
@@ -54,14 +56,14 @@ struct finish_leaves {
   }
 };
 
-/// Finds the first leaf that refuses to run, for a reason that `infer` cannot know.
+/// Finds the first leaf whose check fails for a reason that `infer` cannot know.
 struct check_leaves {
   const program_node* nodes;
   const shape* shapes;
   bool training;
-  const bool* runs = nullptr;  ///< By arm, where not all do.
+  const bool* runs = nullptr;  ///< By arm; null if all run.
   diagnostic error{};
-  int leaf = 0;  ///< The one that refuses.
+  int leaf = 0;  ///< The leaf whose check fails.
   int k = 0;
 
   template <class Leaf>
@@ -77,7 +79,7 @@ struct check_leaves {
   }
 };
 
-/// Lets each leaf that reads indices see them before anything runs: it throws where they are wrong.
+/// Calls validate of each leaf before anything runs; it throws if indices or masks are invalid.
 template <class T>
 struct validate_leaves {
   const execution<T>& run;
@@ -91,11 +93,23 @@ struct validate_leaves {
   }
 };
 
+/// Throws the error that is being handled again, with the path of the leaf that it is of.
+[[noreturn, gnu::cold]] inline void rethrow_at(const path_text& path) {
+  if (path.empty()) throw;
+  const std::string at = std::string{path.view()} + ": ";
+  try {
+    throw;
+  } catch (const shape_error& e) {
+    throw shape_error(at + e.what());
+  } catch (const error& e) {
+    throw error(at + e.what());
+  }
+}
+
 template <class T>
 struct leaf_questions {
   bool checks = false, validates = false, finishes = false;
-  unsigned activations = 0;  ///< Those that others may take over: bits of one_activation.
-  unsigned narrow = 0;       ///< The tiles of layers that run in one call (narrow_tiles.hpp).
+  unsigned activations = 0;  ///< Activations that can be fused, as bits of one_activation.
 
   template <class Leaf>
   constexpr void operator()(const Leaf&) {
@@ -103,8 +117,6 @@ struct leaf_questions {
     validates = validates || requires(const Leaf& m, const context<T>& c) { m.validate(c); };
     if constexpr (requires { Leaf::as_activation; })
       activations |= cpu::detail::one_activation(Leaf::as_activation);
-    if constexpr (requires { Leaf::template narrow_forward<T>; })
-      narrow |= Leaf::template narrow_forward<T>;
     finishes =
         finishes || requires(const Leaf& m, T* const* parameters, std::byte* const* buffers) {
       m.template finish_initialization<T>(parameters, buffers);
@@ -131,7 +143,7 @@ template <class E>
 struct layers_finder {
   using T = element_of<E>;
   void (*run)(const T* x, cpu::dense_chain<T>& chain, std::uint64_t stamp) = nullptr;
-  bool found = false;  ///< Under -fsanitize=undefined, a comparison with null is no constant.
+  bool found = false;  ///< Under -fsanitize=undefined, comparison with null is not constant.
 
   template <class Leaf>
   constexpr void operator()(const Leaf&) {
@@ -150,7 +162,7 @@ constexpr layers_finder<E> find_layers() {
   return f;
 }
 
-/// What runs layers one after another; null where none can.
+/// Runs consecutive layers; null if the network has none.
 template <class E, any_module M>
 inline constexpr auto run_layers_of = find_layers<E, M>().run;
 

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <boost/hana/tuple.hpp>
-#include <cstddef>
-#include <type_traits>
-
 #include "ikebana/core/error.hpp"
 #include "ikebana/model/leaf_visits.hpp"
 #include "ikebana/module/lowering.hpp"
@@ -11,8 +7,8 @@
 
 namespace ikebana::detail {
 
-/// Writes down the network for inputs of these shapes; the first time, it lets the leaves take over
-/// what only run time knows.
+/// Lowers the network for inputs of these shapes; the first time, leaves also bind what only run
+/// time knows.
 template <program_sizes N, any_module M>
 using lowerer = void (*)(program<N>&, M&, const shape_list& inputs, bool first);
 
@@ -33,17 +29,6 @@ void lower_at_run_time(program<N>& to, M& m, const shape_list& inputs, bool firs
                      p.spec.extents,
                      {},
                      to.path(p)});
-}
-
-/// Whether a module has nothing that its type does not say.
-template <any_module M>
-constexpr bool is_stateless() {
-  if constexpr (composite_module<M>)
-    return []<class... C>(const boost::hana::tuple<C...>*) {
-      return (is_stateless<typename unwrap_named<C>::type>() && ... && true);
-    }(static_cast<const decltype(M::children)*>(nullptr));
-  else
-    return std::is_empty_v<M>;
 }
 
 }  // namespace ikebana::detail

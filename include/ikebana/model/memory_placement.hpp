@@ -7,14 +7,14 @@
 
 namespace ikebana::detail {
 
-/// Memory that is needed from one time to another.
+/// Memory with a lifetime.
 struct memory_request {
   dim_t bytes = 0;
   int begin = 0;
   int end = 0;
   dim_t offset = -1;
   dim_t* to = nullptr;
-  int arm = -1;  ///< The alternative without which it is not needed.
+  int arm = -1;  ///< Needed only if this alternative runs.
 };
 
 /// Whether two alternatives never run in one pass.
@@ -26,10 +26,10 @@ constexpr bool exclude_each_other(const program_arm* arms, int a, int b) {
   return false;
 }
 
-/// Gives each request an offset such that requests whose lifetimes overlap do not: largest first,
-/// each at the lowest place that is free (the greedy-by-size strategy of Pisarchyk and Lee,
-/// Efficient Memory Management for Deep Neural Net Inference, 2020). Returns the bytes needed.
-/// What alternatives of one choice need stands in the same memory.
+/// Assigns an offset to each request so that requests with overlapping lifetimes do not overlap in
+/// memory: largest first, each at the lowest free offset (the greedy-by-size strategy of Pisarchyk
+/// and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020). Alternatives of one
+/// choice share memory. Returns the bytes needed.
 [[gnu::cold]] constexpr dim_t place(memory_request* requests, std::size_t count,
                                     const program_arm* arms = nullptr) {
   for (std::size_t i = 1; i < count; ++i)

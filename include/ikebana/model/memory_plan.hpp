@@ -10,19 +10,19 @@
 
 namespace ikebana {
 
-/// Where activations, their gradients and what forward saves for backward stand in the workspace,
-/// in bytes from its start; -1 for what has no place of its own. Two things share memory when they
-/// are never needed at the same time.
+/// Offsets in the workspace, in bytes, of activations, their gradients and tensors that forward
+/// saves for backward; -1 for values without memory. Values that are never needed at the same time
+/// share memory.
 template <program_sizes N>
 struct memory_plan {
   program_table<dim_t, N.values> values{};
   program_table<dim_t, N.values> value_gradients{};
-  /// By edge: the scratch for a contribution that is added to the value's gradient; -1 where the
-  /// edge writes the value's gradient itself.
+  /// By edge: scratch for a contribution that is added to the value's gradient; -1 if the edge
+  /// writes the gradient directly.
   program_table<dim_t, N.edges> edge_scratch{};
   program_table<bool, N.edges> edge_needed{};
   program_table<dim_t, N.saved> saved{};
-  /// By value: the value whose memory it shares (a view of it, or written over it), or itself.
+  /// By value: the value whose memory it uses (as a view, or in place), or itself.
   program_table<int, N.values> root{};
   program_table<int, N.values> gradient_root{};
   program_table<bool, N.values> gradient_written{};
@@ -41,30 +41,37 @@ struct memory_plan {
 
 namespace detail {
 
+/// Scratch of the planning of a program of this size, which is too large for a stack.
 template <program_sizes N>
-[[gnu::cold]] constexpr void plan_memory_into(memory_plan<N>& plan, const program<N>& p,
-                                              std::size_t inputs, bool input_gradients,
-                                              std::size_t element_size) {
+struct planning_tables {
   program_table<value_use, N.values> uses{};
   program_table<planned_value, N.values> values{};
-  program_table<int, N.values + N.nodes> scratch{};
+  program_table<int, N.values + N.nodes> indices{};
   std::array<memory_request, 2 * N.values + N.edges + N.saved + 1> requests{};
+};
+
+template <program_sizes N>
+[[gnu::cold]] constexpr void plan_memory_into(memory_plan<N>& plan, planning_tables<N>& scratch,
+                                              const program<N>& p, std::size_t inputs,
+                                              bool input_gradients, std::size_t element_size) {
   memory_planner planner(p.view(), inputs, input_gradients, element_size, plan.tables(),
-                         {uses.data(), values.data(), scratch.data(), requests.data()});
+                         {scratch.uses.data(), scratch.values.data(), scratch.indices.data(),
+                          scratch.requests.data()});
   plan.bytes = planner.run();
 }
 
 }  // namespace detail
 
-/// Plans the workspace of a program whose shapes are all numbers. Time runs from the forward of the
-/// first node to the backward of the first. A constant expression for static shapes; does not
-/// allocate. Inputs are the caller's memory. `input_gradients`: whether backward also gives the
-/// gradients of the inputs (into the caller's memory).
+/// Plans the workspace of a program whose shapes are all static. Time runs from the forward of the
+/// first node to the backward of the first. A constant expression for static shapes; no allocation.
+/// Inputs are in the caller's memory. `input_gradients`: whether backward also writes the gradients
+/// of the inputs (into the caller's memory).
 template <class T, program_sizes N>
 [[gnu::cold]] constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
                                                    bool input_gradients) {
   memory_plan<N> plan;
-  detail::plan_memory_into(plan, p, inputs, input_gradients, sizeof(T));
+  detail::planning_tables<N> scratch;
+  detail::plan_memory_into(plan, scratch, p, inputs, input_gradients, sizeof(T));
   return plan;
 }
 

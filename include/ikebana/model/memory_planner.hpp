@@ -32,24 +32,24 @@ struct lifetime {
   }
 };
 
-/// What the planner notes of a value.
-// Without initial values: g++ 12 forgets those of a member of an array in a constant expression.
+/// The planner's record of a value.
+// No initial values: g++ 12 drops those of array members in a constant expression.
 struct planned_value {
   lifetime alive, gradient_alive;
   int arm;
   bool needs_gradient;
 };
 
-/// What the planner writes to while it plans.
+/// Scratch of the planner.
 struct planner_scratch {
   value_use* uses = nullptr;        ///< By value.
   planned_value* values = nullptr;  ///< By value.
-  int* indices = nullptr;           ///< As many as values and nodes together.
+  int* indices = nullptr;           ///< Number of values plus nodes.
   memory_request* requests = nullptr;
 };
 
-/// Plans the memory of one program: finds from when to when each thing is needed, then places all.
-/// Time runs from the forward of the first node to the backward of the first. Not compiled for each
+/// Plans the memory of one program: determines the lifetime of each item, then places all. Time
+/// runs from the forward of the first node to the backward of the first. Not instantiated per
 /// network.
 class memory_planner {
  public:
@@ -69,7 +69,7 @@ class memory_planner {
         first_use_{scratch.indices + p.n.values},
         requests_{scratch.requests} {}
 
-  /// Returns the bytes of the whole.
+  /// Returns the bytes of the workspace.
   [[gnu::cold]] constexpr dim_t run() {
     find_uses(p_, uses_);
     fusion_planner(p_, static_cast<std::size_t>(inputs_), plan_.fusion, uses_, taker_).run();
@@ -102,7 +102,7 @@ class memory_planner {
     }
   }
 
-  /// Who needs a gradient, and which values are in the memory of others.
+  /// Determines who needs a gradient, and which values share memory.
   [[gnu::cold]] constexpr void follow_forward() {
     for (int k = 0; k < nodes_; ++k) {
       const program_node& node = p_.nodes[k];
@@ -121,7 +121,7 @@ class memory_planner {
     }
   }
 
-  /// A call that makes another's output as well uses its memory before its time.
+  /// A fused call writes another's output before that call's own time.
   [[gnu::cold]] constexpr void begin_early() {
     for (int k = 0; k < nodes_; ++k) first_use_[k] = k;
     for (int k = 0; k < nodes_; ++k) {
@@ -145,6 +145,7 @@ class memory_planner {
       for (int i = 0; i < static_cast<int>(node.output_count); ++i) {
         lifetime& a = alive(node.first_output + i);
         a.cover(k);
+        if (is_kept_until_backward(p_, uses_, k)) a.cover(nodes_);
         if (backward && keeps(node, kept::output)) a.cover(backward_time(k));
       }
     }
@@ -160,8 +161,8 @@ class memory_planner {
     }
   }
 
-  /// A view hands its gradient on without a copy where nobody else adds to it, and so does a
-  /// choice. What overwrites its input in forward does so in backward.
+  /// A view passes its gradient on without a copy if it is the only contribution, and so does a
+  /// choice. What runs in place in forward does so in backward.
   [[gnu::cold]] constexpr void share_gradients() {
     for (int k = nodes_; k-- > 0;) {
       const program_node& node = p_.nodes[k];
@@ -222,7 +223,10 @@ class memory_planner {
         const int s = node.first_saved + i;
         const saved_spec& spec = p_.saved[s].spec;
         request(spec.extents, spec.element_size == 0 ? element_size_ : spec.element_size,
-                {first_use_[k], backward ? backward_time(k) : k}, plan_.saved[s], node.arm);
+                {first_use_[k], backward                               ? backward_time(k)
+                                : is_kept_until_backward(p_, uses_, k) ? nodes_
+                                                                       : k},
+                plan_.saved[s], node.arm);
       }
     }
   }

@@ -13,27 +13,64 @@
 #include "ikebana/model/call_arguments.hpp"
 #include "ikebana/model/choices.hpp"
 #include "ikebana/model/element.hpp"
+#include "ikebana/model/exclusive_use.hpp"
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/input_check.hpp"
 #include "ikebana/model/inputs.hpp"
 #include "ikebana/model/model_contents.hpp"
+#include "ikebana/model/optimizer_check.hpp"
 #include "ikebana/module/lazy.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
+namespace detail::misuse {
+
+IKEBANA_MISUSE(call_of_a_const_model,
+               "a model that is const cannot be called: forward writes its memory");
+IKEBANA_MISUSE(call_of_a_temporary_model,
+               "a temporary model cannot be called: the output is a view of its memory; give the "
+               "model a name");
+
+}  // namespace detail::misuse
+
+namespace detail {
+
+/// Named for what the compiler says of a copy.
+struct a_model_is_not_copied_but_cloned_by_clone {};
+
+/// The error if a loss cannot take a prediction of T with the shape Prediction and a target Y.
+template <class Loss, class T, shape Prediction, class Y>
+constexpr diagnostic check_loss() {
+  if constexpr (!tensor_like<Y>) {
+    return {
+        "the target is no tensor: tensor_view<const float, shape{..}>(data) is one of numbers that "
+        "stand in an array or a std::vector"};
+  } else {
+    if constexpr (requires { Loss::template check_elements<T, typename Y::value_type>(); })
+      if (const diagnostic wrong = Loss::template check_elements<T, typename Y::value_type>();
+          !wrong.ok())
+        return wrong;
+    return Loss{}.check(Prediction, Y::static_shape);
+  }
+}
+
+}  // namespace detail
+
 /// A resolved module with its parameters, gradients, buffers and workspace, for element type E and
-/// inputs of the shapes In. Made by `initialize`. Movable, not copyable (`clone()`); addresses of
-/// parameters and gradients never change.
+/// inputs of the shapes In. Created by `initialize`. Movable, not copyable (see `clone()`);
+/// addresses of parameters and gradients never change. A call of a moved-from model throws
+/// state_error.
 ///
-/// E is float, double or a `precision`, whose numbers are floats: T in what follows. Inputs are
-/// tensors, in their order or by name (`"mask"_arg = m`): of T, or of std::int64_t and
-/// bool where a module takes indices or truth values. Outputs are views of the model's memory: one,
-/// or a std::tuple of them.
+/// E is float, double or a `precision`, whose numbers are floats; T is the number type. Inputs are
+/// tensors of T, or of std::int64_t and bool if a module takes indices or masks, by position or by
+/// name (`"mask"_arg = m`). Outputs are views of the model's memory: one, or a std::tuple of them.
 ///
-/// Construction allocates; forward, backward and train_step do so only where an input is larger
-/// than any before. Not for concurrent use: replicate it instead.
+/// Construction allocates; forward, backward and train_step do so only if an input is larger than
+/// any before. A model must not be used by two threads at once, since its calls share a workspace:
+/// `clone()` it, or replicate it. If IKEBANA_CHECKED is defined, a call throws state_error while
+/// another thread is in a call of the same model.
 template <model_element E, resolved_module M, shape... In>
 class model : public detail::model_contents<E, M, In...>,
               public hook_registration<model<E, M, In...>, M>,
@@ -58,61 +95,126 @@ class model : public detail::model_contents<E, M, In...>,
       -> std::tuple<tensor_view<const T, shape_of_output<I>>...>;
 
  public:
-  /// What a call gives: a view, or a std::tuple of views where the module has several outputs.
+  /// The result of a call: a view, or a std::tuple of views if the module has several outputs.
   using output_view =
       std::conditional_t<output_count == 1, tensor_view<const T, output_shape>,
                          decltype(tuple_of_outputs(std::make_index_sequence<output_count>{}))>;
 
-  /// Parameters are initialised from (seed, path) alone. `inputs` gives every extent that
-  /// parameters depend on. Throws shape_error if they do not fit.
-  model(M m, ikebana::seed s, const shape_list& inputs) : contents(std::move(m), s, inputs) {}
+  /// The error of a call with arguments of these types, if any; a constant expression.
+  template <class... A>
+  static constexpr diagnostic check_call() {
+    if constexpr (!(model_input<A> && ... && true)) {
+      return detail::refuse_what_is_no_tensor<A...>();
+    } else {
+      constexpr auto order = detail::order_inputs<input_count, M, A...>();
+      if constexpr (!order.error.ok()) {
+        return order.error;
+      } else {
+        const diagnostic wrong =
+            detail::check_elements<T, input_count, A...>(order, lowered().kinds);
+        if (!wrong.ok()) return wrong;
+        const shape_list given{shape{}, detail::argument_tensor<A>::type::static_shape...};
+        shape_list arranged;
+        for (std::size_t i = 0; i < input_count; ++i) arranged.push_back(given[order.of[i] + 1]);
+        return detail::check_inputs(M{}, declared_inputs, arranged);
+      }
+    }
+  }
+
+  /// The same for one input, or for `inputs(...)`.
+  template <class X>
+  static constexpr diagnostic check_input(std::type_identity<X>) {
+    return check_call<X>();
+  }
+  template <class... A>
+  static constexpr diagnostic check_input(std::type_identity<input_pack<A...>>) {
+    return check_call<A...>();
+  }
+
+  /// The error of a training step with an input (or `inputs(...)`), a target and a loss of these
+  /// types, if any; a constant expression.
+  template <class X, class Y, class Loss>
+  static constexpr diagnostic check_step() {
+    const diagnostic wrong = check_input(std::type_identity<X>{});
+    if (!wrong.ok()) return wrong;
+    return detail::check_loss<Loss, T, output_shape, Y>();
+  }
+
+  template <class... X>
+  static constexpr bool takes = detail::accepts<check_call<X...>>;
+  template <class X, class Y, class Loss>
+  static constexpr bool trains_on = detail::accepts<check_step<X, Y, Loss>>;
+
+  /// Parameters are initialised from (seed, path) alone. `inputs` contains every extent that
+  /// parameters depend on. Throws shape_error if they do not match.
+  model(const M& m, ikebana::seed s, const shape_list& inputs) : contents(m, s, inputs) {}
 
   model(model&&) noexcept = default;
   model& operator=(model&&) noexcept = default;
 
-  /// A second model with the same parameters, buffers and mode.
-  model clone() const { return model(*this); }
+  /// A second model with the same parameters, buffers and mode. Allocates.
+  model clone() const { return model(*this, copied_by_clone{}); }
+  /// A copy would be a second set of weights that the optimizer of the first does not know.
+  model(const model&, detail::a_model_is_not_copied_but_cloned_by_clone = {}) = delete;
 
-  /// What is wrong with a call with arguments of these types; a constant expression.
-  template <model_input... A>
-  static constexpr diagnostic check_call() {
-    constexpr auto order = detail::order_inputs<input_count, M, A...>();
-    if (!order.error.ok()) return order.error;
-    const shape_list given{shape{}, detail::argument_tensor<A>::type::static_shape...};
-    shape_list arranged;
-    for (std::size_t i = 0; i < input_count; ++i) arranged.push_back(given[order.of[i] + 1]);
-    return detail::check_inputs(M{}, declared_inputs, arranged);
-  }
+  /// An owning copy of the current parameters and buffers (a state_dict), for example of the best
+  /// model so far, to be loaded by load_state_dict later. Needs <ikebana/model/state.hpp>.
+  /// Allocates.
+  auto snapshot() const { return get_state_dict(*this).clone(); }
 
   /// The output for the inputs x: memory of the model, valid until its next call. Backward reads
-  /// the inputs where they were: they must live until then. A shape that does not fit is a compile
-  /// error where the compiler knows it, else a shape_error thrown before anything changed.
-  template <model_input... X>
-  output_view operator()(const X&... x) & {
-    constexpr diagnostic wrong = check_call<X...>();
-    if constexpr (!wrong.ok())
-      static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
-    else
-      call(x...);
+  /// the inputs in place, so they must live until then; temporary tensors are kept. A shape
+  /// mismatch is a compile error if the compiler knows it, else a shape_error thrown before
+  /// anything has changed.
+  template <class... X>
+      output_view operator()(const X&... x) & requires(takes<X...>) {
+    call(x...);
     return output();
   }
 
+  /// The same with temporary tensors: the model keeps their memory, for backward, until its next
+  /// call with temporaries.
+  template <class... X>
+  requires(detail::has_temporary<X...>&& takes<std::remove_cvref_t<X>...>) output_view operator()(
+      X&&... x) & {
+    const output_view y = operator()(std::as_const(x)...);
+    tables_->kept_inputs.keep(std::forward<X>(x)...);
+    return y;
+  }
+
+  template <class... X>
+  requires(!takes<X...>) auto operator()(
+      const X&...) & -> decltype(detail::refuse<check_call<X...>>());
+  template <class... X>
+  auto operator()(const X&...) const& -> detail::misuse::call_of_a_const_model<>;
   /// A view of a temporary's memory would dangle.
-  template <model_input... X>
-  output_view operator()(const X&... x) && = delete;
+  template <class... X>
+  auto operator()(const X&...) && -> detail::misuse::call_of_a_temporary_model<>;
 
   /// The same as operator().
-  template <model_input... X>
-  output_view forward(const X&... x) & {
-    constexpr diagnostic wrong = check_call<X...>();
-    if constexpr (!wrong.ok())
-      static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
-    else
-      call(x...);
+  template <class... X>
+      output_view forward(const X&... x) & requires(takes<X...>) {
+    call(x...);
     return output();
   }
+  template <class... X>
+  requires(!takes<X...>) auto forward(
+      const X&...) & -> decltype(detail::refuse<check_call<X...>>());
+  template <class... X>
+  auto forward(const X&...) const& -> detail::misuse::call_of_a_const_model<>;
+  template <class... X>
+  auto forward(const X&...) && -> detail::misuse::call_of_a_temporary_model<>;
 
-  /// What the last forward gave.
+  template <class... X>
+  requires(detail::has_temporary<X...>&& takes<std::remove_cvref_t<X>...>) output_view
+      forward(X&&... x)
+  &{
+    const output_view y = forward(std::as_const(x)...);
+    tables_->kept_inputs.keep(std::forward<X>(x)...);
+    return y;
+  }
+
+  /// The output of the last forward.
   output_view output() const {
     if constexpr (output_count == 1)
       return output<0>();
@@ -131,63 +233,55 @@ class model : public detail::model_contents<E, M, In...>,
   }
 
   /// Adds the gradients of the parameters for the last forward, given the gradient of its output,
-  /// or a std::tuple of those of all outputs. The last forward's inputs must still be there.
+  /// or a std::tuple of the gradients of all outputs. The inputs of the last forward must still
+  /// exist. Throws shape_error if a gradient does not match its output, and error without a
+  /// forward.
   template <class G>
   void backward(const G& output_gradient) {
     contents::set_output_gradients(output_gradient);
-    contents::run_backward(true, detail::nobody_listens{});
+    contents::run_backward(true, detail::no_listener{});
   }
 
-  /// The same, and writes the gradients of the inputs, of those that are numbers, to
-  /// `input_gradients`. Their memory is planned on the first use.
+  /// The same, and writes the gradients of those inputs that are numbers to `input_gradients`.
+  /// Their memory is planned on first use, which allocates.
   template <class G, tensor_like... X>
   requires(sizeof...(X) > 0) void backward(const G& output_gradient, X&&... input_gradients) {
     begin_input_gradients(output_gradient, input_gradients...);
-    contents::run_backward(true, detail::nobody_listens{});
+    contents::run_backward(true, detail::no_listener{});
     contents::end_input_gradients();
   }
 
-  /// What is wrong with a step of training with an input (or `inputs(...)`) and a target of these
-  /// types.
-  template <class X, class Y, class Loss>
-  static constexpr diagnostic check_step(const Loss& loss) {
-    if constexpr (detail::is_input_pack<X>) {
-      return check_pack<Y>(std::type_identity<X>{}, loss);
-    } else {
-      const diagnostic wrong = check_call<X>();
-      return wrong.ok() ? loss.check(output_shape, Y::static_shape) : wrong;
-    }
+  /// One training step: forward, loss, gradients of this step only, optimizer. x is a tensor or
+  /// `inputs(...)`. Returns the loss. Throws state_error, before anything has changed, if the
+  /// optimizer was created for another model. Allocates nothing once inputs of this size have been
+  /// seen.
+  template <class X, class Y, class Loss, class Optimizer>
+  requires trains_on<X, Y, Loss> T train_step(const X& x, const Y& target, const Loss& loss,
+                                              Optimizer& optimizer) {
+    detail::check_optimizer(*this, optimizer);
+    const T value = run_loss(x, target, loss, false, detail::no_listener{});
+    optimizer.step();
+    return value;
   }
+  template <class X, class Y, class Loss, class Optimizer>
+  requires(!trains_on<X, Y, Loss>) auto train_step(const X&, const Y&, const Loss&, Optimizer&)
+      -> decltype(detail::refuse<check_step<X, Y, Loss>>());
 
-  /// One step of training: forward, loss, gradients of this step alone, optimizer. x is a tensor or
-  /// `inputs(...)`. Returns the loss. Allocates nothing once inputs of this size were seen.
-  template <class X, tensor_like Y, class Loss, class Optimizer>
-  T train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
-    constexpr diagnostic wrong = check_step<X, Y>(Loss{});
-    if constexpr (!wrong.ok()) {
-      static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
-    } else {
-      const T value = run_loss(x, target, loss, false, detail::nobody_listens{});
-      optimizer.step();
-      return value;
-    }
-  }
-
-  /// Forward, loss and backward; adds to the gradients, so that several batches accumulate. Returns
+  /// Forward, loss and backward. Adds to the gradients, so that several batches accumulate. Returns
   /// the loss.
-  template <class X, tensor_like Y, class Loss>
-  T loss_backward(const X& x, const Y& target, const Loss& loss) {
-    constexpr diagnostic wrong = check_step<X, Y>(Loss{});
-    if constexpr (!wrong.ok())
-      static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
-    else
-      return run_loss(x, target, loss, true, detail::nobody_listens{});
+  template <class X, class Y, class Loss>
+  requires trains_on<X, Y, Loss> T loss_backward(const X& x, const Y& target, const Loss& loss) {
+    return run_loss(x, target, loss, true, detail::no_listener{});
   }
+  template <class X, class Y, class Loss>
+  requires(!trains_on<X, Y, Loss>) auto loss_backward(const X&, const Y&, const Loss&)
+      -> decltype(detail::refuse<check_step<X, Y, Loss>>());
 
  protected:
   using contents::tables_;
 
-  model(const model&) = default;
+  struct copied_by_clone {};
+  model(const model& other, copied_by_clone) : contents(other) {}
 
   template <std::size_t... I>
   output_view all_outputs(std::index_sequence<I...>) const {
@@ -199,10 +293,11 @@ class model : public detail::model_contents<E, M, In...>,
   /// Forward with arguments whose shapes the compiler has checked.
   template <class... X>
   void call(const X&... x) {
+    const detail::exclusive_use guard(tables_->user);
     contents::run_forward(prepared(x...));
   }
 
-  /// The arguments as the inputs that they are, for which everything is ready.
+  /// Prepares a call and returns its arguments in the order of the inputs.
   template <class... X>
   typename arguments::pointers prepared(const X&... x) {
     if constexpr (takes_one_shape<X...>) {
@@ -214,19 +309,13 @@ class model : public detail::model_contents<E, M, In...>,
     }
   }
 
-  /// Whether the compiler knows all shapes, which there is then nothing to check of.
+  /// Whether the compiler knows all shapes, so that there is nothing to check at run time.
   template <class... X>
   static constexpr bool takes_one_shape =
       (In.is_static() && ... && true) &&
       (detail::argument_tensor<X>::type::static_shape.is_static() && ... && true);
 
-  template <class Y, class... A, class Loss>
-  static constexpr diagnostic check_pack(std::type_identity<input_pack<A...>>, const Loss& loss) {
-    const diagnostic wrong = check_call<A...>();
-    return wrong.ok() ? loss.check(output_shape, Y::static_shape) : wrong;
-  }
-
-  /// Makes the next run_backward write the gradients of the inputs too.
+  /// Makes the next run_backward also write the gradients of the inputs.
   template <class G, class... X>
   void begin_input_gradients(const G& output_gradient, X&... input_gradients) {
     constexpr std::size_t numbers = [] {
@@ -242,13 +331,14 @@ class model : public detail::model_contents<E, M, In...>,
     contents::set_gradients(contents::gradient_list::of(output_gradient), extents, data);
   }
 
-  /// Forward, loss and backward. `completed(n)` is called while backward runs, whenever the first n
+  /// Forward, loss and backward. `completed(n)` is called during backward, whenever the first n
   /// elements of gradients() are final.
   template <class X, class Y, class Loss, class Completed>
   T run_loss(const X& x, const Y& target, const Loss& loss, bool accumulate,
              Completed&& completed) {
     static_assert(output_count == 1,
                   "ikebana: a loss is of one output: choose it in a graph, or call backward");
+    const detail::exclusive_use guard(tables_->user);
     const auto data = [&] {
       if constexpr (detail::is_input_pack<X>)
         return std::apply([&](const auto&... each) { return prepared(each...); }, x.items);

@@ -21,12 +21,11 @@
 #include "ikebana/model/parameter_stamp.hpp"
 #include "ikebana/model/views_by_path.hpp"
 #include "ikebana/module/lowering.hpp"
-#include "ikebana/module/refusal.hpp"
 
 namespace ikebana::detail {
 
-/// What a model holds, for everyone to see and to set: its numbers, as arrays and by path, its
-/// modes, and what it knows of itself. A base of `model`, which adds the calls.
+/// The contents of a model and access to them: its numbers, as arrays and by path, its modes, and
+/// its metadata. A base of `model`, which adds the calls.
 template <model_element E, resolved_module M, shape... In>
 class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
   using engine = detail::engine<E, M, sizeof...(In)>;
@@ -54,103 +53,124 @@ class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
     return parameters_.span();
   }
   std::span<const T> parameters() const { return parameters_.span(); }
-  /// All gradients, at the places of their parameters.
+  /// All gradients, at the offsets of their parameters.
   std::span<T> gradients() { return gradients_.span(); }
   std::span<const T> gradients() const { return gradients_.span(); }
   /// All buffers, as bytes.
   std::span<std::byte> buffers() { return buffers_.span(); }
   std::span<const std::byte> buffers() const { return buffers_.span(); }
-  /// Those that are saved with the parameters, and the same on all replicas.
+  /// The persistent buffers, which are saved with the parameters and equal on all replicas.
   std::span<std::byte> persistent_buffers() {
     return buffers().first(static_cast<std::size_t>(tables_->layout.persistent_bytes));
   }
 
-  /// Says that the parameters were changed in another way than by what parameters() gave.
+  /// A handle that expires with the memory of the parameters: when the model is destroyed or
+  /// another is assigned to it, but not when it is moved. Allocates on the first call.
+  std::weak_ptr<const void> lifetime() {
+    std::shared_ptr<const void>& token = tables_->lifetime;
+    if (token == nullptr) token = std::make_shared<char>();
+    return token;
+  }
+
+  /// Must be called after the parameters were changed through a pointer obtained earlier, rather
+  /// than through parameters().
   void parameters_changed() {
     if (stamp_ != 0) stamp_ = new_parameter_stamp();
   }
 
   /// A parameter by its path: `model["fc1.weight"_s]`, a tensor_view with its static shape.
   template <class Path>
-  auto operator[](Path) {
+  requires(has_parameter<model_contents, Path>) auto operator[](Path) {
     stamp_ = 0;
     return parameter_view<model_contents, Path>(*tables_, parameters_.data());
   }
   template <class Path>
-  auto operator[](Path) const {
+  requires(has_parameter<model_contents, Path>) auto operator[](Path) const {
     return parameter_view<model_contents, Path>(*tables_, parameters_.data());
   }
+  template <class Path>
+  requires(!has_parameter<model_contents, Path>) auto operator[](Path) const
+      -> decltype(refuse_path<Path, parameter_paths<model_contents>>());
   /// The gradient of a parameter by its path.
   template <class Path>
-  auto gradient(Path) const {
+  requires(has_parameter<model_contents, Path>) auto gradient(Path) const {
     return parameter_view<model_contents, Path>(*tables_, gradients_.data());
   }
+  template <class Path>
+  requires(!has_parameter<model_contents, Path>) auto gradient(Path) const
+      -> decltype(refuse_path<Path, parameter_paths<model_contents>>());
   /// A buffer by its path: `model.buffer("bn1.running_mean"_s)`, a tensor_view.
   template <class Path>
-  auto buffer(Path) {
+  requires(has_buffer<model_contents, Path>) auto buffer(Path) {
     return buffer_view<model_contents, Path>(*tables_, buffers_.data());
   }
   template <class Path>
-  auto buffer(Path) const {
+  requires(has_buffer<model_contents, Path>) auto buffer(Path) const {
     return buffer_view<model_contents, Path>(*tables_, buffers_.data());
   }
+  template <class Path>
+  requires(!has_buffer<model_contents, Path>) auto buffer(Path) const
+      -> decltype(refuse_path<Path, buffer_paths<model_contents>>());
 
-  /// Sets all gradients to zero; where run time may leave a parameter without one, all are absent.
+  /// Sets all gradients to zero; if run time may leave parameters without one, all become absent.
   void zero_grad() {
     std::ranges::fill(gradients_.span(), T{0});
     if (gradient_presence* p = presence()) p->clear();
   }
 
-  /// Which parameters have a gradient; null where every backward reaches every parameter.
+  /// Which parameters have a gradient; null if every backward reaches every parameter.
   gradient_presence* presence() { return engine::presence_or_null(); }
   const gradient_presence* presence() const { return engine::presence_or_null(); }
 
-  /// Whether a backward reached the parameter since zero_grad: `model.has_gradient("a.weight"_s)`.
-  /// Always, where neither a `choose` nor one of several outputs can leave it out.
+  /// Whether a backward has reached the parameter since zero_grad:
+  /// `model.has_gradient("a.weight"_s)`. Always true if neither a `choose` nor one of several
+  /// outputs can leave it out.
   template <class Path>
-  bool has_gradient(Path) const {
+  requires(has_parameter<model_contents, Path>) bool has_gradient(Path) const {
     if constexpr (engine::is_partial)
       return (*presence())[place_of<Path>()];
     else
-      return parameter_index<model_contents, Path>() < sizes.parameters;
+      return true;
   }
-  /// Whether some may lack one.
+  template <class Path>
+  requires(!has_parameter<model_contents, Path>) auto has_gradient(Path) const
+      -> decltype(refuse_path<Path, parameter_paths<model_contents>>());
+  /// Whether some parameters may lack a gradient.
   static constexpr bool may_lack_gradients = engine::is_partial;
 
-  /// Training mode (the mode after initialize): dropout drops, batch norm takes the batch's
-  /// statistics.
+  /// Training mode (the initial mode): dropout is active, batch norm uses the batch's statistics.
   void train(bool on = true) { training_ = on; }
   /// Evaluation mode.
   void eval() { training_ = false; }
   bool is_training() const { return training_; }
 
-  /// Whether modules may be run in one with others (the mode after initialize): an activation with
-  /// the product before it, and so on (model/fusion.hpp). What comes out is the same within
-  /// rounding. Where a hook may look in between, each runs on its own in any case.
+  /// Whether modules may be fused (the initial mode): an activation into the product before it, and
+  /// so on (model/fusion.hpp). Results agree within rounding. With a forward hook, each module runs
+  /// by itself in any case.
   void set_fusion(bool on) { fuses_ = on; }
   bool fuses() const { return fuses_; }
 
   const M& module() const { return module_; }
-  /// The lowered network with every extent that is known by now.
+  /// The lowered network with every extent known so far.
   const program<sizes>& current_program() const { return tables_->lowered_program; }
-  /// The shapes of the last inputs; as declared before any.
+  /// The shapes of the last inputs; before any, the declared ones.
   const shape_list& current_inputs() const {
     return tables_->current_inputs.size() == 0 ? declared_inputs : tables_->current_inputs;
   }
   const parameter_layout<sizes>& layout() const { return tables_->layout; }
-  /// How many bytes of workspace the model holds: for the largest input so far.
+  /// The bytes of the workspace: for the largest input so far.
   dim_t workspace_bytes() const { return workspace_.size(); }
 
-  /// Of the randomness drawn in training: replicas draw from different streams.
+  /// The stream of random numbers drawn in training: replicas use different streams.
   void set_random_stream(std::uint32_t stream) { stream_ = stream; }
-  /// How many forwards in training there were: what randomness is counted by. Set it to resume.
-  std::uint32_t random_step() const { return step_; }
-  void set_random_step(std::uint32_t step) { step_ = step; }
+  /// The number of forwards in training, which random numbers depend on. Set it to resume.
+  std::uint64_t random_step() const { return step_; }
+  void set_random_step(std::uint64_t step) { step_ = step; }
   ikebana::seed seed() const { return seed_; }
-  /// Of what is drawn from now on; parameters stay.
+  /// Affects random numbers drawn from now on; parameters do not change.
   void set_seed(ikebana::seed s) { seed_ = s; }
 
-  // What choice_selection asks for.
+  // Required by choice_selection.
   void set_choice(std::size_t c, int alternative) {
     if constexpr (engine::has_choices) {
       tables_->partial.set[c] = alternative;
@@ -168,7 +188,7 @@ class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
       return -1;
   }
 
-  /// What hook_registration adds to, made when it is first asked for; and what there is, or null.
+  /// The hooks for hook_registration, created when first asked for; and the existing ones, or null.
   const std::shared_ptr<hook_set>& hooks() { return engine::own_hooks(); }
   const std::shared_ptr<hook_set>& forward_hooks() { return engine::own_forward_hooks(); }
   const hook_set* registered_hooks() const { return engine::hooks_.get(); }
@@ -187,21 +207,14 @@ class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
   using engine::training_;
   using engine::workspace_;
 
-  model_contents(M m, ikebana::seed s, const shape_list& inputs)
-      : exchange(std::move(m), s, declared_inputs, inputs, lowerer()) {
-    if constexpr (engine::traits::has_exceptions) {
-      constexpr diagnostic wrong = engine::traits::check(lowered());
-      if constexpr (!wrong.ok())
-        static_cast<void>(
-            sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
-    }
-  }
+  model_contents(const M& m, ikebana::seed s, const shape_list& inputs)
+      : exchange(m, s, declared_inputs, inputs, lowerer()) {}
   model_contents(const model_contents&) = default;
   model_contents(model_contents&&) noexcept = default;
   model_contents& operator=(model_contents&&) noexcept = default;
   ~model_contents() = default;
 
-  /// The number of a parameter in gradient_presence.
+  /// The index of a parameter in gradient_presence.
   template <class Path>
   std::size_t place_of() const {
     constexpr std::size_t i = parameter_index<model_contents, Path>();
@@ -215,12 +228,12 @@ class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
     }
   }
 
-  /// Where the compiler knows the lowered network, what makes it is no part of the program.
+  /// If the compiler knows the lowered network, the lowering code is not part of the program.
   static constexpr typename engine::lowerer lowerer() {
     if constexpr (is_stateless<M>() && (In.is_static() && ... && true))
       return [](program<sizes>& to, M&, const shape_list&, bool) {
         static constexpr program<sizes> known = lowered();
-        // An assignment would be a store for each number.
+        // An assignment would be a store per number.
         std::memcpy(static_cast<void*>(&to), &known, sizeof to);
       };
     else

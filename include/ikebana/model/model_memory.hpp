@@ -14,7 +14,7 @@
 
 namespace ikebana::detail {
 
-/// The initial values of a buffer of a model of T.
+/// Initialises a buffer of a model of T.
 template <class T>
 [[gnu::cold]] void fill_buffer(const buffer_spec& spec, const random_stream& stream,
                                std::byte* to) {
@@ -38,11 +38,11 @@ template <class T>
   }
 }
 
-/// The memory of a model: what the tables of its network point into. Not compiled for each network.
+/// The memory of a model, which the tables of its network point to. Not instantiated per network.
 template <class T>
 class model_memory {
  protected:
-  /// Makes the parameters, their gradients and the buffers, all zero.
+  /// Allocates the parameters, their gradients and the buffers, all zero.
   [[gnu::cold]] void allocate(network_state<T>& n, dim_t parameter_elements, dim_t buffer_bytes) {
     parameters_ = aligned_buffer<T>(parameter_elements);
     gradients_ = aligned_buffer<T>(parameter_elements);
@@ -55,7 +55,7 @@ class model_memory {
       n.buffers[i] = buffers_.data() + n.buffer_offsets[i];
   }
 
-  /// Gives parameters the values that their specs ask for.
+  /// Initialises the parameters from their specs.
   [[gnu::cold]] void initialize_parameters(const network_state<T>& n, seed s) {
     for (std::size_t p = 0; p < n.lowered.n.parameters; ++p) {
       const program_parameter& parameter = n.lowered.parameters[p];
@@ -66,7 +66,7 @@ class model_memory {
                                  spec.extents);
     }
   }
-  /// Only for networks that have buffers.
+  /// Only for networks with buffers.
   [[gnu::cold]] void initialize_buffers(const network_state<T>& n, seed s) {
     for (std::size_t b = 0; b < n.lowered.n.buffers; ++b) {
       const program_buffer& buffer = n.lowered.buffers[b];
@@ -75,13 +75,13 @@ class model_memory {
     }
   }
 
-  /// Takes over the numbers of another model of the same network.
+  /// Copies the numbers of another model of the same network.
   [[gnu::cold]] void copy(const model_memory& other) {
     std::ranges::copy(other.parameters_.span(), parameters_.data());
     std::ranges::copy(other.buffers_.span(), buffers_.data());
   }
 
-  /// Gives each activation, gradient and saved tensor the place that the plan has for it.
+  /// Sets the pointers of each activation, gradient and saved tensor according to the plan.
   [[gnu::cold]] void place(network_state<T>& n, dim_t workspace_bytes) {
     if (workspace_bytes > workspace_.size())
       workspace_ = aligned_buffer<std::byte>(workspace_bytes);

@@ -1,26 +1,29 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <memory>
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/cpu/dense_layer.hpp"
 #include "ikebana/model/dense_chains.hpp"
 #include "ikebana/model/execution.hpp"
+#include "ikebana/model/kept_inputs.hpp"
 #include "ikebana/model/memory_planner.hpp"
 #include "ikebana/module/program.hpp"
 #include "ikebana/module/shape_list.hpp"
 
 namespace ikebana::detail {
 
-/// What a model keeps of its network besides numbers: pointers to its tables, which are as long as
-/// the network, and how far it has got. Not compiled for each network.
+/// A model's state apart from its numbers: pointers to its tables, whose lengths depend on the
+/// network, and its progress. Not instantiated per network.
 template <class T>
 struct network_state {
   std::size_t inputs = 0;
-  program_view lowered{};  ///< For the shapes that the parameters were made for.
-  program_view current{};  ///< For those of the last inputs.
+  program_view lowered{};  ///< For the shapes that the parameters were created for.
+  program_view current{};  ///< For the shapes of the last inputs.
   memory_tables plan{};
   const dim_t* offsets = nullptr;         ///< By parameter.
   const dim_t* buffer_offsets = nullptr;  ///< By buffer.
@@ -33,7 +36,7 @@ struct network_state {
   T** value_gradients = nullptr;
   T** edge_gradients = nullptr;
   T** edge_sums = nullptr;
-  T** edge_scratch = nullptr;  ///< By edge; null where every leaf runs.
+  T** edge_scratch = nullptr;  ///< By edge; null if every leaf runs.
   bool* first_call = nullptr;
   bool* last_call = nullptr;
   bool* unwritten = nullptr;
@@ -45,14 +48,17 @@ struct network_state {
   shape_list current_inputs{};
   bool input_gradients = false;
   bool ran_forward = false;
-  bool left_out = false;  ///< By the last forward: what a backward needs.
-  bool checked = false;   ///< The leaves' checks passed, for the mode that stands beside it.
+  bool left_out = false;  ///< The last forward skipped what a backward needs.
+  bool checked = false;   ///< The leaves' checks passed, in the mode checked_training.
   bool checked_training = false;
-  bool only_layers = false;  ///< In evaluation, nothing but layers in one call runs.
+  bool only_layers = false;  ///< In evaluation, only layers in one call run.
   aligned_buffer<T> packed_layers;
+  detail::kept_inputs kept_inputs;
+  std::atomic<const void*> user{nullptr};  ///< See exclusive_use.
+  std::shared_ptr<const void> lifetime;    ///< Made on request.
   execution<T> run{};
 
-  /// Finds the first and the last call of each leaf. `seen` is for its use: by leaf.
+  /// Finds the first and the last call of each leaf. `seen` is scratch, by leaf.
   [[gnu::cold]] void mark_calls(bool* seen) {
     const auto mark = [&](std::size_t k, bool* table) {
       bool& s = seen[lowered.nodes[k].leaf];
@@ -65,7 +71,7 @@ struct network_state {
     for (std::size_t k = lowered.n.nodes; k-- > 0;) mark(k, last_call);
   }
 
-  /// Where a pass finds what it needs: filled in once.
+  /// Sets the pointers of a pass, once.
   [[gnu::cold]] void point_execution() {
     run.nodes = current.nodes;
     run.leaves = current.leaves;
@@ -86,7 +92,7 @@ struct network_state {
     run.chains = chains;
   }
 
-  /// Where the gradients that the leaves give for their inputs go.
+  /// Sets the destinations of the gradients that leaves write for their inputs.
   void point_edges(std::byte* workspace) {
     for (std::size_t k = 0; k < current.n.nodes; ++k) {
       const program_node& node = current.nodes[k];
@@ -102,7 +108,7 @@ struct network_state {
     }
   }
 
-  /// Puts together the layers that run in one call.
+  /// Collects the layers that run in one call.
   [[gnu::cold]] void point_layers() {
     const fused_call* const calls = plan.fusion.evaluation_calls;
     const std::size_t nodes = current.n.nodes;
@@ -115,14 +121,14 @@ struct network_state {
     const auto point = [&](T* memory) {
       return point_chains<T>(run, calls, static_cast<int>(nodes), layers, chains, any_rows, memory);
     };
-    // Which layers are called together, and how wide they are, no shape of an input changes: what
-    // was made of their weights before is still that.
+    // Input shapes do not change which layers are called together or how wide they are, so what was
+    // made of their weights stays valid.
     const dim_t size = point(nullptr);
     if (size > packed_layers.size()) packed_layers = aligned_buffer<T>(size);
     point(packed_layers.data());
   }
 
-  /// Where the gradient of output i goes; null where nobody needs it.
+  /// The destination of the gradient of output i; null if it is not needed.
   T* output_gradient(std::size_t i) const { return value_gradients[lowered.outputs[i]]; }
 
   void check_output_gradient(std::size_t i, const shape& given) const {
@@ -139,8 +145,8 @@ struct network_state {
                                    current.values[i], given});
   }
 
-  /// Makes the next backward write the gradients of the inputs to this memory, which is the
-  /// caller's; null for what is not a number.
+  /// Makes the next backward write the gradients of the inputs to the caller's memory; null for
+  /// inputs that are not numbers.
   void set_input_gradients(T* const* to, std::byte* workspace) {
     for (std::size_t v = 0; v < inputs; ++v) {
       if (to[v] != nullptr && !plan.gradient_written[v])

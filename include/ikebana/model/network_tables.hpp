@@ -16,8 +16,8 @@
 
 namespace ikebana::detail {
 
-/// The tables of a model of E, with places for all that the network M has: on the heap, so that a
-/// model on the stack stays small, and pointed at by what is compiled once for all networks.
+/// The tables of a model of E for the network M: on the heap, so that a model on the stack stays
+/// small, and accessed through pointers by code that is compiled once for all networks.
 template <class E, any_module M, std::size_t Inputs>
 struct network_tables : network_state<element_of<E>> {
   using T = element_of<E>;
@@ -35,6 +35,9 @@ struct network_tables : network_state<element_of<E>> {
   program<sizes> current_program{};
   parameter_layout<sizes> layout{};
   memory_plan<sizes> memory{};
+  planning_tables<sizes> planning{};
+  program_table<bool, sizes.leaves> seen{};
+  program_table<int, sizes.leaves> first_node{};
   program_table<T*, sizes.parameters> parameter_table{};
   program_table<T*, sizes.parameters> gradient_table{};
   program_table<std::byte*, sizes.buffers> buffer_table{};
@@ -74,13 +77,12 @@ struct network_tables : network_state<element_of<E>> {
     state::layers = layer_table.data();
     state::chains = chain_table.data();
     state::run.activate = cpu::detail::activation_kernel_of<T, questions_of<T, M>().activations>();
-    if constexpr (has_layers)
-      state::run.make_product = &cpu::detail::make_product<T, questions_of<T, M>().narrow>;
+    if constexpr (has_layers) state::run.make_product = &cpu::detail::make_product<T>;
     if constexpr (is_partial) state::edge_scratch = partial.scratch.data();
   }
   network_tables(const network_tables&) = delete;
 
-  /// After point_execution: what else a pass needs in which not every leaf runs.
+  /// Called after point_execution: sets the tables of a pass in which some leaves do not run.
   [[gnu::cold]] void set_up_partial(T* flat_gradients) requires is_partial {
     partial.set_up(lowered_program, layout);
     state::run.partial = {.runs = partial.now.runs.data(),
@@ -93,7 +95,7 @@ struct network_tables : network_state<element_of<E>> {
                           .flat_gradients = flat_gradients};
   }
 
-  /// Which leaves are exceptions of a `precision`.
+  /// Marks the leaves that are exceptions of a `precision`.
   [[gnu::cold]] void find_exceptions() requires traits::has_exceptions {
     for (std::size_t l = 0; l < sizes.leaves; ++l)
       full_precision[l] =

@@ -10,8 +10,9 @@
 
 namespace ikebana {
 
-/// Stands for the gradient of an output that no loss depends on: `backward(std::tuple{gradient,
-/// no_gradient})`. What only leads there then has no gradient.
+/// Stands for the gradient of an output that the loss does not depend on:
+/// `backward(std::tuple{gradient, no_gradient})`. Parameters that affect only such outputs have no
+/// gradient.
 struct no_gradient_t {};
 inline constexpr no_gradient_t no_gradient{};
 

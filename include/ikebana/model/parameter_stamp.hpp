@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <ctime>
 
+#include "ikebana/core/language.hpp"
+
 namespace ikebana::detail {
 
-/// A number that stands for what the parameters of a model are: never given twice, and, as it
-/// stands in buffers, which may be carried about, hardly in two processes. Never 0.
+/// A version number of a model's parameters. It is never used twice in a process and hardly ever in
+/// two, since stamps are stored in buffers that can be copied elsewhere. Never 0.
 inline std::uint64_t new_parameter_stamp() {
   static std::atomic<std::uint64_t> last{[] {
     std::timespec now{};

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/model/choices.hpp"
@@ -17,20 +18,20 @@
 
 namespace ikebana::detail {
 
-// Networks of which not everything runs in every step: those that choose branches, and those with
-// several outputs, of which some may be left out of a loss. What runs, and who is the first to
-// write a gradient to which others add, is known only while they run.
+// Networks of which some parts do not run in every step: those that choose branches, and those with
+// several outputs, some of which may not contribute to a loss. What runs, and which contribution to
+// a gradient comes first, is known only while they run.
 
-/// What a model keeps for such a network.
+/// The state of such a network.
 template <class T, program_sizes N>
 struct partial_state {
   struct chosen {
-    program_table<int, N.choices> taken{};  ///< By choice: an alternative; -1 where none runs.
+    program_table<int, N.choices> taken{};  ///< By choice: an alternative; -1 if none runs.
     program_table<bool, N.arms> runs{};     ///< By arm.
   };
   program_table<int, N.choices> set{};
   std::array<std::shared_ptr<choice_policy>, N.choices + 1> policies{};
-  chosen next{};  ///< Decided for the forward that begins.
+  chosen next{};  ///< Decided for the forward that is starting.
   chosen now{};   ///< Of the last forward.
 
   std::array<bool, max_arity> output_written{};
@@ -38,12 +39,13 @@ struct partial_state {
   program_table<T*, N.edges> scratch{};
   gradient_presence presence{};
   program_table<int, N.leaves> places{};
+  program_table<bool, N.leaves> reached{};
 
   void set_up(const program<N>& p, const parameter_layout<N>& layout) {
-    std::array<std::size_t, N.parameters + 1> order{};
+    std::vector<std::size_t> order(N.parameters);
     for (std::size_t i = 0; i < N.parameters; ++i) order[i] = i;
-    std::sort(order.begin(), order.begin() + N.parameters, [&](std::size_t a, std::size_t b) {
-      // Those without elements share their offset with the next.
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      // Parameters without elements share their offset with the next one.
       return layout.offsets[a] != layout.offsets[b] ? layout.offsets[a] < layout.offsets[b] : a < b;
     });
     presence = {};
@@ -57,7 +59,7 @@ struct partial_state {
     }
   }
 
-  /// There are gradients of outputs, and of no other value.
+  /// Marks the outputs that have gradients, and no other value.
   void begin_backward(const program<N>& p) {
     written = {};
     for (std::size_t i = 0; i < p.output_count; ++i) {
@@ -71,7 +73,7 @@ struct partial_state {
   template <class F>
   void predict_reached(const program<N>& p, const execution<T>& run, F&& f) {
     begin_backward(p);
-    program_table<bool, N.leaves> reached{};
+    reached = {};
     for (int k = static_cast<int>(N.nodes); k-- > 0;) {
       const program_node& node = run.nodes[k];
       const program_leaf& leaf = run.leaves[node.leaf];
@@ -88,8 +90,8 @@ struct partial_state {
     }
   }
 
-  /// Decides what the next forward runs. Throws error where a function gives no alternative.
-  void decide(const program<N>& p, seed s, std::uint32_t step, std::uint32_t stream,
+  /// Decides what the next forward runs. Throws error if a function returns no valid alternative.
+  void decide(const program<N>& p, seed s, std::uint64_t step, std::uint32_t stream,
               bool training) {
     next = {};
     for (std::size_t c = 0; c < N.choices; ++c) {
@@ -113,15 +115,15 @@ struct partial_state {
   }
 };
 
-/// The backward of a pass in which not every leaf runs: of those that the forward ran, those that a
-/// gradient reaches. `completed` is as in backward_pass.
+/// The backward of a pass in which some leaves do not run: visits the leaves that forward ran and
+/// that a gradient reaches. `completed` is as in backward_pass.
 template <class E, class Completed>
 struct partial_backward_pass {
   using T = element_of<E>;
   const execution<T>& run;
   Completed& completed;
   int k = 0;
-  bool adds[max_arity]{};  ///< By input of the call: others wrote to its gradient before.
+  bool adds[max_arity]{};  ///< By input of the call: its gradient was written before.
 
   static constexpr bool bounded = requires { completed.boundary; };
 
@@ -130,8 +132,10 @@ struct partial_backward_pass {
     const program_node& node = run.nodes[--k];
     if (run.runs_backward[k] && run.does_run(node) && run.partial.is_written(node)) {
       if constexpr (requires { completed.before_leaf(k); }) completed.before_leaf(k);
+      if (run.watch != nullptr) run.watch->before_backward(run, k);
       if constexpr (joins_alternatives<Leaf>) {
-        hand_on(node, static_cast<std::size_t>(run.partial.taken[node.choice]));
+        pass_to_alternative(node, static_cast<std::size_t>(run.partial.taken[node.choice]));
+        if (run.watch != nullptr) run.watch->after_backward(run, k);
       } else {
         [[maybe_unused]] const context<T> c = begin(node);
         if constexpr (is_view_module<Leaf>())
@@ -150,7 +154,7 @@ struct partial_backward_pass {
     return static_cast<std::size_t>(run.partial.places[node.leaf]);
   }
 
-  // What is the same for all leaves.
+  // The part shared by all leaves.
   [[gnu::noinline]] context<T> begin(const program_node& node) {
     const partial_tables<T>& p = run.partial;
     for (std::size_t i = 0; i < node.output_count; ++i) {
@@ -180,6 +184,7 @@ struct partial_backward_pass {
     for (std::size_t i = 0; i < node.input_count; ++i)
       if (adds[i])
         add_to(node.inputs[i], run.edge_gradients[node.first_edge + static_cast<int>(i)]);
+    if (run.watch != nullptr) run.watch->after_backward(run, k);
     if constexpr (bounded) completed.boundary->after_sums(run, k);
     for (std::size_t i = 0; i < run.leaves[node.leaf].parameter_count; ++i)
       run.partial.presence->reach(place_of(node) + i);
@@ -192,8 +197,8 @@ struct partial_backward_pass {
     completed(run.completed[node.leaf]);
   }
 
-  /// The gradient of a choice is that of the alternative that ran.
-  void hand_on(const program_node& node, std::size_t taken) {
+  /// The gradient of a choice goes to the alternative that ran.
+  void pass_to_alternative(const program_node& node, std::size_t taken) {
     const int v = node.inputs[taken];
     T* const to = run.value_gradients[v];
     if (!run.partial.edge_needed[node.first_edge + static_cast<int>(taken)] || to == nullptr)
@@ -209,7 +214,7 @@ struct partial_backward_pass {
     cpu::add<T>(run.shapes[v].numel(), run.value_gradients[v], gradient, run.value_gradients[v]);
   }
 
-  /// What had a gradient before this step and has none now.
+  /// Clears a gradient that was present before this step and is not any more.
   void forget(const program_leaf& own, std::size_t place) const {
     gradient_presence& presence = *run.partial.presence;
     if (presence.reached(place) || !presence[place]) return;

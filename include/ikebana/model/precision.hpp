@@ -13,8 +13,8 @@
 
 namespace ikebana {
 
-/// Modules, by their paths, whose products are those of floats: an option of `precision`. All that
-/// is below them too. `full_precision_at<"head">`
+/// An option of `precision`: the paths of modules that keep float products, including all modules
+/// below them. `full_precision_at<"head">`
 template <detail::literal... Paths>
 struct full_precision_at {
   static_assert(sizeof...(Paths) > 0, "ikebana: full_precision_at expects paths of modules");
@@ -30,22 +30,22 @@ inline constexpr bool is_precision_option<full_precision_at<Paths...>> = true;
 
 }  // namespace detail
 
-/// Stands where a model's element type stands: a model of floats whose matrix products take their
-/// factors rounded to bfloat16, to nearest, ties to even, and sum in float.
+/// Takes the place of a model's element type: a float model whose matrix products round their
+/// operands to bfloat16 (to nearest, ties to even) and accumulate in float.
 ///
 ///     auto net = initialize<precision<bf16>, shape{dynamic, 1024}>(mlp, seed{1});
 ///     auto net = initialize<precision<bf16, full_precision_at<"head">>, shape{dynamic, 1024}>(..);
 ///
-/// Inputs, outputs, parameters, gradients, states and optimizers are those of a model of float; so
-/// is the arithmetic of everything but the products, forward and backward, of linear, bilinear,
-/// multihead_attention's projections, recurrent modules and cells. (Convolutions and attention's
-/// scores are of floats.) Numbers are rounded on their way into a product: nothing is kept twice,
-/// and a step takes no memory that a model of float does not. bfloat16 has float's exponents, so
-/// the loss needs no scaling. (PyTorch, with the same rounding: float32_matmul_precision of oneDNN;
-/// torch.autocast rounds what lies between modules too.)
+/// Inputs, outputs, parameters, gradients, states and optimizers are those of a float model. So is
+/// all arithmetic except the products, forward and backward, of linear, bilinear,
+/// multihead_attention's projections, recurrent modules and cells. (Convolutions and attention
+/// scores stay in float.) Operands are rounded on their way into a product: nothing is stored
+/// twice, and a step needs no more memory than a float model's. bfloat16 has the exponent range of
+/// float, so losses need no scaling. (In PyTorch, oneDNN's float32_matmul_precision rounds in the
+/// same places; torch.autocast also rounds the values between modules.)
 ///
-/// Faster than float where the processor multiplies bfloat16 (AMX; AVX512-BF16 of AMD); elsewhere
-/// the products are those of rounded floats, somewhat slower than float's.
+/// Faster than float if the processor multiplies bfloat16 (AMX; AVX512-BF16 of AMD). Elsewhere
+/// rounded floats are multiplied, somewhat slower than in float.
 template <class Factors, class... Options>
 struct precision {
   static_assert(std::is_same_v<Factors, bfloat16>,
@@ -57,21 +57,20 @@ struct precision {
 
 namespace detail {
 
-/// What a leaf of a model of such a precision is given.
+/// The context of a leaf in a model of such a precision.
 class rounding_context : public context<float> {
  public:
   rounding_context(const context<float>& c, bool is_rounding)
       : context<float>(c), rounds{is_rounding} {}
 
-  /// As cpu::gemm, with alpha = 1.
-  template <unsigned Narrow>
+  /// Like cpu::gemm with alpha = 1.
   void product(cpu::transpose ta, cpu::transpose tb, dim_t m, dim_t n, dim_t k, const float* a,
                dim_t lda, const float* b, dim_t ldb, float beta, float* to, dim_t ldc,
                const cpu::gemm_epilogue<float>& then) const {
     if (rounds)
       cpu::gemm_bf16(ta, tb, m, n, k, 1.0f, a, lda, b, ldb, beta, to, ldc, then);
     else
-      cpu::gemm<float, Narrow>(ta, tb, m, n, k, 1.0f, a, lda, b, ldb, beta, to, ldc, then);
+      cpu::gemm<float>(ta, tb, m, n, k, 1.0f, a, lda, b, ldb, beta, to, ldc, then);
   }
 
   bool rounds;
@@ -79,7 +78,7 @@ class rounding_context : public context<float> {
 
 template <class Factors, class... Options>
 struct element_traits<precision<Factors, Options...>> {
-  // So that what is wrong with it is said before it is used.
+  // Reports an invalid precision before it is used.
   static_assert(sizeof(precision<Factors, Options...>) > 0);
   using value_type = float;
   static constexpr bool has_exceptions = sizeof...(Options) > 0;
@@ -94,7 +93,7 @@ struct element_traits<precision<Factors, Options...>> {
     return found;
   }
 
-  /// What is wrong with it for this program.
+  /// Checks the paths against this program.
   template <class Program>
   static constexpr diagnostic check(const Program& p) {
     diagnostic wrong;

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 #include "ikebana/core/error.hpp"
@@ -15,11 +14,12 @@
 #include "ikebana/model/memory_plan.hpp"
 #include "ikebana/model/model_memory.hpp"
 #include "ikebana/model/network_tables.hpp"
+#include "ikebana/model/owned_tables.hpp"
 #include "ikebana/module/lowering.hpp"
 
 namespace ikebana::detail {
 
-/// A network with its memory, made ready for inputs of the shapes that come.
+/// A network with its memory, prepared for inputs of varying shapes.
 template <class E, any_module M, std::size_t Inputs>
 class prepared_network : protected model_memory<element_of<E>> {
  protected:
@@ -37,9 +37,9 @@ class prepared_network : protected model_memory<element_of<E>> {
   using memory::parameters_;
   using memory::workspace_;
 
-  [[gnu::cold]] prepared_network(M m, seed s, const shape_list& declared, const shape_list& inputs,
-                                 lowerer lower)
-      : module_{std::move(m)}, tables_{new tables}, lower_{lower}, seed_{s} {
+  [[gnu::cold]] prepared_network(const M& m, seed s, const shape_list& declared,
+                                 const shape_list& inputs, lowerer lower)
+      : module_{m}, tables_{new tables}, lower_{lower}, seed_{s} {
     set_up(declared, inputs);
     memory::initialize_parameters(*tables_, s);
     if constexpr (sizes.buffers > 0) memory::initialize_buffers(*tables_, s);
@@ -50,7 +50,7 @@ class prepared_network : protected model_memory<element_of<E>> {
     }
   }
 
-  /// A second one with the same parameters, buffers and mode.
+  /// A copy with the same parameters, buffers and mode.
   [[gnu::cold]] prepared_network(const prepared_network& other)
       : module_{other.module_},
         tables_{new tables},
@@ -77,9 +77,8 @@ class prepared_network : protected model_memory<element_of<E>> {
     t.declared_inputs = declared;
     t.bound_inputs = inputs;
     lower_(t.lowered_program, module_, inputs, true);
-    t.layout = lay_out<T>(t.lowered_program);
-    program_table<bool, sizes.leaves> seen{};
-    t.mark_calls(seen.data());
+    lay_out_into<T>(t.layout, t.lowered_program, t.first_node);
+    t.mark_calls(t.seen.data());
     memory::allocate(t, t.layout.parameter_elements, t.layout.buffer_bytes);
     t.point_execution();
     if constexpr (is_partial) t.set_up_partial(gradients_.data());
@@ -89,31 +88,42 @@ class prepared_network : protected model_memory<element_of<E>> {
     if (known) prepare(inputs);
   }
 
-  /// Makes everything ready for inputs of these shapes, which are known to fit.
+  /// Prepares for inputs of these shapes, which are known to match.
   [[gnu::cold]] void prepare(const shape_list& inputs) {
     tables& t = *tables_;
-    t.current_inputs = {};  // until the end, so that a failed allocation is made up for
-    t.ran_forward = t.checked = false;
+    const shape_list last = std::exchange(t.current_inputs, {});
     lower_(t.current_program, module_, inputs, false);
-    plan_memory_into(t.memory, t.current_program, Inputs, t.input_gradients, sizeof(T));
+    if (!t.current_program.error.ok()) [[unlikely]] {
+      const diagnostic wrong = t.current_program.error;
+      if (last.size() > 0) lower_(t.current_program, module_, last, false);
+      t.current_inputs = last;
+      throw shape_error(wrong);
+    }
+    // current_inputs are set last, so that the next call repeats what a failed allocation
+    // interrupted.
+    t.ran_forward = t.checked = false;
+    plan_memory_into(t.memory, t.planning, t.current_program, Inputs, t.input_gradients, sizeof(T));
     memory::place(t, t.memory.bytes);
     if constexpr (has_layers) t.point_layers();
     t.current_inputs = inputs;
   }
 
-  /// Checks the shapes of inputs and makes everything ready for them. Changes no state.
+  /// Checks the shapes of inputs and prepares for them. Changes no state that is visible outside.
   void prepare_for(const shape_list& given) {
     if (!same(given, tables_->current_inputs)) {
-      const diagnostic wrong = check_inputs(module_, tables_->declared_inputs, given);
-      if (!wrong.ok()) throw shape_error(wrong);
+      if (!all_compatible(tables_->declared_inputs, given)) refuse(given);
       prepare(given);
     }
     choose_and_check();
   }
-  /// The same for inputs that can have no other shapes than those declared.
+  /// The same for inputs that can only have the declared shapes.
   void prepare_for_declared() {
     if (Inputs > 0 && tables_->current_inputs.size() == 0) prepare(tables_->declared_inputs);
     choose_and_check();
+  }
+
+  [[noreturn, gnu::cold]] void refuse(const shape_list& given) const {
+    throw shape_error(check_inputs(module_, tables_->declared_inputs, given));
   }
 
   void choose_and_check() {
@@ -121,7 +131,7 @@ class prepared_network : protected model_memory<element_of<E>> {
     if constexpr (has_choices)
       t.partial.decide(t.current_program, seed_, training_ ? step_ + 1 : step_, stream_, training_);
     if constexpr (any_leaf_checks<M>) {
-      // What was not checked may be chosen now.
+      // Another branch may have become active since the last check.
       if (t.checked && t.checked_training == training_ && !has_choices) return;
       check_leaves check{t.current.nodes, t.current.values, training_};
       if constexpr (has_choices) check.runs = t.partial.next.runs.data();
@@ -136,10 +146,10 @@ class prepared_network : protected model_memory<element_of<E>> {
   }
 
   M module_;
-  std::unique_ptr<tables> tables_;
+  owned_tables<tables> tables_;
   lowerer lower_;
   ikebana::seed seed_{};
-  std::uint32_t step_ = 0;
+  std::uint64_t step_ = 0;
   std::uint32_t stream_ = 0;
   bool training_ = true;
   bool fuses_ = true;

@@ -6,7 +6,7 @@
 
 namespace ikebana {
 
-/// A model prints as its module does.
+/// Prints a model as its module. Allocates.
 template <class Model, class Traits>
 requires requires(const Model& m) {
   m.module();

@@ -2,29 +2,33 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
-#include <string>
+#include <string_view>
 #include <utility>
 
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
+#include "ikebana/core/shape.hpp"
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/model.hpp"
+#include "ikebana/model/only.hpp"
+#include "ikebana/model/state_comparison.hpp"
 #include "ikebana/model/state_dict.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
 namespace detail {
 
-/// Calls f(path, dtype, extents, bytes) for each parameter and buffer, leaf by leaf in the order of
-/// PyTorch.
+/// Calls f(path, dtype, extents, bytes) for each parameter and buffer, leaf by leaf in PyTorch's
+/// order.
 template <class Model, class F>
 void for_each_state(Model& m, F&& f) {
   using T = typename std::remove_const_t<Model>::value_type;
   const auto& p = m.current_program();
   const auto& layout = m.layout();
-  // Who gives it away for writing must expect a change at any time.
+  // Exposing the parameters for writing would disable packed weights, so this announces one change
+  // instead.
   const T* parameters;
   if constexpr (requires { m.parameters_changed(); }) {
     parameters = std::as_const(m).parameters().data();
@@ -52,24 +56,9 @@ void for_each_state(Model& m, F&& f) {
   }
 }
 
-template <class To, class From>
-void convert(std::byte* to, const std::byte* from, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) {
-    From x;
-    std::memcpy(&x, from + i * sizeof(From), sizeof(From));
-    const To y = static_cast<To>(x);
-    std::memcpy(to + i * sizeof(To), &y, sizeof(To));
-  }
-}
-
-inline bool convertible(dtype from, dtype to) {
-  return from == to || (from == dtype::float32 && to == dtype::float64) ||
-         (from == dtype::float64 && to == dtype::float32);
-}
-
 }  // namespace detail
 
-/// A model, replicated or not: what has a lowered program and flat parameters.
+/// A model, replicated or not: it has a lowered program and flat parameters.
 template <class Model>
 concept initialized_model = requires(Model& m) {
   typename std::remove_cvref_t<Model>::value_type;
@@ -81,15 +70,46 @@ concept initialized_model = requires(Model& m) {
 
 namespace detail {
 
-/// The state as it is in memory, before any hook.
+/// The state in memory, before any hook.
 template <class Model>
-state_dict views_of_state(const Model& m) {
-  state_dict dict;
+state_view views_of_state(const Model& m) {
+  state_view dict;
   for_each_state(m, [&](const path_text& path, dtype type, const shape& extents,
                         std::span<const std::byte> b) {
     dict.add_view(path.view(), type, extents, b.data());
   });
   return dict;
+}
+
+/// Calls f(path of the module, path of the tensor, since) for every tensor that was added by a
+/// later version of its module.
+template <class Model, class F>
+void for_each_versioned(const Model& m, F&& f) {
+  const auto& p = m.current_program();
+  for (const program_leaf& leaf : p.all_leaves()) {
+    for (std::size_t i = 0; i < leaf.parameter_count; ++i) {
+      const auto& spec = p.parameters[static_cast<std::size_t>(leaf.first_parameter) + i].spec;
+      if (spec.since > 1) f(p.path(leaf), p.path(leaf, spec.name), spec.since);
+    }
+    for (std::size_t i = 0; i < leaf.buffer_count; ++i) {
+      const auto& spec = p.buffers[static_cast<std::size_t>(leaf.first_buffer) + i].spec;
+      if (spec.since > 1 && spec.persistent) f(p.path(leaf), p.path(leaf, spec.name), spec.since);
+    }
+  }
+}
+
+/// Whether the state lacks a tensor because an older version of its module, without it, wrote it.
+inline bool is_older(const state_dict& given, std::string_view module, std::string_view path,
+                     int since) {
+  return since > 1 && !given.contains(path) && given.version(module) < since;
+}
+
+/// Removes from the model's state the tensors that the given state is too old to have.
+template <class Model>
+void leave_out_newer(const Model& m, state_dict& own, const state_dict& given) {
+  for_each_versioned(m, [&](const path_text& module, const path_text& path, int since) {
+    if (is_older(given, module.view(), path.view(), since)) own.erase(path.view());
+  });
 }
 
 template <class Model>
@@ -100,126 +120,122 @@ const hook_set* hooks_of(const Model& m) {
     return nullptr;
 }
 
-/// What is wrong with a state, all of it in one sentence.
-///
-/// A template, so that it is compiled only where it is used.
-template <class>
-class basic_state_complaint {
- public:
-  enum kind : std::size_t { missing, unexpected, mismatched, uninitialized };
-
-  void add(kind k, const std::string& what) {
-    if (!lists_[k].empty()) lists_[k] += ", ";
-    lists_[k] += what;
-  }
-  void throw_if_any() const {
-    static constexpr const char* titles[] = {
-        "missing keys: ", "unexpected keys: ", "mismatched: ", "uninitialized: "};
-    std::string all;
-    for (std::size_t k = 0; k < 4; ++k) {
-      if (lists_[k].empty()) continue;
-      all += all.empty() ? "load_state_dict: " : "; ";
-      all += titles[k] + lists_[k];
-    }
-    if (!all.empty()) throw state_error(all);
-  }
-
- private:
-  std::string lists_[4];
-};
-using state_complaint = basic_state_complaint<void>;
-
-/// Compares what is given with what there is to be, which may be `dynamic` in places. Uninitialized
-/// entries are complained of if `all_there`.
-template <class = void>
-void compare_state(state_complaint& wrong, const state_dict& expected, const state_dict& given,
-                   bool all_there) {
-  for (const auto& own : expected) {
-    const auto* e = given.find(own.name);
-    if (e == nullptr)
-      wrong.add(state_complaint::missing, own.name);
-    else if (e->uninitialized && all_there)
-      wrong.add(state_complaint::uninitialized, own.name);
-    else if ((!e->uninitialized && !compatible(own.extents, e->extents)) ||
-             !convertible(e->type, own.type))
-      wrong.add(state_complaint::mismatched, own.name + " expects " +
-                                                 describe(own.type, own.extents) + ", got " +
-                                                 describe(e->type, e->extents));
-  }
-  for (const auto& e : given)
-    if (expected.find(e.name) == nullptr) wrong.add(state_complaint::unexpected, e.name);
-}
-
-/// Copies elements, which are of a convertible type.
-template <class = void>
-void copy_elements(std::byte* to, dtype type, const state_dict::entry& given) {
-  const auto n = static_cast<std::size_t>(given.extents.numel());
-  if (n == 0) return;
-  if (given.type == type)
-    std::memmove(to, given.bytes.data(), given.bytes.size());
-  else if (type == dtype::float64)
-    convert<double, float>(to, given.bytes.data(), n);
-  else
-    convert<float, double>(to, given.bytes.data(), n);
-}
-
-/// Copies what is there of a state that fits.
+/// Copies the entries whose name, shape and type match.
 template <class Model>
 void copy_state(Model& m, const state_dict& dict) {
-  for_each_state(m, [&](const path_text& path, dtype type, const shape&, std::span<std::byte> to) {
-    if (const auto& given = dict.at(path.view()); !given.uninitialized)
-      copy_elements(to.data(), type, given);
-  });
+  for_each_state(
+      m, [&](const path_text& path, dtype type, const shape& extents, std::span<std::byte> to) {
+        const auto* e = dict.find(path.view());
+        if (e != nullptr && entry_fits(*e, type, extents)) copy_elements(to.data(), type, *e);
+      });
 }
 
-/// Loads with the hooks around it: `load` gets what the hooks made of the dict.
+/// Runs the loading hooks around `load`, which gets the dict that the hooks made.
 template <class Load>
 void load_with_hooks(const hook_set* hooks, const state_dict& dict, Load&& load) {
   if (hooks == nullptr) return load(dict);
-  state_dict seen = dict.views();
-  hooks->run(hook_point::loading, seen);
+  state_view seen = dict.views();
+  hooks->run(hook_point::loading, static_cast<state_dict&>(seen));
   load(seen);
-  hooks->run(hook_point::loaded, std::as_const(seen));
+  hooks->run(hook_point::loaded, static_cast<const state_dict&>(seen));
 }
 
 }  // namespace detail
 
 /// The parameters and buffers of a model by path, in PyTorch's names and order, as views of its
-/// memory: what the model changes, they show. `clone()` the result to keep it. Allocates the table.
+/// memory: they show later changes, and the model must outlive them. `model.snapshot()` returns an
+/// owning copy. Allocates the table.
 template <initialized_model Model>
-state_dict get_state_dict(const Model& m) {
-  state_dict dict = detail::views_of_state(m);
-  if (const hook_set* hooks = detail::hooks_of(m)) hooks->run(hook_point::saving, dict);
+state_view get_state_dict(const Model& m) {
+  state_view dict = detail::views_of_state(m);
+  detail::for_each_versioned(m, [&](const path_text& module, const path_text&, int since) {
+    if (dict.version(module.view()) < since) dict.set_version(module.view(), since);
+  });
+  if (const hook_set* hooks = detail::hooks_of(m))
+    hooks->run(hook_point::saving, static_cast<state_dict&>(dict));
   return dict;
 }
 
-template <any_module M>
-state_dict get_state_dict(const M&) {
-  static_assert(initialized_model<M>,
-                "ikebana: get_state_dict needs an initialized model: initialize<T, shape>(module, "
-                "seed) gives one");
-  return {};
+/// The state of some modules: `get_state_dict(model, only<"backbone">)`. Names keep the whole path.
+template <initialized_model Model, detail::literal Path, detail::literal... Paths>
+state_view get_state_dict(const Model& m, detail::only_modules<Path, Paths...> modules) {
+  modules.template check<typename Model::module_type>();
+  return detail::of_modules(get_state_dict(m), modules.paths);
 }
 
-/// Copies a state into a model. Strict: every parameter and buffer must be there with its shape and
-/// elements, and nothing else; all that is wrong is reported at once in a state_error, before
-/// anything has changed. float32 and float64 convert. Hooks before loading may rename keys first;
-/// `dict` stays as it is.
+namespace detail::misuse {
+IKEBANA_MISUSE(
+    get_state_dict_of_a_module,
+    "get_state_dict needs an initialized model: initialize<T, shape>(module, seed) gives "
+    "one");
+IKEBANA_MISUSE(load_state_dict_of_a_module,
+               "load_state_dict needs an initialized model, or a lazy_model: initialize<T, "
+               "shape>(module, seed) gives one");
+}  // namespace detail::misuse
+
+template <any_module M>
+auto get_state_dict(const M&) -> detail::misuse::get_state_dict_of_a_module<>;
+
+/// Options of load_state_dict.
+struct load_options {
+  bool strict = true;  ///< If false, copies what matches and returns the names of the rest.
+};
+
+namespace detail {
+
+/// Loads all of a state or some of its modules. Only the requested case is compiled.
+template <bool Some, class Model>
+state_differences load_selected(Model& m, const state_dict& dict, const load_options& options,
+                                std::span<const std::string_view> modules) {
+  state_complaint wrong;
+  load_with_hooks(hooks_of(m), dict, [&](const state_dict& all) {
+    state_view own = views_of_state(m);
+    leave_out_newer(m, own, all);
+    if (!Some || modules.empty()) {
+      wrong.compare(own, all, true);
+      if (options.strict) wrong.throw_if_any();
+      copy_state(m, all);
+    } else if constexpr (Some) {
+      const state_view given = of_modules(all, modules);
+      wrong.compare(of_modules(own, modules), given, true);
+      if (options.strict) wrong.throw_if_any();
+      copy_state(m, given);
+    }
+  });
+  return wrong.lists();
+}
+
+}  // namespace detail
+
+/// Copies a state into a model. Every parameter and buffer must be present with its shape and
+/// elements, and nothing else; otherwise throws a state_error that lists all mismatches, before
+/// anything has changed. A tensor may be missing if the state was written by a version of its
+/// module that did not have it (`since` in its spec); it is not changed. Elements are converted
+/// between float32 and float64. Hooks may rename keys first; `dict` is not changed. O(elements).
 template <initialized_model Model>
 void load_state_dict(Model& m, const state_dict& dict) {
-  detail::load_with_hooks(detail::hooks_of(m), dict, [&m](const state_dict& given) {
-    detail::state_complaint wrong;
-    detail::compare_state(wrong, detail::views_of_state(m), given, true);
-    wrong.throw_if_any();
-    detail::copy_state(m, given);
-  });
+  detail::load_selected<false>(m, dict, {}, {});
+}
+
+/// The same with options: `load_state_dict(model, dict, {.strict = false})` copies the tensors that
+/// match, and returns the names of those in the model or the state that do not. (PyTorch throws for
+/// mismatched shapes even if not strict.)
+template <initialized_model Model>
+state_differences load_state_dict(Model& m, const state_dict& dict, const load_options& options) {
+  return detail::load_selected<false>(m, dict, options, {});
+}
+
+/// Loads some modules: `load_state_dict(model, dict, only<"backbone">)`. Entries of the state that
+/// belong to other modules are ignored, and the other modules of the model are not changed.
+template <initialized_model Model, detail::literal Path, detail::literal... Paths>
+state_differences load_state_dict(Model& m, const state_dict& dict,
+                                  detail::only_modules<Path, Paths...> modules,
+                                  const load_options& options = {}) {
+  modules.template check<typename Model::module_type>();
+  return detail::load_selected<true>(m, dict, options, modules.paths);
 }
 
 template <any_module M>
-void load_state_dict(const M&, const state_dict&) {
-  static_assert(initialized_model<M>,
-                "ikebana: load_state_dict needs an initialized model, or a lazy_model: "
-                "initialize<T, shape>(module, seed) gives one");
-}
+auto load_state_dict(const M&, const state_dict&) -> detail::misuse::load_state_dict_of_a_module<>;
 
 }  // namespace ikebana

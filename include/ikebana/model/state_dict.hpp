@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,18 +15,18 @@
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
-#include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/core/span_of.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/core/text.hpp"
+#include "ikebana/model/name_index.hpp"
 
 namespace ikebana {
 
 namespace detail {
 
-/// The bytes of a tensor, or -1 if an extent is not a number or the size overflows. Extents of 0
-/// count as 1 for the overflow, so that no product of a part of the extents can overflow either.
+/// The bytes of a tensor, or -1 if an extent is not a number or the size overflows. For the
+/// overflow, extents of 0 count as 1, so that no partial product can overflow either.
 constexpr dim_t checked_byte_size(dtype type, const shape& extents) {
   constexpr dim_t most = std::numeric_limits<dim_t>::max();
   auto bytes = static_cast<dim_t>(size_of(type));
@@ -49,13 +50,16 @@ std::string describe(dtype type, const shape& extents) {
 
 }  // namespace detail
 
-/// Named tensors in the order in which they were added: what a model saves and loads. An entry is
-/// either a view of memory that outlives the dict (a model's parameters) or owned by it, or only
-/// says that there is nothing yet (a lazy module's). Movable, not copyable: `clone()` says what a
-/// copy means. Spans stay valid when the dict is moved.
+template <class>
+class basic_state_view;
+
+/// Named tensors in insertion order: what a model saves and loads. An entry is a view of memory
+/// that outlives the dict (a model's parameters), or is owned by the dict, or is uninitialized (a
+/// lazy module's). Movable, not copyable: `clone()` makes an owning copy. Spans stay valid when the
+/// dict is moved.
 ///
 /// A template, so that it is compiled only where it is used.
-template <class>
+template <class X>
 class basic_state_dict {
  public:
   struct entry {
@@ -63,10 +67,10 @@ class basic_state_dict {
     dtype type;
     shape extents;
     std::span<const std::byte> bytes;
-    bool uninitialized = false;  ///< No elements yet; extents that are not known are `lazy`.
+    bool uninitialized = false;  ///< No elements yet; unknown extents are `lazy`.
 
-    /// The elements as a tensor. Throws state_error if the type is not T or the extents do not fit
-    /// S. Does not allocate otherwise.
+    /// The elements as a tensor. Throws state_error if there are none, or the type is not T, or the
+    /// extents do not match S. No allocation otherwise.
     template <class T, shape S>
     tensor_view<const T, S> view() const {
       if (uninitialized)
@@ -86,8 +90,21 @@ class basic_state_dict {
     return *this;
   }
 
+  /// A view does not become owning by a change of type: use `model.snapshot()`, or `clone()` of the
+  /// view.
+  template <class View>
+  requires std::same_as<std::remove_cvref_t<View>, basic_state_view<X>> basic_state_dict(View&&) {
+    refuse_view<View>();
+  }
+  template <class View>
+  requires std::same_as<std::remove_cvref_t<View>, basic_state_view<X>> basic_state_dict& operator=(
+      View&&) {
+    refuse_view<View>();
+    return *this;
+  }
+
   /// Adds a view of `data`, which must outlive the dict and be aligned for `type`. Throws
-  /// state_error if the name is there already or the extents are not numbers.
+  /// state_error if the name exists or the extents are not numbers.
   void add_view(std::string_view name, dtype type, const shape& extents, const void* data) {
     const std::size_t size = check(name, type, extents);
     append(name, type, extents, {static_cast<const std::byte*>(data), size});
@@ -104,16 +121,15 @@ class basic_state_dict {
     return data;
   }
 
-  /// Adds the mark of a tensor that is not there yet. Throws state_error if the name is there
-  /// already.
+  /// Adds an uninitialized entry. Throws state_error if the name exists.
   void add_uninitialized(std::string_view name, dtype type, const shape& extents) {
     check_name(name);
     append(name, type, extents, {});
     entries_.back().uninitialized = true;
   }
 
-  /// Gives the entry of that name another. Throws state_error if there is none of the first or one
-  /// of the second. O(entries).
+  /// Renames an entry. Throws state_error if `from` does not exist or `to` does. O(entries log
+  /// entries); `rename_all` does many at once.
   void rename(std::string_view from, std::string_view to) {
     const std::size_t i = static_cast<std::size_t>(&at(from) - entries_.data());
     if (from == to) return;
@@ -122,7 +138,23 @@ class basic_state_dict {
     reindex();
   }
 
-  /// Takes the entry of that name away, if there is one. O(entries).
+  /// Renames every entry to f(const entry&). Throws state_error, before anything has changed, if
+  /// two names would be equal. O(entries log entries).
+  template <class F>
+  void rename_all(F&& f) {
+    std::vector<std::string> names;
+    names.reserve(entries_.size());
+    for (const entry& e : entries_) names.push_back(f(e));
+    detail::name_index index;
+    const std::size_t twice =
+        index.assign(names.size(), [&](std::size_t i) -> std::string_view { return names[i]; });
+    if (twice != detail::name_index::none)
+      throw state_error(names[twice] + ": would be the name of two tensors of this state_dict");
+    for (std::size_t i = 0; i < names.size(); ++i) entries_[i].name.swap(names[i]);
+    index_.swap(index);
+  }
+
+  /// Removes the entry of that name, if it exists. O(entries log entries).
   void erase(std::string_view name) {
     if (const entry* e = find(name)) {
       entries_.erase(entries_.begin() + (e - entries_.data()));
@@ -130,16 +162,15 @@ class basic_state_dict {
     }
   }
 
-  /// The entry of that name, or null. O(1) on average. The pointer is valid until the next
-  /// addition.
+  /// The entry of that name, or null. O(log^2 entries), whatever the names are. The pointer is
+  /// valid until the next addition.
   const entry* find(std::string_view name) const {
-    if (slots_.empty()) return nullptr;
-    const std::uint32_t slot = slots_[slot_of(name)];
-    return slot == 0 ? nullptr : &entries_[slot - 1];
+    const std::size_t i = index_.find(name, name_of());
+    return i == detail::name_index::none ? nullptr : &entries_[i];
   }
   bool contains(std::string_view name) const { return find(name) != nullptr; }
 
-  /// The entry of that name. Throws state_error if there is none.
+  /// The entry of that name. Throws state_error if it does not exist.
   const entry& at(std::string_view name) const {
     if (const entry* e = find(name)) return *e;
     throw state_error(std::string(name) + ": not in this state_dict");
@@ -151,7 +182,7 @@ class basic_state_dict {
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
 
-  /// A dict with the same names, order, metadata and bytes, which owns all of its memory.
+  /// A copy with the same names, order, metadata and bytes, which owns all of its memory.
   basic_state_dict clone() const {
     basic_state_dict copy;
     for (const entry& e : entries_) {
@@ -166,28 +197,29 @@ class basic_state_dict {
     return copy;
   }
 
-  /// A dict of views of the same memory, which must outlive it: for changing names.
-  basic_state_dict views() const {
-    basic_state_dict copy;
-    copy.entries_ = entries_;
-    copy.slots_ = slots_;
-    copy.metadata_ = metadata_;
+  /// Views of the same memory, which must outlive them, under names that may be changed.
+  basic_state_view<X> views() const {
+    basic_state_view<X> copy;
+    basic_state_dict& to = copy;
+    to.entries_ = entries_;
+    to.index_ = index_;
+    to.metadata_ = metadata_;
     return copy;
   }
 
-  /// Notes that travel with the tensors (a format, an epoch), in the order in which they were set.
+  /// Notes about the tensors (a format, an epoch), in the order in which they were set.
   std::span<const std::pair<std::string, std::string>> metadata() const {
     return detail::span_of(metadata_);
   }
 
-  /// The note of that key, or null. O(notes).
+  /// The note with this key, or null. O(number of notes).
   const std::string* find_metadata(std::string_view key) const {
     for (const auto& [k, v] : metadata_)
       if (k == key) return &v;
     return nullptr;
   }
 
-  /// Sets a note, in place of the one of the same key if there is one. O(notes).
+  /// Sets a note; replaces the one with the same key if it exists. O(number of notes).
   void set_metadata(std::string_view key, std::string_view value) {
     for (auto& [k, v] : metadata_) {
       if (k == key) {
@@ -198,12 +230,39 @@ class basic_state_dict {
     metadata_.emplace_back(key, value);
   }
 
-  /// Replaces all notes at once; their keys must differ.
+  /// The version of a module's state, by the module's path; 0 if the metadata do not contain it, as
+  /// in states that PyTorch wrote. O(size of the metadata).
+  [[gnu::cold]] int version(std::string_view module) const {
+    const std::string* note = find_metadata(version_note(module));
+    int n = 0;
+    if (note == nullptr) return 0;
+    for (const char c : *note) {
+      if (c < '0' || c > '9' || n > 100'000'000) return 0;
+      n = 10 * n + (c - '0');
+    }
+    return n;
+  }
+  [[gnu::cold]] void set_version(std::string_view module, int version) {
+    set_metadata(version_note(module), std::to_string(version));
+  }
+
+  /// Replaces all notes. Requires that their keys differ.
   void set_metadata(std::vector<std::pair<std::string, std::string>> notes) {
     metadata_ = std::move(notes);
   }
 
  private:
+  [[gnu::cold]] static std::string version_note(std::string_view module) {
+    return "ikebana.version:" + std::string(module);
+  }
+
+  template <class View>
+  static void refuse_view() {
+    static_assert(sizeof(View) == 0,
+                  "ikebana: a state_view shows the model's memory and changes with it: "
+                  "model.snapshot() is a copy that stays");
+  }
+
   void check_name(std::string_view name) const {
     if (contains(name)) throw state_error(std::string(name) + ": already in this state_dict");
   }
@@ -218,42 +277,52 @@ class basic_state_dict {
 
   void append(std::string_view name, dtype type, const shape& extents,
               std::span<const std::byte> bytes) {
-    if (2 * (entries_.size() + 1) > slots_.size()) rehash();
     entries_.push_back(entry{std::string(name), type, extents, bytes, false});
-    slots_[slot_of(name)] = static_cast<std::uint32_t>(entries_.size());
+    try {
+      index_.add(name_of());
+    } catch (...) {
+      entries_.pop_back();
+      throw;
+    }
   }
 
-  /// The slot that holds the name, or the free one where it belongs. Slots hold index + 1.
-  std::size_t slot_of(std::string_view name) const {
-    const std::size_t mask = slots_.size() - 1;
-    std::size_t i = static_cast<std::size_t>(hash_path(name)) & mask;
-    while (slots_[i] != 0 && entries_[slots_[i] - 1].name != name) i = (i + 1) & mask;
-    return i;
+  auto name_of() const {
+    return [this](std::size_t i) -> std::string_view { return entries_[i].name; };
   }
 
-  void rehash() {
-    slots_.resize(slots_.empty() ? 16 : 2 * slots_.size());
-    reindex();
-  }
-
-  void reindex() {
-    slots_.assign(slots_.size(), 0);
-    for (std::size_t i = 0; i < entries_.size(); ++i)
-      slots_[slot_of(entries_[i].name)] = static_cast<std::uint32_t>(i + 1);
-  }
+  void reindex() { index_.assign(entries_.size(), name_of()); }
 
   void swap(basic_state_dict& other) noexcept {
     entries_.swap(other.entries_);
     owned_.swap(other.owned_);
-    slots_.swap(other.slots_);
+    index_.swap(other.index_);
     metadata_.swap(other.metadata_);
   }
 
   std::vector<entry> entries_;
   std::vector<aligned_buffer<std::byte>> owned_;
-  std::vector<std::uint32_t> slots_;
+  detail::name_index index_;
   std::vector<std::pair<std::string, std::string>> metadata_;
 };
 using state_dict = basic_state_dict<void>;
+
+/// A state_dict whose memory belongs to another object, usually a model: it shows later changes and
+/// must not outlive the owner. It is accepted wherever a state_dict is; `clone()` makes a copy to
+/// keep.
+template <class X>
+class basic_state_view : public basic_state_dict<X> {
+  using dict = basic_state_dict<X>;
+
+ public:
+  basic_state_view() = default;
+  /// Transfers what a dict owns to the view.
+  explicit basic_state_view(dict&& owner) noexcept : dict(std::move(owner)) {}
+  basic_state_view(basic_state_view&& other) noexcept : dict(static_cast<dict&&>(other)) {}
+  basic_state_view& operator=(basic_state_view&& other) noexcept {
+    dict::operator=(static_cast<dict&&>(other));
+    return *this;
+  }
+};
+using state_view = basic_state_view<void>;
 
 }  // namespace ikebana

@@ -17,12 +17,11 @@ struct summary_row {
   shape output{};
   dim_t parameters = 0;
   dim_t multiply_adds = 0;
-  std::vector<int> inputs{};   ///< Values that it reads: for drawing.
+  std::vector<int> inputs{};   ///< Values that it reads, for drawing.
   std::vector<int> outputs{};  ///< Values that it defines.
 };
 
-/// What a network consists of and costs, for the largest input so far or, before any, for one
-/// sample.
+/// Composition and cost of a network, for the largest input so far or, before any, for one sample.
 struct model_summary {
   std::vector<summary_row> rows;
   std::vector<shape> inputs;
@@ -89,7 +88,8 @@ std::string grouped(dim_t n) {
 
 }  // namespace detail
 
-/// The summary of a model as data. `summary` makes a table of it, `to_dot` a drawing.
+/// The summary of a model as data. `summary` formats it as a table, `to_dot` as a drawing.
+/// Allocates.
 template <class Model>
 model_summary summarize(const Model& m) {
   using T = typename Model::value_type;
@@ -124,7 +124,7 @@ model_summary summarize(const Model& m) {
 }
 
 /// A table: path, module, output shape, parameters and multiply-adds of every module, and totals
-/// with the bytes of the parameters and of the workspace that a training step takes. Allocates.
+/// with the bytes of the parameters and of the workspace of a training step. Allocates.
 template <class = void>
 std::string to_string(const model_summary& s) {
   using row_text = std::array<std::string, 5>;
@@ -159,7 +159,7 @@ std::string to_string(const model_summary& s) {
   return out;
 }
 
-/// The summary of a model as a table.
+/// The summary of a model as a table. Allocates.
 template <class Model>
 std::string summary(const Model& m) {
   return to_string(summarize(m));

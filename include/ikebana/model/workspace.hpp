@@ -25,9 +25,9 @@ inline constexpr dim_t workspace_of<model<E, M, In...>> = [] {
 
 }  // namespace detail
 
-/// The bytes of workspace that a training step of the model type needs, as a constant expression;
-/// for one sample where an extent is dynamic. What the model holds at run time:
-/// `model.workspace_bytes()`.
+/// The bytes of workspace that a training step of this model type needs, as a constant expression;
+/// if an extent is dynamic, for one sample. `model.workspace_bytes()` is what a model holds at run
+/// time.
 template <class Model>
 inline constexpr dim_t workspace_bytes = detail::workspace_of<Model>;
 

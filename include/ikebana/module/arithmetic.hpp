@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 #include <string_view>
+#include <type_traits>
 
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/module/context.hpp"
@@ -13,7 +14,7 @@ namespace ikebana {
 
 namespace detail {
 
-/// The common shape of two values that are taken element by element.
+/// The common shape of two element-wise operands.
 constexpr inferred infer_elementwise(const char* sentence, const shape& a, const shape& b) {
   if (!compatible(a, b)) return diagnostic{sentence, 0, 0, a, b};
   shape out = a;
@@ -24,7 +25,7 @@ constexpr inferred infer_elementwise(const char* sentence, const shape& a, const
 
 }  // namespace detail
 
-/// The sum of two values of equal shape.
+/// The sum of two values of equal shape; nothing is broadcast. O(elements); no allocation.
 struct add {
   static constexpr std::string_view kind = "add";
   static constexpr kept keeps = kept::nothing;
@@ -55,7 +56,8 @@ struct add {
   }
 };
 
-/// The product of two values of equal shape, element by element.
+/// The element-wise product of two values of equal shape; nothing is broadcast. O(elements); no
+/// allocation.
 struct mul {
   static constexpr std::string_view kind = "mul";
   static constexpr kept keeps = kept::input;
@@ -97,6 +99,67 @@ constexpr auto operator+(const A& a, const B& b) {
 template <symbolic A, symbolic B>
 constexpr auto operator*(const A& a, const B& b) {
   return apply(mul{}, a, b);
+}
+
+namespace detail {
+
+/// Two operands, of which one is a value of a graph and the other a value of a graph or a number.
+template <class A, class B>
+concept operands = (symbolic<A> && (symbolic<B> || std::is_arithmetic_v<B>)) ||
+                   (std::is_arithmetic_v<A> && symbolic<B>);
+
+/// The operand that is a value of a graph. A refused operator returns it, so that its sentence is
+/// the only error.
+template <class A, class B>
+constexpr const auto& symbol_of(const A& a, const B& b) {
+  if constexpr (symbolic<A>)
+    return a;
+  else
+    return b;
+}
+
+}  // namespace detail
+
+template <class A, class B>
+requires detail::operands<A, B>
+constexpr auto operator-(const A& a, const B& b) {
+  static_assert(!detail::operands<A, B>,
+                "ikebana: values of a graph have no operator -, only x + y and x * y; other "
+                "operations are modules");
+  return detail::symbol_of(a, b);
+}
+
+template <symbolic A>
+constexpr auto operator-(const A& a) {
+  static_assert(!symbolic<A>,
+                "ikebana: values of a graph have no operator -, only x + y and x * y; other "
+                "operations are modules");
+  return a;
+}
+
+template <class A, class B>
+requires detail::operands<A, B>
+constexpr auto operator/(const A& a, const B& b) {
+  static_assert(!detail::operands<A, B>,
+                "ikebana: values of a graph have no operator /, only x + y and x * y; other "
+                "operations are modules");
+  return detail::symbol_of(a, b);
+}
+
+template <class A, class B>
+requires(detail::operands<A, B> && !(symbolic<A> && symbolic<B>)) constexpr auto operator+(
+    const A& a, const B& b) {
+  static_assert(!detail::operands<A, B>,
+                "ikebana: in a graph, x + y takes two values of the graph, no number");
+  return detail::symbol_of(a, b);
+}
+
+template <class A, class B>
+requires(detail::operands<A, B> && !(symbolic<A> && symbolic<B>)) constexpr auto operator*(
+    const A& a, const B& b) {
+  static_assert(!detail::operands<A, B>,
+                "ikebana: in a graph, x * y takes two values of the graph, no number");
+  return detail::symbol_of(a, b);
 }
 
 }  // namespace ikebana

@@ -9,14 +9,13 @@
 
 namespace ikebana {
 
-/// What a module is given to run on: one call of its forward or backward. All data are contiguous
-/// and row-major, and all pointers are to memory that the model planned; a module allocates
-/// nothing.
+/// What a module runs on: one call of its forward or backward. All data are contiguous and
+/// row-major, and all pointers point to memory that the model planned; a module allocates nothing.
 ///
-/// forward reads input(i), parameter(i), buffer(i), and writes output(i), saved(i) (and buffers
-/// where it trains). backward reads output_gradient(i) and whatever forward left, overwrites
-/// input_gradient(i) where it is not null, and writes parameter_gradient(i), adding to what is
-/// there if accumulate().
+/// forward reads input(i), parameter(i) and buffer(i), and writes output(i) and saved(i) (and
+/// buffers in training). backward reads output_gradient(i) and what forward left behind. It
+/// overwrites input_gradient(i) unless that is null, and writes parameter_gradient(i), or adds to
+/// it if accumulate().
 template <class T>
 class context {
  public:
@@ -26,7 +25,7 @@ class context {
   const shape& output_shape(std::size_t i = 0) const {
     return shapes[first_output + static_cast<int>(i)];
   }
-  /// U is std::int64_t for indices and bool for truth values.
+  /// U is std::int64_t for indices and bool for masks.
   template <class U = T>
   const U* input(std::size_t i = 0) const {
     return reinterpret_cast<const U*>(values[inputs[i]]);
@@ -40,11 +39,11 @@ class context {
   const T* output_gradient(std::size_t i = 0) const {
     return value_gradients[first_output + static_cast<int>(i)];
   }
-  /// Null where nobody needs it.
+  /// Null if the gradient is not needed.
   T* input_gradient(std::size_t i = 0) const { return edge_gradients[i]; }
 
   const T* parameter(std::size_t i) const { return parameters[i]; }
-  /// Another one for every change of the parameters; 0 where they may change unnoticed.
+  /// A number that changes with the parameters; 0 if they may change unnoticed.
   std::uint64_t parameter_stamp() const { return stamp; }
   T* parameter_gradient(std::size_t i) const { return gradients[i]; }
   bool accumulate() const { return accumulating; }
@@ -58,28 +57,27 @@ class context {
     return reinterpret_cast<U*>(saved_data[i]);
   }
 
-  /// Whether the model is in training mode (dropout drops, batch norm takes the batch's
+  /// Whether the model is in training mode (dropout is active, batch norm uses the batch's
   /// statistics).
   bool training() const { return is_training; }
 
-  /// The random words of this module in this step: the same in forward and in the backward that
-  /// belongs to it.
+  /// The random stream of this module in this step: the same in forward and in its backward.
   const random_stream& random() const { return stream; }
 
-  /// Of a leaf with `takes_residual`: what forward adds to its output; null for nothing. Of one
-  /// with `adds_before`: what it adds to its input, in summed_input().
+  /// For a leaf with `takes_residual`, what forward adds to its output, or null. For one with
+  /// `adds_before`, what it adds to its input, in summed_input().
   const T* residual() const { return added; }
   T* summed_input() const { return values[inputs[0]]; }
-  /// Of a leaf with `takes_norm`: null for none. Scratch of this call, which may be written.
+  /// For a leaf with `takes_norm`, or null. Writable scratch of this call.
   T* channel_scale() const { return scale; }
   T* channel_shift() const { return shift; }
-  /// Of a leaf with `takes_function`: what forward applies to its output after that.
+  /// For a leaf with `takes_function`: what forward applies last to its output.
   const cpu::final_activation<T>& function() const { return applied; }
-  /// Of a leaf with `takes_slope`: the activation whose output input(0) is, and whose slope
-  /// backward multiplies input_gradient(0) by.
+  /// For a leaf with `takes_slope`: the activation whose output is input(0). backward multiplies
+  /// input_gradient(0) by its slope.
   cpu::activation input_slope() const { return slope; }
 
-  // Filled in by the model.
+  // Set by the model.
   const shape* shapes = nullptr;
   const int* inputs = nullptr;
   std::size_t arity = 0;

@@ -10,7 +10,7 @@
 
 namespace ikebana {
 
-/// Collects the options of a module as text, in PyTorch's form: `in_features=10, out_features=1,
+/// Collects the options of a module as text in PyTorch's format: `in_features=10, out_features=1,
 /// bias=true`.
 class description {
  public:
@@ -38,7 +38,7 @@ class description {
     begin(option) += value;
     return *this;
   }
-  /// (3, 5), or 3 where all are equal.
+  /// (3, 5), or 3 if all values are equal.
   description& add(std::string_view option, std::span<const dim_t> values) {
     bool equal = true;
     for (dim_t v : values) equal = equal && v == values[0];

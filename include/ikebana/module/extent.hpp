@@ -4,8 +4,8 @@
 
 namespace ikebana {
 
-/// A dimension of a module: a constant where the type knows it, else a number that is bound once
-/// the first input is there. value() is `dynamic` until then.
+/// A dimension of a module: a constant if the type knows it, else a number that the first input
+/// binds. Until then, value() is `dynamic`.
 template <dim_t N>
 struct extent {
   constexpr dim_t value() const { return N; }
@@ -19,7 +19,8 @@ struct extent<dynamic> {
   constexpr void bind(dim_t n) { known = n; }
 };
 
-/// What a lazy dimension becomes for an input extent: the same number, or dynamic.
+/// Whether an input extent is compatible with the expected one: equal, or at least one of them
+/// unknown.
 constexpr bool fits(dim_t expected, dim_t given) {
   return expected < 0 || given < 0 || expected == given;
 }

@@ -12,32 +12,48 @@ namespace ikebana {
 
 namespace detail {
 
-/// Whether a dimension of m, or of any module in it, is left out.
 template <any_module M>
-constexpr bool leaves_out_dimensions(const M& m) {
-  if constexpr (composite_module<M>) {
-    return boost::hana::unpack(m.children, [](const auto&... child) {
-      return (false || ... || leaves_out_dimensions(module_of(child)));
-    });
-  } else if constexpr (requires { M::is_lazy; }) {
+constexpr bool leaves_out_dimensions();
+
+}  // namespace detail
+
+/// Whether a dimension of M, or of any module in it, is lazy.
+template <any_module M>
+inline constexpr bool is_lazy_v = detail::leaves_out_dimensions<M>();
+
+namespace detail {
+
+template <any_module M>
+constexpr bool leaves_out_dimensions() {
+  if constexpr (composite_module<M>)
+    return []<class... C>(const boost::hana::tuple<C...>*) {
+      return (false || ... || is_lazy_v<typename unwrap_named<C>::type>);
+    }(static_cast<const decltype(M::children)*>(nullptr));
+  else if constexpr (requires { M::is_lazy; })
     return M::is_lazy;
-  } else {
+  else
     return false;
-  }
 }
 
 }  // namespace detail
 
-/// Whether a dimension of M, or of any module in it, is still left out.
-template <any_module M>
-inline constexpr bool is_lazy_v = detail::leaves_out_dimensions(M{});
-
-/// A module whose every dimension is known (or known to be dynamic).
+/// A module without lazy dimensions (dynamic ones are allowed).
 template <class M>
 concept resolved_module = any_module<M> && !is_lazy_v<M>;
 
+namespace detail {
+
+template <any_module M, shape_list In>
+struct becomes;
+
+/// The type of the module that M becomes, computed without a value of M.
+template <any_module M, shape_list In>
+using becomes_t = typename becomes<M, In>::type;
+
+}  // namespace detail
+
 template <shape_list In, any_module M>
-constexpr auto become(const M& m);
+constexpr detail::becomes_t<M, In> become(const M& m);
 
 namespace detail {
 
@@ -46,51 +62,83 @@ struct child_input_table {
   shape_list of[Children + 1]{};
 };
 
-/// Follows the steps of a composition with the shapes of its values, and notes what each child sees
-/// first.
+template <any_module M>
+constexpr shape_list output_shapes(const shape_list& in);
+
+/// Follows the steps of a composition with the shapes of its values, which are known to be valid,
+/// and records the input shapes of each child's first call.
 template <std::size_t Steps>
 struct input_recorder {
+  const wiring_table<Steps>& w;
   child_input_table<Steps> table{};
-  shape local[max_arity * (Steps + 1)]{};
-  int local_count = 0;
+  shape values[max_arity * (Steps + 1)]{};
+  int value_count = 0;
   bool seen[Steps + 1]{};
 
-  template <class M, class Step>
-  constexpr void run(const M& m, const Step& step) {
-    shape_list in;
-    for (std::size_t i = 0; i < step.input_count; ++i) in.push_back(local[step.inputs[i]]);
-    const auto c = static_cast<std::size_t>(step.child);
-    if (!seen[c]) table.of[c] = in;
+  constexpr input_recorder(const wiring_table<Steps>& wiring, const shape_list& given) : w{wiring} {
+    record(given);
+  }
+
+  constexpr shape_list inputs(std::size_t s) {
+    shape_list taken;
+    for (std::size_t i = 0; i < w.steps[s].input_count; ++i)
+      taken.push_back(values[w.steps[s].inputs[i]]);
+    const auto c = static_cast<std::size_t>(w.steps[s].child);
+    if (!seen[c]) table.of[c] = taken;
     seen[c] = true;
-    const inferred made = infer(m, in);
-    for (std::size_t o = 0; o < made.outputs.size(); ++o) local[local_count++] = made.outputs[o];
+    return taken;
+  }
+  constexpr void record(const shape_list& made) {
+    for (std::size_t o = 0; o < made.size(); ++o) values[value_count++] = made[o];
+  }
+  constexpr shape_list outputs() const {
+    shape_list out;
+    for (std::size_t i = 0; i < w.output_count; ++i) out.push_back(values[w.outputs[i]]);
+    return out;
+  }
+
+  template <class... C>
+  constexpr void run(const boost::hana::tuple<C...>*) {
+    if (w.in_order(sizeof...(C))) {
+      [[maybe_unused]] std::size_t s = 0;
+      (record(output_shapes<typename unwrap_named<C>::type>(inputs(s++))), ...);
+      return;
+    }
+    for (std::size_t s = 0; s < Steps; ++s) {
+      int i = 0;
+      ((i++ == w.steps[s].child ? record(output_shapes<typename unwrap_named<C>::type>(inputs(s)))
+                                : void()),
+       ...);
+    }
   }
 };
 
-/// The shapes that each child of M sees first, for the given inputs of M.
 template <composite_module M>
-constexpr auto child_inputs(const shape_list& in) {
-  constexpr auto w = M::wiring();
-  input_recorder<w.size()> recorder;
-  for (int i = 0; i < w.inputs; ++i)
-    recorder.local[recorder.local_count++] = in[static_cast<std::size_t>(i)];
-  boost::hana::unpack(M{}.children, [&](const auto&... child) {
-    if constexpr (w.in_order(sizeof...(child))) {
-      // Each child runs once, in order.
-      std::size_t s = 0;
-      (recorder.run(module_of(child), w.steps[s++]), ...);
-    } else {
-      for (std::size_t s = 0; s < w.size(); ++s) {
-        int i = 0;
-        ((i++ == w.steps[s].child ? recorder.run(module_of(child), w.steps[s]) : void()), ...);
-      }
-    }
-  });
-  return recorder.table;
+constexpr auto record_inputs(const shape_list& in) {
+  input_recorder<wiring_of<M>.size()> recorder(wiring_of<M>, in);
+  recorder.run(static_cast<const decltype(M::children)*>(nullptr));
+  return recorder;
 }
 
+/// The output shapes of a type of module. Computes only shapes, without a program or paths, so that
+/// the cost per leaf does not grow with the depth.
+template <any_module M>
+constexpr shape_list output_shapes(const shape_list& in) {
+  if constexpr (composite_module<M>)
+    return record_inputs<M>(in).outputs();
+  else
+    return infer_leaf(M{}, in).outputs;
+}
+
+/// The input shapes of the first call of each child of M, for the given inputs of M.
 template <composite_module M, shape_list In>
-inline constexpr auto child_inputs_v = child_inputs<M>(In);
+inline constexpr auto child_inputs_v = record_inputs<M>(In).table;
+
+/// Replaces the module of a child, which may be named, by M.
+template <class C, class M>
+struct rename : std::type_identity<M> {};
+template <class Name, class Old, class M>
+struct rename<named<Name, Old>, M> : std::type_identity<named<Name, M>> {};
 
 template <class M, shape_list In, class Indices>
 struct rebind_children;
@@ -100,37 +148,66 @@ struct rebind_children<M, In, std::index_sequence<I...>> {
   constexpr auto operator()(const C&... child) const {
     return M::rebind(renamed<C>(ikebana::become<child_inputs_v<M, In>.of[I]>(module_of(child)))...);
   }
+  template <class... C>
+  static auto of(const boost::hana::tuple<C...>*) -> decltype(M::rebind(
+      std::declval<typename rename<
+          C, becomes_t<typename unwrap_named<C>::type, child_inputs_v<M, In>.of[I]>>::type>()...));
 };
 
 template <class... C>
 std::index_sequence_for<C...> indices_of(const boost::hana::tuple<C...>&);
+
+template <class M, shape_list In>
+using children_rebinder =
+    rebind_children<M, In, decltype(indices_of(std::declval<const M&>().children))>;
 
 template <class M, shape_list In, std::size_t... I>
 constexpr auto become_leaf(const M& m, std::index_sequence<I...>) {
   return m.template become<In[I]...>();
 }
 
+template <any_module M, shape_list In>
+struct becomes : std::type_identity<M> {};
+template <any_module M, shape_list In>
+requires(is_lazy_v<M> && !composite_module<M>) struct becomes<M, In>
+    : std::type_identity<decltype(become_leaf<M, In>(std::declval<const M&>(),
+                                                     std::make_index_sequence<In.size()>{}))> {
+};
+template <any_module M, shape_list In>
+requires(is_lazy_v<M>&& composite_module<M>) struct becomes<M, In>
+    : std::type_identity<decltype(children_rebinder<M, In>::of(
+          static_cast<const decltype(M::children)*>(nullptr)))> {
+};
+
+/// The value of a module whose settings are all known at compile time.
+template <any_module M>
+inline constexpr M module_value{};
+
 }  // namespace detail
 
-/// The module that m becomes for inputs of these shapes: every lazy dimension is replaced by what
-/// they bring, names and options are kept. m itself where nothing is lazy. A constant expression.
+/// The module that m resolves to for inputs of these shapes: every lazy dimension is replaced by
+/// the extent of the input; names and options are kept. Returns m itself if nothing is lazy. A
+/// constant expression.
 template <shape_list In, any_module M>
-constexpr auto become(const M& m) {
+constexpr detail::becomes_t<M, In> become(const M& m) {
   if constexpr (!is_lazy_v<M>)
     return m;
+  else if constexpr (detail::is_stateless<detail::becomes_t<M, In>>())
+    // The type determines the module, so that it is not made child by child.
+    return detail::module_value<detail::becomes_t<M, In>>;
   else if constexpr (composite_module<M>)
-    return boost::hana::unpack(
-        m.children, detail::rebind_children<M, In, decltype(detail::indices_of(m.children))>{});
+    return boost::hana::unpack(m.children, detail::children_rebinder<M, In>{});
   else
     return detail::become_leaf<M, In>(m, std::make_index_sequence<In.size()>{});
 }
 
-/// The type that M becomes for inputs of the shapes In (PyTorch's cls_to_become, with the
+/// The type that M resolves to for inputs of the shapes In (PyTorch's cls_to_become, with the
 /// dimensions filled in).
 template <any_module M, shape... In>
-using become_t = decltype(become<shape_list{In...}>(std::declval<const M&>()));
+using become_t = detail::becomes_t<M, shape_list{In...}>;
 
-/// Paths of parameters and buffers, in PyTorch's order. Structural; iterates over `path_text`.
+/// A list of paths of parameters and buffers, in PyTorch's order. Structural; iterates over
+/// `path_text`.
 template <std::size_t N>
 struct path_list {
   path_text paths[N + 1]{};
@@ -149,15 +226,15 @@ struct path_list {
 
 namespace detail {
 
-/// Notes for each leaf whether a dimension of it is left out.
+/// Records for each leaf whether one of its dimensions is lazy.
 struct mark_lazy_leaves {
   const program_node* nodes;
   bool* is_lazy;
   int k = 0;
 
   template <class Leaf>
-  constexpr void operator()(const Leaf& leaf) {
-    is_lazy[nodes[k++].leaf] = leaves_out_dimensions(leaf);
+  constexpr void operator()(const Leaf&) {
+    is_lazy[nodes[k++].leaf] = is_lazy_v<Leaf>;
   }
 };
 
@@ -169,8 +246,8 @@ constexpr program_table<bool, N.leaves> lazy_leaves(const program<N>& p, const M
   return is_lazy;
 }
 
-/// Calls f(leaf, spec) for what is uninitialized: all parameters of a lazy leaf, whose initial
-/// values wait for its dimensions, and those of its buffers that have no shape yet.
+/// Calls f(leaf, spec) for everything uninitialized: all parameters of a lazy leaf, whose initial
+/// values depend on its dimensions, and those of its buffers whose shape is unknown.
 template <program_sizes N, class F>
 constexpr void for_each_uninitialized(const program<N>& p,
                                       const program_table<bool, N.leaves>& is_lazy, F&& f) {
@@ -185,10 +262,6 @@ constexpr void for_each_uninitialized(const program<N>& p,
     }
   }
 }
-
-/// A module's own value, of which nothing is left to run time.
-template <any_module M>
-inline constexpr M module_value{};
 
 template <any_module M>
 inline constexpr auto outline_of = outline(module_value<M>);
@@ -217,7 +290,7 @@ inline constexpr auto uninitialized_paths = [] {
 }  // namespace detail
 
 /// The paths of the parameters and buffers of m that have no shape or values yet, because a
-/// dimension of their module is left out: "fc1.weight", "fc1.bias", .. A constant expression;
+/// dimension of their module is lazy: "fc1.weight", "fc1.bias", .. A constant expression;
 /// recursive.
 template <any_module M>
 constexpr auto uninitialized_params(const M&) {
@@ -233,7 +306,7 @@ constexpr bool has_uninitialized_params(const M&) {
 
 namespace detail {
 
-/// Inputs of nothing but dynamic extents.
+/// Inputs with dynamic extents only.
 constexpr shape_list all_dynamic(std::size_t inputs, std::size_t rank) {
   shape s;
   while (s.rank() < rank) s.push_back(dynamic);
@@ -242,7 +315,7 @@ constexpr shape_list all_dynamic(std::size_t inputs, std::size_t rank) {
   return list;
 }
 
-/// The fewest inputs, of the lowest rank, that a leaf takes.
+/// The fewest inputs, and of those the lowest rank, that a leaf accepts.
 template <leaf_module M>
 constexpr shape_list simplest_inputs() {
   for (std::size_t inputs = 1; inputs <= 4; ++inputs)
@@ -251,8 +324,8 @@ constexpr shape_list simplest_inputs() {
   return {};
 }
 
-/// m with every dimension that is left out made dynamic: what it is before any input, once a state
-/// may bring its extents.
+/// m with every lazy dimension made dynamic: its form before any input, when a state can supply the
+/// extents.
 template <any_module M>
 constexpr auto open_dimensions(const M& m) {
   if constexpr (!is_lazy_v<M>)

@@ -1,20 +1,35 @@
 #pragma once
 
+#include <boost/hana/at.hpp>
 #include <boost/hana/tuple.hpp>
-#include <boost/hana/unpack.hpp>
 #include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/program.hpp"
 #include "ikebana/module/program_builder.hpp"
+#include "ikebana/module/protocol.hpp"
 
 namespace ikebana::detail {
 
-/// Whether M runs one of its children, of which the last one joins the others.
+/// Whether M runs only one of its children; the last child joins the others.
 template <class M>
 constexpr bool is_choice_module() {
   return requires { M::is_choice; };
+}
+
+/// The names of M's inputs; empty if M does not name them.
+template <class M>
+constexpr std::span<const std::string_view> input_names_of() {
+  if constexpr (requires { M::input_names; })
+    return M::input_names;
+  else
+    return {};
 }
 
 template <leaf_module M>
@@ -22,32 +37,46 @@ constexpr int lower_new_leaf(const M& m, program_builder& to, int scope) {
   const int leaf = to.add_leaf(M::kind, parameter_count<M>(), buffer_count<M>(), scope);
   if constexpr (parameter_count<M>() > 0) {
     if (!to.counting())
-      for (const parameter_spec& p : m.parameters()) to.parameters[to.n.parameters++] = {leaf, p};
+      for (const parameter_spec& p : m.parameters()) {
+        to.add_elements(p.extents, scope);
+        to.parameters[to.n.parameters++] = {leaf, p};
+      }
     else
       to.n.parameters += parameter_count<M>();
   }
   if constexpr (buffer_count<M>() > 0) {
     if (!to.counting())
-      for (const buffer_spec& b : m.buffers()) to.buffers[to.n.buffers++] = {leaf, b};
+      for (const buffer_spec& b : m.buffers()) {
+        to.add_elements(b.extents, scope);
+        to.buffers[to.n.buffers++] = {leaf, b};
+      }
     else
       to.n.buffers += buffer_count<M>();
   }
   return leaf;
 }
 
-/// How many leaves and scopes stand in a module, itself among the leaves and not among the scopes.
+/// The number of leaves and scopes of a module. It counts itself among the leaves, but not among
+/// the scopes.
 struct module_counts {
   int leaves = 0;
   int scopes = 0;
 };
 
 template <class M>
+constexpr module_counts count_modules();
+
+/// Cached, so that it is evaluated once per type.
+template <class M>
+inline constexpr module_counts counts_of = count_modules<M>();
+
+template <class M>
 constexpr module_counts count_modules() {
   if constexpr (composite_module<M>)
     return []<class... C>(const boost::hana::tuple<C...>*) {
       module_counts n;
-      ((n.leaves += count_modules<typename unwrap_named<C>::type>().leaves,
-        n.scopes += 1 + count_modules<typename unwrap_named<C>::type>().scopes),
+      ((n.leaves += counts_of<typename unwrap_named<C>::type>.leaves,
+        n.scopes += 1 + counts_of<typename unwrap_named<C>::type>.scopes),
        ...);
       return n;
     }(static_cast<const decltype(M::children)*>(nullptr));
@@ -55,9 +84,12 @@ constexpr module_counts count_modules() {
     return {1, 0};
 }
 
-template <leaf_module M>
+template <class M>
 [[gnu::cold, gnu::noinline]] constexpr void declare(const M& m, program_builder& to, int scope) {
-  lower_new_leaf(m, to, scope);
+  if constexpr (has_protocol<M>)
+    lower_new_leaf(m, to, scope);
+  else if (!to.counting() && to.error.ok())
+    to.refuse({protocol_sentence<M>.data}, scope);
 }
 
 template <composite_module M>
@@ -69,10 +101,56 @@ template <class C>
   declare(module_of(child), to, to.add_scope(scope, name_of<C>(), is_named<C> ? -1 : index));
 }
 
-/// Writes down the leaves with their parameters and buffers, depth first in the order of children:
-/// so do PyTorch's state dicts.
+/// The positions of two children with the same name.
+struct children_of_one_name {
+  bool found = false;
+  int first = 0, second = 0;
+};
+
+template <class C>
+constexpr path_text name_text(int index) {
+  if constexpr (is_named<C>)
+    return path_text{std::string_view{name_of<C>()}};
+  else
+    return path_text{}.append(static_cast<dim_t>(index));
+}
+
+template <class... C>
+constexpr children_of_one_name find_one_name(const boost::hana::tuple<C...>*) {
+  [[maybe_unused]] int index = 0;
+  const std::uint64_t names[] = {hash_path(name_text<C>(index++).view())..., 0};
+  for (int i = 1; i < static_cast<int>(sizeof...(C)); ++i)
+    for (int j = 0; j < i; ++j)
+      if (names[i] == names[j]) return {true, j, i};
+  return {};
+}
+
+template <composite_module M>
+inline constexpr children_of_one_name one_name_of =
+    find_one_name(static_cast<const decltype(M::children)*>(nullptr));
+
+/// Refuses two children with the same name, because their parameters would have equal paths.
+template <composite_module M>
+[[gnu::cold]] constexpr void refuse_one_name(const M&, program_builder& to, int scope) {
+  [&]<class... C>(const boost::hana::tuple<C...>*) {
+    constexpr children_of_one_name twice = one_name_of<M>;
+    const char* what = "two children have this name, {expected} and {got}";
+    // The child that a composition adds itself is the last one.
+    if constexpr (requires { M::own_child; })
+      if (twice.second + 1 == static_cast<int>(sizeof...(C))) what = M::own_child;
+    to.refuse({what, twice.first, twice.second}, scope);
+    path_text names[] = {name_text<C>(twice.second)...};
+    if (!to.error.path.empty()) to.error.path.append(".");
+    to.error.path.append(names[twice.second].view());
+  }(static_cast<const decltype(M::children)*>(nullptr));
+}
+
+/// Declares the leaves with their parameters and buffers, depth first in the order of children,
+/// which is the order of PyTorch's state dicts.
 template <composite_module M>
 constexpr void declare(const M& m, program_builder& to, int scope) {
+  if constexpr (one_name_of<M>.found)
+    if (!to.counting() && to.error.ok()) refuse_one_name(m, to, scope);
   boost::hana::unpack(m.children, [&](const auto&... child) {
     int i = 0;
     if constexpr (is_choice_module<M>()) {
@@ -86,17 +164,31 @@ constexpr void declare(const M& m, program_builder& to, int scope) {
   });
 }
 
-/// Where the leaves and scopes of a module begin.
-struct module_place {
+/// The first leaf and scope of a module.
+struct module_start {
   int leaf = 0;
   int scope = 0;
+
+  constexpr module_start with(const module_start& relative) const {
+    return {leaf + relative.leaf, scope + relative.scope};
+  }
 };
 
+/// For a refused module: makes its outputs without a node.
+template <class M>
+constexpr value_list lower(const M&, program_builder& to, const value_list&, module_start) {
+  value_list out;
+  for (out.count = output_count<M>(); out.count > max_arity;) --out.count;
+  for (std::size_t i = 0; i < out.count; ++i) out.ids[i] = to.add_value({});
+  return out;
+}
+
 template <leaf_module M>
+requires has_protocol<M>
 [[gnu::cold, gnu::noinline]] constexpr value_list lower(const M& m, program_builder& to,
-                                                        const value_list& in, module_place place) {
-  const auto [leaf, scope] = place;
-  const std::size_t call = to.begin_call(M::kind, in, scope);
+                                                        const value_list& in, module_start start) {
+  const auto [leaf, scope] = start;
+  const std::size_t call = to.begin_call(M::kind, in, scope, input_names_of<M>());
   value_list out;
   out.count = output_count<M>();
   if (to.counting()) {
@@ -110,6 +202,7 @@ template <leaf_module M>
   for (std::size_t i = 0; i < in.count; ++i) {
     shapes.push_back(to.values[in.ids[i]]);
     to.claim(in.ids[i], input_kind_of<M>(i, in.count), i, scope);
+    to.add_elements(shapes[i], scope);
   }
   shape_list inferred_shapes;
   if (to.error.ok()) {
@@ -118,6 +211,8 @@ template <leaf_module M>
       inferred_shapes = r.outputs;
     else
       to.refuse(r.error, scope);
+    for (std::size_t i = 0; i < inferred_shapes.size(); ++i)
+      to.add_elements(inferred_shapes[i], scope);
   }
   program_node& node = to.add_node(leaf, in, inferred_shapes, out);
   node.keeps = keeps_of<M>();
@@ -127,8 +222,10 @@ template <leaf_module M>
   node.saved_count = saved_count<M>();
   if constexpr (saved_count<M>() > 0) {
     if (to.error.ok())
-      for (const saved_spec& s : m.saved(shapes))
+      for (const saved_spec& s : m.saved(shapes)) {
+        to.add_elements(s.extents, scope);
         to.saved[to.n.saved++] = {static_cast<int>(to.n.nodes), s};
+      }
     else
       to.n.saved += saved_count<M>();
   }
@@ -139,80 +236,103 @@ template <leaf_module M>
 
 template <composite_module M>
 constexpr value_list lower(const M& m, program_builder& to, const value_list& in,
-                           module_place place);
+                           module_start start);
 
-/// Not inlined: of a network of many equal children, the code of one is enough.
+/// Not inlined: many equal children share one copy of the code.
 template <class C, class Step>
 [[gnu::cold, gnu::noinline]] constexpr void lower_step(const C& child, program_builder& to,
                                                        const Step& step, int* local,
-                                                       int& local_count, module_place place) {
+                                                       int& local_count, module_start start) {
   value_list in;
   for (; in.count < step.input_count; ++in.count) in.ids[in.count] = local[step.inputs[in.count]];
-  const value_list out = lower(module_of(child), to, in, place);
+  const value_list out = lower(module_of(child), to, in, start);
   for (std::size_t i = 0; i < out.count; ++i) local[local_count++] = out.ids[i];
+}
+
+/// The children of a composition: where they start relative to it, and the number of values of its
+/// inputs and steps.
+template <std::size_t N>
+struct child_table {
+  module_start starts[N + 1]{};
+  std::size_t values = 0;
+};
+
+template <composite_module M>
+constexpr auto tabulate_children() {
+  return []<class... C>(const boost::hana::tuple<C...>*) {
+    constexpr const auto& w = wiring_of<M>;
+    const module_counts counts[]{counts_of<typename unwrap_named<C>::type>..., {}};
+    const std::size_t outputs[]{output_count<typename unwrap_named<C>::type>()..., 0};
+    child_table<sizeof...(C)> t;
+    t.starts[0] = {0, 1};
+    for (std::size_t c = 0; c < sizeof...(C); ++c)
+      t.starts[c + 1] = {t.starts[c].leaf + counts[c].leaves,
+                         t.starts[c].scope + 1 + counts[c].scopes};
+    t.values = static_cast<std::size_t>(w.inputs);
+    for (std::size_t s = 0; s < w.size(); ++s) t.values += outputs[w.steps[s].child];
+    return t;
+  }(static_cast<const decltype(M::children)*>(nullptr));
+}
+
+template <composite_module M>
+inline constexpr auto children_of = tabulate_children<M>();
+
+// Children are accessed by index: as arguments of one call, each would take a register or a stack
+// slot.
+template <composite_module M, std::size_t... I>
+constexpr value_list lower_children(const M& m, program_builder& to, const value_list& in,
+                                    module_start start, std::index_sequence<I...>) {
+  constexpr const auto& w = wiring_of<M>;
+  constexpr const auto& table = children_of<M>;
+  int local[table.values + 1]{};
+  int local_count = 0;
+  for (int i = 0; i < w.inputs; ++i) local[local_count++] = in.ids[i];
+  if constexpr (is_choice_module<M>()) {
+    const int outer = to.arm, choice = to.choice_at(start.scope);
+    for (std::size_t s = 0; s < w.size(); ++s)
+      ((static_cast<int>(I) == w.steps[s].child
+            ? (to.enter_child(choice, static_cast<int>(I), outer),
+               lower_step(boost::hana::at_c<I>(m.children), to, w.steps[s], local, local_count,
+                          start.with(table.starts[I])))
+            : void()),
+       ...);
+    to.arm = outer;
+  } else if constexpr (w.in_order(sizeof...(I))) {
+    (lower_step(boost::hana::at_c<I>(m.children), to, w.steps[I], local, local_count,
+                start.with(table.starts[I])),
+     ...);
+  } else {
+    for (std::size_t s = 0; s < w.size(); ++s)
+      ((static_cast<int>(I) == w.steps[s].child
+            ? lower_step(boost::hana::at_c<I>(m.children), to, w.steps[s], local, local_count,
+                         start.with(table.starts[I]))
+            : void()),
+       ...);
+  }
+  value_list out;
+  for (; out.count < w.output_count; ++out.count) out.ids[out.count] = local[w.outputs[out.count]];
+  return out;
 }
 
 template <composite_module M>
 constexpr value_list lower(const M& m, program_builder& to, const value_list& in,
-                           module_place place) {
-  constexpr auto w = M::wiring();
-  const std::size_t call = to.begin_call(M::kind, in, place.scope);
-  return boost::hana::unpack(m.children, [&]<class... C>(const C&... child) {
-    constexpr std::size_t children = sizeof...(child);
-    constexpr std::size_t most_values = max_arity * (w.size() + 1);
-    int local[most_values]{};
-    int local_count = 0;
-    if (to.error.ok() && in.count != static_cast<std::size_t>(w.inputs)) {
-      to.error = diagnostic{"a composition takes {expected} inputs, got {got}", w.inputs,
-                            static_cast<dim_t>(in.count)};
-      if (!to.counting()) to.error.path = scope_path(to.scopes, place.scope);
-    }
-    for (int i = 0; i < w.inputs; ++i) local[local_count++] = in.ids[i];
-    constexpr module_counts counts[children + 1]{count_modules<typename unwrap_named<C>::type>()...,
-                                                 {}};
-    module_place places[children + 1]{};
-    places[0] = {place.leaf, place.scope + 1};
-    for (std::size_t c = 0; c < children; ++c)
-      places[c + 1] = {places[c].leaf + counts[c].leaves, places[c].scope + 1 + counts[c].scopes};
-    if constexpr (is_choice_module<M>()) {
-      const int outer = to.arm, choice = to.choice_at(place.scope);
-      for (std::size_t s = 0; s < w.size(); ++s) {
-        int i = 0;
-        ((i == w.steps[s].child ? (to.enter_child(choice, i, outer),
-                                   lower_step(child, to, w.steps[s], local, local_count, places[i]))
-                                : void(),
-          ++i),
-         ...);
-      }
-      to.arm = outer;
-    } else if constexpr (w.in_order(children)) {
-      int i = 0;
-      ((lower_step(child, to, w.steps[i], local, local_count, places[i]), ++i), ...);
-    } else {
-      for (std::size_t s = 0; s < w.size(); ++s) {
-        int i = 0;
-        ((i == w.steps[s].child ? lower_step(child, to, w.steps[s], local, local_count, places[i])
-                                : void(),
-          ++i),
-         ...);
-      }
-    }
-    value_list out;
-    for (; out.count < w.output_count; ++out.count)
-      out.ids[out.count] = local[w.outputs[out.count]];
-    to.end_call(call, out);
-    return out;
-  });
+                           module_start start) {
+  const std::size_t call = to.begin_call(M::kind, in, start.scope, input_names_of<M>());
+  to.check_input_count(wiring_of<M>.inputs, in.count, start.scope);
+  const value_list out =
+      lower_children(m, to, in, start, std::make_index_sequence<child_count<M>>{});
+  to.end_call(call, out);
+  return out;
 }
 
-/// Writes down a whole network, whose input values are there.
+/// Lowers a whole network, whose input values already exist.
 template <any_module M>
 constexpr value_list lower_root(const M& m, program_builder& to, const value_list& in) {
   declare(m, to, to.add_scope(-1, nullptr, 0));
   return lower(m, to, in, {0, 0});
 }
 
-/// What a network with this many inputs comes to.
+/// The sizes of a network with this many inputs.
 template <any_module M>
 constexpr program_builder count_network(std::size_t inputs) {
   program_builder to;

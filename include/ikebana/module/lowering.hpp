@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <type_traits>
 
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/module/lower_module.hpp"
@@ -10,21 +12,20 @@
 
 namespace ikebana {
 
-/// How much of each table the lowered form of M has, for `inputs` input values.
+/// The sizes of the tables of M's lowered form, for `inputs` input values.
 template <any_module M>
 constexpr program_sizes sizes_of(std::size_t inputs) {
   return detail::count_network<M>(inputs).n;
 }
 
-/// How often the modules of M are called in one forward, for `inputs` input values.
+/// The number of module calls in one forward of M, for `inputs` input values.
 template <any_module M>
 constexpr std::size_t count_calls(std::size_t inputs) {
   return detail::count_network<M>(inputs).call_count;
 }
 
-/// Writes the program of m for inputs of these shapes to p. `p.error` then says what is wrong with
-/// them, with the path. `calls`, where it is not null, has room for count_calls. O(nodes); does not
-/// allocate.
+/// Writes the program of m for inputs of these shapes to p. `p.error` is then the diagnostic, with
+/// the path, or empty. `calls`, unless null, has room for count_calls. O(nodes); no allocation.
 template <program_sizes N, any_module M>
 constexpr void lower_into(program<N>& p, const M& m, const shape_list& inputs,
                           program_call* calls = nullptr, const diagnostic& known_error = {}) {
@@ -58,38 +59,63 @@ constexpr program<N> lower(const M& m, const shape_list& inputs) {
   return p;
 }
 
-/// How many inputs a module takes, as far as that can be told without them: a leaf may take more.
+/// The number of inputs of a composition; 1 for a leaf, which may take more.
 template <any_module M>
 constexpr std::size_t input_count_of() {
   if constexpr (composite_module<M>)
-    return static_cast<std::size_t>(M::wiring().inputs);
+    return static_cast<std::size_t>(detail::wiring_of<M>.inputs);
   else
     return 1;
 }
 
-/// The program of m without any shapes: its modules, their paths and parameters.
+/// The program of m without shapes: its modules, their paths and parameters.
 template <any_module M>
 constexpr auto outline(const M& m) {
   constexpr std::size_t inputs = input_count_of<M>();
   program<sizes_of<M>(inputs)> p;
   shape_list unknown;
   while (unknown.size() < inputs) unknown.push_back({});
-  // What is wrong already is not looked for.
+  // An existing error suppresses further checks.
   lower_into(p, m, unknown, nullptr, {"no shapes are given"});
   return p;
 }
 
-/// The output shapes of m for inputs of these shapes, or the diagnostic with the path of the module
-/// that refuses them.
+namespace detail {
+
+template <program_sizes N>
+constexpr inferred outputs_of(const program<N>& p) {
+  if (!p.error.ok()) return p.error;
+  shape_list out;
+  for (std::size_t i = 0; i < p.output_count; ++i) out.push_back(p.output(i));
+  return out;
+}
+
+template <program_sizes N, any_module M>
+[[gnu::cold, gnu::noinline]] constexpr inferred infer_in_compiler(const M& m,
+                                                                  const shape_list& inputs) {
+  return outputs_of(lower<N>(m, inputs));
+}
+
+/// The program is too large for the stack of a thread.
+template <program_sizes N, any_module M>
+[[gnu::cold, gnu::noinline]] inferred infer_on_heap(const M& m, const shape_list& inputs) {
+  const auto p = std::make_unique<program<N>>();
+  lower_into(*p, m, inputs);
+  return outputs_of(*p);
+}
+
+}  // namespace detail
+
+/// The output shapes of m for inputs of these shapes, or a diagnostic with the path of the module
+/// that refuses them. Allocates at run time.
 template <any_module M>
 constexpr inferred infer(const M& m, const shape_list& inputs) {
   if constexpr (composite_module<M>) {
-    constexpr program_sizes n = sizes_of<M>(static_cast<std::size_t>(M::wiring().inputs));
-    const program<n> p = lower<n>(m, inputs);
-    if (!p.error.ok()) return p.error;
-    shape_list out;
-    for (std::size_t i = 0; i < p.output_count; ++i) out.push_back(p.output(i));
-    return out;
+    constexpr program_sizes n = sizes_of<M>(static_cast<std::size_t>(detail::wiring_of<M>.inputs));
+    if (std::is_constant_evaluated()) return detail::infer_in_compiler<n>(m, inputs);
+    return detail::infer_on_heap<n>(m, inputs);
+  } else if constexpr (!detail::has_protocol<M>) {
+    return diagnostic{detail::protocol_sentence<M>.data};
   } else {
     return detail::infer_leaf(m, inputs);
   }

@@ -1,13 +1,14 @@
 #pragma once
 
+#include <boost/hana/at.hpp>
 #include <boost/hana/core/is_a.hpp>
-#include <boost/hana/fwd/unpack.hpp>
+#include <boost/hana/length.hpp>
 #include <boost/hana/tuple.hpp>
-#include <boost/hana/unpack.hpp>
 #include <concepts>
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
@@ -16,48 +17,52 @@
 
 namespace ikebana {
 
-/// A module that computes: a cheap, default-constructible value that holds options and no weights.
-/// It has
+/// A leaf: a module that computes. It is a cheap, default-constructible value that holds options
+/// and no weights. It has
 /// - `static constexpr std::string_view kind`: its name, "linear";
-/// - `constexpr inferred infer(const shape&...) const`: output shapes, or a diagnostic (or
+/// - `constexpr inferred infer(const shape&...) const`: the output shapes, or a diagnostic (or
 ///   `infer(const shape_list&)`);
-/// - `template <class T> void forward(const context<T>&) const`, and `backward` likewise (where a
-///   `precision` rounds its products, the whole type: `template <class C> .. (const C&)`);
+/// - `template <class T> void forward(const context<T>&) const`, and `backward` likewise (if a
+///   `precision` rounds its products, templates over the whole context: `template <class C> ..
+///   (const C&)`);
 ///
-/// and where it needs them
+/// and where needed
 /// - `parameters()`, `buffers()`, `saved(const shape_list&)`: arrays of specs;
-/// - `become<shape... In>()`: the module that a lazy one becomes for inputs of these shapes;
-/// - `bind(const shape_list&)`: takes over the extents that only run time knows;
-/// - `bind_state(std::span<const shape> parameters, std::span<const shape> buffers)`: the same from
-///   the shapes of a state that is loaded before any input;
-/// - `input_kind(i, count)`: an `element_kind` for input i of count, where not all are `real`;
-/// - `input_names`: an array of the names by which inputs may be given;
-/// - `check(const shape_list&, bool training)`: what else is wrong, asked before each forward;
-/// - `validate(const context<T>&)`: throws where indices or truth values given to it are wrong,
-///   before anything runs;
+/// - `become<shape... In>()`: the module that a lazy one resolves to for inputs of these shapes;
+/// - `bind(const shape_list&)`: sets the extents known only at run time from the inputs;
+/// - `bind_state(std::span<const shape> parameters, std::span<const shape> buffers)`: sets them
+///   from the shapes of a state that is loaded before any input;
+/// - `input_kind(i, count)`: the `element_kind` of input i of count, if not all are `real`;
+/// - `input_names`: an array of the names by which inputs can be passed;
+/// - `check(const shape_list&, bool training)`: further checks, made before each forward;
+/// - `validate(const context<T>&)`: throws if its indices or masks are invalid, before anything
+///   runs;
 /// - `finish_initialization(T* const* parameters, std::byte* const* buffers)`: runs once after
 ///   parameters and buffers have their initial values;
 /// - `describe(description&)`: its options, for printing;
-/// - `multiply_adds(const shape_list& in, const shape_list& out)`;
+/// - `multiply_adds(const shape_list& in, const shape_list& out)`: the number of multiply-adds;
 /// - `keeps`: what backward reads of inputs and outputs (default: both);
 /// - `is_view`: the output is the input's memory under another shape;
-/// - `in_place`: forward may write its output over input 0, and backward likewise, element by
-/// element;
-/// - `as_activation`: the cpu::activation that it is, with a slope that its output tells;
+/// - `in_place`: forward can overwrite input 0 with its output, and backward likewise, element by
+///   element;
+/// - `as_activation`: the cpu::activation that it computes, whose slope is a function of the
+///   output;
 /// - `takes_residual`: forward adds `context::residual()` to its output;
 /// - `takes_function`: forward then applies `context::function()`;
-/// - `takes_norm`: forward, before that, multiplies channel c of its output by
+/// - `takes_norm`: before that, forward multiplies channel c of its output by
 ///   `context::channel_scale()[c]` and adds `channel_shift()[c]`;
-/// - `is_channel_norm`: in evaluation it is such a map: of parameters weight and bias if
-/// `is_affine`,
-///   buffers mean and variance, `eps`, and two saved values for each channel;
-/// - `is_identity_in_evaluation`: forward gives its input then;
-/// - `adds_before`: forward adds `context::residual()` to input 0, where it stands, before all
-/// else;
+/// - `is_channel_norm`: in evaluation it is such a map, given by the parameters weight and bias if
+///   `is_affine`, the buffers mean and variance, `eps`, and two saved values per channel;
+/// - `is_identity_in_evaluation`: in evaluation, forward returns its input;
+/// - `adds_before`: before all else, forward adds `context::residual()` to input 0 in place;
 /// - `takes_slope`: backward applies `context::input_slope()` to the gradient of input 0;
-/// - `is_lazy`: a dimension is still left out;
+/// - `is_stateful`: forward changes buffers in evaluation too (default: true if there are buffers);
+/// - `is_lazy`: one of its dimensions is lazy;
 /// - `is_random`: it draws from `context::random()`;
-/// - `outputs`: how many there are (default 1).
+/// - `outputs`: the number of outputs (default 1).
+///
+/// The concept checks only the kind and the constructor. If another member is missing or has a
+/// different signature, `infer` and `initialize` say so in one sentence (module/protocol.hpp).
 template <class M>
 concept leaf_module = requires {
   { M::kind } -> std::convertible_to<std::string_view>;
@@ -65,7 +70,7 @@ concept leaf_module = requires {
 &&std::default_initializable<M> && !requires(const M& m) { m.children; };
 
 /// A module made of modules: `children` is a hana::tuple of modules and `named` ones, `wiring()`
-/// says which values each step takes, `rebind(child...)` makes the same composition of other
+/// tells which values each step takes, and `rebind(child...)` makes the same composition with other
 /// children.
 template <class M>
 concept composite_module = requires(const M& m) {
@@ -77,15 +82,15 @@ concept composite_module = requires(const M& m) {
 template <class M>
 concept any_module = leaf_module<M> || composite_module<M>;
 
-/// What the elements of a module's input are: numbers of the model's type, indices (std::int64_t)
-/// or truth values (bool). Outputs are of the model's type.
+/// The elements of a module's input: numbers of the model's type, indices (std::int64_t) or masks
+/// (bool). Outputs are of the model's type.
 enum class element_kind : unsigned char { real, index, boolean };
 
 /// What a module's backward reads of its inputs and outputs; the memory of the rest is free after
 /// forward.
 enum class kept : unsigned char { nothing = 0, input = 1, output = 2, both = 3 };
 
-/// What a leaf offers to those that are called before and after it (see model/fusion.hpp).
+/// What a leaf offers for fusion with the calls before and after it (see model/fusion.hpp).
 struct leaf_role {
   bool in_place = false;
   bool is_sum = false;
@@ -97,13 +102,14 @@ struct leaf_role {
   bool adds_before = false;
   bool takes_slope = false;
   bool is_layer = false;
+  bool is_stateful = false;  ///< See is_stateful().
   cpu::activation as_activation = cpu::activation::none;
-  bool is_affine = false;  ///< Of a channel norm, as is `eps`.
+  bool is_affine = false;  ///< Of a channel norm, as `eps` is.
   double eps = 0;
 };
 
 /// A composition as values: step s runs child `steps[s].child` on the values `steps[s].inputs` and
-/// defines the next values, as many as that child has outputs. Values 0 .. inputs-1 are the
+/// defines the next values, as many as the child has outputs. Values 0 .. inputs-1 are the
 /// composition's inputs.
 template <std::size_t Steps>
 struct wiring_table {
@@ -118,7 +124,7 @@ struct wiring_table {
   std::size_t output_count = 1;
   static constexpr std::size_t size() { return Steps; }
 
-  /// Whether each of the children has one step, in the order in which they stand.
+  /// Whether the steps run each child once, in order.
   constexpr bool in_order(std::size_t children) const {
     for (std::size_t s = 0; s < Steps; ++s)
       if (steps[s].child != static_cast<int>(s)) return false;
@@ -127,6 +133,11 @@ struct wiring_table {
 };
 
 namespace detail {
+
+/// The wiring of M, evaluated once. Without the cache, the time would be exponential in the depth,
+/// since the wiring of a composition uses its children's several times.
+template <composite_module M>
+inline constexpr auto wiring_of = M::wiring();
 
 template <class M>
 constexpr kept keeps_of() {
@@ -154,6 +165,24 @@ constexpr bool is_view_module() {
 }
 
 template <class M>
+constexpr std::size_t buffer_count() {
+  if constexpr (requires(const M& m) { m.buffers(); })
+    return std::tuple_size_v<std::remove_cvref_t<decltype(std::declval<const M&>().buffers())>>;
+  else
+    return 0;
+}
+
+/// Whether forward changes M's buffers in evaluation mode too, so that it must not be repeated:
+/// true for a leaf with buffers unless its `is_stateful` is false.
+template <class M>
+constexpr bool is_stateful() {
+  if constexpr (requires { M::is_stateful; })
+    return M::is_stateful;
+  else
+    return buffer_count<M>() > 0;
+}
+
+template <class M>
 constexpr leaf_role role_of([[maybe_unused]] const M& m) {
   leaf_role role;
   if constexpr (requires { M::in_place; }) role.in_place = M::in_place;
@@ -172,13 +201,14 @@ constexpr leaf_role role_of([[maybe_unused]] const M& m) {
   if constexpr (requires { M::takes_slope; }) role.takes_slope = M::takes_slope;
   if constexpr (requires { M::is_layer; }) role.is_layer = M::is_layer;
   if constexpr (requires { M::as_activation; }) role.as_activation = M::as_activation;
+  role.is_stateful = is_stateful<M>();
   return role;
 }
 
 template <class M>
 constexpr std::size_t output_count() {
   if constexpr (composite_module<M>)
-    return M::wiring().output_count;
+    return wiring_of<M>.output_count;
   else if constexpr (requires { M::outputs; })
     return M::outputs;
   else
@@ -194,14 +224,6 @@ constexpr std::size_t parameter_count() {
 }
 
 template <class M>
-constexpr std::size_t buffer_count() {
-  if constexpr (requires(const M& m) { m.buffers(); })
-    return std::tuple_size_v<std::remove_cvref_t<decltype(std::declval<const M&>().buffers())>>;
-  else
-    return 0;
-}
-
-template <class M>
 constexpr std::size_t saved_count() {
   if constexpr (requires(const M& m, const shape_list& s) { m.saved(s); })
     return std::tuple_size_v<
@@ -210,7 +232,18 @@ constexpr std::size_t saved_count() {
     return 0;
 }
 
-/// Calls a leaf's infer with as many shapes as there are inputs.
+/// Whether a module is completely described by its type.
+template <any_module M>
+constexpr bool is_stateless() {
+  if constexpr (composite_module<M>)
+    return []<class... C>(const boost::hana::tuple<C...>*) {
+      return (is_stateless<typename unwrap_named<C>::type>() && ... && true);
+    }(static_cast<const decltype(M::children)*>(nullptr));
+  else
+    return std::is_empty_v<M>;
+}
+
+/// Calls a leaf's infer with one shape per input.
 template <leaf_module M>
 constexpr inferred infer_leaf(const M& m, const shape_list& in) {
   if constexpr (requires { m.infer(in); }) {
@@ -229,49 +262,64 @@ constexpr inferred infer_leaf(const M& m, const shape_list& in) {
   }
 }
 
-/// Calls v(leaf) for each leaf in the order of forward. Named on the module and the visitor alone:
-/// a visitor is a plain struct, so that no symbol carries the type of a whole network once for each
+/// Calls v(leaf) for each leaf in forward order. Instantiated for the module and the visitor only:
+/// a visitor is a plain struct, so that no symbol repeats the type of the whole network for each
 /// leaf.
 template <class V, class M>
-constexpr void for_each_leaf(M& m, V& v) {
-  if constexpr (composite_module<std::remove_const_t<M>>) {
-    boost::hana::unpack(m.children, [&v](auto&... child) {
-      if constexpr (std::remove_const_t<M>::wiring().in_order(sizeof...(child))) {
-        (for_each_leaf(module_of(child), v), ...);
-      } else {
-        constexpr auto w = std::remove_const_t<M>::wiring();
-        for (std::size_t s = 0; s < w.size(); ++s) {
-          int i = 0;
-          ((i++ == w.steps[s].child ? for_each_leaf(module_of(child), v) : void()), ...);
-        }
-      }
-    });
+constexpr void for_each_leaf(M& m, V& v);
+template <class V, class M>
+constexpr void for_each_leaf_reversed(M& m, V& v);
+
+// Children are accessed by index: as arguments of one call, each would take a register or a stack
+// slot.
+template <class M>
+inline constexpr std::size_t child_count =
+    decltype(boost::hana::length(std::declval<const M&>().children))::value;
+
+template <class V, class M, std::size_t... I>
+constexpr void visit_children(M& m, V& v, std::index_sequence<I...>) {
+  constexpr const auto& w = wiring_of<std::remove_const_t<M>>;
+  if constexpr (w.in_order(sizeof...(I))) {
+    (for_each_leaf(module_of(boost::hana::at_c<I>(m.children)), v), ...);
   } else {
-    v(m);
+    for (std::size_t s = 0; s < w.size(); ++s)
+      ((static_cast<int>(I) == w.steps[s].child
+            ? for_each_leaf(module_of(boost::hana::at_c<I>(m.children)), v)
+            : void()),
+       ...);
   }
 }
 
-/// The same from the last to the first.
+template <class V, class M, std::size_t... I>
+constexpr void visit_children_reversed(M& m, V& v, std::index_sequence<I...>) {
+  constexpr const auto& w = wiring_of<std::remove_const_t<M>>;
+  constexpr std::size_t last = sizeof...(I) - 1;
+  if constexpr (w.in_order(sizeof...(I))) {
+    (for_each_leaf_reversed(module_of(boost::hana::at_c<last - I>(m.children)), v), ...);
+  } else {
+    for (std::size_t s = w.size(); s-- > 0;)
+      ((static_cast<int>(I) == w.steps[s].child
+            ? for_each_leaf_reversed(module_of(boost::hana::at_c<I>(m.children)), v)
+            : void()),
+       ...);
+  }
+}
+
+template <class V, class M>
+constexpr void for_each_leaf(M& m, V& v) {
+  if constexpr (composite_module<std::remove_const_t<M>>)
+    visit_children(m, v, std::make_index_sequence<child_count<M>>{});
+  else
+    v(m);
+}
+
+/// The same in reverse order.
 template <class V, class M>
 constexpr void for_each_leaf_reversed(M& m, V& v) {
-  if constexpr (composite_module<std::remove_const_t<M>>) {
-    boost::hana::unpack(m.children, [&v](auto&... child) {
-      if constexpr (std::remove_const_t<M>::wiring().in_order(sizeof...(child))) {
-        // An assignment evaluates its right side first, so this fold runs from the last child to
-        // the first.
-        [[maybe_unused]] int order = 0;
-        static_cast<void>(((for_each_leaf_reversed(module_of(child), v), order) = ... = 0));
-      } else {
-        constexpr auto w = std::remove_const_t<M>::wiring();
-        for (std::size_t s = w.size(); s-- > 0;) {
-          int i = 0;
-          ((i++ == w.steps[s].child ? for_each_leaf_reversed(module_of(child), v) : void()), ...);
-        }
-      }
-    });
-  } else {
+  if constexpr (composite_module<std::remove_const_t<M>>)
+    visit_children_reversed(m, v, std::make_index_sequence<child_count<M>>{});
+  else
     v(m);
-  }
 }
 
 }  // namespace detail

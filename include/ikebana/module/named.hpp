@@ -53,7 +53,7 @@ struct name_literal {
     return {std::move(module)};
   }
 
-  /// Applies a module, under this name, to the symbols of a graph.
+  /// Applies a module, under this name, to symbols of a graph.
   template <class M, class... Symbol>
   constexpr auto operator()(M module, Symbol... x) const {
     return apply(named<Name, M>{std::move(module)}, x...);
@@ -88,7 +88,7 @@ constexpr C& module_of(C& child) {
   return child;
 }
 
-/// The name of a child, or null where its index is its name.
+/// The name of a child, or null if it is named by its index.
 template <class C>
 constexpr const char* name_of() {
   if constexpr (is_named<C>)
@@ -97,7 +97,7 @@ constexpr const char* name_of() {
     return nullptr;
 }
 
-/// A child of the same name around another module.
+/// A child with the same name around another module.
 template <class C, class M>
 constexpr auto renamed(M module) {
   if constexpr (is_named<C>)

@@ -8,9 +8,9 @@
 
 namespace ikebana::detail {
 
-// Which options a module was given, and whether it takes them.
+// Which options a module was given, and whether it accepts them.
 
-/// Whether the type Option is an option of the kind Tag; false for what is no option at all.
+/// Whether the type Option is an option of the kind Tag; false for types that are not options.
 template <class Option, class Tag>
 inline constexpr bool is_option_of = requires {
   requires std::is_same_v<typename Option::option, Tag>;
@@ -27,7 +27,7 @@ struct select_option<Tag, Default, First, Rest...>
 template <class Default, class... Options>
 using option_or = typename select_option<typename Default::option, Default, Options...>::type;
 
-/// How many of Options are of the kind of one of Allowed.
+/// Whether Option is of the kind of one of Allowed.
 template <class Option, class... Allowed>
 inline constexpr bool is_one_of = (is_option_of<Option, typename Allowed::option> || ...);
 
@@ -36,13 +36,13 @@ inline constexpr int times_given = (int{is_option_of<Given, Tag>} + ... + 0);
 
 template <class... Options>
 struct option_set {
-  /// Whether each of Given is of the kind of one of Options, and no kind is given twice.
+  /// Whether each of Given is of the kind of one of Options, and no kind occurs twice.
   template <class... Given>
   static constexpr bool accepts = (is_one_of<Given, Options...> && ...) &&
                                   ((times_given<typename Options::option, Given...> <= 1) && ...);
 };
 
-/// One value for each of N spatial dimensions, from an option with one value or N.
+/// One value for each of N spatial dimensions, from an option with one value or N values.
 template <std::size_t N, class Option>
 constexpr std::array<dim_t, N> spatial() {
   static_assert(Option::values.size() == 1 || Option::values.size() == N,

@@ -41,149 +41,176 @@ struct attn_mask_option;
 struct need_weights_option;
 struct norm_first_option;
 struct activation_option;
+
+/// An upper bound of extents, strides and padding, so that sums of them do not overflow.
+inline constexpr dim_t option_limit = dim_t{1} << 31;
 }  // namespace detail
 
-// Options of modules are types, given in any order. Those with a value for each spatial dimension
-// take one number for all of them or one for each: kernel<3>, kernel<3, 5>.
+// Options of modules are types, given in any order. Those with one value per spatial dimension take
+// one number for all dimensions or one for each: kernel<3>, kernel<3, 5>.
 
+/// The extents of the window of a convolution or a pooling.
 template <dim_t... N>
 struct kernel {
   using option = detail::kernel_option;
+  static_assert(((N < detail::option_limit) && ...), "ikebana: kernel takes numbers below 2^31");
   static constexpr std::array<dim_t, sizeof...(N)> values{N...};
 };
 
+/// The distance between two windows, in positions.
 template <dim_t... N>
 struct stride {
   using option = detail::stride_option;
+  static_assert(((N < detail::option_limit) && ...), "ikebana: stride takes numbers below 2^31");
   static constexpr std::array<dim_t, sizeof...(N)> values{N...};
 };
 
+/// The number of positions added at both ends of each spatial dimension.
 template <dim_t... N>
 struct padding {
   using option = detail::padding_option;
+  static_assert(((N < detail::option_limit) && ...), "ikebana: padding takes numbers below 2^31");
   static constexpr std::array<dim_t, sizeof...(N)> values{N...};
 };
 
-/// padding='same': as much as keeps each spatial extent, the odd one after it. Of convolutions.
+/// padding='same' of convolutions: pads so that each spatial extent is preserved; an odd element
+/// goes after the input.
 struct same_padding {
   using option = detail::padding_option;
   static constexpr std::array<dim_t, 1> values{-1};
 };
 
-/// padding='valid': none.
+/// padding='valid': no padding.
 struct valid_padding : padding<0> {};
 
-/// What a transposed convolution adds to one side of each spatial dimension of its output.
+/// The extension of a transposed convolution's output at the end of each spatial dimension.
 template <dim_t... N>
 struct output_padding {
   using option = detail::output_padding_option;
+  static_assert(((N < detail::option_limit) && ...),
+                "ikebana: output_padding takes numbers below 2^31");
   static constexpr std::array<dim_t, sizeof...(N)> values{N...};
 };
 
+/// The distance between two positions of a window; 1: adjacent.
 template <dim_t... N>
 struct dilation {
   using option = detail::dilation_option;
+  static_assert(((N < detail::option_limit) && ...), "ikebana: dilation takes numbers below 2^31");
   static constexpr std::array<dim_t, sizeof...(N)> values{N...};
 };
 
+/// The number of groups of channels that are convolved separately.
 template <dim_t N>
 struct groups {
   using option = detail::groups_option;
   static constexpr dim_t value = N;
 };
 
+/// Whether the module adds a bias.
 template <bool B>
 struct bias {
   using option = detail::bias_option;
   static constexpr bool value = B;
 };
 
-/// The dimension a module works along; negative counts from the end.
+/// The dimension that a module works along; negative counts from the end.
 template <dim_t N>
 struct dim {
   using option = detail::dim_option;
   static constexpr dim_t value = N;
 };
 
-/// Whether a pooling window may start inside the input and reach beyond its padded end.
+/// Whether output extents are rounded up, so that the last pooling window may reach beyond the
+/// padded input.
 template <bool B>
 struct ceil_mode {
   using option = detail::ceil_mode_option;
   static constexpr bool value = B;
 };
 
+/// Whether an average counts the padding.
 template <bool B>
 struct count_include_pad {
   using option = detail::count_include_pad_option;
   static constexpr bool value = B;
 };
 
+/// The divisor of averages, instead of the number of positions.
 template <dim_t N>
 struct divisor_override {
   using option = detail::divisor_override_option;
   static constexpr dim_t value = N;
 };
 
-/// In output_size: as large as the input.
+/// In output_size: the extent of the input.
 inline constexpr dim_t unchanged = -3;
 
+/// The output extents of an adaptive pooling.
 template <dim_t... N>
 struct output_size {
   using option = detail::output_size_option;
   static constexpr std::array<dim_t, sizeof...(N)> values{N...};
 };
 
-/// The row of an embedding that stands for no word; negative counts from the end.
+/// The index of an embedding that is padding; negative counts from the end.
 template <dim_t N>
 struct padding_idx {
   using option = detail::padding_idx_option;
   static constexpr dim_t value = N;
 };
 
+/// Whether the gradient of an embedding's row is divided by the number of its occurrences in the
+/// batch.
 template <bool B>
 struct scale_grad_by_freq {
   using option = detail::scale_grad_by_freq_option;
   static constexpr bool value = B;
 };
 
+/// Whether a norm has a weight and a bias per channel.
 template <bool B>
 struct affine {
   using option = detail::affine_option;
   static constexpr bool value = B;
 };
 
+/// Whether a norm keeps running statistics, which it then uses in evaluation.
 template <bool B>
 struct track_running_stats {
   using option = detail::track_running_stats_option;
   static constexpr bool value = B;
 };
 
+/// Whether a norm has a weight, and a bias if it has one, for each normalised element.
 template <bool B>
 struct elementwise_affine {
   using option = detail::elementwise_affine_option;
   static constexpr bool value = B;
 };
 
+/// The number of layers, of which each takes the output sequence of the one before.
 template <dim_t N>
 struct num_layers {
   using option = detail::num_layers_option;
   static constexpr dim_t value = N;
 };
 
-/// Whether the batch comes before the sequence: [N, L, features] and not [L, N, features].
+/// Whether the batch comes before the sequence: [N, L, features] instead of [L, N, features].
 template <bool B>
 struct batch_first {
   using option = detail::batch_first_option;
   static constexpr bool value = B;
 };
 
+/// Whether a second recurrence runs from the end; the outputs of both are concatenated.
 template <bool B>
 struct bidirectional {
   using option = detail::bidirectional_option;
   static constexpr bool value = B;
 };
 
-/// The features that an LSTM's hidden state is projected to; 0 for no projection.
+/// The number of features that an LSTM's hidden state is projected to; 0 for no projection.
 template <dim_t N>
 struct proj_size {
   using option = detail::proj_size_option;
@@ -197,15 +224,15 @@ struct packed {
   static constexpr bool value = B;
 };
 
-/// A state that stays from call to call, of so many sequences side by side; 0 for none.
+/// The number of parallel sequences whose state is carried from call to call; 0 for none.
 template <dim_t Batch>
 struct stateful {
   using option = detail::stateful_option;
   static constexpr dim_t value = Batch;
 };
 
-/// The features of keys, and of values, where they are not those of queries. A number, `lazy` or
-/// `dynamic`.
+/// The numbers of features of keys and of values, if they differ from those of queries. A number,
+/// `lazy` or `dynamic`.
 template <dim_t N>
 struct kdim {
   using option = detail::kdim_option;
@@ -218,21 +245,21 @@ struct vdim {
   static constexpr dim_t value = N;
 };
 
-/// Whether element i of a sequence attends to none after it.
+/// Whether element i of a sequence attends only to elements up to i.
 template <bool B>
 struct is_causal {
   using option = detail::is_causal_option;
   static constexpr bool value = B;
 };
 
-/// Whether there is an input of bools that says which keys of each sample are ignored.
+/// Whether there is an input of bools that marks the ignored keys of each sample.
 template <bool B>
 struct key_padding_mask {
   using option = detail::key_padding_mask_option;
   static constexpr bool value = B;
 };
 
-/// What a mask of attention holds: true where a key is ignored, or a number that is added to the
+/// The elements of an attention mask: true where a key is ignored, or a number that is added to the
 /// score.
 enum class mask_kind : unsigned char { boolean, additive };
 
@@ -250,21 +277,21 @@ struct need_weights {
   static constexpr bool value = B;
 };
 
-/// Whether a block normalises its input and not its output.
+/// Whether a block normalises its input instead of its output.
 template <bool B>
 struct norm_first {
   using option = detail::norm_first_option;
   static constexpr bool value = B;
 };
 
-/// The module between two linear ones: activation<gelu<>>.
+/// The module between the two linear layers: activation<gelu<>>.
 template <class M>
 struct activation {
   using option = detail::activation_option;
   using type = M;
 };
 
-/// The sizes into which a dimension is cut.
+/// The sizes of the parts into which a dimension is split.
 template <dim_t... N>
 struct sections {
   using option = detail::sections_option;

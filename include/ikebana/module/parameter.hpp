@@ -11,9 +11,8 @@
 
 namespace ikebana {
 
-/// How a parameter or a buffer comes into being. The bits depend on the stream and the extents
-/// alone, but for those of normal numbers, which take logarithms and cosines from the standard
-/// library.
+/// How a parameter or a buffer is initialised. The bits depend only on the stream and the extents,
+/// except that normal numbers use the standard library's logarithm and cosine.
 struct initializer {
   enum class kind : std::uint8_t { constant, uniform, uniform_sqrt, normal, unit_normal };
   kind what = kind::constant;
@@ -26,9 +25,9 @@ struct initializer {
   /// Uniform in [-bound, bound).
   static constexpr initializer uniform(double bound) { return {kind::uniform, bound}; }
 
-  /// Uniform in [-1/sqrt(fan_in), 1/sqrt(fan_in)): what PyTorch's linear and convolution modules
-  /// draw weights from (kaiming-uniform with a = sqrt(5); He et al., Delving Deep into Rectifiers,
-  /// 2015) and biases. 0 where fan_in is 0.
+  /// Uniform in [-1/sqrt(fan_in), 1/sqrt(fan_in)): PyTorch's default for the weights
+  /// (kaiming-uniform with a = sqrt(5); He et al., Delving Deep into Rectifiers, 2015) and biases
+  /// of linear and convolution modules. 0 if fan_in is 0.
   static constexpr initializer kaiming_uniform(dim_t fan_in) {
     return {kind::uniform_sqrt, static_cast<double>(fan_in)};
   }
@@ -44,17 +43,17 @@ struct initializer {
     return {kind::normal, mean, deviation};
   }
 
-  /// Standard normal, then divided by the 2-norm of all.
+  /// Standard normal, divided by the 2-norm of the whole array.
   static constexpr initializer unit_normal() { return {kind::unit_normal}; }
 
-  /// The same with zeros in row `row` of a matrix.
+  /// The same initializer, with zeros in row `row` of a matrix.
   constexpr initializer with_zero_row(dim_t row) const {
     initializer i = *this;
     i.zero_row = row;
     return i;
   }
 
-  /// Writes the initial values of an array of these extents. O(elements); does not allocate.
+  /// Writes the initial values of an array with these extents. O(elements); no allocation.
   template <class T>
   void fill(const random_stream& stream, T* x, const shape& extents) const {
     const dim_t n = extents.numel();
@@ -87,17 +86,20 @@ struct initializer {
   }
 };
 
-/// A parameter as a module describes it. `name` is a literal: "weight".
+/// A parameter as declared by a module. `name` is a literal: "weight".
 struct parameter_spec {
   const char* name = nullptr;
   shape extents{};
   initializer init{};
-  /// The name that keys its random numbers, where that is not its own.
+  /// The name that keys its random numbers, if it is not its own.
   const char* drawn_as = "";
+  /// The version of the module that added the parameter. States of older versions, or without a
+  /// version, may lack it.
+  int since = 1;
 };
 
-/// A buffer: state that is not trained (running statistics, counters). Saved with the parameters if
-/// it is persistent.
+/// A buffer: state that is not trained (running statistics, counters). A persistent buffer is part
+/// of the state dict.
 struct buffer_spec {
   const char* name = nullptr;
   shape extents{};
@@ -106,9 +108,10 @@ struct buffer_spec {
       true;  ///< The element type is the model's; `type` is for those that are not.
   initializer init{};
   bool persistent = true;
+  int since = 1;  ///< As of parameter_spec.
 };
 
-/// Memory that a module's forward leaves for its backward, besides inputs and outputs.
+/// Memory that a module's forward keeps for its backward, besides inputs and outputs.
 struct saved_spec {
   std::size_t element_size = 0;  ///< In bytes; 0 for the size of the model's element type.
   shape extents{};

@@ -52,7 +52,7 @@ void print_module(std::string& out, const M& m, std::size_t indent) {
 
 }  // namespace detail
 
-/// A module as PyTorch prints it: its options, and its children by name, each on a line of its own.
+/// A module in PyTorch's print format: its options, and its children by name, one per line.
 /// Allocates.
 template <any_module M>
 std::string to_string(const M& m) {

@@ -15,17 +15,17 @@ namespace ikebana {
 /// A step of the lowered network: one call of one leaf.
 struct program_node {
   int leaf = 0;
-  int inputs[max_arity]{};  ///< Values.
+  int inputs[max_arity]{};  ///< Indices of values.
   std::size_t input_count = 0;
   int first_edge = 0;    ///< Edges number the inputs of all nodes.
-  int first_output = 0;  ///< The first of the values it defines.
+  int first_output = 0;  ///< The first of the values that it defines.
   std::size_t output_count = 1;
   int first_saved = 0;
   std::size_t saved_count = 0;
   kept keeps = kept::both;
   leaf_role role{};
   bool is_view = false;
-  int arm = -1;     ///< The alternative that it stands in; -1 where it always runs.
+  int arm = -1;     ///< The alternative that contains it; -1 if it always runs.
   int choice = -1;  ///< The choice whose alternatives it joins; else -1.
 };
 
@@ -34,22 +34,23 @@ struct program_choice {
   int scope = 0;
   int first_arm = 0;
   int alternatives = 0;
-  int arm = -1;  ///< That it stands in itself.
+  int arm = -1;  ///< The arm that contains it.
 };
 
 /// An alternative.
 struct program_arm {
   int choice = 0;
   int alternative = 0;
-  int parent = -1;  ///< The arm around its choice.
+  int parent = -1;  ///< The arm that contains its choice.
 };
 
-/// A scope of names: a module in its parent. A path is the names from the root, joined by dots.
-// Nothing asks whether a name is null: under -fsanitize=undefined, g++ takes that for no constant.
+/// A scope of names: a module within its parent. A path is the names from the root, joined by dots.
+// No name is compared with null: under -fsanitize=undefined, g++ rejects that in a constant
+// expression.
 struct program_scope {
   int parent = -1;
   const char* name = nullptr;
-  int index = 0;  ///< Among its siblings, where that is its name; else -1.
+  int index = 0;  ///< Its index among its siblings if that is its name; else -1.
 };
 
 struct program_leaf {
@@ -77,14 +78,14 @@ struct program_saved {
   saved_spec spec{};
 };
 
-/// The values that a module takes or gives.
+/// The values that a module takes or returns.
 struct value_list {
   int ids[max_arity]{};
   std::size_t count = 0;
 };
 
-/// One call of a module of the network, leaf or composition. Beginnings and ends are counted
-/// together, in the order of forward.
+/// One call of a module of the network, leaf or composition. Begin and end are counted on one
+/// clock, in forward order.
 struct program_call {
   int scope = 0;
   std::string_view kind{};
@@ -92,9 +93,10 @@ struct program_call {
   int first_node = 0, end_node = 0;
   value_list inputs{}, outputs{};
   int arm = -1;
+  std::span<const std::string_view> input_names{};  ///< Empty if the module does not name them.
 };
 
-/// How much of each a network has; known from its type.
+/// The sizes of a network's tables; known from its type.
 struct program_sizes {
   std::size_t nodes = 0, values = 0, edges = 0, leaves = 0, scopes = 0, parameters = 0, buffers = 0,
               saved = 0, choices = 0, arms = 0;
@@ -102,29 +104,34 @@ struct program_sizes {
 
 namespace detail {
 
-/// The rest of a path_text is for the name of a parameter.
-inline constexpr std::size_t longest_path = 100;
+/// The remaining characters of a path_text are for the name of a parameter.
+inline constexpr std::size_t longest_path = 480;
 
 [[gnu::cold]] constexpr path_text scope_path(const program_scope* scopes, int scope) {
   int chain[longest_path]{};
   std::size_t depth = 0;
   for (; scope > 0 && depth < longest_path; scope = scopes[scope].parent) chain[depth++] = scope;
   path_text path;
+  std::size_t size = 0;
+  const auto append = [&](std::string_view part) {
+    for (std::size_t i = 0; i < part.size() && size + 1 < sizeof(path.data); ++i)
+      path.data[size++] = part[i];
+  };
   while (depth-- > 0) {
     const program_scope& s = scopes[chain[depth]];
-    if (!path.empty()) path.append(".");
+    if (size > 0) append(".");
     if (s.index < 0)
-      path.append(std::string_view{s.name});
+      append(std::string_view{s.name});
     else
-      path.append(static_cast<dim_t>(s.index));
+      append(text<24>{}.append(static_cast<dim_t>(s.index)).view());
   }
   return path;
 }
 
 }  // namespace detail
 
-/// A program of any size, by pointers to its tables: what is not to be compiled for each network
-/// reads it so.
+/// A program of any size through pointers to its tables, for code that should not be instantiated
+/// per network.
 struct program_view {
   program_sizes n{};
   const program_node* nodes = nullptr;
@@ -160,15 +167,13 @@ struct program_view {
   }
 };
 
-/// A table with a place even where it has no entry: what loops over none of them can still name
-/// one.
+/// A table with at least one element, so that loops over an empty one can still name an element.
 template <class X, std::size_t N>
 using program_table = std::array<X, N == 0 ? 1 : N>;
 
-/// A network written down flat: nodes in the order of forward, the shape of every value, the leaves
-/// with their parameters and buffers, all in the order in which PyTorch names them. A constant
-/// expression for static shapes; the same function fills it in at run time where shapes are known
-/// only then.
+/// A network in flat form: nodes in forward order, the shape of every value, the leaves with their
+/// parameters and buffers, all in PyTorch's order. A constant expression for static shapes;
+/// otherwise the same function fills it in at run time.
 template <program_sizes N>
 struct program {
   static constexpr program_sizes sizes = N;
@@ -210,7 +215,7 @@ struct program {
             outputs,
             output_count};
   }
-  /// Of a leaf, a choice, a parameter or a buffer.
+  /// The path of a leaf, a choice, a parameter or a buffer.
   constexpr path_text path(const auto& of) const { return view().path(of); }
   constexpr path_text path(const program_leaf& leaf, const char* name) const {
     return view().path(leaf, name);

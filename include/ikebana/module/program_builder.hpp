@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "ikebana/core/diagnostic.hpp"
@@ -10,8 +11,8 @@
 
 namespace ikebana::detail {
 
-/// Writes a network down as a flat program while it infers every shape. Non-template, so that the
-/// code that runs over leaves is named on the leaf alone. With null tables it only counts.
+/// Writes a network as a flat program while inferring every shape. Not a template, so that code
+/// that visits leaves is instantiated per leaf only. With null tables it only counts.
 struct program_builder {
   program_sizes n{};
   program_node* nodes = nullptr;
@@ -24,13 +25,14 @@ struct program_builder {
   element_kind* kinds = nullptr;
   program_choice* choices = nullptr;
   program_arm* arms = nullptr;
-  int arm = -1;                   ///< Of what is written down now.
-  int choice = -1;                ///< Whose alternatives are joined now.
-  program_call* calls = nullptr;  ///< Null where nobody asks for them.
+  int arm = -1;                   ///< The arm being lowered.
+  int choice = -1;                ///< The choice whose alternatives are being joined.
+  program_call* calls = nullptr;  ///< Null if calls are not recorded.
   std::size_t call_count = 0;
-  int clock = 0;              ///< Of the beginnings and ends of calls.
-  std::size_t inputs = 0;     ///< The values that the caller gives.
-  bool claimed[max_arity]{};  ///< By input: a module has said what its elements are.
+  int clock = 0;              ///< Counts the begins and ends of calls.
+  std::size_t inputs = 0;     ///< The number of values that the caller passes.
+  bool claimed[max_arity]{};  ///< Per input: a module has declared its element kind.
+  dim_t elements = 0;         ///< Of all tensors so far whose extents are static.
   diagnostic error{};
 
   constexpr bool counting() const { return nodes == nullptr; }
@@ -39,15 +41,17 @@ struct program_builder {
     if (!counting()) scopes[n.scopes] = {parent, name, index};
     return static_cast<int>(n.scopes++);
   }
-  /// Notes that value v is to have elements of this kind.
+  /// Declares that value v has elements of this kind.
   constexpr void claim(int v, element_kind kind, std::size_t input, int scope);
   constexpr int add_value(const shape& s) {
     if (!counting()) values[n.values] = s;
     return static_cast<int>(n.values++);
   }
-  constexpr std::size_t begin_call(std::string_view kind, const value_list& in, int scope) {
+  constexpr std::size_t begin_call(std::string_view kind, const value_list& in, int scope,
+                                   std::span<const std::string_view> input_names) {
     if (calls != nullptr)
-      calls[call_count] = {scope, kind, clock++, 0, static_cast<int>(n.nodes), 0, in, {}, arm};
+      calls[call_count] = {scope, kind, clock++, 0,   static_cast<int>(n.nodes),
+                           0,     in,   {},      arm, input_names};
     return call_count++;
   }
   constexpr void end_call(std::size_t call, const value_list& out) {
@@ -66,17 +70,21 @@ struct program_builder {
   }
   [[gnu::cold]] constexpr int add_leaf(std::string_view kind, std::size_t parameter_count,
                                        std::size_t buffer_count, int scope);
-  /// A node of a leaf with these inputs and shapes of outputs.
+  /// Adds a node that calls a leaf with these inputs and output shapes.
   [[gnu::cold]] constexpr program_node& add_node(int leaf, const value_list& in,
                                                  const shape_list& shapes, value_list& out);
   [[gnu::cold]] constexpr void refuse(const diagnostic& why, int scope);
+  [[gnu::cold]] constexpr void check_input_count(int expected, std::size_t got, int scope);
+  /// Adds the elements of a tensor to `elements`. Refuses a network with more than max_elements, so
+  /// that no later sum or product of extents or bytes overflows.
+  [[gnu::cold]] constexpr void add_elements(const shape& s, int scope);
   constexpr int choice_at(int scope) const {
     int c = 0;
     if (!counting())
       while (choices[c].scope != scope) ++c;
     return c;
   }
-  /// What follows is child i of a choice that stands in the arm `outer`.
+  /// Enters child i of a choice that is contained in the arm `outer`.
   constexpr void enter_child(int of, int i, int outer) {
     if (counting()) return;
     const bool is_alternative = i < choices[of].alternatives;
@@ -110,14 +118,32 @@ constexpr void program_builder::refuse(const diagnostic& why, int scope) {
   error.path = scope_path(scopes, scope);
 }
 
-/// What is the same for all leaves is no template, and cold: few programs spend time here, and all
-/// are compiled.
+constexpr void program_builder::check_input_count(int expected, std::size_t got, int scope) {
+  if (!error.ok() || got == static_cast<std::size_t>(expected)) return;
+  const diagnostic why{"a composition takes {expected} inputs, got {got}", expected,
+                       static_cast<dim_t>(got)};
+  if (counting())
+    error = why;
+  else
+    refuse(why, scope);
+}
+
+constexpr void program_builder::add_elements(const shape& s, int scope) {
+  if (!error.ok()) return;
+  const bool is_countable = s.is_countable();
+  if (is_countable && s.is_static()) elements += s.numel();
+  if (!is_countable || elements > shape::max_elements)
+    refuse({"with a tensor of shape {input}, the network has more than 2^56 elements", 0, 0, s},
+           scope);
+}
+
+/// What all leaves share is not a template, and is cold: it runs rarely and is compiled everywhere.
 constexpr int program_builder::add_leaf(std::string_view kind, std::size_t parameter_count,
                                         std::size_t buffer_count, int scope) {
   const int leaf = static_cast<int>(n.leaves++);
   path_text path;
   if (!counting()) path = scope_path(scopes, scope);
-  // What is cut could be the same for two leaves, and parameters are told apart by their paths.
+  // Truncated paths of two leaves could be equal, and paths identify parameters.
   if (error.ok() && path.size() > longest_path)
     error = {"the path of a module has at most {expected} characters",
              static_cast<dim_t>(longest_path),

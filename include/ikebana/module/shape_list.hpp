@@ -9,7 +9,7 @@
 
 namespace ikebana {
 
-/// How many inputs or outputs a module may have.
+/// The maximal number of inputs or outputs of a module.
 inline constexpr std::size_t max_arity = 8;
 
 /// The shapes of a module's inputs or outputs. Structural.
@@ -29,11 +29,11 @@ struct shape_list {
   constexpr void push_back(const shape& s) { items[count++] = s; }
 };
 
-/// The shapes of a module's own parameters or buffers, as bind_state gets them.
+/// The shapes of a module's own parameters or buffers, as passed to bind_state.
 using shape_span = std::span<const shape>;
 
-/// What a module makes of its input shapes: its output shapes, or a diagnostic that says what is
-/// wrong with them.
+/// The result of shape inference: a module's output shapes, or a diagnostic that tells what is
+/// wrong.
 struct inferred {
   shape_list outputs{};
   diagnostic error{};

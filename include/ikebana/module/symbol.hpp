@@ -15,8 +15,8 @@ namespace ikebana {
 
 namespace detail {
 
-/// One application in a graph: a child (named or not) on values. Two applications of equal type are
-/// one node: the same name, module and inputs.
+/// One application in a graph: a child (named or not) applied to values. Applications of equal type
+/// are one node: the same name, module and inputs.
 template <class Child, int... Inputs>
 struct application {
   using child_type = Child;
@@ -26,9 +26,9 @@ struct application {
       static_cast<int>(output_count<typename unwrap_named<Child>::type>());
 };
 
-/// The applications that a symbol depends on, in an order in which they can run. Flat, so that a
-/// value used many times does not multiply the type. Values are numbered: the inputs of the graph,
-/// then the outputs of each application.
+/// The applications that a symbol depends on, in topological order. Flat, so that using a value
+/// many times does not multiply the type. Values are numbered: first the inputs of the graph, then
+/// the outputs of each application.
 template <int GraphInputs, class... Applications>
 struct trace {
   static constexpr int inputs = GraphInputs;
@@ -57,15 +57,15 @@ struct indexed_types<std::integer_sequence<int, I...>, T...> : indexed_type<I, T
 template <int I, class T>
 indexed_type<I, T> pick(const indexed_type<I, T>&);
 
-/// The I-th of T.
+/// The I-th type of T.
 template <int I, class... T>
 using nth = typename decltype(pick<I>(
     std::declval<indexed_types<std::make_integer_sequence<int, sizeof...(T)>, T...>>()))::type;
 
 }  // namespace detail
 
-/// A value of a graph before there are numbers: which applications made it (Trace), and which of
-/// the values it is. Holds the modules' options. The argument of the function given to `graph`.
+/// A symbolic value of a graph: the applications that it depends on (Trace) and its index among
+/// their values. Holds the modules' options. The argument type of the function passed to `graph`.
 template <class Trace, int Id, class Children>
 struct symbol {
   using trace_type = Trace;
@@ -80,7 +80,7 @@ inline constexpr bool is_symbol = false;
 template <class Trace, int Id, class Children>
 inline constexpr bool is_symbol<symbol<Trace, Id, Children>> = true;
 
-/// A trace under construction, with where the values of another trace went in it.
+/// A trace under construction, and where the values of another trace are in it.
 template <class Trace, class Children, int... Map>
 struct merged {
   Children children;
@@ -90,7 +90,7 @@ struct merged {
 template <int... I>
 struct int_list {};
 
-/// A trace with an application added, unless it has it; `value` is the first that it makes.
+/// A trace with an application added, unless it is already there; `value` is its first output.
 template <class Trace, int Value, class Children>
 struct extended {
   using trace_type = Trace;
@@ -113,8 +113,8 @@ constexpr auto add_application(const trace<GraphInputs, A...>* t, const Children
   }
 }
 
-/// Adds the applications of trace B, from the K-th on, to a trace; Map says where B's values are in
-/// it.
+/// Adds the applications of trace B, from the K-th on, to a trace; Map gives the indices of B's
+/// values in it.
 template <int K, class Trace, int... Map, class Children, int GraphInputs, class... B,
           class BChildren>
 constexpr auto merge_from(const Children& children, const trace<GraphInputs, B...>* b,
@@ -149,7 +149,7 @@ struct trace_state {
   Children children;
 };
 
-/// A trace that holds those of several symbols, and the numbers of their values in it.
+/// A trace that contains those of several symbols, and the indices of their values in it.
 template <class Trace, class Children, int... Ids>
 struct joined_traces {
   using trace_type = Trace;
@@ -162,12 +162,30 @@ constexpr auto join(const trace_state<Trace, Children>& state, int_list<Ids...>)
   return joined_traces<Trace, Children, Ids...>{state.children};
 }
 
+template <class Trace>
+struct beginning;
+template <int GraphInputs, class... A>
+struct beginning<trace<GraphInputs, A...>> {
+  template <class... Later>
+  static std::true_type of(const trace<GraphInputs, A..., Later...>*);
+  static std::false_type of(...);
+};
+
+/// Whether Longer extends Trace, and so contains all its values with the same numbers.
+template <class Longer, class Trace>
+inline constexpr bool continues =
+    decltype(beginning<Trace>::of(static_cast<const Longer*>(nullptr)))::value;
+
 template <class Trace, class Children, int... Ids, class First, class... Rest>
 constexpr auto join(const trace_state<Trace, Children>& state, int_list<Ids...>, const First& first,
                     const Rest&... rest) {
   using first_trace = typename First::trace_type;
-  if constexpr (std::is_same_v<Trace, first_trace>) {
+  if constexpr (continues<Trace, first_trace>) {
     return join(state, int_list<Ids..., First::id>{}, rest...);
+  } else if constexpr (continues<first_trace, Trace>) {
+    return join(
+        trace_state<first_trace, std::remove_cvref_t<decltype(first.children)>>{first.children},
+        int_list<Ids..., First::id>{}, rest...);
   } else {
     const auto m = merge_from<0, Trace>(state.children, static_cast<const first_trace*>(nullptr),
                                         first.children, identity_map<Trace::inputs>());
@@ -179,14 +197,14 @@ constexpr auto join(const trace_state<Trace, Children>& state, int_list<Ids...>,
   }
 }
 
-/// One trace of several symbols.
+/// Joins the traces of several symbols into one.
 template <class First, class... Rest>
 constexpr auto join_symbols(const First& first, const Rest&... rest) {
   using state = trace_state<typename First::trace_type, decltype(first.children)>;
   return join(state{first.children}, int_list<First::id>{}, rest...);
 }
 
-/// The values that an application made, as symbols.
+/// The outputs of an application, as symbols.
 template <class Trace, int First, class Children, int... I>
 constexpr auto symbols_of(const Children& children, std::integer_sequence<int, I...>) {
   if constexpr (sizeof...(I) == 1)
@@ -204,7 +222,7 @@ constexpr bool any_has_state(const boost::hana::tuple<C...>*) {
   return (has_state<typename unwrap_named<C>::type>() || ... || false);
 }
 
-/// Whether M, or a module in it, has parameters, buffers or randomness, or will have.
+/// Whether M, or a module in it, has or will have parameters, buffers or randomness.
 template <class M>
 constexpr bool has_state() {
   if constexpr (composite_module<M>)
@@ -217,14 +235,14 @@ constexpr bool has_state() {
 
 }  // namespace detail
 
-/// A value of a graph.
+/// A symbolic value of a graph.
 template <class X>
 concept symbolic = detail::is_symbol<std::remove_cvref_t<X>>;
 
-/// The application of a module to values of a graph; the result is another value, or a std::tuple
-/// of values where the module has several outputs. The same module under the same name on the same
-/// values is one node; on other values it is another node with the same parameters. A module that
-/// has parameters or draws random numbers must be named.
+/// Applies a module to values of a graph. The result is another value, or a std::tuple of values if
+/// the module has several outputs. The same module under the same name on the same values is one
+/// node; on other values it is another node with the same parameters. A module that has parameters
+/// or draws random numbers must be named.
 template <class Child, symbolic First, symbolic... Rest>
 constexpr auto apply(const Child& child, const First& first, const Rest&... rest) {
   static_assert(
@@ -241,6 +259,18 @@ constexpr auto apply(const Child& child, const First& first, const Rest&... rest
       static_cast<int>(detail::output_count<typename detail::unwrap_named<Child>::type>());
   return detail::symbols_of<typename made_type::trace_type, made_type::value>(
       made.children, std::make_integer_sequence<int, outputs>{});
+}
+
+/// A module called with something else, a tensor say.
+template <class Child, class First, class... Rest>
+requires(!(symbolic<First> && ... &&
+           symbolic<Rest>)) constexpr int apply(const Child&, const First&, const Rest&...) {
+  static_assert(symbolic<First>,
+                "ikebana: a module has no weights, so it cannot be called with a tensor: call a "
+                "model of it, initialize<T, shape..>(module, seed)");
+  static_assert(!symbolic<First> || (symbolic<Rest> && ...),
+                "ikebana: in a graph, a module takes values of the graph alone");
+  return 0;
 }
 
 }  // namespace ikebana

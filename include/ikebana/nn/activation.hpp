@@ -11,13 +11,15 @@
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/symbol.hpp"
 
+// Element-wise activations with PyTorch's definitions: any shape, output of the same shape,
+// O(elements), no allocation.
 namespace ikebana {
 
 namespace detail {
 struct approximate_option;
 }  // namespace detail
 
-/// y = max(x, 0), element by element. The gradient at 0 is 0.
+/// y = max(x, 0), element-wise. The gradient at 0 is 0.
 struct relu {
   static constexpr std::string_view kind = "relu";
   static constexpr kept keeps = kept::output;
@@ -39,13 +41,13 @@ struct relu {
                             c.input_gradient());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
-/// y = tanh(x), element by element.
+/// y = tanh(x), element-wise.
 struct tanh {
   static constexpr std::string_view kind = "tanh";
   static constexpr kept keeps = kept::output;
@@ -67,13 +69,13 @@ struct tanh {
                             c.input_gradient());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
-/// y = 1 / (1 + exp(-x)), element by element.
+/// y = 1 / (1 + exp(-x)), element-wise.
 struct sigmoid {
   static constexpr std::string_view kind = "sigmoid";
   static constexpr kept keeps = kept::output;
@@ -95,22 +97,22 @@ struct sigmoid {
                                c.input_gradient());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
-/// How gelu is computed: approximate<"none"> or approximate<"tanh">.
+/// The formula of gelu: approximate<"none"> or approximate<"tanh">.
 template <detail::literal How>
 struct approximate {
   using option = detail::approximate_option;
   static constexpr std::string_view value{How.data, How.size()};
 };
 
-/// y = x P(X <= x), X standard normal (Hendrycks and Gimpel, Gaussian Error Linear Units, 2016),
-/// element by element. Options: approximate<"none"> (default) or approximate<"tanh">, that is y = x
-/// / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+/// y = x P(X <= x) with X standard normal, element-wise (Hendrycks and Gimpel, Gaussian Error
+/// Linear Units, 2016). Option: approximate<"none"> (default), or approximate<"tanh"> for y = x / 2
+/// (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 template <class... Options>
 struct gelu {
   static_assert(detail::option_set<approximate<"none">>::template accepts<Options...>,
@@ -148,7 +150,7 @@ struct gelu {
       cpu::gelu_backward<T>(n, c.input(), c.output_gradient(), c.input_gradient());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }

@@ -20,8 +20,8 @@ namespace ikebana {
 
 namespace detail {
 
-/// Windows that divide the last N dimensions into as many as are asked for: what all kinds of
-/// adaptive pooling have in common. Name is the module's.
+/// What adaptive pooling modules share: windows that divide the last N dimensions into output_size
+/// parts. Name is the module's kind without the number of dimensions.
 template <literal Name, std::size_t N, class... Options>
 struct adaptive_window {
   static_assert(N >= 1 && N <= 3);
@@ -86,10 +86,11 @@ struct adaptive_window {
 
 }  // namespace detail
 
-/// The mean of each of output_size windows that cover [N, C, spatial...] or unbatched [C,
-/// spatial...]: along each spatial dimension window i is from floor(i extent / size) to ceil((i +
-/// 1) extent / size). Options: output_size<..> (required), one number for all spatial dimensions or
-/// one for each; `unchanged` stands for the input's extent.
+/// The mean of each of output_size windows that cover the spatial dimensions of [N, C, spatial...]
+/// or unbatched [C, spatial...]. Along each dimension, window i covers floor(i extent / size) to
+/// ceil((i + 1) extent / size), exclusive. Options: output_size<..> (required), one number for all
+/// spatial dimensions or one for each; `unchanged` stands for the input's extent. O(elements); no
+/// allocation.
 template <std::size_t Spatial, class... Options>
 struct adaptive_avg_pool : detail::adaptive_window<"adaptive_avg_pool", Spatial, Options...> {
   using window = typename adaptive_avg_pool::adaptive_window;
@@ -107,7 +108,7 @@ struct adaptive_avg_pool : detail::adaptive_window<"adaptive_avg_pool", Spatial,
                                          c.output_gradient(), c.input_gradient(), spread_ways<T>());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -129,13 +130,14 @@ struct adaptive_avg_pool : detail::adaptive_window<"adaptive_avg_pool", Spatial,
   }
 };
 
-/// The greatest element of each of output_size windows, which are those of adaptive_avg_pool. Of
-/// equal elements the first, in row order, gets the gradient. Options: output_size<..> (required).
+/// The greatest element of each of output_size windows, the same as those of adaptive_avg_pool. Of
+/// equal elements, the first in row-major order receives the gradient. Options: output_size<..>
+/// (required). O(elements); no allocation.
 template <std::size_t Spatial, class... Options>
 struct adaptive_max_pool : detail::adaptive_window<"adaptive_max_pool", Spatial, Options...> {
   using window = typename adaptive_max_pool::adaptive_window;
 
-  /// Where the greatest elements were, within their planes.
+  /// Indices of the maxima within their planes.
   constexpr std::array<saved_spec, 1> saved(const shape_list& in) const {
     return {saved_spec{sizeof(std::int32_t), window::infer(in[0]).output()}};
   }
@@ -155,7 +157,7 @@ struct adaptive_max_pool : detail::adaptive_window<"adaptive_max_pool", Spatial,
                                          c.input_gradient());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }

@@ -23,14 +23,15 @@
 namespace ikebana {
 
 /// y = (x - mean) / sqrt(variance + eps) * weight + bias for each channel of [N, num_features,
-/// spatial...], or of [N, num_features] where Spatial is 1 (Ioffe and Szegedy, Batch Normalization,
-/// 2015).
+/// spatial...], or of [N, num_features] if Spatial is 1 (Ioffe and Szegedy, Batch Normalization,
+/// 2015). O(elements); no allocation.
 ///
-/// In training, mean and (biased) variance are those of the batch, and the running statistics move
-/// towards the batch's (the variance unbiased): running = (1 - momentum) running + momentum batch;
-/// with momentum std::nullopt they are the means over all batches so far. In evaluation the running
-/// statistics are taken, or the batch's with track_running_stats<false>. The batch's statistics
-/// need more than one element in each channel; a batch of none is left out of the running ones.
+/// In training, mean and (biased) variance are computed over the batch, and the running statistics
+/// are updated: running = (1 - momentum) running + momentum batch, where the batch's variance is
+/// unbiased. With momentum std::nullopt they are cumulative means over all batches. In evaluation
+/// the running statistics are used, or the batch's with track_running_stats<false>. A batch with a
+/// single element per channel throws shape_error where the batch's statistics are needed; an empty
+/// batch does not update the running statistics.
 ///
 /// Parameters: weight (num_features), bias (num_features) unless affine<false>. Buffers:
 /// running_mean, running_var (num_features), num_batches_tracked () unless
@@ -50,6 +51,7 @@ struct batch_norm {
   static constexpr bool is_affine = detail::option_or<affine<true>, Options...>::value;
   static constexpr bool tracks = detail::option_or<track_running_stats<true>, Options...>::value;
   static constexpr bool is_channel_norm = tracks;
+  static constexpr bool is_stateful = false;
   static constexpr bool takes_function = true;
 
   double eps = 1e-5;
@@ -69,7 +71,7 @@ struct batch_norm {
     return in;
   }
 
-  /// A batch of one element in each channel has no variance.
+  /// One element per channel has no variance.
   constexpr diagnostic check(const shape_list& in, bool training) const {
     if ((training || !tracks) && in[0].with(1, 1).numel() == 1)
       return {says<" expects more than 1 value per channel when training, got {got} (input "
@@ -100,13 +102,15 @@ struct batch_norm {
 
   constexpr std::array<buffer_spec, 3> buffers() const requires(tracks) {
     const shape each{num_features.value()};
-    return {
-        buffer_spec{.name = "running_mean", .extents = each},
-        buffer_spec{.name = "running_var", .extents = each, .init = initializer::constant(1)},
-        buffer_spec{.name = "num_batches_tracked", .type = dtype::int64, .follows_model = false}};
+    return {buffer_spec{.name = "running_mean", .extents = each},
+            buffer_spec{.name = "running_var", .extents = each, .init = initializer::constant(1)},
+            buffer_spec{.name = "num_batches_tracked",
+                        .type = dtype::int64,
+                        .follows_model = false,
+                        .since = 2}};
   }
 
-  /// The batch's mean and 1 / sqrt(variance + eps).
+  /// Mean and 1 / sqrt(variance + eps) of the batch.
   constexpr std::array<saved_spec, 2> saved(const shape_list& in) const {
     const saved_spec each{0, shape{in[0][1]}};
     return {each, each};
@@ -170,7 +174,7 @@ struct batch_norm {
     }
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }

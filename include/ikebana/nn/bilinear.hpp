@@ -23,7 +23,8 @@ namespace ikebana {
 /// y_o = x1^T W_o x2 + b_o over the last dimensions of two inputs: [..., in1_features] and [...,
 /// in2_features] -> [..., out_features]. Parameters: weight (out_features, in1_features,
 /// in2_features), bias (out_features) unless bias<false>. In1 and In2 are numbers, `lazy` or
-/// `dynamic`. Options: bias<bool> (default true).
+/// `dynamic`. Options: bias<bool> (default true). O(rows * in1 * in2 * out) multiply-adds; scratch
+/// for a block of 64 rows; no allocation.
 template <dim_t In1, dim_t In2, dim_t Out, class... Options>
 struct bilinear {
   static_assert(detail::option_set<bias<true>>::accepts<Options...>,
@@ -37,7 +38,7 @@ struct bilinear {
   static constexpr bool has_bias = detail::option_or<bias<true>, Options...>::value;
 
   [[no_unique_address]] extent<In1> in1_features{};
-  // Of another type than in1_features', so that neither takes any room.
+  // A type distinct from in1_features', so that [[no_unique_address]] removes both.
   struct second : extent<In2> {};
   [[no_unique_address]] second in2_features{};
 
@@ -80,7 +81,7 @@ struct bilinear {
     in2_features.bind(parameters[0][2]);
   }
 
-  /// PyTorch's bound: 1/sqrt(in1_features), of the bias too.
+  /// PyTorch's bound: 1 / sqrt(in1_features), for the bias as well.
   constexpr std::array<parameter_spec, has_bias ? 2 : 1> parameters() const {
     const dim_t in1 = in1_features.value();
     const parameter_spec weight{"weight", shape{Out, in1, in2_features.value()},
@@ -140,7 +141,7 @@ struct bilinear {
     }
     if constexpr (has_bias)
       cpu::column_sums<T>(n.rows, Out, dy, Out, c.parameter_gradient(1), c.accumulate());
-    // Once without any rows too: the weight's gradient is then zero.
+    // Runs once even without rows, so that the weight's gradient is set to zero.
     dim_t first = 0;
     do {
       const dim_t rows = n.rows - first < block ? n.rows - first : block;
@@ -169,13 +170,13 @@ struct bilinear {
     } while (first < n.rows);
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 
  private:
-  /// Rows that go through at once.
+  /// Rows processed per pass.
   static constexpr dim_t block = 64;
 
   struct sizes {

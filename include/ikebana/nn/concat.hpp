@@ -14,8 +14,8 @@
 
 namespace ikebana {
 
-/// Its inputs joined along a dimension, all others being equal: torch.cat. Takes one to eight
-/// inputs. Option: dim<N> (default 0; negative counts from the end). O(elements); copies.
+/// Concatenates one to eight inputs along a dimension, all other extents being equal: torch.cat.
+/// Option: dim<N> (default 0; negative counts from the end). O(elements): it copies. No allocation.
 template <class... Options>
 struct concat {
   static_assert(detail::option_set<dim<0>>::accepts<Options...>,
@@ -29,16 +29,16 @@ struct concat {
   constexpr inferred infer(const shape_list& in) const {
     const dim_t rank = static_cast<dim_t>(in[0].rank());
     if (in.size() == 0 || along >= rank || along < -rank)
-      return diagnostic{"concat expects dim {expected} to be one of the input's (input {input})",
-                        along, rank, in[0]};
+      return diagnostic{"concat expects dim {number} to be one of the input's (input {input})",
+                        rank, along, in[0]};
     const std::size_t d = detail::dimension(along, in[0]);
     shape out = in[0];
     for (std::size_t i = 1; i < in.size(); ++i) {
       if (!compatible(in[0].with(d, dynamic), in[i]))
         return diagnostic{
-            "concat expects shapes that are equal but for dim {expected}, got "
+            "concat expects shapes that are equal but for dim {number}, got "
             "{input} and {other}",
-            along, 0, in[0], in[i]};
+            0, along, in[0], in[i]};
       for (std::size_t k = 0; k < out.rank(); ++k) {
         if (k == d)
           out[k] = out[k] < 0 || in[i][k] < 0 ? dynamic : out[k] + in[i][k];
@@ -76,7 +76,7 @@ struct concat {
     }
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }

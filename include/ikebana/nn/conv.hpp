@@ -22,8 +22,8 @@
 
 namespace ikebana {
 
-/// What the padding of a convolution holds: padding_mode<"zeros">, "reflect" (the image mirrored at
-/// the edge), "replicate" (the edge) or "circular" (the opposite side).
+/// The values in the padding of a convolution: padding_mode<"zeros">, "reflect" (the image mirrored
+/// at its edge), "replicate" (the edge repeated) or "circular" (the opposite side).
 template <detail::literal Mode>
 struct padding_mode {
   using option = detail::padding_mode_option;
@@ -31,13 +31,17 @@ struct padding_mode {
 };
 
 /// The cross-correlation of an input [N, in_channels, spatial...], or unbatched [in_channels,
-/// spatial...], with out_channels kernels; each spatial extent becomes floor((extent + 2 padding -
-/// dilation (kernel - 1) - 1) / stride) + 1. Parameters: weight (out_channels, in_channels /
-/// groups, kernel...), bias (out_channels) unless bias<false>. In is a number, `lazy` or `dynamic`.
-/// Options: kernel<..> (required), stride<..> (default 1), padding<..> (0), dilation<..> (1), with
-/// one number for all spatial dimensions or one for each; groups<N> (1), bias<bool> (true),
-/// padding_mode<..> ("zeros"). In place of padding<..>: same_padding, where the stride is 1, or
-/// valid_padding. A mode other than zeros copies the input, widened, into planned memory.
+/// spatial...], with out_channels kernels: [N, out_channels, out...]. Each spatial extent becomes
+/// floor((extent + 2 padding - dilation (kernel - 1) - 1) / stride) + 1.
+///
+/// Parameters: weight (out_channels, in_channels / groups, kernel...), bias (out_channels) unless
+/// bias<false>. In is a number, `lazy` or `dynamic`. Options: kernel<..> (required), stride<..>
+/// (default 1), padding<..> (0), dilation<..> (1), each with one number for all spatial dimensions
+/// or one for each; groups<N> (1), bias<bool> (true), padding_mode<..> ("zeros"). Instead of
+/// padding<..>: same_padding, which needs stride 1, or valid_padding.
+///
+/// O(output elements * in_channels / groups * kernel) multiply-adds; no allocation. A padding mode
+/// other than zeros first copies the input into a padded one in planned memory.
 template <std::size_t Spatial, dim_t In, dim_t Out, class... Options>
 struct conv {
   static_assert(detail::option_set<ikebana::kernel<>, ikebana::stride<>, ikebana::padding<>,
@@ -70,7 +74,7 @@ struct conv {
                 "ikebana: a convolution takes padding_mode<\"zeros\">, <\"reflect\">, "
                 "<\"replicate\"> or <\"circular\">");
 
-  /// Zeros, or copies, before and after the input in each spatial dimension.
+  /// Elements of padding before and after the input in each spatial dimension.
   static constexpr auto pads_before = [] {
     auto p = options::padding;
     if (keeps_extents)
@@ -84,7 +88,7 @@ struct conv {
     return p;
   }();
 
-  /// Whether the kernels' own padding will do.
+  /// Whether the kernels' own zero padding suffices.
   static constexpr bool is_zeros = mode == "zeros" || detail::all_equal_to(pads_after, 0);
   static constexpr cpu::border border = mode == "reflect"     ? cpu::border::reflect
                                         : mode == "replicate" ? cpu::border::replicate
@@ -141,7 +145,7 @@ struct conv {
       return {weight};
   }
 
-  /// The widened input, and in backward its gradient.
+  /// The padded input; in backward, its gradient.
   constexpr std::array<saved_spec, is_zeros ? 0 : 1> saved(const shape_list& in) const {
     if constexpr (is_zeros)
       return {};
@@ -169,7 +173,7 @@ struct conv {
   template <class T>
   void forward(const context<T>& c) const {
     const T* bias = options::bias ? c.parameter(1) : nullptr;
-    // scale (conv + bias) + shift.
+    // The epilogue computes scale * (conv + bias) + shift.
     if (T* const shift = c.channel_shift()) {
       if constexpr (options::bias)
         for (dim_t i = 0; i < Out; ++i) shift[i] += bias[i] * c.channel_scale()[i];
@@ -214,7 +218,7 @@ struct conv {
                            c.input_gradient());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -254,14 +258,14 @@ struct conv {
             detail::in_three(pads_before, 0), detail::spatial_extents<Spatial>(widened(in))};
   }
 
-  /// With the padding that kernels see.
+  /// The geometry that the kernels see: without padding if the input is padded beforehand.
   static constexpr cpu::conv_geometry kernel_geometry() {
     cpu::conv_geometry g = options::geometry();
     g.padding = is_zeros ? detail::in_three(pads_before, 0) : std::array<dim_t, 3>{};
     return g;
   }
 
-  /// The ways that a depthwise convolution of this type may go.
+  /// The algorithms that a depthwise convolution of this type can use.
   static constexpr unsigned ways = [] {
     cpu::conv_geometry g = kernel_geometry();
     g.in_channels = In;
@@ -269,7 +273,7 @@ struct conv {
     return cpu::detail::depthwise_ways_of(g);
   }();
 
-  /// What the kernel walks over: the input, or the widened one, made again.
+  /// The input of the kernel: c.input(), or the padded copy, which is made again.
   template <class T>
   static const T* seen(const context<T>& c) {
     if constexpr (is_zeros) {
@@ -290,28 +294,28 @@ struct conv {
 };
 
 /// A convolution over [N, in_channels, length] or [in_channels, length].
-template <dim_t In, dim_t Out, class... Options>
-using conv1d = conv<1, In, Out, Options...>;
+template <dim_t In, dim_t Out, class... NamedOptions>
+using conv1d = conv<1, In, Out, NamedOptions...>;
 
 /// A convolution over [N, in_channels, height, width] or [in_channels, height, width].
-template <dim_t In, dim_t Out, class... Options>
-using conv2d = conv<2, In, Out, Options...>;
+template <dim_t In, dim_t Out, class... NamedOptions>
+using conv2d = conv<2, In, Out, NamedOptions...>;
 
 /// A convolution over [N, in_channels, depth, height, width] or [in_channels, depth, height,
 /// width].
-template <dim_t In, dim_t Out, class... Options>
-using conv3d = conv<3, In, Out, Options...>;
+template <dim_t In, dim_t Out, class... NamedOptions>
+using conv3d = conv<3, In, Out, NamedOptions...>;
 
-/// A conv1d whose in_channels come from the first input.
-template <dim_t Out, class... Options>
-using lazy_conv1d = conv<1, lazy, Out, Options...>;
+/// A conv1d whose in_channels are inferred from the first input.
+template <dim_t Out, class... NamedOptions>
+using lazy_conv1d = conv<1, lazy, Out, NamedOptions...>;
 
-/// A conv2d whose in_channels come from the first input.
-template <dim_t Out, class... Options>
-using lazy_conv2d = conv<2, lazy, Out, Options...>;
+/// A conv2d whose in_channels are inferred from the first input.
+template <dim_t Out, class... NamedOptions>
+using lazy_conv2d = conv<2, lazy, Out, NamedOptions...>;
 
-/// A conv3d whose in_channels come from the first input.
-template <dim_t Out, class... Options>
-using lazy_conv3d = conv<3, lazy, Out, Options...>;
+/// A conv3d whose in_channels are inferred from the first input.
+template <dim_t Out, class... NamedOptions>
+using lazy_conv3d = conv<3, lazy, Out, NamedOptions...>;
 
 }  // namespace ikebana

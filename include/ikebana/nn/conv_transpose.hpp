@@ -21,14 +21,18 @@
 namespace ikebana {
 
 /// The transposed convolution: the gradient of a convolution with respect to its input, as a
-/// module. An input [N, in_channels, spatial...], or unbatched [in_channels, spatial...], becomes
-/// one of out_channels; each spatial extent becomes (extent - 1) stride - 2 padding + dilation
-/// (kernel - 1) + output_padding + 1. Parameters: weight (in_channels, out_channels / groups,
-/// kernel...), bias (out_channels) unless bias<false>. In is a number, `lazy` or `dynamic`.
-/// Options: kernel<..> (required), stride<..> (default 1), padding<..> (0), output_padding<..> (0),
-/// dilation<..> (1), with one number for all spatial dimensions or one for each; groups<N> (1),
-/// bias<bool> (true). output_size<..>, in place of output_padding<..>, says the spatial extents
-/// themselves, each of which must be one that an output_padding below the stride would give.
+/// module. An input [N, in_channels, spatial...], or unbatched [in_channels, spatial...], gives [N,
+/// out_channels, out...]; each spatial extent becomes (extent - 1) stride - 2 padding + dilation
+/// (kernel - 1) + output_padding + 1.
+///
+/// Parameters: weight (in_channels, out_channels / groups, kernel...), bias (out_channels) unless
+/// bias<false>. In is a number, `lazy` or `dynamic`. Options: kernel<..> (required), stride<..>
+/// (default 1), padding<..> (0), output_padding<..> (0), dilation<..> (1), each with one number for
+/// all spatial dimensions or one for each; groups<N> (1), bias<bool> (true). Instead of
+/// output_padding<..>, output_size<..> gives the spatial extents themselves; each must be reachable
+/// with an output_padding below the stride.
+///
+/// O(input elements * out_channels / groups * kernel) multiply-adds; no allocation.
 template <std::size_t Spatial, dim_t In, dim_t Out, class... Options>
 struct conv_transpose {
   static_assert(
@@ -56,14 +60,15 @@ struct conv_transpose {
   static_assert(options::are_sane && detail::all_at_least(options::padding, 0),
                 "ikebana: a transposed convolution needs a kernel, stride, dilation and groups of "
                 "at least 1, padding of at least 0");
+  static constexpr bool pads_output_sanely = [] {
+    for (std::size_t i = 0; i < Spatial; ++i)
+      if (output_paddings[i] < 0 ||
+          (output_paddings[i] >= options::stride[i] && output_paddings[i] >= options::dilation[i]))
+        return false;
+    return true;
+  }();
   static_assert(
-      [] {
-        for (std::size_t i = 0; i < Spatial; ++i)
-          if (output_paddings[i] < 0 || (output_paddings[i] >= options::stride[i] &&
-                                         output_paddings[i] >= options::dilation[i]))
-            return false;
-        return true;
-      }(),
+      pads_output_sanely,
       "ikebana: a transposed convolution needs an output_padding smaller than its stride or its "
       "dilation");
   static_assert(!has_output_size ||
@@ -87,7 +92,7 @@ struct conv_transpose {
       if (extent < 0) continue;
       if (extent == 0)
         return diagnostic{says<" expects spatial extents of at least 1 (input {input})">, 1, 0, in};
-      const dim_t unpadded = (extent - 1) * options::stride[i] + options::reach[i];
+      const dim_t unpadded = extent_product(extent - 1, options::stride[i]) + options::reach[i];
       const dim_t most_added = has_output_size ? options::stride[i] - 1 : output_paddings[i];
       if (unpadded + most_added - 2 * options::padding[i] < 1)
         return diagnostic{says<" expects padding of at most {expected}, which leaves an output, "
@@ -123,7 +128,8 @@ struct conv_transpose {
     in_channels.bind(parameters[0][0]);
   }
 
-  /// Drawn as PyTorch does, whose fan_in is out_channels / groups times the kernel's size here too.
+  /// Initialised as in PyTorch, whose fan_in is out_channels / groups times the kernel's size here
+  /// too.
   constexpr std::array<parameter_spec, options::bias ? 2 : 1> parameters() const {
     shape extents{in_channels.value(), Out / options::groups};
     for (dim_t k : options::kernel) extents.push_back(k);
@@ -167,7 +173,7 @@ struct conv_transpose {
   void backward(const context<T>& c) const {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* dy = c.output_gradient();
-    // The convolution that this is the transpose of reads what this one writes.
+    // The convolution of which this is the transpose reads what this module writes.
     const auto& to_weights =
         cpu::detail::ways_to_weights<T, options::template needs<T>(options::geometry(), Out, In)>();
     if constexpr (options::groups == 1)
@@ -189,7 +195,7 @@ struct conv_transpose {
                                          to_data);
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -199,7 +205,7 @@ struct conv_transpose {
   static constexpr const char* says =
       detail::joined<"conv_transpose", detail::digit<Spatial>, "d", Text...>;
 
-  /// The ways that a depthwise convolution of this type may go.
+  /// The algorithms that a depthwise convolution of this type can use.
   static constexpr unsigned ways = [] {
     cpu::conv_geometry g = options::geometry();
     g.in_channels = Out;
@@ -207,7 +213,7 @@ struct conv_transpose {
     return cpu::detail::depthwise_ways_of(g);
   }();
 
-  /// That of the convolution from `out` to `in`.
+  /// The geometry of the convolution from `out` to `in`.
   static cpu::conv_geometry geometry(const shape& in, const shape& out) {
     static constexpr cpu::conv_geometry like = options::geometry();
     return detail::conv_between(like, Spatial, out, in);
@@ -215,28 +221,28 @@ struct conv_transpose {
 };
 
 /// A transposed convolution over [N, in_channels, length] or [in_channels, length].
-template <dim_t In, dim_t Out, class... Options>
-using conv_transpose1d = conv_transpose<1, In, Out, Options...>;
+template <dim_t In, dim_t Out, class... NamedOptions>
+using conv_transpose1d = conv_transpose<1, In, Out, NamedOptions...>;
 
 /// A transposed convolution over [N, in_channels, height, width] or [in_channels, height, width].
-template <dim_t In, dim_t Out, class... Options>
-using conv_transpose2d = conv_transpose<2, In, Out, Options...>;
+template <dim_t In, dim_t Out, class... NamedOptions>
+using conv_transpose2d = conv_transpose<2, In, Out, NamedOptions...>;
 
 /// A transposed convolution over [N, in_channels, depth, height, width] or [in_channels, depth,
 /// height, width].
-template <dim_t In, dim_t Out, class... Options>
-using conv_transpose3d = conv_transpose<3, In, Out, Options...>;
+template <dim_t In, dim_t Out, class... NamedOptions>
+using conv_transpose3d = conv_transpose<3, In, Out, NamedOptions...>;
 
-/// A conv_transpose1d whose in_channels come from the first input.
-template <dim_t Out, class... Options>
-using lazy_conv_transpose1d = conv_transpose<1, lazy, Out, Options...>;
+/// A conv_transpose1d whose in_channels are inferred from the first input.
+template <dim_t Out, class... NamedOptions>
+using lazy_conv_transpose1d = conv_transpose<1, lazy, Out, NamedOptions...>;
 
-/// A conv_transpose2d whose in_channels come from the first input.
-template <dim_t Out, class... Options>
-using lazy_conv_transpose2d = conv_transpose<2, lazy, Out, Options...>;
+/// A conv_transpose2d whose in_channels are inferred from the first input.
+template <dim_t Out, class... NamedOptions>
+using lazy_conv_transpose2d = conv_transpose<2, lazy, Out, NamedOptions...>;
 
-/// A conv_transpose3d whose in_channels come from the first input.
-template <dim_t Out, class... Options>
-using lazy_conv_transpose3d = conv_transpose<3, lazy, Out, Options...>;
+/// A conv_transpose3d whose in_channels are inferred from the first input.
+template <dim_t Out, class... NamedOptions>
+using lazy_conv_transpose3d = conv_transpose<3, lazy, Out, NamedOptions...>;
 
 }  // namespace ikebana

@@ -24,8 +24,8 @@ namespace detail {
 }
 }  // namespace detail
 
-/// A number between 0 and 1. What is not is refused: at run time by `error`, in a constant
-/// expression by the compiler.
+/// A number between 0 and 1. The constructor throws error for any other value, NaN included; in a
+/// constant expression, that is a compile-time error.
 class probability {
  public:
   constexpr probability(double p) : value_{p} {
@@ -37,9 +37,10 @@ class probability {
   double value_;
 };
 
-/// In training, each element becomes 0 with probability p, else 1 / (1 - p) times itself
-/// (Srivastava et al., Dropout, 2014); in evaluation, itself. Which elements is a function of seed,
-/// path, step and the element's index, computed again in backward.
+/// In training, each element becomes 0 with probability p and is scaled by 1 / (1 - p) otherwise
+/// (Srivastava et al., Dropout, 2014); in evaluation it is unchanged. The mask is a function of
+/// seed, path, step and element index, and is computed again in backward instead of being stored.
+/// O(elements); no allocation.
 struct dropout {
   static constexpr std::string_view kind = "dropout";
   static constexpr kept keeps = kept::nothing;
@@ -61,7 +62,7 @@ struct dropout {
     const T *x = c.input(), *added = c.residual();
     T* y = c.output();
     if (added == nullptr) return apply_mask(c, 0, n, x, y);
-    // The sum is made while a block is in the first-level cache.
+    // The residual is added while the block is in L1.
     constexpr dim_t block = 2048;
     for (dim_t i = 0; i < n; i += block) {
       const dim_t count = n - i < block ? n - i : block;
@@ -76,7 +77,7 @@ struct dropout {
       apply_mask(c, 0, c.output_shape().numel(), c.output_gradient(), c.input_gradient());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }

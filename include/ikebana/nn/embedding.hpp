@@ -14,6 +14,7 @@
 #include "ikebana/module/option_set.hpp"
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/module/symbol.hpp"
 
 namespace ikebana {
@@ -28,13 +29,16 @@ namespace detail {
 
 }  // namespace detail
 
-/// Rows of a table by their indices: std::int64_t of any shape [...] -> [..., embedding_dim].
-/// A model throws error, before anything runs, where an index is negative or not below
-/// num_embeddings.
-/// Parameter: weight (num_embeddings, embedding_dim). Row padding_idx starts as zeros and gets no
-/// gradient; with scale_grad_by_freq<true> a row's gradient is divided by how often its index
-/// stands in the input. Options: padding_idx<N> (none; negative counts from the end),
+/// Looks up rows of a table: std::int64_t indices of any shape [...] -> [..., embedding_dim].
+/// Throws error, before anything runs, if an index is negative or not below num_embeddings.
+///
+/// Parameter: weight (num_embeddings, embedding_dim). Row padding_idx is initialised to zeros and
+/// gets no gradient. With scale_grad_by_freq<true>, a row's gradient is divided by how often its
+/// index occurs in the input. Options: padding_idx<N> (none; negative counts from the end),
 /// scale_grad_by_freq<bool> (false).
+///
+/// O(elements of the output); backward takes O(num_embeddings * embedding_dim) more, since the
+/// gradient is dense. No allocation.
 template <dim_t Num, dim_t Dim, class... Options>
 struct embedding {
   static_assert(
@@ -50,7 +54,7 @@ struct embedding {
   static constexpr dim_t given_padding = detail::option_or<padding_idx<0>, Options...>::value;
   static_assert(!has_padding || (given_padding >= -Num && given_padding < Num),
                 "ikebana: padding_idx is within num_embeddings");
-  /// -1 for none.
+  /// -1 if there is none.
   static constexpr dim_t padding = !has_padding        ? -1
                                    : given_padding < 0 ? given_padding + Num
                                                        : given_padding;
@@ -74,7 +78,7 @@ struct embedding {
                            initializer::normal(0, 1).with_zero_row(padding)}};
   }
 
-  /// How often each index stands in the input.
+  /// How often each index occurs in the input.
   constexpr std::array<saved_spec, 1> saved(const shape_list&) const requires(by_frequency) {
     return {saved_spec{sizeof(std::int32_t), shape{Num}}};
   }
@@ -101,7 +105,8 @@ struct embedding {
                         c.parameter(0), c.output());
   }
 
-  /// Adds up in the order of the input. Costs O(num_embeddings) besides: the gradient is dense.
+  /// Scatter-adds in the order of the input. The gradient is dense, so it also costs
+  /// O(num_embeddings * embedding_dim).
   template <class T>
   void backward(const context<T>& c) const {
     std::int32_t* frequencies = nullptr;
@@ -111,10 +116,19 @@ struct embedding {
                          c.accumulate());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
+
+// Refuses sizes in parentheses.
+namespace detail::misuse {
+IKEBANA_MISUSE(embedding_takes_sizes_in_angle_brackets,
+               "embedding takes its sizes in angle brackets: embedding<1000, 16>{}");
+}  // namespace detail::misuse
+template <>
+struct embedding<0, 0, detail::misuse::embedding_takes_sizes_in_angle_brackets<>>;
+embedding(...)->embedding<0, 0, detail::misuse::embedding_takes_sizes_in_angle_brackets<>>;
 
 }  // namespace ikebana

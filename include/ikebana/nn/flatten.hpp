@@ -24,15 +24,15 @@ struct start_dim {
   static constexpr dim_t value = N;
 };
 
-/// The last dimension of a range, itself within it; negative counts from the end.
+/// The last dimension of a range, inclusive; negative counts from the end.
 template <dim_t N>
 struct end_dim {
   using option = detail::end_dim_option;
   static constexpr dim_t value = N;
 };
 
-/// Dimensions start_dim to end_dim become one. A view: costs nothing, copies nothing.
-/// Options: start_dim<N> (default 1), end_dim<N> (-1).
+/// Merges the dimensions start_dim to end_dim into one. A view: it copies nothing. Options:
+/// start_dim<N> (default 1), end_dim<N> (-1).
 template <class... Options>
 struct flatten {
   static_assert(detail::option_set<start_dim<1>, end_dim<-1>>::template accepts<Options...>,
@@ -49,12 +49,12 @@ struct flatten {
     const dim_t dims = rank == 0 ? 1 : rank;
     if (start < -dims || start >= dims)
       return diagnostic{
-          "flatten expects start_dim within {expected} dimensions, got {got} (input {input})", dims,
-          start, in};
+          "flatten expects start_dim within {expected} dimensions, got {number} (input {input})",
+          dims, start, in};
     if (end < -dims || end >= dims)
       return diagnostic{
-          "flatten expects end_dim within {expected} dimensions, got {got} (input {input})", dims,
-          end, in};
+          "flatten expects end_dim within {expected} dimensions, got {number} (input {input})",
+          dims, end, in};
     const dim_t first = start < 0 ? start + dims : start;
     const dim_t last = end < 0 ? end + dims : end;
     if (first > last)
@@ -75,7 +75,7 @@ struct flatten {
     d.add("start_dim", std::to_string(start)).add("end_dim", std::to_string(end));
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }

@@ -17,9 +17,10 @@
 
 namespace ikebana {
 
-/// y = (x - mean) / sqrt(variance + eps) * weight + bias, mean and (biased) variance taken over
-/// each of num_groups groups of channels of each sample of [N, num_channels, ...] (Wu, He, Group
-/// Normalization, 2018). A group of one element becomes its channel's bias.
+/// y = (x - mean) / sqrt(variance + eps) * weight + bias, with mean and (biased) variance computed
+/// over each of num_groups groups of channels of each sample of [N, num_channels, ...] (Wu, He,
+/// Group Normalization, 2018). A group of one element normalises to 0, so that y is the bias.
+/// O(elements); no allocation.
 ///
 /// Parameters: weight (num_channels), bias (num_channels) unless affine<false>. Groups is a number
 /// that divides C, which is a number, `lazy` or `dynamic`. Option: affine<bool> (true).
@@ -89,7 +90,7 @@ struct group_norm {
         .add("affine", is_affine);
   }
 
-  /// What the rows that are groups may be.
+  /// The forms that rows (groups) can have.
   static constexpr unsigned norms = cpu::detail::row_norms_of(-1, Groups == 1, is_affine);
 
   template <class T>
@@ -97,7 +98,7 @@ struct group_norm {
     const sizes n(c.input_shape());
     const T* weight = is_affine ? c.parameter(0) : nullptr;
     const T* bias = is_affine ? c.parameter(1) : nullptr;
-    // Without spatial dimensions, a group is a row with weights of its own.
+    // Without spatial dimensions, a group is a row with its own weights.
     if (n.inner == 1)
       cpu::layer_norm_forward<T, norms>(n.batch * Groups, n.channels / Groups, Groups, c.input(),
                                         weight, bias, static_cast<T>(eps), c.output(),
@@ -126,7 +127,7 @@ struct group_norm {
                                   c.accumulate());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }

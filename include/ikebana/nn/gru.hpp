@@ -16,7 +16,7 @@ struct gru_gates {
   static constexpr literal kind_literal{"gru"};
   static constexpr std::string_view kind = "gru";
   static constexpr const char* wrong_length =
-      "gru expects lengths between 1 and {expected}, got {got}";
+      "gru expects lengths between 1 and {expected}, got {number}";
   static constexpr dim_t count = 3;
   static constexpr dim_t extra = 1;  // W_hn h + b_hn
   static constexpr bool has_cell = false;
@@ -49,18 +49,18 @@ struct gru_family {
 
 }  // namespace detail
 
-/// Gated recurrent unit (Cho et al., 2014), PyTorch's GRU: r, z = sigmoid of W_i. x + b_i. + W_h. h
-/// + b_h., n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h = (1 - z) n + z h.
+/// Gated recurrent unit (Cho et al., 2014), PyTorch's GRU: r, z = sigmoid(W_i. x + b_i. + W_h. h +
+/// b_h.), n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h = (1 - z) n + z h.
 /// Inputs: x [, lengths] [, h_0]; outputs: y, h_n. Options: those of `recurrent`.
 ///
-/// Parameters of layer 0, and of each further one and each `_reverse` direction: weight_ih_l0 (3
-/// hidden_size, input_size), weight_hh_l0 (3 hidden_size, hidden_size), bias_ih_l0, bias_hh_l0 (3
-/// hidden_size) unless bias<false>; rows in the order r, z, n; all uniform within 1 /
-/// sqrt(hidden_size). In is a number, `lazy` or `dynamic`.
+/// Parameters of layer 0, and likewise of each further layer and `_reverse` direction: weight_ih_l0
+/// (3 hidden_size, input_size), weight_hh_l0 (3 hidden_size, hidden_size), bias_ih_l0, bias_hh_l0
+/// (3 hidden_size) unless bias<false>; rows in the order r, z, n; all initialised uniformly within
+/// 1 / sqrt(hidden_size). In is a number, `lazy` or `dynamic`.
 template <dim_t In, dim_t Hidden, class... Options>
 using gru = recurrent<detail::gru_family, In, Hidden, Options...>;
 
-/// A gru whose input_size comes from the first input.
+/// A gru whose input_size is inferred from the first input.
 template <dim_t Hidden, class... Options>
 using lazy_gru = gru<lazy, Hidden, Options...>;
 

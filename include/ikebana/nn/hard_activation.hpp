@@ -8,10 +8,11 @@
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/nn/detail/pointwise_run.hpp"
 
-// Activations element by element, as PyTorch has them.
+// Element-wise activations with PyTorch's definitions: any shape, output of the same shape,
+// O(elements), no allocation.
 namespace ikebana {
 
-/// y = x above 0, negative_slope x below (Maas et al., Rectifier Nonlinearities Improve Neural
+/// y = x if x > 0, else negative_slope x (Maas et al., Rectifier Nonlinearities Improve Neural
 /// Network Acoustic Models, 2013).
 struct leaky_relu {
   static constexpr std::string_view kind = "leaky_relu";
@@ -35,13 +36,13 @@ struct leaky_relu {
                                T{});
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
-/// y = x between min_val and max_val, and no further.
+/// y = x clamped to [min_val, max_val].
 struct hardtanh {
   static constexpr std::string_view kind = "hardtanh";
   static constexpr kept keeps = kept::input;
@@ -65,7 +66,7 @@ struct hardtanh {
                                static_cast<T>(max_val), T{});
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -88,7 +89,7 @@ struct relu6 {
     detail::pointwise_backward(c, cpu::pointwise::hardtanh, T{0}, T{6}, T{});
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -111,7 +112,7 @@ struct hard_sigmoid {
     detail::pointwise_backward(c, cpu::pointwise::hard_sigmoid, T{}, T{}, T{});
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -134,7 +135,7 @@ struct hardswish {
     detail::pointwise_backward(c, cpu::pointwise::hardswish, T{}, T{}, T{});
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }

@@ -7,8 +7,8 @@
 
 namespace ikebana {
 
-/// y = x, for an input of any shape: the place-holder of a module that is left out. A view: costs
-/// nothing, copies nothing.
+/// y = x, for an input of any shape: a placeholder for a module that is left out. A view: it copies
+/// nothing.
 struct identity {
   static constexpr std::string_view kind = "identity";
   static constexpr kept keeps = kept::nothing;
@@ -18,7 +18,7 @@ struct identity {
 
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }

@@ -23,16 +23,17 @@ namespace ikebana {
 
 /// y = (x - mean) / sqrt(variance + eps) * weight + bias for each channel of each sample of [N,
 /// num_features, spatial...], or unbatched [num_features, spatial...] (Ulyanov, Vedaldi, Lempitsky,
-/// Instance Normalization, 2016). A sample's statistics need more than one element in each channel.
+/// Instance Normalization, 2016). A single element per channel throws shape_error where the
+/// sample's statistics are needed. O(elements); no allocation.
 ///
-/// With track_running_stats<true>, evaluation takes the running statistics, which in training move
-/// towards the mean over the samples' (the variance unbiased): running = (1 - momentum) running +
-/// momentum mean. num_batches_tracked stays 0, as in PyTorch.
+/// With track_running_stats<true>, evaluation uses the running statistics. Training updates them
+/// with the mean of the samples' statistics (the variance unbiased): running = (1 - momentum)
+/// running + momentum mean. num_batches_tracked stays 0, as in PyTorch.
 ///
 /// Parameters: weight (num_features), bias (num_features) with affine<true>. Buffers: running_mean,
 /// running_var (num_features), num_batches_tracked () with track_running_stats<true>. C is a
-/// number, `lazy` or `dynamic`. Options, as PyTorch's eager modules have them: affine<bool>
-/// (false), track_running_stats<bool> (false).
+/// number, `lazy` or `dynamic`. Options, with PyTorch's defaults: affine<bool> (false),
+/// track_running_stats<bool> (false).
 template <std::size_t Spatial, dim_t C, class... Options>
 struct instance_norm {
   static_assert(Spatial >= 1 && Spatial <= 3);
@@ -44,6 +45,7 @@ struct instance_norm {
       detail::joined<"instance_norm", detail::digit<Spatial>, "d">;
   static constexpr bool is_lazy = C == lazy;
   static constexpr kept keeps = kept::input;
+  static constexpr bool is_stateful = false;
   static constexpr bool is_affine = detail::option_or<affine<false>, Options...>::value;
   static constexpr bool tracks = detail::option_or<track_running_stats<false>, Options...>::value;
 
@@ -64,7 +66,7 @@ struct instance_norm {
     return in;
   }
 
-  /// A sample of one element in each channel has no variance.
+  /// One element per channel has no variance.
   constexpr diagnostic check(const shape_list& in, bool training) const {
     if ((training || !tracks) && in[0].numel(channel_of(in[0]) + 1, in[0].rank()) == 1)
       return {says<" expects more than 1 value per channel when training, got {got} (input "
@@ -95,13 +97,15 @@ struct instance_norm {
 
   constexpr std::array<buffer_spec, 3> buffers() const requires(tracks) {
     const shape each{num_features.value()};
-    return {
-        buffer_spec{.name = "running_mean", .extents = each},
-        buffer_spec{.name = "running_var", .extents = each, .init = initializer::constant(1)},
-        buffer_spec{.name = "num_batches_tracked", .type = dtype::int64, .follows_model = false}};
+    return {buffer_spec{.name = "running_mean", .extents = each},
+            buffer_spec{.name = "running_var", .extents = each, .init = initializer::constant(1)},
+            buffer_spec{.name = "num_batches_tracked",
+                        .type = dtype::int64,
+                        .follows_model = false,
+                        .since = 2}};
   }
 
-  /// Means, 1 / sqrt(variance + eps), and unbiased variances where they are tracked.
+  /// Means, 1 / sqrt(variance + eps), and the unbiased variances if running statistics are tracked.
   constexpr std::array<saved_spec, tracks ? 3 : 2> saved(const shape_list& in) const {
     std::array<saved_spec, tracks ? 3 : 2> out{};
     const std::size_t c = channel_of(in[0]);
@@ -158,7 +162,7 @@ struct instance_norm {
                                   c.accumulate());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -178,7 +182,7 @@ struct instance_norm {
           inner{in.numel(channel_of(in) + 1, in.rank())} {}
   };
 
-  /// Moves a running statistic towards the mean over the batch of (batch, channels) samples.
+  /// Updates a running statistic with the mean over the batch of (batch, channels) statistics.
   template <class T>
   void track(const sizes& n, const T* of_samples, T* running) const {
     const T factor = static_cast<T>(momentum);
@@ -202,7 +206,7 @@ using instance_norm2d = instance_norm<2, C, Options...>;
 template <dim_t C, class... Options>
 using instance_norm3d = instance_norm<3, C, Options...>;
 
-/// An instance norm whose num_features come from the first input: its dimension 1, or 0 where it is
+/// An instance norm whose num_features are inferred from the first input: dimension 1, or 0 if
 /// unbatched.
 template <class... Options>
 using lazy_instance_norm1d = instance_norm<1, lazy, Options...>;

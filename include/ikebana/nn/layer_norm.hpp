@@ -17,9 +17,9 @@
 
 namespace ikebana {
 
-/// y = (x - mean) / sqrt(variance + eps) * weight + bias, mean and (biased) variance taken over the
-/// last dimensions of the input, those of Normalized (Ba, Kiros, Hinton, Layer Normalization,
-/// 2016): [..., normalized...] -> the same shape.
+/// y = (x - mean) / sqrt(variance + eps) * weight + bias, with mean and (biased) variance computed
+/// over the last dimensions of the input, those of Normalized: [..., normalized...] -> the same
+/// shape (Ba, Kiros, Hinton, Layer Normalization, 2016). O(elements); no allocation.
 ///
 /// Parameters: weight (normalized...), bias (normalized...) unless bias<false>; neither with
 /// elementwise_affine<false>. Normalized is one extent, layer_norm<10>, or a shape,
@@ -85,7 +85,7 @@ struct layer_norm {
     if (is_affine) d.add("bias", has_bias);
   }
 
-  /// What its rows may be.
+  /// The forms that its rows can have.
   static constexpr unsigned norms =
       cpu::detail::row_norms_of(detail::known_numel(Normalized), true, is_affine&& has_bias);
 
@@ -114,13 +114,13 @@ struct layer_norm {
         c.accumulate());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
-/// A layer norm over the last dimension, whose extent comes from the first input.
+/// A layer norm over the last dimension, whose extent is inferred from the first input.
 template <class... Options>
 using lazy_layer_norm = layer_norm<lazy, Options...>;
 

@@ -16,14 +16,16 @@
 #include "ikebana/module/option_set.hpp"
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/nn/detail/product.hpp"
 
 namespace ikebana {
 
 /// y = x W^T + b over the last dimension: [..., in_features] -> [..., out_features].
-/// Parameters: weight (out_features, in_features), bias (out_features) unless bias<false>.
-/// In is a number, `lazy` or `dynamic`. Options: bias<bool> (default true).
+/// Parameters: weight (out_features, in_features), bias (out_features) unless bias<false>. In is a
+/// number, `lazy` or `dynamic`. Options: bias<bool> (default true). O(rows * in_features *
+/// out_features) multiply-adds; no allocation.
 template <dim_t In, dim_t Out, class... Options>
 struct linear {
   static_assert(detail::option_set<bias<true>>::accepts<Options...>,
@@ -38,17 +40,6 @@ struct linear {
   static constexpr bool takes_slope = true;
   static constexpr bool is_layer = true;
   static constexpr bool has_bias = detail::option_or<bias<true>, Options...>::value;
-  /// The tiles of forward's product, also with the weights transposed, and of backward's.
-  template <class T>
-  static constexpr unsigned narrow_forward =
-      cpu::detail::narrow_tiles_of<T>(cpu::transpose::no, cpu::transpose::yes, Out, In) |
-      (Out > 32 || Out < 0
-           ? cpu::detail::narrow_tiles_of<T>(cpu::transpose::no, cpu::transpose::no, Out, In)
-           : 0);
-  template <class T>
-  static constexpr unsigned narrow_backward =
-      cpu::detail::narrow_tiles_of<T>(cpu::transpose::yes, cpu::transpose::no, In, -1) |
-      cpu::detail::narrow_tiles_of<T>(cpu::transpose::no, cpu::transpose::no, In, Out);
 
   [[no_unique_address]] extent<In> in_features{};
 
@@ -95,16 +86,15 @@ struct linear {
     using T = typename Context::value_type;
     const dim_t in = c.input_shape().back();
     const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
-    detail::product<narrow_forward<T>>(
-        c, cpu::transpose::no, cpu::transpose::yes, rows, Out, in, c.input(), in, c.parameter(0),
-        in, T{0}, c.output(), Out,
-        cpu::gemm_epilogue<T>{.bias = has_bias ? c.parameter(1) : nullptr,
-                              .residual = c.residual(),
-                              .ld_residual = Out,
-                              .function = c.function()});
+    detail::product(c, cpu::transpose::no, cpu::transpose::yes, rows, Out, in, c.input(), in,
+                    c.parameter(0), in, T{0}, c.output(), Out,
+                    cpu::gemm_epilogue<T>{.bias = has_bias ? c.parameter(1) : nullptr,
+                                          .residual = c.residual(),
+                                          .ld_residual = Out,
+                                          .function = c.function()});
   }
 
-  /// The forward of several such modules, one after another.
+  /// The forward of several consecutive linear layers in one call.
   template <class T>
   static void forward_layers(const T* x, cpu::dense_chain<T>& chain, std::uint64_t stamp) {
     cpu::run_dense_chain<T>(x, chain, stamp);
@@ -116,27 +106,34 @@ struct linear {
     const dim_t in = c.input_shape().back();
     const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
     const T* dy = c.output_gradient();
-    detail::product<narrow_backward<T>>(c, cpu::transpose::yes, cpu::transpose::no, Out, in, rows,
-                                        dy, Out, c.input(), in, c.accumulate() ? T{1} : T{0},
-                                        c.parameter_gradient(0), in);
+    detail::product(c, cpu::transpose::yes, cpu::transpose::no, Out, in, rows, dy, Out, c.input(),
+                    in, c.accumulate() ? T{1} : T{0}, c.parameter_gradient(0), in);
     if constexpr (has_bias)
       cpu::column_sums<T>(rows, Out, dy, Out, c.parameter_gradient(1), c.accumulate());
     if (c.input_gradient() == nullptr) return;
     cpu::gemm_epilogue<T> then;
     if (c.input_slope() != cpu::activation::none)
       then = {.slope_of = c.input(), .ld_slope = in, .slope = c.input_slope()};
-    detail::product<narrow_backward<T>>(c, cpu::transpose::no, cpu::transpose::no, rows, in, Out,
-                                        dy, Out, c.parameter(0), in, T{0}, c.input_gradient(), in,
-                                        then);
+    detail::product(c, cpu::transpose::no, cpu::transpose::no, rows, in, Out, dy, Out,
+                    c.parameter(0), in, T{0}, c.input_gradient(), in, then);
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
-/// A linear module whose in_features come from the first input.
+// Refuses sizes in parentheses.
+namespace detail::misuse {
+IKEBANA_MISUSE(linear_takes_sizes_in_angle_brackets,
+               "linear takes its sizes in angle brackets: linear<20, 32>{}, or lazy_linear<32>{}");
+}  // namespace detail::misuse
+template <>
+struct linear<0, 0, detail::misuse::linear_takes_sizes_in_angle_brackets<>>;
+linear(...)->linear<0, 0, detail::misuse::linear_takes_sizes_in_angle_brackets<>>;
+
+/// A linear module whose in_features are inferred from the first input.
 template <dim_t Out, class... Options>
 using lazy_linear = linear<lazy, Out, Options...>;
 

@@ -12,33 +12,42 @@
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/reduce.hpp"
 #include "ikebana/cpu/softmax.hpp"
+#include "ikebana/module/element_mismatch.hpp"
 #include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
-/// What a loss makes of the losses of single elements or rows.
+/// How a loss combines the losses of single elements or rows.
 enum class reduction : unsigned char { mean, sum };
 
 // A loss is a value with
-// - `static constexpr diagnostic check(prediction shape, target shape)`: what is wrong with them;
-// - `void validate(prediction shape, target) const`: throws where the target's values are refused;
-// - `T operator()(prediction, target) const`: the loss;
-// - `T backward(prediction, target, T* gradient) const`: and its gradient by the prediction, in one
-//   pass; gradient may be null
+// - `static constexpr diagnostic check(prediction shape, target shape)`, which tells what is wrong
+//   with the shapes;
+// - if it does not take targets of any type, `template <class T, class U> static constexpr
+//   diagnostic check_elements()`, which tells what is wrong with a prediction of T and a target
+//   of U;
+// - `void validate(prediction shape, target) const`, which throws if the target's values are
+//   invalid;
+// - `T operator()(prediction, target) const`, which computes the loss;
+// - `T backward(prediction, target, T* gradient) const`, which computes the loss and its gradient
+//   with respect to the prediction in one pass; `gradient` may be null.
 //
-// for tensors or views of them. Both check all before they write anything, and allocate nothing.
+// Predictions and targets are tensors or views. The last two check everything before they write
+// anything, and allocate nothing.
 
 namespace detail {
 
-/// Refuses shapes that the compiler knows to be wrong.
-template <class Loss, shape Prediction, shape Target>
-constexpr void check_loss_shapes() {
-  constexpr diagnostic wrong = Loss::check(Prediction, Target);
-  if constexpr (!wrong.ok())
-    static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
+/// The error of a prediction and a target that is known at compile time, if any.
+template <class Loss, class Prediction, class Target>
+constexpr diagnostic check_loss_of() {
+  const diagnostic wrong =
+      Loss::template check_elements<typename Prediction::value_type, typename Target::value_type>();
+  return wrong.ok() ? Loss::check(Prediction::static_shape, Target::static_shape) : wrong;
 }
+template <class Loss, class Prediction, class Target>
+inline constexpr bool takes_target = accepts<check_loss_of<Loss, Prediction, Target>>;
 
-// Not by std::string: that is compiled in every unit.
+// snprintf instead of std::string, which would be compiled in every translation unit.
 [[noreturn, gnu::cold]] inline void refuse_label(std::int64_t label, dim_t classes, dim_t index) {
   char said[128];
   std::snprintf(said, sizeof said,
@@ -50,16 +59,26 @@ constexpr void check_loss_shapes() {
 
 }  // namespace detail
 
-/// The cross entropy of logits (N, C), (C) or (N, C, d...) and class indices (N), () or (N, d...):
-/// of each row (1 - s) (-log p[target]) + s / C * sum of -log p, where p = softmax of the logits
-/// over C and s = label_smoothing (Szegedy et al., Rethinking the Inception Architecture, 2015).
-/// Rows whose target is ignore_index count for nothing: the mean is that of the others (not a
-/// number if there are none, as in PyTorch), their gradient is 0. Throws error if a label is
-/// neither in [0, C) nor ignore_index, or label_smoothing not in [0, 1].
+/// The cross entropy of logits (N, C), (C) or (N, C, d...) and class indices (N), () or (N, d...).
+/// A row's loss is (1 - s) (-log p[target]) + s / C * sum of -log p, where p = softmax of the
+/// logits over C and s = label_smoothing (Szegedy et al., Rethinking the Inception Architecture,
+/// 2015). Rows whose target is ignore_index are left out: the mean is taken over the others (NaN if
+/// there are none, as in PyTorch), and their gradient is 0. Throws shape_error if the shapes do not
+/// match, and error if a label is neither in [0, C) nor ignore_index, or if label_smoothing is
+/// outside [0, 1]. O(elements); no allocation.
 struct cross_entropy {
   ikebana::reduction reduction = ikebana::reduction::mean;
   double label_smoothing = 0;
   std::int64_t ignore_index = -100;
+
+  template <class T, class U>
+  static constexpr diagnostic check_elements() {
+    if constexpr (std::is_same_v<U, std::int64_t>)
+      return {};
+    else
+      return {
+          detail::element_mismatch<"cross_entropy expects class indices of type ", std::int64_t, U>.c_str()};
+  }
 
   static constexpr diagnostic check(const shape& prediction, const shape& target) {
     const std::size_t rank = prediction.rank();
@@ -70,6 +89,12 @@ struct cross_entropy {
     if (prediction[c] == 0)
       return {"cross_entropy expects logits of at least 1 class, got {input}", 1, 0, prediction,
               target};
+    if (rank == 1 && target.rank() == 1)
+      return {
+          "cross_entropy expects logits of a batch [N, C] for labels [N], got {input} for {other}: "
+          "is "
+          "the batch merged into them? flatten<> keeps it",
+          0, 0, prediction, target};
     if (target.rank() + 1 != rank)
       return {
           "cross_entropy expects a target of {expected} dimensions, got {got} (logits {input}, "
@@ -96,30 +121,38 @@ struct cross_entropy {
   }
 
   template <tensor_like Prediction, tensor_like Target>
-  auto operator()(const Prediction& prediction, const Target& target) const {
+  requires(detail::takes_target<cross_entropy, Prediction, Target>) auto operator()(
+      const Prediction& prediction, const Target& target) const {
     return backward(prediction, target, static_cast<typename Prediction::value_type*>(nullptr));
   }
+  template <tensor_like Prediction, tensor_like Target>
+  requires(!detail::takes_target<cross_entropy, Prediction, Target>) auto operator()(
+      const Prediction&, const Target&) const
+      -> decltype(detail::refuse<detail::check_loss_of<cross_entropy, Prediction, Target>>());
 
   template <tensor_like Prediction, tensor_like Target, class T>
-  T backward(const Prediction& prediction, const Target& target, T* gradient) const {
-    static_assert(std::is_same_v<typename Target::value_type, std::int64_t>,
-                  "ikebana: cross_entropy takes class indices, of type std::int64_t");
-    detail::check_loss_shapes<cross_entropy, Prediction::static_shape, Target::static_shape>();
+  requires(detail::takes_target<cross_entropy, Prediction, Target>) T
+      backward(const Prediction& prediction, const Target& target, T* gradient)
+  const {
     return compute<T, (Prediction::static_shape.rank() > 2)>(
         prediction.data(), prediction.extents(), target.data(), target.extents(), gradient);
   }
+  template <tensor_like Prediction, tensor_like Target, class T>
+  requires(!detail::takes_target<cross_entropy, Prediction, Target>) auto backward(
+      const Prediction&, const Target&, T*) const
+      -> decltype(detail::refuse<detail::check_loss_of<cross_entropy, Prediction, Target>>());
 
  private:
   template <class = void>
   [[gnu::cold]] void check_smoothing() const {
     if (label_smoothing >= 0 && label_smoothing <= 1) return;
-    char said[400];  // A double can have 309 digits before its point.
+    char said[400];  // A double has up to 309 digits before the point.
     std::snprintf(said, sizeof said,
                   "cross_entropy expects label_smoothing between 0 and 1, got %f", label_smoothing);
     throw error(said);
   }
 
-  /// How many labels count. Throws at the first that is no class.
+  /// The number of labels that are not ignored. Throws at the first that is no class.
   std::int64_t count_labels(const std::int64_t* labels, dim_t n, dim_t classes) const {
     std::int64_t counted = 0;
     for (dim_t i = 0; i < n; ++i) {
@@ -130,7 +163,7 @@ struct cross_entropy {
     return counted;
   }
 
-  /// Inner: whether there are dimensions behind that of the classes.
+  /// Inner: whether there are dimensions after the classes.
   template <class T, bool Inner>
   T compute(const T* x, const shape& prediction, const std::int64_t* labels, const shape& target,
             T* gradient) const {
@@ -168,7 +201,7 @@ struct cross_entropy {
     return sum / divisor;
   }
 
-  /// From log-probabilities.
+  /// Takes log-probabilities.
   template <class T>
   T sum_of_losses(dim_t outer, dim_t classes, dim_t inner, const T* logp,
                   const std::int64_t* labels, T smoothing) const {
@@ -198,7 +231,7 @@ struct cross_entropy {
         T exponentials{}, all{};
         for (dim_t k = 0; k < classes; ++k) {
           exponentials += std::exp(x[k * inner + j] - most);
-          all += x[k * inner + j] - most;
+          if (smoothing != 0) all += x[k * inner + j] - most;
         }
         const T log_total = std::log(exponentials);
         sum += (1 - smoothing) * (log_total - (x[labels[j] * inner + j] - most)) +
@@ -207,7 +240,7 @@ struct cross_entropy {
     return sum;
   }
 
-  /// From probabilities to gradients, in place.
+  /// Turns probabilities into gradients, in place.
   template <class T>
   void finish_gradient(dim_t outer, dim_t classes, dim_t inner, T* g, const std::int64_t* labels,
                        T smoothing, T scale) const {
@@ -222,10 +255,20 @@ struct cross_entropy {
   }
 };
 
-/// The mean (or sum) of (prediction - target)^2 over all elements. The shapes must be equal:
-/// nothing is broadcast. The mean of no elements is not a number.
+/// The mean (or sum) of (prediction - target)^2 over all elements. Throws shape_error unless the
+/// shapes are equal: nothing is broadcast. The mean over no elements is NaN. O(elements); no
+/// allocation.
 struct mse_loss {
   ikebana::reduction reduction = ikebana::reduction::mean;
+
+  template <class T, class U>
+  static constexpr diagnostic check_elements() {
+    if constexpr (std::is_same_v<U, T>)
+      return {};
+    else
+      return {
+          detail::element_mismatch<"mse_loss expects a target of the prediction type ", T, U>.c_str()};
+  }
 
   static constexpr diagnostic check(const shape& prediction, const shape& target) {
     if (!compatible(prediction, target))
@@ -240,21 +283,30 @@ struct mse_loss {
   }
 
   template <tensor_like Prediction, tensor_like Target>
-  auto operator()(const Prediction& prediction, const Target& target) const {
+  requires(detail::takes_target<mse_loss, Prediction, Target>) auto operator()(
+      const Prediction& prediction, const Target& target) const {
     return backward(prediction, target, static_cast<typename Prediction::value_type*>(nullptr));
   }
+  template <tensor_like Prediction, tensor_like Target>
+  requires(!detail::takes_target<mse_loss, Prediction, Target>) auto operator()(const Prediction&,
+                                                                                const Target&) const
+      -> decltype(detail::refuse<detail::check_loss_of<mse_loss, Prediction, Target>>());
 
   template <tensor_like Prediction, tensor_like Target, class T>
-  T backward(const Prediction& prediction, const Target& target, T* gradient) const {
-    static_assert(std::is_same_v<typename Target::value_type, T>,
-                  "ikebana: mse_loss takes a target of the prediction's element type");
-    detail::check_loss_shapes<mse_loss, Prediction::static_shape, Target::static_shape>();
+  requires(detail::takes_target<mse_loss, Prediction, Target>) T
+      backward(const Prediction& prediction, const Target& target, T* gradient)
+  const {
     validate(prediction.extents(), target);
     const dim_t n = prediction.extents().numel();
     const T divisor = reduction == ikebana::reduction::mean ? static_cast<T>(n) : T{1};
-    // The mean of nothing is 0 / 0.
+    // The mean over no elements is 0 / 0 = NaN.
     return cpu::mse<T>(n, prediction.data(), target.data(), gradient, 2 / divisor) / divisor;
   }
+  template <tensor_like Prediction, tensor_like Target, class T>
+  requires(!detail::takes_target<mse_loss, Prediction, Target>) auto backward(const Prediction&,
+                                                                              const Target&,
+                                                                              T*) const
+      -> decltype(detail::refuse<detail::check_loss_of<mse_loss, Prediction, Target>>());
 };
 
 }  // namespace ikebana

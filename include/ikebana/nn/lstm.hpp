@@ -16,7 +16,7 @@ struct lstm_gates {
   static constexpr literal kind_literal{"lstm"};
   static constexpr std::string_view kind = "lstm";
   static constexpr const char* wrong_length =
-      "lstm expects lengths between 1 and {expected}, got {got}";
+      "lstm expects lengths between 1 and {expected}, got {number}";
   static constexpr dim_t count = 4;
   static constexpr dim_t extra = 2;  // c before the step, tanh of c after it
   static constexpr bool has_cell = true;
@@ -55,15 +55,15 @@ struct lstm_family {
 /// Inputs: x [, lengths] [, h_0, c_0]; outputs: y, h_n, c_n. Options: those of `recurrent`,
 /// proj_size<N> (0, below hidden_size).
 ///
-/// Parameters of layer 0, and of each further one and each `_reverse` direction: weight_ih_l0 (4
-/// hidden_size, input_size), weight_hh_l0 (4 hidden_size, proj_size or hidden_size), bias_ih_l0,
+/// Parameters of layer 0, and likewise of each further layer and `_reverse` direction: weight_ih_l0
+/// (4 hidden_size, input_size), weight_hh_l0 (4 hidden_size, proj_size or hidden_size), bias_ih_l0,
 /// bias_hh_l0 (4 hidden_size) unless bias<false>, weight_hr_l0 (proj_size, hidden_size) with a
-/// projection; rows in the order i, f, g, o; all uniform within 1 / sqrt(hidden_size). In is a
-/// number, `lazy` or `dynamic`.
+/// projection; rows in the order i, f, g, o; all initialised uniformly within 1 /
+/// sqrt(hidden_size). In is a number, `lazy` or `dynamic`.
 template <dim_t In, dim_t Hidden, class... Options>
 using lstm = recurrent<detail::lstm_family, In, Hidden, Options...>;
 
-/// An lstm whose input_size comes from the first input.
+/// An lstm whose input_size is inferred from the first input.
 template <dim_t Hidden, class... Options>
 using lazy_lstm = lstm<lazy, Hidden, Options...>;
 

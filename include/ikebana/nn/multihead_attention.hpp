@@ -21,30 +21,33 @@
 
 namespace ikebana {
 
-/// Multi-head attention (Vaswani et al., Attention Is All You Need, 2017): of each head's
-/// projections q, k, v of query, key and value, softmax(q k^T / sqrt(embed_dim / num_heads)) v, the
-/// heads side by side, projected once more.
+/// Multi-head attention (Vaswani et al., Attention Is All You Need, 2017). Each head computes
+/// softmax(q k^T / sqrt(embed_dim / num_heads)) v from its projections q, k, v of query, key and
+/// value; the heads' outputs are concatenated and projected once more.
 ///
-/// Inputs: one (its own query, key and value) or the three: [L, N, embed_dim], [S, N, kdim], [S, N,
-/// vdim], or [N, L, embed_dim] and so on with batch_first<true>, or without N; then the masks that
-/// the options ask for, key_padding_mask before attn_mask:
+/// Inputs: one (self-attention), or query, key and value: [L, N, embed_dim], [S, N, kdim], [S, N,
+/// vdim], or [N, L, embed_dim] and so on with batch_first<true>, or without N. They are followed by
+/// the masks that the options ask for, key_padding_mask before attn_mask:
 /// - key_padding_mask<true>: bools [N, S] ([S]), true for keys that are ignored;
 /// - attn_mask<mask_kind::boolean>: bools [L, S] or [N num_heads, L, S], true where ignored;
-/// - attn_mask<mask_kind::additive>: numbers of these shapes, added to the scores; has a gradient.
-/// is_causal<true>: query i ignores the keys from i + 1 on, with no mask. A query that ignores
-/// every key gets weights of 0 (in PyTorch, not-a-number).
+/// - attn_mask<mask_kind::additive>: numbers of the same shapes, added to the scores, with a
+///   gradient.
+/// With is_causal<true>, query i ignores the keys from i + 1 on, without a mask. A query that
+/// ignores every key gets weights of 0 (in PyTorch, NaN).
 ///
-/// Output: of query's shape; with need_weights<true> a second one, [N, L, S] ([L, S]), the mean of
+/// Output: shaped as query; with need_weights<true> a second one, [N, L, S] ([L, S]), the mean of
 /// the heads' weights. In training, weights are dropped with probability `dropout`.
 ///
-/// Parameters: in_proj_weight (3 embed_dim, embed_dim), or where kdim or vdim is another number
-/// q_proj_weight, k_proj_weight, v_proj_weight; in_proj_bias (3 embed_dim); out_proj.weight
-/// (embed_dim, embed_dim), out_proj.bias (embed_dim); no biases with bias<false>. EmbedDim is a
-/// number, `lazy` or `dynamic`; kdim<N> and vdim<N> too, EmbedDim where left out. A dynamic kdim or
-/// vdim has weights of its own. Further options: bias<bool> (true), batch_first<bool> (false).
+/// Parameters: in_proj_weight (3 embed_dim, embed_dim), or q_proj_weight, k_proj_weight,
+/// v_proj_weight if kdim or vdim differs from embed_dim; in_proj_bias (3 embed_dim);
+/// out_proj.weight (embed_dim, embed_dim), out_proj.bias (embed_dim); no biases with bias<false>.
+/// EmbedDim is a number, `lazy` or `dynamic`; so are kdim<N> and vdim<N>, which default to
+/// EmbedDim. A dynamic kdim or vdim always has separate weights. Further options: bias<bool>
+/// (true), batch_first<bool> (false).
 ///
-/// Keeps O(N (L + S) embed_dim) numbers for backward, and no matrix of queries by keys; with
-/// need_weights<true> N num_heads L S weights besides.
+/// Keeps O(N (L + S) embed_dim) elements for backward, and no matrix of queries by keys, except
+/// with need_weights<true>, which keeps N num_heads L S weights. O(N L S embed_dim) multiply-adds
+/// besides the projections; no allocation.
 template <dim_t EmbedDim, dim_t Heads, class... Options>
 struct multihead_attention {
   static_assert(
@@ -68,11 +71,11 @@ struct multihead_attention {
   static constexpr bool has_vdim = detail::times_given<detail::vdim_option, Options...> > 0;
   using mask_option = detail::option_or<attn_mask<mask_kind::boolean>, Options...>;
   static constexpr bool has_mask = detail::times_given<detail::attn_mask_option, Options...> > 0;
-  /// Whether one matrix holds the weights of query, key and value.
+  /// Whether a single matrix holds the weights of query, key and value.
   static constexpr bool is_packed =
       !(has_kdim || has_vdim) || (EmbedDim >= 0 && Key == EmbedDim && Value == EmbedDim);
 
-  /// All of this as values.
+  /// The options as values.
   static constexpr detail::attention_layout layout{
       Heads,
       has_bias,
@@ -86,7 +89,7 @@ struct multihead_attention {
       has_mask,
       has_mask && (mask_option::value == mask_kind::additive)};
 
-  /// Of query, key and value, and masks: for one input, masks have no names.
+  /// Names of query, key, value and the masks. With a single input, masks have no names.
   static constexpr auto input_names = [] {
     std::array<std::string_view, 3 + layout.mask_count()> names{"query", "key", "value"};
     if (layout.padding) names[3] = "key_padding_mask";
@@ -162,8 +165,8 @@ struct multihead_attention {
     return all;
   }
 
-  /// The projections of query, key and value, what softmax leaves (the logarithm of each row's sum,
-  /// or the weights), the heads' outputs, the gradients of the projections, and scratch.
+  /// The projections of query, key and value, what softmax keeps (maximum and sum of each row, or
+  /// the weights), the heads' outputs, the gradients of the projections, and scratch.
   constexpr std::array<saved_spec, 9> saved(const shape_list& in) const {
     const detail::attention_extents n(layout, in);
     const dim_t e = in[0].back();
@@ -173,7 +176,7 @@ struct multihead_attention {
     const saved_spec none{0, shape{0}};
     const saved_spec q = rows(0, n.self ? detail::times(3, e) : e);
     const saved_spec k = n.self ? none : rows(1, e), v = n.self ? none : rows(2, e);
-    saved_spec softmax{0, shape{n.batch, Heads, n.queries}};
+    saved_spec softmax{0, shape{n.batch, Heads, 2, n.queries}};
     saved_spec scratch{0, shape{cpu::attention_scratch({1, 1, n.queries, n.keys, e / Heads})}};
     if (has_weights) {
       softmax.extents = shape{n.batch, Heads, n.queries, n.keys};
@@ -210,7 +213,7 @@ struct multihead_attention {
     detail::attention_run<has_weights, Context>(layout, c, dropout).backward();
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -221,7 +224,7 @@ struct multihead_attention {
   }
 };
 
-/// A multihead_attention whose embed_dim comes from the first query.
+/// A multihead_attention whose embed_dim is inferred from the first query.
 template <dim_t Heads, class... Options>
 using lazy_multihead_attention = multihead_attention<lazy, Heads, Options...>;
 

@@ -20,8 +20,8 @@ namespace ikebana {
 
 namespace detail {
 
-/// A window that slides over the last N dimensions: what all kinds of pooling have in common. Name
-/// is the module's.
+/// What pooling modules share: a window that slides over the last N dimensions. Name is the
+/// module's kind without the number of dimensions.
 template <literal Name, std::size_t N, class... Options>
 struct sliding_window {
   static_assert(N >= 1 && N <= 3);
@@ -75,10 +75,10 @@ struct sliding_window {
                                "(input {input})">,
                           needed, padded, in};
       dim_t count = room / strides[i] + 1;
-      // A window that would start in the padding behind the input is left out.
+      // A window that would start in the padding after the input is left out.
       if (ceils && (count - 1) * strides[i] >= extent + paddings[i]) --count;
       for (dim_t start = -paddings[i]; start < 0; start += strides[i]) {
-        // The first place of a dilated window that is not in the padding.
+        // The first element of a dilated window that is not in the padding before the input.
         const dim_t first = start + (-start + dilations[i] - 1) / dilations[i] * dilations[i];
         if (first >= extent)
           return diagnostic{says<" expects every window to meet the input, needs an extent of "
@@ -115,12 +115,13 @@ struct sliding_window {
 
 }  // namespace detail
 
-/// The greatest element of each window, over the spatial dimensions of [N, C, spatial...] or
-/// unbatched [C, spatial...]; padding never wins. Of equal elements the first, in row order, gets
-/// the gradient. Each extent becomes floor((extent + 2 padding - dilation (kernel - 1) - 1) /
-/// stride) + 1, or ceil(..) with ceil_mode, less windows that would start behind the input and its
-/// first padding. Options: kernel<..> (required), stride<..> (default: the kernel), padding<..>
-/// (0), dilation<..> (1), ceil_mode<bool> (false).
+/// The greatest element of each window over the spatial dimensions of [N, C, spatial...] or
+/// unbatched [C, spatial...]; padding counts as minus infinity. Of equal elements, the first in
+/// row-major order receives the gradient. Each extent becomes floor((extent + 2 padding - dilation
+/// (kernel - 1) - 1) / stride) + 1, or with ceil_mode the ceiling, minus windows that would start
+/// beyond the input and the padding before it. Options: kernel<..> (required), stride<..> (default:
+/// the kernel), padding<..> (0), dilation<..> (1), ceil_mode<bool> (false). O(output elements *
+/// kernel); no allocation.
 template <std::size_t Spatial, class... Options>
 struct max_pool : detail::sliding_window<"max_pool", Spatial, Options...> {
   static_assert(detail::option_set<kernel<>, stride<>, padding<>, dilation<>,
@@ -129,7 +130,7 @@ struct max_pool : detail::sliding_window<"max_pool", Spatial, Options...> {
                 "ceil_mode, each once");
   using window = typename max_pool::sliding_window;
 
-  /// Where the greatest elements were, within their planes.
+  /// Indices of the maxima within their planes.
   constexpr std::array<saved_spec, 1> saved(const shape_list& in) const {
     return {saved_spec{sizeof(std::int32_t), window::infer(in[0]).output()}};
   }
@@ -155,18 +156,18 @@ struct max_pool : detail::sliding_window<"max_pool", Spatial, Options...> {
                                 cpu::detail::maximum_spread_of<T, window::windows>());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
-/// The mean of each window, over the spatial dimensions of [N, C, spatial...] or unbatched [C,
-/// spatial...]: its sum over the elements of the window within the padded input, or within the
-/// input with count_include_pad<false>, or over divisor_override<D>. Output extents are those of
+/// The mean of each window over the spatial dimensions of [N, C, spatial...] or unbatched [C,
+/// spatial...]: its sum divided by the number of its elements inside the padded input, or inside
+/// the input with count_include_pad<false>, or by divisor_override<D>. Output extents are those of
 /// max_pool with dilation 1. Options: kernel<..> (required), stride<..> (default: the kernel),
 /// padding<..> (0), ceil_mode<bool> (false), count_include_pad<bool> (true), divisor_override<D>
-/// (none; over two and three dimensions).
+/// (none; in two and three dimensions). O(output elements * kernel); no allocation.
 template <std::size_t Spatial, class... Options>
 struct avg_pool : detail::sliding_window<"avg_pool", Spatial, Options...> {
   static_assert(
@@ -180,7 +181,7 @@ struct avg_pool : detail::sliding_window<"avg_pool", Spatial, Options...> {
       detail::option_or<count_include_pad<true>, Options...>::value;
   static constexpr bool has_divisor =
       detail::times_given<detail::divisor_override_option, Options...> > 0;
-  /// 0 for none.
+  /// 0 if there is none.
   static constexpr dim_t divisor = detail::option_or<divisor_override<0>, Options...>::value;
   static_assert(!has_divisor || divisor >= 1, "ikebana: divisor_override is at least 1");
   static_assert(!has_divisor || Spatial > 1, "ikebana: avg_pool1d takes no divisor_override");
@@ -207,40 +208,40 @@ struct avg_pool : detail::sliding_window<"avg_pool", Spatial, Options...> {
                                 cpu::detail::spread_ways_for<T, window::windows>);
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 
  private:
-  /// Whether windows may be of different sizes.
+  /// Whether windows can have different divisors.
   static constexpr bool differs =
       !has_divisor &&
       (window::ceils || !(counts_padding || detail::all_equal_to(window::paddings, 0)));
 };
 
 /// Max pooling over [N, C, length] or [C, length].
-template <class... Options>
-using max_pool1d = max_pool<1, Options...>;
+template <class... NamedOptions>
+using max_pool1d = max_pool<1, NamedOptions...>;
 
 /// Max pooling over [N, C, height, width] or [C, height, width].
-template <class... Options>
-using max_pool2d = max_pool<2, Options...>;
+template <class... NamedOptions>
+using max_pool2d = max_pool<2, NamedOptions...>;
 
 /// Max pooling over [N, C, depth, height, width] or [C, depth, height, width].
-template <class... Options>
-using max_pool3d = max_pool<3, Options...>;
+template <class... NamedOptions>
+using max_pool3d = max_pool<3, NamedOptions...>;
 
 /// Average pooling over [N, C, length] or [C, length].
-template <class... Options>
-using avg_pool1d = avg_pool<1, Options...>;
+template <class... NamedOptions>
+using avg_pool1d = avg_pool<1, NamedOptions...>;
 
 /// Average pooling over [N, C, height, width] or [C, height, width].
-template <class... Options>
-using avg_pool2d = avg_pool<2, Options...>;
+template <class... NamedOptions>
+using avg_pool2d = avg_pool<2, NamedOptions...>;
 
 /// Average pooling over [N, C, depth, height, width] or [C, depth, height, width].
-template <class... Options>
-using avg_pool3d = avg_pool<3, Options...>;
+template <class... NamedOptions>
+using avg_pool3d = avg_pool<3, NamedOptions...>;
 
 }  // namespace ikebana

@@ -22,7 +22,8 @@ namespace ikebana {
 
 namespace detail {
 
-/// A sequence of vectors: [length, features], or with a batch before or after the length.
+/// Extents of a sequence of vectors: [length, features], with a batch before or after the length or
+/// none.
 struct sequence_extents {
   dim_t batch = 1, length, features;
   bool length_first = false;
@@ -34,7 +35,7 @@ struct sequence_extents {
         length_first{!batch_first} {}
 };
 
-/// y = x + table, where row l of the table belongs to element l of each sequence.
+/// y = x + table, where row l of the table is added to element l of each sequence.
 template <class T>
 void add_positions(const sequence_extents& n, const T* x, const T* table, T* y) {
   const dim_t blocks = n.length_first ? n.length : 1;
@@ -43,11 +44,11 @@ void add_positions(const sequence_extents& n, const T* x, const T* table, T* y) 
     for (dim_t b = 0; b < n.batch; ++b, x += block, y += block) cpu::add<T>(block, x, table, y);
 }
 
-/// The table of sines and cosines, (length, features).
+/// Fills the (length, features) table of sines and cosines.
 template <class T>
 void fill_sinusoids(dim_t length, dim_t features, T* table) {
-  // A turn by the angle of one position costs four products; a new start now and then keeps its
-  // rounding below 1e-14.
+  // Rotating by the angle of one position costs four products instead of two calls; an exact
+  // restart every 32 positions keeps the rounding error below 1e-14.
   constexpr dim_t turns = 32;
   for (dim_t j = 0; j < features; j += 2) {
     const double angle = std::pow(10000., -static_cast<double>(j) / static_cast<double>(features));
@@ -69,9 +70,10 @@ void fill_sinusoids(dim_t length, dim_t features, T* table) {
 
 }  // namespace detail
 
-/// y = x + p, p[l, 2 i] = sin(l / 10000^(2 i / d)), p[l, 2 i + 1] = cos(of the same), for sequences
-/// of any length l and width d: [L, N, d], [N, L, d] with batch_first<true>, or [L, d] (Vaswani et
-/// al., Attention Is All You Need, 2017). Nothing to learn. Options: batch_first<bool> (false).
+/// y = x + p with p[l, 2 i] = sin(l / 10000^(2 i / d)) and p[l, 2 i + 1] = cos(l / 10000^(2 i /
+/// d)), for sequences of any length l and width d: [L, N, d], [N, L, d] with batch_first<true>, or
+/// [L, d] (Vaswani et al., Attention Is All You Need, 2017). No parameters. Options:
+/// batch_first<bool> (false). O(elements); no allocation.
 template <class... Options>
 struct sinusoidal_encoding {
   static_assert(detail::option_set<batch_first<false>>::template accepts<Options...>,
@@ -89,7 +91,7 @@ struct sinusoidal_encoding {
     return in;
   }
 
-  /// The table.
+  /// The table of sines and cosines.
   constexpr std::array<saved_spec, 1> saved(const shape_list& in) const {
     const detail::sequence_extents n(in[0], is_batch_first);
     return {saved_spec{0, shape{n.length, n.features}}};
@@ -113,17 +115,17 @@ struct sinusoidal_encoding {
       std::memcpy(c.input_gradient(), c.output_gradient(), static_cast<std::size_t>(n) * sizeof(T));
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
 /// y = x + weight[l] for element l of each sequence: [L, N, features], [N, L, features] with
-/// batch_first<true>, or [L, features], L at most MaxLength.
-/// Parameter: weight (max_length, features), normal with mean 0 and deviation 0.02 at first (Devlin
-/// et al., BERT, 2019). Features is a number, `lazy` or `dynamic`. Options: batch_first<bool>
-/// (false).
+/// batch_first<true>, or [L, features], with L at most MaxLength.
+/// Parameter: weight (max_length, features), initialised from a normal distribution with mean 0 and
+/// standard deviation 0.02 (Devlin et al., BERT, 2019). Features is a number, `lazy` or `dynamic`.
+/// Options: batch_first<bool> (false). O(elements); no allocation.
 template <dim_t MaxLength, dim_t Features, class... Options>
 struct learned_positions {
   static_assert(detail::option_set<batch_first<false>>::template accepts<Options...>,
@@ -196,13 +198,13 @@ struct learned_positions {
                   static_cast<std::size_t>(size) * sizeof(T));
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
-/// A learned_positions whose features come from the first input.
+/// A learned_positions whose features are inferred from the first input.
 template <dim_t MaxLength, class... Options>
 using lazy_learned_positions = learned_positions<MaxLength, lazy, Options...>;
 

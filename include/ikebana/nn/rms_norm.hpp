@@ -19,10 +19,10 @@
 
 namespace ikebana {
 
-/// y = x / sqrt(mean of x^2 + eps) * weight, the mean taken over the last dimensions of the input,
-/// those of Normalized (Zhang, Sennrich, Root Mean Square Layer Normalization, 2019): [...,
-/// normalized...] -> the same shape. Without eps it is the machine epsilon of the element type, as
-/// in PyTorch's RMSNorm.
+/// y = x / sqrt(mean of x^2 + eps) * weight, with the mean over the last dimensions of the input,
+/// those of Normalized: [..., normalized...] -> the same shape (Zhang, Sennrich, Root Mean Square
+/// Layer Normalization, 2019). If eps is not set, it is the machine epsilon of the element type, as
+/// in PyTorch's RMSNorm. O(elements); no allocation.
 ///
 /// Parameters: weight (normalized...) unless elementwise_affine<false>. Normalized is one extent,
 /// rms_norm<10>, or a shape, rms_norm<shape{5, 7}>; each a number, `lazy` or `dynamic`. Option:
@@ -83,7 +83,7 @@ struct rms_norm {
     d.add("elementwise_affine", is_affine);
   }
 
-  /// What its rows may be.
+  /// The forms that its rows can have.
   static constexpr unsigned norms =
       cpu::detail::row_norms_of(detail::known_numel(Normalized), true, false);
 
@@ -109,13 +109,13 @@ struct rms_norm {
                                      is_affine ? c.parameter_gradient(0) : nullptr, c.accumulate());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
-/// An rms norm over the last dimension, whose extent comes from the first input.
+/// An rms norm over the last dimension, whose extent is inferred from the first input.
 template <class... Options>
 using lazy_rms_norm = rms_norm<lazy, Options...>;
 

@@ -15,8 +15,7 @@ namespace detail {
 struct nonlinearity_option;
 }  // namespace detail
 
-/// What a simple recurrent module applies to its sums: nonlinearity<"tanh"> or
-/// nonlinearity<"relu">.
+/// The activation of a simple recurrent module: nonlinearity<"tanh"> or nonlinearity<"relu">.
 template <detail::literal How>
 struct nonlinearity {
   using option = detail::nonlinearity_option;
@@ -30,7 +29,7 @@ struct rnn_gates {
   static constexpr literal kind_literal{"rnn"};
   static constexpr std::string_view kind = "rnn";
   static constexpr const char* wrong_length =
-      "rnn expects lengths between 1 and {expected}, got {got}";
+      "rnn expects lengths between 1 and {expected}, got {number}";
   static constexpr dim_t count = 1;
   static constexpr dim_t extra = 0;
   static constexpr bool has_cell = false;
@@ -74,17 +73,17 @@ struct rnn_family {
 
 /// The simple recurrent network (Elman, 1990), PyTorch's RNN: h = tanh(W_ih x + b_ih + W_hh h +
 /// b_hh), or max(., 0) with nonlinearity<"relu">.
-/// Inputs: x [, lengths] [, h_0]; outputs: y, h_n. Options: those of `recurrent`,
+/// Inputs: x [, lengths] [, h_0]; outputs: y, h_n. Options: those of `recurrent`, and
 /// nonlinearity<"tanh">.
 ///
-/// Parameters of layer 0, and of each further one and each `_reverse` direction: weight_ih_l0
+/// Parameters of layer 0, and likewise of each further layer and `_reverse` direction: weight_ih_l0
 /// (hidden_size, input_size), weight_hh_l0 (hidden_size, hidden_size), bias_ih_l0, bias_hh_l0
-/// (hidden_size) unless bias<false>; all uniform within 1 / sqrt(hidden_size). In is a number,
-/// `lazy` or `dynamic`.
+/// (hidden_size) unless bias<false>; all initialised uniformly within 1 / sqrt(hidden_size). In is
+/// a number, `lazy` or `dynamic`.
 template <dim_t In, dim_t Hidden, class... Options>
 using rnn = recurrent<detail::rnn_family, In, Hidden, Options...>;
 
-/// An rnn whose input_size comes from the first input.
+/// An rnn whose input_size is inferred from the first input.
 template <dim_t Hidden, class... Options>
 using lazy_rnn = rnn<lazy, Hidden, Options...>;
 

@@ -49,14 +49,15 @@ struct plain_cell_family {
 
 }  // namespace detail
 
-/// One step of a recurrent module; Family says what the gates are.
-/// Inputs: x, [N, input_size] or [input_size]; then the states or, for zeros, none: h [N,
-/// hidden_size] and for an lstm_cell c [N, hidden_size], without N where x has none. Outputs: the
-/// new states. Parameters: weight_ih (gates * hidden_size, input_size), weight_hh (gates *
-/// hidden_size, hidden_size), bias_ih, bias_hh (gates * hidden_size) unless bias<false>; all
-/// uniform within 1 / sqrt(hidden_size). Nothing is allocated.
+/// One step of a recurrent module; Family supplies the gates.
+/// Inputs: x, [N, input_size] or [input_size]; then the states or none (zeros): h [N, hidden_size]
+/// and for an lstm_cell c [N, hidden_size], without N if x has none. Outputs: the new states.
+/// Parameters: weight_ih (gates * hidden_size, input_size), weight_hh (gates * hidden_size,
+/// hidden_size), bias_ih, bias_hh (gates * hidden_size) unless bias<false>; all initialised
+/// uniformly within 1 / sqrt(hidden_size). No allocation.
 template <class Family, dim_t In, dim_t Hidden, class... Options>
 struct recurrent_cell {
+  static_assert(Hidden <= shape::max_elements, "ikebana: hidden_size is at most 2^56");
   static_assert(Hidden > 0, "ikebana: a recurrent cell needs hidden_size, a number above 0");
 
   using gates = typename Family::template gates_for<Options...>::type;
@@ -115,7 +116,7 @@ struct recurrent_cell {
       return {of_input, of_state};
   }
 
-  /// Gates and what is kept with them; the gradients of their sums; the state's gradients.
+  /// Gates and what they keep; the gradients of their sums; the gradients of the states.
   constexpr std::array<saved_spec, 3> saved(const shape_list& in) const {
     const auto each = [&](dim_t n) {
       return saved_spec{0, in[0].rank() == 1 ? shape{n} : shape{in[0][0], n}};
@@ -200,7 +201,7 @@ struct recurrent_cell {
                       c.input_gradient(), in);
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -221,7 +222,7 @@ struct recurrent_cell {
   static cpu::rows_of<T> gates_of(const context<T>& c) {
     return {c.template saved<T>(0), width};
   }
-  /// What stands behind the gates: what they keep, then h before the step.
+  /// What follows the gates: what they keep, then h before the step.
   template <class T>
   static cpu::rows_of<T> extra(const context<T>& c, dim_t i) {
     return {c.template saved<T>(0) + rows_in(c) * (width + i * Hidden), Hidden};
@@ -251,7 +252,7 @@ template <dim_t In, dim_t Hidden, class... Options>
 using gru_cell =
     recurrent_cell<detail::plain_cell_family<detail::gru_gates>, In, Hidden, Options...>;
 
-/// Cells whose input_size comes from the first input.
+/// Cells whose input_size is inferred from the first input.
 template <dim_t Hidden, class... Options>
 using lazy_rnn_cell = rnn_cell<lazy, Hidden, Options...>;
 template <dim_t Hidden, class... Options>

@@ -9,7 +9,8 @@
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/nn/detail/pointwise_run.hpp"
 
-// Activations element by element, as PyTorch has them.
+// Element-wise activations with PyTorch's definitions: any shape, output of the same shape,
+// O(elements), no allocation.
 namespace ikebana {
 
 /// y = x / (1 + exp(-x)) (Elfwing et al., Sigmoid-Weighted Linear Units for Neural Network Function
@@ -32,14 +33,14 @@ struct silu {
                             c.input_gradient());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
-/// y = x above 0, alpha (exp(x) - 1) below (Clevert et al., Fast and Accurate Deep Network
-/// Learning by Exponential Linear Units, 2015).
+/// y = x if x > 0, else alpha (exp(x) - 1) (Clevert et al., Fast and Accurate Deep Network Learning
+/// by Exponential Linear Units, 2015).
 struct elu {
   static constexpr std::string_view kind = "elu";
   static constexpr kept keeps = kept::input;
@@ -60,14 +61,14 @@ struct elu {
     detail::pointwise_backward(c, cpu::pointwise::elu, static_cast<T>(alpha), T{1}, T{1});
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
-/// y = x above 0, alpha (exp(x / alpha) - 1) below (Barron, Continuously Differentiable
-/// Exponential Linear Units, 2017).
+/// y = x if x > 0, else alpha (exp(x / alpha) - 1) (Barron, Continuously Differentiable Exponential
+/// Linear Units, 2017).
 struct celu {
   static constexpr std::string_view kind = "celu";
   static constexpr kept keeps = kept::input;
@@ -90,14 +91,14 @@ struct celu {
                                static_cast<T>(1 / alpha));
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
-/// y = scale x above 0, scale alpha (exp(x) - 1) below, with scale 1.0507 and alpha 1.6733 that
-/// keep mean 0 and variance 1 (Klambauer et al., Self-Normalizing Neural Networks, 2017).
+/// y = scale x if x > 0, else scale alpha (exp(x) - 1); scale 1.0507 and alpha 1.6733 preserve mean
+/// 0 and variance 1 (Klambauer et al., Self-Normalizing Neural Networks, 2017).
 struct selu {
   static constexpr std::string_view kind = "selu";
   static constexpr kept keeps = kept::input;
@@ -118,13 +119,13 @@ struct selu {
                                static_cast<T>(1.0507009873554804934), T{1});
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
-/// y = log(1 + exp(beta x)) / beta, and x itself where beta x is above threshold.
+/// y = log(1 + exp(beta x)) / beta, or x if beta x > threshold.
 struct softplus {
   static constexpr std::string_view kind = "softplus";
   static constexpr kept keeps = kept::input;
@@ -148,7 +149,7 @@ struct softplus {
                                static_cast<T>(threshold), static_cast<T>(1 / beta));
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -171,7 +172,7 @@ struct log_sigmoid {
     detail::pointwise_backward(c, cpu::pointwise::log_sigmoid, T{}, T{}, T{});
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -195,7 +196,7 @@ struct mish {
     detail::pointwise_backward(c, cpu::pointwise::mish, T{}, T{}, T{});
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -218,7 +219,7 @@ struct softsign {
     detail::pointwise_backward(c, cpu::pointwise::softsign, T{}, T{}, T{});
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }

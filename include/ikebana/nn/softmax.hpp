@@ -17,7 +17,7 @@ namespace ikebana {
 
 namespace detail {
 
-/// A shape seen from one of its dimensions: [outer, n, inner].
+/// A shape viewed along one dimension: [outer, n, inner].
 struct along {
   dim_t outer = 1, n = 1, inner = 1;
 
@@ -35,7 +35,7 @@ constexpr bool has_dim(const shape& s, dim_t dim) {
   return dim >= -dims && dim < dims;
 }
 
-/// A function along one dimension, which keeps its shape: what both modules have in common.
+/// What softmax and log_softmax share: a function along one dimension that preserves the shape.
 template <literal Name, class... Options>
 struct function_along {
   static constexpr std::string_view kind = joined<Name>;
@@ -45,7 +45,7 @@ struct function_along {
   constexpr inferred infer(const shape& in) const {
     if (!has_dim(in, along_dim))
       return diagnostic{
-          joined<Name, " expects a dim within {expected} dimensions, got {got} (input {input})">,
+          joined<Name, " expects a dim within {expected} dimensions, got {number} (input {input})">,
           static_cast<dim_t>(in.rank()), along_dim, in};
     return in;
   }
@@ -57,8 +57,8 @@ struct function_along {
 
 }  // namespace detail
 
-/// y = exp(x) / sum of exp(x), along one dimension.
-/// Options: dim<N> (default -1).
+/// y = exp(x) / sum of exp(x), along one dimension. Option: dim<N> (default -1). O(elements); no
+/// allocation.
 template <class... Options>
 struct softmax : detail::function_along<"softmax", Options...> {
   static_assert(detail::option_set<dim<-1>>::template accepts<Options...>,
@@ -78,14 +78,14 @@ struct softmax : detail::function_along<"softmax", Options...> {
                              c.input_gradient());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
 };
 
-/// y = x - log(sum of exp(x)), along one dimension.
-/// Options: dim<N> (default -1).
+/// y = x - log(sum of exp(x)), along one dimension. Option: dim<N> (default -1). O(elements); no
+/// allocation.
 template <class... Options>
 struct log_softmax : detail::function_along<"log_softmax", Options...> {
   static_assert(detail::option_set<dim<-1>>::template accepts<Options...>,
@@ -105,7 +105,7 @@ struct log_softmax : detail::function_along<"log_softmax", Options...> {
                                  c.input_gradient());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }

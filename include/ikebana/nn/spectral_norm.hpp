@@ -18,21 +18,22 @@ namespace ikebana {
 
 namespace detail {
 
-/// The dimension that counts a weight's outputs.
+/// The dimension of a weight that indexes the outputs.
 template <class M>
 inline constexpr dim_t output_dim = std::string_view{M::kind}.starts_with("conv_transpose") ? 1 : 0;
 
 }  // namespace detail
 
-/// The leaf M with its parameter `Name` divided by an estimate of its largest singular value, as a
-/// matrix of (extent of Dim, the rest) (Miyato et al., Spectral Normalization for Generative
-/// Adversarial Networks, 2018): spectral_norm(linear<3, 4>{}). Each forward in training refines the
-/// estimate by `n_power_iterations` of power iteration; the gradient takes its vectors for
-/// constants.
+/// The leaf M with its parameter `Name` divided by an estimate of its largest singular value, taken
+/// as a matrix of (extent of Dim, product of the rest): spectral_norm(linear<3, 4>{}) (Miyato et
+/// al., Spectral Normalization for Generative Adversarial Networks, 2018). Each forward in training
+/// refines the estimate by `n_power_iterations` of power iteration; the gradient treats the
+/// singular vectors as constants.
 ///
 /// Parameters: M's without `Name`, then `Name`_orig. Buffers: M's, then `Name`_u (extent of Dim)
-/// and `Name`_v (product of the rest), as PyTorch's torch.nn.utils.spectral_norm has them. Dim is 0
-/// unless given, 1 for a transposed convolution. M has no dimension left out.
+/// and `Name`_v (product of the rest), as in PyTorch's torch.nn.utils.spectral_norm. Dim defaults
+/// to 0, and to 1 for a transposed convolution. M must not be lazy. O(size of the parameter) per
+/// power iteration; no allocation.
 template <leaf_module M, detail::literal Name = "weight", dim_t Dim = detail::output_dim<M>>
 struct spectral_norm : detail::reparametrized<M, Name> {
  private:
@@ -47,10 +48,12 @@ struct spectral_norm : detail::reparametrized<M, Name> {
   static_assert(detail::is_lazy_leaf<M>() || !base::is_found || base::has_dim(Dim),
                 "ikebana: spectral_norm expects a dimension of the parameter, counted from 0");
 
-  /// Of each forward in training.
+  /// Power iterations in each forward in training.
   int n_power_iterations = 1;
-  /// The least norm that a vector is divided by.
+  /// The lower bound of the norms that vectors are divided by: torch's eps.
   double least_norm = 1e-12;
+
+  static constexpr bool is_stateful = detail::is_stateful<M>();
 
   constexpr spectral_norm() = default;
   constexpr explicit spectral_norm(const M& m, int iterations = 1, double least = 1e-12)
@@ -81,7 +84,7 @@ struct spectral_norm : detail::reparametrized<M, Name> {
     return out;
   }
 
-  /// What M saves, the computed weight, its gradient, and the vectors and value of this forward.
+  /// What M saves, the computed weight, its gradient, and the vectors and sigma of this forward.
   constexpr auto saved(const shape_list& in) const {
     auto out = base::template inner_saved_and<5>(in);
     const detail::channel_sizes n = sizes();
@@ -121,7 +124,7 @@ struct spectral_norm : detail::reparametrized<M, Name> {
       for (int i = 0; i < n_power_iterations; ++i)
         cpu::power_iteration<T>(n.outer, n.channels, n.inner, original, static_cast<T>(least_norm),
                                 u, v);
-    // The next forward may come before this one's backward.
+    // Backward needs the vectors of its own forward, and another forward may come first.
     T *kept_u = c.template saved<T>(u_at), *kept_v = c.template saved<T>(v_at);
     for (dim_t i = 0; i < n.channels; ++i) kept_u[i] = u[i];
     for (dim_t i = 0; i < rest(n); ++i) kept_v[i] = v[i];
@@ -144,7 +147,7 @@ struct spectral_norm : detail::reparametrized<M, Name> {
                                    c.parameter_gradient(original_at), c.accumulate());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -158,12 +161,15 @@ struct spectral_norm : detail::reparametrized<M, Name> {
     return {base::computed().extents, static_cast<std::size_t>(Dim)};
   }
 
-  /// The columns of the matrix.
+  /// The number of columns of the matrix.
   static constexpr dim_t rest(const detail::channel_sizes& n) { return n.outer * n.inner; }
 };
 
 template <leaf_module M>
 spectral_norm(const M&) -> spectral_norm<M>;
+/// A spectral_norm around another is not a copy of it.
+template <leaf_module M, detail::literal Name, dim_t Dim>
+spectral_norm(const spectral_norm<M, Name, Dim>&) -> spectral_norm<spectral_norm<M, Name, Dim>>;
 template <leaf_module M>
 spectral_norm(const M&, int) -> spectral_norm<M>;
 template <leaf_module M>

@@ -14,10 +14,10 @@
 
 namespace ikebana {
 
-/// One input cut along a dimension into outputs of the sizes Sections<..>: torch.split with a list.
-/// One of the sizes may be `lazy`: it takes what the others leave. Options: sections<..> (required,
-/// two to eight), dim<N> (default 0; negative counts from the end). O(elements); copies.
-/// `const auto [a, b] = split<sections<3, lazy>, dim<-1>>{}(x)` in a graph.
+/// Splits one input along a dimension into outputs of the sizes Sections<..>: torch.split with a
+/// list. One size may be `lazy`: it takes the rest. Options: sections<..> (required, two to eight),
+/// dim<N> (default 0; negative counts from the end). O(elements): it copies. No allocation. In a
+/// graph: `const auto [a, b] = split<sections<3, lazy>, dim<-1>>{}(x)`.
 template <class... Options>
 struct split {
   static_assert(detail::option_set<sections<>, dim<0>>::template accepts<Options...>,
@@ -44,8 +44,8 @@ struct split {
   constexpr inferred infer(const shape& in) const {
     const dim_t rank = static_cast<dim_t>(in.rank());
     if (along >= rank || along < -rank)
-      return diagnostic{"split expects dim {expected} to be one of the input's (input {input})",
-                        along, rank, in};
+      return diagnostic{"split expects dim {number} to be one of the input's (input {input})", rank,
+                        along, in};
     const std::size_t d = detail::dimension(along, in);
     if (in[d] >= 0 && (has_rest ? written > in[d] : written != in[d]))
       return diagnostic{
@@ -85,7 +85,7 @@ struct split {
     }
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }

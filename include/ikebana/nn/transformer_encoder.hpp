@@ -15,7 +15,7 @@ namespace ikebana {
 
 namespace detail {
 
-/// Layers one after another, each given the same masks. Named by their numbers.
+/// Layers one after another, all given the same masks. Their names are their indices.
 template <class... Layers>
 struct layer_list {
   static constexpr std::string_view kind = "module_list";
@@ -23,7 +23,7 @@ struct layer_list {
 
   static constexpr auto wiring() {
     wiring_table<sizeof...(Layers)> w;
-    w.inputs = unwrap_named<nth<0, Layers...>>::type::wiring().inputs;
+    w.inputs = wiring_of<typename unwrap_named<nth<0, Layers...>>::type>.inputs;
     for (std::size_t i = 0; i < sizeof...(Layers); ++i) {
       auto& s = w.steps[i];
       s.child = static_cast<int>(i);
@@ -46,7 +46,7 @@ using nth_of = Layer;
 template <class Layer, std::size_t... I>
 layer_list<nth_of<Layer, I>...> list_of(std::index_sequence<I...>);
 
-/// N layers of one type: of a short name, however many there are.
+/// N layers of one type, whose own type name stays short for any N.
 template <dim_t N, class Layer>
 struct layer_stack
     : decltype(list_of<Layer>(std::make_index_sequence<static_cast<std::size_t>(N)>{})) {
@@ -78,7 +78,7 @@ inline constexpr bool is_stack = false;
 template <class Name, dim_t N, class Layer>
 inline constexpr bool is_stack<named<Name, layer_stack<N, Layer>>> = true;
 
-/// Children: layers, and norm where there is one.
+/// Children: layers, and norm if there is one.
 template <class Layers, class... Norm>
 struct encoder {
   static constexpr std::string_view kind = "transformer_encoder";
@@ -89,7 +89,7 @@ struct encoder {
 
   static constexpr auto wiring() {
     wiring_table<1 + sizeof...(Norm)> w;
-    w.inputs = unwrap_named<Layers>::type::wiring().inputs;
+    w.inputs = wiring_of<typename unwrap_named<Layers>::type>.inputs;
     w.steps[0].input_count = static_cast<std::size_t>(w.inputs);
     for (int j = 0; j < w.inputs; ++j) w.steps[0].inputs[j] = j;
     if constexpr (sizeof...(Norm) > 0) w.steps[1] = {1, {w.inputs}, 1};
@@ -105,11 +105,11 @@ struct encoder {
 
 }  // namespace detail
 
-/// N layers one after another, all given the same masks, and a norm at the end if there is one:
+/// N layers one after another, all given the same masks, and an optional final norm:
 /// transformer_encoder<6, transformer_encoder_layer<512, 8, 2048>, layer_norm<512>>. Constructed
-/// from one layer, whose settings all of them have, and the norm. Inputs as those of the layer.
+/// from one layer, whose settings all layers share, and the norm. Inputs are those of the layer.
 /// Paths: layers.0.self_attn.in_proj_weight, ..., norm.weight. Initial weights differ from layer to
-/// layer (in PyTorch, all layers begin as copies of one).
+/// layer (in PyTorch, all layers start as copies of one).
 template <dim_t N, class Layer, class... Norm>
 struct transformer_encoder
     : detail::encoder<detail::named_child<"layers", detail::layer_stack<N, Layer>>,
@@ -137,7 +137,7 @@ struct transformer_encoder
       return made;
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }

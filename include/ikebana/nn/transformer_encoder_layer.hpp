@@ -23,7 +23,7 @@
 
 namespace ikebana {
 
-/// What an encoder layer is told at run time; PyTorch's defaults.
+/// Run-time settings of an encoder layer, with PyTorch's defaults.
 struct transformer_settings {
   probability dropout = 0.1;
   double layer_norm_eps = 1e-5;
@@ -37,8 +37,8 @@ inline constexpr bool takes_like = requires {
   unwrap_named<Child>::type::out_features_from_second_input;
 };
 
-/// Children: self_attn, linear1, dropout, linear2, norm1, norm2, dropout1, dropout2, activation,
-/// add: the order in which PyTorch registers them.
+/// Children in the order in which PyTorch registers them: self_attn, linear1, dropout, linear2,
+/// norm1, norm2, dropout1, dropout2, activation, add.
 template <bool NormFirst, bool Mask, bool Padding, class... Children>
 struct encoder_layer {
   static constexpr std::string_view kind = "transformer_encoder_layer";
@@ -75,7 +75,8 @@ struct encoder_layer {
     const auto attend = [&](int x) {
       const int y = step(self_attn, x);
       auto& s = w.steps[steps - 1];
-      // The composition has the mask first, as PyTorch's encoder does; attention the padding.
+      // The composition takes attn_mask first, as PyTorch's encoder does; attention takes
+      // key_padding_mask first.
       if (Padding) s.inputs[s.input_count++] = 1 + int{Mask};
       if (Mask) s.inputs[s.input_count++] = 1;
       return step(dropout1, y);
@@ -100,7 +101,7 @@ struct encoder_layer {
     return encoder_layer<NormFirst, Mask, Padding, C...>(boost::hana::tuple<C...>{std::move(c)...});
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -135,7 +136,7 @@ struct make_encoder_layer {
       named_child<"add", add>>;
 };
 
-/// The width of a layer whose attention is Child; lazy where it is not one of multihead_attention.
+/// The width of a layer whose attention is Child; `lazy` if Child is not a multihead_attention.
 template <class Child>
 inline constexpr dim_t width_of = lazy;
 template <class Name, dim_t EmbedDim, dim_t Heads, class... Options>
@@ -144,19 +145,21 @@ inline constexpr dim_t width_of<named<Name, multihead_attention<EmbedDim, Heads,
 
 }  // namespace detail
 
-/// A layer of a transformer's encoder (Vaswani et al., Attention Is All You Need, 2017): x +
-/// self-attention, then x + linear2(activation(linear1(x))), each sum normalised, or with
-/// norm_first<true> each summand's input instead; each summand and the inner layer dropped out.
+/// A transformer encoder layer (Vaswani et al., Attention Is All You Need, 2017): x +
+/// self_attention(x), then x + linear2(activation(linear1(x))). Each sum is normalised or, with
+/// norm_first<true>, the input of each sublayer instead. Dropout is applied to the output of each
+/// sublayer and to the inner layer.
 ///
 /// Inputs: [L, N, d], [N, L, d] with batch_first<true>, or [L, d]; then the masks that the options
-/// ask for, attn_mask before key_padding_mask (multihead_attention says what they are). Output: of
-/// the first input's shape. D is a number, `lazy` or `dynamic`; Feedforward the width of the inner
-/// layer. Options: activation<Module> (relu), norm_first<bool> (false), batch_first<bool> (false),
+/// ask for, attn_mask before key_padding_mask (see multihead_attention). Output: shaped as the
+/// first input. D is a number, `lazy` or `dynamic`; Feedforward is the width of the inner layer.
+/// Options: activation<Module> (relu), norm_first<bool> (false), batch_first<bool> (false),
 /// bias<bool> (true), is_causal<bool> (false), key_padding_mask<bool> (false), attn_mask<kind>.
-/// Constructed from transformer_settings, by default PyTorch's: dropout 0.1, layer_norm_eps 1e-5.
+/// Constructed from transformer_settings, which default to PyTorch's: dropout 0.1, layer_norm_eps
+/// 1e-5.
 ///
-/// A composition of self_attn, linear1, linear2, norm1 and norm2: their parameters have PyTorch's
-/// names.
+/// A composition with the children self_attn, linear1, linear2, norm1 and norm2, so that its
+/// parameters have PyTorch's names.
 template <dim_t D, dim_t Heads, dim_t Feedforward, class... Options>
 struct transformer_encoder_layer
     : detail::make_encoder_layer<D, Heads, Feedforward, Options...>::type {
@@ -183,7 +186,8 @@ struct transformer_encoder_layer
     return names;
   }();
 
-  /// Of other children than such a layer has, it is the same composition under another name.
+  /// With children other than those of such a layer, the result is the same composition under a
+  /// generic type.
   template <class First, class... C>
   static constexpr auto rebind(First first, C... c) {
     using same = transformer_encoder_layer<detail::width_of<First>, Heads, Feedforward, Options...>;
@@ -194,7 +198,7 @@ struct transformer_encoder_layer
       return made;
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -206,7 +210,7 @@ struct transformer_encoder_layer
   }
 };
 
-/// A transformer_encoder_layer whose width comes from the first input.
+/// A transformer_encoder_layer whose width is inferred from the first input.
 template <dim_t Heads, dim_t Feedforward, class... Options>
 using lazy_transformer_encoder_layer =
     transformer_encoder_layer<lazy, Heads, Feedforward, Options...>;

@@ -17,16 +17,17 @@
 
 namespace ikebana {
 
-/// For weight_norm: one norm over the whole parameter.
+/// As Dim of weight_norm: one norm over the whole parameter.
 inline constexpr dim_t no_dim = std::numeric_limits<dim_t>::min();
 
-/// The leaf M with its parameter `Name` computed before each forward as v * g / norm(v), the norm
-/// taken over all dimensions but Dim (Salimans, Kingma, Weight Normalization, 2016):
-/// weight_norm(linear<3, 4>{}), or weight_norm<linear<3, 4>, "weight", 1>{}.
+/// The leaf M with its parameter `Name` computed before each forward as v * g / norm(v), with the
+/// norm over all dimensions but Dim: weight_norm(linear<3, 4>{}), or weight_norm<linear<3, 4>,
+/// "weight", 1>{} (Salimans, Kingma, Weight Normalization, 2016).
 ///
 /// Parameters: M's without `Name`, then `Name`_g (1, ..., extent of Dim, ..., 1; no dimension for
-/// no_dim) and `Name`_v (as `Name`), as PyTorch's torch.nn.utils.weight_norm has them. Initially
-/// the computed weight has the bits that M's own would have. M has no dimension left out.
+/// no_dim) and `Name`_v (as `Name`), as in PyTorch's torch.nn.utils.weight_norm. v is initialised
+/// with the bits that M's own parameter would have, and g to its norms. M must not be lazy. O(size
+/// of the parameter) besides M's forward; no allocation.
 template <leaf_module M, detail::literal Name = "weight", dim_t Dim = 0>
 struct weight_norm : detail::reparametrized<M, Name> {
  private:
@@ -110,7 +111,7 @@ struct weight_norm : detail::reparametrized<M, Name> {
                                  c.parameter_gradient(g), c.accumulate());
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -129,5 +130,9 @@ struct weight_norm : detail::reparametrized<M, Name> {
 
 template <leaf_module M>
 weight_norm(const M&) -> weight_norm<M>;
+/// A weight_norm around another is not a copy of it; it is refused, because the parameter no longer
+/// exists.
+template <leaf_module M, detail::literal Name, dim_t Dim>
+weight_norm(const weight_norm<M, Name, Dim>&) -> weight_norm<weight_norm<M, Name, Dim>>;
 
 }  // namespace ikebana

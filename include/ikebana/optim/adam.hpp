@@ -7,59 +7,97 @@
 #include <span>
 
 #include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/core/dtype.hpp"
 #include "ikebana/cpu/optim.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/optim/optimizer.hpp"
 
 namespace ikebana {
 
+/// Options of adam: those of PyTorch with its defaults, and clipping by norm.
 struct adam_options {
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  double weight_decay = 0;  ///< Added to the gradient, times the parameter.
+  double weight_decay = 0;  ///< L2 penalty: added to the gradient, times the parameter.
   bool amsgrad = false;
   bool maximize = false;
-  double max_norm = std::numeric_limits<double>::infinity();  ///< See below.
-  bool error_if_nonfinite = false;
+  double max_norm = std::numeric_limits<double>::infinity();  ///< Clips by norm, see adam.
+  bool error_if_nonfinite = false;  ///< Throws error if the norm of the gradients is not finite.
 };
 
+/// Options of adamw: those of PyTorch with its defaults, and clipping by norm.
 struct adamw_options {
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  double weight_decay = 1e-2;  ///< The parameter shrinks by lr times this.
+  double weight_decay = 1e-2;  ///< Decoupled: parameters shrink by lr times this.
   bool amsgrad = false;
   bool maximize = false;
-  double max_norm = std::numeric_limits<double>::infinity();  ///< See below.
-  bool error_if_nonfinite = false;
+  double max_norm = std::numeric_limits<double>::infinity();  ///< Clips by norm, see adam.
+  bool error_if_nonfinite = false;  ///< Throws error if the norm of the gradients is not finite.
 };
+
+namespace detail::misuse {
+
+IKEBANA_MISUSE(
+    adam_needs_an_initialized_model,
+    "adam needs an initialized model, not const: initialize<T, shape>(module, seed) gives one");
+IKEBANA_MISUSE(adam_needs_a_model_that_outlives_it,
+               "adam needs a model that outlives it: not a temporary, nor parameters()");
+IKEBANA_MISUSE(
+    adam_takes_a_model_and_its_options_in_braces,
+    "adam takes a model and its options in braces, adam{model, {.lr = 1e-3}}, which are lr, beta1, "
+    "beta2, eps, weight_decay, amsgrad, maximize, max_norm, error_if_nonfinite");
+IKEBANA_MISUSE(
+    adamw_needs_an_initialized_model,
+    "adamw needs an initialized model, not const: initialize<T, shape>(module, seed) gives one");
+IKEBANA_MISUSE(adamw_needs_a_model_that_outlives_it,
+               "adamw needs a model that outlives it: not a temporary, nor parameters()");
+IKEBANA_MISUSE(
+    adamw_takes_a_model_and_its_options_in_braces,
+    "adamw takes a model and its options in braces, adamw{model, {.lr = 1e-3}}, which are lr, "
+    "beta1, beta2, eps, weight_decay, amsgrad, maximize, max_norm, error_if_nonfinite");
+
+}  // namespace detail::misuse
 
 namespace detail {
 
-/// Adam with weight decay in the gradient, or decoupled from it.
+/// Adam with weight decay in the gradient, or decoupled.
 template <class T, class Options, bool Decoupled>
 class adam_state {
  public:
   Options& options() { return options_; }
   const Options& options() const { return options_; }
+  /// Throws error for invalid options.
+  void check_options() const {
+    const Options& o = options_;
+    check_option(o.lr >= 0, name, "learning rate", o.lr);
+    check_option(o.eps >= 0, name, "epsilon value", o.eps);
+    check_option(o.beta1 >= 0 && o.beta1 < 1, name, "beta parameter at index 0", o.beta1);
+    check_option(o.beta2 >= 0 && o.beta2 < 1, name, "beta parameter at index 1", o.beta2);
+    check_option(o.weight_decay >= 0, name, "weight_decay value", o.weight_decay);
+    check_option(o.max_norm >= 0, name, "max_norm value", o.max_norm);
+  }
 
-  /// Updates all parameters by their gradients, in one pass. Allocates only if amsgrad has been
-  /// switched on since the last step. Throws error for options that make no sense, before anything
-  /// has changed.
+  /// Updates all parameters from their gradients, in one pass. Allocates only if amsgrad was
+  /// switched on since the last step. Throws error for invalid options, before anything has
+  /// changed. O(parameters).
   void step() {
-    check();
+    check_options();
     target_.begin_step();
     scale_ = target_.clip(options_.max_norm, options_.error_if_nonfinite, name);
     begin_update();
     target_.update(updater());
   }
 
-  /// A step in parts, for those who know when which gradients are final: `begin_step`, then
-  /// `step_elements(begin, end)` until every element of the flat parameters was in one range.
+  /// A step in parts, for callers that know when each gradient is final: `begin_step`, then
+  /// `step_elements(begin, end)` until every element of the flat parameters has been in exactly one
+  /// range.
   void begin_step() {
-    check();
+    check_options();
     check_unclipped(name, options_.max_norm);
     target_.begin_step();
     scale_ = 1;
@@ -67,10 +105,16 @@ class adam_state {
   }
   void step_elements(dim_t begin, dim_t end) { target_.update(begin, end, updater()); }
 
-  /// The norm of the gradients that the last step with max_norm found, before they were clipped.
+  /// Whether the optimizer was made for this model, and the model still exists. Used by train_step.
+  template <class Model>
+  bool updates(const Model& model) const {
+    return target_.updates(model);
+  }
+
+  /// The gradient norm that the last step with max_norm found, before clipping.
   double gradient_norm() const { return target_.norm(); }
 
-  /// What it remembers. `max_exp_avg_sq` is in use from the first step with amsgrad on.
+  /// The optimizer's state. `max_exp_avg_sq` is in use from the first step with amsgrad on.
   std::array<optimizer_state, 4> state() {
     return {optimizer_state::of("step", target_.steps()),
             optimizer_state::of("exp_avg", exp_avg_.span()),
@@ -83,7 +127,7 @@ class adam_state {
 
   template <class Model>
   void take(Model& model) {
-    check();
+    check_options();
     target_.take(model);
     exp_avg_ = aligned_buffer<T>(target_.elements());
     exp_avg_sq_ = aligned_buffer<T>(target_.elements());
@@ -92,16 +136,6 @@ class adam_state {
 
  private:
   static constexpr const char* name = Decoupled ? "adamw" : "adam";
-
-  void check() const {
-    const Options& o = options_;
-    check_option(o.lr >= 0, name, "learning rate", o.lr);
-    check_option(o.eps >= 0, name, "epsilon value", o.eps);
-    check_option(o.beta1 >= 0 && o.beta1 < 1, name, "beta parameter at index 0", o.beta1);
-    check_option(o.beta2 >= 0 && o.beta2 < 1, name, "beta parameter at index 1", o.beta2);
-    check_option(o.weight_decay >= 0, name, "weight_decay value", o.weight_decay);
-    check_option(o.max_norm >= 0, name, "max_norm value", o.max_norm);
-  }
 
   void begin_update() {
     make_maximum();
@@ -135,60 +169,68 @@ class adam_state {
 }  // namespace detail
 
 /// Adam (Kingma and Ba, Adam: A Method for Stochastic Optimization, 2015; amsgrad: Reddi et al., On
-/// the Convergence of Adam and Beyond, 2018), as PyTorch 1.13 computes it. `adam optimizer{model,
-/// {.lr = 1e-3}};` The model must outlive it. Options may be changed between steps. State: exp_avg,
+/// the Convergence of Adam and Beyond, 2018), as in PyTorch 1.13. `adam optimizer{model, {.lr =
+/// 1e-3}};` The model must outlive it. Options may be changed between steps. State: exp_avg,
 /// exp_avg_sq, max_exp_avg_sq, step.
 ///
-/// With max_norm, a step takes the gradients of all parameters scaled so that their 2-norm is at
-/// most that, as clip_grad_norm does, but in the same pass. With error_if_nonfinite it throws error
-/// for a norm that is not finite, before anything has changed.
+/// With max_norm, a step scales the gradients of all parameters so that their 2-norm is at most
+/// max_norm, as clip_grad_norm does, but in the same pass and without changing the stored
+/// gradients. With error_if_nonfinite it throws error if the norm is not finite, before anything
+/// has changed.
 template <class T>
 class adam : public detail::adam_state<T, adam_options, false> {
  public:
-  /// Allocates two arrays as long as the parameters (this rank's, where ranks share them), three
-  /// with amsgrad. Throws error for options that make no sense.
-  template <class Model>
+  /// Allocates two arrays of the size of the parameters (of this rank's part if ranks share them),
+  /// three with amsgrad. Throws error for invalid options.
+  template <optimizable Model>
   explicit adam(Model& model, const adam_options& options = {})
       : detail::adam_state<T, adam_options, false>{options} {
-    static_assert(
-        optimizable<Model>,
-        "ikebana: adam needs an initialized model: initialize<T, shape>(module, seed) gives one");
-    if constexpr (optimizable<Model>) this->take(model);
+    this->take(model);
   }
-
-  /// A temporary model would be gone before the first step.
-  template <class Model>
-  explicit adam(const Model&&, const adam_options& = {}) = delete;
 };
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter, Decoupled Weight Decay Regularization,
-/// 2019), as PyTorch 1.13 computes it. Otherwise as `adam`.
+/// 2019), as in PyTorch 1.13. Otherwise like `adam`.
 template <class T>
 class adamw : public detail::adam_state<T, adamw_options, true> {
  public:
-  /// Allocates two arrays as long as the parameters (this rank's, where ranks share them), three
-  /// with amsgrad. Throws error for options that make no sense.
-  template <class Model>
+  /// Allocates two arrays of the size of the parameters (of this rank's part if ranks share them),
+  /// three with amsgrad. Throws error for invalid options.
+  template <optimizable Model>
   explicit adamw(Model& model, const adamw_options& options = {})
       : detail::adam_state<T, adamw_options, true>{options} {
-    static_assert(
-        optimizable<Model>,
-        "ikebana: adamw needs an initialized model: initialize<T, shape>(module, seed) gives one");
-    if constexpr (optimizable<Model>) this->take(model);
+    this->take(model);
   }
-
-  /// A temporary model would be gone before the first step.
-  template <class Model>
-  explicit adamw(const Model&&, const adamw_options& = {}) = delete;
 };
 
+// Refusals at compile time, selected by the deduction guides.
+template <class Misuse>
+requires(!floating<Misuse>) class adam<Misuse>;
 template <class Model>
-adam(Model&, const adam_options& = {}) -> adam<typename detail::number_of<Model>::type>;
+adam(Model&) -> adam<detail::number_or<Model, detail::misuse::adam_needs_an_initialized_model<>>>;
 template <class Model>
-adam(const Model&&, const adam_options& = {}) -> adam<typename detail::number_of<Model>::type>;
+adam(Model&, const adam_options&)
+    -> adam<detail::number_or<Model, detail::misuse::adam_needs_an_initialized_model<>>>;
 template <class Model>
-adamw(Model&, const adamw_options& = {}) -> adamw<typename detail::number_of<Model>::type>;
+adam(const Model&&) -> adam<detail::misuse::adam_needs_a_model_that_outlives_it<>>;
 template <class Model>
-adamw(const Model&&, const adamw_options& = {}) -> adamw<typename detail::number_of<Model>::type>;
+adam(const Model&&, const adam_options&)
+    -> adam<detail::misuse::adam_needs_a_model_that_outlives_it<>>;
+adam(...)->adam<detail::misuse::adam_takes_a_model_and_its_options_in_braces<>>;
+// Refusals at compile time, selected by the deduction guides.
+template <class Misuse>
+requires(!floating<Misuse>) class adamw<Misuse>;
+template <class Model>
+adamw(Model&)
+    -> adamw<detail::number_or<Model, detail::misuse::adamw_needs_an_initialized_model<>>>;
+template <class Model>
+adamw(Model&, const adamw_options&)
+    -> adamw<detail::number_or<Model, detail::misuse::adamw_needs_an_initialized_model<>>>;
+template <class Model>
+adamw(const Model&&) -> adamw<detail::misuse::adamw_needs_a_model_that_outlives_it<>>;
+template <class Model>
+adamw(const Model&&, const adamw_options&)
+    -> adamw<detail::misuse::adamw_needs_a_model_that_outlives_it<>>;
+adamw(...)->adamw<detail::misuse::adamw_takes_a_model_and_its_options_in_braces<>>;
 
 }  // namespace ikebana

@@ -2,90 +2,98 @@
 
 #include <cmath>
 #include <span>
+#include <type_traits>
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/model/parameter_shards.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/optim/gradient_norm.hpp"
 #include "ikebana/optim/optimizer.hpp"
 
 namespace ikebana {
 
+/// Options of clip_grad_norm.
 struct clip_grad_norm_options {
-  double norm_type = 2;  ///< Or infinity: the largest magnitude.
-  bool error_if_nonfinite = false;
+  double norm_type = 2;             ///< Above 0; infinity: the largest magnitude.
+  bool error_if_nonfinite = false;  ///< Throws error if the norm is not finite.
 };
 
 namespace detail {
 
-/// Whether gradients are used up before anybody could clip them.
+/// Whether gradients are consumed during backward, before they could be clipped.
 template <class M>
 inline constexpr bool steps_while_backward_runs = requires {
   requires M::steps_in_backward;
 };
 
+namespace misuse {
+IKEBANA_MISUSE(clip_grad_needs_an_initialized_model,
+               "clip_grad_norm and clip_grad_value need an initialized model, not const: "
+               "initialize<T, shape>(module, seed) gives one");
+IKEBANA_MISUSE(clip_grad_with_optimizer_in_backward,
+               "clip_grad_norm and clip_grad_value need all gradients before any step, and with "
+               "optimizer_in_backward there is no such moment");
+}  // namespace misuse
+
+template <class M>
+inline constexpr bool clips = optimizable<M> && !steps_while_backward_runs<M>;
+template <class M>
+using clip_misuse =
+    std::conditional_t<steps_while_backward_runs<M>, misuse::clip_grad_with_optimizer_in_backward<>,
+                       misuse::clip_grad_needs_an_initialized_model<>>;
+
 }  // namespace detail
 
-/// Scales the gradients of all parameters so that their norm, taken as of one vector, is at most
-/// max_norm: by max_norm / (norm + 1e-6) where that is below 1. Returns the norm before
-/// (torch.nn.utils.clip_grad_norm_). Between backward and the optimizer's step:
+/// Scales the gradients of all parameters so that their norm, taken as one vector, is at most
+/// max_norm: by max_norm / (norm + 1e-6) if that is below 1. Returns the norm before scaling
+/// (torch.nn.utils.clip_grad_norm_). Called between backward and the optimizer's step:
 ///
 ///     net.loss_backward(x, y, loss);
 ///     ike::clip_grad_norm(net, 1.0);
 ///     optimizer.step();
 ///
-/// An optimizer does the same without a pass of its own over the gradients, which stay as they are,
-/// if its option max_norm is set.
+/// An optimizer's option max_norm does the same without a separate pass over the gradients, and
+/// leaves the stored gradients unchanged.
 ///
-/// The norm of a replicated model is that of its averaged gradients, the same on every rank. With
+/// For a replicated model, the norm is that of the averaged gradients, the same on every rank. With
 /// shard_optimizer each rank has a part of them: all ranks must call it, and the norm may differ in
-/// the last place from that without. Throws error for a norm type that is not above 0, and, if
-/// asked, for a norm that is not finite, before anything has changed; communication_error. Does not
-/// allocate. O(parameters).
+/// the last digit from the one without. Throws error if the norm type is not above 0 or, if
+/// requested, if the norm is not finite, before anything has changed; communication_error.
+/// O(parameters); no allocation.
 template <class Model>
-double clip_grad_norm(Model& model, double max_norm, const clip_grad_norm_options& options = {}) {
-  static_assert(optimizable<Model>,
-                "ikebana: clip_grad_norm needs an initialized model: initialize<T, shape>(module, "
-                "seed) gives one");
-  static_assert(!detail::steps_while_backward_runs<Model>,
-                "ikebana: clip_grad_norm needs all gradients before any step, and with "
-                "optimizer_in_backward there is no such moment");
-  if constexpr (optimizable<Model> && !detail::steps_while_backward_runs<Model>) {
-    using T = typename Model::value_type;
-    const double p = options.norm_type;
-    if (!(p > 0)) throw error("clip_grad_norm expects a norm type above 0");
-    parameter_shards<T>* shards = nullptr;
-    if constexpr (sharded_optimizable<Model>) shards = model.shards();
-    const double norm = detail::gradient_norm<T>(model.gradients(), shards, p);
-    if (options.error_if_nonfinite && !std::isfinite(norm))
-      detail::refuse_norm("clip_grad_norm", p);
-    const double factor = detail::clip_factor(norm, max_norm);
-    if (factor != 1) {
-      const std::span<T> gradients = model.gradients();
-      cpu::scale<T>(static_cast<dim_t>(gradients.size()), static_cast<T>(factor), gradients.data());
-    }
-    return norm;
-  } else {
-    return 0;
+requires(detail::clips<Model>) double clip_grad_norm(Model& model, double max_norm,
+                                                     const clip_grad_norm_options& options = {}) {
+  using T = typename Model::value_type;
+  const double p = options.norm_type;
+  if (!(p > 0)) throw error("clip_grad_norm expects a norm type above 0");
+  parameter_shards<T>* shards = nullptr;
+  if constexpr (sharded_optimizable<Model>) shards = model.shards();
+  const double norm = detail::gradient_norm<T>(model.gradients(), shards, p);
+  if (options.error_if_nonfinite && !std::isfinite(norm)) detail::refuse_norm("clip_grad_norm", p);
+  const double factor = detail::clip_factor(norm, max_norm);
+  if (factor != 1) {
+    const std::span<T> gradients = model.gradients();
+    cpu::scale<T>(static_cast<dim_t>(gradients.size()), static_cast<T>(factor), gradients.data());
   }
+  return norm;
 }
+template <class Model>
+requires(!detail::clips<Model>) auto clip_grad_norm(const Model&, double,
+                                                    const clip_grad_norm_options& = {})
+    -> decltype(detail::refuse_as<detail::clip_misuse<Model>>());
 
-/// Limits every element of the gradients to [-value, value] (torch.nn.utils.clip_grad_value_). Does
-/// not allocate or communicate. O(parameters).
+/// Clamps every element of the gradients to [-value, value] (torch.nn.utils.clip_grad_value_). No
+/// communication, no allocation; O(parameters).
 template <class Model>
-void clip_grad_value(Model& model, double value) {
-  static_assert(optimizable<Model>,
-                "ikebana: clip_grad_value needs an initialized model: initialize<T, shape>(module, "
-                "seed) gives one");
-  static_assert(!detail::steps_while_backward_runs<Model>,
-                "ikebana: clip_grad_value needs the gradients before any step, and with "
-                "optimizer_in_backward there is no such moment");
-  if constexpr (optimizable<Model> && !detail::steps_while_backward_runs<Model>) {
-    using T = typename Model::value_type;
-    const T most = static_cast<T>(value);
-    for (T& g : model.gradients()) g = g > most ? most : g < -most ? -most : g;
-  }
+requires(detail::clips<Model>) void clip_grad_value(Model& model, double value) {
+  using T = typename Model::value_type;
+  const T most = static_cast<T>(value);
+  for (T& g : model.gradients()) g = g > most ? most : g < -most ? -most : g;
 }
+template <class Model>
+requires(!detail::clips<Model>) auto clip_grad_value(const Model&, double)
+    -> decltype(detail::refuse_as<detail::clip_misuse<Model>>());
 
 }  // namespace ikebana

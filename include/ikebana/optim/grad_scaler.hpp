@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,22 +18,23 @@
 
 namespace ikebana {
 
+/// Options of grad_scaler, as in PyTorch's GradScaler.
 struct grad_scaler_options {
-  double init_scale = 65536;
+  double init_scale = 65536;            ///< Above 0.
   double growth_factor = 2;             ///< Above 1.
   double backoff_factor = 0.5;          ///< Below 1.
-  std::int64_t growth_interval = 2000;  ///< Steps one after the other without an overflow.
-  bool enabled = true;                  ///< False: scale 1, nothing is checked.
+  std::int64_t growth_interval = 2000;  ///< Consecutive steps without overflow.
+  bool enabled = true;                  ///< If false, the scale is 1 and nothing is checked.
 };
 
-/// What a grad_scaler remembers: to be saved with a checkpoint.
+/// The state of a grad_scaler, to be saved in a checkpoint.
 struct grad_scaler_state {
   double scale = 0;
   std::int64_t growth_tracker = 0;
   constexpr bool operator==(const grad_scaler_state&) const = default;
 };
 
-/// A loss whose gradient is multiplied by a factor, and whose value is not. Made by `grad_scaler`.
+/// A loss whose gradient is multiplied by a factor, but not its value. Created by `grad_scaler`.
 template <class Loss>
 class scaled_loss {
  public:
@@ -59,8 +61,8 @@ class scaled_loss {
   double factor_ = 1;
 };
 
-/// Scales the loss so that small gradients do not vanish in float16, and leaves out the steps in
-/// which large ones overflow (torch.cuda.amp.GradScaler, whose numbers it has). For a model in
+/// Scales the loss so that small gradients do not underflow in float16, and skips steps in which
+/// large ones overflow (torch.cuda.amp.GradScaler, with the same defaults). For a model in
 /// `mixed_precision<float16, ...>`:
 ///
 ///     ike::grad_scaler scaler;
@@ -71,15 +73,15 @@ class scaled_loss {
 ///       scaler.update();
 ///     }
 ///
-/// Gradients may be accumulated between `update` and `step`, all by the same scale. Several models
-/// may share a scaler: `update` comes after the steps of all. Replicas, on every rank: an overflow
-/// on one is an overflow on all, for their gradients are reduced.
+/// Gradients may be accumulated between `update` and `step`, with one scale. Several models may
+/// share a scaler: `update` follows the steps of all. With replicas, every rank runs the same
+/// calls: an overflow on one is an overflow on all, since gradients are reduced.
 ///
 /// A template, so that it is compiled only where it is used.
 template <class>
 class basic_grad_scaler {
  public:
-  /// Throws error for options that make no sense.
+  /// Throws error for invalid options.
   explicit basic_grad_scaler(const grad_scaler_options& options = {})
       : options_{options}, scale_{static_cast<float>(options.init_scale)} {
     const grad_scaler_options& o = options_;
@@ -92,19 +94,19 @@ class basic_grad_scaler {
     seen_.reserve(4);
   }
 
-  /// What gradients are multiplied by.
+  /// The factor of the gradients.
   double scale() const { return options_.enabled ? static_cast<double>(scale_) : 1; }
   bool is_enabled() const { return options_.enabled; }
 
-  /// The loss with its gradient scaled; its value stays as it is.
+  /// The loss with its gradient scaled and its value unchanged.
   template <class Loss>
   scaled_loss<Loss> scale(Loss loss) const {
     return {std::move(loss), scale()};
   }
 
-  /// Divides the gradients by the scale, once they are all there; before clipping them. `step` does
-  /// it where nobody has. Returns whether all are finite. Throws error where they were unscaled
-  /// already, or a step was made, since the last update. Called by all ranks. O(parameters).
+  /// Divides the gradients by the scale once they are complete, and before clipping. `step` does it
+  /// unless the caller has. Returns whether all are finite. Throws error if they were already
+  /// unscaled, or a step was made, since the last update. Called on all ranks. O(parameters).
   template <class Model>
   bool unscale(Model& model) {
     static_assert(optimizable<Model>,
@@ -119,11 +121,11 @@ class basic_grad_scaler {
     if (const entry* e = find(gradients.data()))
       throw error(e->stepped ? "grad_scaler: unscale is called after step"
                              : "grad_scaler: unscale was called already since the last update");
-    // As PyTorch does, whose scale is a float.
+    // In float, as in PyTorch, whose scale is a float.
     const auto inverse = static_cast<T>(static_cast<float>(1 / static_cast<double>(scale_)));
     bool finite = true;
     if constexpr (sharded_optimizable<Model>) {
-      // What other ranks are to update is not of this step.
+      // Elements that other ranks update are left alone.
       for (const auto& r : model.shards()->ranges())
         finite = cpu::scale_finite<T>(r.size(), inverse, gradients.data() + r.begin) && finite;
       finite = model.shards()->max(finite ? 0 : 1) == 0;
@@ -135,8 +137,8 @@ class basic_grad_scaler {
     return finite;
   }
 
-  /// The optimizer's step on unscaled gradients, where all are finite; returns whether it was made.
-  /// Throws error for a second one since the last update. Called by all ranks.
+  /// The optimizer's step on unscaled gradients, skipped unless all are finite; returns whether it
+  /// was made. Throws error for a second step since the last update. Called on all ranks.
   template <class Model, class Optimizer>
   bool step(Model& model, Optimizer& optimizer) {
     if (options_.enabled) {
@@ -157,8 +159,8 @@ class basic_grad_scaler {
     return true;
   }
 
-  /// After the last step of an iteration: the scale shrinks if one was left out, and grows after
-  /// growth_interval iterations without that. Throws error where nothing was unscaled.
+  /// Called after the last step of an iteration: the scale shrinks if a step was skipped, and grows
+  /// after growth_interval iterations without a skipped step. Throws error if nothing was unscaled.
   void update() {
     if (!options_.enabled) return;
     if (seen_.empty()) throw error("grad_scaler: update needs an unscale or a step before it");
@@ -174,7 +176,7 @@ class basic_grad_scaler {
       growth_tracker_ = 0;
     }
   }
-  /// A scale of one's own from the next iteration on.
+  /// Sets the scale for the following iterations.
   void update(double new_scale) {
     scale_ = static_cast<float>(new_scale);
     seen_.clear();
@@ -184,13 +186,20 @@ class basic_grad_scaler {
   const grad_scaler_options& options() const { return options_; }
 
   grad_scaler_state state() const { return {static_cast<double>(scale_), growth_tracker_}; }
+  /// Throws state_error if a scaler cannot have this state.
   void load_state(const grad_scaler_state& state) {
+    if (!(state.scale > 0) || !std::isfinite(static_cast<float>(state.scale)))
+      throw state_error("grad_scaler: expected a scale above 0, got " +
+                        std::to_string(state.scale));
+    if (state.growth_tracker < 0)
+      throw state_error("grad_scaler: expected a number of steps as growth_tracker, got " +
+                        std::to_string(state.growth_tracker));
     scale_ = static_cast<float>(state.scale);
     growth_tracker_ = state.growth_tracker;
   }
 
  private:
-  /// Of a model's gradients since the last update.
+  /// A model's gradients since the last update.
   struct entry {
     const void* gradients;
     bool finite, stepped;

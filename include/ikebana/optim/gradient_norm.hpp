@@ -13,7 +13,7 @@
 
 namespace ikebana::detail {
 
-/// The sum of |x|^p, or for p = infinity the largest |x|: joined over parts by + or max.
+/// The sum of |x|^p or, for p = infinity, the largest |x|; parts are combined by + or max.
 template <class T>
 double power_sum(std::span<const T> x, double p) {
   if (p == 2) return cpu::squared_norm<T>(static_cast<dim_t>(x.size()), x.data());
@@ -30,8 +30,8 @@ double power_sum(std::span<const T> x, double p) {
   return sum;
 }
 
-/// Of all gradients; of each rank's own, where ranks share the optimizer's work, else `shards` is
-/// null.
+/// The norm of all gradients. If ranks share the optimizer's work, each has its own part and
+/// `shards` combines them; otherwise `shards` is null.
 template <class T>
 double gradient_norm(std::span<const T> gradients, parameter_shards<T>* shards, double p) {
   double all = 0;
@@ -60,8 +60,8 @@ double gradient_norm(std::span<const T> gradients, parameter_shards<T>* shards, 
   return p == 2 ? std::sqrt(all) : std::isinf(p) ? all : std::pow(all, 1 / p);
 }
 
-/// What scales gradients of that norm to max_norm at most, as torch.nn.utils.clip_grad_norm_ has
-/// it: not a number where the norm is none.
+/// The factor that scales gradients with this norm to at most max_norm, as in
+/// torch.nn.utils.clip_grad_norm_: NaN if the norm is NaN.
 inline double clip_factor(double norm, double max_norm) {
   const double factor = max_norm / (norm + 1e-6);
   return factor >= 1 ? 1 : factor;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,8 +25,7 @@
 namespace ikebana {
 
 /// What an optimizer works on: all parameters as one array, and their gradients as another of the
-/// same length. Both stay where they are for as long as the model lives, wherever the model itself
-/// is moved.
+/// same length. Both keep their addresses for the model's lifetime, even if the model is moved.
 template <class M>
 concept optimizable = requires(M& m) {
   typename M::value_type;
@@ -39,14 +39,14 @@ concept sharded_optimizable = optimizable<M> && requires(M& m) {
   { m.shards() } -> std::same_as<parameter_shards<typename M::value_type>*>;
 };
 
-/// A part of what an optimizer remembers, by PyTorch's name: `exp_avg`. Arrays are laid out as the
-/// model's parameters are; where ranks share the optimizer's work, they are those of this rank's
-/// elements, one range after the other. Writing to it restores what was saved.
+/// One part of an optimizer's state, under PyTorch's name: `exp_avg`. Arrays are laid out like the
+/// model's parameters; if ranks share the optimizer's work, they hold this rank's elements, range
+/// after range. A state is restored by writing to it.
 struct optimizer_state {
   std::string_view name;
   dtype type;
   std::span<std::byte> bytes;
-  bool in_use = true;  ///< False of what the options do without.
+  bool in_use = true;  ///< False if the options do not need it.
 
   template <class T>
   static optimizer_state of(std::string_view name, std::span<T> values, bool in_use = true) {
@@ -56,12 +56,15 @@ struct optimizer_state {
 
 namespace detail {
 
-template <class M>
-struct number_of : std::type_identity<float> {};
-template <optimizable M>
-struct number_of<M> : std::type_identity<typename M::value_type> {};
+template <class M, class Misuse>
+struct find_number : std::type_identity<Misuse> {};
+template <optimizable M, class Misuse>
+struct find_number<M, Misuse> : std::type_identity<typename M::value_type> {};
+/// The element type of a model; Misuse if M is not a model.
+template <class M, class Misuse>
+using number_or = typename find_number<M, Misuse>::type;
 
-/// Throws what PyTorch says of an option of an optimizer, unless it is in order.
+/// Throws PyTorch's message for an invalid option.
 template <class = void>
 [[gnu::cold]] void check_option(bool in_order, const char* optimizer, const char* what,
                                 double value) {
@@ -71,7 +74,7 @@ template <class = void>
   throw error(said);
 }
 
-/// Refuses a step in parts, if gradients are to be clipped.
+/// Refuses a step in parts if gradients are to be clipped.
 template <class = void>
 [[gnu::cold]] void check_unclipped(const char* optimizer, double max_norm) {
   if (max_norm != std::numeric_limits<double>::infinity())
@@ -90,22 +93,36 @@ class optimizer_target {
     gradients_ = model.gradients();
     if constexpr (sharded_optimizable<Model>) shards_ = model.shards();
     if constexpr (requires { model.presence(); }) presence_ = model.presence();
+    if constexpr (requires { model.lifetime(); }) {
+      lifetime_ = model.lifetime();
+      has_lifetime_ = true;
+    }
     steps_.assign(presence_ != nullptr ? presence_->size() : 1, 0);
     is_counted_.assign(presence_ != nullptr ? presence_->size() : 0, 1);
   }
 
-  /// The elements that this rank updates: as long are the arrays of the optimizer's state.
+  /// The number of elements that this rank updates, which is the length of the state's arrays.
   dim_t elements() const {
     return shards_ != nullptr ? shards_->elements() : static_cast<dim_t>(parameters_.size());
   }
 
-  /// To be called before a step changes anything.
+  /// Whether these are the parameters of the model, and the model still exists.
+  template <class Model>
+  bool updates(const Model& model) const {
+    return !is_gone() && parameters_.data() == model.parameters().data();
+  }
+
+  /// Must be called before a step changes anything. Throws state_error if the model no longer
+  /// exists.
   void begin_step() const {
+    if (is_gone())
+      throw state_error(
+          "the optimizer's model is gone: it was destroyed, or another was assigned to it");
     if (shards_ != nullptr) shards_->begin_step();
   }
 
-  /// Measures the gradients, where they are to be clipped: what the step scales them by. Throws
-  /// error, if asked, for a norm that is not finite.
+  /// The factor by which the step scales gradients, 1 without clipping. Throws error, if requested,
+  /// for a norm that is not finite.
   double clip(double max_norm, bool error_if_nonfinite, const char* optimizer) {
     if (max_norm == std::numeric_limits<double>::infinity()) return 1;
     norm_ = gradient_norm<T>(gradients_, shards_, 2);
@@ -114,19 +131,20 @@ class optimizer_target {
   }
   double norm() const { return norm_; }
 
-  /// A step that counts has begun: one more for each parameter that has a gradient.
+  /// Counts a step: one more for each parameter that has a gradient.
   void count_step() {
     if (presence_ == nullptr)
       ++steps_[0];
     else
       is_counted_.assign(is_counted_.size(), 0);
   }
-  /// How many steps counted: one number for all parameters, or one for each where run time may
-  /// leave it without a gradient.
+  /// The number of steps: one for all parameters, or one per parameter if run time may leave it
+  /// without a gradient.
   std::span<std::int64_t> steps() { return detail::span_of(steps_); }
 
-  /// Calls f(n, parameters, gradients, at, step) for all elements that have a gradient: n of them,
-  /// whose state begins at `at`, and which are in that step. Then all ranks have the parameters.
+  /// Calls f(n, parameters, gradients, at, step) for all elements that have a gradient: n elements,
+  /// whose state begins at `at` and whose step is `step`. Afterwards, shared parameters are
+  /// gathered on all ranks.
   template <class F>
   void update(F&& f) {
     if (shards_ == nullptr) return update_range(0, elements(), 0, f);
@@ -139,14 +157,14 @@ class optimizer_target {
       at += r.size();
     }
     shards_->end_step();
-    // Those of which this rank has no elements.
+    // Parameters of which this rank has no elements.
     if (presence_ != nullptr)
       for (std::size_t i = 0; i < presence_->size(); ++i)
         if ((*presence_)[i]) count(i);
   }
 
-  /// The same for the elements [begin, end); where ranks share them, for this rank's ranges among
-  /// them, and gives no other rank anything.
+  /// The same for the elements [begin, end). If ranks share them, for this rank's ranges among
+  /// them, without gathering.
   template <class F>
   void update(dim_t begin, dim_t end, F&& f) {
     if (shards_ == nullptr) return update_range(begin, end, begin, f);
@@ -158,13 +176,15 @@ class optimizer_target {
   }
 
  private:
+  bool is_gone() const { return has_lifetime_ && lifetime_.expired(); }
+
   template <class F>
   void update_range(dim_t begin, dim_t end, dim_t at, F& f) {
     const auto call = [&](dim_t from, dim_t to, std::int64_t step) {
       f(to - from, parameters_.data() + from, gradients_.data() + from, at + from - begin, step);
     };
     if (presence_ == nullptr) return call(begin, end, steps_[0]);
-    // Neighbours in the same step go together.
+    // Adjacent parameters at the same step are updated together.
     const gradient_presence& p = *presence_;
     for (std::size_t i = 0; i < p.size() && p.range(i).begin < end; ++i) {
       if (!p[i] || p.range(i).end <= begin) continue;
@@ -186,9 +206,11 @@ class optimizer_target {
   std::span<const T> gradients_;
   parameter_shards<T>* shards_ = nullptr;
   const gradient_presence* presence_ = nullptr;
+  std::weak_ptr<const void> lifetime_;
+  bool has_lifetime_ = false;
   std::vector<std::int64_t> steps_;
   double norm_ = std::numeric_limits<double>::quiet_NaN();
-  std::vector<unsigned char> is_counted_;  ///< Whether this step is among the parameter's steps.
+  std::vector<unsigned char> is_counted_;  ///< Whether this step counts for the parameter.
 };
 
 }  // namespace detail

@@ -22,17 +22,28 @@ namespace ikebana {
 
 namespace detail {
 
-/// "state.fc1.weight.exp_avg", the name of PyTorch's distributed checkpoints.
+/// "state.fc1.weight.exp_avg", the name in PyTorch's distributed checkpoints.
 template <class Program, class Parameter>
 std::string optimizer_key(const Program& p, const Parameter& parameter, std::string_view name) {
   return std::string("state.") + p.path(parameter).c_str() + '.' + std::string(name);
 }
 
-/// Whether an array of the state has an element for each of the model's parameters' elements; the
-/// others (steps) are one number for all parameters, or one for each.
+/// Whether an array of the state has one element per parameter element. The others (steps) hold one
+/// number for all parameters, or one per parameter.
 template <class T>
 bool is_elementwise(const optimizer_state& s) {
   return s.type == dtype_of<T>;
+}
+
+/// Throws state_error if a counter is negative.
+template <class = void>
+void check_counters(const state_dict::entry& e) {
+  if (e.type != dtype::int64) return;
+  for (std::size_t i = 0; i < e.bytes.size(); i += sizeof(std::int64_t)) {
+    std::int64_t n;
+    std::memcpy(&n, e.bytes.data() + i, sizeof n);
+    if (n < 0) throw state_error(e.name + ": expected a number of steps, got " + std::to_string(n));
+  }
 }
 
 template <class Model>
@@ -54,7 +65,8 @@ void check_optimizer_of(Model& model, const optimizer_state& s) {
                       std::to_string(own_elements(model)));
 }
 
-/// Between this rank's elements, one range after the other, and a whole array.
+/// Calls f for the pairs of ranges between this rank's elements, range after range, and a whole
+/// array.
 template <class Model, class F>
 void for_each_own_range(Model& model, F&& f) {
   if constexpr (sharded_optimizable<Model>) {
@@ -68,8 +80,8 @@ void for_each_own_range(Model& model, F&& f) {
   }
 }
 
-/// An array of the state as it is without sharing; all ranks call it. Throws state_error for an
-/// optimizer of another model.
+/// An array of the state as it would be without sharding; called on all ranks. Throws state_error
+/// if the optimizer belongs to another model.
 template <class Model>
 auto gather_state(Model& model, const optimizer_state& s) {
   using T = typename Model::value_type;
@@ -82,7 +94,7 @@ auto gather_state(Model& model, const optimizer_state& s) {
   return whole;
 }
 
-/// This rank's part of such an array.
+/// Copies this rank's part of such an array into the state.
 template <class Model, class T>
 void take_state(Model& model, const optimizer_state& s, const aligned_buffer<T>& whole) {
   T* own = reinterpret_cast<T*>(s.bytes.data());
@@ -90,10 +102,10 @@ void take_state(Model& model, const optimizer_state& s, const aligned_buffer<T>&
       model, [&](dim_t at, dim_t from, dim_t n) { std::copy_n(whole.data() + at, n, own + from); });
 }
 
-/// The byte at which the number for parameter i begins in a state that is not element by element:
-/// numbers stand as parameters do in the flat arrays. O(parameters).
+/// The byte offset of the number for parameter i in a state that is not element-wise: numbers are
+/// ordered as parameters are in the flat arrays. O(parameters).
 template <class Model>
-std::size_t place_of_number(const Model& model, const optimizer_state& s, std::size_t i) {
+std::size_t offset_of_number(const Model& model, const optimizer_state& s, std::size_t i) {
   const std::size_t size = size_of(s.type);
   if (s.bytes.size() <= size) return 0;
   const auto& offsets = model.layout().offsets;
@@ -105,15 +117,15 @@ std::size_t place_of_number(const Model& model, const optimizer_state& s, std::s
 
 }  // namespace detail
 
-/// All that an optimizer remembers, by parameter and in the names of PyTorch's distributed
-/// checkpoints: "state.fc1.weight.exp_avg", in the shape of the parameter, "state.fc1.weight.step".
-/// The model is the one that the optimizer was made of. The dict owns its memory. Options are not
-/// in it.
+/// The complete state of an optimizer, by parameter, under the names of PyTorch's distributed
+/// checkpoints: "state.fc1.weight.exp_avg", in the shape of the parameter, and
+/// "state.fc1.weight.step". The model must be the one that the optimizer was created for. The dict
+/// owns its memory. It does not contain the options.
 ///
-/// With shard_optimizer the ranks' parts are put together (ZeroRedundancyOptimizer's
-/// consolidate_state_dict): all ranks must call it, and every rank gets the whole, the same as
-/// without. Allocates one array as long as the parameters besides. Throws state_error for an
-/// optimizer of another model.
+/// With shard_optimizer, the ranks' parts are gathered (ZeroRedundancyOptimizer's
+/// consolidate_state_dict): all ranks must call it, and every rank gets the complete state, the
+/// same as without sharding. Allocates, in addition, one array of the size of the parameters.
+/// Throws state_error if the optimizer belongs to another model.
 template <initialized_model Model, class Optimizer>
 state_dict get_optimizer_state_dict(Model& model, Optimizer& optimizer) {
   using T = typename std::remove_cvref_t<Model>::value_type;
@@ -131,7 +143,7 @@ state_dict get_optimizer_state_dict(Model& model, Optimizer& optimizer) {
           dict.add_owned(detail::optimizer_key(p, parameters[i], s.name), s.type, extents);
       const std::byte* from =
           elementwise ? reinterpret_cast<const std::byte*>(whole.data() + model.layout().offsets[i])
-                      : s.bytes.data() + detail::place_of_number(model, s, i);
+                      : s.bytes.data() + detail::offset_of_number(model, s, i);
       const auto n = static_cast<std::size_t>(extents.numel()) * size_of(s.type);
       if (n > 0) std::memcpy(to, from, n);
     }
@@ -139,9 +151,9 @@ state_dict get_optimizer_state_dict(Model& model, Optimizer& optimizer) {
   return dict;
 }
 
-/// Takes over what get_optimizer_state_dict gave, of this world of ranks or of another: each rank
-/// takes its part. Does not communicate. Strict: all must be there and nothing else; what is wrong
-/// is reported at once in a state_error, before anything has changed. float32 and float64 convert.
+/// Loads a dict from get_optimizer_state_dict, of this number of ranks or of another: each rank
+/// takes its part, without communication. Strict: every entry must be present, and no others; a
+/// state_error lists all mismatches before anything has changed. float32 and float64 are converted.
 template <initialized_model Model, class Optimizer>
 void set_optimizer_state_dict(Model& model, Optimizer& optimizer, const state_dict& dict) {
   using T = typename std::remove_cvref_t<Model>::value_type;
@@ -158,8 +170,9 @@ void set_optimizer_state_dict(Model& model, Optimizer& optimizer, const state_di
                                    detail::is_elementwise<T>(s) ? parameter.spec.extents : shape{});
     }
     detail::state_complaint wrong;
-    detail::compare_state(wrong, expected, dict, true);
+    wrong.compare(expected, dict, true);
     wrong.throw_if_any();
+    for (const auto& e : dict) detail::check_counters(e);
   }
   for (const optimizer_state& s : states) {
     if (!s.in_use || detail::is_elementwise<T>(s) || parameters.empty()) continue;
@@ -176,7 +189,7 @@ void set_optimizer_state_dict(Model& model, Optimizer& optimizer, const state_di
     if (!s.in_use) continue;
     if (!detail::is_elementwise<T>(s)) {
       for (std::size_t i = 0; i < parameters.size(); ++i)
-        detail::copy_elements(s.bytes.data() + detail::place_of_number(model, s, i), s.type,
+        detail::copy_elements(s.bytes.data() + detail::offset_of_number(model, s, i), s.type,
                               dict.at(detail::optimizer_key(p, parameters[i], s.name)));
       continue;
     }

@@ -7,12 +7,15 @@
 #include <span>
 
 #include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/cpu/optim.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/optim/optimizer.hpp"
 
 namespace ikebana {
 
+/// Options of sgd: those of PyTorch with its defaults, and clipping by norm.
 struct sgd_options {
   double lr = std::numeric_limits<double>::quiet_NaN();  ///< Required.
   double momentum = 0;
@@ -20,81 +23,48 @@ struct sgd_options {
   double weight_decay = 0;
   bool nesterov = false;
   bool maximize = false;
-  double max_norm = std::numeric_limits<double>::infinity();  ///< See below.
-  bool error_if_nonfinite = false;
+  double max_norm = std::numeric_limits<double>::infinity();  ///< Clips by norm, see sgd.
+  bool error_if_nonfinite = false;  ///< Throws error if the norm of the gradients is not finite.
 };
 
+namespace detail::misuse {
+
+IKEBANA_MISUSE(
+    sgd_needs_an_initialized_model,
+    "sgd needs an initialized model, not const: initialize<T, shape>(module, seed) gives one");
+IKEBANA_MISUSE(sgd_needs_a_model_that_outlives_it,
+               "sgd needs a model that outlives it: not a temporary, nor parameters()");
+IKEBANA_MISUSE(
+    sgd_takes_a_model_and_its_options_in_braces,
+    "sgd takes a model and its options in braces, sgd{model, {.lr = 0.1, .momentum = 0.9}}, which "
+    "are lr, momentum, dampening, weight_decay, nesterov, maximize, max_norm, error_if_nonfinite");
+IKEBANA_MISUSE(sgd_needs_a_learning_rate, "sgd needs a learning rate: sgd{model, {.lr = 0.1}}");
+
+}  // namespace detail::misuse
+
 /// Stochastic gradient descent with momentum (Sutskever et al., On the importance of initialization
-/// and momentum in deep learning, 2013), as PyTorch 1.13 computes it. `sgd optimizer{model, {.lr =
-/// 0.1, .momentum = 0.9}};` The model must outlive it. Options may be changed between steps.
+/// and momentum in deep learning, 2013), as in PyTorch 1.13. `sgd optimizer{model, {.lr = 0.1,
+/// .momentum = 0.9}};` The model must outlive it. Options may be changed between steps.
 ///
-/// With max_norm, a step takes the gradients of all parameters scaled so that their 2-norm is at
-/// most that, as clip_grad_norm does, but in the same pass. With error_if_nonfinite it throws error
-/// for a norm that is not finite, before anything has changed.
+/// With max_norm, a step scales the gradients of all parameters so that their 2-norm is at most
+/// max_norm, as clip_grad_norm does, but in the same pass and without changing the stored
+/// gradients. With error_if_nonfinite it throws error if the norm is not finite, before anything
+/// has changed.
 template <class T>
 class sgd {
  public:
-  /// Allocates the momentum buffer if momentum is not 0. Throws error for options that make no
-  /// sense.
-  template <class Model>
+  /// Allocates the momentum buffer if momentum is not 0. Throws error for invalid options.
+  template <optimizable Model>
   sgd(Model& model, const sgd_options& options) : options_{options} {
-    static_assert(
-        optimizable<Model>,
-        "ikebana: sgd needs an initialized model: initialize<T, shape>(module, seed) gives one");
-    if constexpr (optimizable<Model>) {
-      check();
-      target_.take(model);
-      make_momentum_buffer();
-    }
+    check_options();
+    target_.take(model);
+    make_momentum_buffer();
   }
-
-  template <class Model>
-  explicit sgd(Model&) {
-    static_assert(sizeof(Model) == 0,
-                  "ikebana: sgd needs a learning rate: sgd{model, {.lr = 0.1}}");
-  }
-
-  /// A temporary model would be gone before the first step.
-  template <class Model>
-  sgd(const Model&&, const sgd_options&) = delete;
 
   sgd_options& options() { return options_; }
   const sgd_options& options() const { return options_; }
-
-  /// Updates all parameters by their gradients, in one pass. Allocates only if momentum was 0 in
-  /// all steps before and is not any more. Throws error for options that make no sense, before
-  /// anything has changed.
-  void step() {
-    check();
-    target_.begin_step();
-    scale_ = static_cast<T>(target_.clip(options_.max_norm, options_.error_if_nonfinite, "sgd"));
-    begin_update();
-    target_.update(updater());
-  }
-
-  /// A step in parts, for those who know when which gradients are final: `begin_step`, then
-  /// `step_elements(begin, end)` until every element of the flat parameters was in one range.
-  void begin_step() {
-    check();
-    detail::check_unclipped("sgd", options_.max_norm);
-    target_.begin_step();
-    scale_ = T(1);
-    begin_update();
-  }
-  void step_elements(dim_t begin, dim_t end) { target_.update(begin, end, updater()); }
-
-  /// The norm of the gradients that the last step with max_norm found, before they were clipped.
-  double gradient_norm() const { return target_.norm(); }
-
-  /// What it remembers: `momentum_buffer`, in use from the first step with momentum, and `step`,
-  /// which counts those.
-  std::array<optimizer_state, 2> state() {
-    return {optimizer_state::of("step", target_.steps()),
-            optimizer_state::of("momentum_buffer", momentum_buffer_.span(), has_momentum_)};
-  }
-
- private:
-  void check() const {
+  /// Throws error for invalid options.
+  void check_options() const {
     const sgd_options& o = options_;
     if (o.lr != o.lr) throw error("sgd: needs a learning rate: sgd{model, {.lr = 0.1}}");
     detail::check_option(o.lr >= 0, "sgd", "learning rate", o.lr);
@@ -105,6 +75,46 @@ class sgd {
       throw error("sgd: Nesterov momentum requires a momentum and zero dampening");
   }
 
+  /// Updates all parameters from their gradients, in one pass. Allocates only if momentum was 0 in
+  /// all earlier steps and no longer is. Throws error for invalid options, before anything has
+  /// changed. O(parameters).
+  void step() {
+    check_options();
+    target_.begin_step();
+    scale_ = static_cast<T>(target_.clip(options_.max_norm, options_.error_if_nonfinite, "sgd"));
+    begin_update();
+    target_.update(updater());
+  }
+
+  /// A step in parts, for callers that know when each gradient is final: `begin_step`, then
+  /// `step_elements(begin, end)` until every element of the flat parameters has been in exactly one
+  /// range.
+  void begin_step() {
+    check_options();
+    detail::check_unclipped("sgd", options_.max_norm);
+    target_.begin_step();
+    scale_ = T(1);
+    begin_update();
+  }
+  void step_elements(dim_t begin, dim_t end) { target_.update(begin, end, updater()); }
+
+  /// Whether the optimizer was made for this model, and the model still exists. Used by train_step.
+  template <class Model>
+  bool updates(const Model& model) const {
+    return target_.updates(model);
+  }
+
+  /// The gradient norm that the last step with max_norm found, before clipping.
+  double gradient_norm() const { return target_.norm(); }
+
+  /// The optimizer's state: `momentum_buffer`, in use from the first step with momentum on, and
+  /// `step`, which counts those steps.
+  std::array<optimizer_state, 2> state() {
+    return {optimizer_state::of("step", target_.steps()),
+            optimizer_state::of("momentum_buffer", momentum_buffer_.span(), has_momentum_)};
+  }
+
+ private:
   void begin_update() {
     make_momentum_buffer();
     if (options_.momentum != 0) target_.count_step();
@@ -133,11 +143,16 @@ class sgd {
   T scale_ = T(1);
 };
 
+// Refusals at compile time, selected by the deduction guides.
+template <class Misuse>
+requires(!floating<Misuse>) class sgd<Misuse>;
 template <class Model>
-sgd(Model&, const sgd_options&) -> sgd<typename detail::number_of<Model>::type>;
+sgd(Model&) -> sgd<detail::misuse::sgd_needs_a_learning_rate<>>;
 template <class Model>
-sgd(Model&) -> sgd<typename detail::number_of<Model>::type>;
+sgd(Model&, const sgd_options&)
+    -> sgd<detail::number_or<Model, detail::misuse::sgd_needs_an_initialized_model<>>>;
 template <class Model>
-sgd(const Model&&, const sgd_options&) -> sgd<typename detail::number_of<Model>::type>;
+sgd(const Model&&, const sgd_options&) -> sgd<detail::misuse::sgd_needs_a_model_that_outlives_it<>>;
+sgd(...)->sgd<detail::misuse::sgd_takes_a_model_and_its_options_in_braces<>>;
 
 }  // namespace ikebana

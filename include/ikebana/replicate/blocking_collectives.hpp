@@ -6,7 +6,7 @@
 
 namespace ikebana {
 
-/// The collectives of a Group that wait for their end, by those that do not.
+/// The blocking collectives of a Group, implemented by its asynchronous ones.
 template <class Group>
 class blocking_collectives {
  public:

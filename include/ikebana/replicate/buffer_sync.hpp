@@ -23,14 +23,14 @@ namespace detail {
 struct buffer_comm_hook_key {};
 }  // namespace detail
 
-/// A buffer of a replica, as a buffer hook sees it.
+/// A buffer of a replica as a buffer hook sees it.
 struct named_buffer {
   path_text path;
   dtype type = dtype::float32;
   shape extents;
   std::span<std::byte> bytes;
 
-  /// Its elements, of the type that `type` says; empty if that is another.
+  /// Its elements, if `type` is that of T; else empty.
   template <class T>
   std::span<T> values() const {
     if (type != dtype_of<T>) return {};
@@ -42,9 +42,9 @@ struct named_buffer {
 /// the first forward in training mode that follows one.
 enum class buffer_hook_location : std::uint8_t { after_backward, before_forward };
 
-/// What makes buffers agree, in place of the broadcast from rank 0: `Hook{}(std::span<const
-/// named_buffer>, group)`, called on every rank, once for each synchronised backward, with the
-/// buffers that are saved and not ignored.
+/// Replaces the broadcast of buffers from rank 0: `Hook{}(std::span<const named_buffer>, group)` is
+/// called on every rank, once per synchronised backward, with the persistent buffers that are not
+/// ignored.
 template <class Hook, buffer_hook_location Location = buffer_hook_location::after_backward>
 struct buffer_comm_hook {
   using replicate_key = detail::buffer_comm_hook_key;
@@ -52,7 +52,7 @@ struct buffer_comm_hook {
   static constexpr buffer_hook_location location = Location;
 };
 
-/// A buffer hook: running statistics become the mean over the ranks; what counts stays.
+/// A buffer hook that averages running statistics over the ranks and leaves counters unchanged.
 struct average_buffers {
   template <process_group G>
   void operator()(std::span<const named_buffer> buffers, G& group) const {
@@ -65,7 +65,7 @@ struct average_buffers {
 
 namespace detail {
 
-/// Makes the buffers of a replica those of the other ranks, once for each synchronised backward.
+/// Synchronises the buffers of replicas, once per synchronised backward.
 template <class Policy, process_group Group>
 class buffer_sync {
   using option = policy_option<Policy, buffer_comm_hook_key>;
@@ -111,18 +111,19 @@ class buffer_sync {
   void before_forward(Group& group, bool training) {
     if (!is_due_ || !training) return;
     is_due_ = false;
-    run(group, source_);
+    run(group, 0);
   }
-  /// After a synchronised backward; `source`: the rank that a broadcast is from.
-  void after_backward(Group& group, int source) {
-    source_ = source;
-    if constexpr (hook_of<option>::location == buffer_hook_location::before_forward)
-      is_due_ = true;
-    else
-      run(group, source);
+  /// Called after a synchronised backward. In a join, a broadcast is postponed until the ranks of
+  /// the next step are known, and a hook runs immediately.
+  void after_backward(Group& group, bool is_joined) {
+    constexpr bool waits = hook_of<option>::location == buffer_hook_location::before_forward;
+    is_due_ = has_hook ? waits && !is_joined
+                       : Policy::broadcasts_buffers && is_joined && !pieces_.empty();
+    if (!is_due_) run(group, 0);
   }
+  /// Returns whether a run was postponed, and cancels it.
+  bool take_due() { return std::exchange(is_due_, false); }
 
- private:
   void run(Group& group, [[maybe_unused]] int source) {
     if constexpr (has_hook)
       hook_(span_of(std::as_const(buffers_)), group);
@@ -130,10 +131,10 @@ class buffer_sync {
       for (const std::span<std::byte> piece : pieces_) group.broadcast(piece, source);
   }
 
+ private:
   std::vector<named_buffer> buffers_;
   std::vector<std::span<std::byte>> pieces_;
   [[no_unique_address]] hook_type hook_{};
-  int source_ = 0;
   bool is_due_ = false;
 };
 

@@ -10,30 +10,31 @@
 
 namespace ikebana {
 
-/// What the gradients are when a hook has finished with them. A `sum` is divided by the number of
-/// ranks afterwards by whoever runs the hook; the others are left alone.
+/// What the gradients are when a hook has finished. A `sum` is then divided by the number of ranks
+/// by the caller; the others are left alone.
 enum class hook_result : std::uint8_t { average, sum, local };
 
-/// A communication hook: what happens to a bucket between backward and the optimizer. One object
-/// for each rank; it may keep state. It has
+/// A communication hook: what happens to a bucket between backward and the optimizer. Each rank has
+/// one object, which may keep state. It has
 ///
-/// - `static constexpr hook_result result`: what the bucket holds in the end;
-/// - `start(bucket, group)`, called when the bucket is ready: begins the communication without
+/// - `static constexpr hook_result result`: what the bucket contains at the end;
+/// - `start(bucket, group)`, called when the bucket is ready: starts the communication without
 ///   waiting for it, and returns its handle;
 /// - `finish(bucket, group)`, called in the order of the buckets once the handle is complete. It
-///   begins no communication: ranks get there at different times, and collectives must be called in
-///   the same order everywhere.
+///   must not start communication: ranks get there at different times, and collectives must be
+///   called in the same order everywhere.
 ///
 /// and may have
 ///
-/// - `static constexpr std::size_t stages = n` and `proceed(bucket, group, stage)`, for what needs
-///   several collectives, one after the other: called for each stage in 1 ... n - 1 once the one
-///   before is complete, and returns the handle of the next, of the same type as that of `start`
-///   (`work_of<Group>{}` where there is nothing to do). It runs when bucket `index + stage` is
-///   started, or after the last: a moment which is the same on every rank;
+/// - `static constexpr std::size_t stages = n` and `proceed(bucket, group, stage)`, for hooks that
+///   need several collectives in sequence: called for each stage in 1 ... n - 1 once the previous
+///   one is complete; it returns the handle of the next, of the same type as that of `start`
+///   (`work_of<Group>{}` if there is nothing to do). It runs when bucket `index + stage` is
+///   started, or after the last one: at the same point on every rank;
 /// - `prepare(std::span<const gradient_bucket<T>>, group)`, called once, before the first step,
-/// with
-///   all buckets: the place to allocate, so that steps do not.
+///   with all buckets: the place to allocate, so that steps do not;
+/// - `fingerprint() const`, a std::uint64_t hash of its run-time options, which is compared across
+///   ranks when a model is replicated.
 ///
 /// Gradients that each rank clips before they are averaged:
 ///
@@ -48,8 +49,8 @@ enum class hook_result : std::uint8_t { average, sum, local };
 ///       void finish(ike::gradient_bucket<T>, G&) {}
 ///     };
 ///
-/// is used as `replicate_policy<comm_hook<clip_and_average>>`; one with run-time options is given
-/// to `replicate` as an object.
+/// is used as `replicate_policy<comm_hook<clip_and_average>>`; a hook with run-time options is
+/// passed to `replicate` as an object.
 template <class H, class T, class G>
 concept comm_hook_for = std::movable<H> && requires(H& h, gradient_bucket<T> bucket, G& group) {
   { H::result } -> std::convertible_to<hook_result>;
@@ -57,14 +58,14 @@ concept comm_hook_for = std::movable<H> && requires(H& h, gradient_bucket<T> buc
   h.finish(bucket, group);
 };
 
-/// How many collectives a hook runs for a bucket, one after the other.
+/// The number of collectives that a hook runs per bucket, in sequence.
 template <class H>
 inline constexpr std::size_t hook_stages = 1;
 template <class H>
 requires requires { H::stages; }
 inline constexpr std::size_t hook_stages<H> = H::stages;
 
-/// Lets a hook allocate, if it wants to.
+/// Lets a hook allocate, if it has `prepare`.
 template <class H, class T, class G>
 void prepare_hook(H& hook, std::span<const gradient_bucket<T>> buckets, G& group) {
   if constexpr (requires { hook.prepare(buckets, group); }) hook.prepare(buckets, group);
@@ -73,7 +74,7 @@ void prepare_hook(H& hook, std::span<const gradient_bucket<T>> buckets, G& group
 /// The default: the average over the ranks.
 struct all_reduce_hook {
   static constexpr hook_result result = hook_result::average;
-  /// In what type it averages gradients of T: of hooks that do no more than that.
+  /// The type in which it averages gradients of T, for hooks that do nothing else.
   template <class T>
   using wire_type = T;
 

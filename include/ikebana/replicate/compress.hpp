@@ -19,10 +19,11 @@
 
 namespace ikebana {
 
-/// Gradients to a smaller precision, around any hook: each rank rounds its own before the hook, and
-/// what the hook makes of them is rounded; to nearest, ties to even, a double through float, as in
-/// PyTorch. The hook between works in the full type: so the result is what a transport of two bytes
-/// per gradient would give that accumulates in full precision, and what is sent does not shrink.
+/// Rounds gradients to a smaller type around any hook: each rank rounds its own gradients before
+/// the hook, and the hook's results are rounded (to nearest, ties to even; a double goes through
+/// float, as in PyTorch). The hook itself works in the full type. The result is that of a transport
+/// with two bytes per gradient that accumulates in full precision, but the amount of communication
+/// does not shrink.
 template <class Half, class Hook>
 class compress_wrapper {
  public:
@@ -55,6 +56,8 @@ class compress_wrapper {
   { hook_.reset(); }
 
   Hook& inner() { return hook_; }
+  std::uint64_t fingerprint() const requires requires(const Hook& h) { h.fingerprint(); }
+  { return hook_.fingerprint(); }
 
  private:
   template <class T>
@@ -67,9 +70,9 @@ class compress_wrapper {
   Hook hook_{};
 };
 
-/// The average of gradients in a type of two bytes: so many are sent for each, summed in float in
-/// the order of the ranks, and rounded once. Of float16 no gradient may exceed 65504, which becomes
-/// infinity. Allocates two bytes per gradient in `prepare`.
+/// The average of gradients sent in a type of two bytes, summed in float in rank order and rounded
+/// once. With float16, a gradient above 65504 becomes infinite. `prepare` allocates two bytes per
+/// gradient; `start` throws state_error if it has not been called.
 template <class Half>
 class compress_hook {
  public:
@@ -107,7 +110,7 @@ class compress_hook {
     return {memory_.data() + offsets_[b.index], b.data.size()};
   }
 
-  std::vector<dim_t> offsets_;  // of the buckets in the memory
+  std::vector<dim_t> offsets_;  // Of the buckets in the memory.
   aligned_buffer<Half> memory_;
 };
 

@@ -23,7 +23,7 @@ namespace ikebana {
 
 namespace detail {
 
-/// What can be given to newcomers: an optimizer whose state() names its arrays.
+/// An optimizer whose state can be sent to new ranks: its state() names its arrays.
 template <class O>
 concept has_optimizer_state = requires(O& o) {
   o.step();
@@ -31,7 +31,7 @@ concept has_optimizer_state = requires(O& o) {
   { o.state()[0].bytes } -> std::convertible_to<std::span<std::byte>>;
 };
 
-/// The first rank that has made the most steps; `steps` becomes theirs.
+/// The first rank that has made the most steps; sets `steps` to its count.
 template <process_group Group>
 int newest_rank(Group& group, std::int64_t& steps) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
@@ -43,8 +43,8 @@ int newest_rank(Group& group, std::int64_t& steps) {
   return static_cast<int>(newest);
 }
 
-/// Compares what an optimizer remembers across ranks. Throws state_error, on every rank, where it
-/// is not the same.
+/// Compares an optimizer's state arrays across ranks. Throws state_error on every rank if they
+/// differ.
 template <class Optimizer, process_group Group>
 void verify_optimizer(Optimizer& optimizer, Group& group, std::string_view who) {
   std::vector<parameter_identity> list;
@@ -54,14 +54,14 @@ void verify_optimizer(Optimizer& optimizer, Group& group, std::string_view who) 
   verify_parameters(detail::span_of(list), group, who);
 }
 
-/// Gives an optimizer the state that it has on one rank.
+/// Copies an optimizer's state from one rank to all.
 template <class Optimizer, process_group Group>
 void broadcast_optimizer(Optimizer& optimizer, Group& group, int from) {
   for (const auto& s : optimizer.state()) group.broadcast(s.bytes, from);
 }
 
-/// A hook without the memory of what it has seen: reset() where it has that, else a copy of what it
-/// is where it can be copied (it is prepared anew), else a new one.
+/// A hook without memory of earlier gradients: reset() if it has that; else a copy, if it can be
+/// copied (it is prepared again); else a new one.
 template <class Hook>
 Hook renewed(Hook& hook) {
   constexpr bool holds_a_group = requires { requires Hook::holds_a_group; };
@@ -85,32 +85,34 @@ Hook renewed(Hook& hook) {
 
 }  // namespace detail
 
-/// What a replica does when the group changes: a base of `replicated`.
+/// The part of a replica that handles changes of the group: a base of `replicated`.
 template <class Replica, class Policy, process_group Group>
 class elastic_replica {
  public:
-  /// How many synchronised backwards it has been through: the same on all replicas.
+  /// The number of synchronised backwards: the same on all replicas.
   std::int64_t steps() const { return steps_; }
-  /// For a replica that goes on from a checkpoint: else it counts as new in set_process_group.
+  /// For a replica that resumes from a checkpoint; otherwise it counts as new in set_process_group.
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
-  /// Goes on in another group, of any size: after a communication_error with those who are left, or
-  /// with newcomers. Called by all ranks of that group, with as many optimizers; `hook` replaces
-  /// the communication hook, whose state begins anew in any case (`detail::renewed`). Compares
-  /// models and optimizers as `replicate` does. All then have the parameters, persistent buffers,
-  /// steps() and optimizer states of the replica that has made the most steps (the first of them):
-  /// of rank 0 where all have made the same. Gradients are zero. `group` must outlive the replica;
-  /// the former one may be gone. Returns the rank that gave the state. Allocates.
+  /// Continues in another group of any size: after a communication_error with the remaining ranks,
+  /// or with new ranks. All ranks of that group must call it, with the same number of optimizers.
+  /// `hook` replaces the communication hook, whose state starts anew in any case
+  /// (`detail::renewed`). Compares models and optimizers as `replicate` does. Afterwards all have
+  /// the parameters, persistent buffers, steps() and optimizer states of the replica that has made
+  /// the most steps (the first of them; rank 0 if all have made equally many). Gradients are zero.
+  /// `group` must outlive the replica; the former group may be gone. Returns the rank that provided
+  /// the state. Throws state_error and communication_error. Allocates.
   template <class... Optimizer>
   int set_process_group(Group& group, Optimizer&... optimizers) requires(
       detail::has_optimizer_state<Optimizer>&&...) {
     return regroup(
-        group, [this] { return detail::renewed(self().reducer_.hook()); }, optimizers...);
+        group, self().hook(), [this] { return detail::renewed(self().reducer_.hook()); },
+        optimizers...);
   }
   template <class... Optimizer>
   int set_process_group(Group& group, typename Policy::hook_type hook, Optimizer&... optimizers) {
     return regroup(
-        group, [&hook] { return std::move(hook); }, optimizers...);
+        group, hook, [&hook] { return std::move(hook); }, optimizers...);
   }
 
  protected:
@@ -120,12 +122,13 @@ class elastic_replica {
   Replica& self() { return static_cast<Replica&>(*this); }
 
   template <class MakeHook, class... Optimizer>
-  int regroup(Group& group, const MakeHook& make_hook, Optimizer&... optimizers) {
+  int regroup(Group& group, const typename Policy::hook_type& hook, const MakeHook& make_hook,
+              Optimizer&... optimizers) {
     static_assert(detail::joins_without_optimizer<Policy>,
                   "ikebana: under shard_optimizer a rank that is lost takes its part of the "
                   "optimizer's state along: continue from a checkpoint");
     self().forget_step();
-    self().verify(group, "set_process_group");
+    self().verify(group, hook, "set_process_group");
     (detail::verify_optimizer(optimizers, group, "set_process_group"), ...);
     const int source = detail::newest_rank(group, steps_);
     self().broadcast_states(group, source);

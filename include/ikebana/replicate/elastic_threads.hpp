@@ -22,9 +22,9 @@
 
 namespace ikebana {
 
-/// Where threads of this process meet to form a group, again whenever one has failed or another has
-/// come. A thread that enters is a member until its token is gone, be it by an exception; a group
-/// is all members there are, in the order in which they entered:
+/// Where threads of this process meet to form a group, and a new one whenever a thread has failed
+/// or joined. A thread that enters is a member until its token is destroyed, possibly by an
+/// exception. A group consists of all members, in the order in which they entered:
 ///
 ///     ike::rendezvous place(4);
 ///     // each thread, also one that is started later:
@@ -41,8 +41,8 @@ namespace ikebana {
 template <class>
 class basic_rendezvous {
   struct seat {
-    bool waits = false;   // in meet()
-    bool seated = false;  // has a group
+    bool waits = false;   // In meet().
+    bool seated = false;  // Has a group.
     bool expelled = false;
     std::shared_ptr<thread_world> world;
     int rank = 0;
@@ -51,10 +51,10 @@ class basic_rendezvous {
  public:
   using clock = thread_world::clock;
 
-  /// The first group waits for `first` members; later ones are of those who are left, or have come.
-  /// `timeout`: how long a meeting waits for a member before it goes on without, for good, and how
-  /// long the groups wait for a rank in one collective. Throws ikebana::error for a number that is
-  /// not 1 to thread_world::max_size.
+  /// The first group waits for `first` members; later ones consist of those that remain or have
+  /// joined. `timeout` is how long a meeting waits for a member before it goes on without it,
+  /// permanently, and how long the groups wait for a rank in one collective. Throws ikebana::error
+  /// unless `first` is between 1 and thread_world::max_size.
   explicit basic_rendezvous(int first, std::chrono::nanoseconds timeout = std::chrono::seconds{300})
       : first_{first}, timeout_{timeout} {
     if (first < 1 || first > thread_world::max_size)
@@ -64,38 +64,39 @@ class basic_rendezvous {
   basic_rendezvous(const basic_rendezvous&) = delete;
   basic_rendezvous& operator=(const basic_rendezvous&) = delete;
 
-  /// What makes a thread a member.
+  /// Makes a thread a member.
   class [[nodiscard]] member {
    public:
     member(const member&) = delete;
     ~member() {
-      // First the others hear of it, then they meet without this one.
+      // The others must be notified before they meet without this member.
       group_.reset();
       place_.leave(*seat_);
     }
 
-    /// Of this member alone before the first meeting, then that of the last. Stays where it is.
+    /// A group of this member alone before the first meeting, then that of the last one. Its
+    /// address is fixed.
     thread_group& group() { return *group_; }
 
-    /// Returns when all other members have come, or left; the group is then of those who came.
-    /// Throws communication_error where this one came too late, and is no member any more; and
-    /// where a newcomer, or the first meeting, waits in vain.
+    /// Returns when all other members have arrived or left; the group then consists of those that
+    /// arrived. Throws communication_error if this member came too late, and is no longer one, or
+    /// if a newcomer or the first meeting waited in vain.
     void meet() { *group_ = place_.meet(*seat_); }
 
-    /// Whether someone waits to be let in, or has left; the same on all ranks of the group, who all
-    /// call it: between two steps, as often as is wished. One all_reduce of an integer.
+    /// Whether someone waits to join or has left; the same on all ranks of the group, which must
+    /// all call it, between two steps and as often as desired. One all_reduce of an integer.
     bool should_meet() {
       std::int64_t others = place_.has_changed(*seat_) ? 1 : 0;
       group_->all_reduce(std::span{&others, 1}, reduce_op::max);
       return others != 0;
     }
 
-    /// `step(group())` until `model.steps()` are made. Before each the members meet if there are
-    /// others than before, after a communication_error those who are left do, and the model, made
-    /// with `group()`, and the optimizer go on with the newest state of all (see
-    /// replicated::set_process_group). A step that failed is made again, by all: what it changed
-    /// beside parameters and the optimizer, such as running statistics, is not put back. Rethrows
-    /// the third communication_error without a step between.
+    /// Calls `step(group())` until `model.steps()` reaches `steps`. Members meet before a step if
+    /// the membership has changed, and after a communication_error the remaining ones do. The
+    /// model, which was created with `group()`, and the optimizer then continue from the newest
+    /// state (see replicated::set_process_group). All members repeat a failed step; what it changed
+    /// besides parameters and optimizer, such as running statistics, is not restored. Rethrows the
+    /// third communication_error without a step in between.
     template <class Model, class Optimizer, class Step>
     void train(Model& model, Optimizer& optimizer, std::int64_t steps, Step&& step) {
       int failures = 0;
@@ -125,7 +126,7 @@ class basic_rendezvous {
     std::optional<thread_group> group_;
   };
 
-  /// Makes the calling thread a member, who is part of the next group.
+  /// Makes the calling thread a member, to be included in the next group.
   member enter() {
     auto alone = std::make_shared<thread_world>(1, timeout_);
     auto s = std::make_shared<seat>();
@@ -136,7 +137,7 @@ class basic_rendezvous {
     return {*this, std::move(s), thread_group(std::move(alone), 0)};
   }
 
-  /// How many members there are.
+  /// The number of members.
   int size() const {
     std::lock_guard lock{mutex_};
     return static_cast<int>(seats_.size());
@@ -150,7 +151,7 @@ class basic_rendezvous {
       try {
         seat_all_if_complete();
       } catch (...) {
-        // Those who wait make the attempt themselves.
+        // Waiting members retry by themselves.
       }
     }
     condition_.notify_all();
@@ -188,7 +189,7 @@ class basic_rendezvous {
     return {own.world, own.rank};
   }
 
-  /// Makes the group of all members, if all wait for it.
+  /// Forms the group of all members, if all are waiting for it.
   bool seat_all_if_complete() {
     if (seats_.empty() || (!begun_ && static_cast<int>(seats_.size()) < first_)) return false;
     for (const auto& s : seats_)
@@ -224,7 +225,7 @@ class basic_rendezvous {
   const std::chrono::nanoseconds timeout_;
   mutable std::mutex mutex_;
   std::condition_variable condition_;
-  std::vector<std::shared_ptr<seat>> seats_;  // of the members, in the order of their entering
+  std::vector<std::shared_ptr<seat>> seats_;  // Of the members, in the order of entry.
   bool begun_ = false;
 };
 

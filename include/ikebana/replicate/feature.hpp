@@ -4,29 +4,31 @@
 #include <tuple>
 #include <type_traits>
 
+#include "ikebana/core/language.hpp"
+
 namespace ikebana::detail {
 
-// An option of a replicate_policy may take part in steps. It then has
+// An option of a replicate_policy can take part in steps. It then has
 //
 //     template <class Model, class Group> class feature;
 //
-// a movable type without arguments, of which each replica holds one object, found by
-// `replica.template feature<Key>()`. What it has of the following is called, with the replica `r`
-// as its users see it. A replica may be moved, so none keeps its address; those of parameters,
-// gradients and buffers never change.
+// a movable, default-constructible type. Each replica holds one object, which `replica.template
+// feature<Key>()` returns. Those of the following members that it has are called, with the replica
+// `r` as its users see it. A replica may be moved, so a feature must not keep its address; those of
+// parameters, gradients and buffers never change.
 //
-// - `prepare(r)`: at the end of `replicate`, by all ranks; the place to allocate.
+// - `prepare(r)`: at the end of `replicate`, on all ranks; the place to allocate.
 // - `before_forward(r)`, `before_backward(r)` or `before_backward(r, accumulates)`,
-//   `after_backward(r)`; `before_backward` once
-//   everything that may throw for a user's mistake has passed, `after_backward` once all gradients
-//   are final. `r.synchronises()` says whether that backward reduces.
-// - `bucket_started(bucket, group)`, `bucket_finished(bucket, group)`: as a bucket is handed to its
-//   hook, and once its gradients are those that the optimizer is to see. Buckets are started and
-//   finished in the same order on every rank, but a bucket's finish comes at any time after its
-//   start: no collective may be called in it.
+//   `after_backward(r)`; `before_backward` after everything that can throw for a user's mistake,
+//   `after_backward` once all gradients are final. `r.synchronises()` tells whether that backward
+//   reduces.
+// - `bucket_started(bucket, group)`, `bucket_finished(bucket, group)`: when a bucket is passed to
+//   its hook, and when its gradients are those for the optimizer. Buckets are started and finished
+//   in the same order on every rank, but a bucket may finish at any time after its start: no
+//   collective may be called there.
 // - `before_leaf_backward(node)`, `after_leaf_backward(node)` around the backward of each node of
-//   the program that has one; `before_wait(index)` when there is nothing to do but to wait for the
-//   bucket of that index.
+//   the program that has one; `before_wait(index)` when only waiting for the bucket of that index
+//   is left.
 // - `before_train_step(optimizer)`: before the forward of a train_step; `after_zero_grad(r)`.
 // - `before_step(r, optimizer)`, `after_step(r, optimizer)` around the optimizer's step, and
 //   `step(r, optimizer)` in its place.
@@ -38,7 +40,7 @@ requires requires { typename Option::template feature<Model, Group>; }
 struct feature_of<Option, Model, Group>
     : std::type_identity<std::tuple<typename Option::template feature<Model, Group>>> {};
 
-/// f(feature) for each.
+/// Calls f(feature) for each feature.
 template <class... F, class Call>
 void for_each_feature(std::tuple<F...>& features, Call&& call) {
   std::apply([&](F&... f) { (call(f), ...); }, features);
@@ -114,7 +116,7 @@ void tell_before_wait(Features& features, std::size_t bucket) {
   });
 }
 
-/// The optimizer's step, with those around it or in its place.
+/// Runs the optimizer's step, with the features around it or in its place.
 template <class Features, class R, class Optimizer>
 void step_with_features(Features& features, R& r, Optimizer& optimizer) {
   bool replaced = false;

@@ -2,9 +2,11 @@
 
 #include <type_traits>
 
+#include "ikebana/core/language.hpp"
+
 namespace ikebana::detail {
 
-// The questions that options answer. Two options with the same key contradict each other.
+// Keys of options. Two options with the same key contradict each other.
 struct bucket_caps_key {};
 struct comm_hook_key {};
 struct broadcast_buffers_key {};
@@ -18,7 +20,7 @@ inline constexpr bool answers = requires {
   requires std::is_same_v<typename Option::replicate_key, Key>;
 };
 
-/// The option that answers a question, or a default.
+/// The option with this key, or a default.
 template <class Key, class Default, class... Options>
 struct find_option {
   using type = Default;

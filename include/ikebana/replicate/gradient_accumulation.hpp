@@ -15,11 +15,11 @@ namespace detail {
 struct gradient_accumulation_key {};
 }  // namespace detail
 
-/// The type that gradients of several backwards are added up in, at least as wide as the model's:
-/// `gradient_accumulation<double>`. What a backward adds is computed by itself, then added; the sum
-/// is rounded to the model's type once, before it is reduced. (The sum of a float model is float
-/// whatever a hook sends: with bf16_compress, PyTorch's reduce_dtype, nothing need be said.) Takes
-/// memory of one T for each parameter.
+/// The type in which the gradients of several backwards are accumulated, at least as wide as the
+/// model's: `gradient_accumulation<double>`. Each backward's gradients are computed separately and
+/// then added; the sum is rounded to the model's type once, before it is reduced. (The sum of a
+/// float model is float whatever a hook sends: with bf16_compress, PyTorch's reduce_dtype, the
+/// option is not needed.) Needs memory for one T per parameter.
 template <class T>
 struct gradient_accumulation {
   using replicate_key = detail::gradient_accumulation_key;
@@ -28,7 +28,7 @@ struct gradient_accumulation {
 
 namespace detail {
 
-/// Nothing to do: the model's own sums are as good.
+/// A no-op: the model's own sums suffice.
 struct native_sums {
   template <class T>
   explicit native_sums(std::span<T>) {}
@@ -37,26 +37,26 @@ struct native_sums {
   void replace(dim_t, dim_t) {}
 };
 
-/// Sums of A beside gradients of T, which are their rounding between two backwards.
+/// Sums in A for gradients of T, which hold the rounded sums between two backwards.
 template <floating A, floating T>
 class wide_sums {
  public:
   explicit wide_sums(std::span<T> gradients)
       : gradients_{gradients}, sums_(static_cast<dim_t>(gradients.size())) {}
 
-  /// Before a backward, which begins with gradients of zero where it is to add to them.
+  /// Called before a backward, which starts from zero gradients if it accumulates.
   void begin(bool accumulate) {
     added_ = 0;
     accumulate_ = accumulate;
     if (!accumulate) return;
-    // What others have written to the gradients counts: zero_grad, clipping.
+    // Other changes of the gradients count, such as zero_grad and clipping.
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
       A& sum = sums_.data()[i];
       if (static_cast<T>(sum) != gradients_[i]) sum = static_cast<A>(gradients_[i]);
     }
     std::ranges::fill(gradients_, T{0});
   }
-  /// The first `elements` of this backward's gradients are final.
+  /// Called when the first `elements` of this backward's gradients are final.
   void add_up_to(dim_t elements) {
     for (; added_ < elements; ++added_) {
       A& sum = sums_.data()[added_];
@@ -65,7 +65,7 @@ class wide_sums {
       gradient = static_cast<T>(sum);
     }
   }
-  /// The gradients in [begin, begin + n) were reduced.
+  /// Called after the gradients in [begin, begin + n) were reduced.
   void replace(dim_t begin, dim_t n) {
     std::copy_n(gradients_.begin() + begin, n, sums_.data() + begin);
   }

@@ -9,23 +9,23 @@
 
 namespace ikebana {
 
-/// A parameter, as those see it who handle its gradient.
+/// A parameter from the point of view of code that handles its gradient.
 struct bucket_parameter {
   path_text path;
   shape extents;
-  dim_t begin = 0;  ///< Where its gradient begins in the flat gradient buffer, in elements.
+  dim_t begin = 0;  ///< Offset of its gradient in the flat gradient buffer, in elements.
 };
 
-/// A contiguous slice of the flat gradient buffer, handed to the communication hook as soon as
-/// backward has finished it. Buckets come in the order of their index on every rank. The gradients
-/// of its parameters stand in `data` in the order of `parameters`; what lies between them is zero.
+/// A contiguous slice of the flat gradient buffer, passed to the communication hook as soon as
+/// backward has finished it. Buckets come in the order of their index on every rank. `data` holds
+/// the gradients of `parameters` in order; the gaps between them are zero.
 template <class T>
 struct gradient_bucket {
   std::span<T> data;
   std::size_t index = 0;
-  std::size_t count = 1;                           ///< Of the buckets of one backward.
-  std::span<const bucket_parameter> parameters{};  ///< Empty where nobody knows them.
-  dim_t begin = 0;                                 ///< Where `data` begins in the flat buffer.
+  std::size_t count = 1;                           ///< The number of buckets in one backward.
+  std::span<const bucket_parameter> parameters{};  ///< Empty if unknown.
+  dim_t begin = 0;                                 ///< Offset of `data` in the flat buffer.
 
   constexpr bool is_last() const { return index + 1 == count; }
 
@@ -36,7 +36,8 @@ struct gradient_bucket {
                         static_cast<std::size_t>(p.extents.numel()));
   }
 
-  /// The gradient of the parameter at that path; empty if it is not in this bucket. O(parameters).
+  /// The gradient of the parameter with that path; empty if it is not in this bucket.
+  /// O(parameters).
   constexpr std::span<T> gradient(std::string_view path) const {
     for (std::size_t i = 0; i < parameters.size(); ++i)
       if (parameters[i].path.view() == path) return gradient(i);

@@ -16,10 +16,10 @@ inline constexpr dim_t most_shards = 4096;
 
 }  // namespace detail
 
-/// The batch of all ranks together is cut in `Shards` parts, whose gradients are summed by one
-/// fixed tree: so training gives the same bits for every number of ranks up to `Shards`, on every
-/// kind of group. Each shard draws its own random numbers (dropout), and is what batch norm
-/// normalises over, as with so many ranks of one shard each.
+/// The global batch is divided into `Shards` parts, whose gradients are summed by one fixed tree.
+/// Training therefore gives the same bits for every number of ranks up to `Shards`, on every kind
+/// of group. Each shard draws its own random numbers (dropout) and has its own batch norm
+/// statistics, as with so many ranks of one shard each.
 template <dim_t Shards>
 struct invariant {
   static_assert(Shards > 0 && Shards <= detail::most_shards,
@@ -28,7 +28,7 @@ struct invariant {
   static constexpr dim_t value = Shards;
 };
 
-/// The indices [begin, end): of shards, or of rows.
+/// The indices [begin, end) of shards or rows.
 struct index_range {
   dim_t begin = 0, end = 0;
 
@@ -41,8 +41,8 @@ constexpr index_range invariant_shards(dim_t shards, int rank, int ranks) {
   return {rank * shards / ranks, (rank + 1) * shards / ranks};
 }
 
-/// The rows of these shards, of a batch of `rows` that is cut in `shards` parts: equal ones, or the
-/// first rows % shards of them a row longer (as torch.tensor_split cuts).
+/// The rows of these shards in a batch of `rows` that is divided into `shards` parts: equal ones,
+/// or the first rows % shards of them one row longer (as torch.tensor_split does).
 constexpr index_range invariant_rows(dim_t rows, dim_t shards, index_range of) {
   const dim_t least = rows / shards, longer = rows % shards;
   const auto first = [=](dim_t shard) { return shard * least + std::min(shard, longer); };
@@ -56,8 +56,8 @@ constexpr index_range invariant_rows(dim_t rows, dim_t shards, int rank, int ran
 
 namespace detail {
 
-/// Whether the shards [a, b) are a node of the tree over [0, shards) whose children are [a, m) and
-/// [m, b). The left child of a node of n shards has the largest power of two that is less than n.
+/// Whether the shards [a, b) are a node, with the children [a, m) and [m, b), of the tree over [0,
+/// shards). The left child of a node of n shards has the largest power of two below n.
 constexpr bool are_siblings(dim_t shards, dim_t a, dim_t m, dim_t b) {
   index_range node{0, shards};
   while (node.size() > 1) {
@@ -75,8 +75,8 @@ constexpr bool are_siblings(dim_t shards, dim_t a, dim_t m, dim_t b) {
   return false;
 }
 
-/// Sums of consecutive shards, from some shard on: the fewest nodes of the tree that cover what was
-/// pushed.
+/// Sums of consecutive shards, starting at some shard: the fewest nodes of the tree that cover what
+/// was pushed.
 class shard_stack {
  public:
   static constexpr std::size_t most = 32;
@@ -86,7 +86,8 @@ class shard_stack {
   constexpr std::size_t size() const { return size_; }
   constexpr index_range operator[](std::size_t i) const { return {bounds_[i], bounds_[i + 1]}; }
 
-  /// Adds a node that ends before shard `end`; `join(i, i + 1)` hears which two become one, at i.
+  /// Adds a node that ends before shard `end`; `join(i, i + 1)` is called for each pair that is
+  /// merged into position i.
   template <class Join>
   constexpr void push(dim_t end, Join&& join) {
     bounds_[++size_] = end;
@@ -104,8 +105,7 @@ class shard_stack {
   std::array<dim_t, most + 1> bounds_{};
 };
 
-/// What remains of the shards of a rank once each was pushed; `deepest` becomes the most that there
-/// were at a time.
+/// The stack after all shards of a rank were pushed; sets `deepest` to its maximal size.
 constexpr shard_stack stack_of(dim_t shards, index_range of, std::size_t& deepest) {
   shard_stack stack(shards, of.begin);
   deepest = 0;

@@ -12,20 +12,21 @@
 
 namespace ikebana {
 
-/// What is said of the parts of a network by their paths, for one application of replicate. Views:
-/// use it in the expression that makes it, or as a constant.
+/// The options of one application of replicate for parts of a network, by path. Holds views: use it
+/// in the expression that creates it, or as a constant.
 struct management {
-  /// Where replicate is applied; the whole network if nothing is given.
+  /// Where replicate is applied; the whole network if empty.
   std::initializer_list<std::string_view> roots = {};
-  /// Where it was applied before: those, unless they are roots, are left alone with all below them.
+  /// Modules that were replicated before: they and their children are skipped, unless they are
+  /// roots.
   std::initializer_list<std::string_view> replicated = {};
-  /// What is sharded: left alone likewise, root or not.
+  /// Sharded modules: skipped too, whether they are roots or not.
   std::initializer_list<std::string_view> sharded = {};
-  /// Parameters, or modules for all parameters at and below them, that stay each rank's own.
+  /// Parameters, or modules for all parameters at and below them, that stay local to each rank.
   std::initializer_list<std::string_view> ignored = {};
 };
 
-/// Some of the entries of a table, in an order.
+/// Some entries of a table, in order.
 template <std::size_t N>
 struct index_list {
   program_table<std::size_t, N> indices{};
@@ -46,8 +47,8 @@ constexpr bool is_ignored(std::string_view path, std::initializer_list<std::stri
   return false;
 }
 
-/// Whether there is nothing to manage in a module: it and all below it have no buffer and no
-/// parameter that is not ignored. True of a module without parameters and buffers.
+/// Whether a module has nothing to manage: it and everything below it have no buffers and no
+/// parameters that are not ignored. True for a module without parameters and buffers.
 template <std::size_t M, std::size_t P, std::size_t B>
 constexpr bool is_ignorable(const module_tree<M, P, B>& tree, std::size_t module,
                             std::initializer_list<std::string_view> ignored) {
@@ -113,10 +114,10 @@ struct manager {
 
 }  // namespace detail
 
-/// The modules that an application of replicate manages, each after those below it, each once: from
-/// every root down, but for what is sharded or was replicated before. Where parameters are ignored,
-/// modules in which there is nothing else are left out. Throws state_error for a path that is not
-/// in the tree (in a constant expression: does not compile). O(modules * paths).
+/// The modules that an application of replicate manages, in post-order, each once: everything below
+/// the roots except what is sharded or was replicated before. If parameters are ignored, modules
+/// that contain nothing else are left out. Throws state_error for a path that is not in the tree
+/// (in a constant expression: does not compile). O(modules * paths).
 template <std::size_t M, std::size_t P, std::size_t B>
 constexpr index_list<M> managed_modules(const module_tree<M, P, B>& tree,
                                         const management& said = {}) {
@@ -125,15 +126,15 @@ constexpr index_list<M> managed_modules(const module_tree<M, P, B>& tree,
   return m.found;
 }
 
-/// Parameters and buffers, as places in the tables of their tree.
+/// Parameters and buffers as indices into the tables of their tree.
 template <std::size_t Parameters, std::size_t Buffers>
 struct managed_state_list {
   index_list<Parameters> parameters{};
   index_list<Buffers> buffers{};
 };
 
-/// The parameters that are not ignored, and the buffers, of the managed modules, in their order:
-/// each once. Throws as managed_modules does.
+/// The parameters of the managed modules that are not ignored, and their buffers, in order, each
+/// once. Throws as managed_modules does.
 template <std::size_t M, std::size_t P, std::size_t B>
 constexpr managed_state_list<P, B> managed_states(const module_tree<M, P, B>& tree,
                                                   const management& said = {}) {

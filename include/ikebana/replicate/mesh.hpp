@@ -12,7 +12,7 @@
 
 namespace ikebana {
 
-/// What a dimension of a mesh is called; made of a string literal.
+/// The name of a dimension of a mesh, from a string literal.
 struct dimension_name {
   char text[32]{};
 
@@ -24,8 +24,8 @@ struct dimension_name {
   constexpr bool operator==(const dimension_name&) const = default;
 };
 
-/// The ranks of a group laid out as a grid with named dimensions, the last one running fastest, and
-/// a group along each of them: what `mesh<"dp", "tp">(group, {2, 2})` gives, one on each rank.
+/// The ranks of a group arranged as a grid with named dimensions, the last one varying fastest, and
+/// a group along each dimension: the result of `mesh<"dp", "tp">(group, {2, 2})`, one on each rank.
 /// Movable.
 template <class Group, dimension_name... Names>
 class process_mesh {
@@ -40,7 +40,7 @@ class process_mesh {
     int rest = whole_->rank();
     for (std::size_t d = rank_count; d-- > 0; rest /= extents_[d]) place_[d] = rest % extents_[d];
     for (std::size_t d = 0; d < rank_count; ++d) {
-      // Who is alone in differing along d.
+      // The index of the line along d that contains this rank.
       int line = 0;
       for (std::size_t e = 0; e < rank_count; ++e)
         if (e != d) line = line * extents_[e] + place_[e];
@@ -51,7 +51,7 @@ class process_mesh {
 
   static constexpr std::array<dimension_name, rank_count> names() { return {Names...}; }
 
-  /// How many ranks there are along each dimension.
+  /// The number of ranks along each dimension.
   const extents_type& shape() const { return extents_; }
   template <dimension_name Name>
   int extent() const {
@@ -59,14 +59,14 @@ class process_mesh {
   }
   int size() const { return whole_->size(); }
 
-  /// Where this rank stands.
+  /// The coordinates of this rank.
   const extents_type& coordinates() const { return place_; }
   template <dimension_name Name>
   int coordinate() const {
     return place_[index_of<Name>()];
   }
 
-  /// The group of the ranks that differ from this one along that dimension alone, in its order.
+  /// The group of the ranks that differ from this one only along that dimension, ordered by it.
   template <dimension_name Name>
   Group& get_group() const {
     return *groups_[index_of<Name>()];
@@ -75,10 +75,10 @@ class process_mesh {
   /// All ranks of the mesh.
   Group& group() const { return *whole_; }
 
-  /// The mesh of the dimensions named, in the order they have here, with this rank's place in the
-  /// others: `m.template slice<"dp">()`. It shares its groups with this one. One dimension is
-  /// there already; for several, every rank of the mesh calls it, since a group of them is made
-  /// (allocates; communication_error).
+  /// The sub-mesh of the named dimensions, in their order here, at this rank's coordinates in the
+  /// others: `m.template slice<"dp">()`. It shares its groups with this mesh. A slice of one
+  /// dimension already exists; for several, every rank of the mesh must call it, since a group is
+  /// created (allocates; communication_error).
   template <dimension_name... Some>
   process_mesh<Group, Some...> slice() const {
     static_assert(sizeof...(Some) > 0, "ikebana: a slice of a mesh names one dimension or more");
@@ -145,9 +145,9 @@ class process_mesh {
   std::array<std::shared_ptr<Group>, rank_count> groups_;
 };
 
-/// Lays the ranks of a group out as a grid: `auto m = mesh<"dp", "tp">(group, {2, 2})`, then
-/// `m.get_group<"dp">()` is the group of the ranks with the same "tp". Every rank of the group
-/// calls it. The group must outlive the mesh and its slices. Throws ikebana::error unless the
+/// Arranges the ranks of a group as a grid: `auto m = mesh<"dp", "tp">(group, {2, 2})`; then
+/// `m.get_group<"dp">()` is the group of the ranks with the same "tp". All ranks of the group must
+/// call it. The group must outlive the mesh and its slices. Throws ikebana::error unless the
 /// extents are positive and their product is the number of ranks; communication_error. Allocates.
 template <dimension_name... Names, divisible_group Group>
 requires(sizeof...(Names) >
@@ -156,7 +156,7 @@ requires(sizeof...(Names) >
   return {std::shared_ptr<Group>(std::shared_ptr<void>{}, &group), extents};
 }
 
-/// All ranks in one row, which is called "replicate".
+/// All ranks in one dimension named "replicate".
 template <divisible_group Group>
 process_mesh<Group, "replicate"> mesh(Group& group) {
   return {std::shared_ptr<Group>(std::shared_ptr<void>{}, &group), {group.size()}};

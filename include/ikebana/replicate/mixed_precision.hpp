@@ -44,7 +44,7 @@ inline constexpr bool casts_inputs_by<Cast, First, Rest...> = [] {
     return casts_inputs_by<Cast, Rest...>;
 }();
 
-/// What a number of type X is rounded to in a model of T.
+/// The format that a number of type X is rounded to in a model of T.
 template <class X, class T>
 constexpr number_format number_format_of() {
   if constexpr (std::is_same_v<X, bfloat16>)
@@ -62,7 +62,7 @@ inline constexpr bool is_wider = std::is_same_v<X, double>&& std::is_same_v<T, f
 
 }  // namespace detail
 
-/// Whether inputs are cast to the parameters' type on entry, at the place where it stands: an
+/// Whether inputs are cast to the parameters' type on entry to the module for which it is given: an
 /// option of `mixed_precision` and `mixed_precision_at` (PyTorch's cast_forward_inputs). Default:
 /// true.
 template <bool Value>
@@ -71,9 +71,9 @@ struct cast_inputs {
   static constexpr bool value = Value;
 };
 
-/// Other types for one module and all below it: an option of `mixed_precision`. Of modules that lie
-/// in one another the deepest that is named counts. `Reduce` void is the whole model's where that
-/// names one, else `Param`; `Output` is for what leaves the module. Options: cast_inputs.
+/// Other types for one module and everything below it: an option of `mixed_precision`. Of nested
+/// modules, the innermost named one counts. If `Reduce` is void it is the whole model's if that is
+/// given, else `Param`; `Output` applies to values that leave the module. Option: cast_inputs.
 /// `mixed_precision_at<"norm", float>`
 template <detail::literal Path, class Param = void, class Reduce = void, class Output = void,
           class... Options>
@@ -96,32 +96,35 @@ template <literal Path, class... X>
 inline constexpr bool is_mixed_override<mixed_precision_at<Path, X...>> = true;
 }  // namespace detail
 
-/// Computes and reduces in smaller types, with the model's own parameters as masters (PyTorch:
-/// MixedPrecisionPolicy(param_dtype, reduce_dtype, output_dtype, cast_forward_inputs) of FSDP, and
-/// the buffer_dtype of DDP). Each type is float, double, bfloat16, float16, or void: unchanged.
+/// Computes and reduces in smaller types, with the model's own parameters as master weights
+/// (PyTorch: MixedPrecisionPolicy(param_dtype, reduce_dtype, output_dtype, cast_forward_inputs) of
+/// FSDP, and the buffer_dtype of DDP). Each type is float, double, bfloat16, float16, or void for
+/// unchanged.
 ///
 ///     replicate_policy<mixed_precision<bfloat16, float, void, void,
 ///                                      mixed_precision_at<"norm", float>>>
 ///
 /// The model's memory, state dict and optimizer keep its element type T. Arithmetic is done in T;
-/// what PyTorch would store in another type is rounded to it, to nearest, ties to even, at the
+/// what PyTorch would store in another type is rounded to it (to nearest, ties to even) at the
 /// boundaries of leaf modules:
 ///
-/// - `Param`: the leaves read a copy of the parameters that is rounded anew in every forward; the
-///   model's inputs, every leaf's outputs and every gradient between leaves are rounded, and so is
-///   every gradient of a parameter. An input of a leaf that comes in another precision is cast.
-/// - `Reduce`: gradients are accumulated in it and sent in it, 2 bytes for each of bfloat16 and
-///   float16, their sum made in float and rounded once; then they are T again. void is `Param`.
-///   A `comm_hook` replaces the sending, and sees gradients of T.
-/// - `Output`: what the model gives. The gradient that comes back is rounded to it, then to that of
-///   the leaf which it goes to.
+/// - `Param`: leaves read a copy of the parameters that is rounded in every forward. The model's
+///   inputs, every leaf's outputs, every gradient between leaves and every parameter gradient are
+///   rounded. An input of a leaf in another precision is cast.
+/// - `Reduce`: gradients are accumulated and sent in this type, with 2 bytes each for bfloat16 and
+///   float16, summed in float and rounded once; then they are converted to T. void means `Param`. A
+///   `comm_hook` replaces the communication and sees gradients of T.
+/// - `Output`: the type of the model's outputs. The incoming gradient is rounded to it, then to
+///   that of the leaf that receives it.
 /// - `Buffer`: floating-point buffers, rounded in place before and after every leaf; void leaves
 ///   them alone.
 ///
 /// float16 overflows from 65520 on: scale the loss (`grad_scaler`). `Param`, `Output` and `Buffer`
-/// cannot be wider than T. Options: `cast_inputs<false>`, `mixed_precision_at<"path", ...>`. Holds
-/// twice the parameters' memory more, and inputs and outputs once more where they are cast; steps
-/// allocate nothing once inputs of their size were seen.
+/// cannot be wider than T. Inputs of a call with another floating-point type are first cast to T,
+/// unless `cast_inputs<false>`; such a call allocates. Options: `cast_inputs<false>`,
+/// `mixed_precision_at<"path", ...>`. Needs additional memory for twice the parameters, and for
+/// inputs and outputs that are cast. Other steps do not allocate after the first with inputs of
+/// their size.
 template <class Param = void, class Reduce = void, class Output = void, class Buffer = void,
           class... Options>
 struct mixed_precision {
@@ -137,7 +140,7 @@ struct mixed_precision {
 
   static constexpr bool casts_inputs = detail::casts_inputs_by<true, Options...>;
 
-  /// What it says of the module at `path`, for a model of T.
+  /// The precision of the module at `path`, for a model of T.
   template <class T>
   static constexpr detail::leaf_precision of(std::string_view path) {
     detail::leaf_precision out{detail::number_format_of<Param, T>(),
@@ -156,14 +159,14 @@ struct mixed_precision {
     return out;
   }
 
-  /// What it says of the whole model.
+  /// The precision of the whole model.
   template <class T>
   static constexpr detail::model_precision of_model() {
     return {detail::number_format_of<Param, T>(), detail::number_format_of<Output, T>(),
             detail::number_format_of<Buffer, T>(), !std::is_void_v<Buffer>, casts_inputs};
   }
 
-  /// What is wrong with it for a model of T and of modules in this tree.
+  /// Checks it for a model of T and the modules in this tree.
   template <class T, class Tree>
   static constexpr diagnostic check(const Tree& tree) {
     constexpr const char* wider =
@@ -203,7 +206,7 @@ struct mixed_precision {
   };
 
  public:
-  /// The hook that sends gradients in their types, where the policy has no other.
+  /// The hook that sends gradients in their types, unless the policy has another.
   using hook_type =
       typename detail::mixed_hook<effective_reduce,
                                   decltype(std::tuple_cat(

@@ -7,10 +7,10 @@
 
 namespace ikebana {
 
-/// Averages the parameters of the ranks of a group now and then, after the optimizer's step, as
+/// Averages the parameters of the ranks of a group periodically, after the optimizer's step, like
 /// PyTorch's PeriodicModelAverager: in calls warmup_steps, warmup_steps + period, ... of `average`,
-/// counted from 0. `warmup_steps` is the start_iteration of `post_local_sgd`. One object for each
-/// rank. Throws ikebana::error for a period below 1 or a negative warmup.
+/// counted from 0. `warmup_steps` is the start_iteration of `post_local_sgd`. One object per rank.
+/// Throws ikebana::error for a period below 1 or a negative warmup.
 struct model_averager_options {
   std::int64_t period = 1;
   std::int64_t warmup_steps = 0;
@@ -25,9 +25,9 @@ class model_averager {
       throw error("model_averager expects warmup_steps that are not negative");
   }
 
-  /// To be called once after every step. True if this one averaged: then every rank of the group
-  /// has the same parameters. One all_reduce of all parameters at once, where they stand; allocates
-  /// nothing. Throws communication_error.
+  /// Must be called once after every step. Returns true if this call averaged: then every rank of
+  /// the group has the same parameters. One all_reduce of all parameters, in place; no allocation.
+  /// Throws communication_error.
   template <class Model>
   bool average(Model& model) {
     const std::int64_t since = step_++ - options_.warmup_steps;
@@ -36,10 +36,13 @@ class model_averager {
     return true;
   }
 
-  /// How many times `average` was called.
+  /// The number of calls of `average`.
   std::int64_t step() const { return step_; }
-  /// Goes on where a saved run stopped.
-  void set_step(std::int64_t step) { step_ = step; }
+  /// Sets the number of calls, to resume a saved run. Throws state_error if it is negative.
+  void set_step(std::int64_t step) {
+    if (step < 0) throw state_error("model_averager expects a step that is not negative");
+    step_ = step;
+  }
 
  private:
   Group* group_;

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -24,37 +24,44 @@
 
 namespace ikebana {
 
-/// A collective of an `mpi_group` under way.
+/// A collective of an `mpi_group` in flight.
 using mpi_work = collective_work<detail::mpi_engine>;
 
-/// A process group whose ranks are processes that mpirun has started; movable, used by one thread
-/// at a time. Opt-in: needs MPI's headers and library (Debian: libopenmpi-dev, openmpi-bin).
+/// A process group whose ranks are processes started by mpirun; movable, used by one thread at a
+/// time. Opt-in: needs MPI's headers and library (Debian: libopenmpi-dev, openmpi-bin).
 ///
-/// Collectives are cooperative: they make progress in `poll()` and `wait()` of any of them. Sums
-/// are taken in the order of the ranks by the same arithmetic as a `thread_group`'s, so the same
-/// values give the same bits on both. An all_reduce of n bytes sends and receives 2 n (size - 1) /
-/// size bytes per rank, as much as a ring does, in 3 (size - 1) messages, one of 32 bytes to each
-/// rank to compare what the ranks call; it needs as much scratch as its data, which is kept for the
-/// next. So once every size has been seen, none allocates, beside MPI itself.
+/// Collectives are cooperative: they progress in `poll()` and `wait()` of any of them. Sums are in
+/// rank order, with the same arithmetic as a `thread_group`'s, so that equal values give equal bits
+/// on both. An all_reduce of n bytes sends and receives 2 n (size - 1) / size bytes per rank, as
+/// much as a ring, in 3 (size - 1) messages, one of them of 32 bytes per rank to compare what the
+/// ranks call. It needs as much scratch as its data, which is kept for the next one; once every
+/// size has been seen, nothing is allocated outside of MPI.
 ///
-/// Errors: when a rank throws, dies, returns early, stays away for longer than the timeout or calls
-/// a different collective, every other rank's next collective (or the one it waits in) throws
-/// communication_error with the rank, the operation and the seconds waited; the contents of the
+/// Errors: if a rank throws, dies, returns early, stays away for longer than the timeout or calls a
+/// different collective, every other rank's next collective (or the one it waits in) throws
+/// communication_error with the rank, the operation and the seconds waited. The contents of the
 /// buffers are then unspecified, and the group stays failed. See mpi_process for how a death is
-/// found out. A failed program ends without MPI_Finalize unless all ranks live and have said that
-/// they failed, so mpirun then reports it.
+/// detected. A failed program ends without MPI_Finalize unless all ranks live and have reported
+/// their failure, so that mpirun reports it.
 class mpi_group : public blocking_collectives<mpi_group> {
  public:
-  /// All ranks. Starts MPI on the first call (a state_error where it has been finalized); it ends
-  /// with the program. Every rank calls it, as often as the others. `timeout` is how long a rank
-  /// waits for another in one collective.
+  /// All ranks. Starts MPI on the first call (state_error if it has been finalized); it ends with
+  /// the program. Every rank must call it equally often. `timeout` is how long a rank waits for
+  /// another in one collective, and in this call: throws communication_error if another rank does
+  /// not arrive in time, even if it has not started MPI.
   static mpi_group world(std::chrono::nanoseconds timeout = std::chrono::seconds{300}) {
+    using clock = detail::mpi_process::clock;
     detail::mpi_process& process = detail::mpi_process::instance();
-    MPI_Comm comm = MPI_COMM_NULL;
-    detail::check_mpi("MPI_Comm_dup", MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    std::vector<int> names(static_cast<std::size_t>(process.size()));
-    std::iota(names.begin(), names.end(), 0);
-    return {comm, process.next_world(), std::move(names), timeout};
+    const clock::time_point deadline = deadline_after(timeout);
+    process.start(deadline);
+    const std::uint64_t id = 2 * process.begin_world();
+    const std::chrono::nanoseconds rest =
+        std::max<std::chrono::nanoseconds>(deadline - clock::now(), std::chrono::milliseconds{10});
+    mpi_group all(id, process.everyone(), 0, rest);
+    const int slot = all.agree_on_slot();
+    all.engine_.reset();
+    process.end_world();
+    return {id + 1, process.everyone(), slot, timeout};
   }
 
   mpi_group(mpi_group&&) = default;
@@ -75,38 +82,34 @@ class mpi_group : public blocking_collectives<mpi_group> {
   int rank() const { return engine_->rank(); }
   int size() const { return engine_->size(); }
 
-  /// The group of the ranks that gave the same color, in the order of their keys, equal keys in
-  /// that of their ranks. Every rank of this group calls it. The part lives on its own: what goes
-  /// wrong in it is thrown to its ranks. Allocates. Throws communication_error.
+  /// The group of the ranks with the same color, ordered by key, and by rank for equal keys. Every
+  /// rank of this group must call it. The part is independent: its errors are thrown to its ranks.
+  /// Allocates. Throws communication_error.
   mpi_group split(int color, int key) {
     std::vector<int> names;
     for (const detail::split_entry& e : detail::members_with(*this, color, key))
       names.push_back(engine_->name_of(e.rank));
-    // Ranks of a part agree on its number, and it is hardly that of any other.
-    std::uint64_t id = engine_->id();
-    for (const auto word :
-         {static_cast<std::uint64_t>(++parts_), static_cast<std::uint64_t>(color)})
-      id = (id ^ (word + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
-    id |= std::uint64_t{1} << 63;
-    return {communicator_of(names), id, std::move(names), engine_->timeout()};
+    const std::uint64_t id =
+        mixed(mixed(engine_->id(), ++parts_), static_cast<std::uint64_t>(color));
+    const int slot = agree_on_slot();
+    return {id, std::move(names), slot, engine_->timeout()};
   }
 
-  /// After a communication_error: the group of those who are left, in the order of their ranks. All
-  /// of them call it, with nothing of their own under way; nobody is waited for who has died, ended
-  /// its program or left `launch` by an exception. It learns of a death on its own machine alone,
-  /// and needs a launcher that lets the others live (Open MPI: mpirun --enable-recovery). Throws
-  /// communication_error where one that lives does not come in time, or where one dies amid this
-  /// call and the others disagree: then start again from a checkpoint.
+  /// After a communication_error: the group of the remaining ranks, in rank order. All of them must
+  /// call it, with nothing of their own in flight; it does not wait for ranks that have died, ended
+  /// their program or left `launch` by an exception. It detects deaths only on its own machine, and
+  /// needs a launcher that keeps the others running (Open MPI: mpirun --enable-recovery). Throws
+  /// communication_error if a living rank does not come in time, or if one dies during this call
+  /// and the others disagree: then restart from a checkpoint.
   mpi_group survivors(std::chrono::nanoseconds patience = std::chrono::seconds{30}) {
     detail::mpi_process& process = detail::mpi_process::instance();
-    std::vector<int> names =
-        detail::mpi_agreement(process, engine_->names(), engine_->id(), patience).survivors();
+    detail::mpi_agreement agreement(process, engine_->names(), engine_->slot(), patience);
+    std::vector<int> names = agreement.survivors();
     process.forget_failure();
     std::uint64_t id = engine_->id();
-    for (const int r : names) id = (id ^ static_cast<std::uint64_t>(r + 1)) * 0xbf58476d1ce4e5b9u;
-    mpi_group left(std::make_unique<detail::mpi_engine>(id | std::uint64_t{1} << 63,
-                                                        std::move(names), engine_->timeout()));
-    return left;
+    for (const int r : names) id = mixed(id, static_cast<std::uint64_t>(r));
+    const int slot = slot_of(process.take_slot(agreement.used_slots()));
+    return {id, std::move(names), slot, engine_->timeout()};
   }
 
   template <reducible T>
@@ -136,7 +139,7 @@ class mpi_group : public blocking_collectives<mpi_group> {
     return start(r);
   }
 
-  /// `mine` may be the slice `rank()` of `all`, and otherwise does not overlap it.
+  /// `mine` may be the slice `rank()` of `all`, and otherwise must not overlap it.
   template <reducible T>
   mpi_work reduce_scatter_async(std::span<const T> all, std::span<T> mine, reduce_op op) {
     check_op<T>(op);
@@ -150,28 +153,37 @@ class mpi_group : public blocking_collectives<mpi_group> {
 
   mpi_work barrier_async() { return start({}); }
 
-  /// Says that this rank calls no more collectives: who waits for it then learns so at once.
+  /// Announces that this rank calls no more collectives: ranks that wait for it find out at once.
   void leave() noexcept { engine_->leave(); }
 
  private:
-  mpi_group(MPI_Comm comm, std::uint64_t id, std::vector<int> names,
-            std::chrono::nanoseconds timeout)
-      : engine_{std::make_unique<detail::mpi_engine>(comm, id, std::move(names), timeout)} {}
+  mpi_group(std::uint64_t id, std::vector<int> names, int slot, std::chrono::nanoseconds timeout)
+      : engine_{std::make_unique<detail::mpi_engine>(id, std::move(names), slot, timeout)} {}
 
-  explicit mpi_group(std::unique_ptr<detail::mpi_engine> engine) : engine_{std::move(engine)} {}
+  /// The number of a group made from another. It is equal on all of its ranks and differs from that
+  /// of other groups, except for collisions of 63-bit hashes.
+  static std::uint64_t mixed(std::uint64_t id, std::uint64_t with) {
+    id = (id ^ id >> 30) * 0xbf58476d1ce4e5b9u + with + 1;
+    id = (id ^ id >> 27) * 0x94d049bb133111ebu + 0x9e3779b97f4a7c15u;
+    id = (id ^ id >> 30) * 0xbf58476d1ce4e5b9u;
+    return (id ^ id >> 31) | std::uint64_t{1} << 63;
+  }
 
-  /// A communicator of these ranks of the world, made by them alone.
-  static MPI_Comm communicator_of(const std::vector<int>& names) {
-    const MPI_Comm world = detail::mpi_process::instance().control();
-    MPI_Group whole, part;
-    MPI_Comm comm = MPI_COMM_NULL;
-    detail::check_mpi("MPI_Comm_group", MPI_Comm_group(world, &whole));
-    detail::check_mpi("MPI_Group_incl",
-                      MPI_Group_incl(whole, static_cast<int>(names.size()), names.data(), &part));
-    detail::check_mpi("MPI_Comm_create_group", MPI_Comm_create_group(world, part, 1, &comm));
-    MPI_Group_free(&part);
-    MPI_Group_free(&whole);
-    return comm;
+  static detail::mpi_process::clock::time_point deadline_after(std::chrono::nanoseconds timeout) {
+    constexpr std::chrono::nanoseconds longest = std::chrono::hours{24 * 365};
+    return detail::mpi_process::clock::now() + std::min(timeout, longest);
+  }
+
+  /// A slot that is free on all ranks of this group, for new groups made from it.
+  int agree_on_slot() {
+    detail::mpi_process& process = detail::mpi_process::instance();
+    std::vector<std::uint64_t> used = process.used_slots();
+    all_reduce(std::span{used}, reduce_op::bit_or);
+    return slot_of(process.take_slot(used));
+  }
+  static int slot_of(int found) {
+    if (found < 0) throw communication_error("mpi_group: there are too many groups at a time");
+    return found;
   }
 
   template <class T>
@@ -196,24 +208,25 @@ class mpi_group : public blocking_collectives<mpi_group> {
 
 static_assert(divisible_group<mpi_group>);
 
-/// The processes that mpirun has started, as ranks: `launch(mpi_ranks{}, f)`.
+/// The processes started by mpirun, as ranks: `launch(mpi_ranks{}, f)`.
 struct mpi_ranks {
   /// How long a rank waits for another in one collective before it gives up.
   std::chrono::nanoseconds timeout = std::chrono::seconds{300};
-  /// How long a rank that has failed waits for the others to hear of it, before it goes on and
-  /// most likely ends, which makes mpirun end the others a second later.
+  /// How long a failed rank waits for the others to learn of the failure before it continues. It
+  /// then usually ends, and mpirun ends the others one second later. The wait is at most the
+  /// timeout, and at most half a second if some rank has already waited for a whole timeout.
   std::chrono::nanoseconds farewell = std::chrono::seconds{10};
 };
 
-/// Runs `f(group)` with the group of all processes and returns what it returns on this rank. If it
-/// throws, tells all other ranks, and rethrows: Ikebana's own types with "rank r: " before the
+/// Runs `f(group)` with the group of all processes and returns its result on this rank. If it
+/// throws, notifies all other ranks and rethrows: Ikebana's own types with "rank r: " before the
 /// text, others unchanged.
 template <class F>
 auto launch(const mpi_ranks& how, F&& f) {
   detail::mpi_process& process = detail::mpi_process::instance();
   try {
     mpi_group group = mpi_group::world(how.timeout);
-    // First the others hear what happened, then what is under way is withdrawn.
+    // The others must be notified before anything in flight is withdrawn.
     try {
       return f(group);
     } catch (const std::exception& e) {

@@ -17,9 +17,9 @@ struct shard_optimizer_key;
 
 }  // namespace detail
 
-/// An optimizer that can step in parts, as those of Ikebana: `begin_step()`, which throws what
-/// there is to complain of and changes no parameter, then `step_elements(begin, end)` for ranges of
-/// the flat parameters, in any order, until every element was in one.
+/// An optimizer that can step in parts, as Ikebana's can: `begin_step()`, which makes all checks
+/// and changes no parameter, then `step_elements(begin, end)` for ranges of the flat parameters, in
+/// any order, until every element was in exactly one.
 template <class O>
 concept steps_in_parts = requires(O& o, dim_t i) {
   o.begin_step();
@@ -27,20 +27,20 @@ concept steps_in_parts = requires(O& o, dim_t i) {
 };
 
 /// Whether `train_step` updates a bucket's parameters as soon as its gradients are averaged, while
-/// backward goes on with the others: they are still in the cache, and the step is hidden where
-/// backward would wait for the ranks (PyTorch's _apply_optimizer_in_backward, and the hook of the
-/// same name in DistributedDataParallel). The bits are those of a step at the end.
+/// backward continues with the others: they are still in the cache, and the step is hidden where
+/// backward would wait for other ranks (PyTorch's _apply_optimizer_in_backward, and the hook of
+/// that name in DistributedDataParallel). The bits are those of a step at the end.
 ///
 ///     using policy = ike::replicate_policy<ike::optimizer_in_backward<true>>;
 ///     auto net = ike::replicate<policy>(made, group);
 ///     ike::sgd optimizer{net, {.lr = 0.1}};
 ///     net.train_step(x, y, loss, optimizer);
 ///
-/// Gradients have done their work when they are there. So what comes between them and the step is
-/// refused by the compiler: backward without an optimizer (loss_backward, backward), accumulation
-/// (no_sync, set_requires_gradient_sync), clipping (clip_grad_norm), join, and parameters without a
-/// gradient. Goes with every comm_hook, with shard_optimizer, and with a world of one rank,
-/// `ike::single`. A communication_error leaves the parameters of some buckets stepped.
+/// Gradients are consumed as soon as they are complete, so anything between them and the step does
+/// not compile: backward without an optimizer (loss_backward, backward), accumulation (no_sync,
+/// set_requires_gradient_sync), clipping (clip_grad_norm), join, and parameters without a gradient.
+/// Works with every comm_hook, with shard_optimizer, and in a world of one rank, `ike::single`.
+/// After a communication_error, the parameters of some buckets have been updated.
 template <bool Value>
 struct optimizer_in_backward {
   using replicate_key = detail::optimizer_in_backward_key;
@@ -86,7 +86,7 @@ struct optimizer_in_backward<true> {
       }
     }
 
-    /// Before the forward of a train_step: this optimizer is to step.
+    /// Before the forward of a train_step: sets the optimizer that will step.
     template <class Optimizer>
     void before_train_step(Optimizer& optimizer) {
       static_assert(steps_in_parts<Optimizer>,
@@ -112,7 +112,7 @@ struct optimizer_in_backward<true> {
     void bucket_finished(const Bucket& b, Group&) {
       if (!is_shared_) part_(optimizer_, b.begin, b.begin + static_cast<dim_t>(b.data.size()));
     }
-    /// In the place of the step at the end: what is in no bucket is left.
+    /// Replaces the step at the end: updates what is in no bucket.
     template <class R, class Optimizer>
     void step(R&, Optimizer&) {
       for (const parameter_range& r : others_) part_(optimizer_, r.begin, r.end);

@@ -19,8 +19,8 @@
 
 namespace ikebana {
 
-/// Elements of the flat buffers that ranks share: rank r has `each` of them from begin + r * each,
-/// as far as there are any before `end`.
+/// Elements of the flat buffers shared among ranks: rank r has `each` of them, starting at begin +
+/// r * each, up to `end`.
 struct shared_piece {
   dim_t begin = 0, end = 0, each = 0;
 
@@ -28,17 +28,16 @@ struct shared_piece {
     const auto at = [&](dim_t i) { return i < end ? i : end; };
     return {at(begin + each * rank), at(begin + each * (rank + 1))};
   }
-  /// Whether the ranks' parts end where it ends.
+  /// Whether the ranks' parts cover the piece exactly.
   constexpr bool is_even(int world) const { return begin + each * world == end; }
   constexpr bool operator==(const shared_piece&) const = default;
 };
 
 namespace detail {
 
-/// A bucket [begin, end) as `world` ranks share it: the most that can be cut in equal parts of
-/// whole steps, and what is left over, of which the last ranks may have less or nothing. All of a
-/// small bucket is left over: it is reduced at once. No rank has more than ceil(steps / world)
-/// steps.
+/// Divides a bucket [begin, end) among `world` ranks: a piece that splits into equal parts of whole
+/// steps, and the rest, of which the last ranks may have less or nothing. A small bucket consists
+/// of the rest only, and is reduced at once. No rank has more than ceil(steps / world) steps.
 constexpr std::array<shared_piece, 2> share_bucket(dim_t begin, dim_t end, int world, dim_t step) {
   constexpr dim_t small = 16;
   const dim_t steps = (end - begin) / step;
@@ -48,7 +47,7 @@ constexpr std::array<shared_piece, 2> share_bucket(dim_t begin, dim_t end, int w
   return {shared_piece{begin, middle, each * step}, shared_piece{middle, end, left * step}};
 }
 
-/// The collectives of a bucket: of what ranks share evenly, and of what is left over.
+/// The collectives of a bucket: of the evenly shared piece, and of the rest.
 template <class Work>
 struct shard_work {
   Work even{}, left_over{};
@@ -62,14 +61,14 @@ struct shard_work {
   }
 };
 
-/// What gradients a rank has, and may be asked to do with them.
+/// Which gradients a rank has, and what it may be asked to do with them.
 template <floating T>
 class gradient_shards : public parameter_shards<T> {
  public:
-  /// To be called before the first step.
+  /// Must be called before the first step.
   void set_parameters(std::span<T> parameters) { parameters_ = parameters.data(); }
 
-  /// Before a backward: one that adds to averaged gradients needs all of them.
+  /// Called before a backward. Adding to averaged gradients needs all of them.
   void begin_backward(bool accumulates, bool reduces) {
     if (accumulates) gather_gradients();
     state_ = reduces ? gradient_state::averaged : gradient_state::local;
@@ -83,7 +82,7 @@ class gradient_shards : public parameter_shards<T> {
     state_ = gradient_state::whole;
   }
 
-  /// Who steps while backward runs.
+  /// The optimizer that steps during backward.
   void set_stepper(void* optimizer, void (*step)(void*, dim_t, dim_t)) {
     optimizer_ = optimizer;
     step_ = step;
@@ -107,9 +106,9 @@ class gradient_shards : public parameter_shards<T> {
 
  private:
   enum class gradient_state : std::uint8_t {
-    whole,     ///< Every rank has all of the same; or zeros.
-    averaged,  ///< Each rank has its own of them.
-    local,     ///< Each rank has those of its own backward.
+    whole,     ///< Every rank has all of them, the same or zeros.
+    averaged,  ///< Each rank has its own averages.
+    local,     ///< Each rank has the gradients of its own backward.
   };
   gradient_state state_ = gradient_state::whole;
 };
@@ -124,7 +123,7 @@ class optimizer_shards final : public gradient_shards<T> {
  public:
   using work_type = work_of<Group>;
 
-  /// Of these buckets of the flat gradients. The memory and the group must outlive it.
+  /// Shards of these buckets of the flat gradients. The memory and the group must outlive it.
   optimizer_shards(std::span<const gradient_bucket<T>> buckets, Group& group) : group_{&group} {
     const int world = group.size();
     dim_t staged = 0, sent = 0;
@@ -148,10 +147,10 @@ class optimizer_shards final : public gradient_shards<T> {
   optimizer_shards(const optimizer_shards&) = delete;
   optimizer_shards& operator=(const optimizer_shards&) = delete;
 
-  /// Two of each bucket.
+  /// Two per bucket.
   const std::vector<shared_piece>& pieces() const { return pieces_; }
 
-  /// Begins to average the gradients of a piece, of which each rank gets its own.
+  /// Starts to average the gradients of a piece; each rank gets its own part.
   work_type reduce(std::size_t piece) {
     const shared_piece& p = pieces_[piece];
     if (p.each == 0) return {};
@@ -165,7 +164,7 @@ class optimizer_shards final : public gradient_shards<T> {
       return scatter(p, staged(piece));
     }
   }
-  /// To be called once `reduce` of the piece is complete.
+  /// Must be called once `reduce` of the piece is complete.
   void take(std::size_t piece) {
     const parameter_range own = own_[piece];
     const dim_t at = own.begin - pieces_[piece].begin;
@@ -176,15 +175,15 @@ class optimizer_shards final : public gradient_shards<T> {
       std::copy_n(staged(piece) + at, own.size(), gradients_ + own.begin);
   }
 
-  /// Steps this rank's elements of a bucket, whose averages it has, and begins to gather its
-  /// parameters.
+  /// Updates this rank's elements of a bucket, whose averages it has, and starts to gather the
+  /// bucket's parameters.
   shard_work<work_type> step(const gradient_bucket<T>& bucket) {
     this->step_(this->optimizer_, bucket.begin,
                 bucket.begin + static_cast<dim_t>(bucket.data.size()));
     return {begin_gather(2 * bucket.index, parameters_),
             begin_gather(2 * bucket.index + 1, parameters_)};
   }
-  /// To be called once that is complete.
+  /// Must be called once the gather is complete.
   void finish_step(std::size_t bucket) {
     end_gather(2 * bucket, parameters_);
     end_gather(2 * bucket + 1, parameters_);

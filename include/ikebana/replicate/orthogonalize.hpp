@@ -15,20 +15,21 @@ double dot(dim_t n, const T* a, const T* b) {
 }
 
 /// Makes the rows of a (rows x n, row-major) orthonormal by the modified Gram-Schmidt process. A
-/// row that lies in the span of those before it, up to rounding, has no direction of its own: it is
-/// filled by `replace(row)` and tried once more, and becomes 0 if that is no better or `replace`
-/// says false. `epsilon` is added to each norm that divides. The same bits for equal input.
-/// O(rows^2 n); allocates nothing.
+/// row that is, up to rounding, a combination of the rows before it is filled by `replace(row)` and
+/// orthogonalized again. It becomes 0 if that fails too or if `replace` returns false. `epsilon` is
+/// added to each norm before the division. Equal input gives equal bits. O(rows^2 n); no
+/// allocation.
 template <class T, class Replace>
 void orthonormalize_rows(dim_t rows, dim_t n, T* a, double epsilon, Replace replace) {
-  // What subtracting the projections leaves of a row in their span is of this order.
+  // The order of magnitude of what remains of a row in their span after subtracting the
+  // projections.
   const double lost = 16 * static_cast<double>(std::numeric_limits<T>::epsilon()) *
                       std::sqrt(static_cast<double>(n));
   for (dim_t i = 0; i < rows; ++i) {
     T* const row = a + i * n;
     for (bool replaced = false;; replaced = true) {
       const double before = std::sqrt(dot(n, row, row));
-      // Twice is enough (Giraud, Langou, Rozloznik, 2005): also where the row is nearly dependent.
+      // Two passes suffice even for nearly dependent rows (Giraud, Langou, Rozloznik, 2005).
       for (int pass = 0; pass < 2; ++pass)
         for (dim_t j = 0; j < i; ++j) {
           const double c = dot(n, a + j * n, row);
@@ -37,7 +38,7 @@ void orthonormalize_rows(dim_t rows, dim_t n, T* a, double epsilon, Replace repl
                 static_cast<T>(static_cast<double>(row[k]) - c * static_cast<double>(a[j * n + k]));
         }
       const double norm = std::sqrt(dot(n, row, row));
-      if (!(norm <= lost * before)) {  // not-a-number stays
+      if (!(norm <= lost * before)) {  // NaN is kept.
         for (dim_t k = 0; k < n; ++k)
           row[k] = static_cast<T>(static_cast<double>(row[k]) / (norm + epsilon));
         break;

@@ -16,7 +16,7 @@ namespace detail {
 template <literal Path>
 struct override_key {};
 
-/// The questions that override_at may answer in the policy's place.
+/// The options that override_at can override.
 template <class Option>
 inline constexpr bool is_overriding_option =
     answers<bucket_caps_key, Option> || answers<comm_hook_key, Option> ||
@@ -32,14 +32,14 @@ struct check_override {
 
 }  // namespace detail
 
-/// Other options for the gradients of one module and all below it, which become a group of their
-/// own: `override_at<"head", comm_hook<bf16_compress>, bucket_cap<MiB(4)>>`. What it does not say
-/// is as in the policy; of modules that lie in one another the deepest that says it counts. A hook
-/// is an object of its own, made without arguments: `replica.hook("head"_s)`.
+/// Other options for the gradients of one module and everything below it, which become a separate
+/// group: `override_at<"head", comm_hook<bf16_compress>, bucket_cap<MiB(4)>>`. Options that it does
+/// not contain are the policy's; of nested modules, the innermost one that contains an option
+/// counts. A hook is a separate, default-constructed object: `replica.hook("head"_s)`.
 template <detail::literal Path, class... Options>
 struct override_at {
   static_assert(sizeof...(Options) > 0, "ikebana: override_at expects a path and options");
-  // Only so that each check is instantiated: the sentences are there.
+  // Instantiates each check; the checks contain the messages.
   static_assert(((sizeof(detail::check_override<Options>) > 0) && ...));
   using replicate_key = detail::override_key<Path>;
 
@@ -59,8 +59,8 @@ template <literal Path, class... Options>
 struct override_of<override_at<Path, Options...>>
     : std::type_identity<std::tuple<override_at<Path, Options...>>> {};
 
-/// Which of the overrides, a std::tuple, answers Key for what has this path: the deepest at or
-/// above it; -1 if none does.
+/// The index of the override, in a std::tuple, that has an option for Key and this path: the
+/// innermost at or above it; -1 if there is none.
 template <class Key, class... Overrides>
 constexpr int find_override(std::tuple<Overrides...>*, std::string_view path) {
   int best = -1, i = 0;

@@ -23,32 +23,59 @@ namespace ikebana::detail {
 
 constexpr bool nothing_is_covered(std::string_view) { return false; }
 
+/// The modules and parameters at which groups begin, by path. Group 0 begins at the network.
 template <std::size_t N>
-struct group_paths {
-  std::array<std::string_view, N> paths;
-  std::size_t count;
+struct group_roots {
+  std::array<std::string_view, N> paths{};
+  std::array<std::size_t, N> groups{};
+  std::size_t count = 1, group_count = 1;
+
+  constexpr std::span<const std::string_view> all() const { return std::span{paths}.first(count); }
+  /// The root at exactly this path; count if there is none.
+  constexpr std::size_t find(std::string_view path) const {
+    std::size_t r = 0;
+    while (r < count && paths[r] != path) ++r;
+    return r;
+  }
+  /// The first root of a group.
+  constexpr std::size_t first_of(std::size_t group) const {
+    std::size_t r = 0;
+    while (groups[r] != group) ++r;
+    return r;
+  }
+  constexpr void add(std::string_view path, std::size_t group) {
+    if (find(path) < count) return;
+    paths[count] = path;
+    groups[count++] = group;
+  }
 };
 
-template <std::size_t N, std::size_t Listed, class... Overrides>
-constexpr group_paths<N> list_groups(const std::array<std::string_view, Listed>& listed,
-                                     std::tuple<Overrides...>*) {
-  group_paths<N> out{{}, 1};
-  const auto add = [&out](std::string_view path) {
-    for (std::size_t g = 0; g < out.count; ++g)
-      if (out.paths[g] == path) return;
-    out.paths[out.count++] = path;
+template <std::size_t N, class Listed, class... Overrides>
+constexpr group_roots<N> list_roots(std::tuple<Overrides...>*) {
+  group_roots<N> out;
+  // g++ 12 ignores the member initialisers of array members in a constant expression.
+  for (std::size_t r = 0; r < N; ++r) out.paths[r] = "", out.groups[r] = 0;
+  for (std::size_t i = 0; i < Listed::paths.size();) {
+    const std::size_t first = i, listed = Listed::groups[i];
+    std::size_t group = out.group_count;
+    for (; i < Listed::paths.size() && Listed::groups[i] == listed; ++i)
+      if (Listed::paths[i].empty()) group = 0;
+    for (std::size_t p = first; p < i; ++p) out.add(Listed::paths[p], group);
+    out.group_count += out.groups[out.count - 1] == out.group_count;
+  }
+  [[maybe_unused]] const auto add = [&out](std::string_view path) {
+    if (out.find(path) == out.count) out.add(path, out.group_count++);
   };
-  for (const std::string_view path : listed) add(path);
   (add(Overrides::path), ...);
   return out;
 }
 
-/// The groups that a policy cuts parameters into, and what it says of each. Group 0 is the network:
-/// what is in no other.
+/// The groups into which a policy divides parameters, and the options of each. Group 0 contains the
+/// parameters that are in no other group.
 template <class Policy>
 struct parameter_groups {
   using overrides = typename Policy::overrides;
-  using listed = policy_option<Policy, groups_key, path_list<>>;
+  using listed = policy_option<Policy, groups_key, grouped_paths<>>;
   using ignored_paths = policy_option<Policy, ignored_key, ignored<>>;
   using ignored_predicate = policy_option<Policy, ignored_if_key, ignored_if<&nothing_is_covered>>;
   using delayed_paths = policy_option<Policy, delay_all_reduce_key, path_list<>>;
@@ -60,23 +87,19 @@ struct parameter_groups {
   static constexpr std::size_t listed_count = listed::paths.size();
   static constexpr std::size_t most = 1 + listed_count + std::tuple_size_v<overrides>;
 
-  static constexpr group_paths<most> groups() {
-    return list_groups<most>(listed::paths, static_cast<overrides*>(nullptr));
-  }
-  static constexpr std::size_t count = groups().count;
+  static constexpr group_roots<most> roots =
+      list_roots<most, listed>(static_cast<overrides*>(nullptr));
+  static constexpr std::size_t count = roots.group_count;
 
-  /// The group at exactly this path; -1 if there is none.
+  /// The group that begins at exactly this path; -1 if there is none.
   static constexpr int at(std::string_view path) {
-    const auto all = groups();
-    for (std::size_t g = 0; g < count; ++g)
-      if (all.paths[g] == path) return static_cast<int>(g);
-    return -1;
+    const std::size_t r = roots.find(path);
+    return r < roots.count ? static_cast<int>(roots.groups[r]) : -1;
   }
 
   static constexpr bool any_at_or_below(std::string_view path) {
-    const auto all = groups();
-    for (std::size_t g = 0; g < count; ++g)
-      if (is_at_or_below(all.paths[g], path)) return true;
+    for (const std::string_view root : roots.all())
+      if (is_at_or_below(root, path)) return true;
     return false;
   }
 
@@ -92,21 +115,33 @@ struct parameter_groups {
   /// The group of a parameter; negative if it is in no bucket.
   static constexpr int group_of(std::string_view path) {
     if (is_ignored(path) || is_delayed(path)) return -1;
-    const auto all = groups();
-    return managing_root(path, std::span{all.paths}.first(count));
+    const int root = managing_root(path, roots.all());
+    return root < 0 ? -1 : static_cast<int>(roots.groups[static_cast<std::size_t>(root)]);
   }
 
-  /// Which of the overrides answers Key for group G; -1: the policy does.
+  /// The path by which the options of a group are looked up: the first of its roots.
+  static constexpr std::string_view path_of(std::size_t group) {
+    return roots.paths[roots.first_of(group)];
+  }
+
+  /// Whether options are overridden at exactly this path.
+  static constexpr bool overrides_at(std::string_view path) {
+    return []<class... O>([[maybe_unused]] std::string_view p, std::tuple<O...>*) {
+      return ((O::path == p) || ...);
+    }(path, static_cast<overrides*>(nullptr));
+  }
+
+  /// The index of the override that has the option for Key and group G; -1 for the policy.
   template <class Key, std::size_t G>
   static constexpr int override_for = find_override<Key>(static_cast<overrides*>(nullptr),
-                                                         groups().paths[G]);
+                                                         path_of(G));
 
   template <int Override, class Key, class Default>
   struct said_by : std::tuple_element_t<Override, overrides>::template option_of<Key, Default> {};
   template <class Key, class Default>
   struct said_by<-1, Key, Default> : std::type_identity<policy_option<Policy, Key, Default>> {};
 
-  /// What is said to Key for group G.
+  /// The option for Key and group G.
   template <class Key, std::size_t G, class Default>
   using option = typename said_by<override_for<Key, G>, Key, Default>::type;
 
@@ -121,7 +156,7 @@ struct parameter_groups {
   static constexpr auto of_each(const F& f, std::index_sequence<G...>) {
     return std::array{f(std::integral_constant<std::size_t, G>{})...};
   }
-  /// f(std::integral_constant<std::size_t, g>) for each group, as an array.
+  /// An array of f(std::integral_constant<std::size_t, g>) for each group.
   template <class F>
   static constexpr auto of_each(const F& f) {
     return of_each(f, std::make_index_sequence<count>{});
@@ -131,7 +166,7 @@ struct parameter_groups {
       of_each([]<std::size_t G>(std::integral_constant<std::size_t, G>) {
         return std::span<const dim_t>(option<bucket_caps_key, G, default_caps>::value);
       });
-  /// By what gradients are divided; 0 for the number of ranks.
+  /// The divisors of gradients; 0 for the number of ranks.
   static constexpr std::array<double, count> divide_factors =
       of_each([]<std::size_t G>(std::integral_constant<std::size_t, G>) {
         return option<divide_factor_key, G, gradient_divide_factor<0>>::value;
@@ -140,14 +175,14 @@ struct parameter_groups {
       of_each([]<std::size_t G>(std::integral_constant<std::size_t, G>) {
         return option<gradient_sync_key, G, requires_gradient_sync<true>>::value;
       });
-  /// By group: its hook's place among the policy's hook and those of all overrides.
+  /// By group: the index of its hook among the policy's hook and those of all overrides.
   static constexpr std::array<std::size_t, count> hooks =
       of_each([]<std::size_t G>(std::integral_constant<std::size_t, G>) {
         return static_cast<std::size_t>(override_for<comm_hook_key, G> + 1);
       });
 };
 
-/// What is wrong with the paths of a policy for a model.
+/// Checks the paths of a policy for a model.
 template <class Policy, class Model>
 constexpr diagnostic check_paths() {
   using groups = parameter_groups<Policy>;
@@ -174,13 +209,13 @@ constexpr diagnostic check_paths() {
               "twice",
               p);
     }
-    const auto all = groups::groups();
-    for (std::size_t g = 1; g < groups::count; ++g) {
-      if (tree.find(all.paths[g]) < 0 && !tree.has_parameter(all.paths[g]))
-        return complain("is not the path of a module or parameter to override options at",
-                        all.paths[g]);
-      if (groups::is_ignored(all.paths[g]))
-        return complain("is both ignored and a group", all.paths[g]);
+    for (std::size_t r = 1; r < groups::roots.count; ++r) {
+      const std::string_view p = groups::roots.paths[r];
+      if (tree.find(p) < 0 && !tree.has_parameter(p))
+        return complain("is not the path of a module or parameter to override options at", p);
+      if (groups::is_ignored(p)) return complain("is both ignored and a group", p);
+      if (groups::overrides_at(p) && groups::roots.first_of(groups::roots.groups[r]) != r)
+        return complain("is in one group with others: override options at the first of them", p);
     }
     if constexpr (groups::listed_count > 0) {
       const auto lowered = Model::lowered();

@@ -19,14 +19,14 @@ namespace ikebana {
 
 namespace detail {
 
-/// The hook where the policy names none: that of its mixed_precision, if it has one.
+/// The default hook of a policy: that of its mixed_precision, if it has one.
 template <class Mixed>
 struct default_hook : std::type_identity<typename Mixed::hook_type> {};
 template <>
 struct default_hook<void> : std::type_identity<all_reduce_hook> {};
 
-/// A hook after what the options with `template <class Hook, class... All> using hook`, where All
-/// are all of the policy's, make of it.
+/// The hook after all options with `template <class Hook, class... All> using hook` have wrapped
+/// it, where All are the options of the policy.
 template <class Hook, class All, class... Options>
 struct hook_through : std::type_identity<Hook> {};
 template <class Hook, class All, class First, class... Rest>
@@ -36,7 +36,7 @@ requires requires { typename First::template hook<Hook, All...>; }
 struct hook_through<Hook, void(All...), First, Rest...>
     : hook_through<typename First::template hook<Hook, All...>, void(All...), Rest...> {};
 
-/// Instantiated for each option, so that the compiler names the one that is wrong.
+/// Instantiated per option, so that the compiler names the wrong one.
 template <class Option, class... Options>
 struct check_replicate_option {
   static constexpr bool known = requires { typename Option::replicate_key; };
@@ -62,7 +62,7 @@ struct check_replicate_option {
 
 }  // namespace detail
 
-/// The caps of the buckets in bytes, bucket by bucket, the last one standing for all that follow.
+/// The caps of the buckets in bytes, bucket by bucket; the last one applies to all that follow.
 template <dim_t... Bytes>
 struct bucket_caps {
   static_assert(sizeof...(Bytes) > 0 && ((Bytes > 0) && ...),
@@ -71,7 +71,7 @@ struct bucket_caps {
   static constexpr std::array<dim_t, sizeof...(Bytes)> value{Bytes...};
 };
 
-/// One cap for all buckets, the first included: `bucket_cap<MiB(25)>`.
+/// One cap for all buckets, including the first: `bucket_cap<MiB(25)>`.
 template <dim_t Bytes>
 struct bucket_cap {
   static_assert(Bytes > 0, "ikebana: bucket_cap expects a number of bytes above 0");
@@ -79,39 +79,40 @@ struct bucket_cap {
   static constexpr std::array<dim_t, 1> value{Bytes};
 };
 
-/// PyTorch's groups by size are buckets of at most, about, so many bytes.
+/// PyTorch's groups by size: buckets of approximately this many bytes at most.
 template <dim_t Bytes>
 using groups_by_bytes = bucket_cap<Bytes>;
 
-/// What happens to a bucket between backward and the optimizer: `comm_hook<bf16_compress>`. A hook
-/// with options of run time is given to `replicate` as an object of this type.
+/// The communication of a bucket between backward and the optimizer: `comm_hook<bf16_compress>`. A
+/// hook with run-time options is passed to `replicate` as an object of this type.
 template <class Hook>
 struct comm_hook {
   using replicate_key = detail::comm_hook_key;
   using type = Hook;
 };
 
-/// Whether buffers (running statistics) are taken from rank 0 at the end of every synchronised
-/// backward, once for each: so all ranks hold the same state between steps, and a rank may evaluate
-/// alone. (DistributedDataParallel does it in the forward that follows, also in that of an
-/// evaluation.) `buffer_comm_hook` puts another operation in its place.
+/// Whether buffers (running statistics) are broadcast from rank 0 at the end of every synchronised
+/// backward, so that all ranks have the same state between steps, and a rank can evaluate alone.
+/// (DistributedDataParallel does it in the following forward, even in evaluation.)
+/// `buffer_comm_hook` replaces the broadcast.
 template <bool Value>
 struct broadcast_buffers {
   using replicate_key = detail::broadcast_buffers_key;
   static constexpr bool value = Value;
 };
 
-/// Whether parameters and buffers are taken from rank 0 when a model is replicated. That their
-/// paths, types and shapes are the same on all ranks is checked in any case.
+/// Whether parameters and persistent buffers are broadcast from rank 0 when a model is replicated.
+/// Non-persistent buffers, such as recurrent states, remain different on each rank. Policies,
+/// paths, types and shapes are compared across ranks in any case.
 template <bool Value>
 struct init_sync {
   using replicate_key = detail::init_sync_key;
   static constexpr bool value = Value;
 };
 
-/// By what the sum of the gradients over the ranks is divided, in place of the number of ranks:
-/// Numerator / Denominator. What averages by itself, as most hooks do, is scaled accordingly; a
-/// hook whose result is local is left alone.
+/// The divisor of the sum of gradients over the ranks, instead of the number of ranks: Numerator /
+/// Denominator. Averages, which most hooks compute, are rescaled; a hook with local results is left
+/// alone.
 template <dim_t Numerator, dim_t Denominator = 1>
 struct gradient_divide_factor {
   static_assert(Numerator >= 0 && Denominator > 0,
@@ -120,7 +121,7 @@ struct gradient_divide_factor {
   static constexpr double value = static_cast<double>(Numerator) / static_cast<double>(Denominator);
 };
 
-/// Whether backward reduces gradients before `set_requires_gradient_sync` says otherwise.
+/// Whether backward reduces gradients, until `set_requires_gradient_sync` changes it.
 template <bool Value>
 struct requires_gradient_sync {
   using replicate_key = detail::gradient_sync_key;
@@ -131,20 +132,20 @@ struct requires_gradient_sync {
 /// `replicate_policy<bucket_cap<MiB(25)>, comm_hook<bf16_compress>>`
 template <class... Options>
 class replicate_policy {
-  // Only so that each check is instantiated: the sentences are there.
+  // Instantiates each check; the checks contain the messages.
   static_assert(((sizeof(detail::check_replicate_option<Options, Options...>) > 0) && ...));
 
  public:
-  /// The option that answers the question Key, or Default where none does.
+  /// The option with this Key, or Default.
   template <class Key, class Default>
   using option = typename detail::find_option<Key, Default, Options...>::type;
 
-  /// The objects of those options that take part in steps: see feature.hpp.
+  /// The objects of those options that take part in steps; see feature.hpp.
   template <class Model, class Group>
   using features = decltype(std::tuple_cat(
       std::declval<typename detail::feature_of<Options, Model, Group>::type>()...));
 
-  /// Its override_at, as a std::tuple.
+  /// Its override_at options, as a std::tuple.
   using overrides =
       decltype(std::tuple_cat(std::declval<typename detail::override_of<Options>::type>()...));
 
@@ -162,11 +163,11 @@ class replicate_policy {
       option<detail::init_sync_key, ikebana::init_sync<true>>::value;
 };
 
-/// What a policy says to the question Key: the option's type, or Default where it says nothing.
+/// The option of a policy with this Key, or Default.
 template <class Policy, class Key, class Default = void>
 using policy_option = typename Policy::template option<Key, Default>;
 
-/// Whether a policy says anything to the question Key.
+/// Whether a policy has an option with this Key.
 template <class Policy, class Key>
 inline constexpr bool policy_has = !std::is_void_v<policy_option<Policy, Key>>;
 

@@ -8,21 +8,20 @@
 
 namespace ikebana {
 
-/// Says that ranks do not average their gradients at all once post-local SGD has begun.
+/// Ranks do not average gradients at all once post-local SGD has started.
 struct no_subgroup {};
 
 /// Post-local SGD (Lin, Stich, Patel, Jaggi: Don't Use Large Mini-Batches, Use Local SGD, 2018;
 /// arXiv 1808.07217): gradients are averaged over all ranks in the first `start_iteration`
-/// backwards, then only over those of a sub-group, a group of the same type that holds this rank;
-/// or not at all where there is none. Parameters then drift apart: a `model_averager` brings them
-/// together.
+/// backwards, afterwards only within a sub-group, a group of the same type that contains this rank,
+/// or not at all without one. Parameters then diverge, and a `model_averager` averages them.
 ///
 ///     ike::thread_group& node = ...;  // the ranks of this machine
 ///     auto model = ike::replicate<ike::replicate_policy<ike::comm_hook<
 ///         ike::post_local_sgd<ike::thread_group>>>>(made, group, ike::post_local_sgd{100, node});
 ///
-/// The sub-group must outlive the model, and has its collectives called in the order of the
-/// buckets: use it for nothing else while a backward runs. Throws ikebana::error for a negative
+/// The sub-group must outlive the model, and its collectives are called in the order of the
+/// buckets: do not use it for anything else during a backward. Throws ikebana::error for a negative
 /// start_iteration.
 template <class Subgroup = no_subgroup>
 class post_local_sgd {
@@ -40,9 +39,10 @@ class post_local_sgd {
     check();
   }
 
-  /// How many backwards it has been through.
+  std::uint64_t fingerprint() const { return static_cast<std::uint64_t>(start_iteration_); }
+  /// The number of completed backwards.
   std::int64_t iteration() const { return iteration_; }
-  /// Goes on where a saved run stopped.
+  /// Sets the number of completed backwards, to resume a saved run.
   void set_iteration(std::int64_t iteration) { iteration_ = iteration; }
   void reset() { iteration_ = 0; }
 

@@ -9,16 +9,15 @@
 
 namespace ikebana {
 
-/// An optimizer whose step is followed by a `model_averager`'s turn, as PyTorch's
-/// PostLocalSGDOptimizer: to be given to train_step where the model's comm_hook is
-/// `post_local_sgd`.
+/// An optimizer whose step is followed by a call of a `model_averager`, like PyTorch's
+/// PostLocalSGDOptimizer; to be passed to train_step if the model's comm_hook is `post_local_sgd`.
 ///
 ///     ike::post_local_sgd_optimizer optimizer{
 ///         ike::sgd{net, {.lr = 0.1}}, net, group, {.period = 4, .warmup_steps = 100}};
 ///     net.train_step(x, y, loss, optimizer);
 ///
-/// The parameters are averaged, what the inner optimizer remembers is not. `step` throws and
-/// communicates as the two do.
+/// The parameters are averaged; the inner optimizer's state is not. `step` throws and communicates
+/// as the two do.
 template <class T, class Optimizer, process_group Group>
 class post_local_sgd_optimizer {
  public:
@@ -37,8 +36,14 @@ class post_local_sgd_optimizer {
     averager_.average(*this);
   }
 
+  template <class Model>
+  requires requires(const Optimizer& o, const Model& m) { o.updates(m); }
+  bool updates(const Model& model) const { return inner_.updates(model); }
+
   auto& options() { return inner_.options(); }
-  /// What the inner optimizer remembers. The averager's step is apart: `averager().step()`.
+  void check_options() const requires requires(const Optimizer& o) { o.check_options(); }
+  { inner_.check_options(); }
+  /// The inner optimizer's state. The averager's step is separate: `averager().step()`.
   auto state() { return inner_.state(); }
   Optimizer& inner() { return inner_; }
   model_averager<Group>& averager() { return averager_; }

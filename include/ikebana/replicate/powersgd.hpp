@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,31 +23,32 @@
 
 namespace ikebana {
 
+/// Options of powersgd, as in PyTorch's PowerSGDState.
 struct powersgd_options {
-  dim_t rank = 1;                    ///< Of the approximation; a matrix's own extents bound it.
-  std::int64_t start_iteration = 0;  ///< How many backwards before average everything exactly.
-  double min_compression_rate = 2;   ///< What compresses less is sent as it is.
-  bool error_feedback = true;        ///< What the approximation left out is added to the next.
-  bool warm_start = true;            ///< Q starts from that of the step before.
-  double epsilon = 0;                ///< Added to the norms by which columns are divided.
+  dim_t rank = 1;                    ///< Of the approximation; limited by the matrix's extents.
+  std::int64_t start_iteration = 0;  ///< Earlier backwards average everything exactly.
+  double min_compression_rate = 2;   ///< Gradients that compress less are sent uncompressed.
+  bool error_feedback = true;        ///< Adds the approximation error to the next gradient.
+  bool warm_start = true;            ///< Q starts from that of the previous step.
+  double epsilon = 0;                ///< Added to the norms that divide columns.
   ikebana::seed seed{};              ///< Of the first Q.
 };
 
 /// PowerSGD (Vogels, Karimireddy, Jaggi: PowerSGD: Practical Low-Rank Gradient Compression for
 /// Distributed Optimization, 2019; arXiv 1905.13727): each gradient, as a matrix M of its first
-/// extent by all others, becomes P Q^T of a small rank. P = M Q is summed over the ranks and
-/// orthogonalised, Q = M^T P is averaged: two collectives of (rows + columns) rank elements in
-/// place of rows columns. What a rank's own gradient loses is added to its next (error feedback).
-/// As in PyTorch's powerSGD_hook, matrices that this does not make smaller by
-/// `min_compression_rate`, and vectors, are averaged exactly, as is everything in the first
-/// `start_iteration` backwards. There is no need to begin late, for buckets do not change after the
-/// first step.
+/// extent by all others, is approximated by P Q^T of low rank. P = M Q is summed over the ranks and
+/// orthogonalised, Q = M^T P is averaged: two collectives of (rows + columns) rank elements instead
+/// of rows columns. The error of a rank's own gradient is added to its next one (error feedback).
+/// As in PyTorch's powerSGD_hook, vectors and matrices that shrink by less than
+/// `min_compression_rate` are averaged exactly, and so is everything in the first `start_iteration`
+/// backwards. A late start is not needed, since buckets do not change after the first step.
 ///
-/// Unlike there, columns that vanish (a layer without gradient, a gradient of smaller rank) do not
-/// become not-a-number, but 0 in P and newly drawn in Q; the first Q depends on the seed and the
-/// path of a parameter alone; what is averaged exactly keeps no error.
+/// Unlike in PyTorch, vanishing columns (a layer without gradient, a gradient of lower rank) do not
+/// become NaN, but 0 in P and newly drawn in Q. The first Q depends only on the seed and the path
+/// of a parameter. What is averaged exactly keeps no error.
 ///
-/// Allocates in `prepare`. Throws ikebana::error for options out of range.
+/// Allocates in `prepare`. Throws ikebana::error for options out of range. `start` throws
+/// state_error if `prepare` has not been called.
 ///
 /// A template, so that it is compiled only where it is used.
 template <class>
@@ -64,12 +67,24 @@ class basic_powersgd {
   }
 
   const powersgd_options& options() const { return options_; }
-  /// How many backwards it has been through.
+  std::uint64_t fingerprint() const {
+    const powersgd_options& o = options_;
+    const std::array<std::uint64_t, 7> all{
+        static_cast<std::uint64_t>(o.rank),
+        static_cast<std::uint64_t>(o.start_iteration),
+        std::bit_cast<std::uint64_t>(o.min_compression_rate),
+        std::uint64_t{o.error_feedback} << 1 | std::uint64_t{o.warm_start},
+        std::bit_cast<std::uint64_t>(o.epsilon),
+        o.seed.value,
+        o.seed.path};
+    return hash_path({reinterpret_cast<const char*>(all.data()), sizeof(all)});
+  }
+  /// The number of completed backwards.
   std::int64_t iteration() const { return iteration_; }
-  /// As if it had been through none; `prepare` follows.
+  /// Resets the state to that before the first backward; `prepare` must follow.
   void reset() { iteration_ = 0; }
 
-  /// Elements of gradients, and those sent in their place once compression has begun.
+  /// The number of gradient elements, and of elements sent instead once compression has started.
   struct statistics {
     dim_t before = 0, after = 0;
     double rate() const { return static_cast<double>(before) / static_cast<double>(after); }
@@ -140,7 +155,7 @@ class basic_powersgd {
     for (std::size_t i = own.first; i < own.last; ++i) {
       const detail::powersgd_matrix& m = matrices_[i];
       T* const gradient = bucket.data.data() + m.begin;
-      // The error memory holds what is to be sent until the difference is known.
+      // The error memory contains what is to be sent until the difference is known.
       if (m.error >= 0) cpu::axpy<T>(m.elements(), 1, gradient, memory + m.error);
       T* const q = memory + m.q;
       if (!options_.warm_start)
@@ -195,9 +210,9 @@ class basic_powersgd {
     if (bucket.is_last()) ++iteration_;
   }
 
-  /// Adds what a later run needs to go on with the same bits: views of Q and the errors, which this
-  /// rank alone has, as "<prefix><path>.q" and ".error", and "<prefix>iteration". Call `prepare`,
-  /// or `replicate`, before. Allocates.
+  /// Adds what is needed to resume with the same bits: views of Q and of the errors, which only
+  /// this rank has, as "<prefix><path>.q" and ".error", and "<prefix>iteration". Requires an
+  /// earlier `prepare` or `replicate`. Allocates.
   void save(state_dict& to, std::string_view prefix = {}) const {
     const std::string before{prefix};
     for_state([&](const std::string& name, const shape& extents, dim_t at) {
@@ -207,14 +222,17 @@ class basic_powersgd {
                 sizeof iteration_);
   }
 
-  /// Takes over what `save` gave. Throws state_error, and changes nothing, where an entry is
-  /// missing or has another type or shape.
+  /// Loads what `save` added. Throws state_error, without any change, if an entry is missing, has
+  /// another type or shape, or is a negative number of steps.
   void load(const state_dict& from, std::string_view prefix = {}) {
     const std::string before{prefix};
     const auto iteration = from.at(before + "iteration").template view<std::int64_t, shape{1}>();
+    if (iteration[0] < 0)
+      throw state_error(before + "iteration: expected a number of steps, got " +
+                        std::to_string(iteration[0]));
     for_state([&](const std::string& name, const shape& extents, dim_t) {
       const state_dict::entry& e = from.at(before + name);
-      if (e.type != type_ || e.extents != extents)
+      if (e.uninitialized || e.type != type_ || e.extents != extents)
         throw state_error(e.name + ": expected " + detail::describe(type_, extents) + ", got " +
                           detail::describe(e.type, e.extents));
     });
@@ -231,7 +249,7 @@ class basic_powersgd {
     return reinterpret_cast<T*>(memory_.data());
   }
 
-  /// False if sending the parameter as it is is as good.
+  /// Returns false if sending the parameter uncompressed is as good.
   bool matrix_of(const shape& extents, detail::powersgd_matrix& m) const {
     if (extents.rank() < 2 || extents.numel() == 0) return false;
     m.rows = extents[0];
@@ -242,13 +260,13 @@ class basic_powersgd {
            static_cast<double>(m.rows * m.columns);
   }
 
-  /// What this rank wants sent of a parameter.
+  /// What this rank contributes for a parameter.
   template <class T>
   const T* sent(gradient_bucket<T> bucket, const detail::powersgd_matrix& m) {
     return m.error >= 0 ? memory<T>() + m.error : bucket.data.data() + m.begin;
   }
 
-  /// f(elements, n) for the pieces of the bucket that are not compressed.
+  /// Calls f(elements, n) for the uncompressed pieces of the bucket.
   template <class T, class F>
   void for_exact(gradient_bucket<T> bucket, F f) {
     const detail::powersgd_bucket& own = buckets_[bucket.index];
@@ -261,17 +279,17 @@ class basic_powersgd {
     if (size > at) f(bucket.data.data() + at, size - at);
   }
 
-  /// Draws a column of Q: the same on every rank, another in every iteration.
+  /// Draws a column of Q: the same on every rank, a new one in every iteration.
   template <class T>
   void draw(const detail::powersgd_matrix& m, dim_t column, T* to) const {
     const std::uint64_t path =
         hash_path(".q", hash_path(parameters_[m.parameter].path.view(), options_.seed.path));
-    fill_normal(random_stream{options_.seed, path, static_cast<std::uint32_t>(iteration_),
+    fill_normal(random_stream{options_.seed, path, static_cast<std::uint64_t>(iteration_),
                               static_cast<std::uint32_t>(column)},
                 0, 1, to, m.columns);
   }
 
-  /// f(name, extents, offset in bytes) for what is saved.
+  /// Calls f(name, extents, offset in bytes) for everything that is saved.
   template <class F>
   void for_state(F f) const {
     const auto element = static_cast<dim_t>(size_of(type_));
@@ -288,7 +306,7 @@ class basic_powersgd {
   dtype type_ = dtype::float32;
   std::vector<detail::powersgd_bucket> buckets_;
   std::vector<detail::powersgd_matrix> matrices_;
-  std::vector<bucket_parameter> parameters_;  // of the matrices
+  std::vector<bucket_parameter> parameters_;  // Of the matrices.
   aligned_buffer<std::byte> memory_;
 };
 using powersgd = basic_powersgd<void>;

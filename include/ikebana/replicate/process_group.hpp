@@ -13,10 +13,9 @@
 
 namespace ikebana {
 
-/// How a collective joins the values of the ranks. The order is always that of the ranks, so the
-/// same values give the same bits on every run and on every kind of group. `avg` of integers rounds
-/// towards zero; `bit_or` is for integers. bfloat16 and float16 are summed in float and rounded
-/// once.
+/// How a collective combines the values of the ranks. It is always in rank order, so that equal
+/// values give equal bits on every run and on every kind of group. `avg` of integers rounds towards
+/// zero; `bit_or` is for integers. bfloat16 and float16 are summed in float and rounded once.
 enum class reduce_op : std::uint8_t { sum, avg, max, min, bit_or };
 
 constexpr const char* name(reduce_op op) {
@@ -35,7 +34,7 @@ constexpr const char* name(reduce_op op) {
   return "?";
 }
 
-/// What a collective can move: anything that is its bytes.
+/// What a collective can transfer: trivially copyable types.
 template <class T>
 concept transferable = std::is_trivially_copyable_v<T> && !std::is_const_v<T>;
 
@@ -45,27 +44,26 @@ concept reducible =
     transferable<T> && !std::same_as<T, bool> &&
     (std::is_arithmetic_v<T> || std::same_as<T, bfloat16> || std::same_as<T, float16>);
 
-/// The handle of a collective under way. `poll()` makes what progress is possible without waiting
-/// and says whether the collective is complete; `wait()` returns once it is. Both throw
-/// communication_error when it never will be.
+/// The handle of a collective in flight. `poll()` makes progress without waiting and returns
+/// whether the collective is complete; `wait()` returns once it is. Both throw communication_error
+/// if it can never complete.
 template <class W>
 concept pending_work = std::movable<W> && requires(W& w) {
   { w.poll() } -> std::same_as<bool>;
   w.wait();
 };
 
-/// The ranks that train together, as one of them sees them. Every rank calls the same collectives
-/// in the same order with the same lengths, types and operations; where a group can notice that
-/// they do not, every rank throws communication_error.
+/// The ranks that train together, as seen by one of them. Every rank must call the same collectives
+/// in the same order with the same lengths, types and operations; if a group detects a mismatch,
+/// every rank throws communication_error.
 ///
-/// - `all_reduce(x, op)`: x becomes the same on every rank.
-/// - `broadcast(x, root)`: x becomes what it is on rank `root`.
-/// - `all_gather(mine, all)`: rank r's `mine` stands at `all[r * mine.size()]` on every rank.
-/// - `reduce_scatter(all, mine, op)`: `mine` becomes the reduced slice `rank()` of `all`.
-/// - `barrier()`: returns when all have come.
+/// - `all_reduce(x, op)`: reduces x over all ranks; every rank gets the result.
+/// - `broadcast(x, root)`: sets x to its value on rank `root`.
+/// - `all_gather(mine, all)`: copies rank r's `mine` to `all[r * mine.size()]` on every rank.
+/// - `reduce_scatter(all, mine, op)`: sets `mine` to the reduced slice `rank()` of `all`.
+/// - `barrier()`: returns when all ranks have called it.
 /// - each of them with `_async` after its name: the same, returning a `pending_work`. Its spans
-/// stay
-///   valid and untouched until it is complete.
+///   must stay valid and untouched until it is complete.
 template <class G>
 concept process_group = requires(G& g, const G& c, std::span<float> x, std::span<const float> y,
                                  std::span<double> d, std::span<bfloat16> h,
@@ -90,9 +88,9 @@ concept process_group = requires(G& g, const G& c, std::span<float> x, std::span
   { g.barrier_async() } -> pending_work;
 };
 
-/// A group that can be cut: `g.split(color, key)` gives each rank the group of those that called it
-/// with the same color, in the order of their keys, equal keys in that of their ranks. All ranks
-/// call it. Roots count within the group; errors name ranks as the whole world does.
+/// A group that can be split: `g.split(color, key)` gives each rank the group of those that called
+/// it with the same color, ordered by key, and by rank for equal keys. All ranks must call it.
+/// Roots are ranks within the group; errors use the ranks of the whole world.
 template <class G>
 concept divisible_group = process_group<G> && std::movable<G> && requires(G& g, int i) {
   { g.split(i, i) } -> std::same_as<G>;
@@ -102,8 +100,9 @@ concept divisible_group = process_group<G> && std::movable<G> && requires(G& g, 
 template <class G>
 using work_of = decltype(std::declval<G&>().barrier_async());
 
-/// Gathers one value of every rank: `all[r]` becomes rank r's `mine`. To compare hashes, counts and
-/// the like. Throws communication_error; does not allocate. `all` has `group.size()` elements.
+/// Gathers one value from every rank: sets `all[r]` to rank r's `mine`. For comparing hashes,
+/// counts and the like. Throws communication_error; no allocation. `all` has `group.size()`
+/// elements.
 template <process_group G, transferable T>
 void exchange(G& group, const T& mine, std::span<T> all) {
   group.all_gather(std::span<const T>{&mine, 1}, all);
@@ -115,7 +114,9 @@ struct complete_work {
   constexpr void wait() const {}
 };
 
-/// A world of one rank: what runs on a process group runs on this, at no cost.
+/// A group of one rank, for programs written for process groups; its collectives cost nothing or a
+/// copy. Throws communication_error for a root other than 0, and if lengths differ. Does not
+/// allocate.
 class single {
  public:
   static constexpr int rank() { return 0; }

@@ -16,17 +16,17 @@
 
 namespace ikebana {
 
-/// An affine map between real numbers and the integers 0 ... 255: x is about scale (q -
+/// An affine map between real numbers and the integers 0 ... 255: x is approximately scale (q -
 /// zero_point).
 struct affine_quantizer {
   float scale = 1;
   float zero_point = 0;
 
-  /// The map that covers [min(x), max(x)] and 0, which it keeps exactly; as PyTorch's
-  /// MinMaxObserver of quint8 has it. Where an element is not finite, neither is the scale.
+  /// The map that covers [min(x), max(x)] and represents 0 exactly, as in PyTorch's MinMaxObserver
+  /// of quint8. If an element is not finite, neither is the scale.
   ///
-  /// PyTorch keeps the scale above 2^-23, so that gradients that are all smaller vanish; this one
-  /// goes down to the smallest float.
+  /// PyTorch bounds the scale from below by 2^-23, so that smaller gradients vanish; this one goes
+  /// down to the smallest float.
   template <floating T>
   static affine_quantizer covering(std::span<const T> x) {
     T low = 0, high = 0, finite = 0;
@@ -42,7 +42,7 @@ struct affine_quantizer {
     return {scale, zero < 0 ? 0 : zero > 255 ? 255 : zero};
   }
 
-  /// To the nearest, ties to even.
+  /// Rounds to nearest, ties to even.
   template <floating T>
   std::uint8_t quantize(T x) const {
     const T q = std::nearbyint(x / static_cast<T>(scale)) + static_cast<T>(zero_point);
@@ -54,14 +54,14 @@ struct affine_quantizer {
   }
 };
 
-/// Gradients in 8 bits: each rank quantises its own by an affine map, all ranks gather all of them,
-/// and each sums what they stand for in the order of the ranks and divides. One collective of a
-/// byte for each gradient of each rank, so it sends less than all_reduce among fewer than 8 ranks.
-/// The map is that of the whole bucket, as in PyTorch's quantization_pertensor_hook; `channel`
-/// elements at a time have their own, as in quantization_perchannel_hook, if `channel` is not 0.
+/// Gradients in 8 bits: each rank quantises its own gradients by an affine map, all ranks gather
+/// all of them, and each sums the dequantised values in rank order and divides. One collective of
+/// one byte per gradient and rank, so it sends less than all_reduce among fewer than 8 ranks. One
+/// map covers the whole bucket, as in PyTorch's quantization_pertensor_hook, or, if `channel` is
+/// not 0, `channel` elements at a time, as in quantization_perchannel_hook.
 ///
-/// A gradient that is not finite makes its channel not-a-number on every rank. Allocates in
-/// `prepare`: ranks + 1 bytes for each gradient.
+/// A non-finite gradient turns its channel into NaN on every rank. `prepare` allocates ranks + 1
+/// bytes per gradient; `start` throws state_error if it has not been called.
 template <dim_t Channel>
 class quantize_hook {
   static_assert(Channel >= 0, "ikebana: quantize_hook expects the length of a channel, or 0");
@@ -136,10 +136,11 @@ class quantize_hook {
     return static_cast<dim_t>(header_size(n) + n);
   }
 
-  std::vector<dim_t> offsets_;  // of the buckets' messages in the memory
+  std::vector<dim_t> offsets_;  // Of the buckets' messages in the memory.
   aligned_buffer<std::uint8_t> memory_;
 };
 
+/// One map per bucket.
 using quantize_8bit = quantize_hook<0>;
 template <dim_t Channel = 512>
 using quantize_8bit_per_channel = quantize_hook<Channel>;

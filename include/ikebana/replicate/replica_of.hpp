@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "ikebana/core/language.hpp"
+
 namespace ikebana::detail {
 
-/// What a replica shows of its model as it is: a base of `replicated` and `invariant_replicated`.
-/// All else of the model is hidden, for it would act on one rank alone.
+/// The members of a model that a replica exposes unchanged: a base of `replicated` and
+/// `invariant_replicated`. All others are hidden, since they would act on one rank only.
 template <class Model>
 class replica_of : protected Model {
  public:
@@ -24,6 +26,7 @@ class replica_of : protected Model {
   using Model::has_gradient;
   using Model::is_training;
   using Model::layout;
+  using Model::lifetime;
   using Model::lowered;
   using Model::may_lack_gradients;
   using Model::module;
@@ -36,6 +39,8 @@ class replica_of : protected Model {
   using Model::random_step;
   using Model::register_forward_hook;
   using Model::register_forward_pre_hook;
+  using Model::register_full_backward_hook;
+  using Model::register_full_backward_pre_hook;
   using Model::register_load_state_dict_post_hook;
   using Model::register_load_state_dict_pre_hook;
   using Model::register_state_dict_hook;
@@ -44,6 +49,7 @@ class replica_of : protected Model {
   using Model::set_fusion;
   using Model::set_random_step;
   using Model::set_seed;
+  using Model::snapshot;
   using Model::train;
   using Model::workspace_bytes;
   using Model::zero_grad;

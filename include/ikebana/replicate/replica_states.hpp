@@ -13,16 +13,18 @@
 
 namespace ikebana::detail {
 
-/// Gives all ranks the parameters and persistent buffers of one, but for what the policy ignores.
+/// Broadcasts the parameters and persistent buffers of one rank, except what the policy ignores.
 template <class Policy, class Model, process_group Group>
 void broadcast_states(Model& m, Group& group, int from) {
   if constexpr (parameter_groups<Policy>::ignores_any)
-    sync_module_states(m, group, {.src = from}, parameter_groups<Policy>::is_ignored);
+    broadcast_some_states(m, group, {.src = from}, [](std::string_view path, bool is_persistent) {
+      return is_persistent && !parameter_groups<Policy>::is_ignored(path);
+    });
   else
     broadcast_coalesced(group, {.src = from}, m.parameters(), m.persistent_buffers());
 }
 
-/// Compares the ranks' models, but for what the policy ignores.
+/// Compares the ranks' models, except what the policy ignores.
 template <class Policy, class Model, process_group Group>
 void verify_states(const Model& m, Group& group, std::string_view who) {
   if constexpr (parameter_groups<Policy>::ignores_any) {

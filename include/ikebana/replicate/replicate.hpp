@@ -31,7 +31,7 @@ template <class M>
 inline constexpr bool is_hana_tuple = false;
 template <class... M>
 inline constexpr bool is_hana_tuple<boost::hana::tuple<M...>> = true;
-/// Whether M holds modules or models, and is none.
+/// Whether M contains modules or models without being one.
 template <class M>
 concept module_container = !any_module<M> && !requires(M & m) {
   m.current_program();
@@ -46,51 +46,80 @@ inline constexpr bool is_sharded<replicated<Policy, Model, Group>> = shards_opti
 template <class Policy, class Model, class Group>
 inline constexpr bool is_replicated<invariant_replicated<Policy, Model, Group>> = true;
 
+namespace misuse {
+
+IKEBANA_MISUSE(replicate_without_a_policy, "replicate<Policy> expects a replicate_policy<...>");
+IKEBANA_MISUSE(replicate_of_a_sharded_model,
+               "replicate cannot be applied to a model that is already sharded");
+IKEBANA_MISUSE(replicate_twice, "replicate was already applied to this model");
+IKEBANA_MISUSE(replicate_of_a_container,
+               "replicate does not support containers, which have no forward: make a network of "
+               "what is in it, with sequential or graph");
+IKEBANA_MISUSE(
+    replicate_of_a_module,
+    "replicate needs an initialized model: initialize<T, shape>(module, seed) gives one");
+IKEBANA_MISUSE(replicate_with_another_hook,
+               "replicate expects a hook of the policy's comm_hook as its last argument, and needs "
+               "one where that has no default");
+
+}  // namespace misuse
+
+template <class Policy, class Model>
+constexpr diagnostic check_policy() {
+  if (const diagnostic wrong = check_paths<Policy, Model>(); !wrong.ok()) return wrong;
+  if constexpr (policy_has<Policy, mixed_precision_key>)
+    return policy_option<Policy, mixed_precision_key>::template check<typename Model::value_type>(
+        module_tree_of(typename Model::module_type{}));
+  return {};
+}
+
+template <class Policy, class Model, class... Hook>
+constexpr auto find_replicate_refusal() {
+  if constexpr (!is_replicate_policy<Policy>) {
+    return std::type_identity<misuse::replicate_without_a_policy<>>{};
+  } else if constexpr (is_sharded<Model>) {
+    return std::type_identity<misuse::replicate_of_a_sharded_model<>>{};
+  } else if constexpr (is_replicated<Model>) {
+    return std::type_identity<misuse::replicate_twice<>>{};
+  } else if constexpr (module_container<Model>) {
+    return std::type_identity<misuse::replicate_of_a_container<>>{};
+  } else if constexpr (!requires(Model & m) { m.current_program(); }) {
+    return std::type_identity<misuse::replicate_of_a_module<>>{};
+  } else if constexpr (!check_policy<Policy, Model>().ok()) {
+    return find_refusal<check_policy<Policy, Model>>();
+  } else if constexpr (!std::is_constructible_v<typename Policy::hook_type, Hook...>) {
+    return std::type_identity<misuse::replicate_with_another_hook<>>{};
+  } else {
+    return accepted{};
+  }
+}
+
+template <class Policy, class Model, class... Hook>
+inline constexpr bool replicates =
+    std::is_same_v<decltype(find_replicate_refusal<Policy, Model, Hook...>()), accepted>;
+
 }  // namespace detail
 
 /// Makes the model one of `group.size()` replicas: `replicate<policy>(initialize<float, S>(net,
-/// seed{1}), group)`. Compares the models of all ranks (state_error names the first path that
-/// differs, on every rank) and copies the parameters and buffers of rank 0 to all. A hook with
-/// options of run time is the last argument. The group must outlive the result. Allocates.
+/// seed{1}), group)`. Compares the policies of all ranks (with a hook's run-time options) and their
+/// models (the state_error on every rank names the options, or the first path, that differ) and
+/// copies the parameters and persistent buffers of rank 0 to all. A hook with run-time options is
+/// the last argument. The group must outlive the result. Allocates. Throws communication_error if a
+/// rank fails.
 template <class Policy = replicate_policy<>, class Model, process_group Group, class... Hook>
-requires(sizeof...(Hook) <= 1) auto replicate(Model model, Group& group, Hook... hook) {
-  static_assert(is_replicate_policy<Policy>,
-                "ikebana: replicate<Policy> expects a replicate_policy<...>");
-  constexpr bool once = !detail::is_replicated<Model> || detail::is_sharded<Model>;
-  static_assert(once, "ikebana: replicate was already applied to this model");
-  static_assert(!detail::is_sharded<Model>,
-                "ikebana: replicate cannot be applied to a model that is already sharded");
-  static_assert(!detail::module_container<Model>,
-                "ikebana: replicate does not support containers, which have no forward: make a "
-                "network of what is in it, with sequential or graph");
-  constexpr bool is_initialized = requires(Model & m) { m.current_program(); };
-  static_assert(is_initialized || detail::module_container<Model>,
-                "ikebana: replicate needs an initialized model: initialize<T, shape>(module, seed) "
-                "gives one");
-  if constexpr (is_replicate_policy<Policy> && !detail::is_replicated<Model> && is_initialized) {
-    constexpr diagnostic wrong = detail::check_paths<Policy, Model>();
-    if constexpr (!wrong.ok())
-      static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
-    if constexpr (policy_has<Policy, detail::mixed_precision_key>) {
-      constexpr diagnostic unfit =
-          policy_option<Policy, detail::mixed_precision_key>::template check<
-              typename Model::value_type>(module_tree_of(typename Model::module_type{}));
-      if constexpr (!unfit.ok())
-        static_cast<void>(
-            sizeof(refusal_t<unfit.path, unfit.expected, unfit.got, unfit.message()>));
-    }
-    using hook_type = typename Policy::hook_type;
-    constexpr bool fits = std::is_constructible_v<hook_type, Hook...>;
-    static_assert(
-        fits,
-        "ikebana: replicate expects a hook of the policy's comm_hook as its last argument, "
-        "and needs one where that has no default");
-    if constexpr (policy_has<Policy, detail::invariant_key>)
-      return invariant_replicated<Policy, Model, Group>(std::move(model), group);
-    else if constexpr (fits)
-      return replicated<Policy, Model, Group>(std::move(model), group,
-                                              hook_type(std::move(hook)...));
-  }
+requires(sizeof...(Hook) <= 1 &&
+         detail::replicates<Policy, Model, Hook...>) auto replicate(Model model, Group& group,
+                                                                    Hook... hook) {
+  if constexpr (policy_has<Policy, detail::invariant_key>)
+    return invariant_replicated<Policy, Model, Group>(std::move(model), group);
+  else
+    return replicated<Policy, Model, Group>(std::move(model), group,
+                                            typename Policy::hook_type(std::move(hook)...));
 }
+template <class Policy = replicate_policy<>, class Model, process_group Group, class... Hook>
+requires(sizeof...(Hook) <= 1 &&
+         !detail::replicates<Policy, Model, Hook...>) auto replicate(const Model&, Group&,
+                                                                     const Hook&...)
+    -> decltype(detail::declared(detail::find_replicate_refusal<Policy, Model, Hook...>()));
 
 }  // namespace ikebana

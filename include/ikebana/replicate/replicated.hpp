@@ -12,7 +12,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/model/model.hpp"
-#include "ikebana/module/refusal.hpp"
+#include "ikebana/model/optimizer_check.hpp"
 #include "ikebana/replicate/buckets/buckets.hpp"
 #include "ikebana/replicate/buckets/model_buckets.hpp"
 #include "ikebana/replicate/buckets/reducer.hpp"
@@ -21,10 +21,12 @@
 #include "ikebana/replicate/elastic.hpp"
 #include "ikebana/replicate/feature.hpp"
 #include "ikebana/replicate/join.hpp"
+#include "ikebana/replicate/mixed/cast_call.hpp"
 #include "ikebana/replicate/mixed_precision.hpp"
 #include "ikebana/replicate/optimizer_in_backward.hpp"
 #include "ikebana/replicate/parameter_groups.hpp"
 #include "ikebana/replicate/policy.hpp"
+#include "ikebana/replicate/policy_fingerprint.hpp"
 #include "ikebana/replicate/process_group.hpp"
 #include "ikebana/replicate/replica_of.hpp"
 #include "ikebana/replicate/replica_states.hpp"
@@ -36,19 +38,24 @@ namespace ikebana {
 
 namespace detail {
 
-/// Named for what the compiler says of a copy: get_state_dict and load_state_dict copy weights.
+/// The options of a policy without mixed_precision.
+struct casts_nothing {
+  static constexpr bool casts_inputs = false;
+};
+
+/// The name appears in the error for a copy: get_state_dict and load_state_dict copy weights.
 struct a_replica_is_not_copied_but_its_state {};
 
 }  // namespace detail
 
-/// A model that trains together with those of the other ranks: the same calls, paths and states as
-/// the model that it was made of; backward averages the gradients over the ranks, bucket by bucket,
-/// while it goes on. Made by `replicate`.
+/// A model that trains together with the replicas of the other ranks: the calls, paths and states
+/// of the original model, with a backward that averages the gradients over the ranks, bucket by
+/// bucket, while it runs. Created by `replicate`.
 ///
-/// Gradients end as (1/ranks) times the sum over ranks, and over the batches since zero_grad.
+/// Gradients become (1/ranks) times the sum over ranks and over the batches since zero_grad.
 /// Buffers are those of rank 0 after every synchronised backward. Every rank must make the same
-/// calls in the same order; forward alone communicates nothing. Steps allocate nothing. Throws
-/// communication_error where another rank fails.
+/// calls in the same order; forward alone does not communicate. Steps allocate nothing. Throws
+/// communication_error if another rank fails.
 template <class Policy, class Model, process_group Group>
 class replicated : public detail::replica_of<Model>,
                    public synchronised_replica<replicated<Policy, Model, Group>, Policy>,
@@ -62,10 +69,17 @@ class replicated : public detail::replica_of<Model>,
   friend joining;
   friend elasticity;
 
+  static constexpr bool is_mixed = policy_has<Policy, detail::mixed_precision_key>;
+  /// Whether a call with these arguments first casts any of them to the model's type.
+  template <class... X>
+  static constexpr bool casts =
+      policy_option<Policy, detail::mixed_precision_key, detail::casts_nothing>::casts_inputs &&
+      (detail::is_cast_argument<typename base::value_type, std::remove_cvref_t<X>> || ...);
+
  public:
   using policy_type = Policy;
   using group_type = Group;
-  /// Whether gradients are used up while backward runs: optimizer_in_backward.
+  /// Whether gradients are consumed during backward: optimizer_in_backward.
   static constexpr bool steps_in_backward = detail::steps_in_backward<Policy>;
   using synchronisation::no_sync;
   using synchronisation::synchronises;
@@ -80,7 +94,7 @@ class replicated : public detail::replica_of<Model>,
   replicated(Model made, Group& group, typename Policy::hook_type hook)
       : base{std::move(made)},
         buffer_sync_{static_cast<Model&>(*this)},
-        reducer_{start(group), std::move(hook), Model::gradients(), plan(), delayed()} {
+        reducer_{start(group, hook), std::move(hook), Model::gradients(), plan(), delayed()} {
     Model::set_random_stream(static_cast<std::uint32_t>(group.rank()));
     if constexpr (Model::may_lack_gradients)
       unused_.set_up(reducer_.plan().parameters(), *Model::presence(), Policy::caps);
@@ -92,23 +106,67 @@ class replicated : public detail::replica_of<Model>,
   }
 
   replicated(replicated&&) noexcept = default;
-  /// A copy would be a replica that no other rank knows.
+  /// A copy would be a replica unknown to the other ranks.
   replicated(const replicated&, detail::a_replica_is_not_copied_but_its_state = {}) = delete;
 
-  /// As model::operator().
-  template <model_input... X>
-  output_view operator()(const X&... x) & {
+  /// See model::operator().
+  template <class... X>
+      output_view operator()(const X&... x) & requires(Model::template takes<X...>) {
     return forward(x...);
   }
-  template <model_input... X>
-  output_view operator()(const X&... x) && = delete;
+  template <class... X>
+  requires(detail::has_temporary<X...>&& Model::template takes<std::remove_cvref_t<X>...>)
+      output_view
+      operator()(X&&... x) & {
+    const output_view y = forward(std::as_const(x)...);
+    Model::tables_->kept_inputs.keep(std::forward<X>(x)...);
+    return y;
+  }
+  template <class... X>
+  requires(casts<X...>) output_view operator()(X&&... x) & {
+    return forward(std::forward<X>(x)...);
+  }
+  template <class... X>
+  requires(!Model::template takes<X...> && !casts<X...>) auto operator()(
+      const X&...) & -> decltype(detail::refuse<Model::template check_call<X...>>());
+  template <class... X>
+  auto operator()(const X&...) const& -> detail::misuse::call_of_a_const_model<>;
+  template <class... X>
+  auto operator()(const X&...) && -> detail::misuse::call_of_a_temporary_model<>;
 
-  /// As model::forward.
-  template <model_input... X>
-  output_view forward(const X&... x) & {
+  /// See model::forward.
+  template <class... X>
+      output_view forward(const X&... x) & requires(Model::template takes<X...>) {
     begin_forward();
     return Model::forward(x...);
   }
+  template <class... X>
+  requires(detail::has_temporary<X...>&& Model::template takes<std::remove_cvref_t<X>...>)
+      output_view forward(X&&... x)
+  &{
+    const output_view y = forward(std::as_const(x)...);
+    Model::tables_->kept_inputs.keep(std::forward<X>(x)...);
+    return y;
+  }
+  /// Under mixed_precision, casts inputs of another floating-point type, which allocates.
+  template <class... X>
+  requires(casts<X...>) output_view forward(X&&... x)
+  &{
+    return detail::call_with_cast<value_type>(
+        [this](auto& tensors, const auto&... argument) {
+          const output_view y = forward(argument...);
+          std::apply(
+              [this](auto&&... one) {
+                Model::tables_->kept_inputs.keep(std::forward<decltype(one)>(one)...);
+              },
+              std::move(tensors));
+          return y;
+        },
+        std::forward<X>(x)...);
+  }
+  template <class... X>
+  requires(!Model::template takes<X...> && !casts<X...>) auto forward(
+      const X&...) & -> decltype(detail::refuse<Model::template check_call<X...>>());
 
   /// Sets all gradients to zero.
   void zero_grad() {
@@ -119,7 +177,7 @@ class replicated : public detail::replica_of<Model>,
     detail::tell_after_zero_grad(features_, *this);
   }
 
-  /// As model::backward; then the gradients are averaged over the ranks.
+  /// Like model::backward, then averages the gradients over the ranks.
   template <class G>
   void backward(const G& output_gradient) {
     refuse_in_backward_steps();
@@ -130,7 +188,7 @@ class replicated : public detail::replica_of<Model>,
     end_backward();
   }
 
-  /// The same with the gradients of the inputs, which are this rank's own.
+  /// The same, with the gradients of the inputs, which are local to this rank.
   template <class G, tensor_like... X>
   requires(sizeof...(X) > 0) void backward(const G& output_gradient, X&&... input_gradients) {
     refuse_in_backward_steps();
@@ -142,35 +200,47 @@ class replicated : public detail::replica_of<Model>,
     end_backward();
   }
 
-  /// As model::train_step, with the gradients averaged over the ranks. Returns the loss of this
+  /// Like model::train_step, with the gradients averaged over the ranks. Returns the loss of this
   /// rank.
-  template <class X, tensor_like Y, class Loss, class Optimizer>
-  value_type train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
-    constexpr diagnostic wrong = Model::template check_step<X, Y>(Loss{});
-    if constexpr (!wrong.ok()) {
-      static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
-    } else {
-      detail::tell_before_train_step(features_, optimizer);
-      const value_type value = loss_and_gradients(x, target, loss, false);
-      step(optimizer);
-      return value;
-    }
+  template <class X, class Y, class Loss, class Optimizer>
+  requires(Model::template trains_on<X, Y, Loss>) value_type
+      train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
+    detail::check_optimizer(*this, optimizer);
+    detail::tell_before_train_step(features_, optimizer);
+    const value_type value = loss_and_gradients(x, target, loss, false);
+    step(optimizer);
+    return value;
   }
+  template <class X, class Y, class Loss, class Optimizer>
+  requires(casts<X>) value_type
+      train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
+    return with_cast(x,
+                     [&](const auto& cast) { return train_step(cast, target, loss, optimizer); });
+  }
+  template <class X, class Y, class Loss, class Optimizer>
+  requires(!Model::template trains_on<X, Y, Loss> &&
+           !casts<X>) auto train_step(const X&, const Y&, const Loss&, Optimizer&)
+      -> decltype(detail::refuse<Model::template check_step<X, Y, Loss>>());
 
-  /// As model::loss_backward: adds this batch's gradients to what was accumulated, then averages
+  /// Like model::loss_backward: adds this batch's gradients to the accumulated ones, then averages
   /// the sum over the ranks.
-  template <class X, tensor_like Y, class Loss>
-  value_type loss_backward(const X& x, const Y& target, const Loss& loss) {
+  template <class X, class Y, class Loss>
+  requires(Model::template trains_on<X, Y, Loss>) value_type
+      loss_backward(const X& x, const Y& target, const Loss& loss) {
     refuse_in_backward_steps();
-    constexpr diagnostic wrong = Model::template check_step<X, Y>(Loss{});
-    if constexpr (!wrong.ok())
-      static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
-    else
-      return loss_and_gradients(x, target, loss, true);
+    return loss_and_gradients(x, target, loss, true);
   }
+  template <class X, class Y, class Loss>
+  requires(casts<X>) value_type loss_backward(const X& x, const Y& target, const Loss& loss) {
+    return with_cast(x, [&](const auto& cast) { return loss_backward(cast, target, loss); });
+  }
+  template <class X, class Y, class Loss>
+  requires(!Model::template trains_on<X, Y, Loss> &&
+           !casts<X>) auto loss_backward(const X&, const Y&, const Loss&)
+      -> decltype(detail::refuse<Model::template check_step<X, Y, Loss>>());
 
-  /// What train_step does after backward: the optimizer's step, with what the policy's options do
-  /// around it.
+  /// The part of train_step after backward: the optimizer's step, with the steps that the policy's
+  /// options add around it.
   template <class Optimizer>
   void step(Optimizer& optimizer) {
     drain();
@@ -181,15 +251,15 @@ class replicated : public detail::replica_of<Model>,
   /// The slices of the gradients that are reduced together, in the order in which they become
   /// ready; printable.
   const auto& bucket_plan() const { return reducer_.plan(); }
-  /// Whether buckets were made anew after the first synchronised backward: see static_graph.
+  /// Whether buckets were rebuilt after the first synchronised backward; see static_graph.
   bool has_rebuilt_buckets() const {
     if constexpr (Model::may_lack_gradients)
       return unused_.has_rebuilt();
     else
       return false;
   }
-  /// By how many ranks a parameter was reached before the last reduction, `"a.weight"_s`: all,
-  /// where the network leaves none out.
+  /// The number of ranks that reached a parameter before the last reduction, `"a.weight"_s`: all,
+  /// if the network never leaves any out.
   template <class Path>
   int ranks_with_gradient(Path) const {
     const std::size_t place = Model::template place_of<Path>();
@@ -204,12 +274,12 @@ class replicated : public detail::replica_of<Model>,
   parameter_shards<value_type>* shards() requires(detail::shards_optimizer<Policy>) {
     return feature<detail::shard_optimizer_key>().shards();
   }
-  /// Under shard_optimizer: gives every rank all averaged gradients. All ranks call it.
+  /// Under shard_optimizer: gives every rank all averaged gradients. All ranks must call it.
   void gather_gradients() requires(detail::shards_optimizer<Policy>) {
     drain();
     feature<detail::shard_optimizer_key>().shards()->gather_gradients();
   }
-  /// The hook for the group at a path, `"head"_s`: the policy's, or that of an override_at.
+  /// The hook of the group at a path, `"head"_s`: the policy's, or that of an override_at.
   template <class Path>
   auto& hook(Path) {
     constexpr int g = groups::at(Path::c_str());
@@ -219,7 +289,7 @@ class replicated : public detail::replica_of<Model>,
   }
   /// The buffer hook with its state.
   auto& buffer_hook() { return buffer_sync_.hook(); }
-  /// The object of the policy's option for Key: see feature.hpp.
+  /// The object of the policy's option for Key; see feature.hpp.
   template <class Key>
   auto& feature() {
     using type = typename policy_option<Policy, Key>::template feature<Model, Group>;
@@ -227,13 +297,26 @@ class replicated : public detail::replica_of<Model>,
   }
 
  private:
+  /// Calls f(inputs(...)) with x, a tensor or a pack of tensors, after the cast.
+  template <class X, class F>
+  static value_type with_cast(const X& x, const F& f) {
+    const auto call = [&](const auto&... argument) {
+      return detail::call_with_cast<value_type>(
+          [&](auto&, const auto&... cast) { return f(inputs(cast...)); }, argument...);
+    };
+    if constexpr (detail::is_input_pack<X>)
+      return std::apply(call, x.items);
+    else
+      return call(x);
+  }
+
   using elasticity::steps_;
   using joining::join_;
   using joining::restarted_;
   using synchronisation::is_last_backward_;
   using synchronisation::may_synchronise_;
 
-  /// For what leaves gradients to be used later, or other than by a train_step.
+  /// Refuses calls that use gradients later, or outside a train_step.
   static constexpr void refuse_in_backward_steps() {
     static_assert(
         !detail::steps_in_backward<Policy>,
@@ -254,9 +337,7 @@ class replicated : public detail::replica_of<Model>,
     void after_leaf(int node) const { detail::tell_after_leaf_backward(self.features_, node); }
   };
 
-  static constexpr bool is_mixed = policy_has<Policy, detail::mixed_precision_key>;
-
-  /// What hears of finished gradients.
+  /// The receiver of finished gradients.
   auto listener() {
     if constexpr (is_mixed)
       return detail::completed_at_boundary<value_type, finished_prefix>{
@@ -265,8 +346,8 @@ class replicated : public detail::replica_of<Model>,
       return finished_prefix{*this};
   }
 
-  /// The loss, whose backward is where that of the model begins: until there, forward may throw,
-  /// and reductions may be under way.
+  /// The loss; its backward starts the model's backward. Until then, forward may throw and earlier
+  /// reductions may be in flight.
   template <class Loss>
   struct loss_before_backward {
     replicated& self;
@@ -284,7 +365,7 @@ class replicated : public detail::replica_of<Model>,
     }
   };
 
-  /// What is under way when an exception ends a backward must not outlive the group.
+  /// What is in flight when an exception ends a backward must not outlive the group.
   struct abandon_on_exception {
     replicated& self;
     int before = std::uncaught_exceptions();
@@ -297,17 +378,24 @@ class replicated : public detail::replica_of<Model>,
   void broadcast_states(Group& group, int from) {
     detail::broadcast_states<Policy>(static_cast<Model&>(*this), group, from);
   }
-  void verify(Group& group, std::string_view who) const {
+  /// Compares the ranks' policies, their run-time values and their models.
+  void verify(Group& group, const hook_type& hook, std::span<const double> divide_factors,
+              std::string_view who) const {
+    detail::verify_policy<Policy>(detail::values_fingerprint(divide_factors, hook), group, who);
     detail::verify_states<Policy>(static_cast<const Model&>(*this), group, who);
   }
+  void verify(Group& group, const hook_type& hook, std::string_view who) {
+    verify(group, hook, reducer_.divide_factors(), who);
+  }
 
-  /// Lets go of a step that has failed.
+  /// Discards a failed step.
   void forget_step() {
     join_.end();
+    static_cast<void>(buffer_sync_.take_due());
     abandon();
     if constexpr (Model::may_lack_gradients) unused_.restart();
   }
-  /// Goes on in a group whose ranks' states are the same.
+  /// Continues in a group whose ranks have equal states.
   void enter(Group& group, hook_type hook) {
     reducer_.regroup(group, std::move(hook));
     Model::zero_grad();
@@ -316,8 +404,8 @@ class replicated : public detail::replica_of<Model>,
     detail::prepare_features(features_, *this);
   }
 
-  /// A synchronised backward of the others, without a batch: what was summed before and is not part
-  /// of what they sum now is dropped.
+  /// Takes part in a synchronised backward of the others, without a batch: earlier sums that do not
+  /// belong to what they sum now are dropped.
   void shadow() {
     const bool keeps = joining::keeps_gradients();
     if constexpr (detail::shards_optimizer<Policy>)
@@ -331,9 +419,9 @@ class replicated : public detail::replica_of<Model>,
     is_last_backward_ = true;
   }
 
-  /// Compares the ranks' models, and makes them the same.
-  Group& start(Group& group) {
-    verify(group, "replicate");
+  /// Compares the ranks' policies and models, and makes the models equal.
+  Group& start(Group& group, const hook_type& hook) {
+    verify(group, hook, groups::divide_factors, "replicate");
     if constexpr (Policy::syncs_at_start) broadcast_states(group, 0);
     return group;
   }
@@ -356,14 +444,26 @@ class replicated : public detail::replica_of<Model>,
   }
 
   void begin_forward() {
-    buffer_sync_.before_forward(group(), Model::is_training());
+    if (!join_.on())
+      buffer_sync_.before_forward(group(), Model::is_training());
+    else if (Model::is_training())
+      settle_buffers(true);
     detail::tell_before_forward(features_, *this);
+  }
+
+  /// In a join, called once between two synchronised backwards: broadcasts the buffers of the
+  /// highest rank that continues.
+  void settle_buffers(bool has_inputs) {
+    if (!buffer_sync_.take_due()) return;
+    const int source = join_.next_buffer_source(group(), has_inputs);
+    if (source >= 0) buffer_sync_.run(group(), source);
   }
 
   void begin_backward(bool accumulate) {
     restarted_ = restarted_ || !accumulate;
     if (join_.on() && synchronises()) {
       drain();
+      settle_buffers(true);
       join_.meet(group(), true, restarted_, is_last_backward_);
     }
     begin_reduction(accumulate, detail::backward_of::own);
@@ -381,7 +481,7 @@ class replicated : public detail::replica_of<Model>,
     detail::tell_before_backward(features_, *this, accumulate);
   }
 
-  /// Waits for what is under way.
+  /// Waits for what is in flight.
   void drain() {
     reducer_.drain(features_);
     if constexpr (Model::may_lack_gradients)
@@ -397,10 +497,7 @@ class replicated : public detail::replica_of<Model>,
     if (synchronises()) restarted_ = false;
     if (!is_last_backward_) return;
     drain();
-    if (synchronises()) {
-      buffer_sync_.after_backward(group(), join_.buffer_source());
-      if (join_.on()) buffer_sync_.before_forward(group(), true);
-    }
+    if (synchronises()) buffer_sync_.after_backward(group(), join_.on());
     detail::tell_after_backward(features_, *this);
     if (synchronises()) ++steps_;
   }

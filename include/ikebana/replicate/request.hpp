@@ -18,8 +18,8 @@
 #include "ikebana/core/span_of.hpp"
 #include "ikebana/replicate/process_group.hpp"
 
-/// What a rank asks of its group, in a form that ranks can compare, and the words for what goes
-/// wrong; shared by all kinds of groups.
+/// What a rank asks of its group, in a form that ranks can compare, and the messages for errors;
+/// shared by all kinds of groups.
 namespace ikebana::detail {
 
 enum class collective : std::uint8_t { barrier, broadcast, all_gather, reduce_scatter, all_reduce };
@@ -40,7 +40,7 @@ constexpr const char* name(collective what) {
   return "?";
 }
 
-/// The type of the elements, as far as ranks must agree on it.
+/// The element type, as far as ranks must agree on it.
 struct element_type {
   char kind = 'x';  // f: floating, b: bfloat, i: signed, u: unsigned, x: bytes
   std::uint32_t size = 0;
@@ -58,7 +58,7 @@ constexpr element_type element_type_of() {
   return {kind, static_cast<std::uint32_t>(sizeof(T))};
 }
 
-/// What a rank asks for: which collective, of what, and where its memory is.
+/// What a rank asks for: the collective, its arguments, and its memory.
 struct request {
   collective what = collective::barrier;
   reduce_op op = reduce_op::sum;
@@ -117,7 +117,7 @@ std::string seconds_text(double seconds) {
   return s;
 }
 
-/// What two ranks say when they called different collectives; the same on every rank.
+/// The message when two ranks called different collectives; the same on every rank.
 template <class = void>
 std::string mismatch_text(int one, const request& its, int other, const request& others) {
   return rank_text(one) + " called " + its.text() + ", " + rank_text(other) + " called " +
@@ -138,8 +138,7 @@ struct split_entry {
   int color, key, rank;
 };
 
-/// The ranks of a group that gave this color, in the order of their keys, then of their ranks. All
-/// ranks call it.
+/// The ranks of a group with this color, ordered by key, then by rank. All ranks must call it.
 template <class Group>
 std::vector<split_entry> members_with(Group& group, int color, int key) {
   std::vector<split_entry> all(static_cast<std::size_t>(group.size()));
@@ -151,8 +150,8 @@ std::vector<split_entry> members_with(Group& group, int color, int key) {
   return all;
 }
 
-/// Rethrows with "rank r: " before the text, as the same type, if it is one of Ikebana's own types
-/// and does not say so already; anything else unchanged.
+/// Rethrows one of Ikebana's exceptions as the same type, with "rank r: " before the text if it
+/// does not have it already. Rethrows other exceptions unchanged, and without RTTI all of them.
 template <class = void>
 [[noreturn]] void rethrow_with_rank(const std::exception_ptr& failure, int rank) {
   try {
@@ -161,11 +160,13 @@ template <class = void>
     const std::string prefix = rank_text(rank) + ": ";
     const std::string text = e.what();
     if (text.rfind(prefix, 0) == 0) throw;
+#if defined(__cpp_rtti)
     if (typeid(e) == typeid(shape_error)) throw shape_error(prefix + text);
     if (typeid(e) == typeid(state_error)) throw state_error(prefix + text);
     if (typeid(e) == typeid(io_error)) throw io_error(prefix + text);
     if (typeid(e) == typeid(communication_error)) throw communication_error(prefix + text);
     if (typeid(e) == typeid(error)) throw error(prefix + text);
+#endif
     throw;
   }
 }

@@ -21,8 +21,8 @@ namespace detail {
 
 struct shard_optimizer_key {};
 
-/// In the place of a policy's hook: averages what each rank is to update, and only there. Early: an
-/// optimizer then steps, and the parameters are gathered, while backward goes on.
+/// Replaces a policy's hook: averages what each rank updates, only there. Early: an optimizer then
+/// steps, and the parameters are gathered, during backward.
 template <class Hook, bool Early>
 class shard_hook {
  public:
@@ -71,7 +71,7 @@ class shard_hook {
     shards.take(2 * bucket + 1);
   }
 
-  /// At one address, for optimizers keep it.
+  /// At a fixed address, since optimizers keep it.
   std::unique_ptr<void, void (*)(void*)> shards_{nullptr, [](void*) {}};
 };
 
@@ -84,26 +84,26 @@ struct gradient_sync_key;
 
 }  // namespace detail
 
-/// Whether ranks share the optimizer's work, and its memory (ZeRO stage 1: Rajbhandari et al.,
-/// ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020; PyTorch's
-/// ZeroRedundancyOptimizer): each bucket is cut in as many parts as there are ranks; backward
-/// reduce-scatters, so that each rank has the averages of its part alone; an optimizer made of the
-/// model remembers its rank's elements only, updates those, and its `step` returns when all ranks
-/// have all parameters. The bits are those of a step without.
+/// Whether ranks share the optimizer's work and memory (ZeRO stage 1: Rajbhandari et al., ZeRO:
+/// Memory Optimizations Toward Training Trillion Parameter Models, 2020; PyTorch's
+/// ZeroRedundancyOptimizer). Each bucket is divided among the ranks. Backward reduce-scatters, so
+/// that each rank has the averages of its own part only. An optimizer created for the model keeps
+/// the state of its rank's elements and updates only those; its `step` returns when all ranks have
+/// all parameters. The bits are those of an unsharded step.
 ///
 ///     auto net = ike::replicate<ike::replicate_policy<ike::shard_optimizer<true>>>(made, group);
 ///     ike::adam optimizer{net, {.lr = 1e-3}};  // exp_avg: 1/ranks of the parameters
 ///     net.train_step(x, y, loss, optimizer);
 ///
-/// - `step()` is for all ranks to call, and so are `clip_grad_norm`, `get_optimizer_state_dict`,
+/// - All ranks must call `step()`, and so `clip_grad_norm`, `get_optimizer_state_dict`,
 ///   `get_training_state`, `gather_gradients`, and a backward that adds to averaged gradients,
 ///   which gathers them first.
-/// - `gradients()` after a synchronised backward: averages at this rank's elements, this rank's own
-///   sums elsewhere; `gather_gradients()` gives every rank all averages.
-/// - Goes with the default comm_hook and with bf16_compress or fp16_compress. With
-/// optimizer_in_backward each bucket
-///   is stepped and gathered while backward goes on (PyTorch's ddp_zero_hook).
-/// - An optimizer of one's own asks the model's `shards()` what to update.
+/// - `gradients()` after a synchronised backward contains averages at this rank's elements and this
+///   rank's own sums elsewhere; `gather_gradients()` gives every rank all averages.
+/// - Works with the default comm_hook and with bf16_compress or fp16_compress. With
+///   optimizer_in_backward, each bucket is stepped and gathered during backward (PyTorch's
+///   ddp_zero_hook).
+/// - A custom optimizer asks the model's `shards()` what to update.
 template <bool Value>
 struct shard_optimizer {
   using replicate_key = detail::shard_optimizer_key;

@@ -11,15 +11,15 @@
 
 namespace ikebana {
 
-/// When the gradients of a replica are reduced, and by what they are divided: a part of
-/// `replicated`, which is Self.
+/// When the gradients of a replica are reduced, and their divisor: a part of `replicated`, which is
+/// Self.
 template <class Self, class Policy>
 class synchronised_replica {
   using groups = detail::parameter_groups<Policy>;
 
  public:
-  /// While the guard lives, backward keeps its gradients to this rank; the first backward after it
-  /// reduces their sum. It acts where backward runs, wherever forward ran.
+  /// While the guard exists, backward keeps its gradients local to this rank; the first backward
+  /// afterwards reduces their sum. It affects backward, wherever forward ran.
   class [[nodiscard]] no_sync_guard {
    public:
     explicit no_sync_guard(synchronised_replica& r)
@@ -36,15 +36,16 @@ class synchronised_replica {
     return no_sync_guard{*this};
   }
 
-  /// Whether the next backwards average over the ranks; outside a no_sync guard. Not recursive: the
-  /// network but for the groups of the policy.
+  /// Whether the following backwards average over the ranks, outside of a no_sync guard.
+  /// Non-recursive: the network without the groups of the policy.
   void set_requires_gradient_sync(bool on, bool recurse = true) {
     Self::refuse_in_backward_steps();
     for (std::size_t g = 0; g < (recurse ? groups::count : 1); ++g)
       self().reducer_.synchronises()[g] = on;
   }
-  /// The same of the groups at and below a module, `"block"_s`; not recursive: of that one alone,
-  /// and an ikebana::error if it is none. What the others accumulate is reduced when they are.
+  /// The same for the groups at and below a module, `"block"_s`; if not recursive, only for the
+  /// group of the module itself. Throws ikebana::error if there is no such group. Gradients of
+  /// groups that do not synchronise accumulate, and are reduced in a later backward that does.
   template <class Path>
   void set_requires_gradient_sync(Path, bool on, bool recurse = true) {
     Self::refuse_in_backward_steps();
@@ -59,19 +60,20 @@ class synchronised_replica {
     return any && may_synchronise_;
   }
 
-  /// Whether backward waits for its reductions. If not, they go on until the next backward begins:
-  /// through the forward of the next micro-batch. Gradients are final after the last backward, and
-  /// after wait_for_gradients, step and zero_grad. (PyTorch: set_is_last_backward.)
+  /// Whether backward waits for its reductions. If not, they continue until the next backward
+  /// starts, overlapping the forward of the next micro-batch. Gradients are final after the last
+  /// backward, and after wait_for_gradients, step and zero_grad. (PyTorch: set_is_last_backward.)
   void set_is_last_backward(bool last) { is_last_backward_ = last; }
   void wait_for_gradients() { self().drain(); }
 
-  /// By what sums over the ranks are divided from the next backward on; 0: the number of ranks.
-  /// Throws ikebana::error for a negative one.
+  /// The divisor of sums over the ranks from the next backward on; 0: the number of ranks. Throws
+  /// ikebana::error if it is negative.
   void set_gradient_divide_factor(double factor) {
     check_divide_factor(factor);
     self().reducer_.divide_factors().fill(factor);
   }
-  /// The same of the groups at and below a module.
+  /// The same for the groups at and below a module. Throws ikebana::error if the factor is
+  /// negative.
   template <class Path>
   void set_gradient_divide_factor(Path, double factor) {
     check_divide_factor(factor);
@@ -79,7 +81,7 @@ class synchronised_replica {
   }
 
  protected:
-  bool may_synchronise_ = true;  ///< No no_sync guard lives.
+  bool may_synchronise_ = true;  ///< No no_sync guard exists.
   bool is_last_backward_ = true;
 
  private:
@@ -93,9 +95,10 @@ class synchronised_replica {
     static_assert(any,
                   "ikebana: no group of the policy is at or below this path: groups_by_module and "
                   "override_at make groups");
-    const auto all = groups::groups();
-    for (std::size_t g = 0; g < groups::count; ++g)
-      if (all.paths[g] == path || (recurse && is_at_or_below(all.paths[g], path))) f(g);
+    constexpr const auto& roots = groups::roots;
+    for (std::size_t r = 0; r < roots.count; ++r)
+      if (roots.paths[r] == path || (recurse && is_at_or_below(roots.paths[r], path)))
+        f(roots.groups[r]);
   }
 
   static void check_divide_factor(double factor) {

@@ -21,18 +21,18 @@ namespace ikebana {
 template <class>
 class basic_rendezvous;
 
-/// A process group whose ranks are threads of this process; one object for each rank, movable, used
-/// by the thread of that rank alone. `launch(threads{n}, f)` makes them.
+/// A process group whose ranks are threads of this process; one object per rank, movable, used only
+/// by the thread of that rank. `launch(threads{n}, f)` creates them.
 ///
-/// Collectives are cooperative: there is no thread but the ranks'. Each announces its memory in a
-/// table; whoever notices, in `poll()` or `wait()`, that all have come does its own share, which
-/// for all_reduce is one of `size()` slices, summed over the ranks in their order and written to
-/// all. So equal inputs give equal bits on every run. Collectives complete in the order of their
-/// calls. None allocates.
+/// Collectives are cooperative: there are no threads but the ranks'. Each rank announces its memory
+/// in a table. A rank that notices, in `poll()` or `wait()`, that all have announced does its own
+/// share, which for all_reduce is one of `size()` slices, summed over the ranks in order and
+/// written to all. Equal inputs therefore give equal bits on every run. Collectives complete in the
+/// order of their calls. None allocates.
 ///
-/// Errors: when a rank throws, returns early, stays away for longer than the timeout or calls a
+/// Errors: if a rank throws, returns early, stays away for longer than the timeout or calls a
 /// different collective, every other rank's next collective (or the one it waits in) throws
-/// communication_error with the rank, the operation and the seconds waited; the contents of the
+/// communication_error with the rank, the operation and the seconds waited. The contents of the
 /// buffers are then unspecified, and the world stays failed.
 ///
 /// A template, so that it is compiled only where it is used.
@@ -63,18 +63,17 @@ class basic_thread_group : public blocking_collectives<basic_thread_group<Unused
   int rank() const { return engine_->rank(); }
   int size() const { return engine_->size(); }
 
-  /// The group of the ranks that gave the same color, in the order of their keys, equal keys in
-  /// that of their ranks. Every rank of this group calls it, with nothing of its own under way that
-  /// others wait for. The part lives on its own: what goes wrong in it is thrown to its ranks, what
-  /// fails this group's world fails it too. A part may be gone before its parent. Allocates. Throws
-  /// communication_error.
+  /// The group of the ranks with the same color, ordered by key, and by rank for equal keys. Every
+  /// rank of this group must call it, with nothing in flight that other ranks wait for. The part is
+  /// independent: its errors are thrown to its ranks, but a failure of this group's world fails it
+  /// too. A part may be destroyed before its parent. Allocates. Throws communication_error.
   template <class = void>
   basic_thread_group split(int color, int key) {
     const std::vector<detail::split_entry> members = detail::members_with(*this, color, key);
     int place = 0;
     while (members[static_cast<std::size_t>(place)].rank != rank()) ++place;
 
-    // The first of the part makes its world; the others take it while it waits for them.
+    // The first rank of the part creates its world; the others take it while it waits for them.
     thread_world& whole = engine_->world();
     std::shared_ptr<thread_world> part;
     if (place == 0) {
@@ -120,7 +119,7 @@ class basic_thread_group : public blocking_collectives<basic_thread_group<Unused
     return start(r, &detail::all_gather_share);
   }
 
-  /// `mine` may be the slice `rank()` of `all`, and otherwise does not overlap it.
+  /// `mine` may be the slice `rank()` of `all`, and otherwise must not overlap it.
   template <reducible T>
   thread_work reduce_scatter_async(std::span<const T> all, std::span<T> mine, reduce_op op) {
     check_op<T>(op);
@@ -134,7 +133,7 @@ class basic_thread_group : public blocking_collectives<basic_thread_group<Unused
 
   thread_work barrier_async() { return start({}, &detail::barrier_share); }
 
-  /// Says that this rank calls no more collectives: who waits for it then learns so at once.
+  /// Announces that this rank calls no more collectives: ranks that wait for it find out at once.
   void leave() noexcept { engine_->leave(); }
 
  private:
@@ -159,7 +158,7 @@ class basic_thread_group : public blocking_collectives<basic_thread_group<Unused
   basic_thread_group(std::shared_ptr<thread_world> part, int rank)
       : part_{std::move(part)}, engine_{std::make_unique<thread_engine>(*part_, rank)} {}
 
-  std::shared_ptr<thread_world> part_;  // null for that of the launcher
+  std::shared_ptr<thread_world> part_;  // Null for the group of the launcher.
   std::unique_ptr<thread_engine> engine_;
   int exceptions_ = std::uncaught_exceptions();
 };

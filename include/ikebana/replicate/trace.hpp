@@ -15,6 +15,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/model/module_call.hpp"
 #include "ikebana/module/lowering.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/replicate/gradient_bucket.hpp"
 #include "ikebana/replicate/policy.hpp"
 
@@ -24,30 +25,32 @@ namespace detail {
 struct trace_key {};
 }  // namespace detail
 
-/// What took the time from a trace_event's begin to its end.
+/// What a trace_event measures.
 enum class trace_kind : std::uint8_t {
   forward,        ///< All leaves.
   backward,       ///< The loss and all leaves.
-  optimizer,      ///< The optimizer's step, where train_step or step run it.
+  optimizer,      ///< The optimizer's step, if train_step or step runs it.
   leaf_forward,   ///< `index`: of `leaves()`.
   leaf_backward,  ///< The same.
   reduction,      ///< Of bucket `index`, from its start until it was found complete and finished.
-  wait,           ///< Nothing else to do until bucket `index` was finished.
-  buffers,        ///< Buffers are taken from rank 0.
+  wait,           ///< Idle until bucket `index` was finished.
+  buffers,        ///< Broadcast of buffers from rank 0.
 };
 
+/// One interval of a step on one rank.
 struct trace_event {
   std::int64_t begin = 0, end = 0;  ///< Nanoseconds of the steady clock.
-  std::uint32_t pass = 0;           ///< Forwards are counted from 1.
+  std::uint32_t pass = 0;           ///< Number of the forward, from 1.
   std::uint32_t index = 0;
   trace_kind kind{};
 
   bool operator==(const trace_event&) const = default;
 };
 
-/// What one rank did when: the last events of a training with the policy `traced`. `write_trace`
-/// (trace_json.hpp) makes it a file that chrome://tracing and Perfetto show. Recording allocates
-/// nothing: when the memory given at construction is full, the oldest events make room.
+/// What one rank did and when: the last events of a training with the policy `traced`.
+/// `write_trace` (trace_json.hpp) writes a file for chrome://tracing and Perfetto. Recording
+/// allocates nothing: when the memory allocated at construction is full, the oldest events are
+/// overwritten.
 ///
 /// A template, so that it is compiled only where it is used.
 template <class>
@@ -58,28 +61,28 @@ class basic_step_trace {
     std::vector<std::string> parameters;
   };
 
-  /// Throws error if there is no room for an event. Allocates.
+  /// Throws error if the capacity is 0. Allocates.
   basic_step_trace(int rank, std::size_t capacity) : rank_{rank}, ring_(capacity) {
     if (capacity == 0) throw error("a trace needs room for one event or more, got 0");
   }
 
   int rank() const { return rank_; }
   std::size_t capacity() const { return ring_.size(); }
-  /// How many events there are.
+  /// The number of events held.
   std::size_t size() const { return recorded_ < ring_.size() ? recorded_ : ring_.size(); }
-  /// How many there were, those that made room included.
+  /// The number of events recorded, including overwritten ones.
   std::size_t recorded() const { return recorded_; }
-  /// The oldest first.
+  /// Events from the oldest on.
   const trace_event& operator[](std::size_t i) const {
     return ring_[(recorded_ - size() + i) % ring_.size()];
   }
 
-  /// The paths of the leaves; what they are where they have none.
+  /// The paths of the leaves, or their kinds if they have none.
   const std::vector<std::string>& leaves() const { return leaves_; }
-  /// As they are by now: a static graph cuts them anew after its first step.
+  /// The current buckets: a static graph rebuilds them after its first step.
   const std::vector<bucket>& buckets() const { return buckets_; }
 
-  /// Forgets all events.
+  /// Removes all events.
   void clear() { recorded_ = 0; }
 
   static std::int64_t now() {
@@ -88,7 +91,7 @@ class basic_step_trace {
         .count();
   }
 
-  /// An event of the pass that is on.
+  /// An event of the current pass.
   void record(trace_kind kind, std::size_t index, std::int64_t begin, std::int64_t end) {
     record({begin, end, pass_, static_cast<std::uint32_t>(index), kind});
   }
@@ -116,12 +119,13 @@ class basic_step_trace {
 };
 using step_trace = basic_step_trace<void>;
 
-/// Records what each step does when; `trace_of(replica)` has the last `Events` events. Costs four
-/// readings of the clock for each leaf of a step.
+/// Records what each step does and when; `trace_of(replica)` returns the last `Events` events.
+/// Costs four clock readings per leaf and step.
 template <std::size_t Events = 16384>
 struct traced {
   static_assert(Events > 0, "ikebana: traced expects a number of events above 0");
   using replicate_key = detail::trace_key;
+  static constexpr bool may_differ = true;  ///< Ranks may differ in whether they are traced.
 
   /// See feature.hpp.
   template <class Model, class Group>
@@ -167,7 +171,7 @@ struct traced {
       if (s.wait_began != 0)
         s.trace.record(trace_kind::wait, bucket.index, s.wait_began, s.bucket_ended);
       s.wait_began = 0;
-      // It may have been under way since an earlier pass.
+      // It may have been in flight since an earlier pass.
       const auto [began, pass] = s.reductions[bucket.index];
       s.trace.record({began, s.bucket_ended, pass, static_cast<std::uint32_t>(bucket.index),
                       trace_kind::reduction});
@@ -188,7 +192,7 @@ struct traced {
     step_trace& trace() { return state_->trace; }
 
    private:
-    // Hooks of the model know its address.
+    // The model's hooks keep its address.
     struct state {
       explicit state(int rank) : trace{rank, Events} {}
 
@@ -222,7 +226,7 @@ struct traced {
       std::vector<start> reductions;  ///< By bucket.
     };
 
-    /// Allocates where the bucket is another one than before.
+    /// Allocates if the bucket has changed.
     void name_bucket(std::size_t index, dim_t bytes, std::span<const bucket_parameter> parameters) {
       const auto& known = state_->trace.buckets();
       if (index < known.size() && known[index].bytes == bytes &&
@@ -252,12 +256,25 @@ struct traced {
   };
 };
 
+namespace detail {
+
+template <class Replica>
+inline constexpr bool is_traced = policy_has<typename Replica::policy_type, trace_key>;
+
+namespace misuse {
+IKEBANA_MISUSE(trace_of_an_untraced_replica,
+               "trace_of needs a replica whose replicate_policy has traced<>");
+}  // namespace misuse
+
+}  // namespace detail
+
 /// The trace of a replica whose policy has `traced`.
 template <class Replica>
-step_trace& trace_of(Replica& replica) {
-  constexpr bool has = policy_has<typename Replica::policy_type, detail::trace_key>;
-  static_assert(has, "ikebana: trace_of needs a replica whose replicate_policy has traced<>");
-  if constexpr (has) return replica.template feature<detail::trace_key>().trace();
+requires(detail::is_traced<Replica>) step_trace& trace_of(Replica& replica) {
+  return replica.template feature<detail::trace_key>().trace();
 }
+template <class Replica>
+requires(!detail::is_traced<Replica>) auto trace_of(const Replica&)
+    -> detail::misuse::trace_of_an_untraced_replica<>;
 
 }  // namespace ikebana

@@ -52,7 +52,7 @@ inline void append_event(nlohmann::json& events, const step_trace& t, const trac
     case trace_kind::reduction:
       break;
   }
-  // Several are under way at once: each gets a row of its own.
+  // Several can be in flight: each gets its own row.
   nlohmann::json j = trace_record("b", t, e, bucket, "reduction");
   j["id"] = std::to_string(t.rank()) + "." + std::to_string(e.index);
   nlohmann::json end = j;
@@ -65,7 +65,7 @@ inline void append_event(nlohmann::json& events, const step_trace& t, const trac
   events.push_back(std::move(end));
 }
 
-/// The JSON array of a rank's events.
+/// A rank's events as a JSON array.
 inline nlohmann::json trace_events(const step_trace& t) {
   nlohmann::json events = nlohmann::json::array();
   events.push_back({{"ph", "M"},
@@ -86,10 +86,10 @@ inline void write_trace_events(const std::string& path, nlohmann::json events) {
 
 }  // namespace detail
 
-/// The events of some ranks in the trace event format of chrome://tracing: a process for each rank,
-/// phases and leaves as complete events that lie in each other, reductions as asynchronous ones
-/// beside them. Times are microseconds of the steady clock, which the processes of one machine
-/// share and machines do not.
+/// The events of some ranks in the trace event format of chrome://tracing: one process per rank,
+/// phases and leaves as nested complete events, reductions as asynchronous events. Times are
+/// microseconds of the steady clock, which processes on one machine share and machines do not.
+/// Allocates.
 inline nlohmann::json to_json(std::span<const step_trace> traces) {
   nlohmann::json events = nlohmann::json::array();
   for (const step_trace& t : traces)
@@ -100,7 +100,7 @@ inline nlohmann::json to_json(const step_trace& trace) {
   return to_json(std::span<const step_trace>{&trace, 1});
 }
 
-/// Writes a file that chrome://tracing and https://ui.perfetto.dev open. Throws io_error.
+/// Writes a file for chrome://tracing and https://ui.perfetto.dev. Throws io_error.
 inline void write_trace(const std::string& path, std::span<const step_trace> traces) {
   nlohmann::json all = to_json(traces);
   detail::write_trace_events(path, std::move(all["traceEvents"]));
@@ -109,7 +109,7 @@ inline void write_trace(const std::string& path, const step_trace& trace) {
   write_trace(path, std::span<const step_trace>{&trace, 1});
 }
 
-/// The same of all ranks of a group, each of which calls this: rank 0 writes. Throws io_error, on
+/// The same for all ranks of a group, each of which must call it: rank 0 writes. Throws io_error on
 /// every rank, and communication_error.
 template <process_group Group>
 void write_trace(const std::string& path, const step_trace& trace, Group& group) {

@@ -31,8 +31,8 @@ namespace detail {
 /// has no batch.
 enum class backward_of : std::uint8_t { own, others };
 
-/// Of a model that may lack gradients, which parameters each backward reaches, and what that means
-/// for all ranks. Parameters are numbered as in gradient_presence.
+/// For a model whose gradients may be absent: which parameters each backward reaches, and the
+/// consequences for all ranks. Parameters are numbered as in gradient_presence.
 template <class Policy, class Model, process_group Group>
 class unused_parameters {
   using T = typename Model::value_type;
@@ -61,20 +61,21 @@ class unused_parameters {
     }
   }
 
-  /// All is as before the first backward, in another group.
+  /// Resets to the state before the first backward, in another group.
   void restart() {
     has_recorded_ = has_own_record_ = false;
     forget();
   }
-  /// While an exception unwinds: withdraws what is under way.
+  /// While an exception unwinds: withdraws what is in flight.
   void abandon() {
     [[maybe_unused]] const auto withdrawn = std::exchange(work_, {});
     is_pending_ = false;
   }
-  /// What was reached and not reduced does not count any more.
+  /// Discards what was reached and not reduced.
   void forget() { std::fill(used_.begin(), used_.end(), std::uint8_t{0}); }
 
-  /// Before a backward that reduces or not, and adds to the gradients or overwrites them.
+  /// Called before a backward that reduces or not, and that adds to the gradients or overwrites
+  /// them.
   template <class Predict, class Reducer>
   void begin(const Predict& predict, const gradient_presence& presence,
              std::span<const T> gradients, Reducer& reducer, bool reduces, bool accumulates,
@@ -99,14 +100,15 @@ class unused_parameters {
     start(reducer.group());
     for (std::size_t b = 0; b < reducer.plan().size(); ++b)
       reducer.skip(b, is_idle(reducer.plan()[b]));
-    // What no rank reached is to be as it is now, whatever a reduction does to it.
+    // Gradients that no rank reached must keep their current values, whatever a reduction does to
+    // them.
     for (std::size_t i = 0; i < size; ++i) {
       is_saved_[i] = accumulates && takes_part_[i] && presence[i] && !used_[i];
       if (is_saved_[i]) copy(gradients, saved_.data(), presence.range(i));
     }
   }
 
-  /// Once all buckets are reduced.
+  /// Called once all buckets are reduced.
   template <class Reducer>
   void finish(gradient_presence& presence, std::span<T> gradients, Reducer& reducer) {
     if (!std::exchange(is_pending_, false)) return;
@@ -131,7 +133,7 @@ class unused_parameters {
       complain(reducer.group().size(), "not every rank's backward gives a gradient to ");
   }
 
-  /// By how many ranks the parameter was reached, before the last reduction.
+  /// The number of ranks that reached the parameter before the last reduction.
   std::int32_t count(std::size_t i) const { return counts_[i]; }
   bool has_rebuilt() const { return planner_.has_rebuilt(); }
 
@@ -146,7 +148,7 @@ class unused_parameters {
         work_ = group.all_reduce_async(span_of(change_), reduce_op::max);
         return;
       }
-    // Who has no batch is not asked whether all was reached.
+    // Ranks without data count as using every parameter.
     const bool counts_as_used = is_others_ && !finds_unused<Policy> && !has_static_graph<Policy>;
     for (std::size_t i = 0; i < size; ++i)
       counts_[i] = takes_part_[i] && (used_[i] || counts_as_used);
@@ -163,7 +165,7 @@ class unused_parameters {
     }
   }
 
-  /// Which parameter is not as in the first backward, and whether it was reached; 0 if none.
+  /// The parameter that differs from the first backward, and whether it was reached; 0 if none.
   std::int32_t first_change() {
     if (!std::exchange(has_own_record_, true))
       for (std::size_t i = 0; i < size; ++i) recorded_[i] = used_[i] != 0 && counts_[i] > 0;
@@ -173,7 +175,7 @@ class unused_parameters {
     return 0;
   }
 
-  /// Whether it is known that no rank has anything to say of this bucket.
+  /// Whether no rank is known to have anything to send in this bucket.
   bool is_idle(const bucket_range& b) const {
     if (!(skips_unused<Policy> || (has_static_graph<Policy> && has_recorded_))) return false;
     for (std::size_t i = b.first_parameter; i <= b.last_parameter; ++i)
@@ -206,7 +208,7 @@ class unused_parameters {
     if (std::exchange(has_recorded_, true)) return;
     has_own_record_ = !is_others_;
     recorded_ = used_;
-    // What an optimizer has of a bucket's elements depends on the buckets.
+    // An optimizer's state for a bucket's elements depends on the buckets.
     if constexpr (!shards_optimizer<Policy>) rebuild(presence, reducer);
   }
 
@@ -246,7 +248,7 @@ class unused_parameters {
   aligned_buffer<T> saved_;
   std::vector<std::size_t> arrived_;
   std::vector<std::int32_t> counts_;
-  std::vector<std::int32_t> change_ = {0};  ///< On the heap: a replica may be moved.
+  std::vector<std::int32_t> change_ = {0};  ///< On the heap, since a replica may be moved.
   work_of<Group> work_{};
   bucket_planner planner_{std::vector<planned_tensor>{}};
   bool is_pending_ = false;

@@ -4,9 +4,11 @@
 #include <exception>
 #include <utility>
 
+#include "ikebana/core/language.hpp"
+
 namespace ikebana {
 
-/// A collective under way: the handle of a `thread_group` or an `mpi_group`. It must not outlive
+/// A collective in flight: the handle of a `thread_group` or an `mpi_group`. It must not outlive
 /// its group, and its buffers must outlive it. The destructor of an unfinished one waits for it, so
 /// that no other rank touches the buffers afterwards; while an exception unwinds it withdraws them
 /// instead, which fails the group on every rank.
@@ -35,19 +37,19 @@ class [[nodiscard]] collective_work {
     try {
       engine_->complete(number_);
     } catch (...) {
-      // The group has failed: its next collective, and the launcher, say so.
+      // The group has failed; its next collective and the launcher report it.
     }
   }
 
-  /// Makes what progress is possible; true once the collective is complete. Never waits. Throws
-  /// communication_error if it never will be complete.
+  /// Makes progress; returns whether the collective is complete. Never waits. Throws
+  /// communication_error if it can never complete.
   bool poll() {
     if (engine_ != nullptr && engine_->poll(number_)) engine_ = nullptr;
     return engine_ == nullptr;
   }
 
-  /// Returns when the collective is complete. Throws communication_error if it never will be, or
-  /// is not within the timeout.
+  /// Returns when the collective is complete. Throws communication_error if it can never complete,
+  /// or does not within the timeout.
   void wait() {
     if (engine_ != nullptr) std::exchange(engine_, nullptr)->complete(number_);
   }

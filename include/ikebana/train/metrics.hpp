@@ -10,7 +10,7 @@
 
 namespace ikebana {
 
-/// The index of the largest of n numbers; the first of equal ones. n >= 1.
+/// The index of the largest of n numbers, and of equal ones the first. n >= 1.
 template <class T>
 constexpr dim_t argmax(const T* x, dim_t n) {
   dim_t best = 0;
@@ -19,8 +19,8 @@ constexpr dim_t argmax(const T* x, dim_t n) {
   return best;
 }
 
-/// Which class was taken for which, counted over any number of batches. Row: the true class;
-/// column: the predicted one.
+/// Counts of predicted against true classes over any number of batches. Rows are the true classes,
+/// columns the predicted ones.
 ///
 /// A template, so that it is compiled only where it is used.
 template <class>
@@ -31,7 +31,7 @@ class basic_confusion_matrix {
       : classes_{classes}, counts_(static_cast<std::size_t>(classes * classes), 0) {}
 
   /// Adds a batch: scores [N, classes], labels [N]. Throws shape_error, or error for a label that
-  /// is no class, before anything is counted. Does not allocate.
+  /// is no class, before anything is counted. No allocation; O(N * classes).
   template <tensor_like Scores, tensor_like Labels>
   void add(const Scores& scores, const Labels& labels) {
     const shape s = scores.extents();
@@ -65,7 +65,7 @@ class basic_confusion_matrix {
     for (dim_t i = 0; i < classes_; ++i) n += count(i, i);
     return n;
   }
-  /// The share of samples on the diagonal, 0..1; 0 where there are none.
+  /// The fraction of samples on the diagonal, between 0 and 1; 0 if there are none.
   double accuracy() const {
     const std::int64_t n = total();
     return n == 0 ? 0 : static_cast<double>(correct()) / static_cast<double>(n);
@@ -77,7 +77,7 @@ class basic_confusion_matrix {
 };
 using confusion_matrix = basic_confusion_matrix<void>;
 
-/// The matrix as a table, true classes down, predicted ones across.
+/// The matrix as a table, with true classes as rows and predicted ones as columns. Allocates.
 template <class = void>
 std::string to_string(const confusion_matrix& m) {
   std::size_t width = 4;
@@ -99,8 +99,8 @@ std::string to_string(const confusion_matrix& m) {
   return out;
 }
 
-/// The share of rows of scores [N, classes] whose largest is at the label, 0..1; 0 for N = 0. Does
-/// not allocate.
+/// The fraction of rows of scores [N, classes] whose largest element is at the label; 0 for N = 0.
+/// Throws shape_error. No allocation; O(N * classes).
 template <tensor_like Scores, tensor_like Labels>
 double accuracy(const Scores& scores, const Labels& labels) {
   const shape s = scores.extents();

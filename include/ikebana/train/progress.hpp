@@ -15,15 +15,17 @@
 
 namespace ikebana {
 
+/// Options of progress_bar.
 struct progress_options {
   std::string_view label = "";  ///< Before the bar: "epoch 3/20". Must outlive the bar.
   std::FILE* to = stderr;
-  bool enabled = true;      ///< False prints nothing: for the ranks other than 0.
-  bool every_call = false;  ///< Draw at each update, not at most ten times a second.
+  bool enabled = true;      ///< If false, prints nothing: for ranks other than 0.
+  bool every_call = false;  ///< Redraw at each update, not at most ten times a second.
 };
 
-/// A progress bar on one line of a terminal: label, bar, share, metrics, samples per second, time
-/// left. Where the output is no terminal, one plain line at the end. Never allocates.
+/// A progress bar on one line of a terminal: label, bar, percentage, metrics, samples per second,
+/// remaining time. If the output is not a terminal, it prints one plain line at the end. Never
+/// allocates.
 ///
 /// A template, so that it is compiled only where it is used.
 template <class>
@@ -42,7 +44,8 @@ class basic_progress_bar {
   basic_progress_bar& operator=(const basic_progress_bar&) = delete;
   ~basic_progress_bar() { finish(); }
 
-  /// Shows a number beside the bar: set("loss", 0.12). `name` must outlive the bar.
+  /// Shows a number next to the bar: set("loss", 0.12). `name` must outlive the bar. Names beyond
+  /// `most_metrics` are ignored.
   void set(std::string_view name, double value) {
     for (std::size_t i = 0; i < count_; ++i)
       if (metrics_[i].name == name) {
@@ -52,7 +55,7 @@ class basic_progress_bar {
     if (count_ < most_metrics) metrics_[count_++] = {name, value};
   }
 
-  /// Samples that were done since the last call.
+  /// Adds the samples processed since the last call.
   void advance(dim_t samples) {
     done_ += samples;
     if (!terminal_ || finished_) return;
@@ -62,7 +65,7 @@ class basic_progress_bar {
     draw(now, '\r');
   }
 
-  /// Ends the line. Called by the destructor too.
+  /// Ends the line. The destructor calls it, too.
   void finish() {
     if (finished_) return;
     finished_ = true;
@@ -106,7 +109,7 @@ class basic_progress_bar {
     else if (done_ > 0 && total_ > done_)
       put("  %.0f s left",
           elapsed * static_cast<double>(total_ - done_) / static_cast<double>(done_));
-    // On a terminal, what a longer line left behind is erased.
+    // On a terminal, erases the rest of a longer previous line.
     std::fprintf(options_.to, terminal_ ? "\r%s\x1b[K" : "%s", line);
     if (end == '\n') std::fputc('\n', options_.to);
     std::fflush(options_.to);
@@ -125,7 +128,7 @@ using progress_bar = basic_progress_bar<void>;
 
 namespace detail {
 
-/// Any range with a size, advancing a bar by one for each element.
+/// A range with a size that advances a bar by one for each element.
 template <class Range>
 class progress_range {
  public:
@@ -163,8 +166,8 @@ class progress_range {
 
 }  // namespace detail
 
-/// A range (a data_loader) with a progress bar: `for (auto [x, t] : progress(loader)) ...`. Counts
-/// batches.
+/// A range (a data_loader) with a progress bar that counts batches: `for (auto [x, t] :
+/// progress(loader)) ...`.
 template <class Range>
 auto progress(Range&& range, progress_options options = {}) {
   return detail::progress_range<Range>(std::forward<Range>(range), options);

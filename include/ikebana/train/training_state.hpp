@@ -4,10 +4,13 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/dtype.hpp"
@@ -17,20 +20,100 @@
 #include "ikebana/model/state.hpp"
 #include "ikebana/model/state_dict.hpp"
 #include "ikebana/optim/optimizer.hpp"
+#include "ikebana/optim/optimizer_options.hpp"
 #include "ikebana/optim/optimizer_state_dict.hpp"
 
 namespace ikebana {
 
 namespace detail {
 
-inline constexpr std::string_view model_prefix = "model.", random_name = "random";
+inline constexpr std::string_view model_prefix = "model.", random_name = "random",
+                                  options_prefix = "optimizer.options.",
+                                  training_note = "ikebana.training_state";
+
+/// The version of the names and their meaning, in __metadata__. Version 2 added the options;
+/// earlier states have no version.
+inline constexpr int training_version = 2;
+
+/// Calls f(name, type, option) for every option of the optimizer that the updates depend on.
+template <class Optimizer, class F>
+void for_each_saved_option(Optimizer& optimizer, F&& f) {
+  if constexpr (requires { optimizer.options(); })
+    for_each_option(optimizer.options(), [&]<class V>(const char* name, V& option) {
+      f(std::string(options_prefix) + name, std::is_same_v<V, bool> ? dtype::uint8 : dtype::float64,
+        option);
+    });
+}
+
+template <class = void>
+std::string number_text(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", x);
+  for (int digits = 1; digits < 17; ++digits) {
+    char shorter[32];
+    std::snprintf(shorter, sizeof shorter, "%.*g", digits, x);
+    if (std::strtod(shorter, nullptr) == x) return shorter;
+  }
+  return text;
+}
+
+/// The value of an option in a state.
+template <class = void>
+double saved_option(const state_dict::entry& e) {
+  if (e.type == dtype::uint8) return std::to_integer<int>(e.bytes[0]);
+  double number;
+  copy_elements(reinterpret_cast<std::byte*>(&number), dtype::float64, e);
+  return number;
+}
+
+/// Throws a state_error that lists all options that differ from the saved ones.
+template <class Optimizer>
+void compare_options(Optimizer& optimizer, const state_dict& given) {
+  state_complaint wrong;
+  for_each_saved_option(optimizer, [&](const std::string& name, dtype, auto option) {
+    const auto* e = given.find(name);
+    if (e == nullptr) return;
+    const auto own = static_cast<double>(option), saved = saved_option(*e);
+    if (own == saved || (own != own && saved != saved)) return;
+    wrong.add_mismatched(name, number_text(own), number_text(saved));
+  });
+  if (!wrong.lists().empty())
+    wrong.say_first(
+        "the optimizer has other options (saved_options::restore takes those saved, ignore keeps "
+        "its "
+        "own)");
+  wrong.throw_if_any();
+}
+
+template <class Optimizer>
+void restore_options(Optimizer& optimizer, const state_dict& given) {
+  for_each_saved_option(optimizer, [&]<class V>(const std::string& name, dtype, V& option) {
+    if (const auto* e = given.find(name)) option = static_cast<V>(saved_option(*e));
+  });
+}
+
+/// Throws state_error with the optimizer's message if the saved options are invalid.
+template <class Optimizer>
+void check_saved_options(Optimizer& optimizer, const state_dict& given) {
+  if constexpr (requires { optimizer.check_options(); }) {
+    const auto own = optimizer.options();
+    restore_options(optimizer, given);
+    try {
+      optimizer.check_options();
+    } catch (const error& e) {
+      optimizer.options() = own;
+      throw state_error(std::string("load_training_state: ") + e.what());
+    }
+    optimizer.options() = own;
+  }
+}
 
 enum class state_use { names, read, write };
 
-/// Calls f(name, type, extents, bytes) for all that an optimizer remembers. What is laid out as the
-/// parameters are goes by parameter: "optimizer.exp_avg.fc1.weight". Where ranks share the
-/// optimizer's work that is memory which lives for the call: for `read` all ranks' parts, put
-/// together by all of them; for `write` what this rank takes its part from.
+/// Calls f(name, type, extents, bytes) for the whole state of an optimizer. Arrays that are laid
+/// out like the parameters are split by parameter: "optimizer.exp_avg.fc1.weight". If ranks share
+/// the optimizer's work, `bytes` is a temporary array valid during the call: for `read` it holds
+/// the gathered parts of all ranks, for `write` this rank's part is copied from it afterwards.
 template <class Model, class Optimizer, class F>
 void for_each_optimizer_state(Model& m, Optimizer& optimizer, [[maybe_unused]] state_use use,
                               F&& f) {
@@ -81,18 +164,21 @@ void for_each_optimizer_state(Model& m, Optimizer& optimizer, [[maybe_unused]] s
 
 }  // namespace detail
 
-/// All that training goes on from to the same bits: parameters and buffers ("model.fc1.weight"),
-/// what the optimizer remembers ("optimizer.exp_avg.fc1.weight", "optimizer.step"), and where the
-/// random numbers stand ("random": the seed, its path, the step). Options of the optimizer, and
-/// where the data stands, are the caller's. Views of both, but for the last: `save` it, or
-/// `clone()` it. Of a replica whose ranks agree, any rank's; with shard_optimizer all ranks must
-/// call it, and what the optimizers remember is put together. Allocates.
+/// Everything needed to resume training with the same bits: parameters and buffers
+/// ("model.fc1.weight"), the optimizer's state ("optimizer.exp_avg.fc1.weight", "optimizer.step")
+/// and options ("optimizer.options.lr"), and the position in the random streams ("random": the
+/// seed, its path, the step). The position in the data is the caller's responsibility. Entries of
+/// parameters, buffers and the optimizer's state are views: `save` the dict, or `clone()` it. If
+/// all ranks of a replica agree, any rank's state will do; with shard_optimizer all ranks must call
+/// it, and the parts of the optimizers are gathered. Allocates.
 template <initialized_model Model, class Optimizer>
-state_dict get_training_state(Model& m, Optimizer& optimizer) {
-  state_dict dict;
-  const state_dict model = get_state_dict(m);
+state_view get_training_state(Model& m, Optimizer& optimizer) {
+  state_view dict;
+  const state_view model = get_state_dict(m);
   for (const auto& e : model)
     dict.add_view(std::string(detail::model_prefix) + e.name, e.type, e.extents, e.bytes.data());
+  dict.set_metadata({model.metadata().begin(), model.metadata().end()});
+  dict.set_metadata(detail::training_note, std::to_string(detail::training_version));
   detail::for_each_optimizer_state(
       m, optimizer, detail::state_use::read,
       [&](const std::string& name, dtype type, const shape& extents, std::span<std::byte> bytes) {
@@ -101,48 +187,84 @@ state_dict get_training_state(Model& m, Optimizer& optimizer) {
         else if (std::byte* to = dict.add_owned(name, type, extents))
           std::memcpy(to, bytes.data(), bytes.size());
       });
+  detail::for_each_saved_option(optimizer, [&](const std::string& name, dtype type, auto option) {
+    std::byte* to = dict.add_owned(name, type, shape{});
+    const auto number = static_cast<double>(option);
+    if (type == dtype::uint8)
+      *to = static_cast<std::byte>(number != 0);
+    else
+      std::memcpy(to, &number, sizeof number);
+  });
   const std::array<std::int64_t, 3> random{std::bit_cast<std::int64_t>(m.seed().value),
                                            std::bit_cast<std::int64_t>(m.seed().path),
-                                           std::int64_t{m.random_step()}};
+                                           static_cast<std::int64_t>(m.random_step())};
   std::memcpy(dict.add_owned(detail::random_name, dtype::int64, shape{3}), random.data(),
               sizeof random);
   return dict;
 }
 
-/// Copies such a state into a model and its optimizer, replicated or not: every rank loads it, of
-/// whatever number of ranks it was. Strict, as load_state_dict is: state_error names what is wrong
-/// before anything has changed. The optimizer must be of the same kind, with the same arrays in
-/// use. float32 and float64 convert. Allocates.
+/// What load_training_state does if options of the optimizer differ from the saved ones.
+enum class saved_options : unsigned char {
+  compare,  ///< Throws state_error.
+  restore,  ///< Uses the saved ones, as a schedule had set them.
+  ignore    ///< Keeps those of the optimizer.
+};
+
+/// Copies such a state into a model and its optimizer, replicated or not. Every rank loads it,
+/// whatever number of ranks saved it. Strict like load_state_dict: a state_error lists all
+/// mismatches before anything has changed. The optimizer must be of the same kind, with the same
+/// arrays in use, and have the same options unless `options` says otherwise; states of versions
+/// that did not save options are not compared. Throws state_error for negative counters and invalid
+/// options. Elements are converted between float32 and float64. Allocates.
+/// float32 and float64 are converted. Allocates.
 template <initialized_model Model, class Optimizer>
-void load_training_state(Model& m, Optimizer& optimizer, const state_dict& dict) {
-  state_dict expected, given, model;
+void load_training_state(Model& m, Optimizer& optimizer, const state_dict& dict,
+                         saved_options options = saved_options::compare) {
+  const std::string* note = dict.find_metadata(detail::training_note);
+  if (note != nullptr && *note != std::to_string(detail::training_version))
+    throw state_error("load_training_state: expected a state of version " +
+                      std::to_string(detail::training_version) + " or before, got version " +
+                      *note);
+  state_view expected, given, model;
   detail::for_each_optimizer_state(
       m, optimizer, detail::state_use::names,
       [&](const std::string& name, dtype type, const shape& extents, std::span<std::byte>) {
         expected.add_uninitialized(name, type, extents);
       });
+  detail::for_each_saved_option(optimizer, [&](const std::string& name, dtype type, auto) {
+    if (note != nullptr || dict.contains(name)) expected.add_uninitialized(name, type, shape{});
+  });
   expected.add_owned(detail::random_name, dtype::int64, shape{3});
   for (const auto& e : dict) {
     const bool of_model = e.name.starts_with(detail::model_prefix);
-    state_dict& to = of_model ? model : given;
+    state_view& to = of_model ? model : given;
     const std::string name = of_model ? e.name.substr(detail::model_prefix.size()) : e.name;
     if (e.uninitialized)
       to.add_uninitialized(name, e.type, e.extents);
     else
       to.add_view(name, e.type, e.extents, e.bytes.data());
   }
+  model.set_metadata({dict.metadata().begin(), dict.metadata().end()});
   detail::state_complaint wrong;
-  detail::compare_state(wrong, expected, given, true);
+  wrong.compare(expected, given, true);
   wrong.throw_if_any();
+  for (const auto& e : given)
+    if (e.name != detail::random_name) detail::check_counters(e);
+  const auto random = given.at(detail::random_name).template view<std::int64_t, shape{3}>();
+  if (random[2] < 0)
+    throw state_error("random: expected a number of steps, got " + std::to_string(random[2]));
+  if (options == saved_options::compare) detail::compare_options(optimizer, given);
+  if (options == saved_options::restore) detail::check_saved_options(optimizer, given);
+
   load_state_dict(m, model);
   detail::for_each_optimizer_state(
       m, optimizer, detail::state_use::write,
       [&](const std::string& name, dtype type, const shape&, std::span<std::byte> bytes) {
         detail::copy_elements(bytes.data(), type, given.at(name));
       });
-  const auto random = given.at(detail::random_name).template view<std::int64_t, shape{3}>();
+  if (options == saved_options::restore) detail::restore_options(optimizer, given);
   m.set_seed({std::bit_cast<std::uint64_t>(random[0]), std::bit_cast<std::uint64_t>(random[1])});
-  m.set_random_step(static_cast<std::uint32_t>(random[2]));
+  m.set_random_step(static_cast<std::uint64_t>(random[2]));
 }
 
 }  // namespace ikebana

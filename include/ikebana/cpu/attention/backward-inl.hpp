@@ -1,50 +1,56 @@
-// The gradients of fused attention: the weights of a block are computed once more, from the scores
-// and the logarithm of each row's sum.
+// The gradients of fused attention: the weights of a block are computed once more, from the scores,
+// each row's largest and its sum, not from the logarithm of the sum: beside scores of some
+// thousands that has no digits left.
 
 /// x, the scores, becomes the dropped weights, and d, the gradient of these, `scale` times that of
 /// the scores. `mean`: that of d under the weights.
 template <class T>
 [[gnu::noinline]] void weigh_block_backward(const attention_head<T>& n,
                                             const attention_block<T>& at, T* x, T* d,
-                                            const T* log_sum, const T* mean, T scale) {
+                                            const T* largest, const T* factors, const T* mean,
+                                            T scale) {
   constexpr dim_t w = vec<T>::size, step = attention_lanes<T>;
   const bool drops = n.dropped.p > 0;
   const attention_drop<T> drop{n.dropped.p};
   alignas(64) std::uint32_t words[attention_words];
   if (drops) words_of_block(n, at, words);
   for (dim_t i = 0; i < at.lanes(); i += w) {
-    exp_of_keys(at.keys, x + i, log_sum + i);
-    const vec<T> center = vec<T>::load(mean + i);
+    exp_of_keys(at.keys, x + i, largest + i);
+    const vec<T> center = vec<T>::load(mean + i), factor = vec<T>::load(factors + i);
     for (dim_t j = i; j < at.keys * step; j += step) {
-      const vec<T> weight = vec<T>::load(x + j);
+      const vec<T> weight = vec<T>::load(x + j) * factor;
       vec<T> slope = vec<T>::load(d + j);
-      if (drops) {
-        drop(words + j, weight).store(x + j);
-        slope = drop(words + j, slope);
-      }
+      if (drops) slope = drop(words + j, slope);
+      (drops ? drop(words + j, weight) : weight).store(x + j);
       (weight * (slope - center) * scale).store(d + j);
     }
   }
 }
 
+/// The mean of the gradients of each query's weights, under these weights: the product of its
+/// output and of the output's gradient, for a query in each lane. Summed in the order of
+/// small_product: where one weight is 1, the output is that key's value, and the mean is its
+/// gradient to the last bit, so that nothing but 0 is left of their difference.
 template <class T>
-IKEBANA_CPU_INLINE T dot_of(dim_t n, const T* x, const T* y) {
-  constexpr dim_t w = vec<T>::size;
-  vec<T> s = vec<T>::zero();
-  dim_t i = 0;
-  for (; i + w <= n; i += w) s = fma(vec<T>::load(x + i), vec<T>::load(y + i), s);
-  if (i < n) s = fma(vec<T>::load(x + i, n - i), vec<T>::load(y + i, n - i), s);
-  return sum(s);
+[[gnu::noinline]] void mean_gradients(dim_t width, const T* out, const T* gradient, T* means) {
+  constexpr dim_t w = vec<T>::size, step = attention_lanes<T>;
+  vec<T> a = vec<T>::zero(), b = a;
+  for (dim_t p = 0; p < width; ++p, out += step, gradient += step) {
+    a = fma(vec<T>::load(out), vec<T>::load(gradient), a);
+    b = fma(vec<T>::load(out + w), vec<T>::load(gradient + w), b);
+  }
+  a.store(means);
+  b.store(means + w);
 }
 
 template <class T>
-void attend_backward(const attention_head<T>& n, const T* out, dim_t out_row, const T* log_sums,
+void attend_backward(const attention_head<T>& n, const T* out, dim_t out_row, const T* normalizers,
                      T* dq, dim_t dq_row, T* dk, dim_t dk_row, T* dv, dim_t dv_row, T* dadded) {
   constexpr dim_t w = vec<T>::size, lanes = attention_lanes<T>;
   using rows = attention_rows_of<T>;
   alignas(64) T x[static_cast<std::size_t>(attention_keys * lanes)];
   alignas(64) T d[static_cast<std::size_t>(attention_keys * lanes)];
-  alignas(64) T sums[attention_queries], means[attention_queries];
+  alignas(64) T largest[attention_queries], factors[attention_queries], means[attention_queries];
   if (n.causal || n.queries == 0) {
     // Keys that the first queries do not reach, or none does.
     clear_block(n.keys, n.width, dk, dk_row);
@@ -72,13 +78,17 @@ void attend_backward(const attention_head<T>& n, const T* out, dim_t out_row, co
                                      copies + part);
     const rows dq_rows =
         many_keys ? rows{copies + 2 * part, n.width} : rows{dq + from * dq_row, dq_row};
-    for (dim_t i = 0; i < padded; i += w)
-      vec<T>::load(log_sums + from + (i < count ? i : 0), i >= count      ? 0
-                                                          : count - i < w ? count - i
-                                                                          : w)
-          .store(sums + i);
-    for (dim_t r = 0; r < padded; ++r)
-      means[r] = r < count ? dot_of(n.width, g_rows[r], out + (from + r) * out_row) : T(0);
+    for (dim_t i = 0; i < padded; i += w) {
+      const dim_t at = from + (i < count ? i : 0), left = i < count ? count - i : 0;
+      vec<T>::load(normalizers + at, left < w ? left : w).store(largest + i);
+      vec<T>::load(normalizers + n.queries + at, left < w ? left : w).store(factors + i);
+    }
+    for (dim_t i = 0; i < padded; i += lanes) {
+      T* const transposed = copies + 2 * part;
+      transpose_into<T>(n.width, out + (from + i) * out_row, out_row,
+                        count - i < lanes ? count - i : lanes, T(1), transposed, lanes, false);
+      mean_gradients(n.width, transposed, g + i * n.width, means + i);
+    }
     for (dim_t k = 0; k < keys; k += attention_keys) {
       const dim_t all = keys - k < attention_keys ? keys - k : attention_keys;
       const auto source =
@@ -102,7 +112,7 @@ void attend_backward(const attention_head<T>& n, const T* out, dim_t out_row, co
         score_block<T>(n, at, q + i * n.width, source.data, source.row, x);
         small_product<T>(at.keys, at.lanes(), n.width, values.data, dim_t{1}, values.row,
                          g + i * n.width, lanes, d, lanes, false);
-        weigh_block_backward<T>(n, at, x, d, sums + i, means + i,
+        weigh_block_backward<T>(n, at, x, d, largest + i, factors + i, means + i,
                                 dadded != nullptr ? T(1) : n.scale);
         if (dadded != nullptr) {
           transpose_into<T>(queries, d, lanes, at.keys, T(1), dadded + at.q * n.keys + k, n.keys,

@@ -29,7 +29,7 @@ constexpr pass_ways<T> make_pass_ways() {
   pass_ways<T> ways{};
   ways.tiles = &tiles_of<T, parts>;
   if constexpr (Needs.winograd) ways.winograd = &run_winograd<T>;
-  ways.columns = &make_product<T, Needs.forward>;
+  ways.columns = &make_product<T>;
   if constexpr (Needs.ones) ways.product = &run_product<T>;
   if constexpr (Needs.ones && Needs.strides) ways.picked = &run_picked<T>;
   if constexpr (walks) ways.walk = &walk_pass<T>;
@@ -45,12 +45,8 @@ template <class T, conv_needs Needs>
 constexpr data_ways<T> make_data_ways() {
   constexpr bool handed = Needs.walks && Needs.handed;
   data_ways<T> ways{};
-  constexpr conv_needs pass = [](conv_needs n) {
-    n.forward = 0;
-    return n;
-  }(Needs);
-  ways.pass = &pass_ways_for<T, pass, handed>;
-  ways.columns = &make_product<T, Needs.data>;
+  ways.pass = &pass_ways_for<T, Needs, handed>;
+  ways.columns = &make_product<T>;
   if constexpr (handed) ways.spread = &run_spread<T>;
   if constexpr (Needs.ones && Needs.strides) ways.picked = &picked_data<T>;
   if constexpr (Needs.walks && Needs.strides) ways.rows = &all_data_row_ways<T>;
@@ -71,7 +67,7 @@ constexpr weights_ways<T> make_weights_ways() {
   weights_ways<T> ways{};
   ways.tiles = &tiles_of<T, parts>;
   if constexpr (Needs.winograd_weights) ways.winograd = &run_winograd_weights<T>;
-  ways.columns = &make_product<T, Needs.weights>;
+  ways.columns = &make_product<T>;
   if constexpr (Needs.ones) ways.product = &weights_product<T>;
   if constexpr (Needs.ones && Needs.strides) ways.picked = &picked_weights<T>;
   if constexpr (Needs.walks) ways.walk = &walk_weights<T>;

@@ -37,13 +37,6 @@ constexpr conv_needs needs_of(const conv_geometry& g, conv_channels c) {
                      g.stride[2] == 1 && g.dilation[1] == 1 && g.dilation[2] == 1;
   n.winograd = suits && may_be(c.sources, 16) && may_be(c.results, 16);
   n.winograd_weights = suits && may_be(c.sources, 8) && may_be(c.results, 12);
-  const auto met = [&](dim_t channels) {
-    return channels < 0 ? channels : channels * conv_geometry::volume(g.kernel);
-  };
-  constexpr transpose no = transpose::no, yes = transpose::yes;
-  n.forward = narrow_tiles_of<T>(no, yes, c.results, met(c.sources));
-  n.data = narrow_tiles_of<T>(no, no, met(c.results), c.sources);
-  n.weights = narrow_tiles_of<T>(yes, no, met(c.sources), -1);
   return n;
 }
 

@@ -58,18 +58,7 @@ struct conv_product {
     const dim_t at = image * p.result_image + r * result_plane + j;
     T* const to = of.result + at;
     gemm_epilogue<T> then{.function = of.relu() ? of.then.function : final_activation<T>{}};
-    const dim_t width = 4 * tiles.width;
-    const bool repeats = of.bias != nullptr && n > width && m > 1;
-    if (repeats) {
-      // Tiles begin with the bias.
-      T* const start = conv_memory<T>(conv_use::beside, m * width);
-      tiles.fill_rows(m, width, of.bias + r, start, width);
-      then.residual = start;
-      then.ld_residual = width;
-      then.repeats = true;
-    } else if (of.bias != nullptr) {
-      tiles.fill_rows(m, n, of.bias + r, to, result_plane);
-    }
+    if (of.bias != nullptr) then.row_bias = of.bias + r;
     // One of the weights' two steps is 1.
     const bool turned = p.weight_source != 1;
     gemm_call<T> call{m,
@@ -83,7 +72,7 @@ struct conv_product {
                       result_plane,
                       &then,
                       T(1),
-                      T(of.bias != nullptr && !repeats),
+                      T(0),
                       turned ? transpose::yes : transpose::no,
                       transpose::no};
     run_gemm(call);

@@ -1,5 +1,22 @@
 // The tiles of convolutions (tiles.hpp), held in registers.
 
+/// Four steps of a tile at a time: add_products(i) is the step i later, go_on(n) moves on by n.
+/// Returns how many steps are left.
+template <class Add, class GoOn>
+IKEBANA_CPU_INLINE dim_t add_by_fours(dim_t depth, const Add& add_products, const GoOn& go_on) {
+  for (dim_t fours = depth / 4; fours > 0; --fours) {
+    add_products(0);
+    go_on(0);
+    add_products(1);
+    go_on(0);
+    add_products(2);
+    go_on(0);
+    add_products(3);
+    go_on(4);
+  }
+  return depth % 4;
+}
+
 /// What a tile has summed, where it is not as wide as its registers.
 template <class T>
 IKEBANA_CPU_INLINE void put_part(const detail::conv_job<T>& job, const T* tile, dim_t rows,

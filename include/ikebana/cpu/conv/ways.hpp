@@ -38,8 +38,6 @@ struct conv_needs {
   bool deep = true;     // as many sources as a register holds
   bool handed = true;   // backward by data: few sources of many results, or strides
   bool winograd = true, winograd_weights = true;
-  // Of the products of columns.hpp, in each direction: narrow_tiles.hpp.
-  unsigned forward = narrow_tile::all, data = narrow_tile::all, weights = narrow_tile::all;
 };
 
 /// What backward by data reads and writes.

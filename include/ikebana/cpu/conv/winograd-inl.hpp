@@ -115,22 +115,19 @@ void winograd_weigh(dim_t sources, dim_t width, bool turned, const T* from, T* t
 template <class T>
 void winograd_multiply(const detail::winograd_product<T>& job) {
   constexpr dim_t w = vec<T>::size;
-  const dim_t registers = job.width / w;
-  const dim_t strips = job.rows / gemm_tile<T>::most_rows[registers] + 1;
-  tile_task<T> t{};
+  tile_task<T> t;
   t.depth = job.depth;
   t.a_row = job.source_row;
   t.a_step = job.source_step;
-  t.b_step = t.c_step = t.init_step = t.fetch_step = job.width;
-  t.set_columns(registers, job.width);
+  t.b_step = t.c_row = t.init_row = job.width;
+  t.start = job.adds ? tile_start::matrix : tile_start::zero;
+  t.relu = false;
+  const dealt_rows strips(job.rows, gemm_tile<T>::most_rows[job.width <= w ? 1 : 2]);
   for (dim_t p = 0; p < 36; ++p) {
     t.a = job.source + p * job.source_position;
     t.b = job.weights + p * job.weight_position;
-    t.c = job.to + p * job.to_position;
-    t.init = job.adds ? t.c : nullptr;
-    t.fetch = t.b + job.weight_position;
-    t.fetch_rows = p < 35 ? job.depth / strips + 1 : 0;
-    multiply_strip(t, job.rows, registers);
+    t.init = t.c = job.to + p * job.to_position;
+    multiply_column(t, strips, job.width);
   }
 }
 
@@ -267,8 +264,8 @@ const detail::winograd_kernels<T>* kernels_for_winograd() {
 #if IKEBANA_CPU_WIDTH >= 32 || (IKEBANA_CPU_ARM64 && IKEBANA_CPU_WIDTH != 0)
   if constexpr (std::is_same_v<T, float>) {
     static constexpr detail::winograd_kernels<T> all{
-        vec<T>::size,          gemm_tile<T>::registers, &winograd_take<T>,   &winograd_weigh<T>,
-        &winograd_multiply<T>, &winograd_put<T>,        &winograd_spread<T>, &winograd_gather<T>};
+        vec<T>::size,          gemm_tile<T>::vectors, &winograd_take<T>,   &winograd_weigh<T>,
+        &winograd_multiply<T>, &winograd_put<T>,      &winograd_spread<T>, &winograd_gather<T>};
     return &all;
   }
 #endif

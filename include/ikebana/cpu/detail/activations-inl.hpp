@@ -68,7 +68,8 @@ IKEBANA_CPU_INLINE vec<T> gelu(vec<T> x) {
     return select(a < vec<T>::broadcast(T(0x1p-4)), fma(square, series, x * T(0.5)), y);
   }
 }
-/// The derivative of gelu, to a unit in the last place of 1.
+/// The derivative of gelu, to a unit in the last place of 1; not a number at infinities, as in
+/// PyTorch.
 template <class T>
 IKEBANA_CPU_INLINE vec<T> gelu_slope(vec<T> x) {
   if constexpr (narrow_through_double<T>) {
@@ -77,12 +78,14 @@ IKEBANA_CPU_INLINE vec<T> gelu_slope(vec<T> x) {
 #if IKEBANA_CPU_WIDTH >= 32
   else if constexpr (has_pieces<T>)
     return from_tail(
-        x, piecewise<gelu_slope_pieces>(min(vec<T>::broadcast(gelu_slope_pieces::most), abs(x))));
+        x,
+        fma(x, vec<T>::zero(),
+            piecewise<gelu_slope_pieces>(min(vec<T>::broadcast(gelu_slope_pieces::most), abs(x)))));
 #endif
   else {
     const vec<T> a = at_most(abs(x), coefficients<T>::normal_limit);
     const normal_parts<T> p = normal_at(a);
-    const vec<T> tail = fma(-a, p.density, p.tail);
+    const vec<T> tail = fma(x, vec<T>::zero(), fma(-a, p.density, p.tail));
     return select(x < vec<T>::zero(), tail, T(1) - tail);
   }
 }
@@ -133,7 +136,7 @@ IKEBANA_CPU_INLINE vec<T> gelu_tanh(vec<T> x) {
     return logistic_parts<T>(u.v, &minus_low).times(x, a);
   }
 }
-/// The derivative of gelu_tanh, to a unit in the last place of 1.
+/// The derivative of gelu_tanh, to a unit in the last place of 1; not a number at infinities.
 template <class T>
 IKEBANA_CPU_INLINE vec<T> gelu_tanh_slope(vec<T> x) {
   if constexpr (narrow_through_double<T>) {
@@ -141,14 +144,15 @@ IKEBANA_CPU_INLINE vec<T> gelu_tanh_slope(vec<T> x) {
   }
 #if IKEBANA_CPU_WIDTH >= 32
   else if constexpr (has_pieces<T>)
-    return from_tail(x, piecewise<gelu_tanh_slope_pieces>(
-                            min(vec<T>::broadcast(gelu_tanh_slope_pieces::most), abs(x))));
+    return from_tail(x, fma(x, vec<T>::zero(),
+                            piecewise<gelu_tanh_slope_pieces>(
+                                min(vec<T>::broadcast(gelu_tanh_slope_pieces::most), abs(x)))));
 #endif
   else {
     const vec<T> a = at_most(abs(x), gelu_tanh_parts<T>::most);
     const gelu_tanh_parts<T> u(a);
     const vec<T> s = sigmoid(-u.v);
-    const vec<T> tail = fma(-(a * u.slope), s * (T(1) - s), s);
+    const vec<T> tail = fma(x, vec<T>::zero(), fma(-(a * u.slope), s * (T(1) - s), s));
     return select(x < vec<T>::zero(), tail, T(1) - tail);
   }
 }

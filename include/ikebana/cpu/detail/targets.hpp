@@ -1,5 +1,7 @@
 #pragma once
 
+#include "ikebana/core/language.hpp"
+
 // A program that defines IKEBANA_EXTERN_KERNELS is spared the kernels, even their text: they are
 // built once, in cpu/kernels.cc. By default there is nothing to link: a unit builds what it
 // uses. IKEBANA_CPU_KERNEL says it of each kernel.

@@ -124,70 +124,6 @@ template <class T, std::size_t Rows>
   dot_tiles(count, k, x, ldx, last_x, y, ldy, out, std::make_index_sequence<Rows>{});
 }
 
-#if IKEBANA_CPU_WIDTH == 64
-/// out[j] = x . (row j of y) for j < count, which is at least a register's: rows have at most as
-/// many elements as there are G, and a load brings several, which are moved to groups of so many
-/// lanes.
-template <class T, std::size_t... G, std::size_t... L>
-IKEBANA_CPU_INLINE void short_dots(dim_t count, dim_t k, const T* x, const T* y, dim_t ldy, T* out,
-                                   std::index_sequence<G...>, std::index_sequence<L...>) {
-  using index = typename number<T>::bits;
-  constexpr std::size_t size = sizeof...(G), groups = sizeof...(L) / size;
-  constexpr dim_t w = vec<T>::size;
-  using lanes = std::index_sequence<L...>;
-  const vec<index> lane{{static_cast<index>(L % size)...}},
-      group{{static_cast<index>(L / size)...}};
-  const unsigned each = first_lanes(k);
-  unsigned used = 0;
-  ((used |= L % size == 0 ? each << L : 0), ...);
-  const vec<index> at = lane + group * static_cast<index>(ldy);
-  const vec<T> factor = pick_lanes(used, lane, vec<T>::load(x, k));
-  const dim_t span = static_cast<dim_t>(groups - 1) * ldy + k;
-  for (dim_t j = 0; j < count; j += w) {
-    // What is not a whole register overlaps the one before.
-    if (j + w > count) j = count - w;
-    const T* const from = y + j * ldy;
-    typename vec<T>::raw s[] = {
-        (factor *
-         pick_lanes(used, at, vec<T>::load(from + static_cast<dim_t>(G * groups) * ldy, span)))
-            .v...};
-    const auto join = [&]<int D>(std::integral_constant<int, D>) __attribute__((always_inline)) {
-      ((G % (2 * D) == 0 && G + D < size
-            ? static_cast<void>(s[G] = sum_apart<D>(s[G], s[G + D < size ? G + D : G], lanes{}))
-            : void()),
-       ...);
-    };
-    join(std::integral_constant<int, 1>{});
-    if constexpr (size > 2) join(std::integral_constant<int, 2>{});
-    if constexpr (size > 4) join(std::integral_constant<int, 4>{});
-    vec<T>{__builtin_shufflevector(s[0], s[0], static_cast<int>(L % groups * size + L / groups)...)}
-        .store(out + j);
-  }
-}
-template <class T, std::size_t G>
-[[gnu::noinline]] void short_dots(dim_t count, dim_t k, const T* x, const T* y, dim_t ldy, T* out) {
-  short_dots(count, k, x, y, ldy, out, std::make_index_sequence<G>{},
-             std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>{});
-}
-#endif
-/// Makes the dot products where several rows of y fit into a register, and there are enough of
-/// them.
-template <class T>
-IKEBANA_CPU_INLINE bool make_short_dots([[maybe_unused]] dim_t count, [[maybe_unused]] dim_t k,
-                                        [[maybe_unused]] const T* x, [[maybe_unused]] const T* y,
-                                        [[maybe_unused]] dim_t ldy, [[maybe_unused]] T* out) {
-#if IKEBANA_CPU_WIDTH == 64
-  constexpr dim_t w = vec<T>::size;
-  constexpr auto half = static_cast<std::size_t>(w / 2);
-  if (count >= w && k > 0) {
-    if (k <= w / 4 && 3 * ldy + k <= w)
-      return short_dots<T, half / 2>(count, k, x, y, ldy, out), true;
-    if (k <= w / 2 && ldy + k <= w) return short_dots<T, half>(count, k, x, y, ldy, out), true;
-  }
-#endif
-  return false;
-}
-
 /// `store` gets (row i of x) . (row j of y) for `count` rows of y from j on: rows of both are
 /// contiguous along the summed dimension.
 template <class T, class Store>
@@ -203,8 +139,7 @@ IKEBANA_CPU_INLINE void multiply_dots(dim_t m, dim_t n, dim_t k, const T* x, dim
       const dim_t rows = m - i < dot_rows ? m - i : dot_rows;
       const T *const from = x + i * ldx, *const with = y + j * ldy;
       if (rows == 1) {
-        if (!make_short_dots(count, k, from, with, ldy, out))
-          dot_tiles<T, 1>(count, k, from, ldx, rows - 1, with, ldy, out);
+        dot_tiles<T, 1>(count, k, from, ldx, rows - 1, with, ldy, out);
       } else if (rows == 2) {
         dot_tiles<T, 2>(count, k, from, ldx, rows - 1, with, ldy, out);
       } else {
@@ -214,4 +149,60 @@ IKEBANA_CPU_INLINE void multiply_dots(dim_t m, dim_t n, dim_t k, const T* x, dim
       for (dim_t r = 0; r < rows; ++r) store(i + r, j, count, out + r * dot_strip);
     }
   }
+}
+
+/// The rows of a factor that stands by columns: row j of k elements from columns `from`, ld apart.
+template <class T>
+IKEBANA_CPU_INLINE const T* copy_to_rows(const T* from, dim_t& ld, dim_t count, dim_t k) {
+  constexpr dim_t w = vec<T>::size;
+  const dim_t step = (k + w - 1) / w * w;
+  T* const rows = detail::thread_scratch<T>();
+  if (count == 1) {
+    for (dim_t p = 0; p < k; ++p) rows[p] = from[p * ld];
+  } else {
+    pack_few_columns(rows, step, from, ld, count, k);
+  }
+  ld = step;
+  return rows;
+}
+
+/// c = alpha * (dot products) + bias + residual + beta * c. Of few columns, these are the rows of
+/// the dot products, so that many rows of op(a) share their loads.
+template <class T>
+[[gnu::noinline]] void multiply_by_dots(const gemm_problem& problem, const gemm_call<T>& call) {
+  const dim_t m = call.m, n = call.n, k = call.alpha == T(0) ? 0 : call.k;
+  const T *a = call.a, *b = call.b;
+  dim_t lda = call.ta == transpose::no ? call.lda : k,
+        ldb = call.tb == transpose::yes ? call.ldb : k;
+  if (!problem.a_by_rows()) a = copy_to_rows(a, lda = call.lda, m, k);
+  if (!problem.b_by_rows()) b = copy_to_rows(b, ldb = call.ldb, n, k);
+  const gemm_epilogue<T>& then = *call.then;
+  const matrix_result<T> result{call.c, call.ldc, call.beta, then};
+  const bool relu = then.function == activation::relu;
+  const bool plain = call.alpha == T(1) && call.beta == T(0) && then.bias == nullptr &&
+                     then.row_bias == nullptr && then.residual == nullptr && !relu;
+  const auto finish_dot = [&](T x, dim_t i, dim_t j) __attribute__((always_inline)) {
+    T& to = call.c[i * call.ldc + j];
+    x *= call.alpha;
+    if (then.bias != nullptr) x += then.bias[j];
+    if (then.row_bias != nullptr) x += then.row_bias[i];
+    if (then.residual != nullptr) x += then.residual[i * then.ld_residual + j];
+    if (call.beta != T(0)) x += call.beta * to;
+    to = relu && x < T(0) ? T(0) : x;
+  };
+  if (n < m)
+    multiply_dots(n, m, k, b, ldb, a, lda, [&](dim_t j, dim_t i, dim_t count, const T* dots) {
+      for (dim_t q = 0; q < count; ++q) finish_dot(dots[q], i + q, j);
+    });
+  else
+    multiply_dots(m, n, k, a, lda, b, ldb, [&](dim_t i, dim_t j, dim_t count, const T* dots) {
+      if (plain) {
+        T* const to = call.c + i * call.ldc + j;
+        for (dim_t q = 0; q < count; q += vec<T>::size)
+          vec<T>::load(dots + q).store(to + q, count - q < vec<T>::size ? count - q : vec<T>::size);
+        return;
+      }
+      for (dim_t q = 0; q < count; ++q) finish_dot(dots[q], i, j + q);
+    });
+  if (result.finishes()) result.finish(0, 0, m, n);
 }

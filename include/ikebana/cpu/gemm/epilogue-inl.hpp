@@ -35,7 +35,7 @@ template <class T>
     case activation::relu:
       return map_block(
           rows, columns, c, ldc, y, ldy,
-          IKEBANA_CPU_LAMBDA(V d, V a) { return select(a > V::zero(), d, V::zero()); });
+          IKEBANA_CPU_LAMBDA(V d, V a) { return select(V::zero() >= a, V::zero(), d); });
     case activation::tanh:
       return map_block(
           rows, columns, c, ldc, y, ldy,

@@ -1,13 +1,14 @@
-// What is long and read once, from beyond the first-level cache.
+// Reads long rows from beyond the first-level cache by whole cache lines.
+// Needs: vec-inl.hpp.
 
 #if IKEBANA_CPU_WIDTH == 64
-/// An array that may begin within a line of the cache (64 bytes, as a register), read by whole
-/// lines: a load that crosses two costs twice what one does, where it comes from beyond L1.
+/// An array that may begin within a cache line (64 bytes, the size of a vector), read by whole
+/// lines: a load that crosses two lines costs twice, where they come from beyond L1.
 template <class T>
 class line_reader {
  public:
   /// Whether it pays for `rows` rows of n elements, ld apart: they are long, begin within lines,
-  /// and L1 does not hold them.
+  /// and do not fit in L1.
   static bool pays(const T* p, dim_t rows, dim_t n, dim_t ld) {
     return n >= 16 * vec<T>::size && (offset(p) | (ld & (vec<T>::size - 1))) != 0 &&
            rows * ld * dim_t{sizeof(T)} > detail::caches().first;

@@ -226,7 +226,7 @@ template <class T>
 /// to[j * width + p] = from[p * ld + j] for j < columns, p < count. Up to three rows more of `to`
 /// are written.
 template <class T>
-[[gnu::noinline]] void turn_few_columns(T* to, dim_t width, const T* from, dim_t ld, dim_t columns,
+[[gnu::noinline]] void pack_few_columns(T* to, dim_t width, const T* from, dim_t ld, dim_t columns,
                                         dim_t count) {
   dim_t p = 0;
 #if IKEBANA_CPU_WIDTH >= 32
@@ -249,51 +249,4 @@ template <class T>
     for (; i + w <= count; i += w) (vec<T>::load(from + i) * scale).store(to + i);
     if (i < count) (vec<T>::load(from + i, count - i) * scale).store(to + i, count - i);
   }
-}
-
-/// One factor of a product as stored: element (p, i), p along the summed dimension, at p * ld + i
-/// or (across) i * ld + p.
-template <class T>
-struct matrix_operand {
-  const T* data;
-  dim_t ld;
-  bool across;
-  bool may_be_direct;
-  T scale = T(1);
-
-  /// Panels can be read where they stand, with `ld` between their rows.
-  bool direct() const { return may_be_direct && !across; }
-  const T* source(dim_t p, dim_t i) const { return data + p * ld + i; }
-  void pack(T* to, dim_t width, dim_t p, dim_t depth, dim_t i, dim_t count) const {
-    if (across)
-      pack_across(to, width, data + i * ld + p, ld, depth, count);
-    else
-      pack_along(to, width, data + p * ld + i, ld, depth, count);
-  }
-};
-
-/// Rows of the left factor: element (i, p) at data[i * row + p * step].
-template <class T>
-struct left_block {
-  const T* data;
-  dim_t row, step;
-};
-
-/// Rows where they stand, or packed by rows, times the scale.
-template <class T>
-IKEBANA_CPU_INLINE left_block<T> take_left(const matrix_operand<T>& a, T* to, dim_t p, dim_t depth,
-                                           dim_t i, dim_t rows) {
-  const T* const from = a.data + (a.across ? i * a.ld + p : p * a.ld + i);
-  if (a.may_be_direct && a.scale == T(1))
-    return a.across ? left_block<T>{from, a.ld, 1} : left_block<T>{from, 1, a.ld};
-  // An odd number of registers apart, so that rows do not contend for the same place in the cache.
-  const dim_t step = ((depth + vec<T>::size - 1) / vec<T>::size | 1) * vec<T>::size;
-  if (a.across) {
-    copy_scaled(to, step, from, a.ld, rows, depth, a.scale);
-  } else {
-    pack_across(to, step, from, a.ld, rows, depth);
-    if (a.scale != T(1))
-      copy_scaled(to, step, static_cast<const T*>(to), step, rows, depth, a.scale);
-  }
-  return {to, step, 1};
 }

@@ -106,13 +106,11 @@ template <class F>
 void thin_bf16_product(transpose tb, dim_t m, dim_t n, dim_t k, const float* a, const F* b,
                        dim_t ldb, float beta, float* c, dim_t ldc,
                        const gemm_epilogue<float>& then) {
-  for (dim_t i = 0; i < m; ++i)
-    begin_row(n, c + i * ldc, beta, then.bias,
-              then.residual != nullptr ? then.residual + i * then.ld_residual : nullptr);
+  matrix_result<float>{c, ldc, beta, then}.add_up(0, 0, m, n);
   // Without numbers there may be no b.
   if (k > 0)
     (m == 1 ? &add_thin_product<1, F> : &add_thin_product<2, F>)(tb, n, k, a, b, ldb, c, ldc);
   gemm_epilogue<float> rest = then;
-  rest.residual = nullptr;
+  rest.residual = rest.bias = rest.row_bias = nullptr;
   float_word_result{c, ldc, 1.0f, 0.0f, rest}.finish(0, 0, m, n);
 }

@@ -11,9 +11,8 @@ IKEBANA_CPU_INLINE channel_slope<T> slope_of_channel(dim_t c, double count, doub
                                                      double total_x, const T* gamma,
                                                      const T* spread, T eps, bool through_batch,
                                                      T* dgamma, T* dbeta, bool accumulate) {
-  const double invstd =
-      through_batch ? static_cast<double>(spread[c])
-                    : 1 / __builtin_sqrt(static_cast<double>(spread[c]) + static_cast<double>(eps));
+  const auto invstd =
+      static_cast<double>(through_batch ? spread[c] : inverse_of_running(spread[c], eps));
   if (dgamma != nullptr)
     dgamma[c] = static_cast<T>(total_x * invstd) + (accumulate ? dgamma[c] : T(0));
   if (dbeta != nullptr) dbeta[c] = static_cast<T>(total) + (accumulate ? dbeta[c] : T(0));

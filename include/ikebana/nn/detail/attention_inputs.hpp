@@ -12,15 +12,15 @@
 
 namespace ikebana::detail {
 
-/// Option, or New where both are of one kind.
+/// New if it is an option of the same kind as Option, else Option.
 template <class Option, class New>
 using replaced = std::conditional_t<is_option_of<Option, typename New::option>, New, Option>;
 
-/// a b, where b may be only known at run time.
-constexpr dim_t times(dim_t a, dim_t b) { return b < 0 ? b : a * b; }
+/// a * b, where b may be unknown until run time (negative).
+constexpr dim_t times(dim_t a, dim_t b) { return b < 0 ? b : extent_product(a, b); }
 
-/// What the options of multihead_attention say, as values, so that code is not compiled for each
-/// set of options. Inputs are query (and key and value), then masks.
+/// The options of multihead_attention as values, so that code is not instantiated for each set of
+/// options. Inputs are query (or query, key and value), then masks.
 struct attention_layout {
   dim_t heads = 1;
   bool bias = true, packed = true, need_weights = false;
@@ -28,12 +28,12 @@ struct attention_layout {
   bool batch_first = false, causal = false, padding = false, mask = false, additive = false;
 
   constexpr std::size_t mask_count() const { return std::size_t{padding} + std::size_t{mask}; }
-  /// How many of `count` inputs come before the masks.
+  /// The number of inputs before the masks, of `count` inputs.
   constexpr std::size_t numbers(std::size_t count) const {
     return count < mask_count() ? 0 : count - mask_count();
   }
 
-  // The places of parameters.
+  // Indices of the parameters.
   constexpr std::size_t in_bias() const { return packed ? 1 : 3; }
   constexpr std::size_t out_weight() const { return in_bias() + std::size_t{bias}; }
   constexpr std::size_t out_bias() const { return out_weight() + 1; }
@@ -41,11 +41,11 @@ struct attention_layout {
   constexpr diagnostic check(const shape_list& in, dim_t embed, dim_t key, dim_t value) const;
 };
 
-/// The extents of one call.
+/// Extents of one call.
 struct attention_extents {
   std::size_t inputs;
   bool self, batched;
-  dim_t batch, queries, keys;  ///< batch is 1 where there is none.
+  dim_t batch, queries, keys;  ///< 1 if the input is unbatched.
 
   constexpr attention_extents(const attention_layout& layout, const shape_list& in)
       : attention_extents(layout, layout.numbers(in.size()), in[0],

@@ -13,10 +13,10 @@
 
 namespace ikebana::detail {
 
-/// One call of multihead_attention. saved(): 0 to 2 the projections of query, key and value, beside
-/// each other in 0 for one input; 3 the logarithm of each row's sum, with need_weights the weights;
-/// 4 the heads' outputs; 5 to 7 the gradients of 0 to 2; 8 scratch. NeedsWeights is as in the
-/// layout.
+/// One call of multihead_attention. saved(i) holds: 0 to 2 the projections of query, key and value,
+/// side by side in 0 for a single input; 3 the maximum and the sum of each row, or with
+/// need_weights the attention weights; 4 the heads' outputs; 5 to 7 the gradients of 0 to 2; 8
+/// scratch. NeedsWeights equals the layout's need_weights.
 template <bool NeedsWeights, class Context>
 class attention_run {
   using T = typename Context::value_type;
@@ -89,7 +89,7 @@ class attention_run {
  private:
   static constexpr cpu::transpose no = cpu::transpose::no, yes = cpu::transpose::yes;
 
-  /// One product x W^T: that of query, key or value, or of all three.
+  /// One product x W^T: the projection of query, key or value, or of all three.
   struct projected {
     std::size_t input, parameter;
     dim_t rows, columns, features, weight_at, bias_at;
@@ -110,7 +110,7 @@ class attention_run {
             c_.parameter(parameter) + weight_at};
   }
 
-  /// Projection i of those, or of their gradients, that begin at saved(first).
+  /// Projection i among those that start at saved(first), or its gradient.
   T* place(std::size_t first, std::size_t i) const {
     return n_.self ? c_.template saved<T>(first) + static_cast<dim_t>(i) * embed_
                    : c_.template saved<T>(first + i);
@@ -118,7 +118,7 @@ class attention_run {
   cpu::attention_operand<T> part(std::size_t first, std::size_t i) const {
     return operand(place(first, i), ld_, i == 0 ? n_.queries : n_.keys);
   }
-  /// Sequences of this length in rows of this many elements.
+  /// Sequences of this length, in rows of `row` elements.
   cpu::attention_operand<T> operand(T* data, dim_t row, dim_t length) const {
     if (n_.batched && !l_.batch_first) return {data, n_.batch * row, row};
     return {data, row, length * row};
@@ -147,8 +147,8 @@ class attention_run {
   const Context& c_;
   attention_extents n_;
   dim_t embed_, query_rows_, key_rows_;
-  dim_t ld_;              ///< The distance of rows of a projection.
-  std::size_t products_;  ///< How many matrix products the projections take.
+  dim_t ld_;              ///< Leading dimension of a projection.
+  std::size_t products_;  ///< Number of matrix products that compute the projections.
   cpu::attention_dropout dropout_;
 };
 

@@ -15,7 +15,7 @@
 
 namespace ikebana::detail {
 
-/// What convolutions and transposed ones share: their numbers.
+/// The options that convolutions and transposed convolutions share, as numbers.
 template <std::size_t Spatial, class... Options>
 struct conv_options {
   static_assert(Spatial >= 1 && Spatial <= 3);
@@ -41,14 +41,14 @@ struct conv_options {
     return n;
   }();
 
-  /// How far the dilated kernel reaches in each dimension.
+  /// The extent of the dilated kernel in each dimension.
   static constexpr per_dimension reach = [] {
     per_dimension r{};
     for (std::size_t i = 0; i < Spatial; ++i) r[i] = detail::reach(kernel[i], dilation[i]);
     return r;
   }();
 
-  /// Where the channels are in an input: of rank Spatial + 2, or of rank Spatial + 1 if unbatched.
+  /// The index of the channel dimension: 1, or 0 if unbatched.
   static constexpr std::size_t channel_dim(const shape& in) { return in.rank() - Spatial - 1; }
   static constexpr dim_t batch(const shape& in) { return in.rank() == Spatial + 2 ? in[0] : 1; }
 
@@ -62,7 +62,7 @@ struct conv_options {
     return g;
   }
 
-  /// What kernels a direction from some channels to others needs; negative ones are not known.
+  /// The kernels that a pass from `from` to `to` channels needs; a negative count is unknown.
   template <class T>
   static constexpr cpu::detail::conv_needs needs(const cpu::conv_geometry& g, dim_t from,
                                                  dim_t to) {
@@ -71,7 +71,8 @@ struct conv_options {
   }
 };
 
-/// That of a convolution from `in` to `out`, with the kernel, strides and padding of `like`.
+/// The geometry of a convolution from `in` to `out`, with the kernel, strides and padding of
+/// `like`.
 [[gnu::noinline]] inline cpu::conv_geometry conv_between(const cpu::conv_geometry& like,
                                                          std::size_t spatial, const shape& in,
                                                          const shape& out) {
@@ -88,7 +89,7 @@ struct conv_options {
   return g;
 }
 
-/// What is wrong with an input's rank or channels.
+/// Checks an input's rank and channels.
 template <literal Name, std::size_t Spatial>
 constexpr diagnostic check_conv_channels(const shape& in, dim_t in_channels, dim_t out_channels,
                                          dim_t groups) {

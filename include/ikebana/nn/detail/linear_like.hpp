@@ -20,8 +20,8 @@
 
 namespace ikebana::detail {
 
-/// A linear module with as many out_features as its second input has features. Becomes a `linear`
-/// where that is a number. The second input is not read, and its gradient is 0.
+/// A linear module with as many out_features as its second input has features. It becomes a
+/// `linear` once that number is static. The second input is not read; its gradient is 0.
 template <dim_t In, dim_t Out, class... Options>
 struct linear_like {
   static constexpr std::string_view kind = "linear";

@@ -9,8 +9,8 @@
 
 namespace ikebana::detail {
 
-/// What a stateful lstm of one sequence keeps for calls of a single step: a stamp, the parameters,
-/// and these packed.
+/// What a stateful lstm over one sequence keeps for single-step calls: a stamp, a copy of the
+/// parameters, and the packed parameters.
 constexpr dim_t lstm_step_parameters(dim_t in, dim_t hidden) {
   return (4 * hidden * (in + hidden + 2) + 15) / 16 * 16;
 }
@@ -18,8 +18,8 @@ constexpr dim_t lstm_step_memory(dim_t in, dim_t hidden) {
   return 16 + lstm_step_parameters(in, hidden) + cpu::lstm_step_size(in, hidden);
 }
 
-/// The packed parameters, up to date: they are compared, unless the model can say that they are
-/// those of the last call.
+/// The packed parameters, packed again if they have changed. A stamp that matches the last call's
+/// skips the comparison with the copy.
 template <class Context, class T = typename Context::value_type>
 const T* packed_lstm_step(const Context& c, dim_t in, dim_t hidden, bool has_bias, T* memory) {
   T* const seen = memory + 16;
@@ -43,7 +43,7 @@ const T* packed_lstm_step(const Context& c, dim_t in, dim_t hidden, bool has_bia
   return packed;
 }
 
-/// The forward of a stateful lstm of one layer, one direction and one sequence, for one step.
+/// Forward of one step of a stateful lstm with one layer, one direction and one sequence.
 template <class Context>
 void run_lstm_step(const Context& c, dim_t in, dim_t hidden, bool has_bias, dim_t offset) {
   using T = typename Context::value_type;

@@ -24,21 +24,21 @@ constexpr bool has_dynamic(const shape& s) {
   return false;
 }
 
-/// The elements of s, -1 where that is not known.
+/// The number of elements of s, or -1 if unknown.
 constexpr dim_t known_numel(const shape& s) {
   dim_t n = 1;
   for (dim_t d : s) n = n < 0 || d < 0 ? -1 : n * d;
   return n;
 }
 
-/// The last n extents of s, which has as many.
+/// The last n extents of s, whose rank is at least n.
 constexpr shape last_extents(const shape& s, std::size_t n) {
   shape out;
   for (std::size_t i = s.rank() - n; i < s.rank(); ++i) out.push_back(s[i]);
   return out;
 }
 
-/// What a module normalizes over: extents that the type knows, or that are bound at run time.
+/// The normalized shape: static, or bound at run time.
 template <shape S, bool Dynamic = has_dynamic(S)>
 struct normalized {
   constexpr shape value() const { return S; }
@@ -51,7 +51,7 @@ struct normalized<S, true> {
   constexpr void bind(const shape& s) { known = s; }
 };
 
-/// What is wrong with an input that does not end in the extents `expected`.
+/// Checks that an input ends in the extents `expected`.
 template <literal Kind>
 constexpr diagnostic check_normalized(const shape& expected, const shape& in) {
   const std::size_t n = expected.rank();
@@ -80,7 +80,7 @@ inline void add_normalized(description& d, const shape& s) {
     d.add("normalized_shape", text<160>{}.append(s).view());
 }
 
-/// An input as rows over which a module normalizes.
+/// An input as rows to be normalised.
 struct row_sizes {
   dim_t rows, each;
   row_sizes(const shape& in, std::size_t normalized)

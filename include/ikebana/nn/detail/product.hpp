@@ -7,33 +7,28 @@
 
 namespace ikebana::detail {
 
-/// cpu::gemm as the model computes products that gave a leaf this context: of numbers as they are,
-/// or rounded (see model/precision.hpp). `Narrow` as there.
-template <unsigned Narrow = cpu::detail::narrow_tile::all, class Context,
-          class T = typename Context::value_type>
+/// cpu::gemm in the precision of the model that created the context: operands as they are, or
+/// rounded (see model/precision.hpp).
+template <class Context, class T = typename Context::value_type>
 [[gnu::always_inline]] inline void product(const Context& c, cpu::transpose ta, cpu::transpose tb,
                                            dim_t m, dim_t n, dim_t k, const T* a, dim_t lda,
                                            const T* b, dim_t ldb, std::type_identity_t<T> beta,
                                            T* to, dim_t ldc, const cpu::gemm_epilogue<T>& then) {
-  if constexpr (requires {
-                  c.template product<Narrow>(ta, tb, m, n, k, a, lda, b, ldb, beta, to, ldc, then);
-                })
-    c.template product<Narrow>(ta, tb, m, n, k, a, lda, b, ldb, beta, to, ldc, then);
+  if constexpr (requires { c.product(ta, tb, m, n, k, a, lda, b, ldb, beta, to, ldc, then); })
+    c.product(ta, tb, m, n, k, a, lda, b, ldb, beta, to, ldc, then);
   else
-    cpu::gemm<T, Narrow>(ta, tb, m, n, k, T{1}, a, lda, b, ldb, beta, to, ldc, then);
+    cpu::gemm<T>(ta, tb, m, n, k, T{1}, a, lda, b, ldb, beta, to, ldc, then);
 }
-template <unsigned Narrow = cpu::detail::narrow_tile::all, class Context,
-          class T = typename Context::value_type>
+template <class Context, class T = typename Context::value_type>
 [[gnu::always_inline]] inline void product(const Context& c, cpu::transpose ta, cpu::transpose tb,
                                            dim_t m, dim_t n, dim_t k, const T* a, dim_t lda,
                                            const T* b, dim_t ldb, std::type_identity_t<T> beta,
                                            T* to, dim_t ldc,
                                            const std::type_identity_t<T>* bias = nullptr) {
-  product<Narrow>(c, ta, tb, m, n, k, a, lda, b, ldb, beta, to, ldc,
-                  cpu::gemm_epilogue<T>{.bias = bias});
+  product(c, ta, tb, m, n, k, a, lda, b, ldb, beta, to, ldc, cpu::gemm_epilogue<T>{.bias = bias});
 }
 
-/// Whether they are rounded.
+/// Whether products round their operands.
 template <class Context>
 constexpr bool rounds_products([[maybe_unused]] const Context& c) {
   if constexpr (requires { c.rounds; })

@@ -25,30 +25,31 @@
 
 namespace ikebana {
 
-/// What rnn, lstm and gru share; Family says what the gates are. Their headers say the rest.
+/// What rnn, lstm and gru share; Family supplies the gates. The headers of the three describe the
+/// rest.
 ///
 /// Inputs: x, [L, N, features], [N, L, features] with batch_first<true>, or [L, features]; with
-/// packed<true> then lengths, indices [N]; then, or zeros, all the states at the beginning, h_0 and
-/// for an lstm c_0: [layers * directions, N, hidden_size], without N where x has none. Outputs: y,
-/// of x's form with directions * hidden_size features, h_n, and for an lstm c_n, of the form of the
-/// states.
+/// packed<true>, lengths, indices [N]; then all initial states or none (zeros), h_0 and for an lstm
+/// c_0: [layers * directions, N, hidden_size], without N if x has none. Outputs: y, shaped as x
+/// with directions * hidden_size features, h_n, and for an lstm c_n, shaped as the initial states.
 ///
 /// Options: num_layers<N> (1), bias<bool> (true), batch_first<bool> (false), bidirectional<bool>
-/// (false), packed<bool> (false), stateful<N> (0). `dropout` is the probability with which, in
-/// training, an output of a layer is dropped before the next (the last one's are not).
+/// (false), packed<bool> (false), stateful<N> (0). In training, `dropout` is the probability with
+/// which each output of a layer but the last is dropped.
 ///
-/// packed<true>: PyTorch's pack_padded_sequence(enforce_sorted=False) and pad_packed_sequence.
-/// Sequence b has lengths[b] steps, 1 at least and L at most (else shape_error); what stands in x
-/// beyond them is never read, y is 0 there, the states at the end are those at its own last step,
-/// and the reverse direction begins at that.
+/// packed<true> corresponds to PyTorch's pack_padded_sequence(enforce_sorted=False) and
+/// pad_packed_sequence. Sequence b has lengths[b] steps, from 1 to L (else shape_error). Elements
+/// of x beyond them are never read, y is 0 there, the final states are those after the sequence's
+/// own last step, and the reverse direction starts at that step.
 ///
-/// stateful<N>: a call begins with the states in which the last one ended, as if they were passed
-/// on. They are the buffers h (and c), zero at first and not part of a state dict; the batch is N,
-/// so that they have a shape. The gradient ends at the beginning of a call.
+/// stateful<N>: each call starts from the states in which the previous one ended. These are the
+/// buffers h (and c), zero at first and not part of a state dict; the batch is N, which gives them
+/// a shape. Gradients do not flow into the previous call (truncated backpropagation through time).
 ///
-/// Nothing is allocated; backward's memory is O(layers * directions * L * N * hidden_size).
+/// No allocation; memory for backward is O(layers * directions * L * N * hidden_size).
 template <class Family, dim_t In, dim_t Hidden, class... Options>
 struct recurrent {
+  static_assert(Hidden <= shape::max_elements, "ikebana: hidden_size is at most 2^56");
   static_assert(Hidden > 0, "ikebana: a recurrent module needs hidden_size, a number above 0");
 
   using gates = typename Family::template gates_for<Options...>::type;
@@ -213,6 +214,15 @@ struct recurrent {
     if (state_batch > 0) d.add("stateful", state_batch);
   }
 
+  template <class T>
+  void validate(const context<T>& c) const requires(is_packed) {
+    const auto* const lengths = c.template input<std::int64_t>(1);
+    const dim_t steps = steps_of(c.input_shape());
+    for (dim_t b = 0; b < batch_of(c.input_shape()); ++b)
+      if (lengths[b] < 1 || lengths[b] > steps)
+        throw shape_error(diagnostic{gates::wrong_length, steps, lengths[b]});
+  }
+
   template <class Context>
   void forward(const Context& c) const {
     if constexpr (steps_alone)
@@ -226,7 +236,7 @@ struct recurrent {
     run(c).backward();
   }
 
-  template <symbolic... X>
+  template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
   }
@@ -259,7 +269,7 @@ struct recurrent {
             .batch_first = is_batch_first,
             .packed = is_packed};
   }
-  /// Of a stateful module, what it keeps of the weights of a direction.
+  /// For a stateful module, the elements kept for the packed weights of a direction.
   constexpr dim_t kept_weights() const {
     const dim_t in = input_size.value();
     return kept_for_products() +
@@ -270,7 +280,7 @@ struct recurrent {
     const detail::recurrent_sizes n = sizes(shape{1, 1, in});
     return n.is_small() ? n.kept_weights(gates::count * Hidden) : 0;
   }
-  /// Whether a call of a single step has a way of its own.
+  /// Whether a single-step call has a kernel of its own.
   static constexpr bool steps_alone = states == 2 && layers == 1 && directions == 1 &&
                                       projection == 0 && state_batch == 1 && !is_packed &&
                                       Hidden <= 32;

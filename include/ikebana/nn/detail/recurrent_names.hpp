@@ -9,8 +9,8 @@
 
 namespace ikebana::detail {
 
-/// PyTorch's names of the parameters, five for each direction of each layer: weight_ih_l0,
-/// weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_hr_l0, weight_ih_l0_reverse and so on.
+/// PyTorch's parameter names, five for each direction of each layer: weight_ih_l0, weight_hh_l0,
+/// bias_ih_l0, bias_hh_l0, weight_hr_l0, weight_ih_l0_reverse and so on.
 template <std::size_t Layers>
 struct recurrent_names {
   static constexpr std::array<std::array<text<32>, 5>, 2 * Layers> table = [] {

@@ -19,7 +19,7 @@
 
 namespace ikebana::detail {
 
-/// A call of a recurrent module.
+/// One call of a recurrent module.
 template <class Context, class Gates>
 class recurrent_run {
   using T = typename Context::value_type;
@@ -40,11 +40,7 @@ class recurrent_run {
   void forward() {
     const T* x = c_.input(0);
     if (n_.packed) {
-      const auto* lengths = c_.template input<std::int64_t>(1);
-      for (dim_t b = 0; b < n_.batch; ++b)
-        if (lengths[b] < 1 || lengths[b] > n_.steps)
-          throw shape_error(diagnostic{Gates::wrong_length, n_.steps, lengths[b]});
-      order_.sort_by_length(lengths);
+      order_.sort_by_length(c_.template input<std::int64_t>(1));
       x = packed_input();
       order_.each_row([&](dim_t row, dim_t given) {
         copy(1, n_.input, c_.input(0) + given * n_.input, packed_input() + row * n_.input);
@@ -115,7 +111,7 @@ class recurrent_run {
     return {data + order_.first(t) * width, order_.row_step() * width};
   }
 
-  /// Rows of what direction d of layer l keeps for backward, `offset` elements of each row further.
+  /// Rows that direction d of layer l keeps for backward, from element `offset` of each row on.
   T* kept(dim_t l, dim_t d, dim_t offset) const {
     return c_.template saved<T>(0) + ((l * n_.directions + d) * w_.kept + offset) * capacity_;
   }
@@ -128,7 +124,7 @@ class recurrent_run {
     return l + 1 < n_.layers || n_.packed ? layer_value(l) : c_.output(0);
   }
   T* packed_input() const { return c_.template saved<T>(7); }
-  /// Per sequence: h, c, or their gradients, and others.
+  /// Per sequence: h and c, or their gradients, and other scratch.
   T* sequence_scratch(dim_t offset) const { return c_.template saved<T>(3) + offset * n_.batch; }
 
   static void copy(dim_t m, dim_t width, const T* from, T* to) {
@@ -141,8 +137,8 @@ class recurrent_run {
                     static_cast<std::uint64_t>(l * capacity_ * n_.both()));
   }
 
-  /// The state in the order of the sequences: loaded from `from` (null: zeros) in the input's
-  /// order.
+  /// Loads the state from `from` (null: zeros), in the input's order of sequences, into `to`, in
+  /// the order of computation.
   void load_state(dim_t width, const T* from, rows to) const {
     for (dim_t b = 0; b < n_.batch; ++b) {
       if (from == nullptr)
@@ -164,8 +160,9 @@ class recurrent_run {
   }
   static const T* moved(const T* p, dim_t by) { return p == nullptr ? p : p + by; }
 
-  /// The weights of `columns` sums, packed for products of a few rows. Those that a stateful module
-  /// keeps from call to call are compared with the parameter: who changes it need not say so.
+  /// The weights of `columns` sums, packed for products of a few rows. A stateful module keeps them
+  /// from call to call and compares them with the parameter, so that a caller who changes it need
+  /// not say so.
   const T* packed_weights(dim_t l, dim_t d, bool of_input, dim_t columns, const T* w) const {
     const dim_t size = cpu::packed_recurrent_size(w_.gates, columns), length = w_.gates * columns;
     if (!(stateful_ && n_.is_small())) {
@@ -200,16 +197,16 @@ class recurrent_run {
     else
       product(c_, no, yes, order_.rows(), w_.gates, in, x, in, c_.parameter(w.ih), in, T{0}, gates,
               w_.gates, bias_ih);
-    // Packing takes as long as several products of a few rows, unless all fits the first-level
-    // cache.
+    // Packing costs as much as several products of a few rows, unless everything fits in L1.
     const T* const packed = (steps >= 8 || n_.is_small()) && !rounds_products(c_)
                                 ? packed_weights(l, d, false, out, c_.parameter(w.hh))
                                 : nullptr;
 
     const auto step_at = [&](dim_t s) { return d == 0 ? s : steps - 1 - s; };
     const auto before_at = [&](dim_t s) { return rows_at(h_before(l, d), out, step_at(s)); };
-    // The state before a step is kept; that after the last goes to the output. Where sequences end
-    // one by one, it stands in between in a place of its own.
+    // The state before each step is kept for backward; the state after the last step goes to the
+    // output. With packed sequences, which end at different steps, the running state has scratch of
+    // its own.
     const rows last{n_.packed ? sequence_scratch(0) : c_.output(1) + first * out, out};
     load_state(out, moved(initial_state(0), first * out), n_.packed ? last : before_at(0));
     rows cell{};

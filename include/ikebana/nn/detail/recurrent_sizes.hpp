@@ -12,7 +12,7 @@ struct recurrent_sizes {
   constexpr dim_t out() const { return projection > 0 ? projection : hidden; }
   constexpr dim_t both() const { return directions * out(); }
 
-  /// Whether the weights of the first layer fit the first-level cache.
+  /// Whether the weights of the first layer fit in L1.
   constexpr bool is_small() const { return input <= 32 && hidden <= 32; }
   constexpr dim_t packed_hh_size(dim_t gates) const {
     return cpu::packed_recurrent_size(gates, out());
@@ -21,11 +21,12 @@ struct recurrent_sizes {
   constexpr dim_t packed_size(dim_t gates) const {
     return packed_hh_size(gates) + (is_small() ? cpu::packed_recurrent_size(gates, input) : 0);
   }
-  /// Those that are kept, each behind what it was made of, and for which instruction set.
+  /// The kept weights: for each matrix the instruction set they were packed for, a copy, and the
+  /// packed form.
   constexpr dim_t kept_weights(dim_t gates) const { return 2 * (16 + packed_size(gates)); }
 };
 
-/// How many elements a module needs for each row (a step of a sequence) and each sequence.
+/// The number of elements that a module needs per row (one step of one sequence) and per sequence.
 template <class Gates>
 struct recurrent_widths {
   dim_t gates, kept, backward, values, sequence;
@@ -37,7 +38,7 @@ struct recurrent_widths {
         values{(n.layers - 1 + buffers(n) + (n.packed ? 2 : 0)) * n.both()},
         sequence{n.out() + 2 * n.hidden + (Gates::separate ? gates : 0)} {}
 
-  /// The gradients of layers' outputs that are alive at once.
+  /// The number of gradients of layer outputs that are live at once.
   static constexpr dim_t buffers(const recurrent_sizes& n) {
     return n.layers < 3 ? n.layers - 1 : 2;
   }

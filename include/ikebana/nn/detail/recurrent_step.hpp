@@ -5,8 +5,8 @@
 
 namespace ikebana::detail {
 
-/// One time step of one direction of one layer, as the gates see it. `extra` is what they keep from
-/// forward to backward besides themselves.
+/// One time step of one direction of one layer, as the gates see it. `extra` holds what they keep
+/// for backward besides the gates.
 template <class T>
 struct recurrent_step {
   dim_t sequences, hidden;

@@ -20,7 +20,7 @@ constexpr bool is_lazy_leaf() {
     return false;
 }
 
-/// Which parameter of M has this name; how many there are, where none has.
+/// The index of the parameter of M with this name; the number of parameters if there is none.
 template <class M>
 constexpr std::size_t parameter_index(std::string_view name) {
   std::size_t i = 0;
@@ -32,7 +32,7 @@ constexpr std::size_t parameter_index(std::string_view name) {
   return i;
 }
 
-/// A weight as (outer, channels, inner), its channels being one of its dimensions.
+/// A weight viewed as (outer, channels, inner), its channels being one of its dimensions.
 struct channel_sizes {
   dim_t outer = 1, channels = 1, inner = 1;
 
@@ -40,12 +40,12 @@ struct channel_sizes {
       : outer{weight.numel(0, dim)},
         channels{weight[dim]},
         inner{weight.numel(dim + 1, weight.rank())} {}
-  /// All of it as one channel.
+  /// The whole weight as one channel.
   constexpr explicit channel_sizes(const shape& weight) : inner{weight.numel()} {}
 };
 
-/// A leaf M whose parameter `Name` is computed from other parameters before each forward. It is M
-/// in everything else, and its parameters are M's without that one, and those others after them.
+/// A leaf M whose parameter `Name` is computed from other parameters before each forward. Its
+/// parameters are M's without that one, followed by the others; all else is M's.
 template <leaf_module M, literal Name>
 struct reparametrized : M {
   static constexpr bool is_lazy = false;
@@ -71,7 +71,7 @@ struct reparametrized : M {
 
   constexpr parameter_spec computed() const { return M::parameters()[replaced]; }
 
-  /// The specs of M's other parameters, with room for Added more.
+  /// The specs of M's other parameters, with room for `Added` more.
   template <std::size_t Added>
   constexpr std::array<parameter_spec, inner_parameters - 1 + Added> other_parameters() const {
     std::array<parameter_spec, inner_parameters - 1 + Added> out{};
@@ -81,7 +81,7 @@ struct reparametrized : M {
     return out;
   }
 
-  /// What M saves, with room for Added more.
+  /// What M saves, with room for `Added` more.
   template <std::size_t Added>
   constexpr std::array<saved_spec, inner_saved + Added> inner_saved_and(
       [[maybe_unused]] const shape_list& in) const {
@@ -93,7 +93,8 @@ struct reparametrized : M {
     return out;
   }
 
-  /// One entry for each parameter of M from a table of this module's, `own` being the computed one.
+  /// A table with one entry per parameter of M, taken from this module's table; `own` is the entry
+  /// of the computed parameter.
   template <class P>
   static constexpr std::array<P, inner_parameters> inner_table(const P* table, const P& own) {
     std::array<P, inner_parameters> out{};
@@ -110,7 +111,7 @@ struct reparametrized : M {
     M::forward(c);
   }
 
-  /// Overwrites dweight, whether M accumulates or not.
+  /// Overwrites dweight, whether or not the model accumulates gradients.
   template <class Context, class T = typename Context::value_type>
   void run_inner_backward(Context c, T* weight, T* dweight, dim_t size) const {
     if (c.accumulating)

@@ -19,14 +19,14 @@ struct joined_text {
   }();
 };
 
-/// Literals in a row, with static storage, as a diagnostic wants its sentence.
+/// The concatenation of literals, with the static storage that a diagnostic's sentence needs.
 template <literal... Part>
 inline constexpr const char* joined = joined_text<Part...>::value.data;
 
 template <std::size_t N>
 inline constexpr literal<2> digit{{static_cast<char>('0' + N), '\0'}};
 
-/// `option` for each of N spatial dimensions as a row of three, those that there are not being
+/// The values of N spatial dimensions right-aligned in an array of three, missing ones set to
 /// `fill`.
 template <std::size_t N>
 constexpr std::array<dim_t, 3> in_three(const std::array<dim_t, N>& values, dim_t fill) {
@@ -35,7 +35,7 @@ constexpr std::array<dim_t, 3> in_three(const std::array<dim_t, N>& values, dim_
   return out;
 }
 
-/// The last N extents of s as a row of three, those that there are not being 1.
+/// The last N extents of s right-aligned in an array of three, missing ones set to 1.
 template <std::size_t N>
 constexpr std::array<dim_t, 3> spatial_extents(const shape& s) {
   std::array<dim_t, 3> out{1, 1, 1};
@@ -43,7 +43,7 @@ constexpr std::array<dim_t, 3> spatial_extents(const shape& s) {
   return out;
 }
 
-/// Whether each of values is at least `least`.
+/// Whether every value is at least `least`.
 template <std::size_t N>
 constexpr bool all_at_least(const std::array<dim_t, N>& values, dim_t least) {
   for (dim_t v : values)
@@ -58,7 +58,7 @@ constexpr bool all_equal_to(const std::array<dim_t, N>& values, dim_t v) {
   return true;
 }
 
-/// How far a dilated kernel reaches.
+/// The extent of a dilated kernel.
 constexpr dim_t reach(dim_t kernel, dim_t dilation) { return dilation * (kernel - 1) + 1; }
 
 }  // namespace ikebana::detail

@@ -7,13 +7,14 @@
 
 namespace ikebana::detail {
 
-/// The dimension that `along` names, negative from the end.
+/// The index of the dimension `along`, which counts from the end if negative.
 constexpr std::size_t dimension(dim_t along, const shape& s) {
   return static_cast<std::size_t>(along < 0 ? along + static_cast<dim_t>(s.rank()) : along);
 }
 
-/// Copies a block of the extents `block` from one array, where it begins at `from_at` of dimension
-/// d, to another: of all other dimensions it has the whole.
+/// Copies a block with the extents `block` between two arrays. Along dimension d it starts at
+/// `from_at` in the source and `to_at` in the destination; it spans all other dimensions.
+/// O(elements of the block).
 template <class T>
 void copy_strips(const shape& block, std::size_t d, const T* from, dim_t from_at,
                  const shape& from_shape, T* to, dim_t to_at, const shape& to_shape) {

@@ -22,7 +22,7 @@ template <class Hook, class T, class Group>
 using work_of_hook = decltype(std::declval<Hook&>().start(std::declval<gradient_bucket<T>>(),
                                                           std::declval<Group&>()));
 
-/// Handles of several types, of which one is under way.
+/// Handles of several types, of which one is in use.
 template <class... Work>
 struct any_of_works {
   std::tuple<Work...> each{};
@@ -35,8 +35,7 @@ struct any_of_works {
   }
 };
 
-/// The hook of a replica with its overrides' own, each of which knows the buckets of its groups
-/// alone.
+/// The hook of a replica and those of its overrides. Each knows only the buckets of its own groups.
 template <class Policy, class Hook, floating T, process_group Group>
 class bucket_hooks {
   using groups = parameter_groups<Policy>;
@@ -73,7 +72,7 @@ class bucket_hooks {
     return std::get<I>(hooks_);
   }
 
-  /// All buckets, with the group of each.
+  /// Passes each hook its buckets; `group_of` is the group of each bucket.
   void prepare(std::span<const bucket_type> buckets, std::span<const std::size_t> group_of,
                Group& group) {
     for_hooks([&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
@@ -108,7 +107,7 @@ class bucket_hooks {
     return results_[groups::hooks[of_group]];
   }
 
-  /// Begins with a bucket of a group; `divisor`: by what the sum is divided in the end.
+  /// Starts a bucket of a group; `divisor` is what the sum is divided by at the end.
   void start(bucket_type bucket, std::size_t of_group, Group& group, double divisor,
              work_type& work) {
     visit(of_group, [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
@@ -154,7 +153,7 @@ class bucket_hooks {
     }
     (std::make_index_sequence<hook_count>{});
   }
-  /// f(std::integral_constant<std::size_t, i>) for the hook of a group.
+  /// Calls f(std::integral_constant<std::size_t, i>) for the hook of a group.
   template <class F>
   static void visit(std::size_t of_group, const F& f) {
     for_hooks([&]<std::size_t I>(std::integral_constant<std::size_t, I> i) {
@@ -174,7 +173,7 @@ class bucket_hooks {
   static constexpr std::array<hook_result, hook_count> results_ =
       results_of_all(std::make_index_sequence<hook_count>{});
 
-  /// The bucket as its hook counts.
+  /// The bucket as numbered by its hook.
   bucket_type own(bucket_type bucket) const {
     const std::size_t b = bucket.index;
     bucket.index = index_[b];
@@ -183,7 +182,7 @@ class bucket_hooks {
   }
 
   hooks_type hooks_;
-  std::vector<std::size_t> index_, count_;  // by bucket, among those of its hook
+  std::vector<std::size_t> index_, count_;  // By bucket, among those of its hook.
 };
 
 }  // namespace ikebana::detail

@@ -18,15 +18,14 @@
 
 namespace ikebana {
 
-/// A gradient, as the planner of buckets sees it.
+/// A gradient as the bucket planner sees it.
 struct planned_tensor {
   dim_t bytes = 0;
   dtype type = dtype::float32;
-  bool sparse = false;  ///< Has a bucket of its own.
+  bool sparse = false;  ///< Gets its own bucket.
 };
 
-/// Which tensors are reduced together, by their indices, and the cap that closed each bucket: 0
-/// where none applies.
+/// The tensors of each bucket, by index, and the cap that closed the bucket: 0 if none applied.
 struct bucket_assignment {
   std::vector<std::vector<std::size_t>> buckets;
   std::vector<dim_t> limits;
@@ -35,13 +34,14 @@ struct bucket_assignment {
   bool operator==(const bucket_assignment&) const = default;
 };
 
-/// Assigns tensors to buckets by size, as DistributedDataParallel does: walks them in `order`,
-/// which holds every index once (empty: as they stand), and gathers those of each dtype apart. A
-/// bucket is closed by the tensor with which it reaches its limit, so that no tensor is split and
-/// limits may be exceeded; each dtype goes through `limits` from the beginning, the last one
-/// standing for all that follow. What is left over comes last, in the order in which the dtypes
-/// appeared. Without `order`, buckets are then sorted by their smallest index. Throws
-/// ikebana::error without limits or for an order that is none. O(tensors log tensors).
+/// Assigns tensors to buckets by size, as DistributedDataParallel does. It visits them in `order`,
+/// which contains every index once (if empty, in their own order), and collects each dtype
+/// separately. A bucket is closed by the tensor that makes it reach its limit, so that no tensor is
+/// split and limits may be exceeded. Each dtype starts at the beginning of `limits`; the last limit
+/// applies to all that follow. Incomplete buckets come last, in the order in which their dtypes
+/// first appeared. Without `order`, buckets are then sorted by their smallest index. Throws
+/// ikebana::error without limits or for an order that is not a permutation. O(tensors log tensors).
+/// Allocates.
 template <class = void>
 bucket_assignment assign_buckets(std::span<const planned_tensor> tensors,
                                  std::span<const dim_t> limits,
@@ -95,8 +95,8 @@ bucket_assignment assign_buckets(std::span<const planned_tensor> tensors,
   return out;
 }
 
-/// Makes rank 0's assignment that of every rank: first the indices and how many buckets, then their
-/// sizes and limits. All ranks plan the same number of tensors. Allocates.
+/// Broadcasts rank 0's assignment to every rank: first the indices and the number of buckets, then
+/// their sizes and limits. All ranks plan the same number of tensors. Allocates.
 template <process_group G>
 void broadcast_assignment(bucket_assignment& assignment, std::size_t tensors, G& group) {
   std::vector<std::int64_t> message;
@@ -126,23 +126,26 @@ void broadcast_assignment(bucket_assignment& assignment, std::size_t tensors, G&
   }
 }
 
+/// Options of bucket_planner, as in DistributedDataParallel. `caps` are in bytes; the last one is
+/// repeated.
 struct bucket_planner_options {
   std::vector<dim_t> caps{default_bucket_caps.begin(), default_bucket_caps.end()};
   bool static_graph = false;
   bool find_unused_parameters = false;
-  /// Whether the last bucket is the one with the first cap, not the first.
+  /// Whether the last bucket has the first cap, instead of the first bucket.
   bool small_last_bucket = false;
 };
 
-/// Buckets of a graph that only run time knows, as DistributedDataParallel plans them. The first
-/// plan is made from the order of the parameters, reversed, for backward comes from the end; where
-/// it will be made again, all gradients of a dtype share one bucket until then. `rebuild`, called
-/// once after the first synchronised backward, plans again in the order in which gradients arrived
-/// (that of rank 0, for all), unless a graph may change and leave parameters out
-/// (find_unused_parameters without static_graph).
+/// Buckets of a graph known only at run time, planned as in DistributedDataParallel. The first plan
+/// uses the reversed order of the parameters, since backward starts at the end; if it will be
+/// rebuilt, all gradients of a dtype share one bucket until then. `rebuild`, called once after the
+/// first synchronised backward, plans again in the order in which gradients arrived on rank 0,
+/// unless the graph may change and leave parameters out (find_unused_parameters without
+/// static_graph).
 ///
-/// `mark_ready(i)` says that gradient i is there. Buckets are launched strictly in the order of
-/// their index, whichever is complete first: `take_ready` names the next one that may be.
+/// `mark_ready(i)` reports that gradient i is complete. Buckets are launched strictly in the order
+/// of their index, not of their completion: `take_ready` returns the next one that can be launched.
+/// The constructor throws ikebana::error if there is no cap.
 ///
 /// A template, so that it is compiled only where it is used.
 template <class>
@@ -163,7 +166,7 @@ class basic_bucket_planner {
   const bucket_assignment& plan() const { return plan_; }
   bool has_rebuilt() const { return has_rebuilt_; }
 
-  /// Forgets what is ready: before each synchronised backward.
+  /// Clears the ready marks; called before each synchronised backward.
   void begin_backward() {
     pending_.resize(plan_.size());
     bucket_of_.assign(tensors_.size(), 0);
@@ -176,7 +179,7 @@ class basic_bucket_planner {
     if (!has_rebuilt_) arrived_.clear();
   }
 
-  /// Throws state_error for a gradient that is ready twice in one backward.
+  /// Throws state_error if a gradient becomes ready twice in one backward.
   void mark_ready(std::size_t i) {
     if (i >= tensors_.size() || ready_[i])
       throw state_error("gradient " + std::to_string(i) +
@@ -186,19 +189,19 @@ class basic_bucket_planner {
     if (!has_rebuilt_ && rebuilds()) arrived_.push_back(i);
   }
 
-  /// Whether a bucket is to be launched now; if so, `bucket` is its index.
+  /// Whether a bucket can be launched now; if so, `bucket` is its index.
   bool take_ready(std::size_t& bucket) {
     if (next_ == plan_.size() || pending_[next_] != 0) return false;
     bucket = next_++;
     return true;
   }
 
-  /// Whether all buckets were launched; if not, a gradient is missing.
+  /// Whether all buckets have been launched; if not, a gradient is missing.
   bool is_complete() const { return next_ == plan_.size(); }
 
-  /// After the first synchronised backward: plans again, as said above, and returns true; false if
-  /// there is nothing to do. A collective of all ranks. Throws state_error if a gradient never
-  /// came.
+  /// After the first synchronised backward: plans again as described above and returns true, or
+  /// returns false if there is nothing to do. A collective of all ranks. Throws state_error if a
+  /// gradient never arrived.
   template <process_group G>
   bool rebuild(G& group) {
     if (has_rebuilt_ || !rebuilds() || arrived_.empty()) return false;
@@ -218,7 +221,7 @@ class basic_bucket_planner {
     return true;
   }
 
-  /// Plans for another graph: the next backward is again the first.
+  /// Plans for another graph: the next backward counts as the first again.
   void replan(std::vector<planned_tensor> tensors) {
     *this = basic_bucket_planner(std::move(tensors), std::move(options_));
   }
@@ -233,11 +236,11 @@ class basic_bucket_planner {
   std::vector<planned_tensor> tensors_;
   bucket_planner_options options_;
   bucket_assignment plan_;
-  std::vector<std::size_t> arrived_;    // in the first backward
-  std::vector<std::size_t> bucket_of_;  // by tensor
-  std::vector<std::size_t> pending_;    // by bucket: gradients that are not ready
-  std::vector<bool> ready_;             // by tensor
-  std::size_t next_ = 0;                // bucket to launch
+  std::vector<std::size_t> arrived_;    // In the first backward.
+  std::vector<std::size_t> bucket_of_;  // By tensor.
+  std::vector<std::size_t> pending_;    // By bucket: gradients that are not ready.
+  std::vector<bool> ready_;             // By tensor.
+  std::size_t next_ = 0;                // The next bucket to launch.
   bool has_rebuilt_ = false;
 };
 

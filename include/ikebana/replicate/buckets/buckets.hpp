@@ -14,15 +14,15 @@ namespace ikebana {
 constexpr dim_t KiB(dim_t n) { return n * 1024; }
 constexpr dim_t MiB(dim_t n) { return n * 1024 * 1024; }
 
-/// The caps of PyTorch's DistributedDataParallel: a small first bucket, so that communication
-/// starts early, then larger ones.
+/// The default caps of PyTorch's DistributedDataParallel: a small first bucket, so that
+/// communication starts early, then larger ones.
 inline constexpr std::array<dim_t, 2> default_bucket_caps{MiB(1), MiB(25)};
 
-/// A contiguous slice of the flat gradient buffer, in bytes, and the parameters it holds.
+/// A contiguous slice of the flat gradient buffer, in bytes, and its parameters.
 struct bucket_range {
   dim_t begin = 0, end = 0;
-  std::size_t first_parameter = 0, last_parameter = 0;  // both included
-  std::size_t group = 0;                                // of the policy's groups; 0: the network
+  std::size_t first_parameter = 0, last_parameter = 0;  // Both inclusive.
+  std::size_t group = 0;                                // Of the policy's groups; 0 is the network.
 
   constexpr dim_t bytes() const { return end - begin; }
   constexpr bool operator==(const bucket_range&) const = default;
@@ -30,8 +30,8 @@ struct bucket_range {
 
 namespace detail {
 
-/// Cuts parameters into buckets by `group_of(i)`, the group of parameter i, negative where it is in
-/// none, and `caps_of(group)`: a bucket holds parameters of one group that stand side by side.
+/// Cuts parameters into buckets according to `group_of(i)`, the group of parameter i (negative if
+/// none), and `caps_of(group)`: a bucket holds adjacent parameters of one group.
 template <class GroupOf, class CapsOf>
 constexpr std::size_t plan_grouped_buckets(std::span<const dim_t> ends, const GroupOf& group_of,
                                            const CapsOf& caps_of, std::span<bucket_range> out) {
@@ -64,21 +64,21 @@ constexpr std::size_t plan_grouped_buckets(std::span<const dim_t> ends, const Gr
 
 }  // namespace detail
 
-/// Cuts parameters into buckets. `ends[i]` is where parameter i ends, in bytes, in a buffer laid
-/// out in the order in which backward finishes them (its padding counts as its own). The rule is
-/// that of DistributedDataParallel, after it has rebuilt its buckets in that order: a bucket is
-/// closed by the parameter with which it reaches its cap, so a parameter is never split and a
-/// bucket may exceed its cap; bucket b has the cap `caps[b]`, the last one standing for all that
-/// follow; what is left over makes the last bucket. Writes to `out`, which has room for
-/// ends.size(), and returns how many. Requires a cap. O(parameters).
+/// Cuts parameters into buckets. `ends[i]` is the end of parameter i, in bytes, in a buffer laid
+/// out in the order in which backward finishes parameters (padding counts as part of a parameter).
+/// The rule is that of DistributedDataParallel after it has rebuilt its buckets in that order: a
+/// bucket is closed by the parameter that makes it reach its cap, so that a parameter is never
+/// split and a bucket may exceed its cap. Bucket b has the cap `caps[b]`; the last one applies to
+/// all that follow. The rest forms the last bucket. Writes to `out`, which has room for
+/// ends.size(), and returns the number of buckets. Requires a cap. O(parameters); no allocation.
 constexpr std::size_t plan_buckets(std::span<const dim_t> ends, std::span<const dim_t> caps,
                                    std::span<bucket_range> out) {
   return detail::plan_grouped_buckets(
       ends, [](std::size_t) { return 0; }, [caps](std::size_t) { return caps; }, out);
 }
 
-/// The buckets of N parameters, as a value: in the order in which they become ready. Prints one
-/// line for each.
+/// The buckets of N parameters as a value, in the order in which they become ready. Prints one line
+/// per bucket.
 template <std::size_t N>
 class bucket_plan {
  public:
@@ -88,21 +88,21 @@ class bucket_plan {
   constexpr const bucket_range* begin() const { return buckets_.data(); }
   constexpr const bucket_range* end() const { return buckets_.data() + size_; }
 
-  /// The bucket that parameter i is in; size() if it is in none.
+  /// The bucket that contains parameter i; size() if none does.
   constexpr std::size_t bucket_of(std::size_t parameter) const {
     std::size_t b = 0;
     while (b < size_ && buckets_[b].last_parameter < parameter) ++b;
     return b < size_ && buckets_[b].first_parameter <= parameter ? b : size_;
   }
 
-  /// How many buckets are ready once backward has finished the parameters [0, n).
+  /// The number of buckets that are ready once backward has finished the parameters [0, n).
   constexpr std::size_t ready_after(std::size_t n) const {
     std::size_t b = 0;
     while (b < size_ && buckets_[b].last_parameter < n) ++b;
     return b;
   }
 
-  /// The same for a buffer finished up to byte `end`.
+  /// The same for a buffer that is complete up to byte `end`.
   constexpr std::size_t ready_up_to(dim_t end) const {
     std::size_t b = 0;
     while (b < size_ && buckets_[b].end <= end) ++b;
@@ -120,7 +120,7 @@ class bucket_plan {
   std::size_t size_ = 0;
 };
 
-/// The plan of parameters whose ends, in bytes, are a constant expression: see above.
+/// The plan of parameters whose ends, in bytes, are a constant expression; see above.
 template <std::size_t N>
 constexpr bucket_plan<N> plan_buckets(const std::array<dim_t, N>& ends,
                                       std::span<const dim_t> caps = default_bucket_caps) {
@@ -136,8 +136,8 @@ constexpr bucket_plan<N> plan_buckets(const std::array<dim_t, N>& ends, dim_t fi
   return plan_buckets(ends, std::array{first_cap, cap});
 }
 
-/// The same with the parameters it was made for, in the order of the flat gradient buffer. Prints
-/// their paths.
+/// A plan together with its parameters, in the order of the flat gradient buffer. Prints their
+/// paths.
 template <std::size_t N>
 class named_bucket_plan : public bucket_plan<N> {
  public:
@@ -147,7 +147,7 @@ class named_bucket_plan : public bucket_plan<N> {
       : bucket_plan<N>{plan}, parameters_{parameters} {}
 
   constexpr std::span<const bucket_parameter> parameters() const { return parameters_; }
-  /// Those of bucket b.
+  /// The parameters of bucket b.
   constexpr std::span<const bucket_parameter> parameters(std::size_t b) const {
     const bucket_range& range = (*this)[b];
     return parameters().subspan(range.first_parameter,

@@ -14,12 +14,12 @@
 
 namespace ikebana::detail {
 
-/// A piece of the flat gradient buffer, in elements.
+/// A range of the flat gradient buffer, in elements.
 struct element_range {
   dim_t begin = 0, size = 0;
 };
 
-/// One reduction of gradients that stand apart: they are copied together, reduced, and copied back.
+/// One reduction of gradients that are not adjacent: they are packed, reduced, and unpacked.
 template <floating T, process_group Group>
 class delayed_reduction {
  public:
@@ -35,7 +35,7 @@ class delayed_reduction {
   }
 
   bool empty() const { return pieces_.empty(); }
-  /// Where the last of them ends: it can start once backward has got there.
+  /// The end of the last of them: the reduction can start once backward has reached it.
   dim_t end() const { return end_; }
   const std::vector<element_range>& pieces() const { return pieces_; }
 
@@ -48,7 +48,7 @@ class delayed_reduction {
                                    divisor == group.size() ? reduce_op::avg : reduce_op::sum);
     under_way_ = true;
   }
-  /// Waits for it, if it was started.
+  /// Waits for it if it was started.
   bool finish() {
     if (!under_way_) return false;
     work_.wait();

@@ -32,8 +32,8 @@ constexpr std::array<bucket_parameter, N.parameters> bucket_parameters(
   return out;
 }
 
-/// The buckets of a model whose parameters are laid out as given: cut at parameters, in the order
-/// of the buffer, as the policy says.
+/// The buckets of a model with the given layout: cut between parameters, in the order of the
+/// buffer, as the policy says.
 template <class T, class Policy, program_sizes N>
 constexpr named_bucket_plan<N.parameters> buckets_of(const program<N>& p,
                                                      const parameter_layout<N>& layout) {
@@ -50,7 +50,7 @@ constexpr named_bucket_plan<N.parameters> buckets_of(const program<N>& p,
   return {{buckets, count}, parameters};
 }
 
-/// The pieces of the gradients that the policy delays, in the order of the buffer.
+/// The gradients that the policy delays, in the order of the buffer.
 template <class Policy, program_sizes N>
 std::vector<element_range> delayed_of(const program<N>& p, const parameter_layout<N>& layout) {
   using groups = parameter_groups<Policy>;
@@ -64,8 +64,8 @@ std::vector<element_range> delayed_of(const program<N>& p, const parameter_layou
 
 }  // namespace detail
 
-/// The buckets that `replicate<Policy>` cuts the gradients of a model of this type into, as a
-/// constant: for models whose parameters' extents are all known to the compiler.
+/// The buckets into which `replicate<Policy>` cuts the gradients of a model of this type, as a
+/// constant: for models whose parameters' extents are all static.
 template <class Policy, class Model>
 constexpr auto bucket_plan_of() {
   using value_type = typename Model::value_type;

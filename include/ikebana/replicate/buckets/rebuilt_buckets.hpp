@@ -14,10 +14,10 @@
 
 namespace ikebana::detail {
 
-/// The buckets that a plan of arrivals comes to where buckets are contiguous slices of one buffer
-/// whose parameters stay where they are: cut where those of a planned bucket do not stand side by
-/// side, where groups change, and where what is reached meets what is not, so that what no rank
-/// reaches is never sent. `group_of` is negative for what is in no bucket. Allocates.
+/// Turns a plan by order of arrival into buckets that are contiguous slices of one buffer with a
+/// fixed layout. Slices end where the parameters of a planned bucket are not adjacent, where groups
+/// change, and between reached and unreached parameters, so that what no rank reaches is never
+/// sent. `group_of` is negative for parameters in no bucket. Allocates.
 template <class T, std::size_t N, class IsReached>
 named_bucket_plan<N> rebuilt_buckets(const bucket_assignment& planned,
                                      const gradient_presence& places,

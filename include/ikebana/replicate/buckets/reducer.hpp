@@ -21,11 +21,11 @@
 
 namespace ikebana::detail {
 
-/// Averages the gradients of one replica, bucket by bucket, while backward goes on: told that a
-/// prefix of the flat buffer is final, it starts the buckets that are complete, and finishes those
-/// that have arrived. A hook of several stages goes through them at moments that depend on no
-/// clock, so that all ranks call the same collectives in the same order: stage s of a bucket when
-/// the s-th bucket after it is started.
+/// Averages the gradients of one replica, bucket by bucket, during backward. Told that a prefix of
+/// the flat buffer is final, it starts the buckets that are complete and finishes those that have
+/// arrived. A hook with several stages runs them at points that do not depend on timing, so that
+/// all ranks call the same collectives in the same order: stage s of a bucket runs when the s-th
+/// bucket after it is started.
 template <class Policy, class Hook, floating T, process_group Group, std::size_t Parameters>
 class reducer {
   using groups = parameter_groups<Policy>;
@@ -36,7 +36,7 @@ class reducer {
   static constexpr std::size_t most_buckets = Parameters;
   using bucket_type = gradient_bucket<T>;
 
-  /// The memory of the gradients and the group must outlive it, and stay where they are.
+  /// The memory of the gradients and the group must outlive it and keep their addresses.
   reducer(Group& group, Hook hook, std::span<T> gradients,
           const named_bucket_plan<most_buckets>& plan, std::vector<element_range> delayed)
       : group_{&group},
@@ -48,25 +48,25 @@ class reducer {
     prepare();
   }
 
-  /// Goes on in another group, with new hooks.
+  /// Continues in another group, with new hooks.
   void regroup(Group& group, Hook hook) {
     group_ = &group;
     hooks_ = hooks_type{std::move(hook)};
     prepare();
   }
 
-  /// Other buckets of the same gradients, between two backwards.
+  /// Changes the buckets of the same gradients, between two backwards.
   void replan(const named_bucket_plan<most_buckets>& plan) {
     plan_ = plan;
     skipped_.fill(false);
     prepare();
   }
-  /// Whether bucket b takes no part in the next backwards.
+  /// Whether bucket b is left out of the following backwards.
   void skip(std::size_t b, bool skipped) { skipped_[b] = skipped; }
 
   const auto& plan() const { return plan_; }
   auto& hooks() { return hooks_; }
-  /// The policy's.
+  /// The policy's hook.
   auto& hook() { return hooks_.template get<0>(); }
   Group& group() const { return *group_; }
 
@@ -78,16 +78,16 @@ class reducer {
             b, plan_.size(), plan_.parameters(b), range.begin / element};
   }
 
-  /// By group: whether its buckets are reduced where a backward reduces, and by what their sums are
-  /// divided; 0 for the number of ranks.
+  /// By group: whether its buckets are reduced in a synchronised backward, and the divisor of their
+  /// sums; 0 for the number of ranks.
   std::array<bool, groups::count>& synchronises() { return synchronises_; }
   const std::array<bool, groups::count>& synchronises() const { return synchronises_; }
   std::array<double, groups::count>& divide_factors() { return divide_factors_; }
-  /// What averages are multiplied by besides, where not all ranks have a part in them.
+  /// The factor that turns a mean over all ranks into one over the active ranks.
   void set_share(T part) { share_ = part; }
 
-  /// Before a backward, which reduces or not, and adds to the gradients or overwrites them. Waits
-  /// for what another has left under way.
+  /// Called before a backward that reduces or not, and that adds to the gradients or overwrites
+  /// them. Waits for reductions that an earlier backward left in flight.
   template <class Features>
   void begin(bool reduces, bool accumulate, Features& features) {
     drain(features);
@@ -99,7 +99,7 @@ class reducer {
     next_ = started_ = finished_ = 0;
   }
 
-  /// The first `elements` elements of the gradients are final.
+  /// Called when the first `elements` elements of the gradients are final.
   template <class Features>
   void advance(dim_t elements, Features& features) {
     sums_.add_up_to(elements);
@@ -114,7 +114,7 @@ class reducer {
       finish(features);
   }
 
-  /// Waits for all buckets, in their order.
+  /// Waits for all buckets, in order.
   template <class Features>
   void drain(Features& features) {
     for (std::size_t s = 0; s + 1 < stages && finished_ < started_; ++s) proceed(started_ + s);
@@ -128,7 +128,8 @@ class reducer {
     for (const element_range& p : delayed_.pieces()) sums_.replace(p.begin, p.size);
   }
 
-  /// Withdraws what is under way: while an exception unwinds, so that no rank touches it later.
+  /// Withdraws what is in flight while an exception unwinds, so that no rank touches the memory
+  /// later.
   void abandon() {
     for (auto& work : works_) [[maybe_unused]] const auto withdrawn = std::exchange(work, {});
     delayed_.abandon();
@@ -159,8 +160,9 @@ class reducer {
     return stage_[k] + 1u == hooks_type::stages(plan_[order_[k]].group);
   }
 
-  /// What was reduced before comes to the next reduction on every rank, so it counts as often as
-  /// there are ranks, then divided: that is once only if the divisor is the number of ranks.
+  /// Gradients that were reduced earlier enter the next reduction on every rank, so they count as
+  /// often as there are ranks and are then divided. They count once only if the divisor is the
+  /// number of ranks.
   void scale_reduced() {
     const auto scale = [this](double by, std::span<T> data) {
       const T factor = static_cast<T>(by / group_->size());
@@ -194,7 +196,7 @@ class reducer {
     ++started_;
   }
 
-  /// The later stages of the buckets before the `next`-th, the furthest first.
+  /// Runs the later stages of the buckets before the `next`-th, the most advanced first.
   void proceed([[maybe_unused]] std::size_t next) {
     if constexpr (stages > 1)
       for (std::size_t s = stages; --s > 0;) {
@@ -232,14 +234,14 @@ class reducer {
   std::array<double, groups::count> divide_factors_ = groups::divide_factors;
   T share_{1};
   std::array<bool, most_buckets> skipped_{};
-  std::array<bool, most_buckets> reduced_{};  ///< Since the last zero or local gradient.
+  std::array<bool, most_buckets> reduced_{};  ///< Since the last zeroed or local gradients.
   bool delayed_is_reduced_ = false;
-  // Of the backward that runs, or has left buckets under way.
-  std::array<std::size_t, most_buckets> order_{};  ///< Of the buckets that were started.
+  // Of the backward that is running, or that left buckets in flight.
+  std::array<std::size_t, most_buckets> order_{};  ///< Buckets in order of their start.
   std::array<typename hooks_type::work_type, most_buckets> works_{};  ///< In that order.
   std::array<std::uint8_t, most_buckets> stage_{};
   bool reduces_ = false, starts_delayed_ = false;
-  std::size_t next_ = 0;  ///< The first bucket that is not complete.
+  std::size_t next_ = 0;  ///< The first incomplete bucket.
   std::size_t started_ = 0, finished_ = 0;
 };
 

@@ -11,8 +11,8 @@
 #include "ikebana/cpu/collective.hpp"
 #include "ikebana/replicate/process_group.hpp"
 
-/// The arithmetic of reductions, the same for all kinds of groups, so that they give the same bits:
-/// in the order of the ranks, one element after the other, whatever the cut.
+/// The arithmetic of reductions, shared by all kinds of groups so that they give the same bits: in
+/// rank order, element by element, independent of how the data is sliced.
 namespace ikebana::detail {
 
 struct slice {
@@ -20,9 +20,8 @@ struct slice {
   constexpr dim_t size() const { return end - begin; }
 };
 
-/// Slice `part` of [0, n) cut in `parts` at multiples of `step`, where the memory begins `lead`
-/// elements after such a multiple. The slices are as equal as that allows and cover [0, n) in
-/// order.
+/// Slice `part` of [0, n), cut into `parts` at multiples of `step`, if the memory starts `lead`
+/// elements after such a multiple. The slices are as equal as possible and cover [0, n) in order.
 constexpr slice slice_of(dim_t n, int parts, int part, dim_t step, dim_t lead) {
   const dim_t lines = (n + lead + step - 1) / step;
   const dim_t per_part = (lines + parts - 1) / parts * step;
@@ -33,13 +32,13 @@ constexpr slice slice_of(dim_t n, int parts, int part, dim_t step, dim_t lead) {
   return {cut(part), cut(part + 1)};
 }
 
-/// What T is reduced in.
+/// The type in which T is reduced.
 template <class T>
 using accumulator_of =
     std::conditional_t<std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>, float, T>;
 
-/// out[r][at + i] = finish(combine(... combine(in[0][from + i], in[1][from + i]) ...)), in the
-/// order of the ranks; `outs` pointers of out, which may be those of in at the same place.
+/// out[r][at + i] = finish(combine(... combine(in[0][from + i], in[1][from + i]) ...)), in rank
+/// order. `outs` is the number of pointers in out, which may equal those of in at the same offset.
 template <class T, class Combine, class Finish>
 void reduce_slice(dim_t n, const T* const* in, int size, dim_t from, T* const* out, int outs,
                   dim_t at, Combine combine, Finish finish) {
@@ -71,7 +70,7 @@ void reduce_slice(reduce_op op, dim_t n, const T* const* in, int size, dim_t fro
   };
   const auto keep = [](A x) { return x; };
   const auto add = [](A a, A b) {
-    // Integers wrap around, as they do on every machine that would take part.
+    // Integers wrap around, as on every supported machine.
     if constexpr (std::is_integral_v<A>) {
       using U = std::make_unsigned_t<A>;
       return static_cast<A>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
@@ -100,7 +99,7 @@ void reduce_slice(reduce_op op, dim_t n, const T* const* in, int size, dim_t fro
   }
 }
 
-/// For i in [from, from + n): every ranks[r][i] becomes the reduction of all of them.
+/// For i in [from, from + n), replaces every ranks[r][i] by the reduction of all of them.
 template <class T>
 void reduce_in_place(reduce_op op, dim_t n, T* const* ranks, int size, dim_t from) {
   if constexpr (floating<T>) {

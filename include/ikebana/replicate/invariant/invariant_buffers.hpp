@@ -12,9 +12,9 @@
 
 namespace ikebana::detail {
 
-/// The buffers of a model through a step of several shards, each of which starts from what they
-/// were before the step. Those of the model's type T are summed with the gradients, each followed
-/// by the number of shards that changed it; of the others the first shard's are kept.
+/// The buffers of a model during a step of several shards, each of which starts from their values
+/// before the step. Buffers of the model's type T are summed along with the gradients, each
+/// followed by the number of shards that changed it; of the others, the first shard's are kept.
 template <class T>
 class invariant_buffers {
  public:
@@ -37,7 +37,7 @@ class invariant_buffers {
     first_ = aligned_buffer<std::byte>(kept_bytes_);
   }
 
-  /// How many numbers are summed.
+  /// The number of elements that are summed.
   dim_t length() const { return length_; }
 
   void begin(std::span<const std::byte> buffers) {
@@ -47,7 +47,7 @@ class invariant_buffers {
     if (!buffers.empty()) std::memcpy(buffers.data(), before_.data(), buffers.size());
   }
 
-  /// Writes what a shard made of the buffers, times its weight, to `to`.
+  /// Writes a shard's buffers, times its weight, to `to`.
   void take(std::span<const std::byte> buffers, T weight, T* to, bool is_first) {
     for (const place& b : summed_) {
       const T* now = at(buffers, b);
@@ -66,13 +66,13 @@ class invariant_buffers {
     }
   }
 
-  /// Takes what is not summed from rank 0, which has run the first shard.
+  /// Gets the buffers that are not summed from rank 0, which has run the first shard.
   template <class Group>
   void share(Group& group) {
     if (!first_.empty()) group.broadcast(first_.span(), 0);
   }
 
-  /// Sets the buffers to the means, and to what was taken.
+  /// Sets the buffers to the means and to the kept values.
   void finish(const T* sums, T divisor, std::span<std::byte> buffers) const {
     restore(buffers);
     for (const place& b : summed_) {
@@ -91,7 +91,7 @@ class invariant_buffers {
 
  private:
   struct place {
-    dim_t offset, size;  // in bytes; in elements of T, or in bytes where it is not summed
+    dim_t offset, size;  // In bytes; in elements of T, or in bytes if it is not summed.
   };
 
   static const T* at(std::span<const std::byte> buffers, const place& b) {

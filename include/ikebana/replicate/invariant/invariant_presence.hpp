@@ -9,8 +9,8 @@
 
 namespace ikebana::detail {
 
-/// Which parameters a step of several shards reaches: those that any of them does. For each, the
-/// number of shards is summed with the gradients. Nothing, for models that reach all.
+/// Which parameters a step of several shards reaches: those that any shard does. For each, the
+/// number of shards is summed along with the gradients. Empty for models that always reach all.
 ///
 /// A template, so that it is compiled only where it is used.
 template <class>
@@ -19,7 +19,7 @@ class basic_invariant_presence {
   explicit basic_invariant_presence(const gradient_presence* p)
       : before_(p != nullptr ? p->size() : 0) {}
 
-  /// How many numbers are summed.
+  /// The number of elements that are summed.
   dim_t length() const { return static_cast<dim_t>(before_.size()); }
 
   void begin(const gradient_presence* p) {
@@ -28,7 +28,7 @@ class basic_invariant_presence {
   void restore(gradient_presence* p) const {
     for (std::size_t i = 0; i < before_.size(); ++i) p->set(i, before_[i] != 0);
   }
-  /// Before each shard, so that nothing is forgotten in the model's own gradients.
+  /// Called before each shard, so that nothing in the model's own gradients is lost.
   void begin_shard(gradient_presence* p) const {
     if (p != nullptr) p->clear();
   }

@@ -21,6 +21,7 @@
 #include "ikebana/replicate/invariant/invariant_rows.hpp"
 #include "ikebana/replicate/invariant/invariant_sum.hpp"
 #include "ikebana/replicate/policy.hpp"
+#include "ikebana/replicate/policy_fingerprint.hpp"
 #include "ikebana/replicate/process_group.hpp"
 #include "ikebana/replicate/replica_of.hpp"
 #include "ikebana/replicate/utils/verify_parameters.hpp"
@@ -37,27 +38,26 @@ inline constexpr bool is_only_invariant<replicate_policy<Options...>> =
 
 }  // namespace detail
 
-/// A model that trains to the same bits whatever the number of ranks: 1 to S, for a policy with
-/// `invariant<S>`. Made by `replicate`. The model is made for inputs of one shard: a batch extent
-/// of rows / S, or `dynamic`.
+/// A model that trains to the same bits with any number of ranks from 1 to S, for a policy with
+/// `invariant<S>`. Created by `replicate`. The model is initialized for inputs of one shard: a
+/// batch extent of rows / S, or `dynamic`.
 ///
-/// Each step takes this rank's part of the batch (`part`), cut along the first dimension of every
-/// input and of the target. A shard runs as a rank of its own would: with its own stream of random
-/// numbers, batch norm over its rows, the mean of the loss over its rows. Its gradients are
-/// weighted by its rows and summed by a fixed tree, so `gradients()` is that of the whole batch's
-/// mean; of a loss that sums over rows, the mean of the shards' sums. As on the ranks of
-/// `replicate`, a mean over something else than rows (cross_entropy's over labels that are not
-/// ignored) is taken within each shard.
+/// Each step takes this rank's part of the batch (`part`), sliced along the first dimension of
+/// every input and of the target. A shard runs as if on its own rank: with its own random stream,
+/// batch norm over its rows, the mean of the loss over its rows. Its gradients are weighted by its
+/// rows and summed by a fixed tree, so that `gradients()` is that of the mean over the global
+/// batch; for a loss that sums over rows, the mean of the shards' sums. As with `replicate`, a mean
+/// over something other than rows (cross_entropy's over labels that are not ignored) is taken
+/// within each shard.
 ///
-/// Buffers of numbers of the model's type (running statistics) become the mean of what the shards
-/// made of them, each starting from the step's; others (counters) are those of the first shard. A
-/// `choose` is asked for each shard: its function must look at nothing else than what it is given.
-/// Losses, gradients, buffers and parameters are the same bits on every rank after every step.
+/// Buffers of the model's type (running statistics) become the mean over the shards, each of which
+/// starts from the values before the step; others (counters) are those of the first shard. A
+/// `choose` is evaluated for each shard: its function must depend on its arguments only. Losses,
+/// gradients, buffers and parameters are the same bits on every rank after every step.
 ///
-/// Each backward is reduced as it comes: accumulating saves no communication. Every rank makes the
-/// same calls. A step allocates nothing once a batch of its size was seen, and leaves everything as
-/// it was where a shard or another rank fails. Memory: about log2(S / ranks) + 1 more arrays as
-/// long as the parameters.
+/// Every backward is reduced: accumulation saves no communication. All ranks make the same calls. A
+/// step allocates nothing once a batch of its size has been seen, and changes nothing if a shard or
+/// another rank fails. Memory: about log2(S / ranks) + 1 more arrays of the size of the parameters.
 template <class Policy, class Model, process_group Group>
 class invariant_replicated : public detail::replica_of<Model> {
   using base = detail::replica_of<Model>;
@@ -82,72 +82,91 @@ class invariant_replicated : public detail::replica_of<Model> {
              Model::layout().parameter_elements + 1 + presence_.length() +
                  buffers_of_shards_.length()},
         rows_(static_cast<std::size_t>(group.size())) {
+    detail::verify_policy<Policy>(0, group, "replicate");
     verify_parameters(static_cast<const Model&>(*this), group, "replicate");
     if constexpr (Policy::syncs_at_start) {
       group.broadcast(Model::parameters(), 0);
       group.broadcast(Model::buffers(), 0);
     }
-    // What dropout draws from.
+    // The state that dropout draws from.
     std::array<std::uint64_t, 3> drawn{Model::seed_.value, Model::seed_.path, Model::step_};
     group.broadcast(std::span<std::uint64_t>{drawn}, 0);
     Model::seed_ = {drawn[0], drawn[1]};
-    Model::step_ = static_cast<std::uint32_t>(drawn[2]);
+    Model::step_ = drawn[2];
   }
 
   invariant_replicated(invariant_replicated&&) noexcept = default;
-  /// A copy would be a replica that no other rank knows. Copy the weights: get_state_dict,
+  /// A copy would be a replica unknown to the other ranks. Copy the weights: get_state_dict,
   /// load_state_dict.
   invariant_replicated(const invariant_replicated&) = delete;
 
-  /// The output for inputs that only this rank sees, in evaluation. Throws state_error in training,
-  /// which is by train_step or loss_backward.
-  template <model_input... X>
-  output_view operator()(const X&... x) & {
+  /// The output for inputs of this rank only, in evaluation mode. Throws state_error in training
+  /// mode, which uses train_step or loss_backward.
+  template <class... X>
+      output_view operator()(const X&... x) & requires(Model::template takes<X...>) {
     return forward(x...);
   }
-  template <model_input... X>
-  output_view operator()(const X&... x) && = delete;
-  template <model_input... X>
-  output_view forward(const X&... x) & {
+  template <class... X>
+  requires(!Model::template takes<X...>) auto operator()(
+      const X&...) & -> decltype(detail::refuse<Model::template check_call<X...>>());
+  template <class... X>
+  auto operator()(const X&...) const& -> detail::misuse::call_of_a_const_model<>;
+  template <class... X>
+  auto operator()(const X&...) && -> detail::misuse::call_of_a_temporary_model<>;
+  template <class... X>
+      output_view forward(const X&... x) & requires(Model::template takes<X...>) {
     if (Model::is_training())
       throw state_error(
           "an invariant replica trains by train_step or loss_backward; forward is for evaluation: "
           "call eval() first");
     return Model::forward(x...);
   }
+  template <class... X>
+  requires(!Model::template takes<X...>) auto forward(
+      const X&...) & -> decltype(detail::refuse<Model::template check_call<X...>>());
 
-  /// The rows of a batch of `rows`, of all ranks together, that this rank trains on.
+  /// The rows of a global batch of `rows` that this rank trains on.
   index_range part(dim_t rows) const { return invariant_rows(rows, shards, sum_.own_shards()); }
   /// The shards that this rank runs.
   index_range own_shards() const { return sum_.own_shards(); }
 
-  /// One step of training on this rank's part of the batch, a tensor or `inputs(...)`. Returns the
-  /// loss of the whole batch, the same on every rank. Where the parts do not fit together, every
-  /// rank throws the same shape_error before anything changed.
+  /// The error of a training step of which every rank processes a part, if any; a constant
+  /// expression.
+  template <class X, class Y, class Loss>
+  static constexpr diagnostic check_step() {
+    return Model::template check_step<typename detail::batch_of<X>::type, detail::rows_view<Y>,
+                                      Loss>();
+  }
+  template <class X, class Y, class Loss>
+  static constexpr bool trains_on = detail::accepts<check_step<X, Y, Loss>>;
+
+  /// One training step on this rank's part of the batch, a tensor or `inputs(...)`. Returns the
+  /// loss of the global batch, the same on every rank. If the parts are inconsistent, every rank
+  /// throws the same shape_error before anything has changed.
   template <class X, tensor_like Y, class Loss, class Optimizer>
-  value_type train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
-    constexpr diagnostic wrong = check<X, Y, Loss>();
-    if constexpr (!wrong.ok()) {
-      static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
-    } else {
-      const value_type value = run_shards(x, target, loss, false);
-      optimizer.step();
-      return value;
-    }
+  requires(trains_on<X, Y, Loss>) value_type
+      train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
+    detail::check_optimizer(*this, optimizer);
+    const value_type value = run_shards(x, target, loss, false);
+    optimizer.step();
+    return value;
   }
+  template <class X, tensor_like Y, class Loss, class Optimizer>
+  requires(!trains_on<X, Y, Loss>) auto train_step(const X&, const Y&, const Loss&, Optimizer&)
+      -> decltype(detail::refuse<check_step<X, Y, Loss>>());
 
-  /// The same without the optimizer: adds the gradients of the whole batch to those that are there.
+  /// The same without the optimizer: adds the gradients of the global batch to the existing ones.
   template <class X, tensor_like Y, class Loss>
-  value_type loss_backward(const X& x, const Y& target, const Loss& loss) {
-    constexpr diagnostic wrong = check<X, Y, Loss>();
-    if constexpr (!wrong.ok())
-      static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
-    else
-      return run_shards(x, target, loss, true);
+  requires(trains_on<X, Y, Loss>) value_type
+      loss_backward(const X& x, const Y& target, const Loss& loss) {
+    return run_shards(x, target, loss, true);
   }
+  template <class X, tensor_like Y, class Loss>
+  requires(!trains_on<X, Y, Loss>) auto loss_backward(const X&, const Y&, const Loss&)
+      -> decltype(detail::refuse<check_step<X, Y, Loss>>());
 
-  /// For programs written for `replicate`: every backward is reduced as it comes, and adds up to
-  /// the same gradients.
+  /// Exists for programs written for `replicate`, and has no effect: every backward is reduced and
+  /// accumulates in the same gradients.
   struct [[nodiscard]] no_sync_guard {
     no_sync_guard() = default;
     no_sync_guard(const no_sync_guard&) = delete;
@@ -158,12 +177,6 @@ class invariant_replicated : public detail::replica_of<Model> {
   Group& group() const { return *group_; }
 
  private:
-  template <class X, class Y, class Loss>
-  static constexpr diagnostic check() {
-    return Model::template check_step<typename detail::batch_of<X>::type, detail::rows_view<Y>>(
-        Loss{});
-  }
-
   static Group& check_ranks(Group& group) {
     if (group.size() > shards)
       throw state_error("replicate: invariant<" + std::to_string(shards) + "> has no shard for " +
@@ -195,11 +208,11 @@ class invariant_replicated : public detail::replica_of<Model> {
 
     template <class X>
     value_type operator()(const X& x) const {
-      return self.Model::run_loss(x, target, loss, false, detail::nobody_listens{});
+      return self.Model::run_loss(x, target, loss, false, detail::no_listener{});
     }
   };
 
-  /// Makes everything ready for shards of so many rows, and checks those of this rank.
+  /// Prepares for shards of this many rows, and checks those of this rank.
   template <class X, class Y, class Loss>
   void prepare_shards(const X& x, const Y& target, const Loss& loss, dim_t all, dim_t size) {
     if (size == 0) return;
@@ -214,18 +227,19 @@ class invariant_replicated : public detail::replica_of<Model> {
     }
   }
 
-  /// The rows of a shard within those that this rank was given.
+  /// The rows of a shard within the rows of this rank.
   index_range local_rows(dim_t all, dim_t shard) const {
     const dim_t first = invariant_rows(all, shards, sum_.own_shards()).begin;
     const index_range rows = invariant_rows(all, shards, index_range{shard, shard + 1});
     return {rows.begin - first, rows.end - first};
   }
 
-  /// While it lives, backward writes to where it is told, and what a step changes is put back at
-  /// the end but for the buffers of a step that was completed.
+  /// While it exists, backward writes to other memory; at the end, everything that a step changes
+  /// is restored, except the buffers after a completed step.
   struct running {
     invariant_replicated& self;
-    std::uint32_t step = self.Model::step_, stream = self.Model::stream_;
+    std::uint64_t step = self.Model::step_;
+    std::uint32_t stream = self.Model::stream_;
     bool completed = false;
 
     ~running() {
@@ -254,9 +268,9 @@ class invariant_replicated : public detail::replica_of<Model> {
     if (!equal) prepare_shards(x, target, loss, all, least + 1);
     prepare_shards(x, target, loss, all, least);
 
-    // Equal shards are averaged; others weighted by their rows.
+    // Equal shards are averaged; others are weighted by their rows.
     const bool weighted = !equal && !detail::is_sum(loss);
-    // After the gradients: the loss, which parameters were reached, the buffers.
+    // The gradients are followed by the loss, the reached parameters and the buffers.
     const dim_t elements = Model::layout().parameter_elements;
     const dim_t reached = elements + 1, state = reached + presence_.length();
     buffers_of_shards_.begin(Model::buffers());

@@ -14,10 +14,10 @@
 #include "ikebana/replicate/invariant.hpp"
 #include "ikebana/replicate/process_group.hpp"
 
-// What a shard of a batch is: rows of its inputs and of its target, and its part of the loss.
+// The parts of a shard: rows of its inputs and of its target, and its part of the loss.
 namespace ikebana::detail {
 
-/// Rows of a tensor, as a view of them.
+/// Rows of a tensor as a view.
 template <class X>
 struct batch_rows_of {
   static_assert(X::static_shape.rank() > 0,
@@ -36,7 +36,7 @@ struct batch_rows_of {
 template <class X>
 using rows_view = typename batch_rows_of<X>::type;
 
-/// The same of what stands for a tensor in a call.
+/// The same for a call argument.
 template <class A>
 struct rows_of_argument {
   using type = rows_view<A>;
@@ -48,7 +48,7 @@ struct rows_of_argument<argument<Name, X>> {
   static type make(const rows_view<X>& view) { return {view}; }
 };
 
-/// Of an input or of several: `f(rows of it)`, `count(it)`.
+/// For one input or several: `with(x, rows, f)` calls f with their rows, `rows(x)` counts them.
 template <class X>
 struct batch_of {
   using type = rows_view<X>;
@@ -63,7 +63,7 @@ template <class... A>
 struct batch_of<input_pack<A...>> {
   using type = input_pack<typename rows_of_argument<A>::type...>;
 
-  /// Those of all inputs, or -1 if they differ.
+  /// The number of rows of all inputs, or -1 if they differ.
   static dim_t rows(const input_pack<A...>& x) {
     return std::apply(
         [](const auto& first, const auto&... others) {
@@ -93,9 +93,9 @@ struct batch_of<input_pack<A...>> {
   }
 };
 
-/// The rows of all ranks together, each of which says how many it has; -1 where its inputs and its
-/// target differ in that. Every rank throws shape_error if they are not the parts of one batch.
-/// `rows` has an element for each rank.
+/// The number of rows of all ranks together; each rank passes its own, or -1 if its inputs and its
+/// target differ. Every rank throws shape_error if they are not the parts of one batch. `rows` has
+/// one element per rank.
 template <class Group>
 dim_t agree_on_rows(Group& group, dim_t shards, dim_t mine, std::span<dim_t> rows) {
   exchange(group, mine, rows);
@@ -137,7 +137,7 @@ struct weighted_loss {
   }
 };
 
-/// Whether a loss is a sum over the rows, not their mean.
+/// Whether a loss is a sum over the rows rather than their mean.
 template <class Loss>
 constexpr bool is_sum(const Loss& loss) {
   if constexpr (requires { loss.reduction; })

@@ -18,9 +18,9 @@
 namespace ikebana::detail {
 
 /// Sums an array over the shards of all ranks by one tree, whatever the number of ranks. A rank
-/// joins its own shards as they come, in about log2(shards) arrays. Where shards and ranks are
-/// powers of two, ranks then join what they have in pairs, pairs of pairs, and so on; else the
-/// nodes that are left are gathered, a piece at a time, and every rank joins them in the same way.
+/// joins its own shards as they come, in about log2(shards) arrays. If the numbers of shards and
+/// ranks are powers of two, ranks then join their sums in pairs, pairs of pairs, and so on.
+/// Otherwise the remaining nodes are gathered piecewise, and every rank joins them in the same way.
 /// All memory is allocated at construction.
 template <class T, process_group Group>
 class invariant_sum {
@@ -56,17 +56,17 @@ class invariant_sum {
 
   index_range own_shards() const { return own_; }
 
-  /// Forgets what was added.
+  /// Discards what was added.
   void clear() { stack_ = shard_stack(shards_, own_.begin); }
 
-  /// Where the next shard's values go: zeros. Valid until `add`.
+  /// Memory for the next shard's values, filled with zeros. Valid until `add`.
   T* next() {
     T* const slot = slots_[stack_.size()].data();
     cpu::fill<T>(length_, slot, T{0});
     return slot;
   }
 
-  /// Counts what was written to `next()` as the next shard's.
+  /// Adds what was written to `next()` as the next shard's values.
   void add() {
     stack_.push(stack_[stack_.size()].begin + 1, [this](std::size_t left, std::size_t right) {
       cpu::add<T>(length_, slots_[left].data(), slots_[right].data(), slots_[left].data());
@@ -129,8 +129,8 @@ class invariant_sum {
   dim_t shards_, length_, piece_ = 0;
   index_range own_;
   shard_stack stack_;
-  std::vector<shard_stack> nodes_;  // by rank: what is left of its shards
-  std::size_t most_ = 0;            // of these
+  std::vector<shard_stack> nodes_;  // By rank: the nodes that remain of its shards.
+  std::size_t most_ = 0;            // The largest number of these.
   std::vector<aligned_buffer<T>> slots_;
   std::vector<std::conditional_t<divisible_group<Group>, Group, single>> pairs_;
   std::array<aligned_buffer<T>, 2> gathered_, sent_;

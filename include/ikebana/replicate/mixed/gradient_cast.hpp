@@ -12,7 +12,7 @@
 
 namespace ikebana::detail {
 
-/// Gradients of T as numbers of R, and back.
+/// Converts gradients of T to R, and back.
 template <class R, floating T>
 void pack_gradients(dim_t n, const T* from, R* to) {
   if constexpr (std::is_same_v<R, bfloat16>)
@@ -36,8 +36,7 @@ void unpack_gradients(dim_t n, const R* from, T* to) {
     cpu::from_double(n, from, to);
 }
 
-/// In what type a hook averages gradients of T, all of them alike; void for a hook that does
-/// anything else.
+/// The type in which a hook averages all gradients of T; void for a hook that does anything else.
 template <class Hook, class T>
 struct wire_of : std::type_identity<void> {};
 template <class Hook, class T>

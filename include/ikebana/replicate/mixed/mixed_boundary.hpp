@@ -18,14 +18,14 @@
 
 namespace ikebana::detail {
 
-/// Rounds what goes into and comes out of the leaves of one model, which reads its parameters and
-/// writes its gradients here; see mixed_precision.hpp. Knows the network as tables only. Allocates
-/// where it is made, and where inputs are larger than any before.
+/// Rounds the inputs and outputs of the leaves of one model, which reads its parameters and writes
+/// its gradients here; see mixed_precision.hpp. It sees the network as tables only. Allocates on
+/// construction, and if inputs are larger than any before.
 template <class T>
 class mixed_boundary final : public leaf_boundary<T> {
  public:
-  /// `of(path)` gives the leaf_precision of the leaf there. The memory of masters, gradients and
-  /// buffers must stay where it is.
+  /// `of(path)` returns the leaf_precision of the leaf at that path. The memory of master weights,
+  /// gradients and buffers must keep its address.
   template <class Model, class Of>
   mixed_boundary(Model& model, const model_precision& whole, const Of& of)
       : masters_{model.parameters()},
@@ -68,12 +68,12 @@ class mixed_boundary final : public leaf_boundary<T> {
     for (const auto& c : plan_.outputs) outputs_.push_back({c.value, c.to, {}, nullptr});
   }
 
-  /// By parameter: where the leaves read it, and write its gradient.
+  /// By parameter: where leaves read it and write its gradient.
   T* const* parameters() const { return parameter_table_.data(); }
   T* const* gradients() const { return gradient_table_.data(); }
 
   void begin_forward(const execution<T>& run) override {
-    give_back_outputs(run);
+    restore_outputs(run);
     for (cast& c : inputs_) {
       c.round(run);
       run.values[c.value] = c.copy.data();
@@ -107,7 +107,7 @@ class mixed_boundary final : public leaf_boundary<T> {
     if (run.training) round_buffers(leaves_[n.leaf]);
   }
 
-  /// The outputs are rounded copies, so that backward finds what forward left.
+  /// The outputs become rounded copies, so that backward finds what forward left.
   void end_forward(const execution<T>& run) override {
     for (cast& c : outputs_) {
       c.round(run);
@@ -119,7 +119,7 @@ class mixed_boundary final : public leaf_boundary<T> {
     accumulate_ = run.accumulate;
     next_ = 0;
     for (leaf& l : leaves_) l.was_run = false;
-    give_back_outputs(run);
+    restore_outputs(run);
     for (const std::size_t v : plan_.output_values) {
       if (run.partial.written != nullptr && !run.partial.written[v]) continue;
       T* const g = run.value_gradients[v];
@@ -166,7 +166,7 @@ class mixed_boundary final : public leaf_boundary<T> {
     }
   }
 
-  /// The gradients of the first n elements are there: they go to those of the model.
+  /// The gradients of the first n elements are complete: they are added to those of the model.
   void complete(dim_t n) {
     for (; next_ < order_.size() && leaves_[order_[next_]].completed <= n; ++next_) {
       const leaf& own = leaves_[order_[next_]];
@@ -190,10 +190,10 @@ class mixed_boundary final : public leaf_boundary<T> {
     leaf_precision to;
     std::vector<parameter> parameters;
     std::vector<buffer> buffers;
-    dim_t completed;  ///< The elements of all gradients that are there once its own are.
+    dim_t completed;  ///< The elements of all gradients complete after its own.
     bool was_run;
   };
-  /// A value as somebody takes it who wants it in another precision.
+  /// A value that is used in another precision.
   struct cast {
     std::size_t value;
     number_format to;
@@ -226,8 +226,8 @@ class mixed_boundary final : public leaf_boundary<T> {
     for (std::size_t e = n.first_entry; e < n.end_entry; ++e)
       run.values[entries_[e].value] = entries_[e].original;
   }
-  /// What end_forward has put there; others may have put something else since.
-  void give_back_outputs(const execution<T>& run) {
+  /// Restores what end_forward replaced, unless others have changed it since.
+  void restore_outputs(const execution<T>& run) {
     for (cast& c : outputs_)
       if (c.copy.data() != nullptr && run.values[c.value] == c.copy.data())
         run.values[c.value] = c.original;
@@ -245,11 +245,11 @@ class mixed_boundary final : public leaf_boundary<T> {
   std::span<T> masters_;
   std::span<T> sums_;
   model_precision whole_;
-  aligned_buffer<T> parameters_;  ///< The masters, rounded.
+  aligned_buffer<T> parameters_;  ///< The master weights, rounded.
   aligned_buffer<T> gradients_;   ///< Of one backward.
   std::vector<T*> parameter_table_, gradient_table_;
   std::vector<leaf> leaves_;
-  std::vector<std::size_t> order_;  ///< Leaves with parameters as backward completes them.
+  std::vector<std::size_t> order_;  ///< Leaves with parameters, as backward completes them.
   precision_plan plan_;
   std::vector<cast> inputs_, entries_, outputs_;
   std::size_t next_ = 0;  ///< The first of order_ that is not complete.

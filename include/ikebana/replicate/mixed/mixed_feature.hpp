@@ -8,7 +8,7 @@
 
 namespace ikebana::detail {
 
-/// What hears of finished gradients, and the boundary before it.
+/// Reports finished gradients, after the boundary has processed them.
 template <class T, class Completed>
 struct completed_at_boundary {
   Completed inner;
@@ -24,7 +24,7 @@ struct completed_at_boundary {
   { inner.after_leaf(k); }
 };
 
-/// The boundary of a replica: see feature.hpp.
+/// The boundary of a replica; see feature.hpp.
 template <class Mixed, class Model>
 class mixed_feature {
   using T = typename Model::value_type;
@@ -32,7 +32,7 @@ class mixed_feature {
  public:
   template <class R>
   void prepare(R& r) {
-    // A replica that is prepared again, for another group, keeps its own.
+    // A replica that is prepared again, for another group, keeps its boundary.
     if (boundary_ == nullptr)
       boundary_ = std::make_unique<mixed_boundary<T>>(
           r, Mixed::template of_model<T>(),

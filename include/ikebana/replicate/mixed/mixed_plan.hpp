@@ -11,7 +11,7 @@
 
 namespace ikebana::detail {
 
-/// What the numbers of one leaf are rounded to. `output` is for what leaves the module `at`.
+/// The formats of one leaf. `output` applies to values that leave the module `at`.
 struct leaf_precision {
   number_format param = number_format::full, reduce = number_format::full,
                 output = number_format::full;
@@ -26,7 +26,7 @@ struct model_precision {
   bool casts_inputs = true;
 };
 
-/// What every value of a network is rounded to, and where one is cast. Follows the precisions from
+/// The format of every value of a network, and where values are cast. Propagates precisions from
 /// the inputs to the outputs.
 ///
 /// A template, so that it is compiled only where it is used.
@@ -36,14 +36,14 @@ class basic_precision_plan {
   struct node {
     std::size_t leaf;
     number_format output;
-    bool computes;  ///< Not a view of what is rounded already.
+    bool computes;  ///< Not a view of a value that is rounded already.
     std::size_t first_entry, end_entry;
   };
   struct value {
-    number_format to = number_format::full;       ///< What its numbers and its gradient are.
-    number_format leaving = number_format::full;  ///< What it is rounded to as it leaves a module.
+    number_format to = number_format::full;  ///< The format of its numbers and of its gradient.
+    number_format leaving = number_format::full;  ///< The format when it leaves a module.
   };
-  /// A value that somebody takes in another precision.
+  /// A value that is used in another precision.
   struct cast {
     std::size_t value;
     number_format to;
@@ -57,7 +57,7 @@ class basic_precision_plan {
   std::vector<std::size_t> output_values;
   std::vector<cast> inputs, entries, outputs;  ///< Of the model; of nodes.
 
-  /// `leaves` by leaf of the program.
+  /// `leaves` is indexed by leaf of the program.
   template <class Program>
   basic_precision_plan(const Program& p, const std::vector<leaf_precision>& leaves,
                        const model_precision& whole) {
@@ -113,7 +113,7 @@ class basic_precision_plan {
   }
 
  private:
-  /// Whether output i of a node is taken by anybody outside the module at this path.
+  /// Whether output i of a node is used outside the module at this path.
   template <class Program>
   static bool leaves_module(const Program& p, const program_node& from, std::size_t i,
                             std::string_view at) {

@@ -19,22 +19,21 @@
 
 namespace ikebana::detail {
 
-/// An override of paths and the type in which the gradients there are reduced.
+/// An override of paths and the type in which their gradients are reduced.
 template <class Override, class R>
 struct reduce_entry {
   using type = R;
   static constexpr std::string_view path = Override::path;
 };
 
-/// The average of gradients, each sent in its own type; void is the model's. The types of a bucket
-/// are averaged one after the other, in the order in which they are listed. What is of the model's
-/// type through a whole bucket is averaged where it is, all else in memory that `prepare`
-/// allocates.
+/// The average of gradients, each sent in its own type; void is the model's. The types within a
+/// bucket are averaged one after the other, in listed order. A bucket entirely of the model's type
+/// is averaged in place, everything else in memory that `prepare` allocates.
 template <class Default, class... Entries>
 class mixed_reduce {
   static constexpr std::size_t types = 1 + sizeof...(Entries);
 
-  /// The position of type i among all that are listed, the first of its kind.
+  /// The index of the first listed type that equals type i.
   template <class T>
   static constexpr std::array<std::size_t, types> kinds = [] {
     constexpr auto same = []<class A, class B>(std::type_identity<A>, std::type_identity<B>) {
@@ -61,7 +60,7 @@ class mixed_reduce {
 
   static constexpr hook_result result = hook_result::average;
   static constexpr std::size_t stages = [] {
-    // For a T that none of them is: as many as there can be.
+    // For a T that none of them is: the maximal number.
     const auto k = kinds<std::nullptr_t>;
     std::size_t n = 0;
     for (std::size_t i = 0; i < types; ++i) n += k[i] == i;
@@ -133,7 +132,7 @@ class mixed_reduce {
     dim_t begin, end;  ///< In the bucket.
     dim_t at;          ///< In the memory of its kind.
   };
-  /// What a bucket has of one kind.
+  /// The part of a bucket that has one kind.
   struct part {
     std::size_t kind;
     dim_t begin, size;
@@ -144,7 +143,7 @@ class mixed_reduce {
     std::vector<part> parts;
   };
 
-  /// Of the deepest path; 0 is none of them.
+  /// The entry of the deepest path; 0 if none applies.
   static std::size_t entry_of(std::string_view path) {
     std::size_t best = 0, i = 1;
     std::string_view at;
@@ -203,7 +202,7 @@ class mixed_reduce {
   std::array<aligned_buffer<std::byte>, types> memory_;
 };
 
-/// The hook for gradients of these types: the plain one where none differs from the model's.
+/// The hook for gradients of these types: the plain one if none differs from the model's.
 template <class Default, class Entries>
 struct mixed_hook;
 template <class Default, class... Entries>

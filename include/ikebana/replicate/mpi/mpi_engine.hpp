@@ -20,38 +20,27 @@
 
 namespace ikebana::detail {
 
-/// One rank's way through the collectives of a communicator of its own, any number of which make
-/// progress together. Whatever throws communication_error has failed the group before.
+/// One rank's progress through the collectives of a group; several collectives can progress
+/// together. Whatever throws communication_error has failed the group before.
 class mpi_engine final : mpi_listener {
  public:
-  static constexpr std::size_t max_in_flight = 64;
+  static constexpr std::size_t max_in_flight = mpi_phases::max_in_flight;
 
-  mpi_engine(MPI_Comm comm, std::uint64_t id, std::vector<int> names,
-             std::chrono::nanoseconds timeout)
-      : process_{mpi_process::instance()},
-        comm_{comm},
-        id_{id},
-        names_{std::move(names)},
-        timeout_{timeout},
-        left_(names_.size(), not_left),
-        operations_(max_in_flight) {
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(comm_, &rank_);
-    phases_ = mpi_phases(comm_, rank_, size());
-    begin();
-  }
-  /// Of ranks of the world that have no communicator of their own.
-  mpi_engine(std::uint64_t id, std::vector<int> names, std::chrono::nanoseconds timeout)
+  /// For these ranks of the world, including this one. No other group of these ranks uses the slot.
+  /// The slot is released at the end, unless messages may still be in flight.
+  mpi_engine(std::uint64_t id, std::vector<int> names, int slot, std::chrono::nanoseconds timeout)
       : process_{mpi_process::instance()},
         id_{id},
+        slot_{slot},
         names_{std::move(names)},
         timeout_{timeout},
         left_(names_.size(), not_left),
         operations_(max_in_flight) {
     while (names_[static_cast<std::size_t>(rank_)] != process_.rank()) ++rank_;
-    const int first_tag = (1 + static_cast<int>(id % 100000)) * mpi_phases::tags;
-    phases_ = mpi_phases(process_.control(), rank_, names_, first_tag);
-    begin();
+    phases_ = mpi_phases(process_.control(), rank_, names_, mpi_process::first_tag(slot));
+    for (operation& o : operations_) o.prepare(size());
+    process_.attach(this);
+    process_.wait_at_end(timeout_);
   }
   mpi_engine(const mpi_engine&) = delete;
   mpi_engine& operator=(const mpi_engine&) = delete;
@@ -60,8 +49,8 @@ class mpi_engine final : mpi_listener {
     process_.detach(this);
     if (failure_ || process_.failure())
       process_.keep(std::move(operations_));
-    else if (comm_ != MPI_COMM_NULL)
-      MPI_Comm_free(&comm_);
+    else if (slot_ != 0)
+      process_.free_slot(slot_);
   }
 
   int rank() const { return rank_; }
@@ -69,9 +58,10 @@ class mpi_engine final : mpi_listener {
   int name_of(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
   const std::vector<int>& names() const { return names_; }
   std::uint64_t id() const { return id_; }
+  int slot() const { return slot_; }
   std::chrono::nanoseconds timeout() const { return timeout_; }
 
-  /// Starts a collective. Waits only if `max_in_flight` are under way.
+  /// Starts a collective. Waits only if `max_in_flight` are in flight.
   std::uint64_t announce(const request& asked, reduction reduce) {
     if (failure_ || process_.failure()) stop_after_failure(asked, 0);
     const std::uint64_t number = issued_;
@@ -92,7 +82,7 @@ class mpi_engine final : mpi_listener {
     if (!is_active(number)) return finished(number);
     progress();
     if (!is_active(number)) return finished(number);
-    look_for_trouble(number, 0);
+    check_failure(number, 0);
     return false;
   }
 
@@ -102,9 +92,9 @@ class mpi_engine final : mpi_listener {
       progress();
       if (!is_active(number)) break;
       if (i < spins) continue;
-      // Spinning in the place of the rank one waits for is the slowest way of waiting.
+      // Spinning on the processor that the awaited rank needs would be the slowest way to wait.
       const std::chrono::nanoseconds waited = clock::now() - start;
-      look_for_trouble(number, seconds(waited));
+      check_failure(number, seconds(waited));
       if (waited >= timeout_) stop_after_timeout(number, seconds(waited));
       if (waited < std::chrono::milliseconds(2))
         std::this_thread::yield();
@@ -115,25 +105,27 @@ class mpi_engine final : mpi_listener {
   }
 
   /// Fails the group on every rank and throws.
-  [[noreturn]] void stop(const std::string& text) {
+  [[noreturn]] void stop(const std::string& text, mpi_notice_kind kind = mpi_notice_kind::gave_up) {
     if (!failure_) {
-      failure_ = process_.notice_of(mpi_notice_kind::gave_up, id_, text);
+      failure_ = process_.notice_of(kind, id_, text);
       process_.send(*failure_, names_);
     }
+    process_.note_failure(failure_->kind);
     abandon();
     throw communication_error(called(rank_) + ": " + text);
   }
 
-  /// For a buffer that goes away with its collective under way.
+  /// For a buffer that is destroyed while its collective is in flight.
   void withdraw(std::uint64_t number) noexcept {
     if (is_active(number)) give_up_on_exception();
   }
 
-  /// For a group that goes away while an exception unwinds.
+  /// For a group that is destroyed while an exception unwinds.
   void give_up_on_exception() noexcept {
     if (!failure_ && !process_.failure()) {
       failure_ = process_.notice_of(mpi_notice_kind::thrown, id_, "an exception ended it");
       process_.send(*failure_, names_);
+      process_.note_failure(failure_->kind);
     }
     abandon();
   }
@@ -147,12 +139,6 @@ class mpi_engine final : mpi_listener {
   }
 
  private:
-  void begin() {
-    for (operation& o : operations_) o.prepare(size());
-    process_.attach(this);
-    process_.wait_at_end(timeout_);
-  }
-
   using operation = mpi_operation;
   using clock = mpi_process::clock;
   static constexpr std::uint64_t not_left = ~std::uint64_t{0};
@@ -174,7 +160,7 @@ class mpi_engine final : mpi_listener {
       if (operation& o = slot(n); o.active) advance(o);
   }
 
-  /// f(), with what MPI refuses as a failure of the group.
+  /// Calls f(), and turns an MPI error into a failure of the group.
   template <class F>
   std::invoke_result_t<F> guarded(F f) {
     try {
@@ -192,6 +178,7 @@ class mpi_engine final : mpi_listener {
       if (guarded([&] { return phases_.begin(o); })) continue;
       phases_.reclaim(o);
       o.active = false;
+      process_.note_success();
     }
   }
 
@@ -209,23 +196,24 @@ class mpi_engine final : mpi_listener {
     }
   }
 
-  void hear(const mpi_notice& notice) override {
-    if (notice.group != id_) return;
+  bool handle(const mpi_notice& notice) override {
+    if (notice.group != id_) return false;
     if (notice.kind != mpi_notice_kind::left) {
       if (!failure_) failure_ = notice;
-      return;
+      return true;
     }
     for (std::size_t r = 0; r < names_.size(); ++r)
       if (names_[r] == notice.rank) left_[r] = notice.issued;
+    return true;
   }
 
   /// Throws if the collective cannot be completed any more.
-  void look_for_trouble(std::uint64_t number, double waited) {
+  void check_failure(std::uint64_t number, double waited) {
     process_.poll();
     const request& mine = slot(number).asked;
     if (failure_ || process_.failure()) {
-      // Where all ranks throw for what this collective told them, the first to do so is heard of
-      // before its messages have arrived.
+      // If all ranks throw because of the results of this collective, the failure of one of them
+      // may be known here before its last messages have arrived.
       if (arrives(number, std::chrono::milliseconds(50))) return;
       stop_after_failure(mine, waited);
     }
@@ -233,7 +221,7 @@ class mpi_engine final : mpi_listener {
       if (r == rank_) continue;
       const bool returned = left_[static_cast<std::size_t>(r)] <= number;
       if (!returned && !process_.is_gone(name_of(r))) continue;
-      // What it sent before may still be on its way, and its own words about the end.
+      // What it sent before, and its own message about the failure, may still be in flight.
       const clock::time_point deadline =
           clock::now() + std::chrono::milliseconds(returned ? 0 : 50);
       do {
@@ -252,7 +240,7 @@ class mpi_engine final : mpi_listener {
            std::to_string(mpi_signal.load()) + ", waited " + seconds_text(waited) + ")");
   }
 
-  /// Whether the collective is completed by what is still on its way.
+  /// Whether messages still in flight complete the collective.
   bool arrives(std::uint64_t number, std::chrono::nanoseconds longest) {
     const clock::time_point deadline = clock::now() + longest;
     do {
@@ -265,16 +253,21 @@ class mpi_engine final : mpi_listener {
 
   [[noreturn]] void stop_after_timeout(std::uint64_t number, double waited) {
     operation& o = slot(number);
-    int absent = -1;
-    for (std::size_t i = 0; i < o.requests.size() && absent < 0; ++i) {
+    // Report a rank whose message is missing, else one that does not receive.
+    int absent = -1, deaf = -1;
+    for (std::size_t i = 0; i < o.requests.size(); ++i) {
       int done = 0;
       MPI_Test(&o.requests[i], &done, MPI_STATUS_IGNORE);
-      if (done == 0 && o.peers[i] >= 0) absent = o.peers[i];
+      if (done != 0) continue;
+      int& first = o.peers[i] >= 0 ? absent : deaf;
+      if (first < 0) first = o.peers[i] >= 0 ? o.peers[i] : operation::sent_to(o.peers[i]);
     }
+    if (absent < 0) absent = deaf;
     const std::string who = absent < 0 ? "a rank" : called(absent);
     stop(o.asked.text() + ": " + who +
-         (o.phase == 0 ? " did not come" : " has not done its share") + " (waited " +
-         seconds_text(waited) + ")");
+             (o.phase == 0 ? " did not come" : " has not done its share") + " (waited " +
+             seconds_text(waited) + ")",
+         mpi_notice_kind::timed_out);
   }
 
   [[noreturn]] void stop_after_failure(const request& mine, double waited) {
@@ -286,9 +279,9 @@ class mpi_engine final : mpi_listener {
          seconds_text(waited) + "): " + f.text);
   }
 
-  /// Ends what is under way so that MPI touches the user's memory no more, as far as it can be
-  /// ended: receives are cancelled; sends are given the time in which a rank of a busy machine that
-  /// has begun to receive them gets its turns.
+  /// Ends what is in flight so that MPI no longer touches the user's memory, as far as possible:
+  /// receives are cancelled; sends get the time that a rank on a busy machine needs to finish
+  /// receiving.
   void abandon() noexcept {
     const clock::time_point deadline = clock::now() + std::chrono::milliseconds(500);
     abandoned_from_ = std::min(abandoned_from_, issued_);
@@ -313,16 +306,16 @@ class mpi_engine final : mpi_listener {
   }
 
   mpi_process& process_;
-  MPI_Comm comm_ = MPI_COMM_NULL;  // of its ranks alone; null where they have none
   const std::uint64_t id_;
+  const int slot_;
   int rank_ = 0;
-  const std::vector<int> names_;  // by rank of this group, ranks of the world
+  const std::vector<int> names_;  // By rank of this group: ranks of the world.
   const std::chrono::nanoseconds timeout_;
   std::uint64_t issued_ = 0;
   std::uint64_t abandoned_from_ = not_left;
   bool mismatch_ = false, gone_ = false;
   std::optional<mpi_notice> failure_;
-  std::vector<std::uint64_t> left_;  // how many collectives a rank had called when it left
+  std::vector<std::uint64_t> left_;  // How many collectives a rank had called when it left.
   std::vector<operation> operations_;
   mpi_phases phases_;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// The C++ bindings of MPI implementations would want a library of their own.
+// MPI's C++ bindings would need a separate library.
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1
 #endif
@@ -16,7 +16,7 @@
 
 namespace ikebana::detail {
 
-/// What MPI says of an error of one of its functions.
+/// MPI's message for an error of one of its functions.
 inline std::string mpi_error_text(const char* function, int code) {
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
@@ -24,7 +24,7 @@ inline std::string mpi_error_text(const char* function, int code) {
   return std::string(function) + ": " + std::string(text, static_cast<std::size_t>(length));
 }
 
-/// Throws communication_error where the function has failed.
+/// Throws communication_error if the function failed.
 inline void check_mpi(const char* function, int code) {
   if (code != MPI_SUCCESS) throw communication_error(mpi_error_text(function, code));
 }

@@ -2,25 +2,29 @@
 
 #include <cstdint>
 
+#include "ikebana/core/language.hpp"
+
 namespace ikebana::detail {
 
-enum class mpi_notice_kind : std::int32_t { thrown, gave_up, left };
+/// timed_out: gave up because another rank did not arrive within the timeout.
+enum class mpi_notice_kind : std::int32_t { thrown, gave_up, timed_out, left };
 
-/// What a rank tells the others outside of all collectives.
+/// A message between ranks outside of collectives.
 struct mpi_notice {
   mpi_notice_kind kind = mpi_notice_kind::thrown;
-  std::int32_t rank = 0;     // in the world, of the one it began with
-  std::int32_t sender = 0;   // in the world
-  std::uint64_t group = 0;   // the one it concerns; 0: all
-  std::uint64_t issued = 0;  // left: how many collectives of the group this rank has called
+  std::int32_t rank = 0;     // In the world: where it started.
+  std::int32_t sender = 0;   // In the world.
+  std::uint64_t group = 0;   // The group concerned; 0: all.
+  std::uint64_t issued = 0;  // left: how many collectives of the group this rank called.
   char text[480]{};
 };
 static_assert(sizeof(mpi_notice) == 512);
 
-/// Who hears of notices that concern a group.
+/// Receives notices that concern a group.
 class mpi_listener {
  public:
-  virtual void hear(const mpi_notice& notice) = 0;
+  /// Whether the notice is for this listener.
+  virtual bool handle(const mpi_notice& notice) = 0;
 
  protected:
   ~mpi_listener() = default;

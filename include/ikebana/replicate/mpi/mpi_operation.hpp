@@ -14,7 +14,7 @@
 
 namespace ikebana::detail {
 
-/// One element reduced over `size` pieces of memory, for any type: see reduce_slice.
+/// Reduces one element type over `size` pieces of memory; see reduce_slice.
 using reduction = void (*)(reduce_op op, dim_t n, const std::byte* const* in, int size,
                            std::byte* out);
 
@@ -29,7 +29,7 @@ void reduce_bytes(reduce_op op, dim_t n, const std::byte* const* in, int size, s
   reduce_slice<T>(op, n, pieces, size, 0, &to, 1, 0);
 }
 
-/// What ranks tell each other before they exchange data.
+/// What ranks exchange before they exchange data.
 struct mpi_header {
   std::uint64_t number = 0;
   std::int64_t length = 0;
@@ -60,7 +60,7 @@ struct mpi_header {
 };
 static_assert(sizeof(mpi_header) == 32);
 
-/// A collective under way, on one rank.
+/// A collective in flight, on one rank.
 struct mpi_operation {
   request asked{};
   reduction reduce = nullptr;
@@ -70,8 +70,10 @@ struct mpi_operation {
   mpi_header own;
   std::vector<mpi_header> headers;
   std::vector<MPI_Request> requests;
-  std::vector<int> peers;  // of the requests: the rank one hears from, or -1
+  std::vector<int> peers;  // By request: the rank it receives from, or sent_to(rank).
   aligned_buffer<std::byte> scratch;
+
+  static constexpr int sent_to(int rank) { return -1 - rank; }
 
   void prepare(int size) {
     headers.resize(static_cast<std::size_t>(size));
@@ -79,7 +81,7 @@ struct mpi_operation {
     peers.reserve(2 * headers.size());
   }
 
-  /// Whether all messages of the phase have come and gone.
+  /// Whether all messages of the phase are complete.
   bool test() {
     int all = 1;
     if (!requests.empty())

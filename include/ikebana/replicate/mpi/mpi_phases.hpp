@@ -17,34 +17,37 @@
 
 namespace ikebana::detail {
 
-/// Collectives as rows of phases of non-blocking point-to-point messages: the first exchanges
-/// headers, so that ranks which call different things find out before any data moves; then
-///   broadcast       down a binomial tree,
-///   all_gather      each to each,
-///   reduce_scatter  each its slices to each, summed by who receives them in the order of ranks,
-///   all_reduce      the same with equal slices, then all_gather of them (short ones in one phase:
-///                   each sends all it has to each).
-/// MPI's own reductions would be free to choose an order of summation.
+/// Collectives as sequences of phases of non-blocking point-to-point messages. The first phase
+/// exchanges headers, so that ranks that call different collectives find out before any data moves;
+/// then
+/// - broadcast: down a binomial tree;
+/// - all_gather: each to each;
+/// - reduce_scatter: each sends its slices to each, and the receiver sums them in rank order;
+/// - all_reduce: the same with equal slices, then all_gather of them (short ones in one phase: each
+///   sends everything to each).
+///
+/// MPI's own reductions could choose any order of summation.
 class mpi_phases {
  public:
   using operation = mpi_operation;
 
   mpi_phases() = default;
-  mpi_phases(MPI_Comm comm, int rank, int size)
-      : comm_{comm}, rank_{rank}, size_{size}, pieces_(static_cast<std::size_t>(size)) {}
-  /// Of some ranks of a communicator that is not theirs alone: `ranks[r]` is rank r, and their
-  /// messages have tags from first_tag to first_tag + tags - 1.
+  /// For some ranks of a communicator: `ranks[r]` is rank r. Their messages have tags from
+  /// first_tag on, four for each collective in flight: a collective has at most three phases, and
+  /// its tags are reused on each rank only when it is complete there.
   mpi_phases(MPI_Comm comm, int rank, std::vector<int> ranks, int first_tag)
-      : mpi_phases(comm, rank, static_cast<int>(ranks.size())) {
-    ranks_ = std::move(ranks);
-    first_tag_ = first_tag;
-  }
+      : comm_{comm},
+        rank_{rank},
+        size_{static_cast<int>(ranks.size())},
+        first_tag_{first_tag},
+        ranks_{std::move(ranks)},
+        pieces_(ranks_.size()) {}
 
-  static constexpr int tags = 4096 * 4;
+  static constexpr std::uint64_t max_in_flight = 64;
 
   int size() const { return size_; }
 
-  /// Begins phase 0.
+  /// Starts phase 0.
   void begin_headers(operation& o) {
     o.own = mpi_header(o.asked, o.number);
     for (int r = 0; r < size(); ++r) {
@@ -55,7 +58,7 @@ class mpi_phases {
     }
   }
 
-  /// Begins phase o.phase, from 1 on; false if there is none.
+  /// Starts phase o.phase, from 1 on; false if there is none.
   bool begin(operation& o) {
     switch (o.asked.what) {
       case collective::barrier:
@@ -72,16 +75,16 @@ class mpi_phases {
     return false;
   }
 
-  /// Takes an operation's memory back, for the next.
+  /// Takes back an operation's memory for reuse.
   void reclaim(operation& o) {
     if (o.scratch.empty()) return;
     spare_.push_back(std::exchange(o.scratch, {}));
   }
 
  private:
-  /// Up to this many bytes an all_reduce is one phase shorter.
+  /// Up to this many bytes, an all_reduce takes one phase less.
   static constexpr std::size_t short_bytes = 2048;
-  /// The largest message; longer ones are sent as several.
+  /// The largest message; longer ones are split.
   static constexpr std::size_t longest_message = std::size_t{1} << 30;
 
   void receive(operation& o, int from, std::byte* to, std::size_t bytes) {
@@ -99,21 +102,19 @@ class mpi_phases {
       const auto n = static_cast<int>(std::min(bytes - at, longest_message));
       check_mpi("MPI_Isend", MPI_Isend(from + at, n, MPI_BYTE, there(to), tag(o), comm_, &request));
       o.requests.push_back(request);
-      o.peers.push_back(-1);
+      o.peers.push_back(operation::sent_to(to));
     }
   }
-  /// What the communicator calls a rank.
-  int there(int rank) const {
-    return ranks_.empty() ? rank : ranks_[static_cast<std::size_t>(rank)];
-  }
+  /// The communicator's number of a rank.
+  int there(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   int tag(const operation& o) const {
-    // What a rank sends on in its second phase of a broadcast, its children expect in their first.
+    // A rank sends in its second phase of a broadcast what its children receive in their first.
     const int phase = o.asked.what == collective::broadcast ? o.phase != 0 : o.phase;
-    return first_tag_ + static_cast<int>(o.number % 4096) * 4 + phase;
+    return first_tag_ + static_cast<int>(o.number % max_in_flight) * 4 + phase;
   }
 
-  /// Memory for an operation: the smallest left by those before it that is enough, or else larger
-  /// memory in the place of one that is not; so with time every size finds its own.
+  /// Memory for an operation: the smallest free buffer that suffices, or else a larger one that
+  /// replaces one that does not; over time every size has its own.
   std::byte* scratch(operation& o, std::size_t bytes) {
     const auto size_of = [](const auto& b) { return static_cast<std::size_t>(b.size()); };
     auto best = spare_.end();
@@ -137,7 +138,8 @@ class mpi_phases {
     const std::size_t bytes = o.asked.bytes();
     auto* data = static_cast<std::byte*>(o.asked.receive);
     const int place = (rank_ - o.asked.root + size()) % size();
-    // A rank's parent is its place without the lowest bit; its children have one bit below that.
+    // A rank's parent is its position without the lowest set bit; its children have one bit below
+    // that.
     int low = 1;
     while (low < size() && (place & low) == 0) low <<= 1;
     const auto rank_at = [&](int p) { return (p + o.asked.root) % size(); };
@@ -167,8 +169,8 @@ class mpi_phases {
     return true;
   }
 
-  /// Receives what the others have for this rank to `scratch`, piece by piece, and sends them
-  /// theirs: `part(r)` is what rank r is to have of this rank's data.
+  /// Receives the others' data for this rank into `scratch`, piece by piece, and sends them theirs:
+  /// `part(r)` is this rank's data for rank r.
   template <class Part>
   void exchange_parts(operation& o, std::size_t bytes_here, Part part) {
     std::byte* pieces = scratch(o, bytes_here * pieces_.size());

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <thread>
@@ -17,63 +18,74 @@
 
 namespace ikebana::detail {
 
-/// Finds out, with all others that do the same, which ranks of a group are left: in rounds in which
-/// each tells each whom it believes alive, until all have said the same. Nobody is waited for who
-/// has died or ended.
+/// Finds the remaining ranks of a group, in agreement with all ranks that call it. In each round a
+/// rank sends which ranks it believes alive and which slots it uses; the rounds end when all agree.
+/// It does not wait for ranks that have died or ended.
 class mpi_agreement {
  public:
-  mpi_agreement(mpi_process& process, std::span<const int> names, std::uint64_t group,
-                std::chrono::nanoseconds patience)
+  mpi_agreement(mpi_process& process, std::span<const int> names, int slot,
+                std::chrono::nanoseconds timeout)
       : process_{process},
         names_{names.begin(), names.end()},
-        tag_{1 + static_cast<int>(group % 16000)},
-        patience_{patience},
+        tag_{mpi_process::first_tag(slot) + mpi_process::tags - 1},
+        timeout_{timeout},
         mine_(names.size(), 1),
         theirs_(names.size()) {}
 
-  /// The ranks of the world that are left, in the order of the group. Throws communication_error
-  /// where one that lives does not come in time, or where the others hold this one for dead.
+  /// The remaining ranks of the world, in the order of the group. Throws communication_error if a
+  /// living one does not come in time, or if the others consider this one dead.
   std::vector<int> survivors() {
     start_ = mpi_process::clock::now();
-    while (!round()) {
-    }
+    do {
+      used_ = process_.used_slots();
+    } while (!round());
     std::vector<int> left;
     for (std::size_t i = 0; i < names_.size(); ++i)
       if (mine_[i] != 0) left.push_back(names_[i]);
     return left;
   }
+  /// The slots that any of the ranks uses.
+  const std::vector<std::uint64_t>& used_slots() const { return used_; }
 
  private:
   bool is_other(std::size_t i) const { return mine_[i] != 0 && names_[i] != process_.rank(); }
 
-  /// True if all said the same.
+  /// True if all ranks sent the same.
   bool round() {
     process_.poll();
     for (std::size_t i = 0; i < names_.size(); ++i)
       if (is_other(i) && process_.is_out(names_[i])) mine_[i] = 0;
-    const std::vector<std::uint8_t> said = mine_;
+    const std::vector<std::uint8_t> alive = mine_;
+    std::vector<std::uint8_t> message = alive;
+    message.resize(alive.size() + used_.size() * sizeof(used_[0]));
+    std::memcpy(message.data() + alive.size(), used_.data(), message.size() - alive.size());
     std::vector<MPI_Request> sent, received(names_.size(), MPI_REQUEST_NULL);
-    const int bytes = static_cast<int>(said.size());
+    const int bytes = static_cast<int>(message.size());
     for (std::size_t i = 0; i < names_.size(); ++i) {
       if (!is_other(i)) continue;
-      theirs_[i].resize(said.size());
+      theirs_[i].resize(message.size());
       check_mpi("MPI_Irecv", MPI_Irecv(theirs_[i].data(), bytes, MPI_BYTE, names_[i], tag_,
                                        process_.control(), &received[i]));
-      // Short enough to be on its way at once, whether or not the other lives.
+      // Short enough to be sent eagerly, whether or not the other rank lives.
       sent.emplace_back();
-      check_mpi("MPI_Isend", MPI_Isend(said.data(), bytes, MPI_BYTE, names_[i], tag_,
+      check_mpi("MPI_Isend", MPI_Isend(message.data(), bytes, MPI_BYTE, names_[i], tag_,
                                        process_.control(), &sent.back()));
     }
-    hear(received);
+    receive(received);
     for (MPI_Request& r : sent) {
       int done = 0;
       MPI_Test(&r, &done, MPI_STATUS_IGNORE);
-      if (done == 0) process_.keep(std::vector<std::uint8_t>(said));
+      if (done == 0) process_.keep(std::vector<std::uint8_t>(message));
     }
-    bool agreed = mine_ == said;
+    bool agreed = mine_ == alive;
     for (std::size_t i = 0; i < names_.size(); ++i) {
       if (!is_other(i)) continue;
-      agreed = agreed && theirs_[i] == said;
+      agreed = agreed && std::equal(alive.begin(), alive.end(), theirs_[i].begin());
+      for (std::size_t w = 0; w < used_.size(); ++w) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, theirs_[i].data() + alive.size() + w * sizeof(word), sizeof(word));
+        used_[w] |= word;
+      }
       for (std::size_t j = 0; j < names_.size(); ++j) {
         mine_[j] = mine_[j] != 0 && theirs_[i][j] != 0;
         if (mine_[j] == 0 && names_[j] == process_.rank())
@@ -84,14 +96,14 @@ class mpi_agreement {
     return agreed;
   }
 
-  /// Waits for what the others say, but those who are no more.
-  void hear(std::vector<MPI_Request>& received) {
+  /// Waits for the others' messages, except for dead ranks.
+  void receive(std::vector<MPI_Request>& received) {
     for (;;) {
       process_.poll();
       std::size_t waiting = names_.size();
       for (std::size_t i = 0; i < names_.size(); ++i) {
         if (received[i] == MPI_REQUEST_NULL) continue;
-        // Asked before the message is looked for: what it sent before its end is here then.
+        // Checked before the message: whatever was sent before its end has then arrived.
         const bool out = process_.is_out(names_[i]);
         int done = 0;
         check_mpi("MPI_Test", MPI_Test(&received[i], &done, MPI_STATUS_IGNORE));
@@ -106,7 +118,7 @@ class mpi_agreement {
       }
       if (waiting == names_.size()) return;
       const auto waited = mpi_process::clock::now() - start_;
-      if (waited > patience_)
+      if (waited > timeout_)
         throw communication_error(
             rank_text(process_.rank()) + ": survivors: " + rank_text(names_[waiting]) +
             " did not come (waited " + seconds_text(std::chrono::duration<double>(waited).count()) +
@@ -118,8 +130,9 @@ class mpi_agreement {
   mpi_process& process_;
   const std::vector<int> names_;
   const int tag_;
-  const std::chrono::nanoseconds patience_;
+  const std::chrono::nanoseconds timeout_;
   mpi_process::clock::time_point start_{};
+  std::vector<std::uint64_t> used_;
   std::vector<std::uint8_t> mine_;
   std::vector<std::vector<std::uint8_t>> theirs_;
 };

@@ -8,10 +8,12 @@
 #include <cstdio>
 #include <cstring>
 
+#include "ikebana/core/language.hpp"
+
 namespace ikebana::detail {
 
-/// The same for processes that see each other's ids: a hash of the machine's boot and the
-/// namespace of processes.
+/// Equal for processes that see each other's ids: a hash of the machine's boot id and the process
+/// namespace.
 inline std::uint64_t process_place() {
   std::uint64_t h = 0xcbf29ce484222325u;
   const auto take = [&](const char* text, std::size_t n) {

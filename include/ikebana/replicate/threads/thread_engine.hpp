@@ -15,9 +15,9 @@ namespace ikebana {
 
 namespace detail {
 
-/// One rank's way through the collectives of a `thread_world`, in the order in which it announces
-/// them. Whatever throws communication_error has failed the world before, and does so only when no
-/// other rank touches this rank's memory any more.
+/// One rank's progress through the collectives of a `thread_world`, in the order in which it
+/// announces them. Whatever throws communication_error has failed the world before, and throws only
+/// when no other rank touches this rank's memory any more.
 ///
 /// A template, so that it is compiled only where it is used.
 template <class Unused>
@@ -33,9 +33,9 @@ class basic_thread_engine {
   int size() const { return world_.size(); }
   thread_world& world() const { return world_; }
 
-  /// Publishes a request. Waits only if `max_in_flight` collectives are under way.
+  /// Publishes a request. Waits only if `max_in_flight` collectives are in flight.
   std::uint64_t announce(const request& asked, share how) {
-    if (world_.troubled() && world_.failed()) stop_after_failure(asked, {});
+    if (world_.any_failed_or_left() && world_.failed()) stop_after_failure(asked, {});
     const std::uint64_t number = issued_;
     if (number >= thread_world::max_in_flight) complete(number - thread_world::max_in_flight);
     announcement& entry = world_.at(number, rank_);
@@ -47,10 +47,10 @@ class basic_thread_engine {
     return number;
   }
 
-  /// Makes what progress is possible; true if collective `number` is complete.
+  /// Makes progress; returns whether collective `number` is complete.
   bool poll(std::uint64_t number) {
     if (advance(number)) return true;
-    if (world_.troubled()) look_for_trouble(number, {});
+    if (world_.any_failed_or_left()) check_failure(number, {});
     return false;
   }
 
@@ -63,20 +63,20 @@ class basic_thread_engine {
     complete_slowly(number);
   }
 
-  /// Fails the world, if it has not failed before, and throws when no rank touches the memory of
-  /// this one any more.
+  /// Fails the world, unless it has failed before, and throws when no rank touches this rank's
+  /// memory any more.
   [[noreturn]] void stop(std::string text) {
     world_.fail(world_.name_of(rank_), thread_world::failure_kind::gave_up, text);
     world_.quarantine(rank_);
     throw communication_error(called(rank_) + ": " + text);
   }
 
-  /// For a buffer that goes away with its collective under way.
+  /// For a buffer that is destroyed while its collective is in flight.
   void withdraw(std::uint64_t number) noexcept {
     if (!is_complete(number)) give_up_on_exception();
   }
 
-  /// For a group that goes away while an exception unwinds.
+  /// For a group that is destroyed while an exception unwinds.
   void give_up_on_exception() noexcept {
     world_.fail(world_.name_of(rank_), thread_world::failure_kind::thrown, "an exception ended it");
     world_.quarantine(rank_);
@@ -87,15 +87,15 @@ class basic_thread_engine {
  private:
   using clock = typename thread_world::clock;
 
-  bool has_come(int rank, std::uint64_t number) {
+  bool has_announced(int rank, std::uint64_t number) {
     return world_.at(number, rank).number.load(std::memory_order_seq_cst) > number;
   }
   bool has_done(int rank, std::uint64_t number) {
     return world_.progress(rank).step.load(std::memory_order_seq_cst) >= 2 * (number + 1);
   }
-  bool all_have_come(std::uint64_t number) {
+  bool all_have_announced(std::uint64_t number) {
     for (int r = 0; r < size(); ++r)
-      if (!has_come(r, number)) return false;
+      if (!has_announced(r, number)) return false;
     return true;
   }
   bool is_complete(std::uint64_t number) {
@@ -107,14 +107,15 @@ class basic_thread_engine {
     return true;
   }
 
-  /// Does this rank's shares of what all have announced; true if collective `number` is complete.
+  /// Does this rank's shares of what all have announced; returns whether collective `number` is
+  /// complete.
   bool advance(std::uint64_t number) {
-    while (done_ < issued_ && all_have_come(done_) && do_share()) {
+    while (done_ < issued_ && all_have_announced(done_) && do_share()) {
     }
     return is_complete(number);
   }
 
-  /// False if the world has failed, and nothing is done any more.
+  /// False if the world has failed, in which case nothing was done.
   bool do_share() {
     const announcement* row = &world_.at(done_, 0);
     for (int r = 1; r < size(); ++r)
@@ -125,8 +126,8 @@ class basic_thread_engine {
         stop(text);
       }
     std::atomic<std::uint64_t>& step = world_.progress(rank_).step;
-    // First says that it is inside, then looks whether it may be: a rank that fails the world does
-    // the same in the opposite order, so one of the two sees the other.
+    // It first marks itself as inside, then checks whether it may be; a rank that fails the world
+    // does the opposite, so that one of the two sees the other.
     step.store(2 * done_ + 1, std::memory_order_seq_cst);
     if (world_.failed()) {
       step.store(2 * done_, std::memory_order_seq_cst);
@@ -147,21 +148,21 @@ class basic_thread_engine {
     for (int i = 0;; ++i) {
       if (advance(number)) return;
       const typename clock::time_point now = clock::now();
-      if (world_.troubled()) look_for_trouble(number, now - start);
+      if (world_.any_failed_or_left()) check_failure(number, now - start);
       if (now >= deadline) stop_after_timeout(number, now - start);
-      if (i < thread_world::yields || world_.troubled()) {
+      if (i < thread_world::yields || world_.any_failed_or_left()) {
         std::this_thread::yield();
         continue;
       }
       world_.sleep_until(deadline, [&] {
-        return (done_ < issued_ && all_have_come(done_)) || is_complete(number) ||
-               world_.troubled();
+        return (done_ < issued_ && all_have_announced(done_)) || is_complete(number) ||
+               world_.any_failed_or_left();
       });
     }
   }
 
   /// Throws if the world has failed, or if a rank that has left owes its share of `number`.
-  void look_for_trouble(std::uint64_t number, std::chrono::nanoseconds waited) {
+  void check_failure(std::uint64_t number, std::chrono::nanoseconds waited) {
     const request& mine = world_.at(number, rank_).what;
     if (world_.failed() && !advance(number)) stop_after_failure(mine, waited);
     for (int r = 0; r < size(); ++r)
@@ -175,10 +176,10 @@ class basic_thread_engine {
     int absent = 0;
     while (absent + 1 < size() && has_done(absent, number)) ++absent;
     for (int r = 0; r < size() && done_ <= number; ++r)
-      if (!has_come(r, done_)) absent = r;
+      if (!has_announced(r, done_)) absent = r;
     stop(mine.text() + ": " + called(absent) +
-         (has_come(absent, number) ? " has not done its share" : " did not come") + " (waited " +
-         seconds_text(seconds(waited)) + ")");
+         (has_announced(absent, number) ? " has not done its share" : " did not come") +
+         " (waited " + seconds_text(seconds(waited)) + ")");
   }
 
   [[noreturn]] void stop_after_failure(const request& mine, std::chrono::nanoseconds waited) {
@@ -205,16 +206,16 @@ class basic_thread_engine {
 
   thread_world& world_;
   const int rank_;
-  std::uint64_t issued_ = 0;     // collectives announced by this rank
-  std::uint64_t done_ = 0;       // of those, how many it has done its share of
-  std::uint64_t completed_ = 0;  // of those, how many it knows to be complete
+  std::uint64_t issued_ = 0;     // Collectives announced by this rank.
+  std::uint64_t done_ = 0;       // Of those, how many it has done its share of.
+  std::uint64_t completed_ = 0;  // Of those, how many it knows to be complete.
   std::array<share, thread_world::max_in_flight> shares_{};
 };
 using thread_engine = basic_thread_engine<void>;
 
 }  // namespace detail
 
-/// A collective of a `thread_group` under way.
+/// A collective of a `thread_group` in flight.
 using thread_work = collective_work<detail::thread_engine>;
 
 }  // namespace ikebana

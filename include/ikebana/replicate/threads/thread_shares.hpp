@@ -12,8 +12,8 @@
 #include "ikebana/replicate/request.hpp"
 #include "ikebana/replicate/threads/thread_world.hpp"
 
-/// What one rank does of a collective once all have announced it: a function of the row of the
-/// table that holds the announcements of all ranks.
+/// One rank's work for a collective once all have announced it: a function of the table's row with
+/// the announcements of all ranks.
 namespace ikebana::detail {
 
 using share = void (*)(const announcement* row, int rank, int size);
@@ -29,7 +29,7 @@ slice aligned_slice_of(const void* data, dim_t n, int parts, int part) {
 template <class T>
 void all_reduce_share(const announcement* row, int rank, int size) {
   const request& mine = row[rank].what;
-  // All ranks cut by the memory of rank 0, so that the slices are the same everywhere.
+  // All ranks slice by the memory of rank 0, so that the slices agree.
   const slice s = aligned_slice_of<T>(row[0].what.receive, mine.length, size, rank);
   if (s.size() <= 0) return;
   std::array<T*, thread_world::max_size> ranks;
@@ -38,7 +38,7 @@ void all_reduce_share(const announcement* row, int rank, int size) {
   reduce_in_place<T>(mine.op, s.size(), ranks.data(), size, s.begin);
 }
 
-/// Request: `send` holds length * size elements, `receive` length.
+/// Request: `send` has length * size elements, `receive` length.
 template <class T>
 void reduce_scatter_share(const announcement* row, int rank, int size) {
   const request& mine = row[rank].what;
@@ -55,8 +55,8 @@ inline void broadcast_share(const announcement* row, int rank, int) {
   std::memcpy(mine.receive, row[mine.root].what.receive, mine.bytes());
 }
 
-/// Request: `send` holds length elements, `receive` length * size. `send` may stand in its place in
-/// `receive` already.
+/// Request: `send` has length elements, `receive` length * size. `send` may already be at its place
+/// in `receive`.
 inline void all_gather_share(const announcement* row, int rank, int size) {
   const request& mine = row[rank].what;
   const std::size_t bytes = mine.bytes();

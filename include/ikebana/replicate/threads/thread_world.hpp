@@ -1,6 +1,6 @@
 #pragma once
 
-// Clocks and durations come with <condition_variable>; all of <chrono> takes a tenth of a second
+// <condition_variable> includes clocks and durations; all of <chrono> costs a tenth of a second
 // more.
 #include <atomic>
 #include <condition_variable>
@@ -30,8 +30,8 @@ struct alignas(64) announcement {
 };
 static_assert(sizeof(announcement) == 64);
 
-/// How far a rank is: 2 k when its shares of the first k collectives are done, one more while it
-/// works on the next, that is while it may touch the memory of others.
+/// A rank's progress: 2 k when its shares of the first k collectives are done, plus one while it
+/// works on the next, that is, while it may touch the memory of others.
 struct alignas(64) progress_line {
   std::atomic<std::uint64_t> step{0};
   std::atomic<bool> left{false};
@@ -39,9 +39,9 @@ struct alignas(64) progress_line {
 
 }  // namespace detail
 
-/// What the ranks of a `thread_group` share. Made before their threads start and outliving them;
-/// the world of a part of the ranks is made by `thread_group::split`. All of it is allocated here;
-/// the collectives allocate nothing.
+/// The state that the ranks of a `thread_group` share. It is created before their threads start and
+/// outlives them; `thread_group::split` creates the world of a part of the ranks. Everything is
+/// allocated here; collectives allocate nothing.
 ///
 /// A template, so that it is compiled only where it is used.
 template <class>
@@ -51,7 +51,7 @@ class basic_thread_world {
 
   static constexpr int max_size = 256;
 
-  /// How many collectives may be under way at once; one more waits for the oldest.
+  /// The number of collectives that can be in flight; one more waits for the oldest.
   static constexpr std::uint64_t max_in_flight = 64;
 
   /// Why a world stopped: a rank threw, one waited too long or found another gone, or the ranks
@@ -59,8 +59,7 @@ class basic_thread_world {
   enum class failure_kind { thrown, gave_up, mismatch };
 
   struct failure {
-    int rank = -1;  // of the one that noticed, which for `thrown` is the one that threw; in the
-                    // whole world, where this one is a part of it
+    int rank = -1;  // The rank (of the whole world) that noticed or, for `thrown`, that threw.
     failure_kind kind = failure_kind::thrown;
     std::string text;
   };
@@ -71,7 +70,7 @@ class basic_thread_world {
                               std::chrono::nanoseconds timeout = std::chrono::seconds{300})
       : basic_thread_world(size, timeout, {}) {}
 
-  /// Of a part of the ranks of a larger one: `names[r]` is what rank r is called in errors.
+  /// For a part of the ranks of a larger world: `names[r]` is the number of rank r in errors.
   basic_thread_world(int size, std::chrono::nanoseconds timeout, std::vector<int> names)
       : size_{checked(size)},
         names_{std::move(names)},
@@ -79,7 +78,7 @@ class basic_thread_world {
         table_{std::make_unique<detail::announcement[]>(static_cast<std::size_t>(size) *
                                                         max_in_flight)},
         progress_{std::make_unique<detail::progress_line[]>(static_cast<std::size_t>(size))} {
-    // Spinning in the place of the rank one waits for is the slowest way of waiting.
+    // Spinning on the processor that the awaited rank needs would be the slowest way to wait.
     const unsigned cores = std::thread::hardware_concurrency();
     if (cores != 0 && static_cast<unsigned>(size) > cores) spins_ = 16;
   }
@@ -88,7 +87,7 @@ class basic_thread_world {
   basic_thread_world& operator=(const basic_thread_world&) = delete;
 
   int size() const { return size_; }
-  /// What errors call a rank.
+  /// The number of a rank in errors.
   int name_of(int rank) const {
     return names_.empty() ? rank : names_[static_cast<std::size_t>(rank)];
   }
@@ -96,11 +95,11 @@ class basic_thread_world {
 
   bool failed() const { return (status_.load(std::memory_order_seq_cst) & failed_bit) != 0; }
 
-  /// Stops the world and its parts, for good: every rank that waits or comes later throws
-  /// communication_error. Only the first failure is kept; the rank that threw may tell more of it
+  /// Stops the world and its parts for good: every rank that waits or comes later throws
+  /// communication_error. Only the first failure is kept; the rank that threw may add details
   /// later. `rank` is a name.
   void fail(int rank, failure_kind kind, std::string text) noexcept {
-    // The parts first: who hears of it there must not tell it here as a failure of its own.
+    // The parts first: a rank that learns of it there must not report it here as its own failure.
     std::lock_guard parts_lock{parts_mutex_};
     for (const std::weak_ptr<basic_thread_world>& part : parts_)
       if (const auto alive = part.lock()) alive->fail(rank, kind, text);
@@ -116,7 +115,7 @@ class basic_thread_world {
     condition_.notify_all();
   }
 
-  /// The part at that address, if it lives.
+  /// The part at that address, if it exists.
   template <class = void>
   std::shared_ptr<basic_thread_world> part_at(const basic_thread_world* address) const {
     std::lock_guard lock{parts_mutex_};
@@ -164,7 +163,7 @@ class basic_thread_world {
   }
   detail::progress_line& progress(int rank) { return progress_[static_cast<std::size_t>(rank)]; }
 
-  bool troubled() const { return status_.load(std::memory_order_seq_cst) != 0; }
+  bool any_failed_or_left() const { return status_.load(std::memory_order_seq_cst) != 0; }
 
   void leave(int rank) noexcept {
     progress(rank).left.store(true, std::memory_order_release);
@@ -172,8 +171,8 @@ class basic_thread_world {
     wake();
   }
 
-  /// After anything that another rank may sleep for. The store before it and this load are both
-  /// sequentially consistent, as are the sleeper's two: one of the two sees the other.
+  /// Called after anything that another rank may sleep for. The preceding store and this load are
+  /// sequentially consistent, and so are the sleeper's two: one of the two sees the other.
   void wake() noexcept {
     if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
     { std::lock_guard lock{mutex_}; }
@@ -188,8 +187,8 @@ class basic_thread_world {
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  /// Returns when no other rank is inside a share. After fail() none begins one, so this is short;
-  /// after this, the memory that this rank published is its own again.
+  /// Returns when no other rank is inside a share. After fail() none starts one, so this is short;
+  /// afterwards, the memory that this rank published is its own again.
   void quarantine(int rank) noexcept {
     for (int r = 0; r < size_; ++r)
       while (r != rank && (progress(r).step.load(std::memory_order_seq_cst) & 1) != 0)
@@ -203,7 +202,7 @@ class basic_thread_world {
   const std::unique_ptr<detail::announcement[]> table_;
   const std::unique_ptr<detail::progress_line[]> progress_;
 
-  // Read by everyone on every collective, written hardly ever.
+  // Read by all ranks in every collective, hardly ever written.
   alignas(64) std::atomic<std::uint32_t> status_{0};
   std::atomic<int> sleepers_{0};
 

@@ -22,7 +22,7 @@
 
 namespace ikebana {
 
-/// How a coalesced broadcast goes: the bytes of a chunk at most, and the rank that has the values.
+/// Options of a coalesced broadcast: the maximal bytes of a chunk, and the source rank.
 struct coalescing {
   dim_t bytes = MiB(250);
   int src = 0;
@@ -30,8 +30,8 @@ struct coalescing {
 
 namespace detail {
 
-/// Broadcasts pieces of memory in chunks of which two are under way at most. What is alone in its
-/// chunk is sent from where it stands; several are copied together and apart again.
+/// Broadcasts pieces of memory in chunks, at most two of them in flight. A piece that fills a chunk
+/// by itself is sent in place; several are packed and unpacked.
 template <class Group>
 class coalescer {
  public:
@@ -54,7 +54,7 @@ class coalescer {
     waiting_bytes_ += piece.size();
   }
 
-  /// Sends what is left and waits for all.
+  /// Sends the rest and waits for everything.
   void finish() {
     flush();
     for (std::size_t i = 0; i < 2; ++i, next_ ^= 1) land(flights_[next_]);
@@ -65,7 +65,7 @@ class coalescer {
       decltype(std::declval<Group&>().broadcast_async(std::declval<std::span<std::byte>>(), 0));
   struct flight {
     aligned_buffer<std::byte> staged;
-    std::vector<std::span<std::byte>> pieces;  ///< Of the staged bytes, in their order.
+    std::vector<std::span<std::byte>> pieces;  ///< Of the staged bytes, in order.
     work_type work{};
   };
 
@@ -118,7 +118,7 @@ class coalescer {
   std::size_t next_ = 0;
 };
 
-/// What can be received into: a tensor, a view, or a span, of what is its bytes and is not const.
+/// What can be received into: a tensor, a view or a span of trivially copyable, non-const elements.
 template <class X>
 concept receivable = requires(X& x) {
   requires transferable<std::remove_pointer_t<decltype(x.data())>>;
@@ -134,40 +134,21 @@ struct ignore_nothing {
   constexpr bool operator()(std::string_view) const { return false; }
 };
 
-}  // namespace detail
-
-/// Gives tensors (or spans), of any types, the values that they have on rank `how.src`, in chunks
-/// of at most `how.bytes`: small ones travel together, one larger than a chunk in several; two
-/// chunks are under way at most. Tensors without elements are skipped. Called by every rank, with
-/// tensors of the same sizes: verify_parameters first. Throws communication_error where a rank
-/// fails, state_error if `how.bytes` is not above 0. Allocates two chunks at most.
-template <process_group Group, detail::receivable... X>
-void broadcast_coalesced(Group& group, const coalescing& how, X&&... tensors) {
-  detail::coalescer<Group> chunks(group, how);
-  (chunks.add(detail::bytes_of(tensors)), ...);
-  chunks.finish();
-}
-
-/// Gives the parameters of a model, then its buffers, the values that they have on rank `how.src`,
-/// but for those whose path `ignore(path)` is true of. Called by every rank, with models that
-/// verify_parameters found equal and the same `ignore`. Throws and allocates as
-/// broadcast_coalesced.
-template <class Model, process_group Group, class Ignore = detail::ignore_nothing>
-requires requires(Model& m) { m.current_program(); }
-void sync_module_states(Model& m, Group& group, const coalescing& how = {},
-                        const Ignore& ignore = {}) {
+/// Broadcasts the parameters, then the buffers, for which `sends(path, is_persistent)` is true.
+template <class Model, process_group Group, class Sends>
+void broadcast_some_states(Model& m, Group& group, const coalescing& how, const Sends& sends) {
   const auto& p = m.current_program();
-  detail::coalescer<Group> chunks(group, how);
+  coalescer<Group> chunks(group, how);
   for (std::size_t i = 0; i < p.all_parameters().size(); ++i) {
     const program_parameter& parameter = p.all_parameters()[i];
-    if (ignore(p.path(parameter).view())) continue;
+    if (!sends(p.path(parameter).view(), true)) continue;
     chunks.add(std::as_writable_bytes(
         m.parameters().subspan(static_cast<std::size_t>(m.layout().offsets[i]),
                                static_cast<std::size_t>(parameter.spec.extents.numel()))));
   }
   for (std::size_t i = 0; i < p.all_buffers().size(); ++i) {
     const program_buffer& buffer = p.all_buffers()[i];
-    if (ignore(p.path(buffer).view())) continue;
+    if (!sends(p.path(buffer).view(), buffer.spec.persistent)) continue;
     const std::size_t element =
         buffer.spec.follows_model ? sizeof(typename Model::value_type) : size_of(buffer.spec.type);
     chunks.add(
@@ -175,6 +156,32 @@ void sync_module_states(Model& m, Group& group, const coalescing& how = {},
                             static_cast<std::size_t>(buffer.spec.extents.numel()) * element));
   }
   chunks.finish();
+}
+
+}  // namespace detail
+
+/// Broadcasts tensors (or spans) of any types from rank `how.src`, in chunks of at most
+/// `how.bytes`: small ones share a chunk, one larger than a chunk is split; at most two chunks are
+/// in flight. Tensors without elements are skipped. Every rank must call it with tensors of the
+/// same sizes: verify_parameters first. Throws communication_error if a rank fails, state_error
+/// unless `how.bytes` is above 0. Allocates at most two chunks.
+template <process_group Group, detail::receivable... X>
+void broadcast_coalesced(Group& group, const coalescing& how, X&&... tensors) {
+  detail::coalescer<Group> chunks(group, how);
+  (chunks.add(detail::bytes_of(tensors)), ...);
+  chunks.finish();
+}
+
+/// Broadcasts the parameters of a model, then its buffers (non-persistent ones too), from rank
+/// `how.src`, except those for which `ignore(path)` is true. Every rank must call it with the same
+/// `ignore` and a model that verify_parameters found equal. Throws and allocates as
+/// broadcast_coalesced does.
+template <class Model, process_group Group, class Ignore = detail::ignore_nothing>
+requires requires(Model& m) { m.current_program(); }
+void sync_module_states(Model& m, Group& group, const coalescing& how = {},
+                        const Ignore& ignore = {}) {
+  detail::broadcast_some_states(m, group, how,
+                                [&](std::string_view path, bool) { return !ignore(path); });
 }
 
 }  // namespace ikebana

@@ -28,8 +28,7 @@ constexpr To cast_element(From x) {
     return static_cast<To>(x);
 }
 
-/// Asks for the tensors that a cast to To changes: those of numbers with a fraction that are not To
-/// already.
+/// Selects the tensors that a cast to To changes: those of floating-point numbers of another type.
 template <class To>
 struct cast_to {
   template <class X>
@@ -61,8 +60,8 @@ inline constexpr bool is_standard_tuple = false;
 template <class... T>
 inline constexpr bool is_standard_tuple<std::tuple<T...>> = true;
 
-/// A tuple as a tuple of references to its elements, at any depth: so that what is not cast is not
-/// copied either.
+/// A tuple as a tuple of references to its elements, at any depth, so that uncast elements are not
+/// copied.
 template <class X>
 constexpr decltype(auto) refer(X&& x) {
   if constexpr (std::is_lvalue_reference_v<X> && is_standard_tuple<std::remove_cvref_t<X>>)
@@ -83,22 +82,23 @@ constexpr decltype(auto) cast_input(X&& x) {
     return map_tensors(cast_to<To>{}, refer(std::forward<X>(x)));
 }
 
-/// How a result is kept: a reference to what the caller has, or a value.
+/// How a result is stored: as a reference to the caller's object, or as a value.
 template <class X>
 using kept_input = std::conditional_t<std::is_lvalue_reference_v<X>, X, std::remove_cvref_t<X>>;
 
 }  // namespace detail
 
-/// The arguments as a tuple, with every tensor of numbers with a fraction (float, double, bfloat16,
-/// float16), at any depth that map_tensors looks into, as a tensor of To of the same extents,
-/// rounded to the nearest: what a replica of lower precision is called with. `std::apply(model,
+/// The arguments as a tuple in which every tensor of floating-point numbers (float, double,
+/// bfloat16, float16), at any depth that map_tensors visits, is replaced by a tensor of To with the
+/// same extents, rounded to nearest: the inputs of a replica of lower precision. `std::apply(model,
 /// cast_forward_inputs<float>(x, lengths))`.
 ///
-/// What the cast does not change (other tensors, those of To, anything else) is passed on: an
-/// lvalue as a reference to it, also as an element of a std::tuple; an rvalue by moving it. Of
-/// other containers that hold both, an lvalue's unchanged elements are copied. `To` void changes
-/// nothing. Struct members keep their types, so a struct with a tensor to be cast does not compile.
-/// Named arguments: pack_arguments first, unpack_arguments after. Allocates the tensors it makes.
+/// Everything else (other tensors, those of To, any other value) is passed on: an lvalue as a
+/// reference, also as an element of a std::tuple; an rvalue by moving it. In other containers that
+/// contain both, unchanged elements of an lvalue are copied. If `To` is void, nothing changes.
+/// Struct members keep their types, so a struct with a tensor to be cast does not compile. For
+/// named arguments, use pack_arguments before and unpack_arguments after. Allocates the new
+/// tensors.
 template <class To, class... A>
 constexpr auto cast_forward_inputs(A&&... a) {
   constexpr bool values = !((detail::is_argument<std::remove_cvref_t<A>> ||

@@ -66,8 +66,8 @@ constexpr decltype(auto) member(S&& s) {
 template <class Leaf, class X>
 struct holds;
 
-/// Whether a container holds a tensor that Leaf asks for, by the shape of its template: standard
-/// ones need not be included here.
+/// Whether a container contains a tensor that Leaf asks for, determined by the shape of its
+/// template: standard containers need not be included here.
 template <class Leaf, class X>
 struct held : std::false_type {};
 template <class Leaf, range_of_values X>
@@ -92,7 +92,7 @@ struct held<Leaf, S> {
   (std::make_index_sequence<member_count<S>>{});
 };
 
-/// Whether X is a tensor that Leaf asks for, or there is one in it at any depth.
+/// Whether X is a tensor that Leaf asks for, or contains one at any depth.
 template <class Leaf, class X>
 struct holds : std::bool_constant<Leaf::template asks<std::remove_cvref_t<X>> ||
                                   held<Leaf, std::remove_cvref_t<X>>::value> {};
@@ -106,7 +106,7 @@ using holds_tensors = holds<any_tensor, X>;
 
 }  // namespace detail
 
-/// Whether there is a tensor in X, at any depth: what map_tensors would visit.
+/// Whether X contains a tensor at any depth: whether map_tensors would visit anything.
 template <class X>
 inline constexpr bool holds_tensors = detail::holds_tensors<X>::value;
 

@@ -16,13 +16,13 @@ namespace ikebana {
 
 namespace detail {
 
-/// How a container that held an X holds what X became: references stay where there were references,
-/// everything else is held by value.
+/// How a container of X stores the mapped values: references stay references, everything else is
+/// stored by value.
 template <class X, class Mapped>
 using held_as = std::conditional_t<std::is_reference_v<X> && std::is_lvalue_reference_v<Mapped>,
                                    Mapped, std::remove_cvref_t<Mapped>>;
 
-/// The elements of an rvalue are rvalues, but for those that are references.
+/// The elements of an rvalue are rvalues, except references.
 template <class X, class Element>
 using forwarded_element =
     std::conditional_t<std::is_lvalue_reference_v<X>, const Element&, Element&&>;
@@ -33,7 +33,7 @@ constexpr decltype(auto) map_value(F& f, X&& x);
 template <class F, class X>
 using mapped_t = decltype(map_value(std::declval<F&>(), std::declval<X>()));
 
-/// What an X in a container becomes, given as an X&& or, from an lvalue, as what `Given` is.
+/// The mapped type of an X in a container, passed as an X&& or, from an lvalue, as `Given`.
 template <class F, class X, class Given>
 struct mapped_element {
   using type = held_as<X, mapped_t<F, Given>>;
@@ -48,7 +48,7 @@ using mapped_element_t = typename mapped_element<F, X, Given>::type;
 template <class>
 inline constexpr bool no_rule_for = false;
 
-/// The rule for one kind of container; the primary is for ranges that nothing here can rebuild.
+/// The rule for one kind of container; the primary template is for ranges that cannot be rebuilt.
 template <class X>
 struct tensor_map {
   static_assert(no_rule_for<X>,
@@ -64,7 +64,7 @@ struct tensor_map<std::tuple<T...>> {
   template <class F, class Given>
   static constexpr auto apply(F& f, Given&& x) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      // In braces, so that tensors are visited in their order.
+      // In braces, so that tensors are visited in order.
       return std::tuple<mapped_element_t<F, T, decltype(std::get<I>(std::forward<Given>(x)))>...>{
           map_value(f, std::get<I>(std::forward<Given>(x)))...};
     }
@@ -105,7 +105,7 @@ struct tensor_map<std::array<T, N>> {
   }
 };
 
-/// vector, deque, list: what can be pushed to.
+/// vector, deque, list: containers with push_back.
 template <template <class...> class C, class T, class Allocator>
 requires(requires(C<T, Allocator>& c, T& t) {
   c.push_back(std::move(t));
@@ -130,7 +130,7 @@ constexpr Out map_values(Out out, F& f, Given&& x) {
   return out;
 }
 
-/// map and multimap: keys stay.
+/// map and multimap: keys are kept.
 template <template <class...> class C, class K, class V, class Less, class Allocator>
 requires(ordered_map_like<C<K, V, Less, Allocator>>) struct tensor_map<C<K, V, Less, Allocator>> {
   template <class F, class Given>
@@ -173,7 +173,7 @@ template <class Out, std::size_t I, class F, class Given>
 constexpr Out map_alternative(F& f, Given&& x) {
   if constexpr (I > 0)
     if (x.index() != I) return map_alternative<Out, I - 1>(f, std::forward<Given>(x));
-  // Of a variant without a value this throws std::bad_variant_access.
+  // For a variant without a value, this throws std::bad_variant_access.
   return Out(std::in_place_index<I>, map_value(f, get<I>(std::forward<Given>(x))));
 }
 
@@ -201,12 +201,12 @@ struct tensor_map<S> {
   static constexpr S apply(F& f, Given&& x) {
     return [&]<std::size_t... I>(std::index_sequence<I...>)->S {
       if constexpr ((assigns<F, I, Given>() && ...)) {
-        // A copy, or what was moved from the argument: a member that is not adapted stays as it is.
+        // Copied, or moved from the argument: members that are not adapted are kept.
         S out(std::forward<Given>(x));
         (assign<I>(f, out), ...);
         return out;
       } else {
-        // A member that is const (a frozen struct) is given its value once.
+        // A const member (of an immutable struct) is initialised once.
         constexpr bool made_of = requires {
           S{map_value(f, member<I>(std::forward<Given>(x)))...};
         };
@@ -240,17 +240,17 @@ constexpr decltype(auto) map_value(F& f, X&& x) {
 
 }  // namespace detail
 
-/// x with f(tensor) in place of every tensor and view in it, at any depth of std::tuple, pair,
-/// array, vector, deque, list, map, unordered_map (the values), optional, variant, hana::tuple and
-/// structs adapted with Boost.Hana (BOOST_HANA_DEFINE_STRUCT); their kind, keys, order and
-/// comparators stay. f runs once on each, in order, with an rvalue where x is one. What holds no
-/// tensor stays: copied from an lvalue, moved from an rvalue; all of x, if there is none in it, is
-/// returned as it is.
+/// Replaces every tensor and view in x by f(tensor), at any depth of std::tuple, pair, array,
+/// vector, deque, list, map, unordered_map (the values), optional, variant, hana::tuple and structs
+/// adapted with Boost.Hana (BOOST_HANA_DEFINE_STRUCT); their kinds, keys, order and comparators are
+/// kept. f runs once per tensor, in order, with an rvalue if x is one. Parts without tensors are
+/// copied from an lvalue and moved from an rvalue; if x contains no tensor, it is returned as it
+/// is.
 ///
-/// f may return another type than it takes, where the container can hold it; a struct keeps its
-/// members' types. What is not adapted is not looked into; a container of tensors that cannot be
-/// rebuilt (std::span, std::set) does not compile. Throws std::bad_variant_access for a variant
-/// without a value, and what f throws. Allocates as the containers do.
+/// f may return another type than it takes if the container can hold it; a struct keeps its
+/// members' types. Types that are not adapted are not searched; a container of tensors that cannot
+/// be rebuilt (std::span, std::set) does not compile. Throws std::bad_variant_access for a variant
+/// without a value, and whatever f throws. Allocates as the containers do.
 template <class F, class X>
 constexpr auto map_tensors(F&& f, X&& x)
     -> std::conditional_t<holds_tensors<X>, detail::held_as<X&&, detail::mapped_t<F, X>>, X> {

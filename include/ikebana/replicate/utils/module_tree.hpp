@@ -14,12 +14,12 @@
 
 namespace ikebana {
 
-/// A module of a tree: its path, its place, and the parameters and buffers that are its own.
+/// A module of a tree: its path, its position, and its own parameters and buffers.
 struct module_entry {
   path_text path{};  ///< Empty for the whole network.
   std::string_view kind{};
   int parent = -1;
-  int end = 0;  ///< One past the last module below it: those stand right after it.
+  int end = 0;  ///< One past the last module below it; they follow it directly.
   int first_parameter = 0, end_parameter = 0;
   int first_buffer = 0, end_buffer = 0;
 
@@ -56,8 +56,8 @@ struct count_children<boost::hana::tuple<C...>> {
 template <composite_module M>
 struct count_tree<M> : count_children<std::remove_cvref_t<decltype(M::children)>> {};
 
-/// The tables while they are filled in; not a template, so that the code for a leaf is named on the
-/// leaf alone.
+/// The tables under construction; not a template, so that code for a leaf is instantiated per leaf
+/// only.
 struct tree_tables {
   module_entry* modules;
   module_state_entry* parameters;
@@ -102,8 +102,8 @@ constexpr void add_to_tree(const M& m, tree_tables& t, int parent, const path_te
 
 }  // namespace detail
 
-/// The modules of a network, each before those below it and children in the order in which they
-/// stand (PyTorch's `named_modules()`), with their parameters and buffers. A constant expression.
+/// The modules of a network in pre-order (PyTorch's `named_modules()`), with their parameters and
+/// buffers. A constant expression.
 template <std::size_t Modules, std::size_t Parameters, std::size_t Buffers>
 struct module_tree {
   program_table<module_entry, Modules> modules{};
@@ -115,7 +115,7 @@ struct module_tree {
   static constexpr std::size_t buffer_count() { return Buffers; }
   constexpr const module_entry& operator[](std::size_t i) const { return modules[i]; }
 
-  /// The module of that path, "" being the whole network; -1 if there is none. O(modules).
+  /// The module of that path ("" is the whole network); -1 if there is none. O(modules).
   constexpr int find(std::string_view path) const {
     for (std::size_t i = 0; i < Modules; ++i)
       if (modules[i].path.view() == path) return static_cast<int>(i);
@@ -135,7 +135,7 @@ struct module_tree {
   }
 };
 
-/// The tree of a module, lazy or not: names and places need no shapes.
+/// The tree of a module, lazy or not: names and positions need no shapes.
 template <any_module M>
 constexpr auto module_tree_of(const M& m) {
   constexpr detail::tree_counts n = detail::count_tree<M>::value;

@@ -27,8 +27,8 @@ struct argument_names {
 template <detail::literal... Names>
 inline constexpr argument_names<detail::hana_string_t<Names>...> names_of_arguments{};
 
-/// What a call was given, taken apart: its values in order, those without a name first, and the
-/// names of the last of them.
+/// The arguments of a call: the values in order, unnamed ones first, and the names of the last
+/// ones.
 template <class Values, class Names>
 struct packed_arguments {
   Values values;
@@ -40,7 +40,7 @@ namespace detail {
 template <class A>
 inline constexpr bool is_named_argument = is_argument<std::remove_cvref_t<A>>;
 
-/// The names of the arguments A, in their order.
+/// The names of the arguments A, in order.
 template <class Names, class... A>
 struct names_given : std::type_identity<Names> {};
 template <class... Name, class A, class... Rest>
@@ -50,7 +50,7 @@ template <class... Name, class First, class X, class... Rest>
 struct names_given<argument_names<Name...>, argument<First, X>, Rest...>
     : names_given<argument_names<Name..., First>, Rest...> {};
 
-/// The value of an argument: an lvalue or what a name stands for by reference, else moved.
+/// The value of an argument: an lvalue or a named one by reference, else moved.
 template <class A>
 constexpr decltype(auto) value_given(A&& a) {
   if constexpr (is_named_argument<A>)
@@ -88,11 +88,17 @@ constexpr decltype(auto) give_name(const Value& value) {
   }
 }
 
+template <std::size_t Values, std::size_t Names>
+constexpr diagnostic refuse_names() {
+  return {"unpack_arguments is given {got} names for {expected} values", static_cast<dim_t>(Values),
+          static_cast<dim_t>(Names)};
+}
+
 }  // namespace detail
 
-/// Takes a call apart: `pack_arguments(x, "mask"_arg = m)` has `values` (x, m) and `names`
-/// ("mask"). Values of lvalues and of names are references, those of rvalues are moved in. Names
-/// are the last arguments and differ.
+/// Splits a call into values and names: `pack_arguments(x, "mask"_arg = m)` has `values` (x, m) and
+/// `names` ("mask"). Values of lvalues and of named arguments are references, those of rvalues are
+/// moved in. Named arguments come last, and their names must differ.
 template <class... A>
 constexpr auto pack_arguments(A&&... a) {
   using names = typename detail::names_given<argument_names<>, std::remove_cvref_t<A>...>::type;
@@ -109,21 +115,21 @@ constexpr auto pack_arguments(A&&... a) {
 /// `std::apply(model, unpack_arguments(values, names_of_arguments<"mask">))`. The values must
 /// outlive the result. More names than values do not compile.
 template <class... Value, class... Name>
-constexpr auto unpack_arguments(const std::tuple<Value...>& values, argument_names<Name...>) {
+requires(sizeof...(Name) <=
+         sizeof...(Value)) constexpr auto unpack_arguments(const std::tuple<Value...>& values,
+                                                           argument_names<Name...>) {
   constexpr std::size_t n = sizeof...(Value), k = sizeof...(Name);
-  if constexpr (k > n) {
-    constexpr diagnostic wrong{"unpack_arguments is given {got} names for {expected} values",
-                               static_cast<dim_t>(n), static_cast<dim_t>(k)};
-    static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
-  } else {
-    return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      using given = std::tuple<Name...>;
-      return std::tuple<decltype(detail::give_name<I, n - k, given>(std::get<I>(values)))...>(
-          detail::give_name<I, n - k, given>(std::get<I>(values))...);
-    }
-    (std::make_index_sequence<n>{});
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    using given = std::tuple<Name...>;
+    return std::tuple<decltype(detail::give_name<I, n - k, given>(std::get<I>(values)))...>(
+        detail::give_name<I, n - k, given>(std::get<I>(values))...);
   }
+  (std::make_index_sequence<n>{});
 }
+template <class... Value, class... Name>
+requires(sizeof...(Name) > sizeof...(Value)) auto unpack_arguments(const std::tuple<Value...>&,
+                                                                   argument_names<Name...>)
+    -> decltype(detail::refuse<detail::refuse_names<sizeof...(Value), sizeof...(Name)>>());
 template <class... Value, class... Name>
 requires(!(std::is_reference_v<Value> &&
            ...)) constexpr auto unpack_arguments(std::tuple<Value...>&&,

@@ -16,19 +16,20 @@
 
 namespace ikebana {
 
-/// Whether `path` is that of a module or parameter below the module of `ancestor`; everything but
-/// itself is below the network, whose path is "".
+/// Whether `path` is that of a module or parameter below the module `ancestor`; everything but the
+/// network itself is below the network, whose path is "".
 constexpr bool is_below(std::string_view path, std::string_view ancestor) {
   if (ancestor.empty()) return !path.empty();
   return path.size() > ancestor.size() && path[ancestor.size()] == '.' &&
          path.starts_with(ancestor);
 }
 
+/// Whether the paths are equal or is_below holds.
 constexpr bool is_at_or_below(std::string_view path, std::string_view ancestor) {
   return path == ancestor || is_below(path, ancestor);
 }
 
-/// Some of the paths of a module tree, as a value.
+/// Some paths of a module tree, as a value.
 template <std::size_t N>
 struct selected_paths {
   std::array<std::string_view, N> paths{};
@@ -41,15 +42,15 @@ struct selected_paths {
   constexpr const std::string_view* end() const { return paths.data() + count; }
 };
 
-/// Which of several paths are not below another of them, as their places in `paths`, in their
-/// order; of a path that is there twice, the first. Writes to `out`, which has room for
-/// paths.size(), and returns how many. O(n log n) comparisons; does not allocate.
+/// Which of several paths are not below another of them, as ordered indices into `paths`; for
+/// repeated paths, the first. Writes to `out`, which has room for paths.size(), and returns their
+/// number. O(n log n) comparisons; no allocation.
 template <class = void>
 constexpr std::size_t root_modules(std::span<const std::string_view> paths,
                                    std::span<std::size_t> out) {
   for (std::size_t i = 0; i < paths.size(); ++i) out[i] = i;
   const auto sorted = out.first(paths.size());
-  // With the dot before every other character, what is below a path comes right after it.
+  // With the dot before every other character, paths below a path follow it directly.
   std::sort(sorted.begin(), sorted.end(), [&](std::size_t a, std::size_t b) {
     const std::string_view x = paths[a], y = paths[b];
     for (std::size_t i = 0; i < x.size() && i < y.size(); ++i) {
@@ -68,7 +69,7 @@ constexpr std::size_t root_modules(std::span<const std::string_view> paths,
 }
 
 /// The same as a value: `root_modules(std::array<std::string_view, 2>{"layer", "layer.fc"})`. Views
-/// of the paths given.
+/// of the given paths.
 template <std::size_t N>
 constexpr selected_paths<N> root_modules(const std::array<std::string_view, N>& paths) {
   selected_paths<N> roots;
@@ -78,27 +79,31 @@ constexpr selected_paths<N> root_modules(const std::array<std::string_view, N>& 
   return roots;
 }
 
-/// The same of paths in a network, which the compiler looks up: `root_modules<"layer",
-/// "layer.fc">(net)`. What is not the path of one of its modules does not compile.
-template <detail::literal... Paths, any_module M>
-constexpr auto root_modules(const M&) {
-  constexpr std::array<std::string_view, sizeof...(Paths)> paths{
-      std::string_view{Paths.data, Paths.size()}...};
-  constexpr diagnostic wrong = [&] {
-    const auto tree = module_tree_of(M{});
-    for (const std::string_view p : paths)
-      if (tree.find(p) < 0)
-        return diagnostic{"is not the path of a module", 0, 0, {}, {}, path_text{p}};
-    return diagnostic{};
-  }();
-  if constexpr (!wrong.ok())
-    static_cast<void>(sizeof(refusal_t<wrong.path, wrong.expected, wrong.got, wrong.message()>));
-  else
-    return root_modules(paths);
+namespace detail {
+
+template <any_module M, literal... Paths>
+constexpr diagnostic check_roots() {
+  const auto tree = module_tree_of(M{});
+  for (const std::string_view p : {std::string_view{Paths.data, Paths.size()}...})
+    if (tree.find(p) < 0) return {"is not the path of a module", 0, 0, {}, {}, path_text{p}};
+  return {};
 }
 
-/// Which of the roots manages what has this path: the deepest at or above it. Roots are given their
-/// parts from the bottom up, so one above takes what those below it leave. -1 if none does.
+}  // namespace detail
+
+/// The same for paths in a network, which the compiler looks up: `root_modules<"layer",
+/// "layer.fc">(net)`. A path that is not that of one of its modules does not compile.
+template <detail::literal... Paths, any_module M>
+requires(detail::accepts<detail::check_roots<M, Paths...>>) constexpr auto root_modules(const M&) {
+  return root_modules(std::array<std::string_view, sizeof...(Paths)>{
+      std::string_view{Paths.data, Paths.size()}...});
+}
+template <detail::literal... Paths, any_module M>
+requires(!detail::accepts<detail::check_roots<M, Paths...>>) auto root_modules(const M&)
+    -> decltype(detail::refuse<detail::check_roots<M, Paths...>>());
+
+/// The index of the root that manages this path: the innermost at or above it; -1 if there is none.
+/// Roots are applied bottom-up, so that an outer one gets what inner ones leave.
 constexpr int managing_root(std::string_view path, std::span<const std::string_view> roots) {
   int best = -1;
   for (std::size_t i = 0; i < roots.size(); ++i)

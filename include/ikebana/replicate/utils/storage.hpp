@@ -11,21 +11,21 @@
 
 namespace ikebana {
 
-/// Whether the memory of all of a tensor's elements is there. True for a tensor without elements:
-/// it needs none.
+/// Whether the memory for all of a tensor's elements is allocated. True for a tensor without
+/// elements, which needs none.
 template <class T, shape S>
 bool storage_allocated(const tensor<T, S>& t) {
   return t.size() == t.extents().numel();
 }
 
-/// Whether a buffer holds memory.
+/// Whether a buffer has memory.
 template <class T>
 bool storage_allocated(const aligned_buffer<T>& b) {
   return !b.empty();
 }
 
-/// Gives the memory of a tensor back and keeps its extents; nothing if that has happened already.
-/// Until alloc_storage or an assignment it has no elements (`size()` is 0), and views of it must
+/// Frees the memory of a tensor and keeps its extents; a no-op if it is freed already. Until
+/// alloc_storage or an assignment, the tensor has no elements (`size()` is 0), and views of it must
 /// not be used.
 template <class T, shape S>
 void free_storage(tensor<T, S>& t) noexcept {
@@ -37,7 +37,7 @@ void free_storage(aligned_buffer<T>& b) noexcept {
   b = aligned_buffer<T>();
 }
 
-/// Does not compile: memory is given back by who owns it, not through a view.
+/// Does not compile: only the owner frees memory, not a view.
 template <tensor_like X>
 void free_storage(const X&) {
   constexpr bool owned = std::is_void_v<X>;
@@ -46,15 +46,15 @@ void free_storage(const X&) {
                 "const, not a view of one");
 }
 
-/// Takes memory for the elements of a tensor whose storage was freed, zeroed, for the extents it
-/// has; nothing if it has it. std::bad_alloc leaves it as it was.
+/// Allocates zeroed memory for the elements of a tensor whose storage was freed; a no-op if it is
+/// allocated. If std::bad_alloc is thrown, the tensor is unchanged.
 template <class T, shape S>
 void alloc_storage(tensor<T, S>& t) {
   if (!storage_allocated(t)) t = tensor<T, S>(t.extents());
 }
 
-/// Takes memory for `size` elements, zeroed; nothing if the buffer has as many. Throws state_error
-/// if it has another number of them: they are freed first, and not by mistake.
+/// Allocates zeroed memory for `size` elements; a no-op if the buffer has that many. Throws
+/// state_error if it has another number of elements, which must be freed first.
 template <class T>
 void alloc_storage(aligned_buffer<T>& b, dim_t size) {
   if (b.size() == size) return;
@@ -65,7 +65,7 @@ void alloc_storage(aligned_buffer<T>& b, dim_t size) {
   b = aligned_buffer<T>(size);
 }
 
-/// Does not compile: see free_storage.
+/// Does not compile; see free_storage.
 template <tensor_like X>
 void alloc_storage(const X&) {
   constexpr bool owned = std::is_void_v<X>;

@@ -21,7 +21,7 @@
 
 namespace ikebana {
 
-/// What ranks must agree on of a parameter or buffer.
+/// What ranks must agree on for a parameter or buffer.
 struct parameter_identity {
   path_text path{};
   dtype type = dtype::float32;
@@ -51,7 +51,7 @@ parameter_identity identify_parameter(const Model& m, std::size_t i) {
 
 namespace detail {
 
-/// "float32 [2, 3]", after the path where the paths differ.
+/// "float32 [2, 3]", after the path if paths differ.
 template <class = void>
 std::string describe_identity(const parameter_identity& p, bool with_path) {
   std::string out = with_path ? p.path.c_str() : "";
@@ -60,7 +60,7 @@ std::string describe_identity(const parameter_identity& p, bool with_path) {
   return out + ' ' + text<200>{}.append(p.extents).c_str();
 }
 
-/// What all ranks throw where rank r differs from rank 0 in the entry that both have.
+/// What all ranks throw if rank r differs from rank 0 in an entry that both have.
 template <class = void>
 [[noreturn]] void throw_difference(std::string_view who, const parameter_identity& a,
                                    const parameter_identity& b, std::size_t rank) {
@@ -85,7 +85,8 @@ void verify_identities(std::span<const parameter_identity> list, Group& group,
   for (const parameter_identity& p : list) mine.hash = mine.hash * 0x100000001b3u ^ p.hash();
   std::vector<fingerprint> all(world);
   exchange(group, mine, span_of(all));
-  // Every rank sees the same fingerprints, and whatever is exchanged from here: all go one way.
+  // Every rank sees the same fingerprints and the same exchanges below, so all take the same
+  // branch.
   std::uint64_t least = count, most = count;
   bool equal = true;
   for (const fingerprint& f : all) {
@@ -125,11 +126,11 @@ void verify_identities(std::span<const parameter_identity> list, Group& group,
 
 }  // namespace detail
 
-/// Compares the models of all ranks: the numbers of parameters and buffers, then each one's path,
-/// type, shape and place in the order. If any differ, every rank throws the same state_error, which
-/// names the first path that does, what rank 0 has there and what the first other rank has that
-/// differs; `who` begins its text. Called by every rank. One all_gather of 16 bytes where all is
-/// well. Allocates.
+/// Compares the models of all ranks: the numbers of parameters and buffers, then the path, type,
+/// shape and position of each. If any differ, every rank throws the same state_error, which names
+/// the first path that differs, what rank 0 has there and what the first differing rank has; `who`
+/// is the prefix of its text. Every rank must call it. One all_gather of 16 bytes if all are equal.
+/// Allocates.
 template <class Model, process_group Group>
 requires requires(const Model& m) { m.current_program(); }
 void verify_parameters(const Model& m, Group& group, std::string_view who = "verify_parameters") {
@@ -139,7 +140,7 @@ void verify_parameters(const Model& m, Group& group, std::string_view who = "ver
   detail::verify_identities(detail::span_of(list), group, who);
 }
 
-/// The same of a list that the caller made: some of a model's parameters.
+/// The same for a list from the caller: some of a model's parameters.
 template <process_group Group>
 void verify_parameters(std::span<const parameter_identity> list, Group& group,
                        std::string_view who = "verify_parameters") {

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/model/element.hpp"
+#include "ikebana/model/execution.hpp"
+#include "ikebana/model/forward_pass.hpp"
+#include "ikebana/model/network_state.hpp"
+
+namespace ikebana::detail {
+
+/// The results of a forward whose memory is about to be planned again for the same inputs.
+/// Allocates.
+template <class T>
+class carried_forward {
+ public:
+  carried_forward(const network_state<T>& n, aligned_buffer<std::byte>&& workspace)
+      : workspace_{std::move(workspace)},
+        values_(static_cast<dim_t>(n.current.n.values)),
+        saved_(static_cast<dim_t>(n.current.n.saved)),
+        ran_backward_(static_cast<dim_t>(n.current.n.nodes)) {
+    std::copy_n(n.values, values_.size(), values_.data());
+    std::copy_n(n.saved, saved_.size(), saved_.data());
+    std::copy_n(n.plan.runs_backward, ran_backward_.size(), ran_backward_.data());
+  }
+
+  /// The memory that views of the last outputs show.
+  aligned_buffer<std::byte> take_workspace() { return std::move(workspace_); }
+
+  void restore_inputs(network_state<T>& n) const {
+    std::copy_n(values_.data(), n.inputs, n.values);
+  }
+
+  /// Copies what node k left for backward to its new place, if the node must not run again or if
+  /// everything it left is available. Returns whether it did.
+  bool carry(const execution<T>& run, const program_saved* saved, int k) const {
+    const program_node& node = run.nodes[k];
+    if (node.is_view || node.choice >= 0) return false;
+    if (!ran_backward_[k] && run.leaves[node.leaf].buffer_count == 0) return false;
+    if (!run.does_run(node)) return true;
+    for (std::size_t i = 0; i < node.output_count; ++i) {
+      const int v = node.first_output + static_cast<int>(i);
+      copy(run.values[v], values_[v], run.bytes_of(v));
+    }
+    for (std::size_t i = 0; i < node.saved_count; ++i) {
+      const int s = node.first_saved + static_cast<int>(i);
+      const saved_spec& spec = saved[s].spec;
+      copy(run.saved[s], saved_[s],
+           static_cast<std::size_t>(spec.extents.numel()) *
+               (spec.element_size == 0 ? sizeof(T) : spec.element_size));
+    }
+    return true;
+  }
+
+ private:
+  static void copy(void* to, const void* from, std::size_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+
+  aligned_buffer<std::byte> workspace_;
+  aligned_buffer<T*> values_;
+  aligned_buffer<std::byte*> saved_;
+  aligned_buffer<bool> ran_backward_;
+};
+
+/// Visits the leaves in order and restores what each kept in the last forward. Leaves before the
+/// first parameter kept nothing and run again, except those with buffers, which may have changed
+/// since.
+template <class E, bool Partial>
+struct carry_pass {
+  using T = element_of<E>;
+  const execution<T>& run;
+  const carried_forward<T>& last;
+  const program_saved* saved;
+  leaf_boundary<T>* boundary;
+  int k = 0;
+
+  template <class Leaf>
+  [[gnu::noinline]] void operator()(const Leaf& leaf) {
+    if (run.watch != nullptr) run.watch->repeat_before(k);
+    if (!last.carry(run, saved, k)) {
+      forward_pass<E, leaf_boundary<T>*, Partial> one{run, k, boundary};
+      one(leaf);
+    }
+    if (run.watch != nullptr) run.watch->repeat_after(k);
+    ++k;
+  }
+};
+
+}  // namespace ikebana::detail

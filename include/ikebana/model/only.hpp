@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "ikebana/model/hooks.hpp"
+#include "ikebana/model/state_dict.hpp"
+#include "ikebana/module/named.hpp"
+
+namespace ikebana {
+
+namespace detail {
+
+/// Paths of modules.
+template <literal Path, literal... Paths>
+struct only_modules {
+  static constexpr std::array<std::string_view, 1 + sizeof...(Paths)> paths{
+      std::string_view{Path.data, Path.size()}, std::string_view{Paths.data, Paths.size()}...};
+
+  template <class M>
+  static constexpr void check() {
+    constexpr bool are_there = (has_module<M>(std::string_view{Path.data, Path.size()}) && ... &&
+                                has_module<M>(std::string_view{Paths.data, Paths.size()}));
+    static_assert(are_there, "ikebana: only names a module that the network does not have");
+  }
+};
+
+/// Views of the entries of a state that belong to these modules or their children, and its
+/// metadata.
+template <class = void>
+state_view of_modules(const state_dict& dict, std::span<const std::string_view> modules) {
+  state_view some;
+  for (const auto& e : dict)
+    for (const std::string_view path : modules)
+      if (path.empty() ||
+          (e.name.starts_with(path) && e.name.size() > path.size() && e.name[path.size()] == '.')) {
+        if (e.uninitialized)
+          some.add_uninitialized(e.name, e.type, e.extents);
+        else
+          some.add_view(e.name, e.type, e.extents, e.bytes.data());
+        break;
+      }
+  some.set_metadata({dict.metadata().begin(), dict.metadata().end()});
+  return some;
+}
+
+}  // namespace detail
+
+/// Restricts a state to the modules with these paths: `only<"backbone", "neck">`.
+template <detail::literal Path, detail::literal... Paths>
+inline constexpr detail::only_modules<Path, Paths...> only{};
+
+}  // namespace ikebana

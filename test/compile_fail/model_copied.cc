@@ -1,0 +1,16 @@
+// note: a_model_is_not_copied_but_cloned_by_clone
+#include <ikebana/compose/sequential.hpp>
+#include <ikebana/model/initialize.hpp>
+#include <ikebana/nn/linear.hpp>
+
+namespace ike = ikebana;
+using namespace ike::literals;
+
+constexpr auto net = ike::sequential("fc1"_m = ike::lazy_linear<10>{});
+auto model = ike::initialize<float, ike::shape{32, 20}>(net, ike::seed{1});
+
+#ifdef MENDED
+auto second = model.clone();
+#else
+auto second = model;
+#endif

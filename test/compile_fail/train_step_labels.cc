@@ -1,0 +1,23 @@
+// page: 15 Labels of another type
+// expect: cross_entropy expects class indices of type std::int64_t, got std::int32_t
+#include <ikebana/compose/sequential.hpp>
+#include <ikebana/model/initialize.hpp>
+#include <ikebana/nn/linear.hpp>
+#include <ikebana/nn/loss.hpp>
+#include <ikebana/optim/adam.hpp>
+
+namespace ike = ikebana;
+using namespace ike::literals;
+
+constexpr auto net = ike::sequential("fc1"_m = ike::lazy_linear<10>{});
+auto model = ike::initialize<float, ike::shape{32, 20}>(net, ike::seed{1});
+ike::tensor<float, ike::shape{32, 20}> x;
+ike::adam optimizer{model};
+
+#ifdef MENDED
+auto loss = model.train_step(x, ike::zeros<std::int64_t, ike::shape{32}>(), ike::cross_entropy{},
+                             optimizer);
+#else
+auto loss = model.train_step(x, ike::zeros<std::int32_t, ike::shape{32}>(), ike::cross_entropy{},
+                             optimizer);
+#endif

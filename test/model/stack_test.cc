@@ -1,0 +1,117 @@
+#include <doctest/doctest.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "ikebana/compose/sequential.hpp"
+#include "ikebana/model/initialize.hpp"
+#include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/batch_norm.hpp"
+#include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/loss.hpp"
+#include "ikebana/optim/sgd.hpp"
+
+namespace ike = ikebana;
+using namespace ike::literals;
+using ike::dynamic;
+using ike::shape;
+
+namespace {
+
+template <std::size_t Levels>
+constexpr auto nested() {
+  if constexpr (Levels == 0)
+    return ike::lazy_linear<8>{};
+  else
+    return ike::sequential("inner"_m = nested<Levels - 1>(), "fc"_m = ike::lazy_linear<8>{});
+}
+
+template <std::size_t... I>
+constexpr auto blocks(std::index_sequence<I...>) {
+  return ike::sequential(
+      (static_cast<void>(I),
+       ike::sequential("fc"_m = ike::lazy_linear<8>{}, "norm"_m = ike::lazy_batch_norm1d<>{},
+                       "relu"_m = ike::relu{}))...);
+}
+
+/// The number of bytes of a thread's stack that f uses: those up to the first that f did not
+/// overwrite.
+template <class F>
+std::size_t stack_of(F f) {
+  constexpr std::size_t size = std::size_t{1} << 20;
+  constexpr char untouched = 0x5a;
+  char* const memory = static_cast<char*>(std::aligned_alloc(4096, size));
+  std::memset(memory, untouched, size);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  REQUIRE(pthread_attr_setstack(&attributes, memory, size) == 0);
+  pthread_t thread;
+  const auto run = [](void* p) -> void* {
+    (*static_cast<F*>(p))();
+    return nullptr;
+  };
+  REQUIRE(pthread_create(&thread, &attributes, run, &f) == 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  std::size_t free = 0;
+  while (free < size && memory[free] == untouched) ++free;
+  std::free(memory);
+  return size - free;
+}
+
+/// Sanitizers enlarge stack frames.
+constexpr bool is_plain =
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    false;
+#elif defined(__has_feature)
+    !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer) &&
+    !__has_feature(memory_sanitizer);
+#else
+    true;
+#endif
+
+/// The most stack that a network uses.
+template <class M>
+std::size_t most_used(const M&) {
+  static constexpr M net{};
+  const auto make = [] { return ike::initialize<float, shape{dynamic, 8}>(net, ike::seed{1}); };
+  auto m = make();
+  const auto x = ike::uniform<float, shape{dynamic, 8}>(ike::seed{1}, 3);
+  auto dx = x;
+  std::size_t most = 0;
+  const auto measure = [&](const std::string& what, auto f) {
+    CAPTURE(what);
+    const std::size_t used = stack_of(f);
+    CHECK(used < 32 * 1024);
+    most = std::max(most, used);
+  };
+  measure("initialize", [&] { auto other = make(); });
+  m.eval();
+  measure("the first evaluation", [&] { m(x); });
+  measure("an evaluation of another batch", [&] {
+    m(ike::tensor_view<const float, shape{2, 8}>(x.data()));
+  });
+  m.train();
+  ike::sgd optimizer{m, {.lr = 0.1}};
+  measure("the first step", [&] { m.train_step(x, x, ike::mse_loss{}, optimizer); });
+  measure("planning gradients of inputs", [&] { m.backward(x, dx); });
+  measure("a clone", [&] { auto other = m.clone(); });
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("initialize, the first evaluation and steps take less than 32 KiB of stack") {
+  if (!is_plain) return;
+  const std::size_t shallow = most_used(blocks(std::make_index_sequence<4>{}));
+  const std::size_t deep = most_used(blocks(std::make_index_sequence<40>{}));
+  // Only copies of the modules' options grow, by 40 bytes per block.
+  CHECK(deep < shallow + 36 * 4 * 40);
+  // Each level of nesting takes a stack frame of a few hundred bytes.
+  most_used(nested<16>());
+}

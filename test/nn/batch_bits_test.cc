@@ -1,0 +1,143 @@
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "ikebana/cpu/softmax.hpp"
+#include "ikebana/cpu/threads.hpp"
+#include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/batch_norm.hpp"
+#include "ikebana/nn/group_norm.hpp"
+#include "ikebana/nn/hard_activation.hpp"
+#include "ikebana/nn/instance_norm.hpp"
+#include "ikebana/nn/layer_norm.hpp"
+#include "ikebana/nn/rms_norm.hpp"
+#include "ikebana/nn/smooth_activation.hpp"
+#include "ikebana/nn/softmax.hpp"
+#include "recorded.hpp"
+
+using namespace ikebana;
+
+namespace {
+
+/// Sets parameters and buffers to values that are not neutral and do not depend on the batch.
+template <class T>
+void disturb(any_leaf_run<T>& run) {
+  run.initialize(seed{1});
+  const auto fill = [](std::uint64_t key, T* x, dim_t n) {
+    fill_random(x, n, key);
+    for (dim_t i = 0; i < n; ++i) x[i] = T(0.9) + T(0.7) * x[i];
+  };
+  for (std::size_t i = 0; i < run.parameter_specs.size(); ++i)
+    fill(i + 10, run.parameter(i), run.parameter_specs[i].extents.numel());
+  for (std::size_t i = 0; i < run.buffer_specs.size(); ++i)
+    if (run.buffer_specs[i].follows_model)
+      fill(i + 20, reinterpret_cast<T*>(run.buffer(i)), run.buffer_specs[i].extents.numel());
+}
+
+template <class T>
+void run_on(any_leaf_run<T>& run, const T* x, const T* dy, bool training) {
+  disturb(run);
+  std::memcpy(run.input.data(), x, run.input.span().size_bytes());
+  run.forward(training);
+  std::memcpy(run.output_gradient.data(), dy, run.output_gradient.span().size_bytes());
+  run.backward(false);
+}
+
+/// Compares m on 9 samples with m on parts of them.
+template <class T, class M>
+void check_parts(const M& m, const shape& sample, bool training, const std::string& where) {
+  constexpr dim_t batch = 9;
+  shape in{batch};
+  for (dim_t d : sample) in.push_back(d);
+  const dim_t n = sample.numel();
+  std::vector<T> x(static_cast<std::size_t>(batch * n)), dy = x;
+  fill_random(x.data(), batch * n, 2);
+  fill_random(dy.data(), batch * n, 3);
+  leaf_run<T, M> all(m, in);
+  run_on<T>(all, x.data(), dy.data(), training);
+  for (dim_t part : {1, 2, 3, 5})
+    for (dim_t from : {dim_t{0}, dim_t{batch - part}}) {
+      leaf_run<T, M> some(m, in.with(0, part));
+      run_on<T>(some, x.data() + from * n, dy.data() + from * n, training);
+      const auto same = [&](const aligned_buffer<T>& a, const aligned_buffer<T>& b) {
+        return std::memcmp(a.data(), b.data() + from * n, a.span().size_bytes()) == 0;
+      };
+      const std::string what =
+          std::string{M::kind} + " of " + std::to_string(n) + " by " + std::to_string(part) + where;
+      CHECK_MESSAGE(same(some.output, all.output), what);
+      CHECK_MESSAGE(same(some.input_gradient, all.input_gradient), "the gradient of " << what);
+    }
+}
+template <class M>
+void check_samples(const M& m, const shape& sample, bool training = true) {
+  for_each_instruction_set([&](const std::string& where) {
+    check_parts<float>(m, sample, training, where);
+    check_parts<double>(m, sample, training, where);
+  });
+}
+
+}  // namespace
+
+// Not tested: products, convolutions and pools, which choose their algorithm by the batch.
+TEST_CASE("a sample has the same bits alone and in any batch") {
+  for (dim_t n : {7, 37}) {
+    check_samples(relu{}, {n});
+    check_samples(gelu<>{}, {n});
+    check_samples(sigmoid{}, {n});
+    check_samples(ikebana::tanh{}, {n});
+    check_samples(silu{}, {n});
+    check_samples(mish{}, {n});
+    check_samples(softplus{}, {n});
+    check_samples(hardswish{}, {n});
+  }
+  for (dim_t n : {1, 3, 8, 17, 40, 70, 300}) {
+    check_samples(softmax<dim<-1>>{}, {n});
+    check_samples(log_softmax<dim<1>>{}, {n, 3});
+    check_samples(layer_norm<dynamic>{}, {n});
+    check_samples(rms_norm<dynamic>{}, {n});
+    check_samples(group_norm<2, 6>{}, {6, n});
+    check_samples(group_norm<4, 32>{}, {32, n});
+    check_samples(instance_norm1d<3>{}, {3, n + 1});
+    check_samples(instance_norm1d<3, affine<true>>{}, {3, n + 1});
+    check_samples(batch_norm1d<19>{}, {19, n}, false);
+  }
+}
+
+TEST_CASE("a sample has the same bits in a batch that several threads share") {
+  const int before = num_threads();
+  set_num_threads(3);
+  check_parts<float>(softmax<dim<-1>>{}, {9000}, true, "");
+  check_parts<float>(layer_norm<dynamic>{}, {9000}, true, "");
+  check_parts<float>(gelu<>{}, {9000}, true, "");
+  check_parts<float>(group_norm<2, 4>{}, {4, 4000}, true, "");
+  check_parts<float>(group_norm<2, 256>{}, {256, 36}, true, "");
+  check_parts<float>(instance_norm1d<4>{}, {4, 4000}, true, "");
+  check_parts<float>(batch_norm1d<4>{}, {4, 4000}, false, "");
+  set_num_threads(before);
+}
+
+TEST_CASE_TEMPLATE("the gradient of a row by cross entropy has the same bits in any batch", T,
+                   float, double) {
+  for_each_instruction_set([](const std::string& where) {
+    for (dim_t classes : {2, 10, 17, 100}) {
+      constexpr dim_t rows = 9;
+      std::vector<T> x(static_cast<std::size_t>(rows * classes)), all = x, one = x;
+      fill_random(x.data(), rows * classes, 4);
+      std::vector<std::int64_t> labels(rows), counted(1);
+      for (dim_t r = 0; r < rows; ++r) labels[static_cast<std::size_t>(r)] = r * 7 % classes;
+      T sum{};
+      const auto run = [&](dim_t first, dim_t n, T* to) {
+        cpu::cross_entropy<T>(n, classes, x.data() + first * classes, labels.data() + first, T(0.1),
+                              -100, &sum, counted.data(), to + first * classes, T(0.5));
+      };
+      run(0, rows, all.data());
+      for (dim_t r = 0; r < rows; ++r) run(r, 1, one.data());
+      CHECK_MESSAGE(std::memcmp(one.data(), all.data(), all.size() * sizeof(T)) == 0,
+                    classes << where);
+    }
+  });
+}
