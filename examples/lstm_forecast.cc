@@ -9,7 +9,6 @@
 
 #include "examples/networks/forecaster.hpp"
 #include "ikebana/ikebana.hpp"
-#include "ikebana/io.hpp"
 
 namespace ike = ikebana;
 using ike::dynamic;

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "ikebana/ikebana.hpp"
-#include "ikebana/io.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;

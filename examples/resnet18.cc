@@ -11,7 +11,6 @@
 #include <string>
 
 #include "ikebana/ikebana.hpp"
-#include "ikebana/io.hpp"
 
 namespace ike = ikebana;
 using ike::dynamic;

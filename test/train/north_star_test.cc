@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <ikebana/ikebana.hpp>
-#include <ikebana/replicate.hpp>
 #include <sstream>
 #include <string>
 

@@ -7,8 +7,6 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/depthwise/lanes.hpp"
-#include "ikebana/cpu/conv/depthwise/pairs.hpp"
-#include "ikebana/cpu/conv/depthwise/phases.hpp"
 #include "ikebana/cpu/conv/depthwise/planes.hpp"
 #include "ikebana/cpu/conv/depthwise/rows.hpp"
 #include "ikebana/cpu/conv/depthwise/sweep.hpp"
@@ -27,9 +25,6 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/sweep-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/pairs-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
-
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/columns-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
@@ -42,19 +37,7 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/plane_gradients-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/flat-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
-
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/flat_gradients-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
-
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/rows-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
-
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/shifts-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
-
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/phases-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/lanes-inl.hpp"
@@ -75,9 +58,6 @@ inline bool may_be_by_channel(const conv_geometry& g) {
          (g.groups >= 8 || often);
 }
 
-/// Whether it is worth to sweep planes of stride 2.
-inline bool are_large(const conv_geometry& g) { return g.in[1] * g.in[2] > 256; }
-
 /// Plane by plane. Each is false, having done nothing, where it does not fit.
 template <class T>
 bool convolve_planes(const depthwise_kernels<T>& kernels, const conv_geometry& g, bool backward,
@@ -87,10 +67,6 @@ bool convolve_planes(const depthwise_kernels<T>& kernels, const conv_geometry& g
   if (backward && g.stride[1] == 2) {
     if (!sweep.spreads()) return false;
     sweep.spread(source, w, bias, result);
-    return true;
-  }
-  if (sweep.plane() <= kernels.largest_flat && sweep.fit_flat()) {
-    sweep.convolve(kernels.convolve_flat, source, w, bias, relu, result);
     return true;
   }
   if (!sweep.convolves() || !sweep.fit(g)) return false;
@@ -104,12 +80,7 @@ bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g
   if (sweep.shape == nullptr || sweep.shape->gradients == nullptr) return false;
   // Of stride 2, two planes a register pay.
   const bool by_two = g.stride[2] == 2 && g.out[2] > 2 && sizeof(T) == 4 && kernels.reads_beside;
-  if (g.out[2] <= 4 && !by_two) {
-    if (!sweep.fit_flat()) return false;
-    sweep.find_gradients(kernels.flat_gradients, x, dy, dw, accumulate);
-    return true;
-  }
-  if (!sweep.finds_gradients() || !sweep.fit(g)) return false;
+  if ((g.out[2] <= 4 && !by_two) || !sweep.finds_gradients() || !sweep.fit(g)) return false;
   sweep.find_gradients(sweep.shape->gradients, x, dy, dw, accumulate);
   return true;
 }
@@ -132,8 +103,6 @@ bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* 
       if (sweep_channels(kernels, g, false, x, w, bias, relu, y)) return true;
     if constexpr ((Ways & rows) != 0)
       if (convolve_rows(kernels, g, of, x, w, bias, relu, y)) return true;
-    if constexpr ((Ways & phases) != 0)
-      if (convolve_phases(kernels, g, of, x, w, bias, relu, y)) return true;
   }
   if constexpr ((Ways & lanes) != 0) {
     depthwise_lanes<T> some{kernels, g, of};
@@ -156,10 +125,6 @@ bool depthwise_backward_data(const conv_geometry& g, const T* dy, const T* w, co
     if (sweep_channels(kernels, g, true, dy, w, bias, false, dx)) return true;
   if constexpr ((Ways & rows) != 0)
     if (convolve_rows(kernels, g, of, dy, w, bias, false, dx)) return true;
-  if constexpr ((Ways & phases) != 0)
-    if (convolve_phases(kernels, g, of, dy, w, bias, false, dx)) return true;
-  if constexpr ((Ways & pairs) != 0)
-    if (are_large(g) && sweep_pairs_backward(kernels, g, dy, w, bias, dx)) return true;
   if constexpr ((Ways & lanes) != 0) {
     depthwise_lanes<T> some{kernels, g, of};
     if (some.fit()) {
@@ -177,14 +142,8 @@ bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy,
   const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T, of, Ways>)();
   if constexpr ((Ways & (planes_3 | planes_3_by_2)) != 0)
     if (plane_gradients(kernels, g, x, dy, dw, accumulate)) return true;
-  if constexpr ((Ways & sweeps) != 0)
-    if (g.out[2] > 24 && sweep_weights(kernels, g, x, dy, dw, accumulate)) return true;
   if constexpr ((Ways & rows) != 0)
     if (row_gradients(kernels, g, x, dy, dw, accumulate)) return true;
-  if constexpr ((Ways & phases) != 0)
-    if (phase_gradients(kernels, g, x, dy, dw, accumulate)) return true;
-  if constexpr ((Ways & weight_pairs) != 0)
-    if (are_large(g) && sweep_pairs_weights(kernels, g, x, dy, dw, accumulate)) return true;
   depthwise_lanes<T> lanes{kernels, g, of};
   if (!lanes.fit()) return false;
   lanes.run_weights(x, dy, dw, accumulate);

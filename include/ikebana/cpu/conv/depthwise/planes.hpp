@@ -89,7 +89,6 @@ struct plane_sweep {
       return false;
     shape->find_masks(job.out_width, job.width, job.left, job.dilation, tables.masks);
     job.masks = tables.masks;
-    job.zeros = tables.zeros;
     return true;
   }
   /// Planes from `first` on up to `end` that registers may read beside of, or one that they may
@@ -153,22 +152,6 @@ struct plane_sweep {
       part.out = job.out + i * job.out_width;
       kernel(part);
     }
-  }
-  /// As fit, for planes as one row each: what is loaded then serves once, but registers are full
-  /// where rows are short. False where rows are not, where the result is not as large as the
-  /// source, or where the masks do not fit.
-  bool fit_flat() {
-    const dim_t lanes = rounded_up(plane(), kernels.width), beside = shape->kernel / 2;
-    if (is_dilated() || job.width > 4 || lanes == 0 || stride != 1 || job.top != beside ||
-        job.left != beside || job.out_height != job.height || job.out_width != job.width ||
-        lanes * taps * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(list_bytes))
-      return false;
-    tables.masks = thread_lists();
-    tables.first = -beside * (job.width + 1);
-    tables.last = lanes - plane() + job.width + beside * (job.width + 1);
-    kernels.find_flat_masks(beside, job.height, job.width, tables.masks);
-    job.masks = tables.masks;
-    return true;
   }
   /// By shape->gradients, or by another for which all has been set.
   void find_gradients(void (*gradients)(const depthwise_planes<T>&), const T* x, const T* dy, T* dw,

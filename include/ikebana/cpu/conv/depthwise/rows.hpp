@@ -13,15 +13,14 @@
 #include "ikebana/cpu/parallel.hpp"
 
 // Depthwise convolutions of stride 1 with kernels of one row, or of one column, which are of one
-// row where a plane is one: of any length and dilation. Rows that are short beside the kernel are
-// shifted in registers where it reaches less than one to either side.
+// row where a plane is one: of any length and dilation.
 namespace ikebana::cpu::detail {
 
 template <class T>
 struct row_sweep {
   const depthwise_kernels<T>& kernels;
   dim_t channels, batch, rows, width;
-  bool fits, shifts;
+  bool fits;
   depthwise_row<T> job{};
 
   row_sweep(const depthwise_kernels<T>& k, const conv_geometry& g, lanes_of direction)
@@ -46,16 +45,8 @@ struct row_sweep {
            g.in_channels == channels && g.out_channels == channels && g.stride[1] == 1 &&
            g.stride[2] == 1;
     job.width = width;
-    job.w_step = rows > 1 ? 0 : job.taps;
-    job.bias_step = rows > 1 ? 0 : 1;
-    const dim_t behind = reach - job.left, shortest = (rows > 1 ? 3 : 1) * k.width / 4;
-    shifts = fits && !weights && k.convolve_rows_shifted != nullptr && job.left >= 0 &&
-             std::max(job.left, behind) < k.width && job.length > shortest &&
-             job.length < 16 * job.taps * job.taps;
-    fits = shifts ||
-           (fits && 2 * job.length > k.width && pays(reach, weights ? least_of_weights() : 16) &&
-            fit_sums() && fit(width - reach + job.left) &&
-            (weights || !is_row || rows > 1 || job.taps > 9 || are_few() || fills_tiles()));
+    fits = fits && 2 * job.length > k.width && pays(reach, weights ? least_of_weights() : 16) &&
+           fit_sums() && fit(width - reach + job.left);
   }
   /// Whether, with so many `results` for each tap, channels as lanes, which have no ends to mask,
   /// are not faster.
@@ -68,9 +59,6 @@ struct row_sweep {
     return kernels.reads_beside ? 32 : job.taps <= 5 ? 12 : 28;
   }
   bool are_few() const { return 2 * channels <= kernels.width; }
-  /// Whether several registers go at once between the ends: else copies (depthwise/phases.hpp), of
-  /// few taps, are faster.
-  bool fills_tiles() const { return job.last - job.first >= 8 * kernels.width; }
   /// Finds the masks of registers that meet columns before the first or from `end` of the results
   /// on. False where there is no room.
   bool fit(dim_t end) {
@@ -115,7 +103,6 @@ struct row_sweep {
       mine.relu = relu;
       mine.x = source + n * plane();
       mine.out = result + n * out_plane();
-      if (shifts) return shift_rows(mine, n, end, w, bias);
       for (; n < end; ++n) {
         const dim_t c = n % channels;
         mine.w = w + c * job.taps;
@@ -124,17 +111,6 @@ struct row_sweep {
           kernels.convolve_row(mine);
       }
     });
-  }
-  /// By shifts: the rows of one channel at a time, or of many that have one each.
-  void shift_rows(depthwise_row<T>& mine, dim_t n, dim_t end, const T* w, const T* bias) const {
-    for (dim_t some; n < end; n += some, mine.x += some * plane(), mine.out += some * out_plane()) {
-      const dim_t c = n % channels;
-      some = rows > 1 ? 1 : std::min(end - n, channels - c);
-      mine.count = some * rows;
-      mine.w = w + c * job.taps;
-      mine.bias = bias == nullptr ? nullptr : bias + c;
-      kernels.convolve_rows_shifted(mine);
-    }
   }
   void find_gradients(const T* x, const T* dy, T* dw, bool accumulate) const {
     const dim_t worth = planes_worth(batch * out_plane() * job.taps);

@@ -12,14 +12,6 @@ template <class T>
 IKEBANA_CPU_INLINE std::uint16_t mask_between(dim_t first, dim_t last) {
   return static_cast<std::uint16_t>(first_lanes(last) & ~first_lanes(first));
 }
-IKEBANA_CPU_INLINE std::uint16_t mask_of(vec<std::int32_t> lanes) {
-  const __m512i v = __builtin_bit_cast(__m512i, lanes.v);
-  return _mm512_test_epi32_mask(v, v);
-}
-IKEBANA_CPU_INLINE std::uint16_t mask_of(vec<std::int64_t> lanes) {
-  const __m512i v = __builtin_bit_cast(__m512i, lanes.v);
-  return _mm512_test_epi64_mask(v, v);
-}
 IKEBANA_CPU_INLINE vec<float> load_where(const float* p, std::uint16_t mask) {
   return {_mm512_maskz_loadu_ps(mask, p)};
 }
@@ -49,10 +41,6 @@ template <class T>
 IKEBANA_CPU_INLINE __m256i mask_between(dim_t first, dim_t last) {
   constexpr int bytes = static_cast<int>(sizeof(T));
   return _mm256_andnot_si256(first_lanes<bytes>(first), first_lanes<bytes>(last));
-}
-template <class B>
-IKEBANA_CPU_INLINE __m256i mask_of(vec<B> lanes) {
-  return __builtin_bit_cast(__m256i, lanes.v);
 }
 IKEBANA_CPU_INLINE vec<float> load_where(const float* p, __m256i mask) {
   return {_mm256_maskload_ps(p, mask)};
@@ -95,9 +83,8 @@ IKEBANA_CPU_INLINE void meet_row(vec<T>* sums, const vec<T> (&weights)[K], vec<T
   };
   (meet(std::integral_constant<std::size_t, R>{}), ...);
 }
-/// Results of one channel, or of two as halves of registers. All rows met are in the source, or
-/// not (`Some`).
-template <bool Some, bool Two, class T, std::size_t... R, std::size_t... K, std::size_t... I>
+/// Results of one channel. All rows met are in the source, or not (`Some`).
+template <bool Some, class T, std::size_t... R, std::size_t... K, std::size_t... I>
 IKEBANA_CPU_INLINE void sweep_rows(const detail::depthwise_sweep<T>& job,
                                    std::index_sequence<R...> r, std::index_sequence<K...>,
                                    std::index_sequence<I...>) {
@@ -106,25 +93,15 @@ IKEBANA_CPU_INLINE void sweep_rows(const detail::depthwise_sweep<T>& job,
   const dim_t weight_step = job.weight_step, row_step = job.row_step, first_met = job.first_met,
               last_met = job.last_met;
   const T* const first = job.top + first_met * row_step;
-  const auto both = [](const T* p, dim_t beside) __attribute__((always_inline)) {
-#if IKEBANA_CPU_WIDTH == 64
-    if constexpr (Two) return broadcast_two(*p, p[beside]);
-#endif
-    static_cast<void>(beside);
-    return vec<T>::broadcast(*p);
-  };
   for (dim_t j = 0; j < job.length; j += w) {
-    vec<T> sums[] = {(static_cast<void>(R), both(job.start, 1))...};
+    vec<T> sums[] = {(static_cast<void>(R), vec<T>::broadcast(job.start))...};
     for (dim_t kx = 0; kx < job.kernel_columns; ++kx, ++mask) {
       const T* const weight = job.weights + job.column_weights[kx];
       const vec<T> weights[] = {
-          opaque(both(weight + static_cast<dim_t>(K) * weight_step, job.next_weight))...};
+          opaque(vec<T>::broadcast(weight[static_cast<dim_t>(K) * weight_step]))...};
       const T* from = first + j + job.columns[kx];
-      const auto where = of_parts<Two, T>(*mask);
+      const auto where = *mask;
       const auto load = [&]() __attribute__((always_inline)) {
-#if IKEBANA_CPU_WIDTH == 64
-        if constexpr (Two) return opaque(load_two(from, from + job.next));
-#endif
         return opaque(load_beside<IKEBANA_CPU_WIDTH == 32>(from, where));
       };
       const auto meet = [&](auto row) __attribute__((always_inline)) {
@@ -139,105 +116,15 @@ IKEBANA_CPU_INLINE void sweep_rows(const detail::depthwise_sweep<T>& job,
       };
       static_cast<void>((meet(std::integral_constant<std::size_t, I>{}) && ...));
     }
-#if IKEBANA_CPU_WIDTH == 64
-    if constexpr (Two) {
-      const auto put = [&](std::size_t i) __attribute__((always_inline)) {
-        T* const to = job.out + static_cast<dim_t>(i) * job.out_step;
-        if (static_cast<dim_t>(i) < job.rows)
-          store_two(job.relu ? max(vec<T>::zero(), sums[i]) : sums[i], to, to + job.next_out,
-                    job.length);
-      };
-      (put(R), ...);
-      return;
-    }
-#endif
     store_row_sums(sums, job.relu, job.out + j, job.out_step, job.rows, job.length - j, r);
   }
 }
-template <class T, int Kernel, bool Some, bool Two = false>
+template <class T, int Kernel, bool Some>
 [[gnu::noinline]] void sweep_rows(const detail::depthwise_sweep<T>& job) {
   constexpr std::size_t most = detail::depthwise_sweep<T>::most_rows;
   constexpr auto rows = std::make_index_sequence<most>{};
   constexpr auto kernel = std::make_index_sequence<std::size_t{Kernel}>{};
   constexpr auto met = std::make_index_sequence<most + Kernel - 1>{};
-  sweep_rows<Some, Two>(job, rows, kernel, met);
-}
-/// One row of the source, as the rows of dy that see it do, in `Columns`
-/// columns of the kernel: every sum is met once, so that none waits for the one
-/// before.
-template <int Kernel, int I, class T, std::size_t R, std::size_t... S>
-IKEBANA_CPU_INLINE void meet_row_gradients(vec<T>* sums, const vec<T> (&dy)[R], const vec<T>* x,
-                                           const typename column_mask<T>::type* where,
-                                           std::index_sequence<S...>) {
-  const auto meet = [&](auto sum) __attribute__((always_inline)) {
-    constexpr int k = static_cast<int>(decltype(sum)::value) % Kernel, r = I - k;
-    constexpr std::size_t column = decltype(sum)::value / Kernel;
-    if constexpr (r >= 0 && r < static_cast<int>(R))
-      sums[decltype(sum)::value] =
-          fma_where(dy[r], x[column], sums[decltype(sum)::value], where[column]);
-  };
-  (meet(std::integral_constant<std::size_t, S>{}), ...);
-}
-template <int Kernel, class T, std::size_t... R, std::size_t... C, std::size_t... I, class S>
-IKEBANA_CPU_INLINE void sweep_block(const detail::depthwise_gradient<T>& job, vec<T>* sums,
-                                    dim_t row, dim_t first_column, std::index_sequence<R...>,
-                                    std::index_sequence<C...>, std::index_sequence<I...>, S every) {
-  constexpr dim_t w = vec<T>::size;
-  const auto* mask = static_cast<const typename column_mask<T>::type*>(job.masks) + first_column;
-  const dim_t last = job.kernel_columns - first_column - 1, dy_step = job.dy_step;
-  const T *const top = job.image + row * job.row_step, *met[sizeof...(I)];
-  const dim_t first_row = job.padding - row, last_row = first_row + job.height;
-  if (first_row <= 0 && last_row >= static_cast<dim_t>(sizeof...(I)))
-    ((met[I] = top + static_cast<dim_t>(I) * job.row_step), ...);
-  else
-    ((met[I] = static_cast<dim_t>(I) >= first_row && static_cast<dim_t>(I) < last_row
-                   ? top + static_cast<dim_t>(I) * job.row_step
-                   : job.zeros),
-     ...);
-  const auto column_of = [=](dim_t c) { return c < last ? c : last; };
-  const dim_t columns[] = {job.columns[first_column + column_of(static_cast<dim_t>(C))]...};
-  for (dim_t j = 0; j < job.length; j += w, mask += job.kernel_columns) {
-    const T* const given = job.dy + row * dy_step + j;
-    const typename column_mask<T>::type where[] = {mask[column_of(static_cast<dim_t>(C))]...};
-    vec<T> dy[sizeof...(R)];
-    const auto step = [&](auto at) __attribute__((always_inline)) {
-      constexpr std::size_t i = decltype(at)::value;
-      if constexpr (i < sizeof...(R))
-        dy[i] = opaque(load_some(given + static_cast<dim_t>(i) * dy_step, job.length - j));
-      const vec<T> x[] = {
-          opaque(load_beside<IKEBANA_CPU_WIDTH == 32>(met[i] + j + columns[C], where[C]))...};
-      meet_row_gradients<Kernel, static_cast<int>(i)>(sums, dy, x, where, every);
-    };
-    (step(std::integral_constant<std::size_t, I>{}), ...);
-  }
-}
-/// The sums of one plane, not copied.
-template <class T, int Kernel, int Columns, std::size_t... S>
-IKEBANA_CPU_INLINE void sweep_gradients(const detail::depthwise_gradient<T>& job,
-                                        std::index_sequence<S...> every) {
-  constexpr dim_t w = vec<T>::size, rows = 7;
-  constexpr auto columns = std::make_index_sequence<std::size_t{Columns}>{};
-  for (dim_t first = 0; first < job.kernel_columns; first += Columns) {
-    vec<T> sums[] = {(static_cast<void>(S), vec<T>::zero())...};
-    dim_t row = 0;
-    for (; row + rows <= job.rows; row += rows)
-      sweep_block<Kernel>(job, sums, row, first, std::make_index_sequence<7>{}, columns,
-                          std::make_index_sequence<std::size_t{Kernel} + 6>{}, every);
-    for (; row < job.rows; ++row)
-      sweep_block<Kernel>(job, sums, row, first, std::make_index_sequence<1>{}, columns,
-                          std::make_index_sequence<std::size_t{Kernel}>{}, every);
-    const auto add = [&](std::size_t i, vec<T> found) __attribute__((always_inline)) {
-      const dim_t kx = first + static_cast<dim_t>(i) / Kernel, ky = static_cast<dim_t>(i) % Kernel;
-      if (kx >= job.kernel_columns) return;
-      T* const to = job.sums + (ky * job.kernel_columns + kx) * w;
-      (vec<T>::load(to) + found).store(to);
-    };
-    (add(S, sums[S]), ...);
-  }
-}
-template <class T, int Kernel, int Columns>
-[[gnu::noinline]] void sweep_gradients(const detail::depthwise_gradient<T>& job) {
-  sweep_gradients<T, Kernel, Columns>(job,
-                                      std::make_index_sequence<std::size_t{Kernel} * Columns>{});
+  sweep_rows<Some>(job, rows, kernel, met);
 }
 #endif

@@ -25,12 +25,10 @@ bool may_sweep(const depthwise_kernels<T>& kernels, const conv_geometry& g) {
          g.in_channels == g.groups && g.out_channels == g.groups && g.stride[1] == 1 &&
          g.stride[2] == 1 && g.padding[0] == 0;
 }
-/// What a sweep keeps among the calling thread's lists: kernel columns, zeros in place of rows
-/// outside of the source, and masks behind them.
+/// What a sweep keeps among the calling thread's lists: kernel columns, and masks behind them.
 template <class T>
 struct sweep_tables {
   dim_t *columns, *column_weights;
-  const T* zeros;  // from the first column met on, as far as registers reach
   void* masks;
   dim_t first, last;  // columns met, the registers' whole width
 
@@ -42,16 +40,12 @@ struct sweep_tables {
                 of_masks = (lanes * size + 64) * (g.kernel[2] + 1);
     first = low;
     last = high + stride * lanes;
-    const dim_t of_zeros = rounded_up((last - first) * size, 64),
-                of_columns = rounded_up(2 * g.kernel[2] * static_cast<dim_t>(sizeof(dim_t)), 64);
-    if (of_zeros + of_columns + 2 * of_masks > static_cast<dim_t>(list_bytes)) return false;
+    const dim_t of_columns = rounded_up(2 * g.kernel[2] * static_cast<dim_t>(sizeof(dim_t)), 64);
+    if (of_columns + 2 * of_masks > static_cast<dim_t>(list_bytes)) return false;
     std::byte* at = thread_lists();
     columns = reinterpret_cast<dim_t*>(at);
     column_weights = columns + g.kernel[2];
-    T* const none = reinterpret_cast<T*>(at + of_columns);
-    for (dim_t i = 0; i < last - first; ++i) none[i] = T(0);
-    zeros = none - first;
-    masks = at + of_columns + of_zeros;
+    masks = at + of_columns;
     return true;
   }
   /// Whether registers may not read beside the rows of this plane, which are of `width`, in an
@@ -74,27 +68,6 @@ struct row_copies {
         room{static_cast<dim_t>((packed_a_bytes + packed_b_bytes - scratch.used()) / sizeof(T)) -
              before - std::max(tables.last, dim_t{0})},
         to{scratch.allocate<T>(before + std::max(room, dim_t{0})) + before} {}
-  /// Some rows of `job` at a time, which are whole blocks of seven where there is room for any.
-  void visit(const depthwise_gradient<T>& job, const conv_geometry& g,
-             void (*sweep)(const depthwise_gradient<T>&)) const {
-    const dim_t stride = g.stride[1],
-                most = std::max((room / g.in[2] - g.kernel[1]) / stride, dim_t{0}) + 1,
-                some = most > 7 ? most / 7 * 7 : most;
-    for (dim_t row = 0; row < job.rows; row += some) {
-      depthwise_gradient<T> part = job;
-      part.rows = least(some, job.rows - row);
-      part.dy += row * job.dy_step;
-      const dim_t first = std::max(stride * row - job.padding, dim_t{0}),
-                  end =
-                      least(job.height, stride * (row + part.rows - 1) - job.padding + g.kernel[1]);
-      part.height = std::max(end - first, dim_t{0});
-      part.padding += first - stride * row;
-      const T* const from = job.image + (job.padding + first) * job.row_step;
-      std::copy(from, from + part.height * job.row_step, to);
-      part.image = to - part.padding * job.row_step;
-      sweep(part);
-    }
-  }
 };
 
 template <class Shape, std::size_t N>
@@ -116,9 +89,8 @@ bool sweep_channels(const depthwise_kernels<T>& kernels, const conv_geometry& g,
               reach = (across - 1) * g.dilation[2],
               left = backward ? reach - g.padding[2] : g.padding[2];
   const dim_t padding = backward ? (down - 1) * dilation - g.padding[1] : g.padding[1];
-  const bool halves = shape->of_two != nullptr && 2 * to[2] <= kernels.width;
   // Rows should fill registers.
-  if ((halves ? 4 : 2) * to[2] <= kernels.width || padding > (down - 1) * dilation) return false;
+  if (2 * to[2] <= kernels.width || padding > (down - 1) * dilation) return false;
   sweep_tables<T> tables;
   if (!tables.fit(g, kernels.width, to[2], 1, -left, reach - left)) return false;
   if (kernels.reads_beside &&
@@ -140,24 +112,18 @@ bool sweep_channels(const depthwise_kernels<T>& kernels, const conv_geometry& g,
   first.out_step = dilation * to[2];
   first.length = to[2];
   first.row_step = dilation * from[2];
-  first.next = plane;
-  first.next_weight = across * down;
-  first.next_out = out_plane;
   parallel_for(0, planes, planes_worth(out_plane * across * down), [&](dim_t b, dim_t e) {
     constexpr dim_t most = depthwise_sweep<T>::most_rows;
     depthwise_sweep<T> job = first;
     const row_copies<T> copies{tables};
     const auto dilated = [=](dim_t n) { return dilation == 1 ? n : parts(n, dilation); };
     const auto ends_array = [&](dim_t i) { return tables.ends_array(i, planes, plane, from[2]); };
-    for (dim_t count; b < e; b += count) {
+    for (; b < e; ++b) {
       const dim_t c = b % g.groups;
-      const bool two =
-          halves && b + 1 < e && c + 1 < g.groups && !ends_array(b) && !ends_array(b + 1);
-      count = two ? 2 : 1;
       const T* const from_plane = source + b * plane;
       const bool copied = kernels.reads_beside && ends_array(b);
       job.row_step = copied ? from[2] : first.row_step;
-      for (dim_t i = 0; i < count; ++i) job.start[i] = bias != nullptr ? bias[c + i] : T(0);
+      job.start = bias != nullptr ? bias[c] : T(0);
       job.weights = w + c * across * down + (backward ? across * (down - 1) : 0);
       for (dim_t a = 0; a < dilation && a < to[1]; ++a) {
         const dim_t all = dilated(to[1] - a);
@@ -176,74 +142,12 @@ bool sweep_channels(const depthwise_kernels<T>& kernels, const conv_geometry& g,
           }
           job.out = result + b * out_plane + (a + t * dilation) * to[2];
           const bool inside = job.first_met == 0 && job.last_met == most + down - 1;
-          (two ? shape->of_two : inside ? shape->inside : shape->some)(job);
+          (inside ? shape->inside : shape->some)(job);
         }
       }
     }
   });
   return true;
-}
-
-/// The gradients of all planes, whose sums `sweep` finds. False where they are too many.
-template <class T>
-bool sum_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g,
-                   const sweep_tables<T>& tables, void (*sweep)(const depthwise_gradient<T>&),
-                   const T* x, const T* dy, T* dw, bool accumulate) {
-  const dim_t taps = g.kernel[1] * g.kernel[2], width = kernels.width,
-              sums_size = rounded_up(taps, width) * width;
-  if (sums_size * static_cast<dim_t>(sizeof(T)) > static_cast<dim_t>(packed_a_bytes)) return false;
-  monotonic_scratch behind_sums = monotonic_scratch::of<T>();
-  behind_sums.allocate<T>(sums_size);
-  if (kernels.reads_beside && row_copies<T>{tables, behind_sums}.room < g.kernel[1] * g.in[2])
-    return false;
-  depthwise_gradient<T> first{};
-  first.zeros = tables.zeros;
-  first.dy_step = first.length = g.out[2];
-  first.row_step = g.in[2];
-  first.padding = g.padding[1];
-  first.across = g.padding[2];
-  first.height = g.in[1];
-  first.rows = g.out[1];
-  first.kernel_columns = g.kernel[2];
-  first.columns = tables.columns;
-  first.masks = tables.masks;
-  const dim_t plane = g.in[1] * g.in[2], out_plane = g.out[1] * g.out[2];
-  parallel_for(0, g.groups, planes_worth(g.batch * out_plane * taps), [&](dim_t c, dim_t e) {
-    depthwise_gradient<T> job = first;
-    monotonic_scratch scratch = monotonic_scratch::of<T>();
-    scratch.allocate(job.sums, sums_size);
-    const row_copies<T> copies{tables, scratch};
-    for (; c < e; ++c) {
-      for (dim_t i = 0; i < sums_size; ++i) job.sums[i] = T(0);
-      for (dim_t image = 0; image < g.batch; ++image) {
-        const dim_t at = image * g.groups + c;
-        job.dy = dy + at * out_plane;
-        job.image = x + at * plane - g.padding[1] * g.in[2];
-        if (kernels.reads_beside && tables.ends_array(at, g.batch * g.groups, plane, g.in[2]))
-          copies.visit(job, g, sweep);
-        else
-          sweep(job);
-      }
-      kernels.add_sums(taps, job.sums, dw + c * taps, accumulate);
-    }
-  });
-  return true;
-}
-
-/// The gradient of the weights, of planes that are not copied. As
-/// convolve_weights_by_channel.
-template <class T>
-bool sweep_weights(const depthwise_kernels<T>& kernels, const conv_geometry& g, const T* x,
-                   const T* dy, T* dw, bool accumulate) {
-  const auto* const shape = shape_of_kernel(kernels.gradients, g.kernel[1]);
-  const dim_t reach = (g.kernel[2] - 1) * g.dilation[2];
-  sweep_tables<T> tables;
-  if (shape == nullptr || !may_sweep(kernels, g) || g.dilation[1] != 1 ||
-      !tables.fit(g, kernels.width, g.out[2], 1, -g.padding[2], reach - g.padding[2]))
-    return false;
-  for (dim_t k = 0; k < g.kernel[2]; ++k) tables.columns[k] = k * g.dilation[2] - g.padding[2];
-  kernels.find_masks(g.out[2], g.in[2], g.kernel[2], tables.columns, tables.masks);
-  return sum_gradients(kernels, g, tables, shape->sweep, x, dy, dw, accumulate);
 }
 
 }  // namespace ikebana::cpu::detail

@@ -12,14 +12,13 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
   all.width = vec<T>::size;
   all.reads_beside = IKEBANA_CPU_WIDTH == 64;
   if constexpr ((Ways & lanes) != 0) {
+    all.clear = &clear_array<T>;
     all.sum_lanes = &sum_lanes<T>;
     all.pack_across = &pack_across<T>;
     all.pack_window = &pack_window<T>;
     all.turn = &turn<T>;
     if constexpr (forward) all.finish_rows = &finish_rows<T>;
   }
-  if constexpr ((Ways & (lanes | phases)) != 0) all.clear = &clear_array<T>;
-  if constexpr ((Ways & phases) != 0) all.copy_rows = &copy_rows<T>;
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
   const auto list_planes = [&]<int Kernel, int Stride>(auto& to) {
     to = {Kernel, Stride, nullptr, nullptr, nullptr, nullptr};
@@ -40,58 +39,19 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
     list_planes.template operator()<5, 1>(all.planes[2]);
   if constexpr ((Ways & planes_5_by_2) != 0 && !weights)
     list_planes.template operator()<5, 2>(all.planes[3]);
-  if constexpr ((Ways & (weights ? planes_3 : planes_3 | planes_5)) != 0) {
-    all.find_flat_masks = &find_flat_masks<T>;
-    all.largest_flat = IKEBANA_CPU_WIDTH == 32 ? 16 : std::numeric_limits<dim_t>::max();
-    if constexpr (weights)
-      all.flat_gradients = &gradients_of_flat_planes<T>;
-    else
-      all.convolve_flat = &convolve_flat_planes<T>;
-  }
-  if constexpr ((Ways & (sweeps_5 | sweeps_7 | rows | pairs)) != 0) all.find_masks = &find_masks<T>;
-  if constexpr (weights && (Ways & (sweeps_5 | sweeps_7 | rows | phases | weight_pairs)) != 0)
-    all.add_sums = &add_sums<T>;
-  if constexpr ((Ways & sweeps_5) != 0) {
-    if constexpr (weights)
-      all.gradients[0] = {5, &sweep_gradients<T, 5, (IKEBANA_CPU_WIDTH == 64 ? 2 : 1)>};
-    else
-      all.sweeps[0] = {5, &sweep_rows<T, 5, false>, &sweep_rows<T, 5, true>, nullptr};
-  }
-  if constexpr ((Ways & sweeps_7) != 0) {
-    if constexpr (weights)
-      all.gradients[1] = {7, &sweep_gradients<T, 7, 1>};
-    else
-      all.sweeps[1] = {7, &sweep_rows<T, 7, false>, &sweep_rows<T, 7, true>, nullptr};
-  }
+  if constexpr ((Ways & (sweeps_5 | sweeps_7 | rows)) != 0) all.find_masks = &find_masks<T>;
+  if constexpr ((Ways & sweeps_5) != 0 && !weights)
+    all.sweeps[0] = {5, &sweep_rows<T, 5, false>, &sweep_rows<T, 5, true>};
+  if constexpr ((Ways & sweeps_7) != 0 && !weights)
+    all.sweeps[1] = {7, &sweep_rows<T, 7, false>, &sweep_rows<T, 7, true>};
   if constexpr ((Ways & rows) != 0) {
-    if constexpr (weights)
+    if constexpr (weights) {
       all.row_gradients = &row_gradients<T>;
-    else
+      all.add_sums = &add_sums<T>;
+    } else {
       all.convolve_row = &convolve_row<T>;
+    }
   }
-  if constexpr ((Ways & phases) != 0) {
-    if constexpr (weights)
-      all.gradients_of_copies = &gradients_of_copies<T>;
-    else
-      all.convolve_copies = &convolve_copies<T>;
-    if constexpr (backward)
-      all.spread_copies = &spread_copies<T>;
-    else
-      all.copy_phases = &copy_phases<T>;
-  }
-#if IKEBANA_CPU_WIDTH == 64
-  if constexpr ((Ways & sweeps_7) != 0 && !weights && sizeof(T) == 4)
-    all.sweeps[1].of_two = &sweep_rows<T, 7, true, true>;
-  if constexpr ((Ways & rows) != 0 && !weights)
-    all.convolve_rows_shifted = &convolve_rows_shifted<T>;
-  if constexpr ((Ways & (weights ? weight_pairs : pairs)) != 0 && !forward) {
-    all.find_pair_masks = &find_pair_masks<T>;
-    if constexpr (weights)
-      all.pairs[0] = {5, &sweep_pair_gradients<T, 5>};
-    else
-      all.spread_pairs = &spread_pairs<T>;
-  }
-#endif
 #endif
   return all;
 }

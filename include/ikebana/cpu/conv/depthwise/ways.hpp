@@ -21,11 +21,8 @@ enum : unsigned {
   sweeps_5 = 16,  // kernels of as many rows
   sweeps_7 = 32,
   rows = 64,
-  phases = 128,
-  pairs = 256,  // of the source's gradient
-  weight_pairs = 512,
-  lanes = 1024,  // whatever else there is
-  all = 2047,
+  lanes = 128,  // whatever else there is
+  all = 255,
   planes = planes_3 | planes_3_by_2 | planes_5 | planes_5_by_2,
   sweeps = sweeps_5 | sweeps_7,
 };
@@ -53,12 +50,6 @@ constexpr unsigned depthwise_ways_of(const conv_geometry& g) {
   if (whole && k[1] == 5) ways |= sweeps_5;
   if (whole && k[1] == 7) ways |= sweeps_7;
   if (whole && (k[1] == 1 || k[2] == 1)) ways |= rows;
-  if (k[1] == 1 && s[2] <= 3) ways |= phases;
-  // Planes come before where each row of the result meets two of the source's.
-  if (halves && is_plain && k[1] <= 8 && k[2] <= 8 &&
-      !(is_square && g.padding[1] == k[1] / 2 && g.padding[2] == k[2] / 2))
-    ways |= pairs;
-  if (halves && is_plain && k[1] == 5) ways |= weight_pairs;
   return ways;
 }
 
