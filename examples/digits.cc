@@ -12,7 +12,9 @@
 
 #include "examples/line_plot.hpp"
 #include "ikebana/ikebana.hpp"
+#include "ikebana/io.hpp"
 #include "ikebana/io/safetensors.hpp"
+#include "ikebana/replicate.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;

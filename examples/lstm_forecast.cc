@@ -9,6 +9,7 @@
 
 #include "examples/networks/forecaster.hpp"
 #include "ikebana/ikebana.hpp"
+#include "ikebana/io.hpp"
 
 namespace ike = ikebana;
 using ike::dynamic;

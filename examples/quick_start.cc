@@ -3,6 +3,7 @@
 #include <cmath>
 #include <ikebana/ikebana.hpp>
 #include <ikebana/io/safetensors.hpp>
+#include <ikebana/replicate.hpp>
 #include <iostream>
 
 namespace ike = ikebana;

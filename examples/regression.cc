@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ikebana/ikebana.hpp"
+#include "ikebana/io.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "ikebana/ikebana.hpp"
+#include "ikebana/io.hpp"
 
 namespace ike = ikebana;
 using ike::dynamic;

@@ -65,7 +65,10 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   const std::vector<program> programs{
+      {"five standard headers", "standard.cc", ""},
       {"umbrella header", "umbrella.cc", ""},
+      {"the same, the kernels elsewhere", "umbrella.cc", "-DIKEBANA_EXTERN_KERNELS"},
+      {"umbrella header and replicas", "replicate.cc", ""},
       {"LeNet training", "lenet.cc", ""},
       {"MLP and LeNet training", "mlp_lenet.cc", ""},
       {"the same, their kernels elsewhere", "mlp_lenet.cc", "-DIKEBANA_EXTERN_KERNELS"},

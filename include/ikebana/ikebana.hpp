@@ -1,10 +1,11 @@
 #pragma once
 
-// What networks and their training need, with Boost.Hana and the standard library alone. To be
-// included by those who use them: <ikebana/io/safetensors.hpp> (nlohmann/json),
-// <ikebana/replicate/mpi_group.hpp> (MPI), <ikebana/model/precision.hpp> (products of bfloat16),
-// <ikebana/model/gradient_check.hpp> (for tests), and the utilities of
-// <ikebana/replicate/utils/..>, such as map_tensors.hpp.
+// What a training program needs, with Boost.Hana and the standard library alone: modules, models,
+// losses, optimizers, tensors, datasets and states. To be included by those who use them:
+// <ikebana/replicate.hpp> (data-parallel training), <ikebana/io.hpp> (CSV and IDX files),
+// <ikebana/io/safetensors.hpp> (nlohmann/json), <ikebana/model/dot.hpp> (a network as a graph),
+// <ikebana/model/precision.hpp> (products of bfloat16) and <ikebana/model/gradient_check.hpp> (for
+// tests).
 
 #include "ikebana/compose/choose.hpp"
 #include "ikebana/compose/graph.hpp"
@@ -14,11 +15,8 @@
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/cpu/threads.hpp"
-#include "ikebana/io/csv.hpp"
 #include "ikebana/io/data_loader.hpp"
 #include "ikebana/io/dataset.hpp"
-#include "ikebana/io/idx.hpp"
-#include "ikebana/model/dot.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/inputs.hpp"
 #include "ikebana/model/lazy_model.hpp"
@@ -67,22 +65,6 @@
 #include "ikebana/optim/grad_scaler.hpp"
 #include "ikebana/optim/optimizer_state_dict.hpp"
 #include "ikebana/optim/sgd.hpp"
-#include "ikebana/replicate/compress.hpp"
-#include "ikebana/replicate/elastic_threads.hpp"
-#include "ikebana/replicate/launch.hpp"
-#include "ikebana/replicate/mesh.hpp"
-#include "ikebana/replicate/mixed_precision.hpp"
-#include "ikebana/replicate/model_averager.hpp"
-#include "ikebana/replicate/policy.hpp"
-#include "ikebana/replicate/post_local_sgd.hpp"
-#include "ikebana/replicate/post_local_sgd_optimizer.hpp"
-#include "ikebana/replicate/powersgd.hpp"
-#include "ikebana/replicate/process_group.hpp"
-#include "ikebana/replicate/quantization.hpp"
-#include "ikebana/replicate/replicate.hpp"
-#include "ikebana/replicate/thread_group.hpp"
-#include "ikebana/replicate/trace.hpp"
-#include "ikebana/replicate/unused.hpp"
 #include "ikebana/train/metrics.hpp"
 #include "ikebana/train/progress.hpp"
 #include "ikebana/train/training_state.hpp"

@@ -40,7 +40,7 @@ compile=("$compiler" -std=c++20 -DIKEBANA_EXTERN_KERNELS -Wall -Wextra -Werror "
 house=$TEST_TMPDIR/house.hpp
 house_read=()
 if grep -q '^#include <ikebana/' "$@"; then
-  echo '#include <ikebana/ikebana.hpp>' >"$house"
+  printf '#include <ikebana/%s.hpp>\n' ikebana replicate >"$house"
   if [ "$kind" = gcc ]; then
     "${compile[@]}" -x c++-header "$house" -o "$house.gch" || exit 1
     house_read=(-include "$house")

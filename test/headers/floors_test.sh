@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# floors_test.sh HEADER...: includes go down the layers, never up nor across.
+# floors_test.sh HEADER...: includes go down the layers, never up nor across, and the umbrella header leads to nothing
+# that a program without replicas and data files would read in vain.
 set -euo pipefail
 
 awk '
@@ -15,12 +16,25 @@ awk '
   }
   function fail(sentence) { print sentence; failed = 1 }
   /^[ \t]*#[ \t]*include[ \t]*[<"]ikebana\// {
+    split($0, quoted, /["<>]/)
+    edges[FILENAME] = edges[FILENAME] " include/" quoted[2]
     there = room($0)
     if (here == "" || there == here) next
     if (there == "") fail(FILENAME ":" FNR ": a room includes the umbrella: " $0)
     else if (floor[there] >= floor[here]) fail(FILENAME ":" FNR ": " here " includes " there ": " $0)
   }
+  # visit: whatever a header includes, directly or not.
+  function visit(header,  i, n, list) {
+    if (header in visited) return
+    visited[header] = 1
+    n = split(edges[header], list, " ")
+    for (i = 1; i <= n; ++i) visit(list[i])
+  }
   END {
+    visit("include/ikebana/ikebana.hpp")
+    for (header in visited)
+      if (header ~ /\/replicate[\/.]|\/io\/(csv|idx|file)|\/io\.hpp/) fail("the umbrella leads to " header)
+    if (!("include/ikebana/model/model.hpp" in visited)) fail("the umbrella leads to no model")
     if (!files) fail("no header was looked at")
     if (!failed) print files " headers keep to the floors"
     exit failed

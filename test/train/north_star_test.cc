@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <ikebana/ikebana.hpp>
+#include <ikebana/replicate.hpp>
 #include <sstream>
 #include <string>
 

@@ -1,0 +1,9 @@
+#pragma once
+
+// Data from files: CSV and IDX (MNIST), as datasets for a data_loader. States are read and written
+// by <ikebana/io/safetensors.hpp>, which needs nlohmann/json.
+
+#include "ikebana/io/csv.hpp"
+#include "ikebana/io/data_loader.hpp"
+#include "ikebana/io/dataset.hpp"
+#include "ikebana/io/idx.hpp"
