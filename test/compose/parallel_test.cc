@@ -2,14 +2,20 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+#include <tuple>
+
+#include "ikebana/compose/choose.hpp"
 #include "ikebana/compose/graph.hpp"
 #include "ikebana/compose/repeat.hpp"
+#include "ikebana/compose/residual.hpp"
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/concat.hpp"
 #include "ikebana/nn/identity.hpp"
 #include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/lstm.hpp"
 #include "ikebana/nn/split.hpp"
 #include "test/compose/compositions.hpp"
 
@@ -79,4 +85,44 @@ TEST_CASE("a parallel in a parallel has a level of its own") {
   constexpr auto inner = ike::parallel(ike::lazy_linear<2>{}, ike::lazy_linear<3>{});
   auto m = ike::initialize<double, in>(ike::parallel(inner), ike::seed{1});
   CHECK(paths(m) == names{"0.0.weight", "0.0.bias", "0.1.weight", "0.1.bias"});
+}
+
+namespace {
+
+template <class M>
+std::string refusal(const M& m) {
+  const ike::inferred made = ike::infer(m, ike::shape_list{in});
+  return made.ok() ? "accepted" : std::string(made.error.message().view());
+}
+
+}  // namespace
+
+TEST_CASE("a chain does not go on with one of several results") {
+  const std::string wrong =
+      "fc: linear takes 1 input, got 2: concat, add and mul make one value of several";
+  constexpr auto fc = ike::linear<4, 4>{};
+  constexpr auto both = ike::parallel(ike::relu{}, ike::tanh{});
+  CHECK(refusal(ike::sequential(both, "fc"_m = fc)) == wrong);
+  CHECK(refusal(ike::sequential(ike::sequential(fc, both), "fc"_m = fc)) == wrong);
+  CHECK(refusal(ike::sequential(ike::choose(both, both), "fc"_m = fc)) == wrong);
+  CHECK(refusal(ike::sequential(ike::graph([](auto x) {
+                                  return std::tuple{ike::relu{}(x), ike::tanh{}(x)};
+                                }),
+                                "fc"_m = fc)) == wrong);
+  CHECK(refusal(ike::sequential(ike::split<ike::sections<2, 2>, ike::dim<1>>{}, "fc"_m = fc)) ==
+        wrong);
+  CHECK(refusal(ike::sequential(both, "head"_m = ike::sequential(fc))) ==
+        "head: a composition takes 1 input, got 2: concat, add and mul make one value of several");
+  CHECK(refusal(ike::residual(both, "fc"_m = fc)) == wrong);
+  CHECK(refusal(ike::residual(both)) ==
+        "add: add takes 2 inputs, got 3: concat, add and mul make one value of several");
+}
+
+TEST_CASE("a chain goes on with the result of a recurrence, without its states") {
+  constexpr auto lstm = ike::lstm<4, 4>{};
+  constexpr auto fc = ike::linear<4, 4>{};
+  CHECK(refusal(ike::sequential(lstm, fc)) == "accepted");
+  CHECK(refusal(ike::sequential(ike::sequential(fc, lstm), fc)) == "accepted");
+  CHECK(refusal(ike::sequential(ike::choose(lstm, lstm), fc)) == "accepted");
+  CHECK(refusal(ike::residual(lstm)) == "accepted");
 }

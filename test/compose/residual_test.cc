@@ -10,6 +10,7 @@
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/lstm.hpp"
 #include "test/compose/compositions.hpp"
 
 namespace ike = ikebana;
@@ -85,4 +86,17 @@ TEST_CASE("a residual of a residual is two of them") {
   const auto z = inner(x);  // x + f(x), with the same weights
   for (ike::dim_t i = 0; i < 12; ++i) CHECK(y[i] == x[i] + z[i]);
   check_gradients(twice);
+}
+
+TEST_CASE("a residual goes on with the result of a recurrence, not with its states") {
+  constexpr auto rnn = ike::lazy_lstm<4>{};
+  constexpr auto fc = ike::lazy_linear<4>{};
+  constexpr auto chain = ike::sequential("rnn"_m = rnn, "fc"_m = fc, ike::tanh{});
+  constexpr auto net = ike::residual("rnn"_m = rnn, "fc"_m = fc, ike::tanh{});
+  check_gradients(net);
+  auto m = ike::initialize<double, in>(net, ike::seed{1});
+  auto f = ike::initialize<double, in>(chain, ike::seed{1});
+  const auto x = ike::uniform<double, in>(ike::seed{11});
+  const auto y = m(x), fx = f(x);
+  for (ike::dim_t i = 0; i < 12; ++i) CHECK(y[i] == x[i] + fx[i]);
 }

@@ -57,6 +57,8 @@ struct choose {
       "child {expected} has this name, which is that of where the alternatives of choose come "
       "together, child {got}";
   static constexpr bool is_choice = true;
+  static constexpr bool first_output_is_result =
+      (detail::first_output_is_result<typename detail::unwrap_named<Children>::type>() && ...);
   static constexpr std::size_t alternatives = sizeof...(Children);
   using join = named<boost::hana::string<'c', 'h', 'o', 'i', 'c', 'e'>, detail::join_alternatives>;
   boost::hana::tuple<Children..., join> children{};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <boost/hana/append.hpp>
 #include <boost/hana/tuple.hpp>
 #include <cstddef>
@@ -7,13 +8,15 @@
 #include <type_traits>
 #include <utility>
 
+#include "ikebana/compose/sequential.hpp"
 #include "ikebana/module/arithmetic.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/symbol.hpp"
 
 namespace ikebana {
 
-/// x + f(x), where f runs the children one after another (He et al., Deep Residual Learning, 2015).
+/// x + f(x), where f runs the children one after another, as `sequential` does (He et al., Deep
+/// Residual Learning, 2015).
 /// Children are named as those of `sequential`. The sum is a separate child named "add".
 template <class... Children>
 struct residual {
@@ -29,11 +32,22 @@ struct residual {
 
   static constexpr auto wiring() {
     constexpr std::size_t n = sizeof...(Children);
+    constexpr auto chain = detail::chain_wiring<Children...>(true);
+    constexpr bool takes_first = sequential<Children...>::first_output_is_result;
+    constexpr std::size_t taken = takes_first ? 1 : std::min(chain.output_count, max_arity - 1);
     wiring_table<n + 1> w;
-    for (std::size_t i = 0; i < n; ++i)
-      w.steps[i] = {static_cast<int>(i), {static_cast<int>(i)}, 1};
-    w.steps[n] = {static_cast<int>(n), {static_cast<int>(n), 0}, 2};
-    w.outputs[0] = static_cast<int>(n + 1);
+    for (std::size_t s = 0; s < n; ++s) {
+      w.steps[s].child = static_cast<int>(s);
+      w.steps[s].input_count = chain.steps[s].input_count;
+      for (std::size_t i = 0; i < w.steps[s].input_count; ++i)
+        w.steps[s].inputs[i] = chain.steps[s].inputs[i];
+    }
+    auto& sum_step = w.steps[n];
+    sum_step.child = static_cast<int>(n);
+    sum_step.input_count = taken + 1;
+    for (std::size_t i = 0; i < taken; ++i) sum_step.inputs[i] = chain.outputs[i];
+    // After the values of the chain, of which its outputs are the last.
+    w.outputs[0] = chain.outputs[chain.output_count - 1] + 1;
     return w;
   }
 

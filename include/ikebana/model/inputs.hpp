@@ -134,8 +134,16 @@ constexpr input_order<N> order_inputs() {
     if (named[a]) {
       const std::string_view name{names[a]};
       for (at = 0; at < inputs.size() && inputs[at] != name;) ++at;
-      if (at >= N) {
-        order.error = {"is not the name of an input", 0, 0, {}, {}, path_text{}.append(name)};
+      if (at >= inputs.size()) {
+        order.error = {inputs.size() == 0
+                           ? "is not the name of an input: this network gives none, so its inputs "
+                             "are passed by position"
+                           : "is not the name of an input",
+                       0,
+                       0,
+                       {},
+                       {},
+                       path_text{}.append(name)};
         return order;
       }
     }

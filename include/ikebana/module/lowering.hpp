@@ -111,6 +111,9 @@ template <program_sizes N, any_module M>
 template <any_module M>
 constexpr inferred infer(const M& m, const shape_list& inputs) {
   if constexpr (composite_module<M>) {
+    constexpr int expected = detail::wiring_of<M>.inputs;
+    if (inputs.size() != static_cast<std::size_t>(expected))
+      return detail::wrong_input_count(expected, inputs.size());
     constexpr program_sizes n = sizes_of<M>(static_cast<std::size_t>(detail::wiring_of<M>.inputs));
     if (std::is_constant_evaluated()) return detail::infer_in_compiler<n>(m, inputs);
     return detail::infer_on_heap<n>(m, inputs);

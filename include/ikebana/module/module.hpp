@@ -59,7 +59,8 @@ namespace ikebana {
 /// - `is_stateful`: forward changes buffers in evaluation too (default: true if there are buffers);
 /// - `is_lazy`: one of its dimensions is lazy;
 /// - `is_random`: it draws from `context::random()`;
-/// - `outputs`: the number of outputs (default 1).
+/// - `outputs`: the number of outputs (default 1);
+/// - `first_output_is_result`: a `sequential` may go on with the first output alone (default true).
 ///
 /// The concept checks only the kind and the constructor. If another member is missing or has a
 /// different signature, `infer` and `initialize` say so in one sentence (module/protocol.hpp).
@@ -243,6 +244,30 @@ constexpr bool is_stateless() {
     return std::is_empty_v<M>;
 }
 
+/// The number of inputs of a leaf whose infer takes a shape for each; 0 if it takes a list.
+template <class M>
+constexpr std::size_t leaf_inputs() {
+  if constexpr (requires(const M& m, const shape_list& s) { m.infer(s); })
+    return 0;
+  else if constexpr (requires(const M& m, const shape& s) { m.infer(s); })
+    return 1;
+  else if constexpr (requires(const M& m, const shape& s) { m.infer(s, s); })
+    return 2;
+  else
+    return requires(const M& m, const shape& s) { m.infer(s, s, s); }
+  ? 3 : 4;
+}
+
+/// "linear takes 1 input, got {got}".
+template <class M>
+inline constexpr auto input_count_sentence = [] {
+  constexpr std::size_t inputs = leaf_inputs<M>();
+  text<256> t;
+  t.append(M::kind).append(" takes ").append(static_cast<dim_t>(inputs));
+  return t.append(inputs == 1 ? " input" : " inputs")
+      .append(", got {got}: concat, add and mul make one value of several");
+}();
+
 /// Calls a leaf's infer with one shape per input.
 template <leaf_module M>
 constexpr inferred infer_leaf(const M& m, const shape_list& in) {
@@ -257,7 +282,7 @@ constexpr inferred infer_leaf(const M& m, const shape_list& in) {
       if (in.size() == 3) return m.infer(in[0], in[1], in[2]);
     if constexpr (requires { m.infer(in[0], in[1], in[2], in[3]); })
       if (in.size() == 4) return m.infer(in[0], in[1], in[2], in[3]);
-    return diagnostic{"a module was given {got} inputs, which it does not take", 0,
+    return diagnostic{input_count_sentence<M>.data, static_cast<dim_t>(leaf_inputs<M>()),
                       static_cast<dim_t>(in.size())};
   }
 }

@@ -11,6 +11,15 @@
 
 namespace ikebana::detail {
 
+/// The error of a composition that is given another number of values than it takes.
+[[gnu::cold]] constexpr diagnostic wrong_input_count(int expected, std::size_t got) {
+  return {
+      expected == 1
+          ? "a composition takes 1 input, got {got}: concat, add and mul make one value of several"
+          : "a composition takes {expected} inputs, got {got}",
+      expected, static_cast<dim_t>(got)};
+}
+
 /// Writes a network as a flat program while inferring every shape. Not a template, so that code
 /// that visits leaves is instantiated per leaf only. With null tables it only counts.
 struct program_builder {
@@ -120,8 +129,7 @@ constexpr void program_builder::refuse(const diagnostic& why, int scope) {
 
 constexpr void program_builder::check_input_count(int expected, std::size_t got, int scope) {
   if (!error.ok() || got == static_cast<std::size_t>(expected)) return;
-  const diagnostic why{"a composition takes {expected} inputs, got {got}", expected,
-                       static_cast<dim_t>(got)};
+  const diagnostic why = wrong_input_count(expected, got);
   if (counting())
     error = why;
   else

@@ -28,6 +28,7 @@ struct split {
   static constexpr auto sizes = detail::option_or<sections<>, Options...>::values;
   static constexpr dim_t along = detail::option_or<dim<0>, Options...>::value;
   static constexpr std::size_t outputs = sizes.size();
+  static constexpr bool first_output_is_result = false;
   static_assert(outputs >= 2 && outputs <= max_arity,
                 "ikebana: split needs the option sections<..> with two to eight sizes");
   static_assert(
