@@ -13,6 +13,9 @@
 #include <vector>
 
 #include "ikebana/io/safetensors.hpp"
+#include "ikebana/optim/lr_scheduler.hpp"
+#include "ikebana/optim/reduce_lr_on_plateau.hpp"
+#include "ikebana/optim/schedule/cyclic_lr.hpp"
 #include "ikebana/replicate/launch.hpp"
 #include "test/replicate/invariant_checks.hpp"
 
@@ -169,6 +172,116 @@ TEST_CASE("The options of the optimizer are in a state: compared, restored or ig
           ike::load_training_state(other, optimizer, nonsense, ike::saved_options::restore);
         }) == "load_training_state: adam: Invalid learning rate: -1");
   CHECK(optimizer.options().lr == 0.05);
+}
+
+TEST_CASE("Training with a schedule resumes with the same bits") {
+  const auto check = [](auto schedule, const char* name) {
+    CAPTURE(name);
+    const auto step = [](auto& model, auto& optimizer, auto& scheduler, int s) {
+      const batch<float> b(s, 8);
+      const float loss = model.train_step(b.x, b.labels, ike::cross_entropy{}, optimizer);
+      if constexpr (requires { scheduler.step(loss); })
+        scheduler.step(1);
+      else
+        scheduler.step();
+      return loss;
+    };
+    auto whole = initial<float>();
+    ike::adam optimizer{whole, {.lr = 0.02}};
+    auto scheduler = schedule(optimizer);
+    for (int s = 0; s < 4; ++s) step(whole, optimizer, scheduler, s);
+    const auto state = ike::get_training_state(whole, optimizer, scheduler).clone();
+    float loss = 0;
+    for (int s = 4; s < 9; ++s) loss = step(whole, optimizer, scheduler, s);
+
+    auto resumed = initial<float>(5);
+    ike::adam other{resumed, {.lr = 0.02}};
+    auto next = schedule(other);
+    ike::load_training_state(resumed, other, next, state);
+    float again = 0;
+    for (int s = 4; s < 9; ++s) again = step(resumed, other, next, s);
+    CHECK(hash_of(resumed, again) == hash_of(whole, loss));
+    CHECK(other.options().lr == optimizer.options().lr);
+    CHECK(other.options().beta1 == optimizer.options().beta1);
+    CHECK(other.options().lr != 0.02);
+
+    // Neither is loaded without the other.
+    CHECK(state_error([&] {
+            ike::load_training_state(resumed, other, state);
+          }).find("lr_scheduler.last_epoch") != std::string::npos);
+    const auto without = ike::get_training_state(whole, optimizer).clone();
+    CHECK(state_error([&] {
+            ike::load_training_state(resumed, other, next, without);
+          }).find("lr_scheduler.last_epoch") != std::string::npos);
+  };
+  check(
+      [](auto& optimizer) {
+        return ike::lr_scheduler{optimizer, ike::step_lr{2, 0.5}};
+      },
+      "step_lr");
+  check(
+      [](auto& optimizer) {
+        return ike::lr_scheduler{optimizer, ike::one_cycle_lr{.max_lr = 0.05, .total_steps = 20}};
+      },
+      "one_cycle_lr");
+  check(
+      [](auto& optimizer) {
+        return ike::reduce_lr_on_plateau{optimizer, {.factor = 0.5, .patience = 1}};
+      },
+      "reduce_lr_on_plateau");
+}
+
+TEST_CASE("The rate that a schedule started from is compared, restored or ignored") {
+  auto model = ike::initialize<float, in>(small, ike::seed{1});
+  ike::adam saved{model, {.lr = 0.1}};
+  ike::lr_scheduler first{saved, ike::exponential_lr{0.5}};
+  first.step();
+  const ike::state_dict state = ike::get_training_state(model, saved, first).clone();
+
+  auto other = ike::initialize<float, in>(small, ike::seed{2});
+  ike::adam optimizer{other, {.lr = 0.2}};
+  ike::lr_scheduler second{optimizer, ike::exponential_lr{0.5}};
+  CHECK(state_error([&] {
+          ike::load_training_state(other, optimizer, second, state);
+        }).find("mismatched: lr_scheduler.initial_lr expects 0.2, got 0.1") != std::string::npos);
+  CHECK(second.last_epoch() == 0);
+  CHECK(optimizer.options().lr == 0.2);
+  ike::load_training_state(other, optimizer, second, state, ike::saved_options::ignore);
+  CHECK(second.last_epoch() == 1);
+  CHECK(optimizer.options().lr == 0.1);
+  ike::load_training_state(other, optimizer, second, state, ike::saved_options::restore);
+  CHECK(second.initial_lr() == 0.1);
+  CHECK(optimizer.options().lr == 0.05);
+
+  // A momentum that the schedule does not set is compared.
+  ike::adam with_beta{other, {.lr = 0.1, .beta1 = 0.7}};
+  ike::lr_scheduler third{with_beta, ike::exponential_lr{0.5}};
+  CHECK(state_error([&] {
+          ike::load_training_state(other, with_beta, third, state);
+        }).find("optimizer.options.beta1 expects 0.7, got 0.9") != std::string::npos);
+}
+
+TEST_CASE("A schedule's state that cannot be is refused before anything has changed") {
+  auto model = ike::initialize<float, in>(small, ike::seed{1});
+  ike::adam optimizer{model, {.lr = 0.1}};
+  ike::lr_scheduler scheduler{optimizer, ike::one_cycle_lr{.max_lr = 0.1, .total_steps = 10}};
+  const ike::state_dict state = ike::get_training_state(model, optimizer, scheduler).clone();
+  const double lr = optimizer.options().lr;
+  const auto refused = [&](const char* name, auto value) {
+    const ike::state_dict nonsense = state.clone();
+    write(nonsense, name, 0, value);
+    const std::string text =
+        state_error([&] { ike::load_training_state(model, optimizer, scheduler, nonsense); });
+    CHECK(optimizer.options().lr == lr);
+    CHECK(scheduler.last_epoch() == 0);
+    return text;
+  };
+  CHECK(refused("lr_scheduler.last_epoch", std::int64_t{-1}) ==
+        "lr_scheduler.last_epoch: expected a number of steps, got -1");
+  CHECK(refused("lr_scheduler.last_epoch", std::int64_t{11}) ==
+        "load_training_state: one_cycle_lr: step 11 is beyond the last of 10");
+  CHECK(refused("lr_scheduler.initial_lr", -1.0) ==
+        "lr_scheduler.initial_lr: expected a number from 0 on, got -1");
 }
 
 TEST_CASE("Every option that an optimizer's numbers depend on is saved") {

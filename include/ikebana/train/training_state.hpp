@@ -29,6 +29,7 @@ namespace detail {
 
 inline constexpr std::string_view model_prefix = "model.", random_name = "random",
                                   options_prefix = "optimizer.options.",
+                                  initial_lr_name = "lr_scheduler.initial_lr",
                                   training_note = "ikebana.training_state";
 
 /// The version of the names and their meaning, in __metadata__. Version 2 added the options;
@@ -66,17 +67,71 @@ double saved_option(const state_dict::entry& e) {
   return number;
 }
 
+/// In place of a scheduler, if there is none.
+struct no_scheduler {};
+
+/// Calls f(name, type, bytes) for each part of a scheduler's state: "lr_scheduler.last_epoch".
+template <class Scheduler, class F>
+void for_each_scheduler_state([[maybe_unused]] Scheduler& scheduler, [[maybe_unused]] F&& f) {
+  if constexpr (!std::is_same_v<Scheduler, no_scheduler>)
+    for (const optimizer_state& s : scheduler.state())
+      f("lr_scheduler." + std::string(s.name), s.type, s.bytes);
+}
+
+/// Whether the scheduler sets this option of the optimizer at each step.
+template <class Scheduler>
+bool is_scheduled([[maybe_unused]] const Scheduler& scheduler, std::string_view name) {
+  if constexpr (std::is_same_v<Scheduler, no_scheduler>) {
+    return false;
+  } else {
+    name.remove_prefix(options_prefix.size());
+    if (name == "lr") return true;
+    if constexpr (requires { scheduler.changes_momentum(); })
+      return scheduler.changes_momentum() && (name == "momentum" || name == "beta1");
+    return false;
+  }
+}
+
+/// Throws state_error if the saved numbers are no rates, or the schedule has no such step.
+template <class Scheduler>
+void check_saved_schedule([[maybe_unused]] Scheduler& scheduler,
+                          [[maybe_unused]] const state_dict& given) {
+  for_each_scheduler_state(
+      scheduler, [&](const std::string& name, dtype type, std::span<std::byte>) {
+        if (type != dtype::float64) return;
+        const double number = saved_option(given.at(name));
+        if (number != number || (name.ends_with("_lr") && number < 0))
+          throw state_error(name + ": expected a number from 0 on, got " + number_text(number));
+      });
+  if constexpr (requires { scheduler.schedule(); }) {
+    std::int64_t step;
+    std::memcpy(&step, given.at("lr_scheduler.last_epoch").bytes.data(), sizeof step);
+    try {
+      scheduler.schedule().lr(1, step);
+    } catch (const error& e) {
+      throw state_error(std::string("load_training_state: ") + e.what());
+    }
+  }
+}
+
 /// Throws a state_error that lists all options that differ from the saved ones.
-template <class Optimizer>
-void compare_options(Optimizer& optimizer, const state_dict& given) {
+/// A scheduler sets the learning rate, and maybe the momentum, at each step: the optimizer's
+/// present ones do not matter, the rate that the scheduler started from does.
+template <class Optimizer, class Scheduler>
+void compare_options(Optimizer& optimizer, Scheduler& scheduler, const state_dict& given) {
   state_complaint wrong;
   for_each_saved_option(optimizer, [&](const std::string& name, dtype, auto option) {
     const auto* e = given.find(name);
-    if (e == nullptr) return;
+    if (e == nullptr || is_scheduled(scheduler, name)) return;
     const auto own = static_cast<double>(option), saved = saved_option(*e);
     if (own == saved || (own != own && saved != saved)) return;
     wrong.add_mismatched(name, number_text(own), number_text(saved));
   });
+  if constexpr (requires { scheduler.initial_lr(); }) {
+    const double own = scheduler.initial_lr(), saved = saved_option(given.at(initial_lr_name));
+    if (own != saved)
+      wrong.add_mismatched(std::string(initial_lr_name), number_text(own), number_text(saved));
+  }
   if (!wrong.lists().empty())
     wrong.say_first(
         "the optimizer has other options (saved_options::restore takes those saved, ignore keeps "
@@ -171,8 +226,11 @@ void for_each_optimizer_state(Model& m, Optimizer& optimizer, [[maybe_unused]] s
 /// parameters, buffers and the optimizer's state are views: `save` the dict, or `clone()` it. If
 /// all ranks of a replica agree, any rank's state will do; with shard_optimizer all ranks must call
 /// it, and the parts of the optimizers are gathered. Allocates.
-template <initialized_model Model, class Optimizer>
-state_view get_training_state(Model& m, Optimizer& optimizer) {
+///
+/// With a scheduler (lr_scheduler, reduce_lr_on_plateau) also its state
+/// ("lr_scheduler.last_epoch").
+template <initialized_model Model, class Optimizer, class Scheduler = detail::no_scheduler>
+state_view get_training_state(Model& m, Optimizer& optimizer, Scheduler&& scheduler = {}) {
   state_view dict;
   const state_view model = get_state_dict(m);
   for (const auto& e : model)
@@ -195,6 +253,10 @@ state_view get_training_state(Model& m, Optimizer& optimizer) {
     else
       std::memcpy(to, &number, sizeof number);
   });
+  detail::for_each_scheduler_state(
+      scheduler, [&](const std::string& name, dtype type, std::span<std::byte> bytes) {
+        std::memcpy(dict.add_owned(name, type, shape{}), bytes.data(), bytes.size());
+      });
   const std::array<std::int64_t, 3> random{std::bit_cast<std::int64_t>(m.seed().value),
                                            std::bit_cast<std::int64_t>(m.seed().path),
                                            static_cast<std::int64_t>(m.random_step())};
@@ -216,10 +278,13 @@ enum class saved_options : unsigned char {
 /// arrays in use, and have the same options unless `options` says otherwise; states of versions
 /// that did not save options are not compared. Throws state_error for negative counters and invalid
 /// options. Elements are converted between float32 and float64. Allocates.
-/// float32 and float64 are converted. Allocates.
-template <initialized_model Model, class Optimizer>
-void load_training_state(Model& m, Optimizer& optimizer, const state_dict& dict,
-                         saved_options options = saved_options::compare) {
+///
+/// A scheduler continues at the saved step, and then sets the optimizer's learning rate. The rate
+/// that it started from is treated like an option. A state with a scheduler cannot be loaded
+/// without one, nor the other way around.
+template <initialized_model Model, class Optimizer, class Scheduler>
+void load_training_state(Model& m, Optimizer& optimizer, Scheduler&& scheduler,
+                         const state_dict& dict, saved_options options = saved_options::compare) {
   const std::string* note = dict.find_metadata(detail::training_note);
   if (note != nullptr && *note != std::to_string(detail::training_version))
     throw state_error("load_training_state: expected a state of version " +
@@ -234,6 +299,10 @@ void load_training_state(Model& m, Optimizer& optimizer, const state_dict& dict,
   detail::for_each_saved_option(optimizer, [&](const std::string& name, dtype type, auto) {
     if (note != nullptr || dict.contains(name)) expected.add_uninitialized(name, type, shape{});
   });
+  detail::for_each_scheduler_state(scheduler,
+                                   [&](const std::string& name, dtype type, std::span<std::byte>) {
+                                     expected.add_uninitialized(name, type, shape{});
+                                   });
   expected.add_owned(detail::random_name, dtype::int64, shape{3});
   for (const auto& e : dict) {
     const bool of_model = e.name.starts_with(detail::model_prefix);
@@ -253,7 +322,8 @@ void load_training_state(Model& m, Optimizer& optimizer, const state_dict& dict,
   const auto random = given.at(detail::random_name).template view<std::int64_t, shape{3}>();
   if (random[2] < 0)
     throw state_error("random: expected a number of steps, got " + std::to_string(random[2]));
-  if (options == saved_options::compare) detail::compare_options(optimizer, given);
+  detail::check_saved_schedule(scheduler, given);
+  if (options == saved_options::compare) detail::compare_options(optimizer, scheduler, given);
   if (options == saved_options::restore) detail::check_saved_options(optimizer, given);
 
   load_state_dict(m, model);
@@ -263,8 +333,21 @@ void load_training_state(Model& m, Optimizer& optimizer, const state_dict& dict,
         detail::copy_elements(bytes.data(), type, given.at(name));
       });
   if (options == saved_options::restore) detail::restore_options(optimizer, given);
+  detail::for_each_scheduler_state(
+      scheduler, [&](const std::string& name, dtype type, std::span<std::byte> bytes) {
+        if (options == saved_options::ignore && name.ends_with("_lr")) return;
+        detail::copy_elements(bytes.data(), type, given.at(name));
+      });
+  if constexpr (requires { scheduler.restored(); }) scheduler.restored();
   m.set_seed({std::bit_cast<std::uint64_t>(random[0]), std::bit_cast<std::uint64_t>(random[1])});
   m.set_random_step(static_cast<std::uint64_t>(random[2]));
+}
+
+/// The same without a scheduler.
+template <initialized_model Model, class Optimizer>
+void load_training_state(Model& m, Optimizer& optimizer, const state_dict& dict,
+                         saved_options options = saved_options::compare) {
+  load_training_state(m, optimizer, detail::no_scheduler{}, dict, options);
 }
 
 }  // namespace ikebana

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "ikebana/core/error.hpp"
+#include "ikebana/optim/optimizer.hpp"
+#include "ikebana/optim/schedule/combined_lr.hpp"
+#include "ikebana/optim/schedule/lr_schedule.hpp"
+
+namespace ikebana {
+
+/// An optimizer whose learning rate can be changed between steps.
+template <class O>
+concept has_learning_rate = requires(O& o) {
+  { o.options().lr } -> std::convertible_to<double>;
+};
+
+namespace detail {
+
+/// The option that PyTorch's schedules call momentum: `momentum`, or the first beta.
+template <has_learning_rate O>
+auto* momentum_option(O& optimizer) {
+  if constexpr (requires { optimizer.options().momentum; })
+    return &optimizer.options().momentum;
+  else if constexpr (requires { optimizer.options().beta1; })
+    return &optimizer.options().beta1;
+  else
+    return static_cast<double*>(nullptr);
+}
+
+}  // namespace detail
+
+/// Applies a schedule to an optimizer: `lr_scheduler schedule{optimizer, cosine_annealing_lr{.t_max
+/// = 100}};`, then `schedule.step()` after each step of the optimizer, or each epoch. The rate that
+/// the optimizer has at first is the schedule's initial rate. The optimizer must outlive the
+/// scheduler, and not move. Does not allocate.
+template <lr_schedule Schedule, has_learning_rate Optimizer>
+class lr_scheduler {
+ public:
+  /// Sets the rate of step 0. Throws error for invalid options, or if the schedule prescribes a
+  /// momentum and the optimizer has none, before anything has changed.
+  lr_scheduler(Optimizer& optimizer, Schedule schedule)
+      : optimizer_{&optimizer},
+        schedule_{std::move(schedule)},
+        initial_lr_{static_cast<double>(optimizer.options().lr)} {
+    schedule_.check();
+    if (changes_momentum() && detail::momentum_option(optimizer) == nullptr)
+      throw error("the schedule changes the momentum (cycle_momentum), which the optimizer lacks");
+    apply(0);
+  }
+
+  /// Sets the rate of the next step. Throws error if the schedule has none, before anything has
+  /// changed.
+  void step() {
+    apply(last_epoch_ + 1);
+    ++last_epoch_;
+  }
+
+  /// The number of calls of step(), under PyTorch's name.
+  std::int64_t last_epoch() const { return last_epoch_; }
+  /// The rate that was set last.
+  double get_last_lr() const { return last_lr_; }
+  /// The rate that the schedule starts from.
+  double initial_lr() const { return initial_lr_; }
+  const Schedule& schedule() const { return schedule_; }
+  /// Whether the schedule sets the optimizer's momentum, too.
+  bool changes_momentum() const { return detail::momentum_of(schedule_, 0).has_value(); }
+
+  /// What a checkpoint holds of it: last_epoch and initial_lr. After writing to them, `restored()`.
+  std::array<optimizer_state, 2> state() {
+    return {optimizer_state::of("last_epoch", std::span{&last_epoch_, 1}),
+            optimizer_state::of("initial_lr", std::span{&initial_lr_, 1})};
+  }
+  /// Sets the rate of the step that was written to the state.
+  void restored() { apply(last_epoch_); }
+
+ private:
+  void apply(std::int64_t step) {
+    const double lr = schedule_.lr(initial_lr_, step);
+    const std::optional<double> momentum = detail::momentum_of(schedule_, step);
+    auto& options = optimizer_->options();
+    options.lr = static_cast<std::remove_cvref_t<decltype(options.lr)>>(lr);
+    last_lr_ = lr;
+    if (!momentum) return;
+    auto* option = detail::momentum_option(*optimizer_);
+    *option = static_cast<std::remove_pointer_t<decltype(option)>>(*momentum);
+  }
+
+  Optimizer* optimizer_;
+  Schedule schedule_;
+  double initial_lr_;
+  double last_lr_ = 0;
+  std::int64_t last_epoch_ = 0;
+};
+template <class Optimizer, class Schedule>
+lr_scheduler(Optimizer&, Schedule) -> lr_scheduler<Schedule, Optimizer>;
+
+}  // namespace ikebana
