@@ -13,6 +13,7 @@
 #include "ikebana/compose/repeat.hpp"
 #include "ikebana/compose/residual.hpp"
 #include "ikebana/compose/sequential.hpp"
+#include "ikebana/core/print_tensor.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/cpu/threads.hpp"
 #include "ikebana/io/data_loader.hpp"

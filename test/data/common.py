@@ -20,8 +20,8 @@ DTYPES = {"f64": torch.float64, "f32": torch.float32}
 
 # --- safetensors ---------------------------------------------------------------------------------
 
-DTYPE_NAMES = {"float64": "F64", "float32": "F32", "int64": "I64", "bool": "U8", "uint8": "U8"}
-DTYPE_CODES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "U8": "|u1"}
+DTYPE_NAMES = {"float64": "F64", "float32": "F32", "int64": "I64", "int32": "I32", "bool": "U8", "uint8": "U8"}
+DTYPE_CODES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U8": "|u1"}
 
 
 def write_safetensors(path, tensors, metadata):
