@@ -18,6 +18,7 @@
 #include "ikebana/cpu/lstm_step.hpp"
 #include "ikebana/cpu/norm.hpp"
 #include "ikebana/cpu/optim.hpp"
+#include "ikebana/cpu/optim_rules.hpp"
 #include "ikebana/cpu/pointwise.hpp"
 #include "ikebana/cpu/pool.hpp"
 #include "ikebana/cpu/recurrent.hpp"

@@ -18,6 +18,17 @@ void for_each_option(Options& o, F&& f) {
   if constexpr (requires { o.amsgrad; }) f("amsgrad", o.amsgrad);
   if constexpr (requires { o.nesterov; }) f("nesterov", o.nesterov);
   if constexpr (requires { o.maximize; }) f("maximize", o.maximize);
+  if constexpr (requires { o.alpha; }) f("alpha", o.alpha);
+  if constexpr (requires { o.centered; }) f("centered", o.centered);
+  if constexpr (requires { o.lr_decay; }) f("lr_decay", o.lr_decay);
+  if constexpr (requires { o.rho; }) f("rho", o.rho);
+  if constexpr (requires { o.momentum_decay; }) f("momentum_decay", o.momentum_decay);
+  if constexpr (requires { o.lambd; }) f("lambd", o.lambd);
+  if constexpr (requires { o.t0; }) f("t0", o.t0);
+  if constexpr (requires { o.etaminus; }) f("etaminus", o.etaminus);
+  if constexpr (requires { o.etaplus; }) f("etaplus", o.etaplus);
+  if constexpr (requires { o.step_size_min; }) f("step_size_min", o.step_size_min);
+  if constexpr (requires { o.step_size_max; }) f("step_size_max", o.step_size_max);
   if constexpr (requires { o.max_norm; }) f("max_norm", o.max_norm);
 }
 

@@ -1,0 +1,157 @@
+/// rule(p, g, state) gives the new parameters; state(k) loads array k, state(k, x) stores it.
+template <class T, class F>
+IKEBANA_CPU_INLINE void apply_rule(const optimizer_arrays<T>& a, F rule) {
+  const vec<T> scale = vec<T>::broadcast(a.gradient_scale),
+               decay = vec<T>::broadcast(a.weight_decay);
+  update_lanes<T>(
+      a.n, a.params, [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+        const vec<T> p = load_lanes(a.params + i, lanes);
+        const vec<T> g = fma(p, decay, load_lanes(a.grads + i, lanes) * scale);
+        const auto load = [&](int k) __attribute__((always_inline)) {
+          return load_lanes(a.state[k] + i, lanes);
+        };
+        const auto store = [&](int k, vec<T> x) __attribute__((always_inline)) {
+          store_lanes(x, a.state[k] + i, lanes);
+        };
+        store_lanes(rule(p, g, load, store), a.params + i, lanes);
+      });
+}
+
+/// 1, 0 or -1; 0 for NaN.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> sign_of(vec<T> x) {
+  const vec<T> zero = vec<T>::broadcast(T(0));
+  return select(x > zero, vec<T>::broadcast(T(1)),
+                select(x < zero, vec<T>::broadcast(T(-1)), zero));
+}
+
+template <class T>
+void rmsprop_update(const optimizer_arrays<T>& a) {
+  const vec<T> rate = vec<T>::broadcast(-a.factor[0]), alpha = vec<T>::broadcast(a.factor[1]),
+               fresh = vec<T>::broadcast(a.factor[2]), eps = vec<T>::broadcast(a.factor[3]),
+               momentum = vec<T>::broadcast(a.factor[4]);
+  const bool has_momentum = a.state[1] != nullptr, centered = a.state[2] != nullptr;
+  apply_rule(
+      a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
+        const vec<T> square = fma(alpha, load(0), fresh * (g * g));
+        store(0, square);
+        vec<T> variance = square;
+        if (centered) {
+          const vec<T> mean = fma(alpha, load(2), fresh * g);
+          store(2, mean);
+          variance = fma(-mean, mean, square);
+        }
+        const vec<T> step = g / (sqrt(variance) + eps);
+        if (!has_momentum) return fma(rate, step, p);
+        const vec<T> buffer = fma(momentum, load(1), step);
+        store(1, buffer);
+        return fma(rate, buffer, p);
+      });
+}
+
+template <class T>
+void adagrad_update(const optimizer_arrays<T>& a) {
+  const vec<T> rate = vec<T>::broadcast(-a.factor[0]), eps = vec<T>::broadcast(a.factor[1]);
+  apply_rule(
+      a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
+        const vec<T> sum = fma(g, g, load(0));
+        store(0, sum);
+        return fma(rate, g / (sqrt(sum) + eps), p);
+      });
+}
+
+template <class T>
+void adadelta_update(const optimizer_arrays<T>& a) {
+  const vec<T> rate = vec<T>::broadcast(-a.factor[0]), rho = vec<T>::broadcast(a.factor[1]),
+               fresh = vec<T>::broadcast(a.factor[2]), eps = vec<T>::broadcast(a.factor[3]);
+  apply_rule(
+      a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
+        const vec<T> square = fma(rho, load(0), fresh * (g * g)), before = load(1);
+        const vec<T> delta = sqrt(before + eps) / sqrt(square + eps) * g;
+        store(0, square);
+        store(1, fma(rho, before, fresh * (delta * delta)));
+        return fma(rate, delta, p);
+      });
+}
+
+template <class T>
+void adamax_update(const optimizer_arrays<T>& a) {
+  const vec<T> rate = vec<T>::broadcast(-a.factor[0]), beta1 = vec<T>::broadcast(a.factor[1]),
+               fresh = vec<T>::broadcast(a.factor[2]), beta2 = vec<T>::broadcast(a.factor[3]),
+               eps = vec<T>::broadcast(a.factor[4]);
+  apply_rule(
+      a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
+        const vec<T> mean = fma(beta1, load(0), fresh * g),
+                     largest = max(beta2 * load(1), abs(g) + eps);
+        store(0, mean);
+        store(1, largest);
+        return fma(rate, mean / largest, p);
+      });
+}
+
+template <class T>
+void mixed_adam_update(const optimizer_arrays<T>& a) {
+  const vec<T> of_gradient = vec<T>::broadcast(-a.factor[0]),
+               of_mean = vec<T>::broadcast(-a.factor[1]), root = vec<T>::broadcast(a.factor[2]),
+               beta1 = vec<T>::broadcast(a.factor[3]), fresh1 = vec<T>::broadcast(a.factor[4]),
+               beta2 = vec<T>::broadcast(a.factor[5]), fresh2 = vec<T>::broadcast(a.factor[6]),
+               eps = vec<T>::broadcast(a.factor[7]);
+  const bool is_adaptive = a.factor[2] != T(0);
+  apply_rule(
+      a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
+        const vec<T> mean = fma(beta1, load(0), fresh1 * g),
+                     square = fma(beta2, load(1), fresh2 * (g * g));
+        store(0, mean);
+        store(1, square);
+        const vec<T> step = fma(of_gradient, g, of_mean * mean);
+        return is_adaptive ? p + step / fma(sqrt(square), root, eps) : p + step;
+      });
+}
+
+template <class T>
+void asgd_update(const optimizer_arrays<T>& a) {
+  const vec<T> rate = vec<T>::broadcast(-a.factor[0]), kept = vec<T>::broadcast(a.factor[1]),
+               mu = vec<T>::broadcast(a.factor[2]);
+  const bool averages = a.factor[2] != T(1);
+  apply_rule(
+      a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
+        const vec<T> next = fma(rate, g, p * kept);
+        if (averages) {
+          const vec<T> average = load(0);
+          store(0, fma(next - average, mu, average));
+        } else {
+          store(0, next);
+        }
+        return next;
+      });
+}
+
+template <class T>
+void rprop_update(const optimizer_arrays<T>& a) {
+  const vec<T> shrink = vec<T>::broadcast(a.factor[0]), grow = vec<T>::broadcast(a.factor[1]),
+               least = vec<T>::broadcast(a.factor[2]), most = vec<T>::broadcast(a.factor[3]);
+  const vec<T> zero = vec<T>::broadcast(T(0)), one = vec<T>::broadcast(T(1));
+  apply_rule(
+      a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
+        const vec<T> agreement = sign_of(g) * sign_of(load(0));
+        const vec<T> factor = select(agreement > zero, grow, select(agreement < zero, shrink, one));
+        const vec<T> size = min(max(load(1) * factor, least), most);
+        const vec<T> used = select(agreement < zero, zero, g);
+        store(0, used);
+        store(1, size);
+        return p - sign_of(used) * size;
+      });
+}
+
+template <class T>
+void lion_update(const optimizer_arrays<T>& a) {
+  const vec<T> rate = vec<T>::broadcast(-a.factor[0]), kept = vec<T>::broadcast(a.factor[1]),
+               beta1 = vec<T>::broadcast(a.factor[2]), fresh1 = vec<T>::broadcast(a.factor[3]),
+               beta2 = vec<T>::broadcast(a.factor[4]), fresh2 = vec<T>::broadcast(a.factor[5]);
+  apply_rule(
+      a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
+        const vec<T> mean = load(0);
+        store(0, fma(beta2, mean, fresh2 * g));
+        return fma(rate, sign_of(fma(beta1, mean, fresh1 * g)), p * kept);
+      });
+}

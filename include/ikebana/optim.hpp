@@ -1,0 +1,15 @@
+#pragma once
+
+// All optimizers. <ikebana/ikebana.hpp> has sgd, adam and adamw, and the schedules.
+
+#include "ikebana/optim/adadelta.hpp"
+#include "ikebana/optim/adagrad.hpp"
+#include "ikebana/optim/adam.hpp"
+#include "ikebana/optim/adamax.hpp"
+#include "ikebana/optim/asgd.hpp"
+#include "ikebana/optim/lion.hpp"
+#include "ikebana/optim/nadam.hpp"
+#include "ikebana/optim/radam.hpp"
+#include "ikebana/optim/rmsprop.hpp"
+#include "ikebana/optim/rprop.hpp"
+#include "ikebana/optim/sgd.hpp"

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "ikebana/cpu/optim_rules.hpp"
+#include "ikebana/optim/elementwise_optimizer.hpp"
+
+namespace ikebana {
+
+/// Options of nadam: those of PyTorch with its defaults, and clipping by norm.
+struct nadam_options {
+  double lr = 2e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;  ///< L2 penalty: added to the gradient, times the parameter.
+  double momentum_decay = 4e-3;
+  bool maximize = false;
+  double max_norm = std::numeric_limits<double>::infinity();  ///< Clips by norm, see adam.
+  bool error_if_nonfinite = false;  ///< Throws error if the norm of the gradients is not finite.
+};
+
+namespace detail {
+
+struct nadam_rule {
+  using options = nadam_options;
+  static constexpr const char* name = "nadam";
+
+  static void check(const options& o) {
+    check_option(o.eps >= 0, name, "epsilon value", o.eps);
+    check_option(o.beta1 >= 0 && o.beta1 < 1, name, "beta parameter at index 0", o.beta1);
+    check_option(o.beta2 >= 0 && o.beta2 < 1, name, "beta parameter at index 1", o.beta2);
+    check_option(o.weight_decay >= 0, name, "weight_decay value", o.weight_decay);
+    check_option(o.momentum_decay >= 0, name, "momentum_decay value", o.momentum_decay);
+  }
+  static constexpr auto arrays([[maybe_unused]] const options& o) {
+    return std::array{state_array{"exp_avg"}, state_array{"exp_avg_sq"}};
+  }
+  /// The product of the momenta of all steps, which are those of today's options; 0 once it is
+  /// below any rounding error.
+  static double product_of_momenta(const options& o, std::int64_t step) {
+    const double decay = std::pow(0.96, o.momentum_decay);
+    double product = 1, power = 1;
+    for (; step > 0 && product > 0x1p-60; --step) {
+      power *= decay;
+      product *= o.beta1 * (1 - 0.5 * power);
+    }
+    return product > 0x1p-60 ? product : 0;
+  }
+  static auto factors(const options& o, [[maybe_unused]] std::int64_t step) {
+    const auto momentum = [&](std::int64_t i) {
+      return o.beta1 * (1 - 0.5 * std::pow(0.96, static_cast<double>(i) * o.momentum_decay));
+    };
+    const double mu = momentum(step), next = momentum(step + 1);
+    const double product = product_of_momenta(o, step);
+    return std::array{o.lr * (1 - mu) / (1 - product),
+                      o.lr * next / (1 - product * next),
+                      1 / std::sqrt(cpu::detail::one_less_power(o.beta2, step)),
+                      o.beta1,
+                      1 - o.beta1,
+                      o.beta2,
+                      1 - o.beta2,
+                      o.eps};
+  }
+  static double weight_decay([[maybe_unused]] const options& o) { return o.weight_decay; }
+  template <class T>
+  static void step(const cpu::optimizer_arrays<T>& a) {
+    cpu::mixed_adam_step<T>(a);
+  }
+};
+
+}  // namespace detail
+
+/// NAdam, Adam with Nesterov momentum (Dozat, Incorporating Nesterov Momentum into Adam, 2016), as
+/// in PyTorch 1.13 with `foreach` (without it, that version takes the square of the last momentum).
+/// The model must outlive it. Options may be changed between steps. State: exp_avg, exp_avg_sq,
+/// step; PyTorch's mu_product follows from the step.
+template <class T>
+class nadam : public detail::elementwise_optimizer<T, detail::nadam_rule> {
+ public:
+  /// Allocates two arrays of the size of the parameters. Throws error for invalid options.
+  template <optimizable Model>
+  explicit nadam(Model& model, const nadam_options& options = {})
+      : detail::elementwise_optimizer<T, detail::nadam_rule>{options} {
+    this->take(model);
+  }
+};
+
+// Refusals at compile time, selected by the deduction guides.
+template <class Misuse>
+requires(!floating<Misuse>) class nadam<Misuse>;
+template <class Model>
+nadam(Model&)
+    -> nadam<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+template <class Model>
+nadam(Model&, const nadam_options&)
+    -> nadam<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+template <class Model>
+nadam(const Model&&) -> nadam<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
+template <class Model>
+nadam(const Model&&, const nadam_options&)
+    -> nadam<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
+nadam(...)->nadam<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
+
+}  // namespace ikebana
