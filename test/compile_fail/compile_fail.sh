@@ -19,7 +19,8 @@
 # names, with a shell pattern.
 #
 # Lines that say from where a header is included are not counted. Texts that a compiler prints as single characters, in
-# pieces or as the name of a misuse (module/refusal.hpp) are compared as plain text.
+# pieces or as the name of a misuse (module/refusal.hpp) are compared as plain text. Where it prints a list of words, words
+# and numbers alone are compared, and each word must be in module/vocabulary.hpp unless it is of the case.
 set -uo pipefail
 compiler=$1
 flags=$2
@@ -34,6 +35,8 @@ if ! command -v "$compiler" >/dev/null; then
   exit 1
 fi
 if "$compiler" --version | grep -q clang; then kind=clang; else kind=gcc; fi
+prints_words=
+[ $kind = gcc ] || [ "$("$compiler" -dumpversion | cut -d. -f1)" -ge 18 ] || prints_words=1
 compile=("$compiler" -std=c++20 -DIKEBANA_EXTERN_KERNELS -Wall -Wextra -Werror "@$flags")
 
 # The library as a precompiled header: parsing it takes longer than most cases' own code.
@@ -63,6 +66,16 @@ decode() {
     s/"\}, (?:(?:ikebana::)?detail::)?says<\d+>\{"//g;
     s/\\"/"/g;
     s/misuse::(\w+)/$1 =~ tr{_}{ }r/ge;
+    s{(?:ikebana::)?(?:detail::)?(at|letters)<\x27?([^\x27<>]*)\x27?>}{$1<$2>}g;
+    s{(ikebana::refused<)((?:(?:at|letters)<[^<>]*>|[\w\[\]]+|, )+)>}{
+      my ($head, $words, $path) = ($1, $2, "");
+      $path = "$1: " if $words =~ s/(?:^|, )at<([^<>]*)>//;
+      $words =~ s/letters<([^<>]*)>/`$1`/g;
+      $words =~ s/n\[(\d+)\]/$1/g;
+      $words =~ s/\bzero\b/0/g;
+      $words =~ s/\bminus, /-/g;
+      $words =~ s/(\w)_(?=,|$)/$1/g;
+      "$head$path$words>"}ge;
     print'
 }
 
@@ -83,11 +96,25 @@ on_page() {
   grep -qF -- "$(first_line)" docs/errors.md || complain "docs/errors.md does not have: $(first_line); run tools/errors_page"
 }
 
+# plain: the words and numbers of a text or of a regular expression, which stays one in its ".*".
+plain() { perl -pe 's/\\//g; s/\.\*/\x01/g; s/\x27s\b//g; s/[^\w\x01]+/ /g; s/^ | $//g; s/ ?\x01 ?/.*/g'; }
+
+# says PATTERN: whether the text on the standard input contains this regular expression, or its words if the compiler prints
+# no text.
+says() {
+  local text pattern
+  text=$(cat)
+  grep -Eq -- "$1" <<<"$text" && return
+  [ -n "$prints_words" ] || return
+  pattern=$(plain <<<"$1")
+  [ -n "$pattern" ] && plain <<<"$text" | grep -Eq -- "$pattern"
+}
+
 said() { sed -n "s|^// $1: *||p" "$case" | sed 's/[[:space:]]*$//'; }
 
 # fails_well [OPTION...]: whether the case fails as it declares.
 fails_well() {
-  local expected pattern first errors limit lines flags
+  local expected pattern word first errors limit lines flags
   failed=0
   if ! grep -q '^#ifdef MENDED' "$case"; then
     complain 'no mended twin (#ifdef MENDED)'
@@ -103,15 +130,18 @@ fails_well() {
   expected=$(said expect; said "expect-$kind")
   [ -n "$expected" ] || [ -n "$(said note)" ] || complain 'expects no sentence (// expect: ...)'
   while IFS= read -r pattern; do
-    [ -z "$pattern" ] || grep -Eq -- "$pattern" <<<"$first" || complain "does not say: $pattern"
+    [ -z "$pattern" ] || says "$pattern" <<<"$first" || complain "does not say: $pattern"
   done <<<"$expected"
   while IFS= read -r pattern; do
-    [ -z "$pattern" ] || grep -Eq -- "$pattern" "$output" || complain "does not say: $pattern"
+    [ -z "$pattern" ] || says "$pattern" <"$output" || complain "does not say: $pattern"
   done <<<"$(said note)"
   while IFS= read -r pattern; do
     [ -z "$pattern" ] || ! grep -Eq -- "$pattern" "$output" || complain "says what it must not: $pattern"
   done <<<"$hana
 $(said forbid)"
+  while IFS= read -r word; do
+    [ -z "$word" ] || grep -qF -- "$word" "$case" || complain "module/vocabulary.hpp lacks the word $word"
+  done <<<"$(grep -oE '`[a-z_]+`' <<<"$first" | tr -d '`')"
   errors=$(grep -cE '(^|[: ])error: ' "$output")
   limit=$(said "errors-$kind")
   [ "$errors" -le "${limit:-1}" ] || complain "says $errors errors, at most ${limit:-1} are allowed"

@@ -5,6 +5,12 @@
 #include <utility>
 
 #include "ikebana/core/diagnostic.hpp"
+#if defined(__clang__) && (__clang_major__ < 18 || defined(__apple_build_version__))
+#include <iterator>
+#include <string_view>
+
+#include "ikebana/module/vocabulary.hpp"
+#endif
 
 // Makes the compiler print a diagnostic: a refused call returns a type that is named after the
 // diagnostic and never defined. The compiler then reports one error, in the user's line, without
@@ -12,8 +18,10 @@
 //
 // g++ prints a text in a template argument. clang from 18 on does so only for arrays of at most 36
 // characters without unused elements, so the sentence is cut into pieces. Earlier versions of clang
-// print only single characters, so path and numbers come before the sentence. If static_assert
-// accepts a computed message, it prints the sentence.
+// print only names, numbers and single characters, so the sentence becomes a list of types that are
+// named after its words, without punctuation: `linear, expects, in_features, n[12], got, n[10],
+// detail::at<'f', 'c', '2'>`, where the path follows the first clause. If static_assert accepts a
+// computed message, it prints the sentence.
 
 namespace ikebana {
 
@@ -48,20 +56,11 @@ struct refused;
 
 #endif
 
-// IKEBANA_MISUSE(name, "sentence"): `name<>` is the error for a constant sentence. For compilers
-// that print only characters of types, it is a static_assert.
+// IKEBANA_MISUSE(name, "sentence"): `name<>` is the refusal for a constant sentence.
 
-#if defined(__clang__) && (__clang_major__ < 18 || defined(__apple_build_version__))
-#define IKEBANA_MISUSE(name, sentence_)       \
-  template <bool Is = false>                  \
-  struct name {                               \
-    static_assert(Is, "ikebana: " sentence_); \
-  }
-#else
 #define IKEBANA_MISUSE(name, sentence_) \
-  template <bool = false>               \
-  using name = refusal_t<path_text{}, 0, 0, sentence{sentence_}>
-#endif
+  template <bool Lazy = false>          \
+  using name = misuse_t<Lazy, sentence{sentence_}>
 
 namespace detail {
 
@@ -72,16 +71,11 @@ using refusal_t = refused<Message>;
 
 #elif __clang_major__ < 18 || defined(__apple_build_version__)
 
-namespace refusal {
+/// A path, and a word that is not in the vocabulary.
 template <char... C>
-struct path;
-template <dim_t N>
-struct expected;
-template <dim_t N>
-struct got;
+struct at;
 template <char... C>
-struct message;
-}  // namespace refusal
+struct letters;
 
 template <template <char...> class To, auto Text, std::size_t... I>
 To<Text.data[I]...>* spell(std::index_sequence<I...>);
@@ -89,23 +83,112 @@ template <template <char...> class To, auto Text>
 using spelled =
     std::remove_pointer_t<decltype(spell<To, Text>(std::make_index_sequence<Text.size()>{}))>;
 
-template <path_text Path, dim_t Expected, dim_t Got, sentence Message>
-constexpr auto find_refusal() {
-  using whole = spelled<refusal::message, Message>;
-  using refusal::expected, refusal::got;
-  if constexpr (Path.empty() && Expected == 0 && Got == 0)
-    return std::type_identity<refused<whole>>{};
-  else if constexpr (Path.empty())
-    return std::type_identity<refused<expected<Expected>, got<Got>, whole>>{};
-  else if constexpr (Expected == 0 && Got == 0)
-    return std::type_identity<refused<spelled<refusal::path, Path>, whole>>{};
-  else
-    return std::type_identity<
-        refused<spelled<refusal::path, Path>, expected<Expected>, got<Got>, whole>>{};
+/// A word or number of a sentence.
+struct piece_of_sentence {
+  std::size_t begin = 0;
+  std::size_t size = 0;
+};
+
+/// A sentence divided into words and numbers. Of "input's" it has "input".
+struct divided_sentence {
+  std::size_t count = 0;
+  std::size_t first_clause = 0;  ///< The number of words before the first '(' or ';'.
+  piece_of_sentence at[160]{};
+};
+constexpr divided_sentence divide(const sentence& s, std::size_t from) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  const auto is_inner = [](char c) { return c == '.' || c == '-' || c == '^' || c == '\''; };
+  divided_sentence out;
+  bool in_first_clause = true;
+  const std::size_t size = s.size();
+  for (std::size_t i = from; i < size && out.count < 160;) {
+    if (!is_letter(s.data[i]) &&
+        !(s.data[i] == '-' && i + 1 < size && s.data[i + 1] >= '0' && s.data[i + 1] <= '9')) {
+      in_first_clause = in_first_clause && s.data[i] != '(' && s.data[i] != ';';
+      ++i;
+      continue;
+    }
+    std::size_t end = i + 1;
+    while (end < size && (is_letter(s.data[end]) ||
+                          (is_inner(s.data[end]) && end + 1 < size && is_letter(s.data[end + 1]))))
+      ++end;
+    const bool is_genitive = end - i > 2 && s.data[end - 1] == 's' && s.data[end - 2] == '\'';
+    out.at[out.count++] = {i, end - i - (is_genitive ? 2 : 0)};
+    if (in_first_clause) out.first_clause = out.count;
+    i = end;
+  }
+  return out;
 }
 
-template <path_text Path, dim_t Expected, dim_t Got, sentence Message>
-using refusal_t = typename decltype(find_refusal<Path, Expected, Got, Message>())::type;
+/// The number that a text is, or `no_number`.
+inline constexpr dim_t no_number = dim_t{1} << 56;
+constexpr dim_t number_in(std::string_view text) {
+  const bool is_negative = text.starts_with('-');
+  if (is_negative) text.remove_prefix(1);
+  dim_t n = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9' || n > no_number / 16) return no_number;
+    n = 10 * n + (c - '0');
+  }
+  return is_negative ? -n : n;
+}
+
+template <class... Word>
+struct word_list {};
+
+template <sentence Message, piece_of_sentence Piece>
+constexpr auto find_word() {
+  constexpr std::string_view text{Message.data + Piece.begin, Piece.size};
+  constexpr std::size_t index = find_word(text);
+  constexpr dim_t number = number_in(text);
+  using n = word<find_word("n")>;
+  if constexpr (index < std::size(word_names))
+    return word_list<word<index>>{};
+  else if constexpr (number == no_number)
+    return word_list<spelled<letters, sentence{text}>>{};
+  else if constexpr (number == 0)
+    return word_list<word<find_word("zero")>>{};
+  else if constexpr (number < 0)
+    return word_list<word<find_word("minus")>, n[-number]>{};
+  else
+    return word_list<n[number]>{};
+}
+
+template <path_text Path>
+constexpr auto path_words() {
+  if constexpr (Path.empty())
+    return word_list<>{};
+  else
+    return word_list<spelled<at, Path>>{};
+}
+
+template <class... List>
+struct refused_words;
+template <class... Word>
+struct refused_words<word_list<Word...>> : std::type_identity<refused<Word...>> {};
+template <class... A, class... B, class... C>
+struct refused_words<word_list<A...>, word_list<B...>, C...>
+    : refused_words<word_list<A..., B...>, C...> {};
+
+/// A sentence without the path that it begins with.
+template <path_text Path, sentence Message>
+inline constexpr divided_sentence divided =
+    divide(Message, !Path.empty() && Message.view().starts_with(Path.view()) ? Path.size() : 0);
+
+template <path_text Path, sentence Message, std::size_t... I, std::size_t... J>
+auto find_words(std::index_sequence<I...>, std::index_sequence<J...>) -> refused_words<
+    word_list<>, decltype(find_word<Message, divided<Path, Message>.at[I]>())...,
+    decltype(path_words<Path>()),
+    decltype(find_word<Message,
+                       divided<Path, Message>.at[divided<Path, Message>.first_clause + J]>())...>;
+
+template <path_text Path, dim_t, dim_t, sentence Message>
+using refusal_t = typename decltype(find_words<Path, Message>(
+    std::make_index_sequence<divided<Path, Message>.first_clause>{},
+    std::make_index_sequence<divided<Path, Message>.count -
+                             divided<Path, Message>.first_clause>{}))::type;
 
 #else
 
@@ -146,6 +229,14 @@ using refusal_t = std::remove_pointer_t<decltype(in_pieces<Message>(
     std::make_index_sequence<cut(Message).count>{}))>;
 
 #endif
+
+/// Makes a refusal only where it is used.
+template <bool, sentence Message>
+struct misuse_of {
+  using type = refusal_t<path_text{}, 0, 0, Message>;
+};
+template <bool Lazy, sentence Message>
+using misuse_t = typename misuse_of<Lazy, Message>::type;
 
 /// The result of a search for a refusal if there is none; otherwise it is a std::type_identity of
 /// it.

@@ -1,0 +1,167 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <tuple>
+
+// The words of the library's sentences as types. Compilers that print no text in a template
+// argument print the name of a type, so that a sentence becomes a list of such types. The types are
+// local to a function because clang prints these without a scope: `expects`, not
+// `ikebana::detail::expects`. A word that is missing here is printed in single characters.
+
+namespace ikebana::detail {
+
+#define IKEBANA_WORDS(WORD, KEYWORD)                                                             \
+  KEYWORD(and) KEYWORD(auto) KEYWORD(bool) KEYWORD(class) KEYWORD(const) KEYWORD(constexpr)        \
+  KEYWORD(continue) KEYWORD(default) KEYWORD(delete) KEYWORD(do) KEYWORD(double) KEYWORD(false)    \
+  KEYWORD(float) KEYWORD(for) KEYWORD(if) KEYWORD(int) KEYWORD(namespace) KEYWORD(new)             \
+  KEYWORD(not) KEYWORD(operator) KEYWORD(or) KEYWORD(requires) KEYWORD(static) KEYWORD(struct)     \
+  KEYWORD(template) KEYWORD(this) KEYWORD(true) KEYWORD(typename) KEYWORD(using) KEYWORD(void)     \
+  KEYWORD(while)                                                                                   \
+  WORD(_s) WORD(a) WORD(above) WORD(accuracy) WORD(activation) WORD(adam) WORD(adamw)              \
+  WORD(adapted) WORD(adaptive) WORD(adaptive_avg_pool1d) WORD(adaptive_avg_pool2d)                 \
+  WORD(adaptive_avg_pool3d) WORD(adaptive_max_pool1d) WORD(adaptive_max_pool2d)                    \
+  WORD(adaptive_max_pool3d) WORD(add) WORD(affine) WORD(again) WORD(alike) WORD(all)               \
+  WORD(alloc_storage) WORD(alone) WORD(along) WORD(already) WORD(alternatives) WORD(amsgrad)       \
+  WORD(an) WORD(angle) WORD(another) WORD(any) WORD(apart) WORD(applied) WORD(approximate)         \
+  WORD(are) WORD(argument) WORD(arguments) WORD(array) WORD(as) WORD(ask) WORD(assigned)           \
+  WORD(at) WORD(attn_mask) WORD(average) WORD(averages) WORD(avg_pool1d) WORD(avg_pool2d)          \
+  WORD(avg_pool3d) WORD(backward) WORD(batch) WORD(batch_first) WORD(batch_norm1d)                 \
+  WORD(batch_norm2d) WORD(batch_norm3d) WORD(be) WORD(become) WORD(before) WORD(begin)             \
+  WORD(begin_step) WORD(below) WORD(beta1) WORD(beta2) WORD(between) WORD(bf16)                    \
+  WORD(bf16_compress) WORD(bfloat16) WORD(bias) WORD(bidirectional) WORD(bilinear) WORD(bind)      \
+  WORD(bind_state) WORD(body) WORD(both) WORD(braces) WORD(brackets) WORD(branches)                \
+  WORD(broadcast_buffers) WORD(bucket) WORD(bucket_cap) WORD(bucket_caps) WORD(bucket_plan)        \
+  WORD(bucket_plan_of) WORD(buffer) WORD(buffer_comm_hook) WORD(buffer_spec) WORD(buffers)         \
+  WORD(but) WORD(by) WORD(byte) WORD(bytes) WORD(c_0) WORD(call) WORD(called) WORD(calls)          \
+  WORD(can) WORD(cannot) WORD(cast_forward_inputs) WORD(cast_inputs) WORD(casts) WORD(ceil_mode)   \
+  WORD(cell) WORD(celu) WORD(changes) WORD(channel) WORD(characters) WORD(check)                   \
+  WORD(checkpoint) WORD(child) WORD(children) WORD(choice) WORD(choose) WORD(circular)             \
+  WORD(classes) WORD(clip_grad_norm) WORD(clip_grad_value) WORD(come) WORD(comm_hook)              \
+  WORD(compile) WORD(compiler) WORD(concat) WORD(confusion) WORD(constant) WORD(constructor)       \
+  WORD(container) WORD(containers) WORD(context) WORD(conv) WORD(conv1d) WORD(conv2d)              \
+  WORD(conv3d) WORD(conv_transpose1d) WORD(conv_transpose2d) WORD(conv_transpose3d)                \
+  WORD(convolution) WORD(copied) WORD(copy) WORD(count) WORD(count_include_pad) WORD(counted)      \
+  WORD(cross_entropy) WORD(cuts) WORD(dampening) WORD(data) WORD(delay) WORD(delay_all_reduce)     \
+  WORD(delayed) WORD(deque) WORD(describe) WORD(description) WORD(diagnostic) WORD(differ)         \
+  WORD(dilation) WORD(dim) WORD(dim_t) WORD(dimension) WORD(dimensions) WORD(divisible)            \
+  WORD(divisor_override) WORD(does) WORD(dot) WORD(dropout) WORD(dtype) WORD(dynamic) WORD(e)      \
+  WORD(each) WORD(edge) WORD(eight) WORD(element) WORD(element_kind) WORD(elements)                \
+  WORD(elementwise_affine) WORD(elu) WORD(embed_dim) WORD(embedding) WORD(embedding_dim)           \
+  WORD(empty) WORD(end) WORD(end_dim) WORD(endian) WORD(eps) WORD(equal) WORD(equally)             \
+  WORD(error_if_nonfinite) WORD(errors) WORD(events) WORD(every) WORD(exceptions) WORD(exist)      \
+  WORD(expects) WORD(expression) WORD(expressions) WORD(extent) WORD(extents) WORD(f)    \
+  WORD(features) WORD(files) WORD(find_unused_parameters) WORD(finish)                             \
+  WORD(finish_initialization) WORD(first) WORD(flatten) WORD(float16) WORD(fno) WORD(forward)      \
+  WORD(free_storage) WORD(from) WORD(from_chars) WORD(full_precision_at) WORD(function)            \
+  WORD(gelu) WORD(get_state_dict) WORD(give) WORD(given) WORD(gives) WORD(go) WORD(goes)           \
+  WORD(got) WORD(grad_scaler) WORD(gradient) WORD(gradient_accumulation)                           \
+  WORD(gradient_divide_factor) WORD(gradients) WORD(graph) WORD(group) WORD(group_norm)            \
+  WORD(groups) WORD(groups_by_module) WORD(gru) WORD(gru_cell) WORD(h_0) WORD(hana) WORD(handle)   \
+  WORD(hard_sigmoid) WORD(hardswish) WORD(hardtanh) WORD(has) WORD(have) WORD(hidden_size)         \
+  WORD(hold) WORD(holds) WORD(hook) WORD(how) WORD(identity) WORD(ignore) WORD(ignored)            \
+  WORD(ignored_if) WORD(ike) WORD(Ikebana) WORD(ikebana) WORD(In) WORD(in) WORD(in1_features)      \
+  WORD(in2_features) WORD(in_channels) WORD(in_features) WORD(index) WORD(indices) WORD(infer)     \
+  WORD(inferred) WORD(init_sync) WORD(initial) WORD(initialize) WORD(initialized) WORD(input)      \
+  WORD(input_kind) WORD(input_size) WORD(inputs) WORD(instance) WORD(instance_norm1d)              \
+  WORD(instance_norm2d) WORD(instance_norm3d) WORD(int32_t) WORD(int64_t) WORD(invariant)          \
+  WORD(is) WORD(is_causal) WORD(it) WORD(its) WORD(join) WORD(kdim) WORD(keeps) WORD(kernel)       \
+  WORD(key) WORD(key_padding_mask) WORD(keys) WORD(kind) WORD(known) WORD(knows) WORD(labels)      \
+  WORD(last) WORD(later) WORD(launch) WORD(layer) WORD(layer_norm) WORD(lazy) WORD(lazy_linear)    \
+  WORD(lazy_model) WORD(leaky_relu) WORD(learned_positions) WORD(learning) WORD(least)             \
+  WORD(leaves) WORD(left) WORD(length) WORD(lengths) WORD(libc) WORD(library) WORD(libstdc)        \
+  WORD(linear) WORD(list) WORD(literal) WORD(literals) WORD(little) WORD(load_state_dict)          \
+  WORD(log_sigmoid) WORD(log_softmax) WORD(logits) WORD(loss) WORD(loss_backward) WORD(lost)       \
+  WORD(lr) WORD(lstm) WORD(lstm_cell) WORD(machine) WORD(made) WORD(make) WORD(makes)              \
+  WORD(managed_modules) WORD(many) WORD(map) WORD(map_tensors) WORD(masks) WORD(matrix)            \
+  WORD(max) WORD(max_length) WORD(max_norm) WORD(max_pool1d) WORD(max_pool2d) WORD(max_pool3d)     \
+  WORD(maximize) WORD(meet) WORD(members) WORD(memory) WORD(mesh) WORD(minus) WORD(mish)           \
+  WORD(mixed_precision) WORD(mixed_precision_at) WORD(model) WORD(module) WORD(module_call)        \
+  WORD(module_gradients) WORD(module_list) WORD(modules) WORD(moment) WORD(momentum) WORD(more)    \
+  WORD(most) WORD(mse_loss) WORD(mul) WORD(multihead_attention) WORD(multiply_adds) WORD(must)     \
+  WORD(n) WORD(name) WORD(named) WORD(named_parameters) WORD(names) WORD(need)                     \
+  WORD(need_weights) WORD(needed) WORD(needs) WORD(neither) WORD(nesterov) WORD(network)           \
+  WORD(no) WORD(no_sync) WORD(none) WORD(nonlinearity) WORD(nor) WORD(norm) WORD(norm_first)       \
+  WORD(nothing) WORD(num_channels) WORD(num_embeddings) WORD(num_features) WORD(num_groups)        \
+  WORD(num_heads) WORD(num_layers) WORD(number) WORD(numbers) WORD(of) WORD(on) WORD(once)         \
+  WORD(one) WORD(ones) WORD(only) WORD(operations) WORD(optimizer) WORD(optimizer_in_backward)     \
+  WORD(option) WORD(optional) WORD(options) WORD(other) WORD(others) WORD(ours) WORD(out)          \
+  WORD(out_channels) WORD(out_features) WORD(outlives) WORD(output) WORD(output_padding)           \
+  WORD(output_size) WORD(outputs) WORD(override) WORD(override_at) WORD(own) WORD(owner)           \
+  WORD(pack_arguments) WORD(packed) WORD(padded) WORD(padding) WORD(padding_idx)                   \
+  WORD(padding_mode) WORD(pair) WORD(parallel) WORD(parameter) WORD(parameter_spec)                \
+  WORD(parameters) WORD(part) WORD(parts) WORD(path) WORD(paths) WORD(per) WORD(Policy)            \
+  WORD(policy) WORD(pooling) WORD(positions) WORD(post_local_sgd) WORD(post_local_sgd_optimizer)   \
+  WORD(precision) WORD(process_group) WORD(products) WORD(proj_size) WORD(quantize_hook)           \
+  WORD(query) WORD(randomness) WORD(rank) WORD(ranks) WORD(rate) WORD(reach) WORD(rebuild)         \
+  WORD(recurrent) WORD(reduced) WORD(reduces) WORD(reference) WORD(reflect) WORD(reflects)         \
+  WORD(relu) WORD(relu6) WORD(replica) WORD(replicate) WORD(replicate_policy) WORD(replicated)     \
+  WORD(replicates) WORD(reports) WORD(requires_gradient_sync) WORD(reset) WORD(residual)           \
+  WORD(resolved) WORD(result) WORD(returns) WORD(rms) WORD(rms_norm) WORD(rnn) WORD(rnn_cell)      \
+  WORD(rounded) WORD(runs) WORD(safetensors) WORD(same) WORD(same_padding) WORD(save)              \
+  WORD(saved) WORD(saved_spec) WORD(say) WORD(scalar) WORD(scale_grad_by_freq) WORD(scores)        \
+  WORD(second) WORD(sections) WORD(seed) WORD(selu) WORD(sequence) WORD(sequences)                 \
+  WORD(sequential) WORD(set_process_group) WORD(several) WORD(sgd) WORD(shape) WORD(shape_list)    \
+  WORD(shape_span) WORD(shapes) WORD(shard_optimizer) WORD(sharded) WORD(shards) WORD(shares)      \
+  WORD(shows) WORD(sigmoid) WORD(silu) WORD(sinusoidal_encoding) WORD(size_t) WORD(sizes)          \
+  WORD(skip_unused) WORD(slice) WORD(smaller) WORD(snapshot) WORD(so) WORD(softmax)                \
+  WORD(softplus) WORD(softsign) WORD(sole) WORD(spatial) WORD(spectral_norm) WORD(split)           \
+  WORD(stand) WORD(standard) WORD(stands) WORD(start) WORD(start_dim) WORD(state)                  \
+  WORD(state_dict) WORD(state_view) WORD(stateful) WORD(states) WORD(static_graph) WORD(stays)     \
+  WORD(std) WORD(stdlib) WORD(step) WORD(step_elements) WORD(steps) WORD(stride)                   \
+  WORD(string_view) WORD(structs) WORD(sub) WORD(such) WORD(sum) WORD(sums) WORD(support)          \
+  WORD(symbols) WORD(T) WORD(take) WORD(takes) WORD(tanh) WORD(target) WORD(targets)               \
+  WORD(temporary) WORD(tensor) WORD(tensor_of) WORD(tensor_view) WORD(than) WORD(that) WORD(the)   \
+  WORD(their) WORD(theirs) WORD(them) WORD(then) WORD(there) WORD(these) WORD(they) WORD(thing)    \
+  WORD(those) WORD(thread_group) WORD(threads) WORD(to) WORD(together) WORD(trace_of)              \
+  WORD(traced) WORD(track_running_stats) WORD(train_step) WORD(training)                           \
+  WORD(transformer_encoder) WORD(transformer_encoder_layer) WORD(transposed) WORD(treats)          \
+  WORD(truth) WORD(tuple) WORD(twice) WORD(two) WORD(type) WORD(uint8_t) WORD(unbatched)           \
+  WORD(unchanged) WORD(under) WORD(unordered_map) WORD(unpack_arguments) WORD(up) WORD(updated)    \
+  WORD(used) WORD(validate) WORD(value) WORD(values) WORD(variant) WORD(vdim) WORD(vector)         \
+  WORD(view) WORD(was) WORD(way) WORD(weight) WORD(weight_decay) WORD(weight_norm) WORD(weights)   \
+  WORD(what) WORD(when) WORD(where) WORD(which) WORD(whose) WORD(wide) WORD(window) WORD(with)     \
+  WORD(within) WORD(without) WORD(word) WORD(words) WORD(wrap) WORD(writable_input)                \
+  WORD(writable_output) WORD(write) WORD(writes) WORD(x) WORD(y) WORD(zero) WORD(zeros)
+
+template <class First, class... Rest>
+struct word_types {
+  template <std::size_t I>
+  using at = std::tuple_element_t<I, std::tuple<Rest...>>;
+};
+
+#define IKEBANA_WORD(w) \
+  struct w {};
+#define IKEBANA_KEYWORD(w) \
+  struct w##_ {};
+inline auto make_words() {
+  IKEBANA_WORDS(IKEBANA_WORD, IKEBANA_KEYWORD)
+#undef IKEBANA_WORD
+#undef IKEBANA_KEYWORD
+#define IKEBANA_WORD(w) , w
+#define IKEBANA_KEYWORD(w) , w##_
+  return word_types<void IKEBANA_WORDS(IKEBANA_WORD, IKEBANA_KEYWORD)>{};
+}
+#undef IKEBANA_WORD
+#undef IKEBANA_KEYWORD
+
+#define IKEBANA_WORD(w) #w,
+inline constexpr std::string_view word_names[] = {IKEBANA_WORDS(IKEBANA_WORD, IKEBANA_WORD)};
+#undef IKEBANA_WORD
+#undef IKEBANA_WORDS
+
+/// The index of a word; the number of words if it is not there.
+constexpr std::size_t find_word(std::string_view word) {
+  std::size_t i = 0;
+  for (const std::string_view name : word_names) {
+    if (name == word) break;
+    ++i;
+  }
+  return i;
+}
+
+/// The type of the I-th word.
+template <std::size_t I>
+using word = typename decltype(make_words())::template at<I>;
+
+}  // namespace ikebana::detail
