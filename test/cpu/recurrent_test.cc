@@ -180,27 +180,33 @@ TEST_CASE_TEMPLATE("the product by packed recurrent weights", T, float, double) 
   });
 }
 
-TEST_CASE_TEMPLATE("rows of a recurrent product have the same bits in parts of six", T, float,
-                   double) {
+TEST_CASE_TEMPLATE("a row of a recurrent product has the same bits alone and among others", T,
+                   float, double) {
   generator r(66);
   for_each_set([&] {
-    const dim_t n = 84, k = 21;
-    const guarded<T> w(n * k, r), bias(n, r);
-    guarded<T> packed(cpu::packed_recurrent_size(n, k), T(99));
-    cpu::pack_recurrent<T>(n, k, w.data(), packed.data());
-    for (dim_t m = 7; m < 20; ++m) {
-      INFO("m " << m);
-      const matrix<T> x(m, k, r);
-      matrix<T> whole(m, n, r), parts = whole;
-      cpu::recurrent_product<T>(m, n, k, packed.data(), bias.data(), x.rows(), whole.rows(), true);
-      for (dim_t b = 0; b < m; b += 6)
-        cpu::recurrent_product<T>(m - b < 6 ? m - b : 6, n, k, packed.data(), bias.data(),
-                                  x.rows().from(b), parts.rows().from(b), true);
-      bool same = true;
-      for (dim_t b = 0; b < m; ++b)
-        for (dim_t i = 0; i < n; ++i) same = same && whole.at(b, i) == parts.at(b, i);
-      CHECK(same);
-    }
+    for (const dim_t n : {3, 84})
+      for (const dim_t k : {1, 2, 5, 21})
+        for (const bool adds : {false, true}) {
+          const guarded<T> w(n * k, r), bias(n, r);
+          guarded<T> packed(cpu::packed_recurrent_size(n, k), T(99));
+          cpu::pack_recurrent<T>(n, k, w.data(), packed.data());
+          const matrix<T> x(16, k, r);
+          matrix<T> alone(16, n, r);
+          const matrix<T> before = alone;
+          for (dim_t b = 0; b < 16; ++b)
+            cpu::recurrent_product<T>(1, n, k, packed.data(), bias.data(), x.rows().from(b),
+                                      alone.rows().from(b), adds);
+          for (dim_t m = 2; m <= 16; ++m) {
+            INFO("m " << m << " n " << n << " k " << k << " adds " << adds);
+            matrix<T> all = before;
+            cpu::recurrent_product<T>(m, n, k, packed.data(), bias.data(), x.rows(), all.rows(),
+                                      adds);
+            bool same = true;
+            for (dim_t b = 0; b < m; ++b)
+              for (dim_t i = 0; i < n; ++i) same = same && all.at(b, i) == alone.at(b, i);
+            CHECK(same);
+          }
+        }
   });
 }
 

@@ -11,10 +11,13 @@
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/group_norm.hpp"
+#include "ikebana/nn/gru.hpp"
 #include "ikebana/nn/hard_activation.hpp"
 #include "ikebana/nn/instance_norm.hpp"
 #include "ikebana/nn/layer_norm.hpp"
+#include "ikebana/nn/lstm.hpp"
 #include "ikebana/nn/rms_norm.hpp"
+#include "ikebana/nn/rnn.hpp"
 #include "ikebana/nn/smooth_activation.hpp"
 #include "ikebana/nn/softmax.hpp"
 #include "recorded.hpp"
@@ -54,22 +57,23 @@ void check_parts(const M& m, const shape& sample, bool training, const std::stri
   shape in{batch};
   for (dim_t d : sample) in.push_back(d);
   const dim_t n = sample.numel();
-  std::vector<T> x(static_cast<std::size_t>(batch * n)), dy = x;
-  fill_random(x.data(), batch * n, 2);
-  fill_random(dy.data(), batch * n, 3);
   leaf_run<T, M> all(m, in);
+  const dim_t n_out = all.output.size() / batch;
+  std::vector<T> x(static_cast<std::size_t>(batch * n)), dy(all.output.span().size());
+  fill_random(x.data(), batch * n, 2);
+  fill_random(dy.data(), batch * n_out, 3);
   run_on<T>(all, x.data(), dy.data(), training);
   for (dim_t part : {1, 2, 3, 5})
     for (dim_t from : {dim_t{0}, dim_t{batch - part}}) {
       leaf_run<T, M> some(m, in.with(0, part));
-      run_on<T>(some, x.data() + from * n, dy.data() + from * n, training);
-      const auto same = [&](const aligned_buffer<T>& a, const aligned_buffer<T>& b) {
-        return std::memcmp(a.data(), b.data() + from * n, a.span().size_bytes()) == 0;
+      run_on<T>(some, x.data() + from * n, dy.data() + from * n_out, training);
+      const auto same = [&](const aligned_buffer<T>& a, const aligned_buffer<T>& b, dim_t each) {
+        return std::memcmp(a.data(), b.data() + from * each, a.span().size_bytes()) == 0;
       };
       const std::string what =
           std::string{M::kind} + " of " + std::to_string(n) + " by " + std::to_string(part) + where;
-      CHECK_MESSAGE(same(some.output, all.output), what);
-      CHECK_MESSAGE(same(some.input_gradient, all.input_gradient), "the gradient of " << what);
+      CHECK_MESSAGE(same(some.output, all.output, n_out), what);
+      CHECK_MESSAGE(same(some.input_gradient, all.input_gradient, n), "the gradient of " << what);
     }
 }
 template <class M>
@@ -82,7 +86,8 @@ void check_samples(const M& m, const shape& sample, bool training = true) {
 
 }  // namespace
 
-// Not tested: products, convolutions and pools, which choose their algorithm by the batch.
+// Not tested: convolutions, pools and products by `gemm`, which choose their algorithm by the
+// batch.
 TEST_CASE("a sample has the same bits alone and in any batch") {
   for (dim_t n : {7, 37}) {
     check_samples(relu{}, {n});
@@ -105,6 +110,18 @@ TEST_CASE("a sample has the same bits alone and in any batch") {
     check_samples(instance_norm1d<3, affine<true>>{}, {3, n + 1});
     check_samples(batch_norm1d<19>{}, {19, n}, false);
   }
+}
+
+// Sizes for which sums of gates are products by packed weights, or of more than 8 rows.
+TEST_CASE("a sequence has the same bits alone and in any batch") {
+  for (dim_t steps : {1, 2, 5}) {
+    check_samples(rnn<9, 16, batch_first<true>>{}, {steps, 9});
+    check_samples(lstm<17, 9, batch_first<true>>{}, {steps, 17});
+    check_samples(lstm<16, 32, batch_first<true>, bidirectional<true>>{}, {steps, 16});
+    check_samples(gru<32, 17, batch_first<true>>{}, {steps, 32});
+  }
+  check_samples(lstm<40, 20, batch_first<true>, num_layers<2>>{}, {9, 40});
+  check_samples(gru<33, 40, batch_first<true>>{}, {11, 33});
 }
 
 TEST_CASE("a sample has the same bits in a batch that several threads share") {

@@ -120,12 +120,12 @@ void pack_recurrent(dim_t n, dim_t k, const T* w, T* packed) {
   IKEBANA_CPU_DISPATCH(pack_panels<T>)(n, k, w, packed);
 }
 /// Rows of `to` = x w^T, plus what they are if `adds`, plus bias (or null), for m rows of x, of k
-/// elements; w as packed. O(m n k).
+/// elements; w as packed. The bits of a row do not depend on the others. O(m n k).
 template <class T>
 void recurrent_product(dim_t m, dim_t n, dim_t k, const T* packed, const T* bias,
                        rows_of<const T> x, rows_of<T> to, bool adds) {
   // Some 16 multiplications take as long as an element of an activation. The kernel takes up to 6
-  // rows together, and adds up an odd last one in another order.
+  // rows together.
   const auto product = [=](auto* kernel, dim_t b, dim_t e) {
     kernel(e - b, n, k, packed, bias, x.from(b), to.from(b), adds);
   };

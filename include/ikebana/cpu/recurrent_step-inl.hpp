@@ -38,9 +38,7 @@ void pack_panels(dim_t n, dim_t k, const T* w, T* packed) {
   }
 }
 
-/// How many rows go together, of those that are left. The sums of two or more are of one order,
-/// that of a single row is another: which is single must not depend on where a multiple of six
-/// begins.
+/// How many rows go together, of those that are left.
 IKEBANA_CPU_INLINE dim_t rows_at_once(dim_t left) {
 #if IKEBANA_CPU_WIDTH == 64
   // Two passes of 4 are sooner over the weights than one of 6 and one of 2.
@@ -53,6 +51,8 @@ IKEBANA_CPU_INLINE dim_t rows_at_once(dim_t left) {
 }
 
 /// to = x w (+ to) + bias for Rows rows and Registers registers of columns, the last of `lanes`.
+/// The sums of each half of k are added up apart, for a row alone would wait for its own sums; the
+/// order is that of any number of rows.
 template <class T, int Rows, int Registers, std::size_t... I, std::size_t... J>
 IKEBANA_CPU_INLINE void panel_sums(dim_t k, const T* packed, rows_of<const T> x, const T* bias,
                                    rows_of<T> to, bool adds, dim_t lanes, std::index_sequence<I...>,
@@ -64,27 +64,33 @@ IKEBANA_CPU_INLINE void panel_sums(dim_t k, const T* packed, rows_of<const T> x,
     return n == 1 ? vec<T>::load(p, lanes) : vec<T>::load(p);
   };
   const T* const from[] = {x[static_cast<dim_t>(I / n)]...};
+  const auto add = [&](vec<T> * sums, dim_t p) __attribute__((always_inline)) {
+    const T* const row = packed + p * Registers * size;
+    const vec<T> w[] = {vec<T>::load(row + at(J))...};
+    ((sums[I] = fma(vec<T>::broadcast(from[I][p]), w[I % n], sums[I])), ...);
+  };
+  const auto result = [&](std::size_t i) __attribute__((always_inline)) {
+    return to[static_cast<dim_t>(i / n)] + at(i);
+  };
+  const auto store = [&](const vec<T>* sums) __attribute__((always_inline)) {
+    ((n == 1 ? sums[I].store(result(I), lanes) : sums[I].store(result(I))), ...);
+  };
+  const dim_t half = (k + 1) / 2;
+  vec<T> t[] = {adds ? load(result(I)) : vec<T>::zero()...};
+  if constexpr (Rows > 1) {
+    for (dim_t p = half; p < k; ++p) add(t, p);
+    store(t);
+  }
   vec<T> s[] = {bias == nullptr ? vec<T>::zero() : load(bias + at(I))...};
-  // One row alone would wait for its own sums: it has two of each.
-  vec<T> t[] = {(static_cast<void>(I), vec<T>::zero())...};
-  if (adds) ((t[I] = load(to[static_cast<dim_t>(I / n)] + at(I))), ...);
-  if constexpr (Rows > 1) ((s[I] = s[I] + t[I]), ...);
   dim_t p = 0;
   if constexpr (Rows == 1)
-    for (; p + 2 <= k; p += 2, packed += 2 * Registers * size) {
-      ((s[J] = fma(vec<T>::broadcast(from[0][p]), vec<T>::load(packed + at(J)), s[J])), ...);
-      ((t[J] = fma(vec<T>::broadcast(from[0][p + 1]),
-                   vec<T>::load(packed + Registers * size + at(J)), t[J])),
-       ...);
+    for (; half + p < k; ++p) {
+      add(s, p);
+      add(t, half + p);
     }
-  for (; p < k; ++p, packed += Registers * size) {
-    const vec<T> w[] = {vec<T>::load(packed + at(J))...};
-    ((s[I] = fma(vec<T>::broadcast(from[I][p]), w[I % n], s[I])), ...);
-  }
-  if constexpr (Rows == 1) ((s[I] = s[I] + t[I]), ...);
-  ((n == 1 ? s[I].store(to[static_cast<dim_t>(I / n)] + at(I), lanes)
-           : s[I].store(to[static_cast<dim_t>(I / n)] + at(I))),
-   ...);
+  for (; p < half; ++p) add(s, p);
+  ((s[I] = s[I] + (Rows == 1 ? t[I] : load(result(I)))), ...);
+  store(s);
 }
 template <class T, int Rows, int Registers>
 [[gnu::noinline]] void panel_sums(dim_t k, const T* packed, rows_of<const T> x, const T* bias,
