@@ -1,3 +1,4 @@
+#include <utility>
 #include <vector>
 
 #include "ikebana/cpu/gemm.hpp"
@@ -67,6 +68,27 @@ TEST_CASE_TEMPLATE("the bits of a product do not depend on the number of threads
     for (int t = s.m & 1; t < 4; t += 2, ++variant)
       check<T>(s, t & 1, t & 2, variant % 3 == 0 ? T(-0.5) : T(1), variant % 5 < 2 ? T(0.5) : T(0),
                variant % 4 == 1, r);
+}
+
+TEST_CASE_TEMPLATE("nor do those of one column of one step", T, float, double) {
+  generator r(3);
+  const dim_t m = 2 * (1 << 20) + 1000;
+  const guarded<T> a(m, r), b(1, r), bias(1, r), residual(m, r);
+  const ikebana::cpu::gemm_epilogue<T> then{
+      .bias = bias.data(), .residual = residual.data(), .ld_residual = 1};
+  for_each_set([&] {
+    guarded<T> alone(m);
+    for (const int threads : {1, 2}) {
+      const scoped_num_threads scope(threads);
+      guarded<T> c(m);
+      ikebana::cpu::gemm<T>(transpose::no, transpose::no, m, 1, 1, T(1), a.data(), 1, b.data(), 1,
+                            T(0), c.data(), 1, then);
+      if (threads == 1)
+        std::swap(alone, c);
+      else
+        CHECK(same(c, alone, m));
+    }
+  });
 }
 
 TEST_CASE_TEMPLATE("nor do those of many products", T, float, double) {

@@ -53,6 +53,21 @@ struct gemm_call {
 namespace detail {
 template <class T>
 inline constexpr gemm_epilogue<T> no_epilogue{};
+
+/// A product of one step. Its factors stand by rows and by columns alike: where they have no gaps,
+/// they are taken as they are for more steps.
+template <class T>
+[[gnu::always_inline]] inline gemm_call<T> with_one_step(gemm_call<T> call) {
+  if (call.ta == transpose::no && call.lda == 1) {
+    call.ta = transpose::yes;
+    call.lda = call.m;
+  }
+  if (call.tb == transpose::yes && call.ldb == 1) {
+    call.tb = transpose::no;
+    call.ldb = call.n;
+  }
+  return call;
+}
 }  // namespace detail
 
 }  // namespace ikebana::cpu
@@ -113,7 +128,8 @@ inline constexpr dim_t products_for_thread = 1 << 20;
 /// A product on several threads: each has columns of the result, so that none packs what another
 /// packs, or rows. The order of summation is that of the whole.
 template <class T>
-[[gnu::noinline]] void share_gemm(const gemm_call<T>& call) {
+[[gnu::noinline]] void share_gemm(const gemm_call<T>& given) {
+  const gemm_call<T> call = given.k == 1 ? with_one_step(given) : given;
   const bool by_columns = call.m > 8 && call.n >= 96 && 2 * call.n >= call.m;
   const dim_t size = by_columns ? call.n : call.m, other = by_columns ? call.m : call.n,
               unit = by_columns    ? 48

@@ -42,20 +42,6 @@ bool algorithm_applies(gemm_algorithm algorithm, const gemm_call<T>& call) {
   return applies(algorithm, problem_of(call, detail::caches()));
 }
 
-/// What has one step along the summed dimension stands by rows and by columns.
-template <class T>
-IKEBANA_CPU_INLINE gemm_call<T> with_one_step(gemm_call<T> call) {
-  if (call.ta == transpose::no && call.lda == 1) {
-    call.ta = transpose::yes;
-    call.lda = call.m;
-  }
-  if (call.tb == transpose::yes && call.ldb == 1) {
-    call.tb = transpose::no;
-    call.ldb = call.n;
-  }
-  return call;
-}
-
 template <class T>
 [[gnu::noinline]] void planned_product(const gemm_call<T>& call) {
   if (call.m == 0 || call.n == 0) return;
@@ -65,7 +51,7 @@ template <class T>
 template <class T>
 void product(const gemm_call<T>& call) {
   if (call.k == 1) [[unlikely]]
-    return planned_product(with_one_step(call));
+    return planned_product(detail::with_one_step(call));
   if (is_small(call)) {
     const gemm_problem problem = problem_of(call, {});
     if (!applies(gemm_algorithm::dot_products, problem) &&
