@@ -92,6 +92,25 @@ TEST_CASE("before the first call a state marks what is uninitialized") {
   CHECK(uninitialized(dict.clone()) == lazy_names);
 }
 
+TEST_CASE("what a loaded state leaves unknown is still printed as lazy") {
+  auto holder = holder_of(1);
+  const std::string before = holder.printed();
+  ike::load_state_dict(holder, ike::get_state_dict(holder_of(2)));
+  CHECK(holder.printed() == before);
+
+  const auto source = concrete(2);
+  const ike::state_view known = ike::get_state_dict(source);
+  ike::state_dict given;
+  for (const auto& e : ike::get_state_dict(holder))
+    if (e.uninitialized && e.name.starts_with("norm."))
+      given.add_uninitialized(e.name, e.type, e.extents);
+    else
+      given.add_view(e.name, e.type, known.at(e.name).extents, known.at(e.name).bytes.data());
+  ike::load_state_dict(holder, given);
+  CHECK(holder.printed().find("linear(in_features=5, out_features=4") != std::string::npos);
+  CHECK(holder.printed().find("num_features=lazy") != std::string::npos);
+}
+
 TEST_CASE("a concrete state resolves a lazy model without any input") {
   const auto source = concrete(2);
   const ike::state_view dict = ike::get_state_dict(source);

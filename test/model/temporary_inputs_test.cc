@@ -8,11 +8,14 @@
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/model/initialize.hpp"
+#include "ikebana/model/inputs.hpp"
 #include "ikebana/model/lazy_model.hpp"
 #include "ikebana/module/arithmetic.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/embedding.hpp"
 #include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/loss.hpp"
+#include "ikebana/optim/sgd.hpp"
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/policy.hpp"
 #include "ikebana/replicate/replicate.hpp"
@@ -91,6 +94,32 @@ TEST_CASE("a refused call leaves the temporary of the last forward where it was"
   const ike::tensor<float, shape{dynamic, dynamic}> wrong(shape{16, 31});
   CHECK_THROWS_AS(m(ike::tensor<float, shape{dynamic, dynamic}>(wrong)), ike::shape_error);
   CHECK(gradients(m) == gradients(same));
+}
+
+TEST_CASE("no backward follows the forward of a training step, whose inputs may be gone") {
+  auto m = ike::initialize<float, in>(net, ike::seed{1}), same = m.clone();
+  const ike::tensor<std::int64_t, shape{16}> classes;
+  ike::sgd optimizer{m, {.lr = 0.0}};
+  m.train_step(make_x(), classes, ike::cross_entropy{}, optimizer);
+  CHECK_THROWS_WITH_AS(m.backward(dy),
+                       "backward needs a forward of its own: the last one was that of train_step "
+                       "or loss_backward",
+                       ike::error);
+  m.loss_backward(ike::inputs(make_x()), classes, ike::cross_entropy{});
+  ike::tensor<float, in> dx;
+  const auto others = use_freed_memory();
+  CHECK_THROWS_AS(m.backward(dy, dx), ike::error);
+  const auto x = make_x();
+  m(x);
+  same(x);
+  CHECK(gradients(m) == gradients(same));
+  ike::launch(ike::threads{1}, [&](ike::process_group auto& group) {
+    auto replica = ike::replicate(ike::initialize<float, in>(net, ike::seed{1}), group);
+    replica.loss_backward(make_x(), classes, ike::cross_entropy{});
+    CHECK_THROWS_AS(replica.backward(dy), ike::error);
+    replica(make_x());
+    CHECK(gradients(replica) == gradients(same));
+  });
 }
 
 TEST_CASE("temporaries among several inputs, of numbers and of indices") {

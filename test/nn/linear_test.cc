@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "recorded.hpp"
 
 using namespace ikebana;
@@ -54,4 +56,13 @@ TEST_CASE("linear describes itself by PyTorch's names") {
   CHECK(described(linear<10, 3>{}) == "in_features=10, out_features=3, bias=true");
   CHECK(described(lazy_linear<3, bias<false>>{}) == "in_features=lazy, out_features=3, bias=false");
   CHECK(linear<10, 3>{}.multiply_adds(shape_list{shape{4, 10}}, shape_list{shape{4, 3}}) == 120);
+}
+
+TEST_CASE("multiply-adds beyond the largest number are that number") {
+  constexpr dim_t most = std::numeric_limits<dim_t>::max(), large = dim_t{1} << 40;
+  constexpr dim_t wide = dim_t{1} << 20;
+  CHECK(linear<wide, wide>{}.multiply_adds(shape_list{shape{wide, wide}}, {}) == (dim_t{1} << 60));
+  CHECK(linear<wide, wide>{}.multiply_adds(shape_list{shape{large, 1024}}, {}) == most);
+  static_assert((saturated{most} + 1).value == most && (saturated{most - 1} + 1).value == most);
+  static_assert((saturated{large} * 0).value == 0 && (saturated{large} * large).value == most);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -196,7 +197,13 @@ TEST_CASE("a module above groups is a path to all of them, but not one of them")
     CHECK(model.synchronises());
     CHECK_THROWS_WITH_AS(model.set_requires_gradient_sync("tail"_s, true, false),
                          "tail: is not a group of the policy", ike::error);
-    CHECK_THROWS_AS(model.set_gradient_divide_factor(-1), ike::error);
+    const double infinity = std::numeric_limits<double>::infinity();
+    for (const double wrong : {0.0, -1.0, infinity, std::numeric_limits<double>::quiet_NaN()}) {
+      CHECK_THROWS_WITH_AS(model.set_gradient_divide_factor(wrong),
+                           "set_gradient_divide_factor expects a finite number above 0",
+                           ike::error);
+      CHECK_THROWS_AS(model.set_gradient_divide_factor("tail.1"_s, wrong), ike::error);
+    }
   });
 }
 

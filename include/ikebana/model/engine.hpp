@@ -79,6 +79,7 @@ class engine : protected prepared_network<E, M, Inputs> {
         t.left_out = t.memory.fusion.evaluation_leaves_out;
         run_layers_of<E, M>(t.value_table[0], t.chain_table[0], stamp_);
         t.ran_forward = true;
+        t.of_loss = false;
         return;
       }
     execution<T>& run = execution_tables(false);
@@ -94,7 +95,7 @@ class engine : protected prepared_network<E, M, Inputs> {
         rethrow_at(t.current.path(t.current.leaves[node.leaf]));
       }
     }
-    t.ran_forward = false;
+    t.ran_forward = t.of_loss = false;
     if constexpr (has_choices) t.partial.now = t.partial.next;
     // Counted after the forward, because a hook may throw.
     run.step = training_ ? step_ + 1 : step_;

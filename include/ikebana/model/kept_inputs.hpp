@@ -8,6 +8,7 @@
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/module/module.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana::detail {
 
@@ -17,8 +18,23 @@ inline constexpr bool is_temporary = false;
 template <class T, shape S>
 inline constexpr bool is_temporary<tensor<T, S>> = true;
 
+template <class X>
+inline constexpr bool is_const_temporary = false;
+template <class T, shape S>
+inline constexpr bool is_const_temporary<const tensor<T, S>> = true;
+
 template <class... X>
-inline constexpr bool has_temporary = (is_temporary<X> || ...);
+inline constexpr bool has_const_temporary = (is_const_temporary<X> || ...);
+template <class... X>
+inline constexpr bool keeps_temporary = (is_temporary<X> || ...) && !has_const_temporary<X...>;
+
+namespace misuse {
+
+IKEBANA_MISUSE(call_with_a_const_temporary,
+               "a temporary tensor that is const cannot be kept for backward: give it a name, or "
+               "return a tensor that is not const");
+
+}  // namespace misuse
 
 /// Temporary tensors that a forward read and its backward will read: their memory moves here.
 class kept_inputs {

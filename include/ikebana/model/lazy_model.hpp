@@ -144,12 +144,15 @@ class lazy_model : public hook_registration<lazy_model<M, T>, M> {
 
   /// The same with temporary tensors, whose memory is kept as `model` does.
   template <class... X>
-  requires(detail::has_temporary<X...>&& takes<std::remove_cvref_t<X>...>) auto operator()(
+  requires(detail::keeps_temporary<X...>&& takes<std::remove_cvref_t<X>...>) auto operator()(
       X&&... x) & {
     const auto y = operator()(std::as_const(x)...);
     kept_inputs_.keep(std::forward<X>(x)...);
     return y;
   }
+  template <class... X>
+  requires(detail::has_const_temporary<X...>) auto operator()(
+      X&&...) & -> detail::misuse::call_with_a_const_temporary<>;
 
   /// Resolves the network for such inputs unless it is resolved, without running anything, and
   /// returns the contained model: for an optimizer, train_step, paths. Throws shape_error as a call
@@ -193,7 +196,7 @@ class lazy_model : public hook_registration<lazy_model<M, T>, M> {
   /// The module as far as it is resolved, in PyTorch's print format. Allocates.
   std::string printed() const {
     if (held_ != nullptr) return held_->printed();
-    return pending_.is_loaded() ? to_string(pending_.module()) : to_string(module_);
+    return pending_.is_loaded() ? to_string(pending_.module(), "lazy") : to_string(module_);
   }
 
   /// See get_state_dict and load_state_dict.

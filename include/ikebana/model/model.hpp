@@ -163,9 +163,9 @@ class model : public detail::model_contents<E, M, In...>,
   auto snapshot() const { return get_state_dict(*this).clone(); }
 
   /// The output for the inputs x: memory of the model, valid until its next call. Backward reads
-  /// the inputs in place, so they must live until then; temporary tensors are kept. A shape
-  /// mismatch is a compile error if the compiler knows it, else a shape_error thrown before
-  /// anything has changed.
+  /// the inputs in place, so they must live until then; temporary tensors are kept (not what a view
+  /// shows), and refused if they are const. A shape mismatch is a compile error if the compiler
+  /// knows it, else a shape_error thrown before anything has changed.
   template <class... X>
       output_view operator()(const X&... x) & requires(takes<X...>) {
     call(x...);
@@ -175,7 +175,7 @@ class model : public detail::model_contents<E, M, In...>,
   /// The same with temporary tensors: the model keeps their memory, for backward, until its next
   /// call with temporaries.
   template <class... X>
-  requires(detail::has_temporary<X...>&& takes<std::remove_cvref_t<X>...>) output_view operator()(
+  requires(detail::keeps_temporary<X...>&& takes<std::remove_cvref_t<X>...>) output_view operator()(
       X&&... x) & {
     const output_view y = operator()(std::as_const(x)...);
     tables_->kept_inputs.keep(std::forward<X>(x)...);
@@ -191,6 +191,10 @@ class model : public detail::model_contents<E, M, In...>,
   template <class... X>
   auto operator()(const X&...) && -> detail::misuse::call_of_a_temporary_model<>;
 
+  template <class... X>
+  requires(detail::has_const_temporary<X...>) auto operator()(
+      X&&...) & -> detail::misuse::call_with_a_const_temporary<>;
+
   /// The same as operator().
   template <class... X>
       output_view forward(const X&... x) & requires(takes<X...>) {
@@ -201,12 +205,15 @@ class model : public detail::model_contents<E, M, In...>,
   requires(!takes<X...>) auto forward(
       const X&...) & -> decltype(detail::refuse<check_call<X...>>());
   template <class... X>
+  requires(detail::has_const_temporary<X...>) auto forward(
+      X&&...) & -> detail::misuse::call_with_a_const_temporary<>;
+  template <class... X>
   auto forward(const X&...) const& -> detail::misuse::call_of_a_const_model<>;
   template <class... X>
   auto forward(const X&...) && -> detail::misuse::call_of_a_temporary_model<>;
 
   template <class... X>
-  requires(detail::has_temporary<X...>&& takes<std::remove_cvref_t<X>...>) output_view
+  requires(detail::keeps_temporary<X...>&& takes<std::remove_cvref_t<X>...>) output_view
       forward(X&&... x)
   &{
     const output_view y = forward(std::as_const(x)...);
@@ -235,7 +242,7 @@ class model : public detail::model_contents<E, M, In...>,
   /// Adds the gradients of the parameters for the last forward, given the gradient of its output,
   /// or a std::tuple of the gradients of all outputs. The inputs of the last forward must still
   /// exist. Throws shape_error if a gradient does not match its output, and error without a
-  /// forward.
+  /// forward: that of train_step or loss_backward does not count, for its inputs may be gone.
   template <class G>
   void backward(const G& output_gradient) {
     contents::set_output_gradients(output_gradient);
@@ -347,6 +354,7 @@ class model : public detail::model_contents<E, M, In...>,
     }();
     loss.validate(tables_->current.output(), target);
     contents::run_forward(data);
+    tables_->of_loss = true;
     const tensor_view<const typename Y::value_type, Y::static_shape> wanted(target.data(),
                                                                             target.extents());
     contents::set_output_written(0, true);

@@ -48,6 +48,7 @@ struct network_state {
   shape_list current_inputs{};
   bool input_gradients = false;
   bool ran_forward = false;
+  bool of_loss = false;   ///< The last forward was a training step's: its inputs may be gone.
   bool left_out = false;  ///< The last forward skipped what a backward needs.
   bool checked = false;   ///< The leaves' checks passed, in the mode checked_training.
   bool checked_training = false;
@@ -132,7 +133,10 @@ struct network_state {
   T* output_gradient(std::size_t i) const { return value_gradients[lowered.outputs[i]]; }
 
   void check_output_gradient(std::size_t i, const shape& given) const {
-    if (!ran_forward) throw error("backward needs a forward before it");
+    if (!ran_forward || of_loss)
+      throw error(of_loss ? "backward needs a forward of its own: the last one was that of "
+                            "train_step or loss_backward"
+                          : "backward needs a forward before it");
     const shape& expected = current.output(i);
     if (!(given == expected))
       throw shape_error(diagnostic{"the gradient of the output has shape {input}, got {other}", 0,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "ikebana/core/saturated.hpp"
 #include "ikebana/model/model.hpp"
 #include "ikebana/module/print.hpp"
 
@@ -16,7 +17,7 @@ struct summary_row {
   std::string kind;
   shape output{};
   dim_t parameters = 0;
-  dim_t multiply_adds = 0;
+  dim_t multiply_adds = 0;     ///< The largest dim_t if there are more.
   std::vector<int> inputs{};   ///< Values that it reads, for drawing.
   std::vector<int> outputs{};  ///< Values that it defines.
 };
@@ -113,7 +114,7 @@ model_summary summarize(const Model& m) {
   detail::for_each_leaf(m.module(), visit);
   for (const summary_row& row : out.rows) {
     out.parameters += row.parameters;
-    out.multiply_adds += row.multiply_adds;
+    out.multiply_adds = (saturated{out.multiply_adds} + row.multiply_adds).value;
   }
   for (std::size_t i = 0; i < in.size(); ++i) out.inputs.push_back(in[i]);
   for (std::size_t i = 0; i < p.output_count; ++i) out.output_values.push_back(p.outputs[i]);

@@ -14,12 +14,15 @@ namespace ikebana {
 /// bias=true`.
 class description {
  public:
+  /// What stands for a `dynamic` extent.
+  explicit description(std::string_view unknown = "dynamic") : unknown_{unknown} {}
+
   description& add(std::string_view option, dim_t value) {
     begin(option);
     if (value == lazy)
       text_ += "lazy";
     else if (value == dynamic)
-      text_ += "dynamic";
+      text_ += unknown_;
     else
       text_ += std::to_string(value);
     return *this;
@@ -59,6 +62,7 @@ class description {
     if (!text_.empty()) text_ += ", ";
     return (text_ += option) += '=';
   }
+  std::string_view unknown_;
   std::string text_;
 };
 

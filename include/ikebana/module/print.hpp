@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/module.hpp"
@@ -13,9 +14,9 @@ namespace ikebana {
 namespace detail {
 
 template <class M>
-std::string options_text(const M& m) {
+std::string options_text(const M& m, std::string_view unknown) {
   if constexpr (requires(description & d) { m.describe(d); }) {
-    description d;
+    description d{unknown};
     m.describe(d);
     return d.text();
   } else {
@@ -24,26 +25,27 @@ std::string options_text(const M& m) {
 }
 
 template <class M>
-void print_module(std::string& out, const M& m, std::size_t indent);
+void print_module(std::string& out, const M& m, std::size_t indent, std::string_view unknown);
 
 template <class C>
-void print_child(std::string& out, const C& child, int& index, std::size_t indent) {
+void print_child(std::string& out, const C& child, int& index, std::size_t indent,
+                 std::string_view unknown) {
   out.append(indent, ' ').append("(");
   out += is_named<C> ? std::string{name_of<C>()} : std::to_string(index);
   out += "): ";
-  print_module(out, module_of(child), indent);
+  print_module(out, module_of(child), indent, unknown);
   out += '\n';
   ++index;
 }
 
 template <class M>
-void print_module(std::string& out, const M& m, std::size_t indent) {
-  out.append(M::kind).append("(").append(options_text(m));
+void print_module(std::string& out, const M& m, std::size_t indent, std::string_view unknown) {
+  out.append(M::kind).append("(").append(options_text(m, unknown));
   if constexpr (composite_module<M>) {
     out += '\n';
     int index = 0;
     boost::hana::unpack(m.children, [&](const auto&... child) {
-      (print_child(out, child, index, indent + 2), ...);
+      (print_child(out, child, index, indent + 2, unknown), ...);
     });
     out.append(indent, ' ');
   }
@@ -53,11 +55,11 @@ void print_module(std::string& out, const M& m, std::size_t indent) {
 }  // namespace detail
 
 /// A module in PyTorch's print format: its options, and its children by name, one per line.
-/// Allocates.
+/// `unknown` stands for a `dynamic` extent without a number. Allocates.
 template <any_module M>
-std::string to_string(const M& m) {
+std::string to_string(const M& m, std::string_view unknown = "dynamic") {
   std::string out;
-  detail::print_module(out, m, 0);
+  detail::print_module(out, m, 0, unknown);
   return out;
 }
 

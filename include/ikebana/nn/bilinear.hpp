@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "ikebana/core/saturated.hpp"
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/reduce.hpp"
@@ -99,7 +100,7 @@ struct bilinear {
   }
 
   constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const {
-    return in[0].numel() * (in[1].back() + 1) * Out;
+    return (saturated{in[0].numel()} * (in[1].back() + 1) * Out).value;
   }
 
   void describe(description& d) const {

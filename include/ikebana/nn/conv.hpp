@@ -6,6 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "ikebana/core/saturated.hpp"
 #include "ikebana/cpu/conv.hpp"
 #include "ikebana/cpu/grouped_conv.hpp"
 #include "ikebana/cpu/pad.hpp"
@@ -154,7 +155,9 @@ struct conv {
   }
 
   constexpr dim_t multiply_adds(const shape_list& in, const shape_list& out) const {
-    return out[0].numel() * (in[0][options::channel_dim(in[0])] / options::groups * options::taps);
+    return (saturated{out[0].numel()} * (in[0][options::channel_dim(in[0])] / options::groups) *
+            options::taps)
+        .value;
   }
 
   void describe(description& d) const {

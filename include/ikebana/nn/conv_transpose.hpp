@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "ikebana/core/saturated.hpp"
 #include "ikebana/cpu/conv.hpp"
 #include "ikebana/cpu/grouped_conv.hpp"
 #include "ikebana/module/context.hpp"
@@ -142,7 +143,7 @@ struct conv_transpose {
   }
 
   constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const {
-    return in[0].numel() * (Out / options::groups * options::taps);
+    return (saturated{in[0].numel()} * (Out / options::groups) * options::taps).value;
   }
 
   void describe(description& d) const {

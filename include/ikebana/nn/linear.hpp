@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "ikebana/core/saturated.hpp"
 #include "ikebana/cpu/dense_layers.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/reduce.hpp"
@@ -72,7 +73,7 @@ struct linear {
   }
 
   constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const {
-    return in[0].numel() * Out;
+    return (saturated{in[0].numel()} * Out).value;
   }
 
   void describe(description& d) const {

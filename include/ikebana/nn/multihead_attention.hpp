@@ -6,6 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "ikebana/core/saturated.hpp"
 #include "ikebana/cpu/attention.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
@@ -187,8 +188,9 @@ struct multihead_attention {
 
   constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const {
     const detail::attention_extents n(layout, in);
-    const dim_t e = in[0].back(), k = n.self ? e : in[1].back(), v = n.self ? e : in[2].back();
-    return n.batch * (2 * n.queries * e * e + n.keys * e * (k + v) + 2 * n.queries * n.keys * e);
+    const saturated e = in[0].back(), k = n.self ? e : in[1].back(), v = n.self ? e : in[2].back(),
+                    queries = n.queries, keys = n.keys;
+    return ((2 * queries * e * e + keys * e * (k + v) + 2 * queries * keys * e) * n.batch).value;
   }
 
   void describe(description& d) const {

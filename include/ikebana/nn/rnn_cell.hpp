@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/saturated.hpp"
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/recurrent.hpp"
@@ -126,7 +127,9 @@ struct recurrent_cell {
   }
 
   constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const {
-    return in[0].numel(0, in[0].rank() - 1) * gates::count * Hidden * (in[0].back() + Hidden);
+    return (saturated{in[0].numel(0, in[0].rank() - 1)} * gates::count * Hidden *
+            (in[0].back() + Hidden))
+        .value;
   }
 
   void describe(description& d) const {

@@ -115,13 +115,16 @@ class replicated : public detail::replica_of<Model>,
     return forward(x...);
   }
   template <class... X>
-  requires(detail::has_temporary<X...>&& Model::template takes<std::remove_cvref_t<X>...>)
+  requires(detail::keeps_temporary<X...>&& Model::template takes<std::remove_cvref_t<X>...>)
       output_view
       operator()(X&&... x) & {
     const output_view y = forward(std::as_const(x)...);
     Model::tables_->kept_inputs.keep(std::forward<X>(x)...);
     return y;
   }
+  template <class... X>
+  requires(detail::has_const_temporary<X...> && !casts<X...>) auto operator()(
+      X&&...) & -> detail::misuse::call_with_a_const_temporary<>;
   template <class... X>
   requires(casts<X...>) output_view operator()(X&&... x) & {
     return forward(std::forward<X>(x)...);
@@ -141,13 +144,16 @@ class replicated : public detail::replica_of<Model>,
     return Model::forward(x...);
   }
   template <class... X>
-  requires(detail::has_temporary<X...>&& Model::template takes<std::remove_cvref_t<X>...>)
+  requires(detail::keeps_temporary<X...>&& Model::template takes<std::remove_cvref_t<X>...>)
       output_view forward(X&&... x)
   &{
     const output_view y = forward(std::as_const(x)...);
     Model::tables_->kept_inputs.keep(std::forward<X>(x)...);
     return y;
   }
+  template <class... X>
+  requires(detail::has_const_temporary<X...> &&
+           !casts<X...>) auto forward(X&&...) & -> detail::misuse::call_with_a_const_temporary<>;
   /// Under mixed_precision, casts inputs of another floating-point type, which allocates.
   template <class... X>
   requires(casts<X...>) output_view forward(X&&... x)

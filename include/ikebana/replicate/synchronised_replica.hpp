@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -66,14 +67,13 @@ class synchronised_replica {
   void set_is_last_backward(bool last) { is_last_backward_ = last; }
   void wait_for_gradients() { self().drain(); }
 
-  /// The divisor of sums over the ranks from the next backward on; 0: the number of ranks. Throws
-  /// ikebana::error if it is negative.
+  /// The divisor of sums over the ranks from the next backward on, in place of the number of ranks.
+  /// Throws ikebana::error, before anything has changed, unless it is finite and above 0.
   void set_gradient_divide_factor(double factor) {
     check_divide_factor(factor);
     self().reducer_.divide_factors().fill(factor);
   }
-  /// The same for the groups at and below a module. Throws ikebana::error if the factor is
-  /// negative.
+  /// The same for the groups at and below a module.
   template <class Path>
   void set_gradient_divide_factor(Path, double factor) {
     check_divide_factor(factor);
@@ -102,7 +102,8 @@ class synchronised_replica {
   }
 
   static void check_divide_factor(double factor) {
-    if (!(factor >= 0)) throw error("set_gradient_divide_factor expects a number above 0");
+    if (!(factor > 0 && std::isfinite(factor)))
+      throw error("set_gradient_divide_factor expects a finite number above 0");
   }
 };
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "ikebana/core/saturated.hpp"
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/reduce.hpp"
@@ -72,7 +73,7 @@ struct linear_like {
   }
 
   constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const {
-    return in[0].numel() * in[1].back();
+    return (saturated{in[0].numel()} * in[1].back()).value;
   }
 
   void describe(description& d) const {

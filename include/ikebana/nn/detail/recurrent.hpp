@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/saturated.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/extent.hpp"
@@ -194,11 +195,13 @@ struct recurrent {
   }
 
   constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const {
-    constexpr dim_t each = gates::count * Hidden;
-    constexpr dim_t recurring = each * out_size + projection * Hidden;
+    constexpr saturated each = saturated{gates::count} * Hidden,
+                        recurring = each * out_size + saturated{projection} * Hidden;
     const shape& x = in[0];
-    return x.numel(0, x.rank() - 1) * directions *
-           (layers * recurring + each * (x.back() + (layers - 1) * directions * out_size));
+    return (saturated{x.numel(0, x.rank() - 1)} * directions *
+            (recurring * layers +
+             each * (saturated{layers - 1} * directions * out_size + x.back())))
+        .value;
   }
 
   void describe(description& d) const {
