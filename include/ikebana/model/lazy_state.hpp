@@ -34,8 +34,9 @@ struct bind_leaf_states {
     if constexpr (requires(std::span<const shape> s) { leaf.bind_state(s, s); }) {
       const program_leaf& own = leaves[l];
       if (is_there[l])
-        leaf.bind_state(std::span{parameters + own.first_parameter, own.parameter_count},
-                        std::span{buffers + own.first_buffer, own.buffer_count});
+        leaf.bind_state(
+            std::span<const shape>(parameters + own.first_parameter, own.parameter_count),
+            std::span<const shape>(buffers + own.first_buffer, own.buffer_count));
     }
   }
 };

@@ -114,7 +114,7 @@ class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
 
   /// Sets all gradients to zero; if run time may leave parameters without one, all become absent.
   void zero_grad() {
-    std::ranges::fill(gradients_.span(), T{0});
+    std::fill_n(gradients_.data(), gradients_.size(), T{0});
     if (gradient_presence* p = presence()) p->clear();
   }
 

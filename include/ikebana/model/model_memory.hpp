@@ -77,8 +77,8 @@ class model_memory {
 
   /// Copies the numbers of another model of the same network.
   [[gnu::cold]] void copy(const model_memory& other) {
-    std::ranges::copy(other.parameters_.span(), parameters_.data());
-    std::ranges::copy(other.buffers_.span(), buffers_.data());
+    std::copy_n(other.parameters_.data(), other.parameters_.size(), parameters_.data());
+    std::copy_n(other.buffers_.data(), other.buffers_.size(), buffers_.data());
   }
 
   /// Sets the pointers of each activation, gradient and saved tensor according to the plan.

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdio>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -41,8 +41,10 @@ class description {
     begin(option) += value;
     return *this;
   }
-  /// (3, 5), or 3 if all values are equal.
-  description& add(std::string_view option, std::span<const dim_t> values) {
+  /// (3, 5), or 3 if all values are equal. Not a std::span, whose constructors cost every other
+  /// call of `add` a hundred instantiations.
+  template <std::size_t N>
+  description& add(std::string_view option, const std::array<dim_t, N>& values) {
     bool equal = true;
     for (dim_t v : values) equal = equal && v == values[0];
     if (equal && !values.empty()) return add(option, values[0]);

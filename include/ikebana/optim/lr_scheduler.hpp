@@ -74,8 +74,8 @@ class lr_scheduler {
 
   /// What a checkpoint holds of it: last_epoch and initial_lr. After writing to them, `restored()`.
   std::array<optimizer_state, 2> state() {
-    return {optimizer_state::of("last_epoch", std::span{&last_epoch_, 1}),
-            optimizer_state::of("initial_lr", std::span{&initial_lr_, 1})};
+    return {optimizer_state::of("last_epoch", std::span<std::int64_t>(&last_epoch_, 1)),
+            optimizer_state::of("initial_lr", std::span<double>(&initial_lr_, 1))};
   }
   /// Sets the rate of the step that was written to the state.
   void restored() { apply(last_epoch_); }

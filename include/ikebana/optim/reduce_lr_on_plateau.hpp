@@ -74,11 +74,11 @@ class reduce_lr_on_plateau {
 
   /// What a checkpoint holds of it. After writing to it, `restored()`.
   std::array<optimizer_state, 5> state() {
-    return {optimizer_state::of("last_epoch", std::span{&last_epoch_, 1}),
-            optimizer_state::of("num_bad_epochs", std::span{&num_bad_epochs_, 1}),
-            optimizer_state::of("cooldown_counter", std::span{&cooldown_counter_, 1}),
-            optimizer_state::of("best", std::span{&best_, 1}),
-            optimizer_state::of("last_lr", std::span{&last_lr_, 1})};
+    return {optimizer_state::of("last_epoch", std::span<std::int64_t>(&last_epoch_, 1)),
+            optimizer_state::of("num_bad_epochs", std::span<std::int64_t>(&num_bad_epochs_, 1)),
+            optimizer_state::of("cooldown_counter", std::span<std::int64_t>(&cooldown_counter_, 1)),
+            optimizer_state::of("best", std::span<double>(&best_, 1)),
+            optimizer_state::of("last_lr", std::span<double>(&last_lr_, 1))};
   }
   /// Sets the rate that was written to the state.
   void restored() { set(last_lr_); }

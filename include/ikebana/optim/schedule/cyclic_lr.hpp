@@ -1,9 +1,9 @@
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <numbers>
 #include <optional>
 #include <string>
@@ -106,31 +106,29 @@ struct one_cycle_lr {
   }
   double lr(double, std::int64_t step) const {
     const double first = max_lr / div_factor, last = first / final_div_factor;
-    return three_phase ? at(step, std::array{first, max_lr, first, last})
-                       : at(step, std::array{first, max_lr, last});
+    return three_phase ? at(step, {first, max_lr, first, last}) : at(step, {first, max_lr, last});
   }
   std::optional<double> momentum(std::int64_t step) const {
     if (!cycle_momentum) return std::nullopt;
-    return three_phase
-               ? at(step, std::array{max_momentum, base_momentum, max_momentum, max_momentum})
-               : at(step, std::array{max_momentum, base_momentum, max_momentum});
+    return three_phase ? at(step, {max_momentum, base_momentum, max_momentum, max_momentum})
+                       : at(step, {max_momentum, base_momentum, max_momentum});
   }
 
  private:
   /// The value at a step of the curve through these values, one phase between two of them.
-  template <std::size_t N>
-  double at(std::int64_t step, const std::array<double, N>& through) const {
+  double at(std::int64_t step, std::initializer_list<double> through) const {
     if (step > duration())
       throw error("one_cycle_lr: step " + std::to_string(step) + " is beyond the last of " +
                   std::to_string(duration()));
     const auto total = static_cast<double>(duration()), n = static_cast<double>(step);
     double begin = 0;
     for (std::size_t phase = 1;; ++phase) {
-      const bool is_last = phase + 1 == N;
+      const bool is_last = phase + 1 == through.size();
       const auto i = static_cast<double>(phase);
       const double end = is_last ? total - 1 : i * (pct_start * total - 1);
       if (n <= end || is_last)
-        return between(through[phase - 1], through[phase], (n - begin) / (end - begin));
+        return between(through.begin()[phase - 1], through.begin()[phase],
+                       (n - begin) / (end - begin));
       begin = end;
     }
   }
