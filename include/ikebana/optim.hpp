@@ -1,12 +1,14 @@
 #pragma once
 
-// All optimizers. <ikebana/ikebana.hpp> has sgd, adam and adamw, and the schedules.
+// All optimizers, and averages of models. <ikebana/ikebana.hpp> has sgd, adam and adamw, and the
+// schedules.
 
 #include "ikebana/optim/adadelta.hpp"
 #include "ikebana/optim/adagrad.hpp"
 #include "ikebana/optim/adam.hpp"
 #include "ikebana/optim/adamax.hpp"
 #include "ikebana/optim/asgd.hpp"
+#include "ikebana/optim/averaged_model.hpp"
 #include "ikebana/optim/lion.hpp"
 #include "ikebana/optim/nadam.hpp"
 #include "ikebana/optim/radam.hpp"
