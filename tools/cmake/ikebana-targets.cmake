@@ -1,6 +1,8 @@
 # ikebana::ikebana       the library: needs Boost.Hana and threads
 # ikebana::safetensors   with <ikebana/io/safetensors.hpp>: needs nlohmann/json as well, and is
 #                        there only where that is found
+# ikebana::kernels       the library with its kernels compiled apart, which units that link it do without: CMakeLists.txt
+#                        builds it, and installs it with -DIKEBANA_KERNELS=ON
 
 function(ikebana_add_targets include_dir)
   if(TARGET ikebana::ikebana)
