@@ -39,8 +39,7 @@ void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
   const detail::conv_pass pass = detail::forward_pass(g);
   const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
   detail::share_groups(g.groups, pass.multiply_adds(), [&](dim_t group) {
-    if (detail::conv_columns<T> columns{tiles, pass, group};
-        columns.forward_pays() && !(ways.rows != nullptr && ways.rows->over_columns(columns)))
+    if (detail::conv_columns<T> columns{tiles, pass, group}; columns.forward_pays())
       return columns.forward(ways.columns, x, w, bias, y, then);
     const dim_t first = group * pass.results, at = first * plane;
     detail::run_pass<T>(ways, tiles, pass, x + group * pass.sources * in_plane,
@@ -61,15 +60,12 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
   const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
   const detail::conv_pass all = detail::forward_pass(g);
   const detail::data_job<T> job{tiles, g, all, dy, w, bias, dx};
-  if (ways.spread != nullptr && ways.spread(ways, job)) return;
+  if (ways.spread != nullptr && ways.spread(job)) return;
   if (detail::conv_columns<T> columns{tiles, all, 0}; columns.backward_data_pays()) {
-    if (ways.rows != nullptr && ways.rows->over_columns(columns, job)) return;
     return detail::share_groups(g.groups, all.multiply_adds(), [&](dim_t group) {
       detail::conv_columns<T>{tiles, all, group}.backward_data(ways.columns, dy, w, dx, bias);
     });
   }
-  if (ways.picked != nullptr && ways.picked(job)) return;
-  if (ways.rows != nullptr && ways.rows->over_passes(job)) return;
   dim_t met = 0;
   detail::each_pass(
       g, [&](const detail::conv_pass& pass, dim_t) { met += conv_geometry::volume(pass.to); });

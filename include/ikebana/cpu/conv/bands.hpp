@@ -41,10 +41,8 @@ struct conv_bands {
     const dim_t all = pass.batch * pass.to[0];
     const dim_t slots = all - slot < plan.slots ? all - slot : plan.slots;
     const dim_t rows = pass.to[1] - y < plan.rows ? pass.to[1] - y : plan.rows;
-    const bool gaps = !plan.panel || plan.flat;
-    const dim_t few = y + rows == pass.to[1] ? plan.few : 0;
-    const dim_t positions = gaps ? (rows - 1) * layout.pitch + columns : slots * rows * columns;
-    const dim_t pitch = gaps ? layout.pitch : columns;
+    const dim_t pitch = plan.panel ? columns : layout.pitch;
+    const dim_t positions = slots * ((rows - 1) * pitch + columns);
     const dim_t image = slot / pass.to[0], z = slot % pass.to[0];
     const dim_t from_plane = conv_geometry::volume(pass.from), plane = pass.result_plane();
     T* const y_at = of.result + image * pass.result_image + r0 * plane + pass.result_at(z, y, x);
@@ -71,7 +69,7 @@ struct conv_bands {
       const T* const w =
           of.weights + pass.weight_first + c * pass.weight_source + r0 * pass.weight_result;
       if (plan.panel)
-        by_panels(plan, of, memory, job, r0, results, rows, columns, positions - few, few,
+        by_panels(plan, of, memory, job, r0, results, rows, columns, positions,
                   channels * plan.taps, image_from, w, last);
       else
         by_sliding(job, r0, results, positions, channels * plan.taps, image_from, w, last);

@@ -49,10 +49,7 @@ struct conv_buffers {
   dim_t find_moves(conv_move* moves, dim_t to_tile, dim_t at, dim_t count, dim_t band_rows,
                    dim_t wide) const {
     const dim_t w = plan.tiles.width;
-    const bool whole = plan.flat || plan.layout.pitch == wide;
-    const dim_t slot_size =
-        plan.flat ? (band_rows - 1) * plan.layout.pitch + wide : band_rows * wide;
-    const dim_t length = whole ? slot_size : wide;
+    const dim_t slot_size = band_rows * wide, length = plan.layout.pitch == wide ? slot_size : wide;
     dim_t n = 0;
     for (dim_t to = 0; to < count;) {
       const dim_t slot = (at + to) / slot_size, in_slot = (at + to) % slot_size;

@@ -2,9 +2,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/panels.hpp"
-#include "ikebana/cpu/conv/picked.hpp"
 #include "ikebana/cpu/conv/product.hpp"
-#include "ikebana/cpu/conv/row_ways.hpp"
 #include "ikebana/cpu/conv/run.hpp"
 #include "ikebana/cpu/conv/spread.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -18,24 +16,20 @@ namespace ikebana::cpu::detail {
 
 template <class T, conv_needs Needs, bool Adds>
 constexpr pass_ways<T> make_pass_ways() {
-  constexpr bool walks = Needs.walks, across = walks && (Needs.strides || Needs.slices);
+  constexpr bool walks = Needs.walks;
   constexpr conv_parts parts{.strides = Needs.strides,
                              .thirds = Needs.thirds,
                              .adds = Adds,
                              .slides = walks,
-                             .dots = walks && Needs.many,
-                             .panels = walks && Needs.many,
-                             .across = across};
+                             .dots = false,
+                             .panels = walks && Needs.many};
   pass_ways<T> ways{};
   ways.tiles = &tiles_of<T, parts>;
   if constexpr (Needs.winograd) ways.winograd = &run_winograd<T>;
   ways.columns = &make_product<T>;
   if constexpr (Needs.ones) ways.product = &run_product<T>;
-  if constexpr (Needs.ones && Needs.strides) ways.picked = &run_picked<T>;
   if constexpr (walks) ways.walk = &walk_pass<T>;
-  if constexpr (walks && Needs.many) ways.lanes = &run_lanes<T>;
   if constexpr (walks && Needs.many) ways.panels = &run_panels<T>;
-  if constexpr (across) ways.rows = &all_row_ways<T>;
   return ways;
 }
 template <class T, conv_needs Needs, bool Adds = false>
@@ -48,8 +42,6 @@ constexpr data_ways<T> make_data_ways() {
   ways.pass = &pass_ways_for<T, Needs, handed>;
   ways.columns = &make_product<T>;
   if constexpr (handed) ways.spread = &run_spread<T>;
-  if constexpr (Needs.ones && Needs.strides) ways.picked = &picked_data<T>;
-  if constexpr (Needs.walks && Needs.strides) ways.rows = &all_data_row_ways<T>;
   return ways;
 }
 template <class T, conv_needs Needs>
@@ -62,14 +54,12 @@ constexpr weights_ways<T> make_weights_ways() {
                              .adds = false,
                              .slides = Needs.walks && Needs.deep,
                              .dots = Needs.walks,
-                             .panels = false,
-                             .across = false};
+                             .panels = false};
   weights_ways<T> ways{};
   ways.tiles = &tiles_of<T, parts>;
   if constexpr (Needs.winograd_weights) ways.winograd = &run_winograd_weights<T>;
   ways.columns = &make_product<T>;
   if constexpr (Needs.ones) ways.product = &weights_product<T>;
-  if constexpr (Needs.ones && Needs.strides) ways.picked = &picked_weights<T>;
   if constexpr (Needs.walks) ways.walk = &walk_weights<T>;
   if constexpr (Needs.walks && Needs.deep) ways.lanes = &run_weights_by_lanes<T>;
   return ways;

@@ -28,9 +28,7 @@ constexpr conv_needs needs_of(const conv_geometry& g, conv_channels c) {
   n.walks = !n.ones || g.padding[0] != 0 || g.padding[1] != 0 || g.padding[2] != 0;
   n.strides = strides;
   n.thirds = g.stride[2] == 3;
-  n.slices = g.kernel[0] > 1;
-  // Strides may take lanes.hpp for fewer.
-  n.many = may_be(c.results, strides ? 2 * width : many_results);
+  n.many = may_be(c.results, many_results);
   n.deep = may_be(c.sources, width);
   n.handed = strides || ((c.results < 16) && may_be(c.sources, 24));
   const bool suits = g.kernel[0] == 1 && g.kernel[1] == 3 && g.kernel[2] == 3 && g.stride[1] == 1 &&

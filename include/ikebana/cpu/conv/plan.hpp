@@ -6,7 +6,6 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/layout.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
-#include "ikebana/cpu/conv/tile_costs.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
@@ -30,13 +29,9 @@ struct conv_plan {
   const conv_tiles<T>& tiles;
   const conv_pass& p;
   bool panel, in_place = false, direct = false;
-  bool flat = false;  // positions count what lies between the rows, so that a
-                      // tile can pack
-  dim_t taps, tile;   // positions of a panel
-  dim_t depth;        // summed at once by a panel
+  dim_t taps, tile;                                   // positions of a panel
+  dim_t depth;                                        // summed at once by a panel
   dim_t channels, results, columns, rows, slots = 1;  // of a block, a band
-  dim_t few = 0;  // positions at the end of a plane that are no tile's: by the geometry alone, for
-                  // their sums are of another order
   conv_layout layout;
 
   conv_plan(const conv_tiles<T>& t, const conv_pass& pass)
@@ -63,12 +58,6 @@ struct conv_plan {
            p.to[1] * p.to[2] >= 128;
   }
 
-  /// Whether tiles read whole lines of a source that stands, and not the same ones of each cache
-  /// page.
-  bool reads_aligned() const {
-    const dim_t size = layout.channel * static_cast<dim_t>(sizeof(T));
-    return in_place && size % 64 == 0 && size % 2048 != 0;
-  }
   dim_t plane() const { return p.to[1] * p.to[2]; }
 
   /// Lays a band of a source that stands out.
@@ -129,18 +118,13 @@ struct conv_plan {
     if (in_place && panel && p.batch > 1 && plane() < 8 * tile) in_place = false;
     if (in_place) {
       lay_out_in_place();
-      flat = panel && (columns == p.to[2] || rows == 1) && flat_pays();
-      if (panel) few = find_few();
     } else if (panel) {
       if (!fit_copy(false)) return false;
-      flat = flat_pays();
-      few = find_few();
-      if (few == 0) gather_slots(most);
-      flat = flat && slots == 1;
+      gather_slots(most);
     } else if (!fit_slide()) {
       return false;
     }
-    const bool dense = (panel && !flat) || layout.pitch == columns || rows == 1;
+    const bool dense = panel || layout.pitch == columns || rows == 1;
     direct = dense && p.unit_step() && slots == 1 && (columns == p.to[2] || rows == 1);
     return fits_scratch();
   }
@@ -176,39 +160,6 @@ struct conv_plan {
     return (last - 1) * p.from[2] + p.to[2] >= most_tile();
   }
   dim_t most_tile() const { return conv_tiles<T>::most_registers * tiles.width; }
-
-  /// Whether computing what lies between the rows, and taking the results apart, is cheaper than
-  /// packing apart.
-  bool flat_pays() const {
-    if (tiles.packing == nullptr) return false;
-    const auto real = [](dim_t n) { return static_cast<double>(n); };
-    const dim_t positions = rows * columns, with_gaps = (rows - 1) * layout.pitch + columns;
-    const double registers = real(tile) / real(tiles.width),
-                 moves = registers + real(tile) / real(columns);
-    // Of few products, results are many: what is not flat may be left where it belongs.
-    const double placed = layout.pitch != columns && p.unit_step()
-                              ? 3 * real(results) * registers / real(p.sources * taps)
-                              : 0;
-    const double apart =
-        real(results) * tile_cycles(positions) + 3 * moves * real(parts(positions, tile));
-    return real(results) * tile_cycles(with_gaps) + (5 + placed) * real(parts(with_gaps, tile)) <
-           apart;
-  }
-
-  tile_costs<T> costs() const { return {tiles, results, least(p.sources * taps, depth)}; }
-  /// How many positions at the end of so many are no tile's. The weights must lie so.
-  dim_t few_of(dim_t positions) const {
-    if (p.weight_source != taps || p.weight_tap[2] != 1 || positions % tiles.width > columns ||
-        columns != p.to[2])
-      return 0;
-    return costs().few_of(positions);
-  }
-  double tile_cycles(dim_t positions) const { return costs().cycles(positions, few_of(positions)); }
-  /// Of the last band.
-  dim_t find_few() const {
-    const dim_t last = p.to[1] - (parts(p.to[1], rows) - 1) * rows;
-    return few_of((last - 1) * (flat ? layout.pitch : columns) + columns);
-  }
 
   /// Small planes of several images share tiles.
   void gather_slots(dim_t most) {
@@ -259,7 +210,7 @@ struct conv_plan {
   }
 
   dim_t out_step() const {
-    const bool apart = (panel && !flat) || (in_place && rows == 1);
+    const bool apart = panel || (in_place && rows == 1);
     const dim_t n = slots * rows * (apart ? columns : layout.pitch);
     return parts(n, line) * line;
   }

@@ -3,7 +3,6 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/bands.hpp"
 #include "ikebana/cpu/conv/images.hpp"
-#include "ikebana/cpu/conv/lanes.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plain.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
@@ -13,25 +12,13 @@
 
 namespace ikebana::cpu::detail {
 
-/// Whether lanes.hpp is the way, and it or what stands in for it is done.
-template <class T>
-bool run_lanes(const pass_ways<T>& ways, const conv_tiles<T>& tiles, const conv_pass& p,
-               const conv_operands<T>& of) {
-  lanes_run<T> lanes{tiles, p, of};
-  if (!lanes.fit()) return false;
-  if (ways.rows == nullptr || !ways.rows->over_lanes(tiles, p, of)) lanes.run();
-  return true;
-}
-
 /// A pass whose positions meet several elements. False where no copy of what they meet fits.
 template <class T>
 bool walk_pass(const pass_ways<T>& ways, const conv_tiles<T>& tiles, const conv_pass& p,
                const conv_operands<T>& of) {
   if (p.sources == 0 || p.taps() == 0 || conv_geometry::volume(p.from) == 0) return false;
-  if (ways.lanes != nullptr && ways.lanes(ways, tiles, p, of)) return true;
   conv_plan<T> plan{tiles, p};
   if (!plan.fit()) return false;
-  if (ways.rows != nullptr && ways.rows->over_plan(plan, of)) return true;
   if (images_run<T> images{tiles, p, of}; images.pays(plan))
     images.run();
   else
@@ -50,7 +37,6 @@ void run_pass(const pass_ways<T>& ways, const conv_tiles<T>& tiles, const conv_p
                             result, then, scales ? bias : nullptr};
   if (p.batch == 0 || p.results == 0 || conv_geometry::volume(p.to) <= 0) return;
   if (ways.product != nullptr && is_product(p)) return ways.product(tiles, p, of);
-  if (ways.picked != nullptr && ways.picked(tiles, p, of)) return;
   if (ways.walk == nullptr || !ways.walk(ways, tiles, p, of)) pass_plainly(tiles, p, of);
 }
 

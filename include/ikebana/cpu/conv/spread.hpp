@@ -151,10 +151,9 @@ struct conv_spread {
 
 /// False, having done nothing, where this is not the way.
 template <class T>
-bool run_spread(const data_ways<T>& ways, const data_job<T>& job) {
+bool run_spread(const data_job<T>& job) {
   conv_spread<T> spread{job.tiles, job.all};
   if (!spread.pays()) return false;
-  if (ways.rows != nullptr && ways.rows->over_spread(spread, job)) return true;
   share_groups(job.g.groups, job.all.multiply_adds(), [&](dim_t group) {
     const conv_operands<T> of = job.of(group);
     spread.run(of.source, of.weights, of.bias, of.result);

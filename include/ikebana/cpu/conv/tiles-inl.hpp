@@ -32,15 +32,12 @@ IKEBANA_CPU_INLINE void put_part(const detail::conv_job<T>& job, const T* tile, 
     }
 }
 
-/// Where `along`, the image lies in steps of the tile's width, whatever image_at is.
-template <class T, int Rows, int Registers, detail::conv_walk Walk, std::size_t... J,
-          std::size_t... I>
+/// Where `Along`, the image lies in steps of the tile's width, whatever image_at is.
+template <class T, int Rows, int Registers, bool Along, std::size_t... J, std::size_t... I>
 IKEBANA_CPU_INLINE void slide_tile(const detail::conv_job<T>& job, std::index_sequence<J...>,
                                    std::index_sequence<I...>) {
   constexpr std::size_t n = Registers;
   constexpr dim_t w = vec<T>::size, width = Registers * w;
-  [[maybe_unused]] constexpr bool along = Walk == detail::conv_walk::along,
-                                  packs = Walk == detail::conv_walk::packs;
   // Indexed by constants only, so that no compiler keeps the sums in memory.
   vec<T> sums[] = {(static_cast<void>(I), vec<T>::zero())...};
   // There are registers for the addresses of few rows.
@@ -51,15 +48,10 @@ IKEBANA_CPU_INLINE void slide_tile(const detail::conv_job<T>& job, std::index_se
   const T* image = job.image;
   [[maybe_unused]] const std::int32_t* image_at = job.image_at;
   const std::int32_t* weight_at = job.weight_at;
-  [[maybe_unused]] T* panel = job.panel;
   const auto add_products = [&](dim_t later) __attribute__((always_inline)) {
-    const T* const from = image + (along ? later * width : dim_t{image_at[later]});
+    const T* const from = image + (Along ? later * width : dim_t{image_at[later]});
     const dim_t factor = weight_at[later];
     const vec<T> columns[n] = {vec<T>::load(from + static_cast<dim_t>(J) * w)...};
-    if constexpr (packs) {
-      (columns[J].store(panel + static_cast<dim_t>(J) * w), ...);
-      panel += width;
-    }
     vec<T> x;
     (((I % n == 0
            ? static_cast<void>(
@@ -72,7 +64,7 @@ IKEBANA_CPU_INLINE void slide_tile(const detail::conv_job<T>& job, std::index_se
   const auto go_on = [&](dim_t steps) __attribute__((always_inline)) {
     weight_at += steps;
     keep_in_register(weight_at);
-    if constexpr (along) {
+    if constexpr (Along) {
       image += steps * width;
       keep_in_register(image);
     } else {
@@ -83,7 +75,7 @@ IKEBANA_CPU_INLINE void slide_tile(const detail::conv_job<T>& job, std::index_se
   dim_t depth = job.depth;
 #if IKEBANA_CPU_WIDTH == 32
   // Where a step is 12 products, the other operations take more of it than of one of 24.
-  if constexpr (sizeof...(I) >= 12 && !packs) {
+  if constexpr (sizeof...(I) >= 12) {
     depth = add_by_fours(depth, add_products, go_on);
   }
 #endif
@@ -109,46 +101,10 @@ IKEBANA_CPU_INLINE void slide_tile(const detail::conv_job<T>& job, std::index_se
   (sums[I].store(tile + static_cast<dim_t>(I) * w), ...);
   put_part<T>(job, tile, Rows, width);
 }
-template <class T, int Rows, int Registers, detail::conv_walk Walk = detail::conv_walk::gathers>
+template <class T, int Rows, int Registers, bool Along = false>
 [[gnu::noinline]] void slide_tile(const detail::conv_job<T>& job) {
-  slide_tile<T, Rows, Registers, Walk>(job, std::make_index_sequence<Registers>{},
-                                       std::make_index_sequence<std::size_t{Rows} * Registers>{});
-}
-
-/// As slide_tile, of whole registers that start with 0.
-template <class T, int Rows, std::size_t... J, std::size_t... I>
-IKEBANA_CPU_INLINE void cross_tile(const detail::conv_job<T>& job, std::index_sequence<J...>,
-                                   std::index_sequence<I...>) {
-  constexpr std::size_t n = sizeof...(J), near = Rows <= 8 ? Rows : Rows / 2;
-  constexpr dim_t w = vec<T>::size;
-  vec<T> sums[] = {(static_cast<void>(I), vec<T>::zero())...};
-  const dim_t far = static_cast<dim_t>(near) * job.weight_step;
-  const T* rows[] = {job.weights + static_cast<dim_t>(I / n % near) * job.weight_step...};
-  (keep_in_register(rows[I < near * n ? I / n * n : 0]), ...);
-  const std::int32_t *image_at = job.image_at, *weight_at = job.weight_at;
-  for (dim_t depth = job.depth; depth > 0; --depth) {
-    const T* const from = job.image + dim_t{*image_at};
-    const dim_t factor = *weight_at;
-    const vec<T> columns[n] = {vec<T>::load(from + static_cast<dim_t>(J) * w)...};
-    vec<T> x;
-    (((I % n == 0
-           ? static_cast<void>(
-                 x = vec<T>::broadcast(rows[I % (near * n)][I / n < near ? factor : factor + far]))
-           : void()),
-      sums[I] = fma(x, columns[I % n], sums[I])),
-     ...);
-    ++image_at, ++weight_at;
-    keep_in_register(image_at);
-    keep_in_register(weight_at);
-  }
-  (sums[I].store(job.out + static_cast<dim_t>(I / n) * job.out_step +
-                 static_cast<dim_t>(I % n) * w),
-   ...);
-}
-template <class T, int Rows, int Registers>
-[[gnu::noinline]] void cross_tile(const detail::conv_job<T>& job) {
-  cross_tile<T, Rows>(job, std::make_index_sequence<Registers>{},
-                      std::make_index_sequence<std::size_t{Rows} * Registers>{});
+  slide_tile<T, Rows, Registers, Along>(job, std::make_index_sequence<Registers>{},
+                                        std::make_index_sequence<std::size_t{Rows} * Registers>{});
 }
 
 #if IKEBANA_CPU_WIDTH == 0

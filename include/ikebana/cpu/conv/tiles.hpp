@@ -47,10 +47,6 @@ struct conv_move {
   std::int32_t from, to, lanes;
 };
 
-/// How a tile goes through the image: from place to place; so, packing what it reads into a panel;
-/// or along a panel.
-enum class conv_walk { gathers, packs, along };
-
 /// A tile's work: out[r * out_step + j] = (adds ? the same : start[r]) + the sum over p < depth of
 /// weights[weight_at[p] + r * weight_step] * image[image_at[p] + j], for every row r of the tile
 /// and j < count; then its positive part where `relu`. Reads the image up to the tile's whole
@@ -64,7 +60,7 @@ struct conv_job {
   const T* image;
   const std::int32_t* image_at;
   const T* start;
-  T *out, *panel;  // of a tile that also packs
+  T* out;
   dim_t out_step, count;
   bool adds, relu;
 };
@@ -91,13 +87,12 @@ struct conv_parts {
   bool adds = true;     // add_rows
   bool slides = true, dots = true;
   bool panels = true;  // tiles along panels, and what packs these
-  bool across = true;
 };
 
 /// The tiles' shapes by falling rows, the last of 1, and how wide a register is.
 template <class T>
 struct conv_tiles {
-  static constexpr dim_t most_rows = 12, most_registers = 8, most_taps = 9, most_sums = 24;
+  static constexpr dim_t most_rows = 8, most_registers = 8, most_taps = 9, most_sums = 24;
 
   using slide = void (*)(const conv_job<T>&);
   /// The ends of planes take `narrow` tiles of one register, if there are any.
@@ -137,16 +132,10 @@ struct conv_tiles {
   /// part. Reads whole registers of `from`.
   void (*place_across)(dim_t rows, dim_t positions, const T* from, dim_t from_step, const T* bias,
                        bool relu, T* to, dim_t to_step);
-  /// The shape for panels, and the same tile that packs one as it goes, if there is one.
-  slide packing;
+  /// The shape for panels.
   slide_shape panel;
   const slide_shape* slides;
   const dot_shape* dots;
-  /// Those along panels, by falling registers, then one without a tile.
-  const slide_shape* lanes;
-  /// Those whose rows are positions and whose registers are results (row_lanes.hpp), then one
-  /// without a tile. `count` is all of their registers, and they start with zeros.
-  const slide_shape* across;
 
   void copy_rows(const copy_job<T>& job) const { (job.stride == 1 ? copy_lines : copy_apart)(job); }
   void place_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,

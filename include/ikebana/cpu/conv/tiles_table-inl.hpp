@@ -37,45 +37,6 @@ inline constexpr typename detail::conv_tiles<T>::dot_shape conv_dots[] = {
     {1, 3, &dot_tile<T, 1, 3>},
 #endif
 };
-template <class T>
-inline constexpr typename detail::conv_tiles<T>::slide_shape conv_lanes[] = {
-#if IKEBANA_CPU_WIDTH == 64
-    {6, 4, &slide_tile<T, 6, 4, detail::conv_walk::along>, nullptr},
-    {8, 3, &slide_tile<T, 8, 3, detail::conv_walk::along>, nullptr},
-    {12, 2, &slide_tile<T, 12, 2, detail::conv_walk::along>, nullptr},
-#elif IKEBANA_CPU_WIDTH == 32
-    {4, 3, &slide_tile<T, 4, 3, detail::conv_walk::along>, nullptr},
-    {6, 2, &slide_tile<T, 6, 2, detail::conv_walk::along>, nullptr},
-#endif
-    {}};
-template <class T>
-inline constexpr typename detail::conv_tiles<T>::slide_shape conv_across[] = {
-#if IKEBANA_CPU_WIDTH == 64
-    {16, 1, &cross_tile<T, 16, 1>, nullptr},
-    {14, 1, &cross_tile<T, 14, 1>, nullptr},
-    {10, 1, &cross_tile<T, 10, 1>, nullptr},
-    {8, 1, &slide_tile<T, 8, 1>, nullptr},
-    {6, 1, &slide_tile<T, 6, 1>, nullptr},
-    {14, 2, &cross_tile<T, 14, 2>, nullptr},
-    {10, 2, &cross_tile<T, 10, 2>, nullptr},
-    {8, 2, &cross_tile<T, 8, 2>, nullptr},
-    {6, 2, &cross_tile<T, 6, 2>, nullptr},
-    {8, 3, &slide_tile<T, 8, 3>, nullptr},
-    {7, 3, &cross_tile<T, 7, 3>, nullptr},
-    {6, 4, &slide_tile<T, 6, 4>, nullptr},
-#elif IKEBANA_CPU_WIDTH == 32
-    {14, 1, &cross_tile<T, 14, 1>, nullptr},
-    {10, 1, &cross_tile<T, 10, 1>, nullptr},
-    {8, 1, &cross_tile<T, 8, 1>, nullptr},
-    {6, 2, &cross_tile<T, 6, 2>, nullptr},
-    {5, 2, &cross_tile<T, 5, 2>, nullptr},
-    {4, 2, &cross_tile<T, 4, 2>, nullptr},
-    {4, 3, &slide_tile<T, 4, 3>, nullptr},
-#endif
-    {}};
-template <class T>
-inline constexpr typename detail::conv_tiles<T>::slide_shape no_conv_tiles[1] = {};
-
 template <class T, detail::conv_parts Parts>
 constexpr detail::conv_tiles<T> make_conv_tiles() {
   detail::conv_tiles<T> t{};
@@ -95,8 +56,7 @@ constexpr detail::conv_tiles<T> make_conv_tiles() {
   if constexpr (Parts.adds) t.add_rows = &add_rows<T, Parts.thirds>;
   if constexpr (Parts.slides) t.slides = conv_slides<T>;
   if constexpr (Parts.dots) t.dots = conv_dots<T>;
-  t.lanes = t.across = no_conv_tiles<T>;
-  // Its size is known to all plans.
+    // Its size is known to all plans.
 #if IKEBANA_CPU_WIDTH == 64
   t.panel = {8, 3, nullptr, nullptr};
 #elif IKEBANA_CPU_WIDTH != 0
@@ -106,16 +66,13 @@ constexpr detail::conv_tiles<T> make_conv_tiles() {
 #endif
   if constexpr (Parts.panels) {
     t.pack = &pack_panel<T>;
-    t.lanes = conv_lanes<T>;
 #if IKEBANA_CPU_WIDTH >= 32
-    t.packing = &slide_tile<T, IKEBANA_CPU_WIDTH / 8, 3, detail::conv_walk::packs>;
-    t.panel.whole = &slide_tile<T, IKEBANA_CPU_WIDTH / 8, 3, detail::conv_walk::along>;
+    t.panel.whole = &slide_tile<T, IKEBANA_CPU_WIDTH / 8, 3, true>;
     t.panel.narrow = &slide_tile<T, IKEBANA_CPU_WIDTH / 8, 1>;
 #else
     t.panel.whole = &slide_tile < T, 4, IKEBANA_CPU_WIDTH == 0 ? 2 : 3 > ;
 #endif
   }
-  if constexpr (Parts.across) t.across = conv_across<T>;
   return t;
 }
 template <class T, detail::conv_parts Parts = detail::conv_parts{}>

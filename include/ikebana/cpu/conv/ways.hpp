@@ -33,7 +33,6 @@ struct conv_needs {
   bool ones = true;     // kernels of one element
   bool strides = true;  // that are not 1
   bool thirds = true;   // along rows: 3
-  bool slices = true;   // zeros before and behind the slices of a volume
   bool many = true;     // results: many_results
   bool deep = true;     // as many sources as a register holds
   bool handed = true;   // backward by data: few sources of many results, or strides
@@ -60,26 +59,11 @@ struct data_job {
   }
 };
 
-/// Results as lanes (row_lanes.hpp), in place of another way.
-template <class T>
-struct row_ways {
-  bool (*over_columns)(const conv_columns<T>& columns);  // whether it is faster
-  // Those that have then done it.
-  bool (*over_lanes)(const conv_tiles<T>& tiles, const conv_pass& p, const conv_operands<T>& of);
-  bool (*over_plan)(const conv_plan<T>& plan, const conv_operands<T>& of);
-};
-template <class T>
-struct data_row_ways {
-  bool (*over_spread)(const conv_spread<T>& spread, const data_job<T>& job);
-  bool (*over_columns)(const conv_columns<T>& columns, const data_job<T>& job);
-  bool (*over_passes)(const data_job<T>& job);
-};
-
 template <class T>
 using panels_way = void (*)(const conv_plan<T>& plan, const conv_operands<T>& of,
                             const conv_buffers<T>& memory, const conv_job<T>& job, dim_t r0,
-                            dim_t results, dim_t rows, dim_t columns, dim_t positions, dim_t few,
-                            dim_t depth, const T* image, const T* w, bool last);
+                            dim_t results, dim_t rows, dim_t columns, dim_t positions, dim_t depth,
+                            const T* image, const T* w, bool last);
 
 /// Of one pass.
 template <class T>
@@ -88,22 +72,15 @@ struct pass_ways {
   pass_way<T> winograd;
   columns_way<T> columns;
   void (*product)(const conv_tiles<T>& tiles, const conv_pass& p, const conv_operands<T>& of);
-  bool (*picked)(const conv_tiles<T>& tiles, const conv_pass& p, const conv_operands<T>& of);
   bool (*walk)(const pass_ways& ways, const conv_tiles<T>& tiles, const conv_pass& p,
                const conv_operands<T>& of);
-  // Of `walk`.
-  bool (*lanes)(const pass_ways& ways, const conv_tiles<T>& tiles, const conv_pass& p,
-                const conv_operands<T>& of);
-  panels_way<T> panels;
-  const row_ways<T>* rows;
+  panels_way<T> panels;  // of `walk`
 };
 template <class T>
 struct data_ways {
   const pass_ways<T>* pass;
   columns_way<T> columns;
-  bool (*spread)(const data_ways& ways, const data_job<T>& job);
-  bool (*picked)(const data_job<T>& job);
-  const data_row_ways<T>* rows;
+  bool (*spread)(const data_job<T>& job);
 };
 template <class T>
 struct weights_ways {
@@ -111,7 +88,6 @@ struct weights_ways {
   weights_way<T> winograd;
   columns_way<T> columns;
   void (*product)(const weights_job<T>& job);
-  bool (*picked)(const weights_job<T>& job);
   void (*walk)(const weights_ways& ways, const weights_job<T>& job);
   bool (*lanes)(const weights_job<T>& job);  // of `walk`
 };

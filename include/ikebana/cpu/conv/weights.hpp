@@ -88,7 +88,6 @@ void weights_gradient(const weights_ways<T>& ways, const conv_tiles<T>& tiles, c
   if (conv_columns<T> columns{tiles, p, group}; columns.backward_weights_pays())
     return columns.backward_weights(ways.columns, x, dy, dw, accumulate);
   if (ways.product != nullptr && is_product(p)) return ways.product(job);
-  if (ways.picked != nullptr && ways.picked(job)) return;
   if (ways.walk != nullptr)
     ways.walk(ways, job);
   else

@@ -9,7 +9,6 @@
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
-#include "ikebana/cpu/conv/weights/dots.hpp"
 #include "ikebana/cpu/conv/weights/job.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
@@ -48,7 +47,7 @@ struct weights_by_lanes : weights_job<T> {
     const bool neighbours = p.kernel[2] >= 3 && p.dilation[2] == 1;
     const auto *three = find_shape(3), *four = find_shape(4);
     if (three == nullptr && four != nullptr && four->rows < 6) return false;
-    if (three == nullptr && four == nullptr) return fit_few();
+    if (three == nullptr && four == nullptr) return false;
     const dim_t w = tiles.width;
     const auto waste = [&](dim_t n) { return parts(p.sources, n * w) * n * w; };
     if (neighbours && three != nullptr) {
@@ -60,26 +59,6 @@ struct weights_by_lanes : weights_job<T> {
     if (four != nullptr && (three == nullptr || tenths * waste(4) <= 10 * waste(3)))
       return fit(four, 4);
     return three != nullptr && fit(three, 3);
-  }
-
-  /// Of fewer results than other tiles have rows: where sums over positions, whose copies are of
-  /// short rows then, take longer.
-  bool fit_few() {
-    const shape_type& few = shape_for(tiles.slides, p.results);
-    if (p.to[2] == 1 || !fit(&few, few.registers)) return false;
-    weights_by_dots<T> dots{*this};
-    return !dots.fit() || cost() < 0.8 * dots.cost();
-  }
-  /// About how many cycles it takes.
-  double cost() const {
-    const auto real = [](dim_t n) { return static_cast<double>(n); };
-    const dim_t blocks = parts(p.sources, lanes), bands = parts(p.to[1], rows),
-                tile = shape->rows * shape->registers + shape->registers + shape->rows,
-                products = parts(p.results, shape->rows) * p.kernel[1] * kx_tiles * plane() * tile;
-    // Rows are turned by whole registers, several bands of them for each plane.
-    const double copied =
-        real(bands * height()) * (30 + 0.4 * real(rounded_up(pitch, tiles.width) * lanes));
-    return real(p.batch * p.to[0] * p.kernel[0] * blocks) * (copied + real(products) / 2);
   }
 
   const shape_type* find_shape(dim_t registers) const {
