@@ -18,8 +18,9 @@
 
 /// Convolutions, straight from bands of the image: no column buffer. All
 /// allocate only the thread's packing buffer, at its first use, and give the
-/// same bits for the same geometry and instruction set; an image's result does
-/// not depend on the others of its batch, but where it has up to 8 positions.
+/// same bits for the same geometry and instruction set, whatever the caches and
+/// the number of threads; an image's result does not depend on the others of its
+/// batch.
 /// Those of few positions or of one weight for each pair of channels, and images' gradients of few
 /// channels or with strides, are matrix products and keep a second buffer. Those of 3x3 in float
 /// may go by Winograd's way (exact_convolution.hpp), which keeps up to 40 MiB of a thread's for
@@ -40,7 +41,7 @@ void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
   const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
   detail::share_groups(g.groups, pass.multiply_adds(), [&](dim_t group) {
     if (detail::conv_columns<T> columns{tiles, pass, group}; columns.forward_pays())
-      return columns.forward(ways.columns, x, w, bias, y, then);
+      return columns.forward(x, w, bias, y, then);
     const dim_t first = group * pass.results, at = first * plane;
     detail::run_pass<T>(ways, tiles, pass, x + group * pass.sources * in_plane,
                         w + first * pass.weight_result, bias == nullptr ? nullptr : bias + first,
@@ -63,7 +64,7 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
   if (ways.spread != nullptr && ways.spread(job)) return;
   if (detail::conv_columns<T> columns{tiles, all, 0}; columns.backward_data_pays()) {
     return detail::share_groups(g.groups, all.multiply_adds(), [&](dim_t group) {
-      detail::conv_columns<T>{tiles, all, group}.backward_data(ways.columns, dy, w, dx, bias);
+      detail::conv_columns<T>{tiles, all, group}.backward_data(dy, w, dx, bias);
     });
   }
   dim_t met = 0;

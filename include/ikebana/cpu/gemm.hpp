@@ -126,10 +126,9 @@ IKEBANA_CPU_KERNEL(run_gemm_by)
 inline constexpr dim_t products_for_thread = 1 << 20;
 
 /// A product on several threads: each has columns of the result, so that none packs what another
-/// packs, or rows. The order of summation is that of the whole.
+/// packs, or rows. The order of summation is that of `whole`.
 template <class T>
-[[gnu::noinline]] void share_gemm(const gemm_call<T>& given) {
-  const gemm_call<T> call = given.k == 1 ? with_one_step(given) : given;
+[[gnu::noinline]] void share_gemm(gemm_algorithm whole, const gemm_call<T>& call) {
   const bool by_columns = call.m > 8 && call.n >= 96 && 2 * call.n >= call.m;
   const dim_t size = by_columns ? call.n : call.m, other = by_columns ? call.m : call.n,
               unit = by_columns    ? 48
@@ -137,8 +136,7 @@ template <class T>
                                    : 24,
               units = size / unit, most = (units + 2 * num_threads() - 1) / (2 * num_threads()),
               least = products_for_thread / (unit * other * call.k) + 1;
-  if (units < 2) return run_gemm(call);
-  const gemm_algorithm whole = gemm_algorithm_of(call);
+  if (units < 2) return run_gemm_part(whole, call);
   parallel_for(0, units, most > least ? most : least, [&](dim_t from, dim_t to) {
     const dim_t begin = from * unit, end = to == units ? size : to * unit;
     gemm_call<T> part = call;
@@ -161,6 +159,12 @@ template <class T>
     }
     run_gemm_part(whole, part);
   });
+}
+
+template <class T>
+[[gnu::noinline]] void share_gemm(const gemm_call<T>& given) {
+  const gemm_call<T> call = given.k == 1 ? with_one_step(given) : given;
+  share_gemm(gemm_algorithm_of(call), call);
 }
 
 }  // namespace detail
@@ -195,6 +199,16 @@ void make_product(const gemm_call<T>& p) {
   gemm<T>(p.ta, p.tb, p.m, p.n, p.k, p.alpha, p.a, p.lda, p.b, p.ldb, p.beta, p.c, p.ldc, *p.then);
 }
 IKEBANA_CPU_KERNEL(make_product)
+
+/// The same in the order of summation of `whole`, as a part of a larger product or as several.
+template <class T>
+void make_product_part(gemm_algorithm whole, const gemm_call<T>& p) {
+  if (p.m * p.n * p.k > 2 * products_for_thread && num_threads() > 1)
+    share_gemm(whole, p);
+  else
+    run_gemm_part(whole, p);
+}
+IKEBANA_CPU_KERNEL(make_product_part)
 
 template <class T>
 void run_gemm_batch(dim_t count, const gemm_call<T>& first, dim_t step_a, dim_t step_b,

@@ -8,7 +8,6 @@
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/product.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
-#include "ikebana/cpu/conv/ways.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
@@ -31,7 +30,8 @@ struct conv_columns {
   T *rows = nullptr, *across = nullptr;  // of x; of y
   std::int32_t* offsets = nullptr;
 
-  static constexpr dim_t room = dim_t{480} * 1024, most_positions = 256, most_plane = 64;
+  static constexpr dim_t room = dim_t{480} * 1024, most_positions = 256, most_plane = 64,
+                         most_dotted = dim_t{48} * 1024;
 
   [[gnu::noinline]] conv_columns(const conv_tiles<T>& t, const conv_pass& forward, dim_t number)
       : tiles{t},
@@ -48,11 +48,9 @@ struct conv_columns {
       images = (images + 1) / 2;
   }
 
-  /// Where that is worth copying the weights, takes the part of the kernel beside which nothing is
-  /// ever met: 3x3 around one position is one element. Of so many channels only that products have
-  /// no columns and no short sums which a type has ruled out (needs.hpp).
+  /// Takes the part of the kernel beside which nothing is ever met, where that is worth copying the
+  /// weights: 3x3 around one position is one element.
   void leave_unmet() {
-    if (p.sources % 128 != 0) return;
     std::array<dim_t, 3> begin{0, 0, 0}, size = p.kernel;
     for (std::size_t d = 0; d < 3; ++d) {
       const auto met = [&](dim_t k) {
@@ -64,8 +62,7 @@ struct conv_columns {
       while (size[d] > 0 && !met(begin[d])) ++begin[d], --size[d];
     }
     const dim_t all = p.taps(), some = conv_geometry::volume(size);
-    const dim_t rows_met = plane > 8 ? plane : plane * p.batch;
-    if (some > 0 && (all - some) * rows_met > 192 * some) lead = begin, kernel = size;
+    if (some > 0 && 2 * some <= all) lead = begin, kernel = size;
   }
   bool whole() const { return taps == p.taps(); }
   /// f(at, i): where each weight that is taken of pair c of channels lies, and its number.
@@ -227,22 +224,26 @@ struct conv_columns {
                         plane, p.results);
   }
 
-  void forward(columns_way<T> make, const T* x, const T* w, const T* bias, T* y,
-               const conv_epilogue<T>& then) {
-    // So that each gets the same bits in any batch, as rows of large products do.
-    if (plane > 8 && (depth < 64 || p.results <= 32)) images = 1;
-    place();
+  void forward(const T* x, const T* w, const T* bias, T* y, const conv_epilogue<T>& then) {
     const T* const taken = weights(w);
     const conv_rest<T> rest{then.scale == nullptr ? nullptr : then.scale + group * p.results,
                             bias == nullptr ? nullptr : bias + group * p.results, then.function};
     const bool later = then.scale != nullptr || then.residual != nullptr;
     const gemm_epilogue<T> at_once{.bias = then.scale != nullptr ? nullptr : rest.shift,
                                    .function = later ? final_activation<T>{} : then.function};
+    // Each image gets the bits that it has alone.
+    gemm_call<T> product{plane,  p.results, depth,    rows, depth, taken,         depth,
+                         across, p.results, &at_once, T(1), T(0),  transpose::no, transpose::yes};
+    const gemm_algorithm alone = gemm_algorithm_of(product);
+    if (!sums_in_order(alone))
+      while (images > 1 && images * plane * depth > most_dotted) images = parts(images, 2);
+    place();
+    product.a = rows, product.c = across;
     for (dim_t i = 0; i < p.batch; i += images) {
-      const dim_t n = p.batch - i < images ? p.batch - i : images;
+      const dim_t n = least(p.batch - i, images);
       gather(x, i, n);
-      make({n * plane, p.results, depth, rows, depth, taken, depth, across, p.results, &at_once,
-            T(1), T(0), transpose::no, transpose::yes});
+      product.m = n * plane;
+      make_product_part(alone, product);
       for (dim_t s = 0; s < n; ++s) {
         const dim_t at = result(i + s);
         tiles.place_across(p.results, plane, across + s * plane * p.results, p.results, nullptr,
@@ -254,29 +255,33 @@ struct conv_columns {
     }
   }
 
-  void backward_data(columns_way<T> make, const T* dy, const T* w, T* dx, const T* bias) {
+  void backward_data(const T* dy, const T* w, T* dx, const T* bias) {
     place();
     const T* const taken = weights(w);
+    gemm_call<T> product{plane, depth, p.results,     across,       p.results,
+                         taken, depth, rows,          depth,        &no_epilogue<T>,
+                         T(1),  T(0),  transpose::no, transpose::no};
+    const gemm_algorithm alone = gemm_algorithm_of(product);
     for (dim_t i = 0; i < p.batch; i += images) {
-      const dim_t n = p.batch - i < images ? p.batch - i : images;
+      const dim_t n = least(p.batch - i, images);
       gather_dy(dy, i, n);
-      make({n * plane, depth, p.results, across, p.results, taken, depth, rows, depth,
-            &no_epilogue<T>, T(1), T(0), transpose::no, transpose::no});
+      product.m = n * plane;
+      make_product_part(alone, product);
       scatter(dx, i, n, bias == nullptr ? nullptr : bias + group * p.sources);
     }
   }
 
-  void backward_weights(columns_way<T> make, const T* x, const T* dy, T* dw, bool accumulate) {
+  void backward_weights(const T* x, const T* dy, T* dw, bool accumulate) {
     place();
     dw += group * p.results * p.weight_result;
     T* const sums = whole() ? dw : conv_memory<T>(conv_use::operand, p.results * depth);
     for (dim_t i = 0; i < p.batch; i += images) {
-      const dim_t n = p.batch - i < images ? p.batch - i : images;
+      const dim_t n = least(p.batch - i, images);
       gather(x, i, n);
       gather_dy(dy, i, n);
-      make({p.results, depth, n * plane, across, p.results, rows, depth, sums, depth,
-            &no_epilogue<T>, T(1), T((whole() && accumulate) || i > 0), transpose::yes,
-            transpose::no});
+      make_product<T>({p.results, depth, n * plane, across, p.results, rows, depth, sums, depth,
+                       &no_epilogue<T>, T(1), T((whole() && accumulate) || i > 0), transpose::yes,
+                       transpose::no});
     }
     if (whole()) return;
     if (!accumulate) tiles.clear(dw, p.results * p.weight_result);

@@ -26,7 +26,6 @@ constexpr pass_ways<T> make_pass_ways() {
   pass_ways<T> ways{};
   ways.tiles = &tiles_of<T, parts>;
   if constexpr (Needs.winograd) ways.winograd = &run_winograd<T>;
-  ways.columns = &make_product<T>;
   if constexpr (Needs.ones) ways.product = &run_product<T>;
   if constexpr (walks) ways.walk = &walk_pass<T>;
   if constexpr (walks && Needs.many) ways.panels = &run_panels<T>;
@@ -40,7 +39,6 @@ constexpr data_ways<T> make_data_ways() {
   constexpr bool handed = Needs.walks && Needs.handed;
   data_ways<T> ways{};
   ways.pass = &pass_ways_for<T, Needs, handed>;
-  ways.columns = &make_product<T>;
   if constexpr (handed) ways.spread = &run_spread<T>;
   return ways;
 }
@@ -58,7 +56,6 @@ constexpr weights_ways<T> make_weights_ways() {
   weights_ways<T> ways{};
   ways.tiles = &tiles_of<T, parts>;
   if constexpr (Needs.winograd_weights) ways.winograd = &run_winograd_weights<T>;
-  ways.columns = &make_product<T>;
   if constexpr (Needs.ones) ways.product = &weights_product<T>;
   if constexpr (Needs.walks) ways.walk = &walk_weights<T>;
   if constexpr (Needs.walks && Needs.deep) ways.lanes = &run_weights_by_lanes<T>;

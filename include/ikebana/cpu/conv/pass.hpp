@@ -25,6 +25,7 @@ struct conv_pass {
   // Where results lie in their plane.
   std::array<dim_t, 3> whole, first, step;
   std::array<dim_t, 3> met;  // of `from`, what lies at the source's first element or behind it
+  dim_t all_results = 0;     // of which these may be a part
 
   dim_t taps() const { return conv_geometry::volume(kernel); }
   bool unit_step() const { return step[0] == 1 && step[1] == 1 && step[2] == 1; }
@@ -122,7 +123,8 @@ struct conv_operands {
           g.out,
           {0, 0, 0},
           {1, 1, 1},
-          g.in};
+          g.in,
+          g.out_channels / g.groups};
 }
 
 /// What one dimension of a pass meets: position t begins at `begin` + t times the stride, and
@@ -170,7 +172,8 @@ inline conv_pass backward_pass(const conv_geometry& g, const std::array<dim_t, 3
               g.in,
               residue,
               g.stride,
-              g.out};
+              g.out,
+              inputs};
   for (std::size_t d = 0; d < 3; ++d) {
     const dim_t s = g.stride[d];
     p.to[d] = g.in[d] > residue[d] ? (g.in[d] - residue[d] + s - 1) / s : 0;

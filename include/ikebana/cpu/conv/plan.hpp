@@ -37,7 +37,7 @@ struct conv_plan {
   conv_plan(const conv_tiles<T>& t, const conv_pass& pass)
       : tiles{t},
         p{pass},
-        panel{pass.results >= many_results && !has_few_products(t, pass)},
+        panel{pass.all_results >= many_results && !has_few_products(t, pass)},
         taps{pass.taps()},
         tile{t.panel.registers * t.width},
         channels{pass.sources},
@@ -54,7 +54,7 @@ struct conv_plan {
   static bool has_few_products(const conv_tiles<T>& t, const conv_pass& p) {
     const bool wide = t.width == line;
     return p.sources <= (wide ? 16 : 6) && p.sources * p.taps() <= (wide ? 400 : 160) &&
-           p.results <= 96 && !p.stands() && p.unit_step() && p.to[0] == 1 && p.to[1] > 1 &&
+           p.all_results <= 96 && !p.stands() && p.unit_step() && p.to[0] == 1 && p.to[1] > 1 &&
            p.to[1] * p.to[2] >= 128;
   }
 
@@ -115,7 +115,7 @@ struct conv_plan {
     columns = even_part(columns, most);
     rows = even_part(rows, most < columns ? 1 : most / columns);
     in_place = p.stands() && (panel || (fit_in_place(most) && !copying_pays()));
-    if (in_place && panel && p.batch > 1 && plane() < 8 * tile) in_place = false;
+    if (in_place && panel && plane() < 8 * tile) in_place = false;
     if (in_place) {
       lay_out_in_place();
     } else if (panel) {

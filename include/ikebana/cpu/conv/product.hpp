@@ -29,6 +29,7 @@ struct conv_product {
   const conv_operands<T>& of;
   dim_t plane, columns, rows;  // positions; of a block
   dim_t from_plane = conv_geometry::volume(p.from), result_plane = p.result_plane();
+  gemm_algorithm whole = gemm_algorithm_of(product(0, p.results, 0, 0, plane, no_epilogue<T>));
 
   conv_product(const conv_tiles<T>& t, const conv_pass& pass, const conv_operands<T>& operands)
       : tiles{t}, p{pass}, of{operands}, plane{conv_geometry::volume(p.to)} {
@@ -52,6 +53,26 @@ struct conv_product {
     });
   }
 
+  gemm_call<T> product(dim_t r, dim_t m, dim_t image, dim_t j, dim_t n,
+                       const gemm_epilogue<T>& then) const {
+    // One of the weights' two steps is 1.
+    const bool turned = p.weight_source != 1;
+    return {m,
+            n,
+            p.sources,
+            of.weights + r * p.weight_result,
+            turned ? p.weight_source : p.weight_result,
+            of.source + image * p.source_image + j,
+            from_plane,
+            of.result + image * p.result_image + r * result_plane + j,
+            result_plane,
+            &then,
+            T(1),
+            T(0),
+            turned ? transpose::yes : transpose::no,
+            transpose::no};
+  }
+
   void block(dim_t r, dim_t image, dim_t j) const {
     const dim_t n = plane - j < columns ? plane - j : columns;
     const dim_t m = p.results - r < rows ? p.results - r : rows;
@@ -59,23 +80,7 @@ struct conv_product {
     T* const to = of.result + at;
     gemm_epilogue<T> then{.function = of.relu() ? of.then.function : final_activation<T>{}};
     if (of.bias != nullptr) then.row_bias = of.bias + r;
-    // One of the weights' two steps is 1.
-    const bool turned = p.weight_source != 1;
-    gemm_call<T> call{m,
-                      n,
-                      p.sources,
-                      of.weights + r * p.weight_result,
-                      turned ? p.weight_source : p.weight_result,
-                      of.source + image * p.source_image + j,
-                      from_plane,
-                      to,
-                      result_plane,
-                      &then,
-                      T(1),
-                      T(0),
-                      turned ? transpose::yes : transpose::no,
-                      transpose::no};
-    run_gemm(call);
+    run_gemm_part(whole, product(r, m, image, j, n, then));
     if (of.finishes())
       tiles.finish_rows(m, n, to, result_plane,
                         {of.then.scale == nullptr ? nullptr : of.then.scale + r,

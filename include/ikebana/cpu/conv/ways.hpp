@@ -5,15 +5,12 @@
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/winograd/kernels.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
-#include "ikebana/cpu/gemm.hpp"
 
 // The ways there are for convolutions, as pointers: a caller that knows its kernels, strides and
 // channels leaves out those which these rule out, so that they need not be built. conv_ways.hpp
 // makes them.
 namespace ikebana::cpu::detail {
 
-template <class T>
-struct conv_columns;
 template <class T>
 struct conv_plan;
 template <class T>
@@ -22,10 +19,6 @@ template <class T>
 struct conv_spread;
 template <class T>
 struct weights_job;
-
-/// Makes the products of conv_columns.
-template <class T>
-using columns_way = void (*)(const gemm_call<T>& p);
 
 /// What convolutions may need, as far as a caller knows them.
 struct conv_needs {
@@ -70,7 +63,6 @@ template <class T>
 struct pass_ways {
   const conv_tiles<T>& (*tiles)();
   pass_way<T> winograd;
-  columns_way<T> columns;
   void (*product)(const conv_tiles<T>& tiles, const conv_pass& p, const conv_operands<T>& of);
   bool (*walk)(const pass_ways& ways, const conv_tiles<T>& tiles, const conv_pass& p,
                const conv_operands<T>& of);
@@ -79,14 +71,12 @@ struct pass_ways {
 template <class T>
 struct data_ways {
   const pass_ways<T>* pass;
-  columns_way<T> columns;
   bool (*spread)(const data_job<T>& job);
 };
 template <class T>
 struct weights_ways {
   const conv_tiles<T>& (*tiles)();
   weights_way<T> winograd;
-  columns_way<T> columns;
   void (*product)(const weights_job<T>& job);
   void (*walk)(const weights_ways& ways, const weights_job<T>& job);
   bool (*lanes)(const weights_job<T>& job);  // of `walk`

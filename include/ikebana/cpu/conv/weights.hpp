@@ -86,7 +86,7 @@ void weights_gradient(const weights_ways<T>& ways, const conv_tiles<T>& tiles, c
   if (ways.winograd != nullptr && ways.winograd(tiles, p, job.x, job.dy, job.dw, accumulate))
     return;
   if (conv_columns<T> columns{tiles, p, group}; columns.backward_weights_pays())
-    return columns.backward_weights(ways.columns, x, dy, dw, accumulate);
+    return columns.backward_weights(x, dy, dw, accumulate);
   if (ways.product != nullptr && is_product(p)) return ways.product(job);
   if (ways.walk != nullptr)
     ways.walk(ways, job);

@@ -26,7 +26,8 @@ struct winograd_run : winograd_tiles<T> {
   using unit = typename base::unit;
   using base::block, base::kernels, base::p, base::positions, base::segment, base::tiles;
   using base::pitch, base::units;
-  static constexpr dim_t most_depth = 64, many = dim_t{3} << 20, most_held = dim_t{10} << 20;
+  static constexpr dim_t most_depth = 64, many = dim_t{3} << 20, most_held = dim_t{10} << 20,
+                         most_sources = 1024;  // for which any scratch has room
 
   const T *weights, *bias;
   T* result;
@@ -63,8 +64,8 @@ struct winograd_run : winograd_tiles<T> {
         10 * plane * p.results < 7 * computed * rounded_up(p.results, kernels.width))
       return false;
     const dim_t least_plane = carried_over > many ? 400 : p.results < 32 ? 256 : 144;
-    return p.sources >= 16 && p.results >= 16 && plane >= least_plane &&
-           3 * plane >= 2 * computed - 64 && carried_over <= most_held;
+    return p.sources >= 16 && p.sources <= most_sources && p.results >= 16 &&
+           plane >= least_plane && 3 * plane >= 2 * computed - 64 && carried_over <= most_held;
   }
 
   bool fit() {

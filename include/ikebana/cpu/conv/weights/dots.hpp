@@ -10,7 +10,6 @@
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/weights/job.hpp"
-#include "ikebana/cpu/detail/caches.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 
@@ -22,7 +21,8 @@ struct weights_by_dots : weights_job<T> {
   using job_type = weights_job<T>;
   using job_type::accumulate, job_type::dw, job_type::dy, job_type::p, job_type::tiles, job_type::x;
   using job_type::dy_plane, job_type::plane;
-  static constexpr dim_t line = job_type::line, copy_room = 256 * job_type::kib;
+  static constexpr dim_t line = job_type::line, copy_room = 256 * job_type::kib,
+                         near_bytes = dim_t{16} * 1024;
 
   dim_t channels = p.sources, rows = p.to[1], slots = 1;  // of a band
   conv_layout layout{};
@@ -31,9 +31,9 @@ struct weights_by_dots : weights_job<T> {
 
   /// False if no copy fits.
   bool fit() {
-    // Every few taps read a tile's rows of dy again: near, they leave room for the copy.
-    const dim_t row_bytes = tiles.dots[0].rows * dim_t{sizeof(T)},
-                near = caches().first / 3 / row_bytes;
+    // Every few taps read a tile's rows of dy again: near, they leave room for the copy. The order
+    // of summation follows from it, so it is the same for all caches.
+    const dim_t near = near_bytes / (tiles.dots[0].rows * dim_t{sizeof(T)});
     if (rows * p.to[2] > near) rows = even_part(rows, std::max(near / p.to[2], dim_t{1}));
     while (!lay_out()) {
       if (rows > 4)
