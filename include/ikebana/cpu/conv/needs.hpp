@@ -25,7 +25,7 @@ constexpr conv_needs needs_of(const conv_geometry& g, conv_channels c) {
   const bool strides = conv_geometry::volume(g.stride) > 1;
   conv_needs n{};
   n.ones = conv_geometry::volume(g.kernel) == 1;
-  n.walks = !n.ones || g.padding[0] != 0 || g.padding[1] != 0 || g.padding[2] != 0;
+  n.walks = !n.ones || strides || g.padding[0] != 0 || g.padding[1] != 0 || g.padding[2] != 0;
   n.strides = strides;
   n.thirds = g.stride[2] == 3;
   n.many = may_be(c.results, many_results);
