@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -10,16 +11,21 @@
 #include "ikebana/cpu/threads.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
+#include "ikebana/nn/bilinear.hpp"
 #include "ikebana/nn/group_norm.hpp"
 #include "ikebana/nn/gru.hpp"
 #include "ikebana/nn/hard_activation.hpp"
 #include "ikebana/nn/instance_norm.hpp"
 #include "ikebana/nn/layer_norm.hpp"
+#include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/lstm.hpp"
+#include "ikebana/nn/multihead_attention.hpp"
 #include "ikebana/nn/rms_norm.hpp"
 #include "ikebana/nn/rnn.hpp"
+#include "ikebana/nn/rnn_cell.hpp"
 #include "ikebana/nn/smooth_activation.hpp"
 #include "ikebana/nn/softmax.hpp"
+#include "ikebana/nn/weight_norm.hpp"
 #include "recorded.hpp"
 
 using namespace ikebana;
@@ -86,8 +92,7 @@ void check_samples(const M& m, const shape& sample, bool training = true) {
 
 }  // namespace
 
-// Not tested: convolutions, pools and products by `gemm`, which choose their algorithm by the
-// batch.
+// Not tested: convolutions and pools, which choose their algorithm by the batch.
 TEST_CASE("a sample has the same bits alone and in any batch") {
   for (dim_t n : {7, 37}) {
     check_samples(relu{}, {n});
@@ -122,6 +127,76 @@ TEST_CASE("a sequence has the same bits alone and in any batch") {
   }
   check_samples(lstm<40, 20, batch_first<true>, num_layers<2>>{}, {9, 40});
   check_samples(gru<33, 40, batch_first<true>>{}, {11, 33});
+}
+
+namespace {
+
+/// Compares m on 20 samples of each of its inputs with m on each number of them.
+template <class T, class M>
+void check_batches(const M& m, const shape_list& samples, const std::string& where) {
+  constexpr dim_t batch = 20;
+  const auto of = [&](dim_t rows) {
+    shape_list in;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      shape s{rows};
+      for (dim_t d : samples[i]) s.push_back(d);
+      in.push_back(s);
+    }
+    return in;
+  };
+  const auto run_part = [&](any_leaf_run<T>& run, dim_t from) {
+    disturb(run);
+    const auto part = [&](aligned_buffer<T>& to, const shape& whole, std::uint64_t key) {
+      std::vector<T> all(static_cast<std::size_t>(batch * whole.numel(1, whole.rank())));
+      fill_random(all.data(), static_cast<dim_t>(all.size()), key);
+      const dim_t each = whole.numel(1, whole.rank());
+      std::copy_n(all.data() + from * each, whole.numel(), to.data());
+    };
+    for (std::size_t i = 0; i < samples.size(); ++i) part(run.inputs[i], run.ins[i], 2 + i);
+    run.forward();
+    part(run.output_gradient, run.out, 9);
+    run.backward(false);
+  };
+  leaf_run<T, M> all(m, of(batch));
+  run_part(all, 0);
+  for (dim_t rows = 1; rows < batch; ++rows) {
+    const dim_t from = rows % 2 == 0 ? 0 : batch - rows;
+    leaf_run<T, M> some(m, of(rows));
+    run_part(some, from);
+    const auto same = [&](const aligned_buffer<T>& a, const aligned_buffer<T>& b, const shape& s) {
+      return std::memcmp(a.data(), b.data() + from * s.numel(1, s.rank()),
+                         static_cast<std::size_t>(s.numel()) * sizeof(T)) == 0;
+    };
+    INFO(std::string{M::kind} << ", " << rows << " samples of " << samples[0].numel() << where);
+    CHECK(same(some.output, all.output, some.out));
+    for (std::size_t i = 0; i < samples.size(); ++i)
+      CHECK(same(some.input_gradients[i], all.input_gradients[i], some.ins[i]));
+  }
+}
+template <class M>
+void check_product(const M& m, const shape_list& samples) {
+  for_each_instruction_set([&](const std::string& where) {
+    check_batches<float>(m, samples, where);
+    check_batches<double>(m, samples, where);
+  });
+}
+
+}  // namespace
+
+// Sums of more and of fewer than 16 vectors of each set, and few columns.
+TEST_CASE("a sample has the same bits in a product of any batch") {
+  check_product(linear<7, 3>{}, shape_list{shape{7}});
+  check_product(linear<40, 70>{}, shape_list{shape{40}});
+  check_product(linear<70, 1, bias<false>>{}, shape_list{shape{70}});
+  check_product(linear<300, 5>{}, shape_list{shape{300}});
+  check_product(linear<300, 45>{}, shape_list{shape{300}});
+  check_product(linear<9, 280>{}, shape_list{shape{3, 9}});
+  check_product(weight_norm<linear<290, 44>>{}, shape_list{shape{290}});
+  check_product(bilinear<37, 270, 3>{}, shape_list{shape{37}, shape{270}});
+  check_product(multihead_attention<34, 2, batch_first<true>>{}, shape_list{shape{3, 34}});
+  check_product(multihead_attention<260, 4, batch_first<true>>{}, shape_list{shape{1, 260}});
+  check_product(rnn_cell<260, 20>{}, shape_list{shape{260}});
+  check_product(lstm_cell<40, 33>{}, shape_list{shape{40}});
 }
 
 TEST_CASE("a sample has the same bits in a batch that several threads share") {

@@ -29,21 +29,15 @@ struct dense_layer {
   T* turned = nullptr;
   std::uint64_t turned_stamp = 0;  ///< Of the weights that it is of; 0 for none.
 
-  /// Whether packing pays, of one row.
+  /// Whether packing pays, of one row; more rows are packed as well, for the same bits.
   constexpr bool is_small() const { return in <= 64 && out > 0 && out <= 64; }
   /// A multiple of one register, or of two.
   constexpr dim_t packed_row() const { return out <= 16 ? 16 : (out + 31) / 32 * 32; }
   /// Rows are read four at a time.
   constexpr dim_t packed_size() const { return ((in + 3) / 4 * 4 + 1) * packed_row(); }
-  /// Whether a product is faster, and the same bits, with the weights transposed: more rows than
-  /// dot products are taken for, but so few that packing is much of the work.
-  constexpr bool may_turn() const {
-    return may_turn_of_some_rows() && rows > 8 && rows <= 128 && rows * in * out <= 1 << 24;
-  }
-  /// Whether it is for any number of rows.
-  constexpr bool may_turn_of_some_rows() const {
-    return in >= 32 && out > 32 && in * out <= 1 << 20;
-  }
+  /// Whether products are faster with the weights transposed, for any number of rows, which are
+  /// then summed in order.
+  constexpr bool may_turn() const { return in >= 32 && out > 32 && in * out <= 1 << 20; }
   /// Whether there is one, of weight as it is now.
   constexpr bool is_turned() const { return turned != nullptr && turned_stamp != 0; }
   constexpr dim_t turned_row() const { return (out + 15) / 16 * 16; }

@@ -1,42 +1,44 @@
 // Layers one after another.
 
 #if IKEBANA_CPU_WIDTH >= 32
-/// As many registers of a packed layer as there are R; of two sums each, for one would wait for
-/// itself.
-template <class T, std::size_t... R>
-IKEBANA_CPU_INLINE void packed_columns(dim_t k, const T* x, const T* packed, dim_t row, vec<T>* to,
-                                       std::index_sequence<R...>) {
-  constexpr std::size_t w = static_cast<std::size_t>(vec<T>::size);
-  vec<T> s[] = {vec<T>::load(packed + R * w)...}, t[] = {(static_cast<void>(R), vec<T>::zero())...};
+/// Registers of a packed layer for rows of x from x on, ldx apart; those past `last` are that once
+/// more. Term p is added to sum p % 4, for one sum would wait for itself, whatever the rows and
+/// registers beside it.
+template <class T, int Rows, int Registers>
+IKEBANA_CPU_INLINE void packed_columns(dim_t k, const T* x, dim_t ldx, dim_t last, const T* packed,
+                                       dim_t row, vec<T>* to) {
+  constexpr dim_t w = vec<T>::size;
+  constexpr int n = Rows * Registers;
+  const T* xs[Rows];
+  vec<T> s[n], t[n], u[n], v[n];
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r) xs[r] = x + (r < last ? r : last) * ldx;
+#pragma GCC unroll 8
+  for (int i = 0; i < n; ++i) {
+    s[i] = vec<T>::load(packed + i % Registers * w);
+    t[i] = u[i] = v[i] = vec<T>::zero();
+  }
   const auto add = [&](dim_t p, vec<T> * sums) __attribute__((always_inline)) {
-    const vec<T> a = vec<T>::broadcast(x[p]);
-    ((sums[R] = fma(a, vec<T>::load(packed + p * row + R * w), sums[R])), ...);
+    vec<T> weights[Registers];
+    packed += row;
+#pragma GCC unroll 8
+    for (int j = 0; j < Registers; ++j) weights[j] = vec<T>::load(packed + j * w);
+#pragma GCC unroll 8
+    for (int i = 0; i < n; ++i)
+      sums[i] = fma(vec<T>::broadcast(xs[i / Registers][p]), weights[i % Registers], sums[i]);
   };
-  const T* const end = x + k;
-  for (packed += row; k % 4 != 0; --k, ++x, packed += row) add(0, s);
-  if (x == end) {
-    ((to[R] = s[R]), ...);
-    return;
+  dim_t p = 0;
+  for (; p + 4 <= k; p += 4) {
+    add(p, s);
+    add(p + 1, t);
+    add(p + 2, u);
+    add(p + 3, v);
   }
-  if constexpr (sizeof...(R) > 1) {
-    for (; x != end; x += 4, packed += 4 * row) {
-      add(0, t);
-      add(1, s);
-      add(2, t);
-      add(3, s);
-    }
-  } else {
-    vec<T> u[] = {vec<T>::zero()}, v[] = {vec<T>::zero()};
-    for (; x != end; x += 4, packed += 4 * row) {
-      add(0, t);
-      add(1, s);
-      add(2, u);
-      add(3, v);
-    }
-    s[0] = s[0] + u[0];
-    t[0] = t[0] + v[0];
-  }
-  ((to[R] = s[R] + t[R]), ...);
+  if (p < k) add(p, s);
+  if (p + 1 < k) add(p + 1, t);
+  if (p + 2 < k) add(p + 2, u);
+#pragma GCC unroll 8
+  for (int i = 0; i < n; ++i) to[i] = (s[i] + t[i]) + (u[i] + v[i]);
 }
 
 /// Of more than a register.
@@ -46,8 +48,7 @@ template <class T>
   const dim_t row = l.packed_row();
   for (dim_t j = 0; j < l.out; j += 2 * w) {
     vec<T> sums[2];
-    packed_columns(l.in, x, static_cast<const T*>(l.packed) + j, row, sums,
-                   std::make_index_sequence<2>{});
+    packed_columns<T, 1, 2>(l.in, x, dim_t{0}, dim_t{0}, l.packed + j, row, sums);
     sums[0].store(l.y + j);
     if (j + w < l.out) sums[1].store(l.y + j + w);
   }
@@ -84,7 +85,7 @@ IKEBANA_CPU_INLINE vec<T> held_columns(dim_t k, vec<T> x, const T* packed,
                                        std::index_sequence<Fours...>) {
   using lanes = std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>;
   constexpr dim_t row = 16;
-  vec<T> s = vec<T>::load(packed), t, u, v;
+  vec<T> s = vec<T>::load(packed), t = vec<T>::zero(), u = t, v = t;
   packed += row;
   const auto add = [&](auto four) __attribute__((always_inline)) {
     constexpr int p = decltype(four)::value * 4;
@@ -96,13 +97,19 @@ IKEBANA_CPU_INLINE vec<T> held_columns(dim_t k, vec<T> x, const T* packed,
       return vec<T>::load(packed + (p + q) * row);
     };
     s = fma(x0, weights(0), s);
-    t = p == 0 ? x1 * weights(1) : fma(x1, weights(1), t);
-    u = p == 0 ? x2 * weights(2) : fma(x2, weights(2), u);
-    v = p == 0 ? x3 * weights(3) : fma(x3, weights(3), v);
+    t = fma(x1, weights(1), t);
+    u = fma(x2, weights(2), u);
+    v = fma(x3, weights(3), v);
     return true;
   };
   static_cast<void>((add(std::integral_constant<int, static_cast<int>(Fours)>{}) && ...));
   return (s + t) + (u + v);
+}
+
+/// Whether a layer gives the sum of one register: a sum of its own order.
+template <class T>
+IKEBANA_CPU_INLINE bool is_one_sum(const dense_layer<T>& l) {
+  return l.out == 1 && l.in <= vec<T>::size;
 }
 
 /// A layer of one register, of k elements that are in one.
@@ -133,8 +140,10 @@ template <class T>
   constexpr dim_t w = vec<T>::size;
   if (l->narrow > w) return other_layers(x, l, end);
   vec<T> y;
-  packed_columns(l->in, x, static_cast<const T*>(l->packed), dim_t{16}, &y,
-                 std::make_index_sequence<1>{});
+  if (is_one_sum(*l)) [[unlikely]]
+    y = held_layer(*l, l->in, vec<T>::load(x, l->in));
+  else
+    packed_columns<T, 1, 1>(l->in, x, dim_t{0}, dim_t{0}, l->packed, dim_t{16}, &y);
   for (;;) {
     if (l->function == activation::tanh)
       y = tanh(y);
@@ -149,7 +158,7 @@ template <class T>
   }
 }
 
-/// The same where the first needs more than one register. x is null for a batch without rows.
+/// The same where the first needs more than one register.
 template <class T>
 void other_layers(const T* x, const dense_layer<T>* l, const dense_layer<T>* end) {
   if (l->packed != nullptr)
@@ -164,6 +173,45 @@ template <class T>
 void finish_layer(const dense_layer<T>* l, const dense_layer<T>* end) {
   l->function(1, l->out, l->y, l->out);
   if (l + 1 != end) run_layers(static_cast<const T*>(l->y), l + 1, end);
+}
+
+/// A packed layer of several rows: each has the bits that it has alone.
+template <class T>
+[[gnu::noinline]] void packed_rows(const dense_layer<T>& l, const T* x) {
+  constexpr dim_t w = vec<T>::size;
+  constexpr int most = IKEBANA_CPU_WIDTH == 64 ? 6 : 3;
+  if (is_one_sum(l)) {
+    for (dim_t i = 0; i < l.rows; ++i, x += l.in)
+      held_layer(l, l.in, vec<T>::load(x, l.in)).store(l.y + i, 1);
+  } else {
+    const dim_t row = l.packed_row();
+    vec<T> sums[most];
+    for (dim_t i = 0; i < l.rows; i += most)
+      for (dim_t j = 0; j < l.out; j += w) {
+        const dim_t last = (l.rows - i < most ? l.rows - i : most) - 1;
+        packed_columns<T, most, 1>(l.in, x + i * l.in, l.in, last, l.packed + j, row, sums);
+#pragma GCC unroll 8
+        for (int r = 0; r < most; ++r)
+          if (r <= last) sums[r].store(l.y + (i + r) * l.out + j, lanes_left<T>(l.out - j));
+      }
+  }
+  l.function(l.rows, l.out, l.y, l.out);
+}
+
+template <class T>
+[[gnu::noinline]] void run_batch(const T* x, const dense_layer<T>* l, const dense_layer<T>* end) {
+  for (; l != end; x = l->y, ++l)
+    if (l->packed != nullptr)
+      packed_rows(*l, x);
+    else
+      detail::run_plain_layer(*l, x);
+}
+
+template <class T>
+IKEBANA_CPU_INLINE void run_chain(const T* x, const dense_chain<T>& chain) {
+  const dense_layer<T>* const end = chain.layers + chain.count;
+  if (chain.layers->rows != 1) return run_batch<T>(x, chain.layers, end);
+  run_layers<T>(x, chain.layers, end);
 }
 
 /// Whether n elements are the same bits; n is a multiple of a register.
@@ -194,7 +242,7 @@ template <class T>
     if (l.is_turned()) pack_across(l.turned, l.turned_row(), l.weight, l.in, l.in, l.out);
   }
   chain.stamp = stamp;
-  run_layers(x, chain.layers, chain.layers + chain.count);
+  run_chain(x, chain);
 }
 #endif
 
@@ -203,7 +251,7 @@ void dense_layers(const T* x, dense_chain<T>& chain, [[maybe_unused]] std::uint6
 #if IKEBANA_CPU_WIDTH >= 32
   if (chain.count == 0) return;
   if (stamp == 0 || chain.stamp != stamp) return compared_layers(x, chain, stamp);
-  run_layers(x, chain.layers, chain.layers + chain.count);
+  run_chain(x, chain);
 #else
   const dense_layer<T>* l = chain.layers;
   for (dim_t count = chain.count; count > 0; --count, x = l->y, ++l) detail::run_plain_layer(*l, x);

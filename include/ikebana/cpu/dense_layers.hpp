@@ -16,7 +16,7 @@ template <class T>
   const gemm_epilogue<T> then{.bias = l.bias, .function = l.function};
   l.product({l.rows, l.out, l.in, x, l.in, turned ? l.turned : l.weight,
              turned ? l.turned_row() : l.in, l.y, l.out, &then, T(1), T(0), transpose::no,
-             turned ? transpose::no : transpose::yes});
+             turned ? transpose::no : transpose::yes, gemm_order::by_columns_and_terms});
 }
 
 /// Packs the layers of a chain anew.

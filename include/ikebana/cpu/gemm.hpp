@@ -48,6 +48,7 @@ struct gemm_call {
   const gemm_epilogue<T>* then;
   T alpha, beta;
   transpose ta, tb;
+  gemm_order order = gemm_order::by_all_sizes;
 };
 
 namespace detail {
@@ -87,6 +88,8 @@ template <class T>
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm/vector-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm/tiles-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/gemm/lane_tiles-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm/product-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
@@ -173,12 +176,15 @@ template <class T>
 /// of k x n, c of m x n. `lda`, not negative, is the distance of rows of `a` as stored (m x k, or
 /// k x m where transposed); likewise `ldb`. Where beta is 0, c is written and never read. Any size
 /// may be 0. The same bits for the same sizes and instruction set, whatever the caches and the
-/// number of threads. O(m n k); allocates only each thread's packing buffer, at its first use.
+/// number of threads; with gemm_order::by_columns_and_terms, a row has the same bits whatever m is
+/// (op(a) must not be transposed). O(m n k); allocates only each thread's packing buffer, at its
+/// first use.
 template <class T>
 [[gnu::always_inline]] inline void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k,
                                         T alpha, const T* a, dim_t lda, const T* b, dim_t ldb,
-                                        T beta, T* c, dim_t ldc, const gemm_epilogue<T>& then) {
-  const gemm_call<T> call{m, n, k, a, lda, b, ldb, c, ldc, &then, alpha, beta, ta, tb};
+                                        T beta, T* c, dim_t ldc, const gemm_epilogue<T>& then,
+                                        gemm_order order = gemm_order::by_all_sizes) {
+  const gemm_call<T> call{m, n, k, a, lda, b, ldb, c, ldc, &then, alpha, beta, ta, tb, order};
   if (m * n * k > 2 * detail::products_for_thread && num_threads() > 1) [[unlikely]]
     return detail::share_gemm(call);
   detail::run_gemm(call);
@@ -196,7 +202,8 @@ namespace detail {
 /// `gemm` by address.
 template <class T>
 void make_product(const gemm_call<T>& p) {
-  gemm<T>(p.ta, p.tb, p.m, p.n, p.k, p.alpha, p.a, p.lda, p.b, p.ldb, p.beta, p.c, p.ldc, *p.then);
+  gemm<T>(p.ta, p.tb, p.m, p.n, p.k, p.alpha, p.a, p.lda, p.b, p.ldb, p.beta, p.c, p.ldc, *p.then,
+          p.order);
 }
 IKEBANA_CPU_KERNEL(make_product)
 

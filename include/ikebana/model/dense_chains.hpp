@@ -10,16 +10,16 @@
 
 namespace ikebana::detail {
 
-/// Fills in the layers that run in one call, and the chains of them by node. For one row, small
-/// layers are packed if their parameters, which are compared before every call, are close together
-/// in memory; for more rows, weights may be transposed. Returns the number of elements that this
-/// takes of `memory`, which is zero or as filled in the last time; null to only count. With
-/// `any_rows`, each layer has the same place for any number of rows, so that what was made of
-/// unchanged weights can be reused when the number of rows changes.
+/// Fills in the layers that run in one call, and the chains of them by node. Small layers are
+/// packed if their parameters, which are compared before every call, are close together in memory;
+/// the weights of others may be transposed. Which of both depends on no number of rows, so that a
+/// row has the same bits among any number of others, and what was made of unchanged weights can be
+/// reused when the number of rows changes. Returns the number of elements that this takes of
+/// `memory`, which is zero or as filled in the last time; null to only count.
 template <class T>
 [[gnu::cold]] dim_t point_chains(const execution<T>& run, const fused_call* calls, int nodes,
                                  cpu::dense_layer<T>* layers, cpu::dense_chain<T>* chains,
-                                 bool any_rows, T* memory) {
+                                 T* memory) {
   constexpr dim_t most_compared = 8192;
   dim_t used = 0;
   const auto take = [&](dim_t n) {
@@ -48,11 +48,8 @@ template <class T>
                .function = {calls[l].function, run.activate},
                .product = run.make_product,
                .turned_stamp = layer.turned_stamp};
-      if (any_rows ? layer.may_turn_of_some_rows() : layer.may_turn()) {
-        T* const turned = take(layer.turned_size());
-        if (layer.may_turn()) layer.turned = turned;
-      }
-      if (!layer.is_small() || (layer.rows != 1 && !any_rows)) continue;
+      if (layer.may_turn()) layer.turned = take(layer.turned_size());
+      if (!layer.is_small()) continue;
       const auto reach = [&](const T* p, dim_t n) {
         const T* const to = p + round_up_to_alignment<T>(n);
         if (first == nullptr || p < first) first = p;
@@ -65,11 +62,8 @@ template <class T>
     const auto size = static_cast<dim_t>(end - first);
     T* const seen = take(size);
     for (int l = k; l < k + chain.count; ++l) {
-      if (!layers[l].is_small()) continue;
-      T* const packed = take(layers[l].packed_size());
-      if (layers[l].rows == 1) layers[l].pack_to(packed);
+      if (layers[l].is_small()) layers[l].pack_to(take(layers[l].packed_size()));
     }
-    if (layers[k].rows != 1) continue;
     chain.weights = first;
     chain.seen = seen;
     chain.size = size;

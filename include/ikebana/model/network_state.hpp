@@ -116,11 +116,8 @@ struct network_state {
     only_layers = inputs == 1 && current.n.choices == 0 && calls[0].layers > 0;
     for (std::size_t k = 1; k < nodes; ++k)
       only_layers = only_layers && (calls[k].forward_is_done || calls[k].layers < 0);
-    bool any_rows = false;
-    for (std::size_t i = 0; i < declared_inputs.size(); ++i)
-      any_rows = any_rows || !declared_inputs[i].is_static();
     const auto point = [&](T* memory) {
-      return point_chains<T>(run, calls, static_cast<int>(nodes), layers, chains, any_rows, memory);
+      return point_chains<T>(run, calls, static_cast<int>(nodes), layers, chains, memory);
     };
     // Input shapes do not change which layers are called together or how wide they are, so what was
     // made of their weights stays valid.

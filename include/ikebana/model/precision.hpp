@@ -70,7 +70,8 @@ class rounding_context : public context<float> {
     if (rounds)
       cpu::gemm_bf16(ta, tb, m, n, k, 1.0f, a, lda, b, ldb, beta, to, ldc, then);
     else
-      cpu::gemm<float>(ta, tb, m, n, k, 1.0f, a, lda, b, ldb, beta, to, ldc, then);
+      cpu::gemm<float>(ta, tb, m, n, k, 1.0f, a, lda, b, ldb, beta, to, ldc, then,
+                       order_of_rows(ta));
   }
 
   bool rounds;

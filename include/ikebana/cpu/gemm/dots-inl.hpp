@@ -166,6 +166,46 @@ IKEBANA_CPU_INLINE const T* copy_to_rows(const T* from, dim_t& ld, dim_t count, 
   return rows;
 }
 
+/// c[i, j + q] = alpha * dots[q] + bias + residual + beta * c for q < count, and ReLU. Whole
+/// vectors of dots are read.
+template <class T>
+IKEBANA_CPU_INLINE void finish_dots(const gemm_call<T>& call, dim_t i, dim_t j, dim_t count,
+                                    const T* dots) {
+  constexpr dim_t w = vec<T>::size;
+  const gemm_epilogue<T>& then = *call.then;
+  T* const to = call.c + i * call.ldc + j;
+  for (dim_t q = 0; q < count; q += w) {
+    const dim_t n = count - q < w ? count - q : w;
+    vec<T> x = vec<T>::load(dots + q);
+    if (call.alpha != T(1)) x = x * call.alpha;
+    if (then.bias != nullptr) x = x + vec<T>::load(then.bias + j + q, n);
+    if (then.row_bias != nullptr) x = x + then.row_bias[i];
+    if (then.residual != nullptr)
+      x = x + vec<T>::load(then.residual + i * then.ld_residual + j + q, n);
+    if (call.beta != T(0)) x = x + vec<T>::load(to + q, n) * call.beta;
+    if (then.function == activation::relu) x = max(vec<T>::zero(), x);
+    x.store(to + q, n);
+  }
+}
+
+/// The same of c[i + q, j].
+template <class T>
+IKEBANA_CPU_INLINE void finish_dots_below(const gemm_call<T>& call, dim_t i, dim_t j, dim_t count,
+                                          const T* dots) {
+  const gemm_epilogue<T>& then = *call.then;
+  T* to = call.c + i * call.ldc + j;
+  for (const dim_t end = i + count; i < end; ++i, to += call.ldc) {
+    T x = *dots++ * call.alpha;
+    if (then.bias != nullptr) x += then.bias[j];
+    if (then.row_bias != nullptr) x += then.row_bias[i];
+    if (then.residual != nullptr) x += then.residual[i * then.ld_residual + j];
+    // Not one expression, which a compiler may contract.
+    const T kept = call.beta == T(0) ? T(0) : call.beta * *to;
+    if (call.beta != T(0)) x += kept;
+    *to = then.function == activation::relu && x < T(0) ? T(0) : x;
+  }
+}
+
 /// c = alpha * (dot products) + bias + residual + beta * c. Of few columns, these are the rows of
 /// the dot products, so that many rows of op(a) share their loads.
 template <class T>
@@ -176,33 +216,14 @@ template <class T>
         ldb = call.tb == transpose::yes ? call.ldb : k;
   if (!problem.a_by_rows()) a = copy_to_rows(a, lda = call.lda, m, k);
   if (!problem.b_by_rows()) b = copy_to_rows(b, ldb = call.ldb, n, k);
-  const gemm_epilogue<T>& then = *call.then;
-  const matrix_result<T> result{call.c, call.ldc, call.beta, then};
-  const bool relu = then.function == activation::relu;
-  const bool plain = call.alpha == T(1) && call.beta == T(0) && then.bias == nullptr &&
-                     then.row_bias == nullptr && then.residual == nullptr && !relu;
-  const auto finish_dot = [&](T x, dim_t i, dim_t j) __attribute__((always_inline)) {
-    T& to = call.c[i * call.ldc + j];
-    x *= call.alpha;
-    if (then.bias != nullptr) x += then.bias[j];
-    if (then.row_bias != nullptr) x += then.row_bias[i];
-    if (then.residual != nullptr) x += then.residual[i * then.ld_residual + j];
-    if (call.beta != T(0)) x += call.beta * to;
-    to = relu && x < T(0) ? T(0) : x;
-  };
   if (n < m)
     multiply_dots(n, m, k, b, ldb, a, lda, [&](dim_t j, dim_t i, dim_t count, const T* dots) {
-      for (dim_t q = 0; q < count; ++q) finish_dot(dots[q], i + q, j);
+      finish_dots_below(call, i, j, count, dots);
     });
   else
     multiply_dots(m, n, k, a, lda, b, ldb, [&](dim_t i, dim_t j, dim_t count, const T* dots) {
-      if (plain) {
-        T* const to = call.c + i * call.ldc + j;
-        for (dim_t q = 0; q < count; q += vec<T>::size)
-          vec<T>::load(dots + q).store(to + q, count - q < vec<T>::size ? count - q : vec<T>::size);
-        return;
-      }
-      for (dim_t q = 0; q < count; ++q) finish_dot(dots[q], i, j + q);
+      finish_dots(call, i, j, count, dots);
     });
+  const matrix_result<T> result{call.c, call.ldc, call.beta, *call.then};
   if (result.finishes()) result.finish(0, 0, m, n);
 }

@@ -9,20 +9,26 @@ namespace ikebana::cpu {
 /// How a product is computed, in the order in which the algorithms are considered.
 enum class gemm_algorithm : unsigned char {
   dot_products,     ///< Rows of both factors along the summed dimension; lanes are added up last.
+  lane_tiles,       ///< The same sums of many rows: a product by register tiles for each lane.
   vector_matrix,    ///< One row of the result: op(b) is streamed once.
   transposed,       ///< Few columns of the result: as the rows of op(b)' op(a)'.
   tiles_in_place,   ///< Register tiles that read op(b) where it stands.
   tiles_of_panels,  ///< Register tiles that read packed panels of op(b).
 };
 inline constexpr gemm_algorithm gemm_algorithms[] = {
-    gemm_algorithm::dot_products, gemm_algorithm::vector_matrix, gemm_algorithm::transposed,
-    gemm_algorithm::tiles_in_place, gemm_algorithm::tiles_of_panels};
+    gemm_algorithm::dot_products, gemm_algorithm::lane_tiles,     gemm_algorithm::vector_matrix,
+    gemm_algorithm::transposed,   gemm_algorithm::tiles_in_place, gemm_algorithm::tiles_of_panels};
 
 constexpr const char* name(gemm_algorithm a) {
-  constexpr const char* names[] = {"dot products", "vector times matrix", "transposed",
-                                   "tiles in place", "tiles of panels"};
+  constexpr const char* names[] = {"dot products", "tiles of lanes", "vector times matrix",
+                                   "transposed",   "tiles in place", "tiles of panels"};
   return names[static_cast<int>(a)];
 }
+
+/// Which sizes the order of summation depends on, beside the transpositions, the element type and
+/// the vector width: all three, or only the columns and the terms, so that a row of the result has
+/// the same bits among any number of others, as the samples of a batch must.
+enum class gemm_order : unsigned char { by_all_sizes, by_columns_and_terms };
 
 /// What a product is planned from: op(a) of m x k times op(b) of k x n.
 struct gemm_problem {
@@ -32,6 +38,7 @@ struct gemm_problem {
   dim_t element;    ///< Bytes of an element.
   dim_t lanes;      ///< Elements of a vector of the instruction set.
   dim_t tile_rows;  ///< Rows of its largest tile of two vectors of columns.
+  gemm_order order;
   detail::cache_sizes caches;
 
   /// Whether the summed dimension runs along the rows of a as stored, and of b. A single row or
@@ -57,8 +64,15 @@ namespace detail::gemm_costs {
 inline constexpr dim_t most_dot_rows = 8;
 /// and copy so many bytes of a factor to rows.
 inline constexpr dim_t most_copied = dim_t{256} * 1024;
+/// Where a row must have the same bits among any number of others, dot products serve sums of at
+/// least so many vectors: of these, many rows lose little by tiles of lanes, and one row would lose
+/// much by packed panels.
+inline constexpr dim_t least_lane_terms = 16;
 
 // These change no bits.
+/// From so many rows and columns on, tiles of lanes are faster than dot products, where scratch
+/// memory holds a strip of so many rows.
+inline constexpr dim_t least_lane_rows = 64, least_lane_columns = 40, least_strip = 4;
 /// The columns of a block of a transposed product, which is small enough for the first-level cache.
 inline constexpr dim_t transposed_columns = 256;
 /// Fewer steps do not pay for transposing the result.
@@ -79,22 +93,44 @@ inline constexpr dim_t one_panel = dim_t{256} * 1024;
 
 }  // namespace detail::gemm_costs
 
+/// Whether dot products apply. Where they do, the product is summed in lanes, otherwise in order:
+/// the order depends on m, n, k, the transpositions, gaps of single columns, the element type and
+/// the vector width, with gemm_order::by_columns_and_terms on all of these but m, and on nothing
+/// else.
+[[gnu::always_inline]] constexpr bool sums_in_lanes(const gemm_problem& p) {
+  namespace costs = detail::gemm_costs;
+  // One term stands by rows and by columns, whatever the transpositions say.
+  if (p.k < 2) return false;
+  const bool a = p.a_by_rows(), b = p.b_by_rows(),
+             by_row = p.order == gemm_order::by_columns_and_terms;
+  const dim_t most_columns =
+      p.lanes / 2 < costs::most_dot_rows ? p.lanes / 2 : costs::most_dot_rows;
+  if (a && b) {
+    if (p.n == 1 || (p.m == 1 && !by_row)) return 2 * p.k >= p.lanes;
+    return p.k >= p.lanes &&
+           (p.n <= most_columns ||
+            (by_row ? p.k >= costs::least_lane_terms * p.lanes : p.m <= costs::most_dot_rows));
+  }
+  // A factor that stands by columns, of which there are few, is copied to rows.
+  if (a == b || p.k < 2 * p.lanes) return false;
+  const dim_t copied = a ? p.n : p.m, others = a ? p.m : p.n;
+  return copied > (a ? 0 : 1) && copied <= (a ? most_columns : costs::most_dot_rows) &&
+         (by_row ? a : others >= 4) &&
+         (copied + 3) * (p.k + p.lanes) * p.element <= costs::most_copied;
+}
+
 /// Whether the algorithm computes such products.
 [[gnu::always_inline]] constexpr bool applies(gemm_algorithm algorithm, const gemm_problem& p) {
   namespace costs = detail::gemm_costs;
   const bool a = p.a_by_rows(), b = p.b_by_rows();
   switch (algorithm) {
-    case gemm_algorithm::dot_products: {
-      const dim_t most_columns =
-          p.lanes / 2 < costs::most_dot_rows ? p.lanes / 2 : costs::most_dot_rows;
-      if (a && b)
-        return ((p.m == 1 || p.n == 1) && 2 * p.k >= p.lanes) ||
-               (p.k >= p.lanes && (p.m <= costs::most_dot_rows || p.n <= most_columns));
-      // A factor that stands by columns, of which there are few, is copied to rows.
-      const dim_t copied = a ? p.n : p.m, others = a ? p.m : p.n;
-      return a != b && p.k >= 2 * p.lanes && copied > (a ? 0 : 1) &&
-             copied <= (a ? most_columns : costs::most_dot_rows) && others >= 4 &&
-             (copied + 3) * (p.k + p.lanes) * p.element <= costs::most_copied;
+    case gemm_algorithm::dot_products:
+      return sums_in_lanes(p);
+    case gemm_algorithm::lane_tiles: {
+      const dim_t bytes = (p.k + p.lanes) * p.element;
+      return p.ta == transpose::no && p.tb == transpose::yes && !p.scales && p.k > 0 &&
+             2 * p.lanes * bytes <= p.caches.second / 2 &&
+             costs::least_strip * bytes <= p.caches.second / 4 && sums_in_lanes(p);
     }
     case gemm_algorithm::vector_matrix:
       return p.m == 1 && !b;
@@ -158,14 +194,19 @@ constexpr gemm_plan plan_gemm(const gemm_problem& p, gemm_algorithm algorithm) {
 
 /// Whether an algorithm adds in the order of the summed dimension, so that its bits are those of
 /// all others that do.
-constexpr bool sums_in_order(gemm_algorithm a) { return a != gemm_algorithm::dot_products; }
+constexpr bool sums_in_order(gemm_algorithm a) { return a > gemm_algorithm::lane_tiles; }
 
-/// The algorithm for a product; of a `part` of one that sums in order, another that does. Where dot
-/// products apply they are taken, for their order of summation must follow from the sizes alone.
-/// Of the tiles, the cheaper ones are taken. O(1); does not allocate.
+/// The algorithm for a product; of a `part` of one that sums in order, another that does. Where
+/// sums are in lanes, one of the first two. Of the other tiles, the cheaper ones are taken. O(1);
+/// does not allocate.
 constexpr gemm_algorithm choose_gemm(const gemm_problem& p, bool part = false) {
   using enum gemm_algorithm;
-  if (!part && applies(dot_products, p)) return dot_products;
+  namespace costs = detail::gemm_costs;
+  if (!part && sums_in_lanes(p))
+    return p.m >= costs::least_lane_rows && p.n >= costs::least_lane_columns &&
+                   applies(lane_tiles, p)
+               ? lane_tiles
+               : dot_products;
   if (applies(vector_matrix, p)) return vector_matrix;
   if (applies(transposed, p)) return transposed;
   return applies(tiles_in_place, p) && cost(tiles_in_place, p) <= cost(tiles_of_panels, p)

@@ -1,5 +1,5 @@
 // A product by its plan.
-// Needs: dots-inl.hpp, vector-inl.hpp, tiles-inl.hpp.
+// Needs: dots-inl.hpp, lane_tiles-inl.hpp, vector-inl.hpp, tiles-inl.hpp.
 
 template <class T>
 IKEBANA_CPU_INLINE gemm_problem problem_of(const gemm_call<T>& call,
@@ -15,6 +15,7 @@ IKEBANA_CPU_INLINE gemm_problem problem_of(const gemm_call<T>& call,
           dim_t{sizeof(T)},
           vec<T>::size,
           gemm_tile<T>::most_rows[2],
+          call.order,
           caches};
 }
 
@@ -23,6 +24,7 @@ template <class T>
 void product_by(gemm_algorithm algorithm, const gemm_call<T>& call) {
   const gemm_problem problem = problem_of(call, detail::caches());
   if (algorithm == gemm_algorithm::dot_products) return multiply_by_dots(problem, call);
+  if (algorithm == gemm_algorithm::lane_tiles) return multiply_lane_tiles(call);
   if (algorithm == gemm_algorithm::vector_matrix) return multiply_vector(call);
   if (algorithm == gemm_algorithm::transposed) return multiply_transposed(call);
   multiply_tiles(plan_gemm(problem, algorithm), call);
@@ -54,8 +56,7 @@ void product(const gemm_call<T>& call) {
     return planned_product(detail::with_one_step(call));
   if (is_small(call)) {
     const gemm_problem problem = problem_of(call, {});
-    if (!applies(gemm_algorithm::dot_products, problem) &&
-        !applies(gemm_algorithm::transposed, problem))
+    if (!sums_in_lanes(problem) && !applies(gemm_algorithm::transposed, problem))
       return multiply_small(call);
   }
   planned_product(call);
