@@ -1,5 +1,5 @@
 // A probability is checked as soon as its value is known.
-// note: refuse_probability
+// note: a_probability_is_between_0_and_1
 #include <ikebana/nn/dropout.hpp>
 
 namespace ike = ikebana;

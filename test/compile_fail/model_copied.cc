@@ -1,4 +1,5 @@
-// note: a_model_is_not_copied_but_cloned_by_clone
+// expect: a model is not copied: clone\(\) makes a second one, std::move passes this one on
+// line: 4
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

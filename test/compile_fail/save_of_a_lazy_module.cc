@@ -1,5 +1,5 @@
 // page: 33 Saving a module
-// expect: save needs the state of an initialized model: save\(get_state_dict\(model\), path\)
+// expect: save takes the state of an initialized model and a path: save\(get_state_dict\(model\), path\)
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/io/safetensors.hpp>
 #include <ikebana/model/initialize.hpp>

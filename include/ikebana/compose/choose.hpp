@@ -119,6 +119,11 @@ struct choose {
 
 template <class... Children>
 choose(Children...) -> choose<Children...>;
+template <class... Children>
+requires(detail::have_no_module<Children...>) choose(Children...)
+->choose<detail::refused_child>;
+template <class Misuse>
+struct choose<detail::no_module<Misuse>>;
 /// A choose of one choose is not a copy of it.
 template <class... Children>
 choose(choose<Children...>) -> choose<choose<Children...>>;

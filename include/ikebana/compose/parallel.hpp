@@ -53,6 +53,11 @@ struct parallel {
 
 template <class... Children>
 parallel(Children...) -> parallel<Children...>;
+template <class... Children>
+requires(detail::have_no_module<Children...>) parallel(Children...)
+->parallel<detail::refused_child>;
+template <class Misuse>
+struct parallel<detail::no_module<Misuse>>;
 /// A parallel of one parallel is not a copy of it.
 template <class... Children>
 parallel(parallel<Children...>) -> parallel<parallel<Children...>>;

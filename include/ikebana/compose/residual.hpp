@@ -73,6 +73,11 @@ struct residual {
 
 template <class... Children>
 residual(Children...) -> residual<Children...>;
+template <class... Children>
+requires(detail::have_no_module<Children...>) residual(Children...)
+->residual<detail::refused_child>;
+template <class Misuse>
+struct residual<detail::no_module<Misuse>>;
 /// A residual of a residual is not a copy of it.
 template <class... Children>
 residual(residual<Children...>) -> residual<residual<Children...>>;

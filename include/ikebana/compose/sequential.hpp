@@ -122,6 +122,11 @@ struct sequential {
 
 template <class... Children>
 sequential(Children...) -> sequential<Children...>;
+template <class... Children>
+requires(detail::have_no_module<Children...>) sequential(Children...)
+->sequential<detail::refused_child>;
+template <class Misuse>
+struct sequential<detail::no_module<Misuse>>;
 /// A sequential of one sequential is not a copy of it.
 template <class... Children>
 sequential(sequential<Children...>) -> sequential<sequential<Children...>>;

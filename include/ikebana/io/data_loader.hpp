@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iterator>
 #include <optional>
+#include <type_traits>
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/error.hpp"
@@ -12,6 +13,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/io/dataset.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
@@ -44,6 +46,39 @@ struct data_loader_options {
   /// Drop samples that do not fill a batch on every rank. Otherwise the last batch is smaller.
   bool drop_last = false;
 };
+
+namespace detail::misuse {
+
+IKEBANA_MISUSE(data_loader_takes_a_dataset_and_its_options_in_braces,
+               "data_loader takes a dataset and its options in braces, data_loader{data, {.batch = "
+               "32, .shuffle = seed{1}}}, which are batch, shuffle, shard, drop_last");
+IKEBANA_MISUSE(data_loader_needs_a_dataset_that_outlives_it,
+               "data_loader needs a dataset that outlives it, not a temporary: it holds a "
+               "reference");
+IKEBANA_MISUSE(data_loader_takes_a_dataset,
+               "data_loader takes a dataset, such as tensor_dataset(features, targets)");
+
+}  // namespace detail::misuse
+
+namespace detail {
+
+template <class D>
+concept dataset = requires(const D& data) {
+  typename D::features_type;
+  typename D::targets_type;
+  data.size();
+  data.features();
+  data.targets();
+};
+/// Stands for the dataset of a refused loader.
+template <class Misuse>
+struct no_dataset;
+template <class D>
+struct dataset_or_misuse : std::type_identity<no_dataset<misuse::data_loader_takes_a_dataset<>>> {};
+template <dataset D>
+struct dataset_or_misuse<D> : std::type_identity<D> {};
+
+}  // namespace detail
 
 /// Yields the batches of a dataset, epoch by epoch: `for (auto [x, t] : loader)`, where x is a
 /// tensor_view of features [batch, ...] and t one of targets. The views are valid until the loop
@@ -179,5 +214,18 @@ class data_loader {
   buffer<features> x_;
   buffer<targets> t_;
 };
+
+// Refusals at compile time, selected by the deduction guides.
+template <class Misuse>
+class data_loader<detail::no_dataset<Misuse>>;
+template <class D>
+data_loader(const D&, const data_loader_options&)
+    -> data_loader<typename detail::dataset_or_misuse<D>::type>;
+template <class D>
+data_loader(const D&&, const data_loader_options&) -> data_loader<
+    detail::no_dataset<detail::misuse::data_loader_needs_a_dataset_that_outlives_it<>>>;
+data_loader(...)
+    ->data_loader<detail::no_dataset<
+        detail::misuse::data_loader_takes_a_dataset_and_its_options_in_braces<>>>;
 
 }  // namespace ikebana

@@ -9,8 +9,19 @@
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/core/tensor.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
+
+namespace detail::misuse {
+
+IKEBANA_MISUSE(
+    tensor_dataset_takes_two_tensors,
+    "tensor_dataset takes two tensors, features and targets: tensor_view<const float, "
+    "shape{dynamic, 20}>(data, shape{n, 20}) is one of numbers that stand in an array or "
+    "a std::vector");
+
+}  // namespace detail::misuse
 
 namespace detail {
 
@@ -49,7 +60,7 @@ struct samples_of {
 /// Samples and their targets: `tensor_dataset(images, labels)`. The first extents count the samples
 /// and must be equal. Targets are labels (tensor<std::int64_t, {dynamic}>) or values ({dynamic,
 /// K...}). Owns tensors that are moved in; a tensor_view remains a view.
-template <tensor_like Features, tensor_like Targets>
+template <class Features, class Targets>
 class tensor_dataset {
  public:
   using features_type = Features;
@@ -73,6 +84,14 @@ class tensor_dataset {
   Features features_;
   Targets targets_;
 };
+
+// Refusals at compile time, selected by the deduction guides.
+template <class Misuse>
+class tensor_dataset<Misuse, void>;
+template <class Features, class Targets>
+requires(!tensor_like<Features> || !tensor_like<Targets>) tensor_dataset(Features, Targets)
+->tensor_dataset<detail::misuse::tensor_dataset_takes_two_tensors<>, void>;
+tensor_dataset(...)->tensor_dataset<detail::misuse::tensor_dataset_takes_two_tensors<>, void>;
 
 /// The result of random_split.
 template <class Dataset>

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "ikebana/io/file.hpp"
@@ -18,6 +19,7 @@
 #include "ikebana/io/safetensors_parse.hpp"
 #include "ikebana/model/state_dict.hpp"
 #include "ikebana/module/module.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
@@ -81,12 +83,42 @@ inline void save(const state_dict& dict, const std::filesystem::path& path) {
   file.commit();
 }
 
-template <any_module M>
-void save(const M&, const std::filesystem::path&) {
-  static_assert(!any_module<M>,
-                "ikebana: save needs the state of an initialized model: "
-                "save(get_state_dict(model), path)");
+namespace detail::misuse {
+
+IKEBANA_MISUSE(save_takes_the_state_of_an_initialized_model_and_a_path,
+               "save takes the state of an initialized model and a path: "
+               "save(get_state_dict(model), path)");
+IKEBANA_MISUSE(load_takes_a_path,
+               "load takes a path and returns a state: load_state_dict(model, load(path))");
+
+}  // namespace detail::misuse
+
+namespace detail {
+
+template <class A>
+concept path_like = std::is_convertible_v<const A&, std::filesystem::path>;
+template <class A>
+concept state_like = std::is_base_of_v<state_dict, A>;
+template <class A>
+concept module_or_model = any_module<A> || requires {
+  typename A::module_type;
+};
+
+template <class A, class... B>
+constexpr bool refuses_save() {
+  return module_or_model<A> || (path_like<A> && (state_like<B> || ...)) ||
+         (state_like<A> && sizeof...(B) == 0);
 }
+
+}  // namespace detail
+
+template <class... A>
+requires(detail::refuses_save<A...>()) auto save(const A&...)
+    -> detail::misuse::save_takes_the_state_of_an_initialized_model_and_a_path<>;
+
+template <class Model>
+requires(detail::module_or_model<Model>) auto load(Model&, const std::filesystem::path&)
+    -> detail::misuse::load_takes_a_path<>;
 
 /// Reads a safetensors file into a dict that owns its memory. Nothing in the file is trusted: a
 /// violation of the format, or a type without a dtype, is an io_error that names the file, the

@@ -12,6 +12,26 @@
 
 namespace ikebana {
 
+namespace detail::misuse {
+
+IKEBANA_MISUSE(initialize_takes_an_element_type_first,
+               "initialize takes float, double or a precision as its first template argument: "
+               "initialize<float, shape{dynamic, 784}>(net, seed{1})");
+IKEBANA_MISUSE(initialize_takes_a_module_and_a_seed,
+               "initialize takes a module and a seed: initialize<float, shape{dynamic, "
+               "784}>(net, seed{1})");
+IKEBANA_MISUSE(initialize_needs_a_seed_after_the_module,
+               "initialize needs a seed after the module: initialize<float, shape{dynamic, "
+               "784}>(net, seed{1})");
+IKEBANA_MISUSE(initialize_takes_a_module_not_a_model,
+               "initialize takes a module, not a model, which is initialized already");
+IKEBANA_MISUSE(initialize_takes_shapes_as_template_arguments,
+               "initialize takes the shape of each input as a template argument: initialize<float, "
+               "shape{dynamic, 784}>(net, seed{1}); extents known only at run time come after the "
+               "seed, one shape for each");
+
+}  // namespace detail::misuse
+
 namespace detail {
 
 /// The first parameter of M whose shape is known only at run time.
@@ -36,6 +56,14 @@ constexpr diagnostic unknown_parameter() {
 /// must be known from In.
 template <class E, any_module M, bool All, shape... In>
 constexpr diagnostic check_initialize() {
+  if constexpr (composite_module<M>) {
+    constexpr int inputs = wiring_of<M>.inputs;
+    if (sizeof...(In) != inputs)
+      return {
+          "initialize takes a shape for each input of the network, here {expected}, got {got}: "
+          "initialize<float, shape{dynamic, 784}>(net, seed{1})",
+          inputs, static_cast<dim_t>(sizeof...(In))};
+  }
   constexpr inferred made = infer(M{}, shape_list{In...});
   if constexpr (!made.ok()) {
     return made.error;
@@ -50,6 +78,54 @@ constexpr diagnostic check_initialize() {
   }
 }
 
+/// The refusal of `initialize<E, In...>(A...)`.
+template <class E, shape... In>
+struct initialize_call {
+  template <class... A>
+  static constexpr auto find_refusal() {
+    if constexpr (!model_element<E>)
+      return std::type_identity<misuse::initialize_takes_an_element_type_first<>>{};
+    else if constexpr (sizeof...(A) == 0)
+      return std::type_identity<misuse::initialize_takes_a_module_and_a_seed<>>{};
+    else
+      return of_module<A...>();
+  }
+
+ private:
+  template <class M, class... A>
+  static constexpr auto of_module() {
+    if constexpr (any_module<M>) {
+      if constexpr (sizeof...(A) == 0)
+        return std::type_identity<misuse::initialize_needs_a_seed_after_the_module<>>{};
+      else
+        return of_module_and_seed<M, A...>();
+    } else if constexpr (requires { typename M::module_type; }) {
+      return std::type_identity<misuse::initialize_takes_a_module_not_a_model<>>{};
+    } else {
+      return std::type_identity<misuse::initialize_takes_a_module_and_a_seed<>>{};
+    }
+  }
+
+  template <class M, class Seed, class... Extents>
+  static constexpr auto of_module_and_seed() {
+    if constexpr (!std::is_convertible_v<Seed, seed>)
+      return std::type_identity<misuse::initialize_needs_a_seed_after_the_module<>>{};
+    else if constexpr (sizeof...(Extents) == 0)
+      return detail::find_refusal<check_initialize<E, M, true, In...>>();
+    else if constexpr (sizeof...(Extents) == sizeof...(In) &&
+                       (std::is_same_v<Extents, shape> && ...))
+      return detail::find_refusal<check_initialize<E, M, false, In...>>();
+    else
+      return std::type_identity<misuse::initialize_takes_shapes_as_template_arguments<>>{};
+  }
+};
+
+template <class Call, class... A>
+inline constexpr bool accepts_call =
+    std::is_same_v<decltype(Call::template find_refusal<A...>()), accepted>;
+template <class Call, class... A>
+auto refuse_call() -> decltype(declared(Call::template find_refusal<A...>()));
+
 }  // namespace detail
 
 /// Makes a model from a module, for element type T and inputs of the shapes In: `initialize<float,
@@ -62,10 +138,6 @@ requires(detail::accepts<detail::check_initialize<T, M, true, In...>>) auto init
                                                                                        seed s) {
   return model<T, become_t<M, In...>, In...>(become<shape_list{In...}>(m), s, shape_list{In...});
 }
-template <model_element T, shape... In, any_module M>
-requires(!detail::accepts<detail::check_initialize<T, M, true, In...>>) auto initialize(const M&,
-                                                                                        seed)
-    -> decltype(detail::refuse<detail::check_initialize<T, M, true, In...>>());
 
 /// The same if parameters depend on extents known only at run time (the columns of a file).
 /// `inputs` are the extents of a first input, against which every later input is checked; the batch
@@ -80,12 +152,11 @@ requires(
   return model<T, become_t<M, In...>, In...>(become<shape_list{In...}>(m), s,
                                              shape_list{inputs...});
 }
-template <model_element T, shape... In, any_module M, std::same_as<shape>... Extents>
-requires(sizeof...(Extents) == sizeof...(In) && sizeof...(In) > 0 &&
-         !detail::accepts<
-             detail::check_initialize<T, M, false, In...>>) auto initialize(const M&, seed,
-                                                                            const Extents&...)
-    -> decltype(detail::refuse<detail::check_initialize<T, M, false, In...>>());
+template <class T, shape... In, class... A>
+requires(!detail::accepts_call<detail::initialize_call<T, In...>, A...>) auto initialize(
+    const A&...) -> decltype(detail::refuse_call<detail::initialize_call<T, In...>, A...>());
+template <shape... In, class... A>
+auto initialize(const A&...) -> detail::misuse::initialize_takes_an_element_type_first<>;
 
 /// The type of `initialize<T, In...>(Net, seed)`, for a member of a class. Net is a module with
 /// static storage: `model_of<net, float, shape{dynamic, 784}> model_{initialize<float,

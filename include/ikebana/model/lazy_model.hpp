@@ -114,6 +114,8 @@ class lazy_model : public hook_registration<lazy_model<M, T>, M> {
   static constexpr bool takes = detail::accepts<detail::check_lazy_call<M, T, X...>>;
 
  public:
+  using module_type = M;
+
   lazy_model(M m, ikebana::seed s) : module_{std::move(m)}, seed_{s}, pending_{module_} {}
   template <std::same_as<T> Chosen>
   lazy_model(M m, ikebana::seed s, element_type<Chosen>) : lazy_model(std::move(m), s) {}

@@ -19,6 +19,7 @@
 #include "ikebana/model/inputs.hpp"
 #include "ikebana/model/model_contents.hpp"
 #include "ikebana/model/optimizer_check.hpp"
+#include "ikebana/model/training_refusals.hpp"
 #include "ikebana/module/lazy.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/module/refusal.hpp"
@@ -29,6 +30,9 @@ namespace detail::misuse {
 
 IKEBANA_MISUSE(call_of_a_const_model,
                "a model that is const cannot be called: forward writes its memory");
+IKEBANA_MISUSE(copy_of_a_model,
+               "a model is not copied: clone() makes a second one, std::move passes this one on, "
+               "and a function takes it as auto&");
 IKEBANA_MISUSE(call_of_a_temporary_model,
                "a temporary model cannot be called: the output is a view of its memory; give the "
                "model a name");
@@ -94,6 +98,9 @@ class model : public detail::model_contents<E, M, In...>,
   static auto tuple_of_outputs(std::index_sequence<I...>)
       -> std::tuple<tensor_view<const T, shape_of_output<I>>...>;
 
+  /// Depends on E, so that it is not complete before a copy.
+  using copied = detail::misuse::copy_of_a_model<std::is_void_v<E>>;
+
  public:
   /// The result of a call: a view, or a std::tuple of views if the module has several outputs.
   using output_view =
@@ -135,15 +142,52 @@ class model : public detail::model_contents<E, M, In...>,
   /// types, if any; a constant expression.
   template <class X, class Y, class Loss>
   static constexpr diagnostic check_step() {
-    const diagnostic wrong = check_input(std::type_identity<X>{});
+    diagnostic wrong = check_input(std::type_identity<X>{});
     if (!wrong.ok()) return wrong;
-    return detail::check_loss<Loss, T, output_shape, Y>();
+    if (output_count != 1)
+      return {
+          "a loss takes one output, the network has {got}: choose one in a graph, or call backward",
+          1, static_cast<dim_t>(output_count)};
+    wrong = detail::check_loss<Loss, T, output_shape, Y>();
+    if constexpr (requires { Loss::check_last(std::string_view{}); })
+      if (wrong.ok()) wrong = detail::check_last_module<Loss, M>({});
+    return wrong;
+  }
+
+  /// The error of `backward(G, X...)`, if any; a constant expression.
+  template <class G, class... X>
+  static constexpr diagnostic check_backward() {
+    const diagnostic wrong = check_output_gradients(std::type_identity<std::remove_const_t<G>>{});
+    if (!wrong.ok()) return wrong;
+    if constexpr (sizeof...(X) > 0) {
+      constexpr auto kinds = lowered().kinds;
+      using find = diagnostic (*)(const shape&);
+      constexpr find checks[] = {&detail::check_input_gradient<T, X>...};
+      std::size_t given = 0;
+      for (std::size_t i = 0; i < input_count; ++i) {
+        if (kinds[i] != element_kind::real) continue;
+        if (given < sizeof...(X))
+          if (const diagnostic of_input = checks[given](declared_inputs[i]); !of_input.ok())
+            return of_input;
+        ++given;
+      }
+      if (given != sizeof...(X))
+        return {
+            "backward takes a gradient of the output and a tensor for that of each input of "
+            "numbers, "
+            "{expected} here, got {got}",
+            static_cast<dim_t>(given), static_cast<dim_t>(sizeof...(X))};
+    }
+    return {};
   }
 
   template <class... X>
   static constexpr bool takes = detail::accepts<check_call<X...>>;
+  /// The same as a refusal.
   template <class X, class Y, class Loss>
-  static constexpr bool trains_on = detail::accepts<check_step<X, Y, Loss>>;
+  static constexpr auto find_step_refusal() {
+    return detail::find_refusal<check_step<X, Y, Loss>>();
+  }
 
   /// Parameters are initialised from (seed, path) alone. `inputs` contains every extent that
   /// parameters depend on. Throws shape_error if they do not match.
@@ -156,6 +200,10 @@ class model : public detail::model_contents<E, M, In...>,
   model clone() const { return model(*this, copied_by_clone{}); }
   /// A copy would be a second set of weights that the optimizer of the first does not know.
   model(const model&, detail::a_model_is_not_copied_but_cloned_by_clone = {}) = delete;
+  model& operator=(const model&) = delete;
+  /// The same in one sentence, if the other is not const.
+  model(model&, copied = detail::refuse_as<copied>());
+  copied operator=(model&);
 
   /// An owning copy of the current parameters and buffers (a state_dict), for example of the best
   /// model so far, to be loaded by load_state_dict later. Needs <ikebana/model/state.hpp>.
@@ -244,7 +292,7 @@ class model : public detail::model_contents<E, M, In...>,
   /// exist. Throws shape_error if a gradient does not match its output, and error without a
   /// forward: that of train_step or loss_backward does not count, for its inputs may be gone.
   template <class G>
-  void backward(const G& output_gradient) {
+  requires(detail::accepts_backward<model, G>) void backward(const G& output_gradient) {
     contents::set_output_gradients(output_gradient);
     contents::run_backward(true, detail::no_listener{});
   }
@@ -252,40 +300,73 @@ class model : public detail::model_contents<E, M, In...>,
   /// The same, and writes the gradients of those inputs that are numbers to `input_gradients`.
   /// Their memory is planned on first use, which allocates.
   template <class G, tensor_like... X>
-  requires(sizeof...(X) > 0) void backward(const G& output_gradient, X&&... input_gradients) {
+  requires(sizeof...(X) > 0 &&
+           detail::accepts_backward<model, G, X...>) void backward(const G& output_gradient,
+                                                                   X&&... input_gradients) {
     begin_input_gradients(output_gradient, input_gradients...);
     contents::run_backward(true, detail::no_listener{});
     contents::end_input_gradients();
   }
+  template <class... A>
+  requires(!detail::accepts_backward<model, A...>) auto backward(A&&...)
+      -> decltype(detail::refuse_backward<model, A...>());
+  template <class... A>
+  auto backward(const A&...) const -> detail::misuse::training_of_a_const_model<>;
 
   /// One training step: forward, loss, gradients of this step only, optimizer. x is a tensor or
   /// `inputs(...)`. Returns the loss. Throws state_error, before anything has changed, if the
   /// optimizer was created for another model. Allocates nothing once inputs of this size have been
   /// seen.
   template <class X, class Y, class Loss, class Optimizer>
-  requires trains_on<X, Y, Loss> T train_step(const X& x, const Y& target, const Loss& loss,
-                                              Optimizer& optimizer) {
+  requires(detail::accepts_train_step<model, X, Y, Loss, Optimizer&>) T
+      train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
     detail::check_optimizer(*this, optimizer);
     const T value = run_loss(x, target, loss, false, detail::no_listener{});
     optimizer.step();
     return value;
   }
-  template <class X, class Y, class Loss, class Optimizer>
-  requires(!trains_on<X, Y, Loss>) auto train_step(const X&, const Y&, const Loss&, Optimizer&)
-      -> decltype(detail::refuse<check_step<X, Y, Loss>>());
+  template <class... A>
+  requires(!detail::accepts_train_step<model, A...>) auto train_step(A&&...)
+      -> decltype(detail::refuse_train_step<model, A...>());
+  template <class... A>
+  auto train_step(const A&...) const -> detail::misuse::training_of_a_const_model<>;
 
   /// Forward, loss and backward. Adds to the gradients, so that several batches accumulate. Returns
   /// the loss.
   template <class X, class Y, class Loss>
-  requires trains_on<X, Y, Loss> T loss_backward(const X& x, const Y& target, const Loss& loss) {
+  requires(detail::accepts_loss_backward<model, X, Y, Loss>) T
+      loss_backward(const X& x, const Y& target, const Loss& loss) {
     return run_loss(x, target, loss, true, detail::no_listener{});
   }
-  template <class X, class Y, class Loss>
-  requires(!trains_on<X, Y, Loss>) auto loss_backward(const X&, const Y&, const Loss&)
-      -> decltype(detail::refuse<check_step<X, Y, Loss>>());
+  template <class... A>
+  requires(!detail::accepts_loss_backward<model, A...>) auto loss_backward(A&&...)
+      -> decltype(detail::refuse_loss_backward<model, A...>());
+  template <class... A>
+  auto loss_backward(const A&...) const -> detail::misuse::training_of_a_const_model<>;
 
  protected:
   using contents::tables_;
+
+  template <class G>
+  static constexpr diagnostic check_output_gradients(std::type_identity<G>) {
+    return check_output_gradients(std::type_identity<std::tuple<G>>{});
+  }
+  template <class... G>
+  static constexpr diagnostic check_output_gradients(std::type_identity<std::tuple<G...>>) {
+    if constexpr (sizeof...(G) != output_count)
+      return {
+          "backward takes a gradient for each output, {expected} here, got {got}; those of several "
+          "outputs are a std::tuple",
+          static_cast<dim_t>(output_count), static_cast<dim_t>(sizeof...(G))};
+    else
+      return [&]<std::size_t... I>(std::index_sequence<I...>) {
+        diagnostic wrong;
+        static_cast<void>(
+            ((wrong = detail::check_output_gradient<T, shape_of_output<I>, G>()).ok() && ...));
+        return wrong;
+      }
+    (std::index_sequence_for<G...>{});
+  }
 
   struct copied_by_clone {};
   model(const model& other, copied_by_clone) : contents(other) {}
@@ -325,14 +406,6 @@ class model : public detail::model_contents<E, M, In...>,
   /// Makes the next run_backward also write the gradients of the inputs.
   template <class G, class... X>
   void begin_input_gradients(const G& output_gradient, X&... input_gradients) {
-    constexpr std::size_t numbers = [] {
-      constexpr auto kinds = lowered().kinds;
-      std::size_t n = 0;
-      for (std::size_t i = 0; i < input_count; ++i) n += kinds[i] == element_kind::real;
-      return n;
-    }();
-    static_assert(sizeof...(X) == numbers,
-                  "ikebana: backward takes a gradient for each input of numbers");
     const shape extents[] = {input_gradients.extents()...};
     T* const data[] = {input_gradients.data()...};
     contents::set_gradients(contents::gradient_list::of(output_gradient), extents, data);
@@ -343,8 +416,6 @@ class model : public detail::model_contents<E, M, In...>,
   template <class X, class Y, class Loss, class Completed>
   T run_loss(const X& x, const Y& target, const Loss& loss, bool accumulate,
              Completed&& completed) {
-    static_assert(output_count == 1,
-                  "ikebana: a loss is of one output: choose it in a graph, or call backward");
     const detail::exclusive_use guard(tables_->user);
     const auto data = [&] {
       if constexpr (detail::is_input_pack<X>)

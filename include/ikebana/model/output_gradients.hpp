@@ -27,10 +27,6 @@ struct output_gradients {
 
   template <class... G>
   static output_gradients of(const G&... g) {
-    static_assert(sizeof...(G) == Outputs,
-                  "ikebana: backward takes a gradient for each output, several as a std::tuple");
-    static_assert(((std::is_same_v<G, no_gradient_t> || std::is_same_v<element_of<G>, T>)&&...),
-                  "ikebana: the gradient is not of the model's type");
     output_gradients list;
     std::size_t i = 0;
     (list.set(i++, g), ...);
@@ -42,10 +38,6 @@ struct output_gradients {
   }
 
  private:
-  template <class G>
-  using element_of = typename std::conditional_t<std::is_same_v<G, no_gradient_t>,
-                                                 tensor_view<T, shape{}>, G>::value_type;
-
   void set(std::size_t, no_gradient_t) { shapes.push_back({}); }
   template <class G>
   void set(std::size_t i, const G& gradient) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "ikebana/core/dtype.hpp"
@@ -168,6 +169,10 @@ IKEBANA_MISUSE(
     get_state_dict_of_a_module,
     "get_state_dict needs an initialized model: initialize<T, shape>(module, seed) gives "
     "one");
+IKEBANA_MISUSE(load_state_dict_takes_a_model_and_a_state,
+               "load_state_dict takes a model and a state: load_state_dict(model, load(path))");
+IKEBANA_MISUSE(load_state_dict_needs_a_model_that_is_not_const,
+               "load_state_dict needs a model that is not const: it writes the parameters");
 IKEBANA_MISUSE(load_state_dict_of_a_module,
                "load_state_dict needs an initialized model, or a lazy_model: initialize<T, "
                "shape>(module, seed) gives one");
@@ -237,5 +242,32 @@ state_differences load_state_dict(Model& m, const state_dict& dict,
 
 template <any_module M>
 auto load_state_dict(const M&, const state_dict&) -> detail::misuse::load_state_dict_of_a_module<>;
+
+namespace detail {
+
+/// Whether A is a model, initialized or lazy.
+template <class A>
+concept any_model = requires {
+  typename A::module_type;
+};
+template <class A, class... B>
+constexpr bool refuses_load_state() {
+  if constexpr (any_model<A>)
+    return !(std::is_base_of_v<state_dict, B> || ...);
+  else
+    return std::is_base_of_v<state_dict, A> && (any_model<B> || ...);
+}
+
+}  // namespace detail
+
+template <class... A>
+requires(detail::refuses_load_state<A...>()) auto load_state_dict(const A&...)
+    -> detail::misuse::load_state_dict_takes_a_model_and_a_state<>;
+template <initialized_model Model>
+auto load_state_dict(const Model&, const state_dict&)
+    -> detail::misuse::load_state_dict_needs_a_model_that_is_not_const<>;
+template <initialized_model Model>
+auto load_state_dict(const Model&, const state_dict&, const load_options&)
+    -> detail::misuse::load_state_dict_needs_a_model_that_is_not_const<>;
 
 }  // namespace ikebana

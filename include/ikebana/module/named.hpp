@@ -2,9 +2,11 @@
 
 #include <boost/hana/string.hpp>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include "ikebana/core/text.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
@@ -42,6 +44,21 @@ constexpr bool is_valid_name(const char* s) {
   return true;
 }
 
+namespace misuse {
+IKEBANA_MISUSE(a_composition_takes_modules,
+               "a composition takes modules, such as linear<784, 10>{} or relu{}, got a number, a "
+               "string or a pointer");
+}  // namespace misuse
+
+/// Stands for the children of a refused composition.
+template <class Misuse>
+struct no_module;
+using refused_child = no_module<misuse::a_composition_takes_modules<>>;
+
+/// Whether one of these can be neither a module nor a named one.
+template <class... C>
+inline constexpr bool have_no_module = !(std::is_class_v<C> && ...);
+
 /// The type of `"name"_m`.
 template <class Name>
 struct name_literal {
@@ -49,9 +66,11 @@ struct name_literal {
                 "ikebana: the name of a module is not empty and has no dot");
 
   template <class M>
-  constexpr named<Name, M> operator=(M module) const {
+  requires(!have_no_module<M>) constexpr named<Name, M> operator=(M module) const {
     return {std::move(module)};
   }
+  template <class M>
+  requires(have_no_module<M>) auto operator=(M) const -> misuse::a_composition_takes_modules<>;
 
   /// Applies a module, under this name, to symbols of a graph.
   template <class M, class... Symbol>

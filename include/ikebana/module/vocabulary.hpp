@@ -50,7 +50,7 @@ namespace ikebana::detail {
   WORD(elementwise_affine) WORD(elu) WORD(embed_dim) WORD(embedding) WORD(embedding_dim)           \
   WORD(empty) WORD(end) WORD(end_dim) WORD(endian) WORD(eps) WORD(equal) WORD(equally)             \
   WORD(error_if_nonfinite) WORD(errors) WORD(events) WORD(every) WORD(exceptions) WORD(exist)      \
-  WORD(expects) WORD(expression) WORD(expressions) WORD(extent) WORD(extents) WORD(f)    \
+  WORD(expects) WORD(expression) WORD(expressions) WORD(extent) WORD(extents) WORD(f)              \
   WORD(features) WORD(files) WORD(find_unused_parameters) WORD(finish)                             \
   WORD(finish_initialization) WORD(first) WORD(flatten) WORD(float16) WORD(fno) WORD(forward)      \
   WORD(free_storage) WORD(from) WORD(from_chars) WORD(full_precision_at) WORD(function)            \
@@ -110,11 +110,15 @@ namespace ikebana::detail {
   WORD(state_dict) WORD(state_view) WORD(stateful) WORD(states) WORD(static_graph) WORD(stays)     \
   WORD(std) WORD(stdlib) WORD(step) WORD(step_elements) WORD(steps) WORD(stride)                   \
   WORD(string_view) WORD(structs) WORD(sub) WORD(such) WORD(sum) WORD(sums) WORD(support)          \
-  WORD(symbols) WORD(T) WORD(take) WORD(takes) WORD(tanh) WORD(target) WORD(targets)               \
-  WORD(temporary) WORD(tensor) WORD(tensor_of) WORD(tensor_view) WORD(than) WORD(that) WORD(the)   \
-  WORD(their) WORD(theirs) WORD(them) WORD(then) WORD(there) WORD(these) WORD(they) WORD(thing)    \
-  WORD(those) WORD(thread_group) WORD(threads) WORD(to) WORD(together) WORD(trace_of)              \
-  WORD(traced) WORD(track_running_stats) WORD(train_step) WORD(training)                           \
+  WORD(symbols) WORD(T) WORD(after) WORD(best) WORD(clone) WORD(composition) WORD(computed)        \
+  WORD(computes) WORD(data_loader) WORD(dataset) WORD(drop_last) WORD(dx) WORD(here)               \
+  WORD(itself) WORD(leave) WORD(load) WORD(move) WORD(net) WORD(next) WORD(passes) WORD(pointer)   \
+  WORD(run) WORD(shard) WORD(shuffle) WORD(string) WORD(take) WORD(takes) WORD(tanh)               \
+  WORD(target) WORD(targets) WORD(temporary) WORD(tensor) WORD(tensor_dataset) WORD(tensor_of)     \
+  WORD(tensor_view) WORD(tensors) WORD(than) WORD(that) WORD(the) WORD(their) WORD(theirs)         \
+  WORD(them) WORD(then) WORD(there) WORD(these) WORD(they) WORD(thing) WORD(third) WORD(those)     \
+  WORD(thread_group) WORD(threads) WORD(time) WORD(to) WORD(together) WORD(trace_of)               \
+  WORD(traced) WORD(track_running_stats) WORD(train_step) WORD(trained) WORD(training)             \
   WORD(transformer_encoder) WORD(transformer_encoder_layer) WORD(transposed) WORD(treats)          \
   WORD(truth) WORD(tuple) WORD(twice) WORD(two) WORD(type) WORD(uint8_t) WORD(unbatched)           \
   WORD(unchanged) WORD(under) WORD(unordered_map) WORD(unpack_arguments) WORD(up) WORD(updated)    \

@@ -17,7 +17,8 @@
 namespace ikebana {
 
 namespace detail {
-[[noreturn]] inline void refuse_probability(double p) {
+/// Named for what compilers say of a constant expression that calls it.
+[[noreturn]] inline void a_probability_is_between_0_and_1(double p) {
   char digits[32];
   std::snprintf(digits, sizeof digits, "%g", p);
   throw error(std::string("a probability is between 0 and 1, got ") + digits);
@@ -29,7 +30,7 @@ namespace detail {
 class probability {
  public:
   constexpr probability(double p) : value_{p} {
-    if (!(p >= 0 && p <= 1)) detail::refuse_probability(p);
+    if (!(p >= 0 && p <= 1)) detail::a_probability_is_between_0_and_1(p);
   }
   constexpr operator double() const { return value_; }
 

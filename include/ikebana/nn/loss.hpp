@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <string_view>
 #include <type_traits>
 
 #include "ikebana/core/error.hpp"
@@ -26,6 +27,9 @@ enum class reduction : unsigned char { mean, sum };
 // - if it does not take targets of any type, `template <class T, class U> static constexpr
 //   diagnostic check_elements()`, which tells what is wrong with a prediction of T and a target
 //   of U;
+// - if it does not take predictions of all modules, `static constexpr diagnostic
+//   check_last(std::string_view kind)`, which tells what is wrong with a network that ends with a
+//   module of this kind;
 // - `void validate(prediction shape, target) const`, which throws if the target's values are
 //   invalid;
 // - `T operator()(prediction, target) const`, which computes the loss;
@@ -78,6 +82,18 @@ struct cross_entropy {
     else
       return {
           detail::element_mismatch<"cross_entropy expects class indices of type ", std::int64_t, U>.c_str()};
+  }
+
+  static constexpr diagnostic check_last(std::string_view kind) {
+    if (kind == "softmax")
+      return {
+          "softmax is computed twice: cross_entropy takes logits and computes it itself, so leave "
+          "this module out"};
+    if (kind == "log_softmax")
+      return {
+          "log_softmax is computed twice: cross_entropy takes logits and computes it itself, so "
+          "leave this module out"};
+    return {};
   }
 
   static constexpr diagnostic check(const shape& prediction, const shape& target) {

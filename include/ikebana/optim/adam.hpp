@@ -69,6 +69,8 @@ namespace detail {
 template <class T, class Options, bool Decoupled>
 class adam_state {
  public:
+  using value_type = T;
+
   Options& options() { return options_; }
   const Options& options() const { return options_; }
   /// Throws error for invalid options.

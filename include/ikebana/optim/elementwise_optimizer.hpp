@@ -41,6 +41,8 @@ struct state_array {
 template <class T, class Rule>
 class elementwise_optimizer {
  public:
+  using value_type = T;
+
   using options_type = typename Rule::options;
 
   options_type& options() { return options_; }

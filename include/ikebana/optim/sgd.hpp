@@ -53,6 +53,8 @@ IKEBANA_MISUSE(sgd_needs_a_learning_rate, "sgd needs a learning rate: sgd{model,
 template <class T>
 class sgd {
  public:
+  using value_type = T;
+
   /// Allocates the momentum buffer if momentum is not 0. Throws error for invalid options.
   template <optimizable Model>
   sgd(Model& model, const sgd_options& options) : options_{options} {

@@ -185,7 +185,7 @@ class replicated : public detail::replica_of<Model>,
 
   /// Like model::backward, then averages the gradients over the ranks.
   template <class G>
-  void backward(const G& output_gradient) {
+  requires(detail::accepts_backward<Model, G>) void backward(const G& output_gradient) {
     refuse_in_backward_steps();
     const abandon_on_exception guard{*this};
     Model::set_output_gradients(output_gradient);
@@ -196,7 +196,9 @@ class replicated : public detail::replica_of<Model>,
 
   /// The same, with the gradients of the inputs, which are local to this rank.
   template <class G, tensor_like... X>
-  requires(sizeof...(X) > 0) void backward(const G& output_gradient, X&&... input_gradients) {
+  requires(sizeof...(X) > 0 &&
+           detail::accepts_backward<Model, G, X...>) void backward(const G& output_gradient,
+                                                                   X&&... input_gradients) {
     refuse_in_backward_steps();
     const abandon_on_exception guard{*this};
     Model::begin_input_gradients(output_gradient, input_gradients...);
@@ -205,11 +207,25 @@ class replicated : public detail::replica_of<Model>,
     Model::end_input_gradients();
     end_backward();
   }
+  template <class... A>
+  requires(!detail::accepts_backward<Model, A...>) auto backward(A&&...)
+      -> decltype(detail::refuse_backward<Model, A...>());
+  template <class... A>
+  auto backward(const A&...) const -> detail::misuse::training_of_a_const_model<>;
+
+  /// See model::find_step_refusal.
+  template <class X, class Y, class Loss>
+  static constexpr auto find_step_refusal() {
+    if constexpr (casts<X>)
+      return detail::accepted{};
+    else
+      return Model::template find_step_refusal<X, Y, Loss>();
+  }
 
   /// Like model::train_step, with the gradients averaged over the ranks. Returns the loss of this
   /// rank.
   template <class X, class Y, class Loss, class Optimizer>
-  requires(Model::template trains_on<X, Y, Loss>) value_type
+  requires(detail::accepts_train_step<replicated, X, Y, Loss, Optimizer&> && !casts<X>) value_type
       train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
     detail::check_optimizer(*this, optimizer);
     detail::tell_before_train_step(features_, optimizer);
@@ -218,32 +234,35 @@ class replicated : public detail::replica_of<Model>,
     return value;
   }
   template <class X, class Y, class Loss, class Optimizer>
-  requires(casts<X>) value_type
+  requires(detail::accepts_train_step<replicated, X, Y, Loss, Optimizer&>&& casts<X>) value_type
       train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
     return with_cast(x,
                      [&](const auto& cast) { return train_step(cast, target, loss, optimizer); });
   }
-  template <class X, class Y, class Loss, class Optimizer>
-  requires(!Model::template trains_on<X, Y, Loss> &&
-           !casts<X>) auto train_step(const X&, const Y&, const Loss&, Optimizer&)
-      -> decltype(detail::refuse<Model::template check_step<X, Y, Loss>>());
+  template <class... A>
+  requires(!detail::accepts_train_step<replicated, A...>) auto train_step(A&&...)
+      -> decltype(detail::refuse_train_step<replicated, A...>());
+  template <class... A>
+  auto train_step(const A&...) const -> detail::misuse::training_of_a_const_model<>;
 
   /// Like model::loss_backward: adds this batch's gradients to the accumulated ones, then averages
   /// the sum over the ranks.
   template <class X, class Y, class Loss>
-  requires(Model::template trains_on<X, Y, Loss>) value_type
+  requires(detail::accepts_loss_backward<replicated, X, Y, Loss> && !casts<X>) value_type
       loss_backward(const X& x, const Y& target, const Loss& loss) {
     refuse_in_backward_steps();
     return loss_and_gradients(x, target, loss, true);
   }
   template <class X, class Y, class Loss>
-  requires(casts<X>) value_type loss_backward(const X& x, const Y& target, const Loss& loss) {
+  requires(detail::accepts_loss_backward<replicated, X, Y, Loss>&& casts<X>) value_type
+      loss_backward(const X& x, const Y& target, const Loss& loss) {
     return with_cast(x, [&](const auto& cast) { return loss_backward(cast, target, loss); });
   }
-  template <class X, class Y, class Loss>
-  requires(!Model::template trains_on<X, Y, Loss> &&
-           !casts<X>) auto loss_backward(const X&, const Y&, const Loss&)
-      -> decltype(detail::refuse<Model::template check_step<X, Y, Loss>>());
+  template <class... A>
+  requires(!detail::accepts_loss_backward<replicated, A...>) auto loss_backward(A&&...)
+      -> decltype(detail::refuse_loss_backward<replicated, A...>());
+  template <class... A>
+  auto loss_backward(const A&...) const -> detail::misuse::training_of_a_const_model<>;
 
   /// The part of train_step after backward: the optimizer's step, with the steps that the policy's
   /// options add around it.

@@ -134,36 +134,45 @@ class invariant_replicated : public detail::replica_of<Model> {
   /// expression.
   template <class X, class Y, class Loss>
   static constexpr diagnostic check_step() {
-    return Model::template check_step<typename detail::batch_of<X>::type, detail::rows_view<Y>,
-                                      Loss>();
+    if constexpr (tensor_like<Y>)
+      return Model::template check_step<typename detail::batch_of<X>::type, detail::rows_view<Y>,
+                                        Loss>();
+    else
+      return Model::template check_step<X, Y, Loss>();
   }
   template <class X, class Y, class Loss>
-  static constexpr bool trains_on = detail::accepts<check_step<X, Y, Loss>>;
+  static constexpr auto find_step_refusal() {
+    return detail::find_refusal<check_step<X, Y, Loss>>();
+  }
 
   /// One training step on this rank's part of the batch, a tensor or `inputs(...)`. Returns the
   /// loss of the global batch, the same on every rank. If the parts are inconsistent, every rank
   /// throws the same shape_error before anything has changed.
-  template <class X, tensor_like Y, class Loss, class Optimizer>
-  requires(trains_on<X, Y, Loss>) value_type
+  template <class X, class Y, class Loss, class Optimizer>
+  requires(detail::accepts_train_step<invariant_replicated, X, Y, Loss, Optimizer&>) value_type
       train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
     detail::check_optimizer(*this, optimizer);
     const value_type value = run_shards(x, target, loss, false);
     optimizer.step();
     return value;
   }
-  template <class X, tensor_like Y, class Loss, class Optimizer>
-  requires(!trains_on<X, Y, Loss>) auto train_step(const X&, const Y&, const Loss&, Optimizer&)
-      -> decltype(detail::refuse<check_step<X, Y, Loss>>());
+  template <class... A>
+  requires(!detail::accepts_train_step<invariant_replicated, A...>) auto train_step(A&&...)
+      -> decltype(detail::refuse_train_step<invariant_replicated, A...>());
+  template <class... A>
+  auto train_step(const A&...) const -> detail::misuse::training_of_a_const_model<>;
 
   /// The same without the optimizer: adds the gradients of the global batch to the existing ones.
-  template <class X, tensor_like Y, class Loss>
-  requires(trains_on<X, Y, Loss>) value_type
+  template <class X, class Y, class Loss>
+  requires(detail::accepts_loss_backward<invariant_replicated, X, Y, Loss>) value_type
       loss_backward(const X& x, const Y& target, const Loss& loss) {
     return run_shards(x, target, loss, true);
   }
-  template <class X, tensor_like Y, class Loss>
-  requires(!trains_on<X, Y, Loss>) auto loss_backward(const X&, const Y&, const Loss&)
-      -> decltype(detail::refuse<check_step<X, Y, Loss>>());
+  template <class... A>
+  requires(!detail::accepts_loss_backward<invariant_replicated, A...>) auto loss_backward(A&&...)
+      -> decltype(detail::refuse_loss_backward<invariant_replicated, A...>());
+  template <class... A>
+  auto loss_backward(const A&...) const -> detail::misuse::training_of_a_const_model<>;
 
   /// Exists for programs written for `replicate`, and has no effect: every backward is reduced and
   /// accumulates in the same gradients.
