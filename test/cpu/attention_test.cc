@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ikebana/core/random.hpp"
@@ -330,8 +331,10 @@ TEST_CASE("the gradients of a softmax that is saturated are in float what they a
     return y;
   };
   for (const auto& of : cases)
-    for (dim_t keys : {19, 150}) {
-      INFO("factor " << of.factor << " offset " << of.offset << " keys " << keys);
+    for (const auto& [keys, p] :
+         {std::pair<dim_t, double>{19, 0}, {150, 0}, {19, 0.3}, {150, 0.3}}) {
+      INFO("factor " << of.factor << " offset " << of.offset << " keys " << keys << " p " << p);
+      const cpu::attention_dropout dropped{p, ikebana::random_stream(ikebana::seed{3}, 5, 1)};
       generator r(85);
       const cpu::attention_sizes n{1, 2, 37, keys, 16};
       const dim_t e = n.heads * n.width;
@@ -342,9 +345,9 @@ TEST_CASE("the gradients of a softmax that is saturated are in float what they a
           (*x)[i] = static_cast<float>(static_cast<double>((*x)[i]) * (x == &v ? 1 : of.factor) +
                                        of.offset);
       for_each_set([&] {
-        const fused_attention<double> exact(n, widened(q), widened(k), widened(v), {}, {},
+        const fused_attention<double> exact(n, widened(q), widened(k), widened(v), {}, dropped,
                                             widened(d), nullptr);
-        const fused_attention<float> got(n, q, k, v, {}, {}, d, nullptr);
+        const fused_attention<float> got(n, q, k, v, {}, dropped, d, nullptr);
         const auto check = [](const guarded<float>& a, const guarded<double>& b) {
           double most = 0, apart = 0;
           for (dim_t i = 0; i < a.size(); ++i) {

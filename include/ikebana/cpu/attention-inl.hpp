@@ -67,6 +67,10 @@ struct attention_drop {
   IKEBANA_CPU_INLINE vec<T> operator()(const std::uint32_t* words, vec<T> x) const {
     return select(at_least<T>(words, threshold), x * factor, vec<T>::zero());
   }
+  /// Of what has the factor already.
+  IKEBANA_CPU_INLINE vec<T> without_factor(const std::uint32_t* words, vec<T> x) const {
+    return select(at_least<T>(words, threshold), x, vec<T>::zero());
+  }
 };
 inline constexpr dim_t attention_words = attention_keys * attention_lanes<float> + 16;
 
@@ -175,8 +179,8 @@ template <class T>
     for (dim_t i = j; i < j + at.lanes(); i += w) drop(words + i, vec<T>::load(x + i)).store(x + i);
 }
 
-template <class T>
-IKEBANA_CPU_INLINE void scale_lanes(dim_t n, T factor, T* x) {
+template <class T, class Factor>
+IKEBANA_CPU_INLINE void scale_lanes(dim_t n, Factor factor, T* x) {
   constexpr dim_t w = vec<T>::size;
   dim_t i = 0;
   for (; i + w <= n; i += w) (vec<T>::load(x + i) * factor).store(x + i);

@@ -2,8 +2,20 @@
 // each row's largest and its sum, not from the logarithm of the sum: beside scores of some
 // thousands that has no digits left.
 
-/// x, the scores, becomes the dropped weights, and d, the gradient of these, `scale` times that of
-/// the scores. `mean`: that of d under the weights.
+/// The values of some keys for the gradient of their weights: with dropout's factor, so that these
+/// gradients are rounded as the output was (see mean_gradients).
+template <class T>
+IKEBANA_CPU_INLINE attention_rows_of<const T> values_of(const attention_head<T>& n, bool copies,
+                                                        dim_t key, dim_t keys, T* to) {
+  const bool drops = n.dropped.p > 0;
+  const auto values =
+      source_of<T>(copies || drops, keys, n.width, n.v + key * n.v_row, n.v_row, to);
+  if (drops) scale_lanes(keys * n.width, attention_drop<T>{n.dropped.p}.factor, to);
+  return values;
+}
+
+/// x, the scores, becomes the dropped weights, and d, the gradient of these (with dropout's
+/// factor), `scale` times that of the scores. `mean`: that of d under the weights.
 template <class T>
 [[gnu::noinline]] void weigh_block_backward(const attention_head<T>& n,
                                             const attention_block<T>& at, T* x, T* d,
@@ -20,7 +32,7 @@ template <class T>
     for (dim_t j = i; j < at.keys * step; j += step) {
       const vec<T> weight = vec<T>::load(x + j) * factor;
       vec<T> slope = vec<T>::load(d + j);
-      if (drops) slope = drop(words + j, slope);
+      if (drops) slope = drop.without_factor(words + j, slope);
       (drops ? drop(words + j, weight) : weight).store(x + j);
       (weight * (slope - center) * scale).store(d + j);
     }
@@ -93,8 +105,7 @@ void attend_backward(const attention_head<T>& n, const T* out, dim_t out_row, co
       const dim_t all = keys - k < attention_keys ? keys - k : attention_keys;
       const auto source =
                      source_of<T>(many_queries, all, n.width, n.k + k * n.k_row, n.k_row, packed),
-                 values = source_of<T>(many_queries, all, n.width, n.v + k * n.v_row, n.v_row,
-                                       packed + key_part);
+                 values = values_of<T>(n, many_queries, k, all, packed + key_part);
       const rows dk_to{dk + k * dk_row, dk_row}, dv_to{dv + k * dv_row, dv_row};
       const rows dk_rows = many_queries ? rows{packed + 2 * key_part, n.width} : dk_to,
                  dv_rows = many_queries ? rows{packed + 3 * key_part, n.width} : dv_to;
