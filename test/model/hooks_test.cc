@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -14,8 +15,11 @@
 #include "ikebana/model/state.hpp"
 #include "ikebana/module/arithmetic.hpp"
 #include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/batch_norm.hpp"
+#include "ikebana/nn/gru.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
+#include "ikebana/nn/spectral_norm.hpp"
 #include "ikebana/optim/sgd.hpp"
 #include "test/support/count_allocations.hpp"
 
@@ -237,6 +241,37 @@ TEST_CASE("hooks go where their model goes, and not to a clone") {
     handle = gone.register_forward_hook("fc1"_s, noting(log, "after"));
   }
   handle.remove();
+}
+
+TEST_CASE("after a hook that throws, buffers are as before the call, and no backward follows") {
+  constexpr auto stateful = ike::sequential(
+      "norm"_m = ike::batch_norm1d<3>{}, "spectral"_m = ike::spectral_norm(ike::linear<3, 4>{}),
+      "gru"_m = ike::gru<4, 5, ike::stateful<1>>{}, "relu"_m = ike::relu{});
+  auto m = ike::initialize<float, shape{2, 3}>(stateful, ike::seed{1}), same = m.clone();
+  const auto in = ike::uniform<float, shape{2, 3}>(ike::seed{2});
+  bool throws = false;
+  m.register_forward_hook("relu"_s, [&](const ike::module_call&) {
+    if (throws) throw ike::error("a hook");
+  });
+  const auto buffers_are_equal = [&] { return std::ranges::equal(m.buffers(), same.buffers()); };
+  for (const bool training : {true, false}) {
+    m.train(training);
+    same.train(training);
+    throws = false;
+    m(in);
+    same(in);
+    CHECK(buffers_are_equal());
+    throws = true;
+    CHECK_THROWS_AS(m(in), ike::error);
+    CHECK(buffers_are_equal());
+    CHECK(m.random_step() == same.random_step());
+    CHECK_THROWS_AS(m.backward(same.output()), ike::error);
+    throws = false;
+    const long before = allocation_count.load();
+    m(in);
+    CHECK(allocation_count.load() == before);
+    CHECK(std::ranges::equal(m.output().span(), same(in).span()));
+  }
 }
 
 TEST_CASE("without hooks, and with those that are gone, a forward allocates nothing") {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,8 +52,12 @@ class hooked_calls final : public backward_watch<T>, forward_values {
   }
 
   /// Must be called before a forward with hooks. Finds the calls of every hook if hooks have
-  /// changed.
-  void begin_forward(const hook_set& set, bool training) {
+  /// changed, and copies the model's buffers: after an exception they are as before.
+  void begin_forward(const hook_set& set, bool training, std::span<std::byte> buffers) {
+    const auto bytes = static_cast<dim_t>(buffers.size());
+    if (buffers_before_.size() < bytes) buffers_before_ = aligned_buffer<std::byte>(bytes);
+    std::copy(buffers.begin(), buffers.end(), buffers_before_.data());
+    changing_buffers_ = buffers;
     training_ = training;
     if (version_ != set.version()) bind(set);
     follow_choices();
@@ -68,10 +73,13 @@ class hooked_calls final : public backward_watch<T>, forward_values {
   /// Whether the backward of this forward must be watched.
   bool end_forward() {
     run_until(2 * static_cast<int>(calls.size()));
+    changing_buffers_ = {};
     return watches_backward_ || has_written_;
   }
   /// Ends all calls without running their hooks, after an exception in forward.
   void leave_forward() noexcept {
+    std::copy_n(buffers_before_.data(), changing_buffers_.size(), changing_buffers_.data());
+    changing_buffers_ = {};
     for (; !active_.empty(); active_.pop_back()) restore_inputs(hooked_[active_.back()]);
     is_running_ = false;
   }
@@ -497,12 +505,14 @@ class hooked_calls final : public backward_watch<T>, forward_values {
   std::vector<int> roots_;  ///< By value: the value that owns its memory.
   const std::byte* workspace_ = nullptr;
   bool training_ = true;
-  std::vector<hooked> hooked_;       ///< In the order of their beginnings.
-  std::vector<event> events_;        ///< Beginnings and ends, in order of time.
-  std::vector<std::size_t> by_end_;  ///< Indices into hooked_, the last end first.
-  std::vector<int> begins_;          ///< By node: the time at which its leaf begins.
-  std::vector<std::size_t> active_;  ///< Calls in progress, the outermost first.
-  std::size_t next_ = 0;             ///< Index into events_, or into by_end_ in backward.
+  std::vector<hooked> hooked_;             ///< In the order of their beginnings.
+  std::vector<event> events_;              ///< Beginnings and ends, in order of time.
+  std::vector<std::size_t> by_end_;        ///< Indices into hooked_, the last end first.
+  std::vector<int> begins_;                ///< By node: the time at which its leaf begins.
+  std::vector<std::size_t> active_;        ///< Calls in progress, the outermost first.
+  std::size_t next_ = 0;                   ///< Index into events_, or into by_end_ in backward.
+  std::span<std::byte> changing_buffers_;  ///< The model's, in a forward.
+  aligned_buffer<std::byte> buffers_before_;
   std::uint64_t version_ = 0;
   bool watches_backward_ = false;
   bool is_running_ = false;

@@ -68,7 +68,7 @@ struct watched_forward {
       lower_into(*scratch, e.module_, t.current_inputs, own.calls.data());
     }
     const std::shared_ptr<hook_set> set = e.hooks_;
-    own.begin_forward(*set, e.training_);
+    own.begin_forward(*set, e.training_, e.buffers_.span());
     const struct leaving {
       hooks_type& hooks;
       ~leaving() { hooks.leave_forward(); }
