@@ -1,4 +1,4 @@
-// expect: the network has no choose at this path
+// expect: path\.a: is not the path of a choose; there are path
 #include <ikebana/compose/choose.hpp>
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>

@@ -1,4 +1,4 @@
-// expect: a hook of forward takes a const module_call&, one of backward a const module_gradients&, one of a state a state_dict&
+// expect: a hook of forward takes a const module_call& and returns nothing
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,4 +1,4 @@
-// expect: the network has no module of this path
+// expect: fc2: is not the path of a module; there are fc1
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,4 +1,4 @@
-// expect: ikebana: what a hook returns is not used: it writes to writable_input\(\), writable_output\(\), or to the gradients of these names
+// expect: a hook of forward takes a const module_call& and returns nothing: it writes to writable_input\(\) and writable_output\(\)
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

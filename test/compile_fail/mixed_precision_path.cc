@@ -1,4 +1,4 @@
-// expect: fc3: is not the path of a module to say a precision of
+// expect: fc3: is not the path of a module to say a precision of; there are fc1, fc2
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,4 +1,4 @@
-// expect: only names a module that the network does not have
+// expect: fc1: is not the path of a module; there are fc
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/model/state.hpp>

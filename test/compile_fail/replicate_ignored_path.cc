@@ -1,5 +1,5 @@
 // page: 32 A policy with an unknown path
-// expect: fc3: is not the path of a module, parameter or buffer to ignore
+// expect: fc3: is not the path of a module, parameter or buffer to ignore; there are fc1
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,7 +1,4 @@
 // expect: replicate_policy is given two options that say the same thing, such as two bucket_cap
-// errors-gcc: 2
-// line: 10
-// max-lines: 35
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

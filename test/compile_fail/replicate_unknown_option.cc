@@ -1,6 +1,4 @@
-// expect: replicate_policy takes bucket_cap, .* traced; this type is none of them
-// line: 10
-// max-lines: 35
+// expect: replicate_policy is given a type that is none of its options, which are bucket_cap, .* traced
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -12,6 +12,7 @@
 #include "ikebana/core/random.hpp"
 #include "ikebana/module/lazy.hpp"
 #include "ikebana/module/lowering.hpp"
+#include "ikebana/module/unknown_path.hpp"
 
 namespace ikebana {
 
@@ -69,6 +70,25 @@ constexpr int alternative_at(std::size_t choice, std::string_view name) {
   return -1;
 }
 
+/// The paths of choices, for refusals.
+template <any_module M>
+struct choice_paths {
+  static constexpr const char* what = "choose";
+  static constexpr std::size_t count = outline_of<M>.sizes.choices;
+  static constexpr path_text path(std::size_t i) {
+    return outline_of<M>.path(outline_of<M>.choices[i]);
+  }
+};
+
+/// Whether Path is that of a choice of M, or one that only the program knows when it runs.
+template <class M, class Path>
+constexpr bool may_have_choice() {
+  if constexpr (is_path<Path>)
+    return choice_at<M>(Path::c_str()) < outline_of<M>.sizes.choices;
+  else
+    return true;
+}
+
 }  // namespace detail
 
 /// Controls the `choose` compositions of a model of M. Self has `set_choice(index, alternative)`,
@@ -83,7 +103,7 @@ class choice_selection {
   /// `std::size_t(const choice_context&)` that is called before each forward that reaches the
   /// choice. Throws error if there is no such choice or alternative. Passing a function allocates.
   template <class Path, class Which>
-  void choose(const Path& path, Which which) {
+  requires(detail::may_have_choice<M, Path>()) void choose(const Path& path, Which which) {
     const std::size_t c = index_of(path);
     const std::string_view where = view(path);
     if constexpr (std::is_convertible_v<Which, std::size_t>) {
@@ -101,12 +121,19 @@ class choice_selection {
     }
   }
 
+  template <class Path>
+  requires(!detail::may_have_choice<M, Path>()) auto choose(const Path&, detail::anything)
+      -> decltype(detail::refuse_path<Path, detail::choice_paths<M>>());
+
   /// The alternative that the last forward ran; before any forward, the selected one. -1 if the
   /// last forward did not reach the choice. Throws error if the network has no such choice.
   template <class Path>
-  int chosen(const Path& path) const {
+  requires(detail::may_have_choice<M, Path>()) int chosen(const Path& path) const {
     return static_cast<const Self&>(*this).choice(index_of(path));
   }
+  template <class Path>
+  requires(!detail::may_have_choice<M, Path>()) auto chosen(const Path&) const
+      -> decltype(detail::refuse_path<Path, detail::choice_paths<M>>());
 
  private:
   Self& self() { return static_cast<Self&>(*this); }
@@ -122,10 +149,8 @@ class choice_selection {
   template <class Path>
   static std::size_t index_of(const Path& path) {
     constexpr std::size_t choices = detail::outline_of<M>.sizes.choices;
-    if constexpr (requires { Path::c_str(); }) {
-      constexpr std::size_t c = detail::choice_at<M>(Path::c_str());
-      static_assert(c < choices, "ikebana: the network has no choose at this path");
-      return c;
+    if constexpr (detail::is_path<Path>) {
+      return detail::choice_at<M>(Path::c_str());
     } else {
       const std::size_t c = detail::choice_at<M>(path);
       if (c == choices)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "ikebana/model/module_gradients.hpp"
 #include "ikebana/module/lazy.hpp"
 #include "ikebana/module/lowering.hpp"
+#include "ikebana/module/unknown_path.hpp"
 
 namespace ikebana {
 
@@ -129,6 +131,48 @@ constexpr bool has_module(std::string_view path) {
   return false;
 }
 
+/// The paths of modules, for refusals.
+template <any_module M>
+struct module_paths {
+  static constexpr const char* what = "module";
+  static constexpr std::size_t count = outline_of<M>.scopes.size();
+  static constexpr path_text path(std::size_t i) {
+    return scope_path(outline_of<M>.scopes.data(), static_cast<int>(i));
+  }
+};
+
+/// Whether Path is that of a module of M, or one that only the program knows when it runs.
+template <class M, class Path>
+constexpr bool may_have_module() {
+  if constexpr (is_path<Path>)
+    return has_module<M>(Path::c_str());
+  else
+    return true;
+}
+
+/// Whether F can be a hook. A tensor that a hook returned would not be used.
+template <class F, class Argument>
+concept hook_function = std::invocable<F&, Argument&> && !requires(F & hook, Argument& a) {
+  hook(a).data();
+};
+
+/// A function that is not a hook.
+template <class Argument>
+struct not_a_hook {
+  template <class F>
+  requires(!hook_function<F, Argument>) not_a_hook(const F&) {}
+};
+
+namespace misuse {
+IKEBANA_MISUSE(not_a_forward_hook,
+               "a hook of forward takes a const module_call& and returns nothing: it writes to "
+               "writable_input() and writable_output()");
+IKEBANA_MISUSE(not_a_backward_hook,
+               "a hook of backward takes a const module_gradients& and returns nothing: it writes "
+               "to their writable gradients");
+IKEBANA_MISUSE(not_a_state_hook, "a hook of a state takes a state_dict& and returns nothing");
+}  // namespace misuse
+
 }  // namespace detail
 
 /// Registration of hooks for a model of M. Self has `hook_set& forward_hooks()` and `hook_set&
@@ -148,66 +192,109 @@ class hook_registration {
  public:
   /// f(const module_call&) runs before each forward of the module at `path`, and may replace its
   /// inputs. Throws error if there is no such module. Allocates.
-  template <class Path, class F>
-  hook_handle register_forward_pre_hook(const Path& path, F f, bool prepend = false) {
+  template <class Path, detail::hook_function<const module_call> F>
+  requires(detail::may_have_module<M, Path>()) hook_handle
+      register_forward_pre_hook(const Path& path, F f, bool prepend = false) {
     return add<const module_call>(self().forward_hooks(), hook_point::before_forward, path_of(path),
                                   std::move(f), prepend);
   }
+  template <class Path>
+  requires(detail::may_have_module<M, Path>()) auto register_forward_pre_hook(
+      const Path&, detail::not_a_hook<const module_call>, bool = false)
+      -> decltype(detail::refuse_as<detail::misuse::not_a_forward_hook<>>());
+  template <class Path>
+  requires(!detail::may_have_module<M, Path>()) auto register_forward_pre_hook(const Path&,
+                                                                               detail::anything,
+                                                                               bool = false)
+      -> decltype(detail::refuse_path<Path, detail::module_paths<M>>());
 
   /// f(const module_call&) runs after each forward of the module at `path`, and may change its
   /// output. Throws and allocates as register_forward_pre_hook does.
-  template <class Path, class F>
-  hook_handle register_forward_hook(const Path& path, F f, bool prepend = false) {
+  template <class Path, detail::hook_function<const module_call> F>
+  requires(detail::may_have_module<M, Path>()) hook_handle
+      register_forward_hook(const Path& path, F f, bool prepend = false) {
     return add<const module_call>(self().forward_hooks(), hook_point::after_forward, path_of(path),
                                   std::move(f), prepend);
   }
+  template <class Path>
+  requires(detail::may_have_module<M, Path>()) auto register_forward_hook(
+      const Path&, detail::not_a_hook<const module_call>, bool = false)
+      -> decltype(detail::refuse_as<detail::misuse::not_a_forward_hook<>>());
+  template <class Path>
+  requires(!detail::may_have_module<M, Path>()) auto register_forward_hook(const Path&,
+                                                                           detail::anything,
+                                                                           bool = false)
+      -> decltype(detail::refuse_path<Path, detail::module_paths<M>>());
 
   /// f(const module_gradients&) runs before each backward of the module at `path`, when the
   /// gradients of its outputs are complete, and may change them. Throws and allocates as
   /// register_forward_pre_hook does.
-  template <class Path, class F>
-  hook_handle register_full_backward_pre_hook(const Path& path, F f, bool prepend = false) {
+  template <class Path, detail::hook_function<const module_gradients> F>
+  requires(detail::may_have_module<M, Path>()) hook_handle
+      register_full_backward_pre_hook(const Path& path, F f, bool prepend = false) {
     return add<const module_gradients>(self().forward_hooks(), hook_point::before_backward,
                                        path_of(path), std::move(f), prepend);
   }
+  template <class Path>
+  requires(detail::may_have_module<M, Path>()) auto register_full_backward_pre_hook(
+      const Path&, detail::not_a_hook<const module_gradients>, bool = false)
+      -> decltype(detail::refuse_as<detail::misuse::not_a_backward_hook<>>());
+  template <class Path>
+  requires(!detail::may_have_module<M, Path>()) auto register_full_backward_pre_hook(
+      const Path&, detail::anything, bool = false)
+      -> decltype(detail::refuse_path<Path, detail::module_paths<M>>());
 
   /// f(const module_gradients&) runs after each backward of the module at `path`, when the
   /// gradients of its inputs are complete, and may change them before other modules read them.
   /// Throws and allocates as register_forward_pre_hook does.
-  template <class Path, class F>
-  hook_handle register_full_backward_hook(const Path& path, F f, bool prepend = false) {
+  template <class Path, detail::hook_function<const module_gradients> F>
+  requires(detail::may_have_module<M, Path>()) hook_handle
+      register_full_backward_hook(const Path& path, F f, bool prepend = false) {
     return add<const module_gradients>(self().forward_hooks(), hook_point::after_backward,
                                        path_of(path), std::move(f), prepend);
   }
+  template <class Path>
+  requires(detail::may_have_module<M, Path>()) auto register_full_backward_hook(
+      const Path&, detail::not_a_hook<const module_gradients>, bool = false)
+      -> decltype(detail::refuse_as<detail::misuse::not_a_backward_hook<>>());
+  template <class Path>
+  requires(!detail::may_have_module<M, Path>()) auto register_full_backward_hook(const Path&,
+                                                                                 detail::anything,
+                                                                                 bool = false)
+      -> decltype(detail::refuse_path<Path, detail::module_paths<M>>());
 
   /// f(state_dict&) runs on every state that get_state_dict returns, before it is returned.
   /// Allocates.
-  template <class F>
+  template <detail::hook_function<state_dict> F>
   hook_handle register_state_dict_hook(F f, bool prepend = false) {
     return add<state_dict>(self().hooks(), hook_point::saving, "", std::move(f), prepend);
   }
+  auto register_state_dict_hook(detail::not_a_hook<state_dict>, bool = false)
+      -> decltype(detail::refuse_as<detail::misuse::not_a_state_hook<>>());
 
   /// f(state_dict&) runs before load_state_dict compares keys, on views of the loaded state: it may
   /// rename entries without a change of the caller's dict. Allocates.
-  template <class F>
+  template <detail::hook_function<state_dict> F>
   hook_handle register_load_state_dict_pre_hook(F f, bool prepend = false) {
     return add<state_dict>(self().hooks(), hook_point::loading, "", std::move(f), prepend);
   }
+  auto register_load_state_dict_pre_hook(detail::not_a_hook<state_dict>, bool = false)
+      -> decltype(detail::refuse_as<detail::misuse::not_a_state_hook<>>());
 
   /// f(const state_dict&) runs after a state was loaded. Allocates.
-  template <class F>
+  template <detail::hook_function<const state_dict> F>
   hook_handle register_load_state_dict_post_hook(F f, bool prepend = false) {
     return add<const state_dict>(self().hooks(), hook_point::loaded, "", std::move(f), prepend);
   }
+  auto register_load_state_dict_post_hook(detail::not_a_hook<const state_dict>, bool = false)
+      -> decltype(detail::refuse_as<detail::misuse::not_a_state_hook<>>());
 
  private:
   Self& self() { return static_cast<Self&>(*this); }
 
   template <class Path>
   static std::string_view path_of(const Path& path) {
-    if constexpr (requires { Path::c_str(); }) {
-      static_assert(detail::has_module<M>(Path::c_str()),
-                    "ikebana: the network has no module of this path");
+    if constexpr (detail::is_path<Path>) {
       return Path::c_str();
     } else {
       if (!detail::has_module<M>(path))
@@ -219,20 +306,9 @@ class hook_registration {
   template <class Argument, class F>
   static hook_handle add(const std::shared_ptr<hook_set>& set, hook_point when,
                          std::string_view path, F f, bool prepend) {
-    static_assert(std::is_invocable_v<F&, Argument&>,
-                  "ikebana: a hook of forward takes a const module_call&, one of backward a const "
-                  "module_gradients&, one of a state a state_dict&");
-    if constexpr (std::is_invocable_v<F&, Argument&>) {
-      constexpr bool gives_tensor = requires(F & hook, Argument & a) { hook(a).data(); };
-      static_assert(!gives_tensor,
-                    "ikebana: what a hook returns is not used: it writes to writable_input(), "
-                    "writable_output(), or to the gradients of these names");
-      auto entry = std::make_shared<detail::hook_of<Argument, F>>(when, path, std::move(f));
-      set->add(entry, prepend);
-      return {set, entry};
-    } else {
-      return {};
-    }
+    auto entry = std::make_shared<detail::hook_of<Argument, F>>(when, path, std::move(f));
+    set->add(entry, prepend);
+    return {set, entry};
   }
 };
 

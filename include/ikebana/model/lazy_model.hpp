@@ -307,11 +307,16 @@ state_differences load_state_dict(lazy_model<M, T>& m, const state_dict& dict,
   return m.load(dict, options);
 }
 template <any_module M, class T, detail::literal Path, detail::literal... Paths>
-state_differences load_state_dict(lazy_model<M, T>& m, const state_dict& dict,
-                                  detail::only_modules<Path, Paths...> modules,
-                                  const load_options& options = {}) {
-  modules.template check<M>();
+requires(detail::has_modules<M, detail::only_modules<Path, Paths...>>) state_differences
+    load_state_dict(lazy_model<M, T>& m, const state_dict& dict,
+                    detail::only_modules<Path, Paths...> modules,
+                    const load_options& options = {}) {
   return m.load(dict, options, modules.paths);
 }
+template <any_module M, class T, detail::literal Path, detail::literal... Paths>
+requires(!detail::has_modules<M, detail::only_modules<Path, Paths...>>) auto load_state_dict(
+    lazy_model<M, T>&, const state_dict&, detail::only_modules<Path, Paths...>,
+    const load_options& = {})
+    -> decltype(detail::refuse_modules<M, detail::only_modules<Path, Paths...>>());
 
 }  // namespace ikebana

@@ -4,10 +4,13 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/state_dict.hpp"
 #include "ikebana/module/named.hpp"
+#include "ikebana/module/refusal.hpp"
+#include "ikebana/module/unknown_path.hpp"
 
 namespace ikebana {
 
@@ -19,13 +22,29 @@ struct only_modules {
   static constexpr std::array<std::string_view, 1 + sizeof...(Paths)> paths{
       std::string_view{Path.data, Path.size()}, std::string_view{Paths.data, Paths.size()}...};
 
+  /// Refuses the first path that is not that of a module of M.
   template <class M>
-  static constexpr void check() {
-    constexpr bool are_there = (has_module<M>(std::string_view{Path.data, Path.size()}) && ... &&
-                                has_module<M>(std::string_view{Paths.data, Paths.size()}));
-    static_assert(are_there, "ikebana: only names a module that the network does not have");
+  static constexpr auto find_refusal() {
+    constexpr std::size_t wrong = [] {
+      std::size_t i = 0;
+      while (i < paths.size() && has_module<M>(paths[i])) ++i;
+      return i;
+    }();
+    if constexpr (wrong < paths.size())
+      return find_path_refusal<path_text{paths[wrong]}, module_paths<M>>();
+    else
+      return accepted{};
   }
 };
+
+/// Whether a network M has these modules.
+template <class M, class Only>
+inline constexpr bool has_modules =
+    std::is_same_v<decltype(Only::template find_refusal<M>()), accepted>;
+
+/// Not defined: its return type refuses the modules that M does not have.
+template <class M, class Only>
+auto refuse_modules() -> decltype(declared(Only::template find_refusal<M>()));
 
 /// Views of the entries of a state that belong to these modules or their children, and its
 /// metadata.

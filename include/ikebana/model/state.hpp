@@ -159,10 +159,18 @@ state_view get_state_dict(const Model& m) {
 
 /// The state of some modules: `get_state_dict(model, only<"backbone">)`. Names keep the whole path.
 template <initialized_model Model, detail::literal Path, detail::literal... Paths>
-state_view get_state_dict(const Model& m, detail::only_modules<Path, Paths...> modules) {
-  modules.template check<typename Model::module_type>();
+requires(detail::has_modules<typename Model::module_type, detail::only_modules<Path, Paths...>>)
+    state_view get_state_dict(const Model& m, detail::only_modules<Path, Paths...> modules) {
   return detail::of_modules(get_state_dict(m), modules.paths);
 }
+template <initialized_model Model, detail::literal Path, detail::literal... Paths>
+requires(!detail::has_modules<
+         typename Model::module_type,
+         detail::only_modules<Path, Paths...>>) auto get_state_dict(const Model&,
+                                                                    detail::only_modules<Path,
+                                                                                         Paths...>)
+    -> decltype(detail::refuse_modules<typename Model::module_type,
+                                       detail::only_modules<Path, Paths...>>());
 
 namespace detail::misuse {
 IKEBANA_MISUSE(
@@ -233,12 +241,21 @@ state_differences load_state_dict(Model& m, const state_dict& dict, const load_o
 /// Loads some modules: `load_state_dict(model, dict, only<"backbone">)`. Entries of the state that
 /// belong to other modules are ignored, and the other modules of the model are not changed.
 template <initialized_model Model, detail::literal Path, detail::literal... Paths>
-state_differences load_state_dict(Model& m, const state_dict& dict,
-                                  detail::only_modules<Path, Paths...> modules,
-                                  const load_options& options = {}) {
-  modules.template check<typename Model::module_type>();
+requires(detail::has_modules<typename Model::module_type, detail::only_modules<Path, Paths...>>)
+    state_differences
+    load_state_dict(Model& m, const state_dict& dict, detail::only_modules<Path, Paths...> modules,
+                    const load_options& options = {}) {
   return detail::load_selected<true>(m, dict, options, modules.paths);
 }
+template <initialized_model Model, detail::literal Path, detail::literal... Paths>
+requires(!detail::has_modules<
+         typename Model::module_type,
+         detail::only_modules<Path, Paths...>>) auto load_state_dict(Model&, const state_dict&,
+                                                                     detail::only_modules<Path,
+                                                                                          Paths...>,
+                                                                     const load_options& = {})
+    -> decltype(detail::refuse_modules<typename Model::module_type,
+                                       detail::only_modules<Path, Paths...>>());
 
 template <any_module M>
 auto load_state_dict(const M&, const state_dict&) -> detail::misuse::load_state_dict_of_a_module<>;

@@ -20,6 +20,7 @@
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/core/text.hpp"
 #include "ikebana/model/name_index.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
@@ -52,6 +53,12 @@ std::string describe(dtype type, const shape& extents) {
 
 template <class>
 class basic_state_view;
+
+namespace detail::misuse {
+IKEBANA_MISUSE(state_view_kept_as_a_dict,
+               "a state_view shows the model's memory and changes with it: model.snapshot() is a "
+               "copy that stays");
+}  // namespace detail::misuse
 
 /// Named tensors in insertion order: what a model saves and loads. An entry is a view of memory
 /// that outlives the dict (a model's parameters), or is owned by the dict, or is uninitialized (a
@@ -93,15 +100,14 @@ class basic_state_dict {
   /// A view does not become owning by a change of type: use `model.snapshot()`, or `clone()` of the
   /// view.
   template <class View>
-  requires std::same_as<std::remove_cvref_t<View>, basic_state_view<X>> basic_state_dict(View&&) {
-    refuse_view<View>();
-  }
+  requires std::same_as<std::remove_cvref_t<View>, basic_state_view<X>>
+  __attribute__((unavailable(
+      "a state_view shows the model's memory and changes with it: model.snapshot() is a copy that "
+      "stays"))) basic_state_dict(View&&);
   template <class View>
-  requires std::same_as<std::remove_cvref_t<View>, basic_state_view<X>> basic_state_dict& operator=(
-      View&&) {
-    refuse_view<View>();
-    return *this;
-  }
+  requires std::same_as<std::remove_cvref_t<View>, basic_state_view<X>>
+  auto operator=(View&&)
+      -> decltype(detail::refuse_as<detail::misuse::state_view_kept_as_a_dict<>>());
 
   /// Adds a view of `data`, which must outlive the dict and be aligned for `type`. Throws
   /// state_error if the name exists or the extents are not numbers.
@@ -254,13 +260,6 @@ class basic_state_dict {
  private:
   [[gnu::cold]] static std::string version_note(std::string_view module) {
     return "ikebana.version:" + std::string(module);
-  }
-
-  template <class View>
-  static void refuse_view() {
-    static_assert(sizeof(View) == 0,
-                  "ikebana: a state_view shows the model's memory and changes with it: "
-                  "model.snapshot() is a copy that stays");
   }
 
   void check_name(std::string_view name) const {

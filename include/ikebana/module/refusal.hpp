@@ -267,5 +267,12 @@ auto refuse() -> decltype(declared(find_refusal<Check>()));
 template <class Refusal>
 Refusal refuse_as();
 
+/// An argument of a refused call. Not a template parameter, for which g++ also reports that a
+/// function with a local type is not defined.
+struct anything {
+  template <class X>
+  anything(const X&) {}
+};
+
 }  // namespace detail
 }  // namespace ikebana

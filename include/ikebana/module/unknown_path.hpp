@@ -59,18 +59,20 @@ constexpr sentence unknown_path(std::string_view wrong, std::string_view what, P
   return s;
 }
 
-/// The refusal of Path. Lookup has the `count` paths of the network, `path(i)`, and their kind,
+/// The refusal of a path. Lookup has the `count` paths of the network, `path(i)`, and their kind,
 /// `what`.
+template <path_text Wrong, class Lookup>
+constexpr auto find_path_refusal() {
+  constexpr sentence says = unknown_path<Lookup::count>(
+      Wrong.view(), Lookup::what, [](std::size_t i) { return Lookup::path(i); });
+  return std::type_identity<refusal_t<Wrong, 0, 0, says>>{};
+}
 template <class Path, class Lookup>
 constexpr auto find_path_refusal() {
-  if constexpr (is_path<Path>) {
-    constexpr path_text wrong{Path::c_str()};
-    constexpr sentence says = unknown_path<Lookup::count>(
-        wrong.view(), Lookup::what, [](std::size_t i) { return Lookup::path(i); });
-    return std::type_identity<refusal_t<wrong, 0, 0, says>>{};
-  } else {
+  if constexpr (is_path<Path>)
+    return find_path_refusal<path_text{Path::c_str()}, Lookup>();
+  else
     return std::type_identity<misuse::path_that_is_no_literal<>>{};
-  }
 }
 
 template <class Path, class Lookup>

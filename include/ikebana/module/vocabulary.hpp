@@ -11,7 +11,7 @@
 
 namespace ikebana::detail {
 
-#define IKEBANA_WORDS(WORD, KEYWORD)                                                             \
+#define IKEBANA_WORDS(WORD, KEYWORD)                                                               \
   KEYWORD(and) KEYWORD(auto) KEYWORD(bool) KEYWORD(class) KEYWORD(const) KEYWORD(constexpr)        \
   KEYWORD(continue) KEYWORD(default) KEYWORD(delete) KEYWORD(do) KEYWORD(double) KEYWORD(false)    \
   KEYWORD(float) KEYWORD(for) KEYWORD(if) KEYWORD(int) KEYWORD(namespace) KEYWORD(new)             \
@@ -125,7 +125,7 @@ namespace ikebana::detail {
   WORD(used) WORD(validate) WORD(value) WORD(values) WORD(variant) WORD(vdim) WORD(vector)         \
   WORD(view) WORD(was) WORD(way) WORD(weight) WORD(weight_decay) WORD(weight_norm) WORD(weights)   \
   WORD(what) WORD(when) WORD(where) WORD(which) WORD(whose) WORD(wide) WORD(window) WORD(with)     \
-  WORD(within) WORD(without) WORD(word) WORD(words) WORD(wrap) WORD(writable_input)                \
+  WORD(within) WORD(without) WORD(word) WORD(words) WORD(wrap) WORD(writable) WORD(writable_input)                \
   WORD(writable_output) WORD(write) WORD(writes) WORD(x) WORD(y) WORD(zero) WORD(zeros)
 
 template <class First, class... Rest>

@@ -40,12 +40,7 @@ IKEBANA_MISUSE(launch_gives_a_group_by_reference,
 IKEBANA_MISUSE(launch_takes_threads, "launch takes the ranks as threads{2}, then the function");
 }  // namespace misuse
 
-/// Functions that launch cannot call. Not a template parameter, for which g++ also reports that a
-/// function with a local type is not defined.
-struct anything {
-  template <class F>
-  anything(const F&) {}
-};
+/// A function that launch cannot call.
 struct function_of_no_group {
   template <class F>
   requires(!std::is_invocable_v<F&, thread_group&>) function_of_no_group(const F&) {}

@@ -22,14 +22,6 @@ inline constexpr bool is_overriding_option =
     answers<bucket_caps_key, Option> || answers<comm_hook_key, Option> ||
     answers<divide_factor_key, Option> || answers<gradient_sync_key, Option>;
 
-template <class Option>
-struct check_override {
-  static constexpr bool value = is_overriding_option<Option>;
-  static_assert(value,
-                "ikebana: override_at takes bucket_cap, bucket_caps, comm_hook, "
-                "gradient_divide_factor and requires_gradient_sync");
-};
-
 }  // namespace detail
 
 /// Other options for the gradients of one module and everything below it, which become a separate
@@ -39,8 +31,6 @@ struct check_override {
 template <detail::literal Path, class... Options>
 struct override_at {
   static_assert(sizeof...(Options) > 0, "ikebana: override_at expects a path and options");
-  // Instantiates each check; the checks contain the messages.
-  static_assert(((sizeof(detail::check_override<Options>) > 0) && ...));
   using replicate_key = detail::override_key<Path>;
 
   static constexpr std::string_view path{Path.data, Path.size()};
@@ -58,6 +48,13 @@ struct override_of : std::type_identity<std::tuple<>> {};
 template <literal Path, class... Options>
 struct override_of<override_at<Path, Options...>>
     : std::type_identity<std::tuple<override_at<Path, Options...>>> {};
+
+/// Whether Option is not an override_at with an option that it cannot override.
+template <class Option>
+inline constexpr bool overrides_well = true;
+template <literal Path, class... Options>
+inline constexpr bool overrides_well<override_at<Path, Options...>> =
+    (is_overriding_option<Options> && ...);
 
 /// The index of the override, in a std::tuple, that has an option for Key and this path: the
 /// innermost at or above it; -1 if there is none.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/replicate/buckets/buckets.hpp"
 #include "ikebana/replicate/comm_hook.hpp"
 #include "ikebana/replicate/compress.hpp"
@@ -36,29 +37,36 @@ requires requires { typename First::template hook<Hook, All...>; }
 struct hook_through<Hook, void(All...), First, Rest...>
     : hook_through<typename First::template hook<Hook, All...>, void(All...), Rest...> {};
 
-/// Instantiated per option, so that the compiler names the wrong one.
-template <class Option, class... Options>
-struct check_replicate_option {
-  static constexpr bool known = requires { typename Option::replicate_key; };
-  static_assert(known,
-                "ikebana: replicate_policy takes bucket_cap, bucket_caps, groups_by_module, "
-                "override_at, ignored, ignored_if, delay_all_reduce, comm_hook, "
-                "gradient_divide_factor, gradient_accumulation, requires_gradient_sync, "
-                "broadcast_buffers, buffer_comm_hook, find_unused_parameters, static_graph, "
-                "skip_unused, init_sync, invariant, mixed_precision, "
-                "shard_optimizer, optimizer_in_backward and traced; this type is none of them");
-
-  static constexpr bool once = [] {
-    if constexpr (known)
-      return (int{answers<typename Option::replicate_key, Options>} + ... + 0) == 1;
-    else
-      return true;
-  }();
-  static_assert(
-      once,
-      "ikebana: replicate_policy is given two options that say the same thing, such as two "
-      "bucket_cap");
+template <class Option>
+concept replicate_option = requires {
+  typename Option::replicate_key;
 };
+
+/// Whether none of the other Options says the same thing.
+template <class Option, class... Options>
+constexpr bool is_given_once() {
+  if constexpr (replicate_option<Option>)
+    return (int{answers<typename Option::replicate_key, Options>} + ... + 0) == 1;
+  else
+    return true;
+}
+
+namespace misuse {
+IKEBANA_MISUSE(
+    option_not_of_a_policy,
+    "replicate_policy is given a type that is none of its options, which are bucket_cap, "
+    "bucket_caps, groups_by_module, override_at, ignored, ignored_if, delay_all_reduce, "
+    "comm_hook, gradient_divide_factor, gradient_accumulation, requires_gradient_sync, "
+    "broadcast_buffers, buffer_comm_hook, find_unused_parameters, static_graph, "
+    "skip_unused, init_sync, invariant, mixed_precision, shard_optimizer, "
+    "optimizer_in_backward and traced");
+IKEBANA_MISUSE(option_given_twice,
+               "replicate_policy is given two options that say the same thing, such as two "
+               "bucket_cap");
+IKEBANA_MISUSE(option_not_of_an_override,
+               "override_at takes bucket_cap, bucket_caps, comm_hook, gradient_divide_factor and "
+               "requires_gradient_sync");
+}  // namespace misuse
 
 }  // namespace detail
 
@@ -132,8 +140,15 @@ struct requires_gradient_sync {
 /// `replicate_policy<bucket_cap<MiB(25)>, comm_hook<bf16_compress>>`
 template <class... Options>
 class replicate_policy {
-  // Instantiates each check; the checks contain the messages.
-  static_assert(((sizeof(detail::check_replicate_option<Options, Options...>) > 0) && ...));
+  // `replicate` refuses a policy before it is instantiated, in the user's line.
+  static_assert((detail::replicate_option<Options> && ...),
+                "ikebana: replicate_policy is given a type that is none of its options");
+  static_assert((detail::is_given_once<Options, Options...>() && ...),
+                "ikebana: replicate_policy is given two options that say the same thing, such as "
+                "two bucket_cap");
+  static_assert((detail::overrides_well<Options> && ...),
+                "ikebana: override_at takes bucket_cap, bucket_caps, comm_hook, "
+                "gradient_divide_factor and requires_gradient_sync");
 
  public:
   /// The option with this Key, or Default.
@@ -175,5 +190,27 @@ template <class P>
 inline constexpr bool is_replicate_policy = false;
 template <class... Options>
 inline constexpr bool is_replicate_policy<replicate_policy<Options...>> = true;
+
+namespace detail {
+
+/// The refusal of a policy's options, found without an instance of the policy: a std::type_identity
+/// of it, or accepted.
+template <class Policy>
+struct option_refusal;
+template <class... Options>
+struct option_refusal<replicate_policy<Options...>> {
+  static constexpr auto find() {
+    if constexpr (!(replicate_option<Options> && ...))
+      return std::type_identity<misuse::option_not_of_a_policy<>>{};
+    else if constexpr (!(is_given_once<Options, Options...>() && ...))
+      return std::type_identity<misuse::option_given_twice<>>{};
+    else if constexpr (!(overrides_well<Options> && ...))
+      return std::type_identity<misuse::option_not_of_an_override<>>{};
+    else
+      return accepted{};
+  }
+};
+
+}  // namespace detail
 
 }  // namespace ikebana

@@ -1,13 +1,16 @@
 #pragma once
 
 #include <boost/hana/tuple.hpp>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "ikebana/core/diagnostic.hpp"
+#include "ikebana/model/hooks.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/refusal.hpp"
+#include "ikebana/module/unknown_path.hpp"
 #include "ikebana/replicate/feature.hpp"
 #include "ikebana/replicate/invariant/invariant_replicated.hpp"
 #include "ikebana/replicate/mixed_precision.hpp"
@@ -58,6 +61,10 @@ IKEBANA_MISUSE(replicate_of_a_container,
 IKEBANA_MISUSE(
     replicate_of_a_module,
     "replicate needs an initialized model: initialize<T, shape>(module, seed) gives one");
+IKEBANA_MISUSE(
+    not_a_comm_hook,
+    "comm_hook expects a hook: a type with `result`, start(bucket, group) that returns a "
+    "handle, and finish(bucket, group)");
 IKEBANA_MISUSE(replicate_with_another_hook,
                "replicate expects a hook of the policy's comm_hook as its last argument, and needs "
                "one where that has no default");
@@ -73,7 +80,25 @@ constexpr diagnostic check_policy() {
   return {};
 }
 
-template <class Policy, class Model, class... Hook>
+/// The paths of modules, for the refusal of a policy's path.
+template <class Policy, class Model>
+struct policy_paths : module_paths<typename Model::module_type> {
+  static constexpr std::string_view prefix = "is not the path of a ";
+  static constexpr std::string_view fault = check_policy<Policy, Model>().what;
+  static constexpr bool are_unknown = fault.starts_with(prefix);
+  static constexpr std::string_view what = fault.substr(are_unknown ? prefix.size() : 0);
+};
+
+template <class Policy, class Model>
+constexpr auto find_policy_refusal() {
+  using paths = policy_paths<Policy, Model>;
+  if constexpr (paths::are_unknown)
+    return find_path_refusal<check_policy<Policy, Model>().path, paths>();
+  else
+    return find_refusal<check_policy<Policy, Model>>();
+}
+
+template <class Policy, class Model, class Group, class... Hook>
 constexpr auto find_replicate_refusal() {
   if constexpr (!is_replicate_policy<Policy>) {
     return std::type_identity<misuse::replicate_without_a_policy<>>{};
@@ -85,8 +110,13 @@ constexpr auto find_replicate_refusal() {
     return std::type_identity<misuse::replicate_of_a_container<>>{};
   } else if constexpr (!requires(Model & m) { m.current_program(); }) {
     return std::type_identity<misuse::replicate_of_a_module<>>{};
+  } else if constexpr (!std::is_same_v<decltype(option_refusal<Policy>::find()), accepted>) {
+    return option_refusal<Policy>::find();
   } else if constexpr (!check_policy<Policy, Model>().ok()) {
-    return find_refusal<check_policy<Policy, Model>>();
+    return find_policy_refusal<Policy, Model>();
+  } else if constexpr (!comm_hook_for<typename Policy::hook_type, typename Model::value_type,
+                                      Group>) {
+    return std::type_identity<misuse::not_a_comm_hook<>>{};
   } else if constexpr (!std::is_constructible_v<typename Policy::hook_type, Hook...>) {
     return std::type_identity<misuse::replicate_with_another_hook<>>{};
   } else {
@@ -94,9 +124,9 @@ constexpr auto find_replicate_refusal() {
   }
 }
 
-template <class Policy, class Model, class... Hook>
+template <class Policy, class Model, class Group, class... Hook>
 inline constexpr bool replicates =
-    std::is_same_v<decltype(find_replicate_refusal<Policy, Model, Hook...>()), accepted>;
+    std::is_same_v<decltype(find_replicate_refusal<Policy, Model, Group, Hook...>()), accepted>;
 
 }  // namespace detail
 
@@ -107,9 +137,8 @@ inline constexpr bool replicates =
 /// the last argument. The group must outlive the result. Allocates. Throws communication_error if a
 /// rank fails.
 template <class Policy = replicate_policy<>, class Model, process_group Group, class... Hook>
-requires(sizeof...(Hook) <= 1 &&
-         detail::replicates<Policy, Model, Hook...>) auto replicate(Model model, Group& group,
-                                                                    Hook... hook) {
+requires(sizeof...(Hook) <= 1 && detail::replicates<Policy, Model, Group, Hook...>) auto replicate(
+    Model model, Group& group, Hook... hook) {
   if constexpr (policy_has<Policy, detail::invariant_key>)
     return invariant_replicated<Policy, Model, Group>(std::move(model), group);
   else
@@ -118,8 +147,8 @@ requires(sizeof...(Hook) <= 1 &&
 }
 template <class Policy = replicate_policy<>, class Model, process_group Group, class... Hook>
 requires(sizeof...(Hook) <= 1 &&
-         !detail::replicates<Policy, Model, Hook...>) auto replicate(const Model&, Group&,
-                                                                     const Hook&...)
-    -> decltype(detail::declared(detail::find_replicate_refusal<Policy, Model, Hook...>()));
+         !detail::replicates<Policy, Model, Group, Hook...>) auto replicate(const Model&, Group&,
+                                                                            const Hook&...)
+    -> decltype(detail::declared(detail::find_replicate_refusal<Policy, Model, Group, Hook...>()));
 
 }  // namespace ikebana

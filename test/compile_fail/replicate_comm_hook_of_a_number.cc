@@ -1,0 +1,21 @@
+// expect: comm_hook expects a hook: a type with .result., start\(bucket, group\) that returns a handle, and finish\(bucket, group\)
+#include <ikebana/compose/sequential.hpp>
+#include <ikebana/model/initialize.hpp>
+#include <ikebana/nn/linear.hpp>
+#include <ikebana/replicate/replicate.hpp>
+#include <ikebana/replicate/thread_group.hpp>
+
+namespace ike = ikebana;
+using namespace ike::literals;
+
+constexpr auto net = ike::sequential("fc1"_m = ike::lazy_linear<10>{});
+
+void on_each_rank(ike::thread_group& group) {
+#ifdef MENDED
+  using policy = ike::replicate_policy<ike::comm_hook<ike::bf16_compress>>;
+#else
+  using policy = ike::replicate_policy<ike::comm_hook<int>>;
+#endif
+  auto model =
+      ike::replicate<policy>(ike::initialize<float, ike::shape{4, 20}>(net, ike::seed{1}), group);
+}
