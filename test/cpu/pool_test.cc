@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ikebana/cpu/threads.hpp"
@@ -230,19 +233,74 @@ bool same(const guarded<T>& got, const guarded<T>& expected, double tolerance = 
                    tolerance);
 }
 
-/// The algorithms that remain for compile-time windows, compared with all algorithms.
-template <cpu::window_kind K, class T>
-void check_ways(std::array<dim_t, 3> in, generator& r) {
-  const pool_geometry g = geometry(3, in, K.kernel, K.stride, K.padding, K.dilation, K.ceils);
+using cpu::pool_algorithm;
+using cpu::pool_fit;
+using cpu::pool_work;
+
+/// Runs each algorithm that applies to g, and compares it with the last one.
+template <pool_work Work, class T>
+void check_each(const pool_geometry& g, int (&made)[std::size(cpu::pool_algorithms)],
+                generator& r) {
+  constexpr bool backward =
+                     Work == pool_work::average_backward || Work == pool_work::maximum_backward,
+                 averages = Work == pool_work::average || Work == pool_work::average_backward;
+  if (averages && volume(g.dilation) != 1) return;
+  const dim_t nx = g.planes * volume(g.in), ny = g.planes * volume(g.out);
+  const guarded<T> source(backward ? ny : nx, r);
+  const guarded<T> x(nx, r);
+  guarded<T> y(ny), expected(backward ? nx : ny);
+  guarded<std::int32_t> found(ny), indices(ny);
+  cpu::detail::maxima_by_windows(g, x.data(), y.data(), indices.data());
+  cpu::detail::pool_job<T> job{
+      source.data(), expected.data(), nullptr, averages ? T(0.25) : T(1), true, 4};
+  if (Work == pool_work::maximum_with_place) job.indices = indices.data();
+  if (Work == pool_work::maximum_backward) job.maxima = indices.data();
+  cpu::detail::pool_by<T>(pool_algorithm::plain, Work, g, job);
+  for_each_set([&] {
+    for (const pool_algorithm algorithm : cpu::pool_algorithms) {
+      // Planes in lanes are always right, if not always fast.
+      const bool places = algorithm == pool_algorithm::planes_in_lanes && job.indices != nullptr;
+      if (!places && applies(algorithm, {Work, g}) != pool_fit::always) continue;
+      INFO(std::string(name(algorithm))
+           << " of " << g.planes << "x" << g.in[0] << "x" << g.in[1] << "x" << g.in[2] << " by "
+           << g.kernel[1] << "x" << g.kernel[2]);
+      guarded<T> result(backward ? nx : ny, std::numeric_limits<T>::quiet_NaN());
+      job.result = result.data();
+      if (job.indices != nullptr) job.indices = found.data();
+      if (!cpu::detail::pool_by<T>(algorithm, Work, g, job)) continue;
+      ++made[static_cast<int>(algorithm)];
+      CHECK(same(result, expected, averages || backward ? rounding<T> * 16 : 0));
+      if (job.indices != nullptr) CHECK(same(found, indices));
+      CHECK(result.intact());
+      CHECK(found.intact());
+    }
+  });
+}
+
+constexpr pool_geometry known(std::array<dim_t, 3> kernel, std::array<dim_t, 3> stride,
+                              std::array<dim_t, 3> padding,
+                              std::array<dim_t, 3> dilation = {1, 1, 1}) {
+  return {-1, {-1, -1, -1}, {-1, -1, -1}, kernel, stride, padding, dilation};
+}
+
+/// The algorithms that a type's windows leave, compared with all of them.
+template <pool_geometry K, bool Ceils, class T>
+void check_set(std::array<dim_t, 3> in, generator& r) {
+  const pool_geometry g = geometry(3, in, K.kernel, K.stride, K.padding, K.dilation, Ceils);
   const dim_t nx = g.planes * volume(g.in), ny = g.planes * volume(g.out);
   const guarded<T> x(nx, r), dy(ny, r);
-  using namespace cpu::detail;
+  static constexpr auto set = [](pool_work work, pool_fit one_divisor = pool_fit::always) {
+    return cpu::pool_set_of({work, K, Ceils, one_divisor});
+  };
+  constexpr cpu::pool_set maxima = set(pool_work::maximum) | set(pool_work::maximum_with_place);
+  constexpr dim_t stride = cpu::pool_stride_of({pool_work::maximum, K});
   for_each_set([&] {
     guarded<T> y(ny), all(ny), alone(ny), dx(nx), all_dx(nx);
     guarded<std::int32_t> places(ny), all_places(ny);
-    cpu::max_pool_forward(g, x.data(), y.data(), places.data(), maximum_ways_for<T, K>);
-    cpu::max_pool_forward<T>(g, x.data(), alone.data(), nullptr, maximum_ways_for<T, K>);
-    cpu::max_pool_backward(g, dy.data(), places.data(), dx.data(), maximum_spread_of<T, K>());
+    cpu::max_pool_forward<T, maxima, stride>(g, x.data(), y.data(), places.data());
+    cpu::max_pool_forward<T, maxima, stride>(g, x.data(), alone.data(), nullptr);
+    cpu::max_pool_backward<T, set(pool_work::maximum_backward)>(g, dy.data(), places.data(),
+                                                                dx.data());
     cpu::max_pool_forward(g, x.data(), all.data(), all_places.data());
     cpu::max_pool_backward(g, dy.data(), places.data(), all_dx.data());
     CHECK(same(y, all));
@@ -250,14 +308,16 @@ void check_ways(std::array<dim_t, 3> in, generator& r) {
     CHECK(same(places, all_places));
     CHECK(same(dx, all_dx));
     if constexpr (K.dilation[1] == 1 && K.dilation[2] == 1) {
-      const bool counted = K.ceils;
-      cpu::avg_pool_forward(g, x.data(), y.data(), counted, 0, average_ways_for<T, K, true>);
-      cpu::avg_pool_backward(g, dy.data(), dx.data(), counted, 0, spread_ways_for<T, K>);
+      const bool counted = Ceils;
+      constexpr cpu::pool_set spread = set(pool_work::average_backward);
+      cpu::avg_pool_forward<T, set(pool_work::average, pool_fit::perhaps), stride>(
+          g, x.data(), y.data(), counted, 0);
+      cpu::avg_pool_backward<T, spread, stride>(g, dy.data(), dx.data(), counted, 0);
       cpu::avg_pool_forward(g, x.data(), all.data(), counted, 0);
       cpu::avg_pool_backward(g, dy.data(), all_dx.data(), counted, 0);
       CHECK(same(y, all, rounding<T> * 16));
       CHECK(same(dx, all_dx, rounding<T> * 16));
-      cpu::avg_pool_forward(g, x.data(), y.data(), counted, 5, average_ways_for<T, K, false>);
+      cpu::avg_pool_forward<T, set(pool_work::average), stride>(g, x.data(), y.data(), counted, 5);
       cpu::avg_pool_forward(g, x.data(), all.data(), counted, 5);
       CHECK(same(y, all, rounding<T> * 16));
     }
@@ -266,26 +326,42 @@ void check_ways(std::array<dim_t, 3> in, generator& r) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("windows that are known beforehand are pooled as others", T, float, double) {
-  using kind = cpu::window_kind;
-  generator r(86);
-  const auto check = [&]<kind K>(std::integral_constant<kind, K>) {
-    check_ways<K, T>({1, 7, 7}, r);
-    check_ways<K, T>({1, 9, 37}, r);
-    check_ways<K, T>({3, 8, 18}, r);
+TEST_CASE_TEMPLATE("each algorithm of pooling that applies gives the same", T, float, double) {
+  generator r(87);
+  int made[std::size(cpu::pool_algorithms)] = {};
+  const auto check = [&](const pool_geometry& g) {
+    check_each<pool_work::maximum, T>(g, made, r);
+    check_each<pool_work::maximum_with_place, T>(g, made, r);
+    check_each<pool_work::maximum_backward, T>(g, made, r);
+    check_each<pool_work::average, T>(g, made, r);
+    check_each<pool_work::average_backward, T>(g, made, r);
   };
-  const auto each = [&]<kind... K>(std::integral_constant<kind, K>... k) { (check(k), ...); };
-  each(std::integral_constant<kind, kind{{1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, false}>{},
-       std::integral_constant<kind, kind{{1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, true}>{},
-       std::integral_constant<kind, kind{{1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, false}>{},
-       std::integral_constant<kind, kind{{1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}, true}>{},
-       std::integral_constant<kind, kind{{1, 3, 3}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, false}>{},
-       std::integral_constant<kind, kind{{1, 3, 3}, {1, 2, 1}, {0, 1, 1}, {1, 1, 2}, false}>{},
-       std::integral_constant<kind, kind{{1, 7, 7}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, false}>{},
-       std::integral_constant<kind, kind{{1, 4, 4}, {1, 4, 4}, {0, 0, 0}, {1, 1, 1}, false}>{},
-       std::integral_constant<kind, kind{{1, 5, 5}, {1, 3, 3}, {0, 2, 2}, {1, 1, 1}, false}>{},
-       std::integral_constant<kind, kind{{1, 2, 6}, {1, 2, 5}, {0, 0, 1}, {1, 1, 1}, true}>{},
-       std::integral_constant<kind, kind{{1, 1, 3}, {1, 1, 17}, {0, 0, 1}, {1, 1, 1}, false}>{});
+  for (const pool_geometry& g : geometries) check(g);
+  for (const pool_geometry& g : dilated_geometries) check(g);
+  for (const pool_algorithm a : cpu::pool_algorithms) {
+    INFO(std::string(name(a)));
+    CHECK(made[static_cast<int>(a)] > 0);
+  }
+}
+
+TEST_CASE_TEMPLATE("windows that are known beforehand are pooled as others", T, float, double) {
+  generator r(86);
+  const auto check = [&]<pool_geometry K, bool Ceils = false>() {
+    check_set<K, Ceils, T>({1, 7, 7}, r);
+    check_set<K, Ceils, T>({1, 9, 37}, r);
+    check_set<K, Ceils, T>({3, 8, 18}, r);
+  };
+  check.template operator()<known({1, 2, 2}, {1, 2, 2}, {0, 0, 0})>();
+  check.template operator()<known({1, 2, 2}, {1, 2, 2}, {0, 0, 0}), true>();
+  check.template operator()<known({1, 3, 3}, {1, 1, 1}, {0, 1, 1})>();
+  check.template operator()<known({1, 3, 3}, {1, 2, 2}, {0, 1, 1}), true>();
+  check.template operator()<known({1, 3, 3}, {1, 2, 2}, {0, 0, 0})>();
+  check.template operator()<known({1, 3, 3}, {1, 2, 1}, {0, 1, 1}, {1, 1, 2})>();
+  check.template operator()<known({1, 7, 7}, {1, 1, 1}, {0, 0, 0})>();
+  check.template operator()<known({1, 4, 4}, {1, 4, 4}, {0, 0, 0})>();
+  check.template operator()<known({1, 5, 5}, {1, 3, 3}, {0, 2, 2})>();
+  check.template operator()<known({1, 2, 6}, {1, 2, 5}, {0, 0, 1}), true>();
+  check.template operator()<known({1, 1, 3}, {1, 1, 17}, {0, 0, 1})>();
 }
 
 TEST_CASE("pooling gives the same bits on any number of threads") {

@@ -10,6 +10,7 @@
 #include "ikebana/cpu/softmax.hpp"
 #include "ikebana/cpu/threads.hpp"
 #include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/adaptive_pool.hpp"
 #include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/bilinear.hpp"
 #include "ikebana/nn/group_norm.hpp"
@@ -20,6 +21,7 @@
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/lstm.hpp"
 #include "ikebana/nn/multihead_attention.hpp"
+#include "ikebana/nn/pool.hpp"
 #include "ikebana/nn/rms_norm.hpp"
 #include "ikebana/nn/rnn.hpp"
 #include "ikebana/nn/rnn_cell.hpp"
@@ -92,7 +94,7 @@ void check_samples(const M& m, const shape& sample, bool training = true) {
 
 }  // namespace
 
-// Not tested: convolutions and pools, which choose their algorithm by the batch.
+// Not tested: convolutions, which choose their algorithm by the batch.
 TEST_CASE("a sample has the same bits alone and in any batch") {
   for (dim_t n : {7, 37}) {
     check_samples(relu{}, {n});
@@ -199,6 +201,26 @@ TEST_CASE("a sample has the same bits in a product of any batch") {
   check_product(lstm_cell<40, 33>{}, shape_list{shape{40}});
 }
 
+TEST_CASE("a sample is pooled to the same bits alone and in any batch") {
+  for (dim_t n : {2, 3, 4, 6, 13, 17, 35}) {
+    const shape planes{7, n, n};
+    check_samples(avg_pool2d<kernel<2>>{}, planes);
+    check_samples(avg_pool2d<kernel<2>, stride<1>>{}, planes);
+    check_samples(avg_pool2d<kernel<3>, stride<1>, padding<1>>{}, planes);
+    check_samples(avg_pool2d<kernel<3>, stride<2>, padding<1>, count_include_pad<false>>{}, planes);
+    check_samples(avg_pool2d<kernel<5>, stride<2>, padding<2>, ceil_mode<true>>{}, planes);
+    check_samples(avg_pool2d<kernel<3>, stride<3>, padding<1>>{}, planes);
+    check_samples(adaptive_avg_pool2d<output_size<1>>{}, planes);
+    check_samples(adaptive_avg_pool2d<output_size<2>>{}, planes);
+    check_samples(max_pool2d<kernel<2>>{}, planes);
+    check_samples(max_pool2d<kernel<3>, stride<2>, padding<1>>{}, planes);
+    check_samples(max_pool2d<kernel<5>, stride<1>, padding<2>>{}, planes);
+    check_samples(adaptive_max_pool2d<output_size<2>>{}, planes);
+  }
+  check_samples(avg_pool1d<kernel<3>, stride<2>>{}, {7, 45});
+  check_samples(avg_pool3d<kernel<2>>{}, {7, 4, 5, 6});
+}
+
 TEST_CASE("a sample has the same bits in a batch that several threads share") {
   const int before = num_threads();
   set_num_threads(3);
@@ -209,6 +231,8 @@ TEST_CASE("a sample has the same bits in a batch that several threads share") {
   check_parts<float>(group_norm<2, 256>{}, {256, 36}, true, "");
   check_parts<float>(instance_norm1d<4>{}, {4, 4000}, true, "");
   check_parts<float>(batch_norm1d<4>{}, {4, 4000}, false, "");
+  check_parts<float>(avg_pool2d<kernel<3>, stride<2>>{}, {30, 20, 20}, true, "");
+  check_parts<float>(avg_pool2d<kernel<5>, stride<1>, padding<2>>{}, {30, 20, 20}, true, "");
   set_num_threads(before);
 }
 

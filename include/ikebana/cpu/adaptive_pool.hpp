@@ -6,7 +6,8 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/pool.hpp"
-#include "ikebana/cpu/pool/lanes.hpp"
+#include "ikebana/cpu/pool/plan.hpp"
+#include "ikebana/cpu/pool/run.hpp"
 
 namespace ikebana::cpu {
 
@@ -41,54 +42,6 @@ inline any_windows windows_of(const adaptive_pool_geometry& g) {
           }};
 }
 
-/// Planes in lanes, for windows of several sizes. False, having done nothing, where these are few,
-/// or large.
-template <class T>
-bool uneven_maxima(const any_windows& g, const T* x, T* y, std::int32_t* indices) {
-  const lane_kernel<T> kernel = IKEBANA_CPU_DISPATCH(kernel_for_lane_maxima<T>)();
-  return 4 * g.planes >= kernel.width &&
-         windows_in_lanes<T>(g, {1, 1, 1}, kernel, false, T(1), true, x, y, indices);
-}
-/// Averages likewise, for windows that are not wide.
-template <class T>
-bool fit_lanes(const any_windows& g, lane_kernel<T> kernel) {
-  return g.planes >= kernel.width && g.in[2] <= 5 * g.out[2];
-}
-template <class T>
-void uneven_averages(const any_windows& g, const T* x, T* y, bool, dim_t) {
-  const lane_kernel<T> kernel = IKEBANA_CPU_DISPATCH(kernel_for_lane_averages<T>)();
-  if (!fit_lanes(g, kernel) ||
-      !windows_in_lanes<T>(g, {1, 1, 1}, kernel, false, T(0), true, x, y, nullptr))
-    averages_of_any<T>(g, x, y, true, 0);
-}
-template <class T>
-void spread_unevenly(const any_windows& g, const T* dy, T* dx, bool, dim_t) {
-  const lane_kernel<T> kernel = IKEBANA_CPU_DISPATCH(kernel_for_lane_spreads<T>)();
-  if (!fit_lanes(g, kernel) ||
-      !windows_in_lanes<T>(g, {1, 1, 1}, kernel, true, T(0), true, dy, dx, nullptr))
-    spread_to_any<T>(g, dy, dx, true, 0);
-}
-
-IKEBANA_CPU_KERNEL(uneven_maxima)
-IKEBANA_CPU_KERNEL(uneven_averages)
-IKEBANA_CPU_KERNEL(spread_unevenly)
-
-/// Even windows do not overlap.
-template <class T>
-inline constexpr average_ways<T> even_average_ways{
-    {&averages_by_halving<T>, &averages_of_planes<T>, &averages_by_rows<T>}, &uneven_averages<T>};
-template <class T>
-inline constexpr average_ways<T> even_spread_ways{
-    {&spread_by_halving<T>, &spread_to_planes<T>, &spread_by_rows<T>}, &spread_unevenly<T>};
-
-/// One window for each plane.
-template <class T>
-inline constexpr maximum_ways<T> global_maximum_ways{&maxima_of_planes<T>};
-template <class T>
-inline constexpr average_ways<T> global_average_ways{{&averages_of_planes<T>}, nullptr};
-template <class T>
-inline constexpr average_ways<T> global_spread_ways{{&spread_to_planes<T>}, nullptr};
-
 }  // namespace detail
 
 }  // namespace ikebana::cpu
@@ -98,12 +51,12 @@ inline constexpr average_ways<T> global_spread_ways{{&spread_to_planes<T>}, null
 namespace ikebana::cpu {
 
 /// As max_pool_forward.
-template <class T>
+template <class T, pool_set Set = all_pool_algorithms>
 void adaptive_max_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y,
-                               std::int32_t* indices,
-                               const detail::maximum_ways<T>& ways = detail::all_maximum_ways<T>) {
-  if (detail::is_even(g)) return max_pool_forward<T>(detail::even_windows(g), x, y, indices, ways);
-  if (detail::uneven_maxima<T>(detail::windows_of(g), x, y, indices)) return;
+                               std::int32_t* indices) {
+  if (detail::is_even(g)) return max_pool_forward<T, Set>(detail::even_windows(g), x, y, indices);
+  if constexpr ((Set & only(pool_algorithm::planes_in_lanes)) != 0)
+    if (detail::maxima_in_lanes<T>(detail::windows_of(g), {1, 1, 1}, x, y, indices)) return;
   detail::maxima_by_windows(
       g.planes, g.in, g.out, {1, 1, 1},
       [&](std::size_t d, dim_t o) { return detail::span_of(g, d, o); }, x, y, indices);
@@ -117,22 +70,24 @@ void adaptive_max_pool_backward(const adaptive_pool_geometry& g, const T* dy,
 }
 
 /// Each window's sum divided by its size.
-template <class T>
-void adaptive_avg_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y,
-                               const detail::average_ways<T>& ways = detail::even_average_ways<T>) {
-  if (detail::is_even(g))
-    avg_pool_forward<T>(detail::even_windows(g), x, y, true, 0, ways);
-  else if (ways.any != nullptr)
-    ways.any(detail::windows_of(g), x, y, true, 0);
+template <class T, pool_set Set = all_pool_algorithms>
+void adaptive_avg_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y) {
+  if (detail::is_even(g)) return avg_pool_forward<T, Set>(detail::even_windows(g), x, y, true, 0);
+  const detail::any_windows windows = detail::windows_of(g);
+  if constexpr ((Set & only(pool_algorithm::windows)) != 0)
+    if (detail::run_any_windows<pool_work::average>(windows, detail::pool_job<T>{x, y})) return;
+  detail::plain_averages(windows, x, y, true, 0);
 }
 /// Overwrites dx.
-template <class T>
-void adaptive_avg_pool_backward(const adaptive_pool_geometry& g, const T* dy, T* dx,
-                                const detail::average_ways<T>& ways = detail::even_spread_ways<T>) {
+template <class T, pool_set Set = all_pool_algorithms>
+void adaptive_avg_pool_backward(const adaptive_pool_geometry& g, const T* dy, T* dx) {
   if (detail::is_even(g))
-    avg_pool_backward<T>(detail::even_windows(g), dy, dx, true, 0, ways);
-  else if (ways.any != nullptr)
-    ways.any(detail::windows_of(g), dy, dx, true, 0);
+    return avg_pool_backward<T, Set>(detail::even_windows(g), dy, dx, true, 0);
+  const detail::any_windows windows = detail::windows_of(g);
+  if constexpr ((Set & only(pool_algorithm::windows)) != 0)
+    if (detail::run_any_windows<pool_work::average_backward>(windows, detail::pool_job<T>{dy, dx}))
+      return;
+  detail::plain_spread(windows, dy, dx, true, 0);
 }
 
 IKEBANA_CPU_KERNEL(adaptive_max_pool_forward)

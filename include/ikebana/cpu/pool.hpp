@@ -1,72 +1,128 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/dispatch.hpp"
-#include "ikebana/cpu/pool/averages.hpp"
-#include "ikebana/cpu/pool/maxima.hpp"
-#include "ikebana/cpu/pool/ways.hpp"
-#include "ikebana/cpu/pool/windows.hpp"
+#include "ikebana/cpu/parallel.hpp"
+#include "ikebana/cpu/pool/plan.hpp"
+#include "ikebana/cpu/pool/run.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// f(geometry, offset of the input, offset of the output) for parts of the planes.
+template <class F>
+void share_planes(const pool_geometry& g, const F& f) {
+  const dim_t in = g.input_plane(), out = g.output_plane(),
+              cost = in + out * conv_geometry::volume(g.kernel);
+  if (g.planes * cost <= elements_for_thread || num_threads() <= 1) return f(g, 0, 0);
+  const auto range = [&](dim_t begin, dim_t end) {
+    pool_geometry part = g;
+    part.planes = end - begin;
+    f(part, begin * in, begin * out);
+  };
+  ikebana::detail::share_ranges<decltype(range)>(0, g.planes, rows_for_thread(cost), range);
+}
+
+/// What all windows' sums are divided by; 0 where that differs.
+constexpr dim_t common_divisor(const pool_geometry& g, bool count_include_pad,
+                               dim_t divisor_override) {
+  if (divisor_override != 0) return divisor_override;
+  for (std::size_t d = 0; d < 3; ++d) {
+    const dim_t end = (g.out[d] - 1) * g.stride[d] - g.padding[d] + g.kernel[d];
+    if (end > g.in[d] + (count_include_pad ? g.padding[d] : 0)) return 0;
+    if (!count_include_pad && g.padding[d] != 0) return 0;
+  }
+  return conv_geometry::volume(g.kernel);
+}
+
+/// backward(its geometry, job) for as many planes at a time as stay near, dy being divided by the
+/// sizes of the windows before. False if a plane does not fit.
+template <class T, class F>
+bool divided_apart(const pool_geometry& g, const pool_job<T>& all, const F& backward) {
+  constexpr dim_t near = pool_costs::divided_bytes / static_cast<dim_t>(sizeof(T));
+  const dim_t rows = g.out[0] * g.out[1], width = g.out[2], outputs = rows * width,
+              most = outputs > 0 && outputs < near ? near / outputs : 1;
+  auto scratch = monotonic_scratch::of_operand();
+  T *const row_factors = scratch.allocate<T>(rows),
+           *const column_factors = scratch.allocate<T>(width),
+           *const divided = scratch.allocate<T>(most * outputs);
+  if (!scratch.fits()) return false;
+  const auto share = [&](std::size_t d, dim_t o) {
+    const pool_span s = span_of(g, d, o, 1);
+    return T(1) / static_cast<T>(all.count_include_pad ? s.padded : s.end - s.begin);
+  };
+  for (dim_t r = 0; r < rows; ++r) row_factors[r] = share(0, r / g.out[1]) * share(1, r % g.out[1]);
+  for (dim_t c = 0; c < width; ++c) column_factors[c] = share(2, c);
+  pool_geometry part = g;
+  for (dim_t done = 0; done < g.planes; done += most) {
+    part.planes = least(g.planes - done, most);
+    IKEBANA_CPU_DISPATCH(divide_windows<T>)
+    (part.planes, rows, width, row_factors, column_factors, all.source + done * outputs, divided);
+    backward(part,
+             pool_job<T>{divided, all.result + done * g.input_plane(), nullptr, T(1), true, 1});
+  }
+  return true;
+}
+
+}  // namespace ikebana::cpu::detail
 
 /// Pooling with PyTorch's semantics. None throws, nor allocates but for the thread's packing
-/// buffer, at its first use.
+/// buffer, at its first use. Only algorithms of `Set` (pool/plan.hpp) are run, and built.
 namespace ikebana::cpu {
 
 /// y is the maximum of each window, not-a-number if any of it is; `indices`, where given, the place
-/// of the maximum within its input plane (the first of equals). `ways` may lack those that the
-/// caller knows not to be taken, so that their kernels need not be built.
-template <class T>
-void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* indices,
-                      const detail::maximum_ways<T>& ways = detail::all_maximum_ways<T>) {
-  detail::share_planes(all, [=, &ways](const pool_geometry& g, dim_t in, dim_t out) {
-    std::int32_t* const places = indices == nullptr ? nullptr : indices + out;
-    for (const detail::maximum_way<T> way : ways)
-      if (way != nullptr && way(g, x + in, y + out, places)) return;
-    detail::maxima_by_windows(g, x + in, y + out, places);
+/// of the maximum within its input plane (the first of equals).
+template <class T, pool_set Set = all_pool_algorithms, dim_t Stride = 0>
+void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* indices) {
+  using enum pool_work;
+  detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
+    if (indices == nullptr)
+      detail::run_pool<maximum, Set, Stride, T>(g, {x + in, y + out});
+    else
+      detail::run_pool<maximum_with_place, Set, Stride, T>(g, {x + in, y + out, indices + out});
   });
 }
-/// Overwrites dx. `halving` is null where no windows are of two by two, as above.
-template <class T>
-void max_pool_backward(const pool_geometry& all, const T* dy, const std::int32_t* indices, T* dx,
-                       detail::maximum_spread<T> halving = &detail::spread_maxima_by_halving<T>) {
+/// Overwrites dx.
+template <class T, pool_set Set = all_pool_algorithms>
+void max_pool_backward(const pool_geometry& all, const T* dy, const std::int32_t* indices, T* dx) {
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
-    if (halving == nullptr || !halving(g, dy + out, indices + out, dx + in))
-      detail::scatter_by_index(g.planes, g.input_plane(), g.output_plane(), dy + out, indices + out,
-                               dx + in);
+    detail::run_pool<pool_work::maximum_backward, Set, 0, T>(
+        g, {dy + out, dx + in, nullptr, T(1), true, 0, indices + out});
   });
 }
 
 /// Each window's sum divided by `divisor_override`, or where that is 0 by its size, with or without
-/// the padding in it. Dilation is not read. `ways` as above.
-template <class T>
+/// the padding in it. Dilation is not read.
+template <class T, pool_set Set = all_pool_algorithms, dim_t Stride = 0>
 void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_include_pad,
-                      dim_t divisor_override,
-                      const detail::average_ways<T>& ways = detail::all_average_ways<T>) {
+                      dim_t divisor_override) {
   const T divisor =
       static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
   const T factor = divisor != T(0) ? T(1) / divisor : T(0);
-  detail::share_planes(all, [=, &ways, &all](const pool_geometry& g, dim_t in, dim_t out) {
-    if (!ways.run({g, x + in, y + out, factor, count_include_pad, all.planes}) &&
-        ways.any != nullptr)
-      ways.any(detail::windows_of(g), x + in, y + out, count_include_pad, divisor_override);
+  detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
+    detail::run_pool<pool_work::average, Set, Stride, T>(
+        g, {x + in, y + out, nullptr, factor, count_include_pad, divisor_override});
   });
 }
-/// Overwrites dx. `ways` as above.
-template <class T>
+/// Overwrites dx.
+template <class T, pool_set Set = all_pool_algorithms, dim_t Stride = 0>
 void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_include_pad,
-                       dim_t divisor_override,
-                       const detail::average_ways<T>& ways = detail::all_spread_ways<T>) {
+                       dim_t divisor_override) {
   const T divisor =
       static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
-  detail::share_planes(all, [=, &ways, &all](const pool_geometry& g, dim_t in, dim_t out) {
-    const T factor = divisor != T(0) ? T(1) / divisor : T(1);
-    const detail::average_job<T> job{g, dy + out, dx + in, factor, count_include_pad, all.planes};
-    const auto run = [&](const detail::average_job<T>& part) { return ways.run(part); };
-    if (!(divisor != T(0) ? run(job) : detail::divided_apart(job, run)) && ways.any != nullptr)
-      ways.any(detail::windows_of(g), dy + out, dx + in, count_include_pad, divisor_override);
+  const T factor = divisor != T(0) ? T(1) / divisor : T(0);
+  detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
+    const auto run = [](const pool_geometry& some, const detail::pool_job<T>& job) {
+      detail::run_pool<pool_work::average_backward, Set, Stride, T>(some, job);
+    };
+    const detail::pool_job<T> job{dy + out, dx + in,           nullptr,
+                                  factor,   count_include_pad, divisor_override};
+    if (factor != T(0))
+      run(g, job);
+    else if (!detail::divided_apart(g, job, run))
+      detail::run_plain<pool_work::average_backward>(g, job);
   });
 }
 

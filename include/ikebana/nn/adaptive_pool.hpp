@@ -77,7 +77,9 @@ struct adaptive_window {
           std::string_view{equal ? text.substr(0, text.find(',')) : '(' + text + ')'});
   }
 
-  static constexpr bool is_global = all_equal_to(sizes, 1);
+  /// The algorithms of pooling that its windows leave.
+  static constexpr cpu::pool_set algorithms =
+      all_equal_to(sizes, 1) ? cpu::whole_plane_set() : cpu::uneven_set();
 
   static cpu::adaptive_pool_geometry geometry(const shape& in, const shape& out) {
     return {in.numel(0, in.rank() - N), spatial_extents<N>(in), spatial_extents<N>(out)};
@@ -97,36 +99,21 @@ struct adaptive_avg_pool : detail::adaptive_window<"adaptive_avg_pool", Spatial,
 
   template <class T>
   void forward(const context<T>& c) const {
-    cpu::adaptive_avg_pool_forward<T>(window::geometry(c.input_shape(), c.output_shape()),
-                                      c.input(), c.output(), ways<T>());
+    cpu::adaptive_avg_pool_forward<T, window::algorithms>(
+        window::geometry(c.input_shape(), c.output_shape()), c.input(), c.output());
   }
 
   template <class T>
   void backward(const context<T>& c) const {
     if (c.input_gradient() != nullptr)
-      cpu::adaptive_avg_pool_backward<T>(window::geometry(c.input_shape(), c.output_shape()),
-                                         c.output_gradient(), c.input_gradient(), spread_ways<T>());
+      cpu::adaptive_avg_pool_backward<T, window::algorithms>(
+          window::geometry(c.input_shape(), c.output_shape()), c.output_gradient(),
+          c.input_gradient());
   }
 
   template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
-  }
-
- private:
-  template <class T>
-  static constexpr const cpu::detail::average_ways<T>& ways() {
-    if constexpr (window::is_global)
-      return cpu::detail::global_average_ways<T>;
-    else
-      return cpu::detail::even_average_ways<T>;
-  }
-  template <class T>
-  static constexpr const cpu::detail::average_ways<T>& spread_ways() {
-    if constexpr (window::is_global)
-      return cpu::detail::global_spread_ways<T>;
-    else
-      return cpu::detail::even_spread_ways<T>;
   }
 };
 
@@ -144,9 +131,9 @@ struct adaptive_max_pool : detail::adaptive_window<"adaptive_max_pool", Spatial,
 
   template <class T>
   void forward(const context<T>& c) const {
-    cpu::adaptive_max_pool_forward<T>(window::geometry(c.input_shape(), c.output_shape()),
-                                      c.input(), c.output(), c.template saved<std::int32_t>(0),
-                                      ways<T>());
+    cpu::adaptive_max_pool_forward<T, window::algorithms>(
+        window::geometry(c.input_shape(), c.output_shape()), c.input(), c.output(),
+        c.template saved<std::int32_t>(0));
   }
 
   template <class T>
@@ -160,15 +147,6 @@ struct adaptive_max_pool : detail::adaptive_window<"adaptive_max_pool", Spatial,
   template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
-  }
-
- private:
-  template <class T>
-  static constexpr const cpu::detail::maximum_ways<T>& ways() {
-    if constexpr (window::is_global)
-      return cpu::detail::global_maximum_ways<T>;
-    else
-      return cpu::detail::all_maximum_ways<T>;
   }
 };
 

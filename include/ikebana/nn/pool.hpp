@@ -97,18 +97,21 @@ struct sliding_window {
     d.add("kernel_size", kernel_size).add("stride", strides).add("padding", paddings);
   }
 
-  static constexpr cpu::window_kind windows{in_three(kernel_size, 1), in_three(strides, 1),
-                                            in_three(paddings, 0), in_three(dilations, 1), ceils};
+  /// What is known of its windows.
+  static constexpr cpu::pool_problem problem(cpu::pool_work work) {
+    constexpr std::array<dim_t, 3> unknown{-1, -1, -1};
+    return {work,
+            {-1, unknown, unknown, in_three(kernel_size, 1), in_three(strides, 1),
+             in_three(paddings, 0), in_three(dilations, 1)},
+            ceils};
+  }
 
   static cpu::pool_geometry geometry(const shape& in, const shape& out) {
-    cpu::pool_geometry g;
+    static constexpr cpu::pool_geometry like = problem({}).windows;
+    cpu::pool_geometry g = like;
     g.planes = in.numel(0, in.rank() - N);
     g.in = spatial_extents<N>(in);
     g.out = spatial_extents<N>(out);
-    g.kernel = windows.kernel;
-    g.stride = windows.stride;
-    g.padding = windows.padding;
-    g.dilation = windows.dilation;
     return g;
   }
 };
@@ -142,18 +145,21 @@ struct max_pool : detail::sliding_window<"max_pool", Spatial, Options...> {
 
   template <class T>
   void forward(const context<T>& c) const {
-    cpu::max_pool_forward<T>(window::geometry(c.input_shape(), c.output_shape()), c.input(),
-                             c.output(), c.template saved<std::int32_t>(0),
-                             cpu::detail::maximum_ways_for<T, window::windows>);
+    constexpr cpu::pool_problem problem = window::problem(cpu::pool_work::maximum_with_place),
+                                evaluation = window::problem(cpu::pool_work::maximum);
+    cpu::max_pool_forward<T, cpu::pool_set_of(problem) | cpu::pool_set_of(evaluation),
+                          cpu::pool_stride_of(problem)>(
+        window::geometry(c.input_shape(), c.output_shape()), c.input(), c.output(),
+        c.template saved<std::int32_t>(0));
   }
 
   template <class T>
   void backward(const context<T>& c) const {
+    constexpr cpu::pool_problem problem = window::problem(cpu::pool_work::maximum_backward);
     if (c.input_gradient() != nullptr)
-      cpu::max_pool_backward<T>(window::geometry(c.input_shape(), c.output_shape()),
-                                c.output_gradient(), c.template saved<std::int32_t>(0),
-                                c.input_gradient(),
-                                cpu::detail::maximum_spread_of<T, window::windows>());
+      cpu::max_pool_backward<T, cpu::pool_set_of(problem)>(
+          window::geometry(c.input_shape(), c.output_shape()), c.output_gradient(),
+          c.template saved<std::int32_t>(0), c.input_gradient());
   }
 
   template <class... X>
@@ -195,17 +201,20 @@ struct avg_pool : detail::sliding_window<"avg_pool", Spatial, Options...> {
 
   template <class T>
   void forward(const context<T>& c) const {
-    cpu::avg_pool_forward<T>(window::geometry(c.input_shape(), c.output_shape()), c.input(),
-                             c.output(), counts_padding, divisor,
-                             cpu::detail::average_ways_for<T, window::windows, differs>);
+    constexpr cpu::pool_problem problem = problem_of(cpu::pool_work::average);
+    cpu::avg_pool_forward<T, cpu::pool_set_of(problem), cpu::pool_stride_of(problem)>(
+        window::geometry(c.input_shape(), c.output_shape()), c.input(), c.output(), counts_padding,
+        divisor);
   }
 
   template <class T>
   void backward(const context<T>& c) const {
+    // Gradients that are divided apart are spread as all others.
+    constexpr cpu::pool_problem problem = window::problem(cpu::pool_work::average_backward);
     if (c.input_gradient() != nullptr)
-      cpu::avg_pool_backward<T>(window::geometry(c.input_shape(), c.output_shape()),
-                                c.output_gradient(), c.input_gradient(), counts_padding, divisor,
-                                cpu::detail::spread_ways_for<T, window::windows>);
+      cpu::avg_pool_backward<T, cpu::pool_set_of(problem), cpu::pool_stride_of(problem)>(
+          window::geometry(c.input_shape(), c.output_shape()), c.output_gradient(),
+          c.input_gradient(), counts_padding, divisor);
   }
 
   template <class... X>
@@ -214,10 +223,14 @@ struct avg_pool : detail::sliding_window<"avg_pool", Spatial, Options...> {
   }
 
  private:
-  /// Whether windows can have different divisors.
-  static constexpr bool differs =
-      !has_divisor &&
-      (window::ceils || !(counts_padding || detail::all_equal_to(window::paddings, 0)));
+  static constexpr cpu::pool_problem problem_of(cpu::pool_work work) {
+    cpu::pool_problem problem = window::problem(work);
+    // Whether windows can have different divisors.
+    if (!has_divisor &&
+        (window::ceils || !(counts_padding || detail::all_equal_to(window::paddings, 0))))
+      problem.one_divisor = cpu::pool_fit::perhaps;
+    return problem;
+  }
 };
 
 /// Max pooling over [N, C, length] or [C, length].

@@ -1,32 +1,24 @@
-using detail::lane_windows;
+// Maxima of windows, a plane in each lane (pool/lanes.hpp).
 
 #if IKEBANA_CPU_WIDTH == 0
 template <class T>
 detail::lane_kernel<T> kernel_for_lane_maxima() {
   return {1, nullptr};
 }
-template <class T>
-detail::lane_kernel<T> kernel_for_lane_averages() {
-  return {1, nullptr};
-}
-template <class T>
-detail::lane_kernel<T> kernel_for_lane_spreads() {
-  return {1, nullptr};
-}
 #else
 
-/// n elements of each of `count` rows of n, as the lanes of n registers; up to a register too many
-/// may be written. Lanes with what is not finite are not zero in what is returned, nor are some
-/// others beside it.
+/// n elements of each of `count` planes, `plane` apart, as the lanes of n registers; up to a
+/// register too many may be written. Lanes with what is not finite are not zero in what is
+/// returned, nor are some others beside it.
 template <class T>
-[[gnu::noinline]] vec<T> rows_to_lanes(dim_t count, dim_t n, const T* from, T* to) {
+[[gnu::noinline]] vec<T> planes_to_lanes(dim_t count, dim_t n, dim_t plane, const T* from, T* to) {
   constexpr dim_t w = vec<T>::size;
   T ends[w * w];
   const T* starts[w];
-  // Lanes without a row have the last one's. What a register would pass the end of is copied.
+  // Lanes without a plane have the last one's. What a register would pass the end of is copied.
   for (dim_t r = 0; r < w; ++r) {
-    const dim_t row = r < count ? r : count - 1, left = (count - row) * n;
-    starts[r] = from + row * n;
+    const dim_t row = r < count ? r : count - 1, left = (count - 1 - row) * plane + n;
+    starts[r] = from + row * plane;
     if (left >= w) continue;
     vec<T>::load(starts[r], left).store(ends + r * w);
     starts[r] = ends + r * w;
@@ -47,23 +39,25 @@ template <class T>
 }
 /// Back again.
 template <class T>
-[[gnu::noinline]] void lanes_to_rows(dim_t count, dim_t n, const T* from, T* to) {
+[[gnu::noinline]] void lanes_to_planes(dim_t count, dim_t n, dim_t plane, const T* from, T* to) {
   constexpr dim_t w = vec<T>::size;
-  if (n == 1) return vec<T>::load(from).store(to, count);
+  if (n == 1 && plane == 1) return vec<T>::load(from).store(to, count);
   T ends[w * w];
   T* starts[w];
-  for (dim_t r = 0; r < w; ++r) starts[r] = (count - r) * n >= w ? to + r * n : ends + r * w;
+  // What is behind a short plane the next one writes over.
+  const auto is_direct = [=](dim_t r) {
+    return n >= w ? r < count : plane == n && (count - r) * n >= w;
+  };
+  for (dim_t r = 0; r < w; ++r) starts[r] = is_direct(r) ? to + r * plane : ends + r * w;
   for (dim_t i = 0; i < n; i += w) {
     const dim_t at = i + w <= n || n < w ? i : n - w;
     vec<T> rows[w];
     for (dim_t r = 0; r < w; ++r) rows[r] = vec<T>::load(from + (at + r) * w);
     transpose_block(rows);
-    // What is behind a short row the next one writes over.
     for (dim_t r = 0; r < w; ++r) rows[r].store(starts[r] + (r < count ? at : 0));
   }
   for (dim_t r = 0; r < count; ++r)
-    if (const dim_t left = (count - r) * n; left < w)
-      vec<T>::load(ends + r * w).store(to + r * n, left);
+    if (!is_direct(r)) vec<T>::load(ends + r * w).store(to + r * plane, n);
 }
 
 template <class T>
@@ -79,25 +73,28 @@ IKEBANA_CPU_INLINE unsigned which_lanes(vec<T> doubtful, dim_t count) {
 
 /// Maxima and their places, window by window.
 template <class T>
-IKEBANA_CPU_INLINE void place_maxima(const lane_windows<T>& t) {
+IKEBANA_CPU_INLINE void place_maxima(const detail::lane_windows<T>& t) {
   using B = typename number<T>::bits;
   constexpr dim_t w = vec<T>::size;
-  const dim_t* const step = t.steps;
-  const auto across = bits_of<T>::broadcast(static_cast<B>(step[2]));
+  const dim_t slab_step = t.steps[0], row_step = t.steps[1], step = t.steps[2], first = t.first,
+              count = t.out[2];
+  const auto* const columns = t.spans[2];
+  const auto across = bits_of<T>::broadcast(static_cast<B>(step));
+  const T* const source = t.source;
   T* to = t.result;
   auto* places = reinterpret_cast<B*>(t.places);
   for (dim_t oz = 0; oz < t.out[0]; ++oz)
-    for (dim_t oy = 0; oy < t.out[1]; ++oy)
-      for (dim_t ox = 0; ox < t.out[2]; ++ox, to += w, places += w) {
-        const auto z = t.spans[0][oz], y = t.spans[1][oy], x = t.spans[2][ox];
+    for (dim_t oy = 0; oy < t.out[1]; ++oy) {
+      const auto z = t.spans[0][oz], y = t.spans[1][oy];
+      for (const auto *x = columns, *end = x + count; x != end; ++x, to += w, places += w) {
         running_maximum<T> m{around_planes<T>(), bits_of<T>::zero()};
-        dim_t slab = z.from + y.from + x.from;
-        for (dim_t i = z.count; i > 0; --i, slab += step[0]) {
+        dim_t slab = z.from + y.from + x->from;
+        for (dim_t i = z.count; i > 0; --i, slab += slab_step) {
           dim_t row = slab;
-          for (dim_t j = y.count; j > 0; --j, row += step[1]) {
+          for (dim_t j = y.count; j > 0; --j, row += row_step) {
             auto at = bits_of<T>::broadcast(static_cast<B>(row));
-            const T* from = t.source + row * w;
-            for (dim_t k = x.count; k > 0; --k, from += step[2] * w) {
+            const T* from = source + (row - first) * w;
+            for (dim_t k = x->count; k > 0; --k, from += step * w) {
               m.meet(vec<T>::load(from), at);
               at = at + across;
             }
@@ -106,112 +103,31 @@ IKEBANA_CPU_INLINE void place_maxima(const lane_windows<T>& t) {
         m.best.store(to);
         m.where.store(places);
       }
-}
-/// Rows of windows are joined first, then columns of what came out.
-template <class By, class T>
-IKEBANA_CPU_INLINE void join_in_lanes(const lane_windows<T>& t) {
-  constexpr dim_t w = vec<T>::size;
-  const dim_t* const step = t.steps;
-  T* to = t.result;
-  for (dim_t oz = 0; oz < t.out[0]; ++oz)
-    for (dim_t oy = 0; oy < t.out[1]; ++oy) {
-      const auto z = t.spans[0][oz], y = t.spans[1][oy];
-      const T* first = t.source + (z.from + y.from) * w;
-      for (dim_t c = 0; c < t.width * w; c += w) {
-        vec<T> total = By::template none<T>();
-        const T* slab = first + c;
-        for (dim_t i = z.count; i > 0; --i, slab += step[0] * w) {
-          const T* from = slab;
-          for (dim_t j = y.count; j > 0; --j, from += step[1] * w)
-            total = By::join(total, vec<T>::load(from));
-        }
-        total.store(t.line + c);
-      }
-      const T factor = z.factor * y.factor;
-      for (dim_t ox = 0; ox < t.out[2]; ++ox, to += w) {
-        const auto x = t.spans[2][ox];
-        const T* from = t.line + x.from * w;
-        vec<T> total = By::template none<T>();
-        for (dim_t k = x.count; k > 0; --k, from += step[2] * w)
-          total = By::join(total, vec<T>::load(from));
-        (total * (factor * x.factor)).store(to);
-      }
     }
 }
-
 template <class T>
-unsigned maxima_in_lanes(const lane_windows<T>& t, dim_t count, const T* x, T* y,
+unsigned maxima_in_lanes(const detail::lane_windows<T>& t, dim_t count, const T* x, T* y,
                          std::int32_t* indices) {
   constexpr dim_t w = vec<T>::size;
   const dim_t windows = t.out[0] * t.out[1] * t.out[2];
-  const unsigned refused = which_lanes(rows_to_lanes(count, t.extent, x, t.source), count);
-  if (indices == nullptr) {
-    join_in_lanes<by_maximum>(t);
+  const unsigned refused =
+      which_lanes(planes_to_lanes(count, t.extent, t.input_plane, x, t.source), count);
+  place_maxima(t);
+  lanes_to_planes(count, windows, t.output_plane, static_cast<const T*>(t.result), y);
+  if (indices == nullptr) return refused;
+  if constexpr (sizeof(T) == 4) {
+    lanes_to_planes(count, windows, t.output_plane, static_cast<const T*>(t.places),
+                    reinterpret_cast<T*>(indices));
   } else {
-    place_maxima(t);
-    if constexpr (sizeof(T) == 4) {
-      lanes_to_rows(count, windows, static_cast<const T*>(t.places), reinterpret_cast<T*>(indices));
-    } else {
-      const auto* const places = reinterpret_cast<const typename number<T>::bits*>(t.places);
-      for (dim_t lane = 0; lane < count; ++lane)
-        for (dim_t i = 0; i < windows; ++i)
-          *indices++ = static_cast<std::int32_t>(places[i * w + lane]);
-    }
+    const auto* const places = reinterpret_cast<const typename number<T>::bits*>(t.places);
+    for (dim_t lane = 0; lane < count; ++lane)
+      for (dim_t i = 0; i < windows; ++i)
+        indices[lane * t.output_plane + i] = static_cast<std::int32_t>(places[i * w + lane]);
   }
-  lanes_to_rows(count, windows, static_cast<const T*>(t.result), y);
   return refused;
 }
 template <class T>
-unsigned averages_in_lanes(const lane_windows<T>& t, dim_t count, const T* x, T* y, std::int32_t*) {
-  rows_to_lanes(count, t.extent, x, t.source);
-  join_in_lanes<by_sum>(t);
-  lanes_to_rows(count, t.out[0] * t.out[1] * t.out[2], static_cast<const T*>(t.result), y);
-  return 0;
-}
-/// Each row of windows gives its columns their sums, and these to all rows that it meets.
-template <class T>
-unsigned spread_in_lanes(const lane_windows<T>& t, dim_t count, const T* dy, T* dx, std::int32_t*) {
-  constexpr dim_t w = vec<T>::size;
-  const dim_t* const step = t.steps;
-  rows_to_lanes(count, t.out[0] * t.out[1] * t.out[2], dy, t.result);
-  const auto clear = [](T* p, dim_t registers) {
-    std::memset(static_cast<void*>(p), 0, static_cast<std::size_t>(registers * w) * sizeof(T));
-  };
-  clear(t.source, t.extent);
-  const T* given = t.result;
-  for (dim_t oz = 0; oz < t.out[0]; ++oz)
-    for (dim_t oy = 0; oy < t.out[1]; ++oy) {
-      const auto z = t.spans[0][oz], y = t.spans[1][oy];
-      const T factor = z.factor * y.factor;
-      clear(t.line, t.width);
-      for (dim_t ox = 0; ox < t.out[2]; ++ox, given += w) {
-        const auto x = t.spans[2][ox];
-        const vec<T> share = vec<T>::load(given) * (factor * x.factor);
-        T* at = t.line + x.from * w;
-        for (dim_t k = x.count; k > 0; --k, at += w) (vec<T>::load(at) + share).store(at);
-      }
-      T* slab = t.source + (z.from + y.from) * w;
-      for (dim_t i = z.count; i > 0; --i, slab += step[0] * w) {
-        T* row = slab;
-        for (dim_t j = y.count; j > 0; --j, row += step[1] * w)
-          for (dim_t c = 0; c < t.width * w; c += w)
-            (vec<T>::load(row + c) + vec<T>::load(t.line + c)).store(row + c);
-      }
-    }
-  lanes_to_rows(count, t.extent, static_cast<const T*>(t.source), dx);
-  return 0;
-}
-
-template <class T>
 detail::lane_kernel<T> kernel_for_lane_maxima() {
   return {vec<T>::size, &maxima_in_lanes<T>};
-}
-template <class T>
-detail::lane_kernel<T> kernel_for_lane_averages() {
-  return {vec<T>::size, &averages_in_lanes<T>};
-}
-template <class T>
-detail::lane_kernel<T> kernel_for_lane_spreads() {
-  return {vec<T>::size, &spread_in_lanes<T>};
 }
 #endif

@@ -246,6 +246,48 @@ bool windows_by_gathering(const window_rows<T>& t) {
   if (!t.is_direct) put_rows(t);
   return all_finite;
 }
+/// The sums of the windows that meet each column: of `shift`, and of one more for some.
+template <class T, std::size_t... I>
+[[gnu::noinline]] void spread_columns(const window_rows<T>& t, std::index_sequence<I...>) {
+  constexpr dim_t w = vec<T>::size, stride = sizeof...(I);
+  const dim_t count = t.row_count * t.line_pitch, shift = t.shift,
+              one_more = t.kernel - shift * stride;
+  const vec<T> by = vec<T>::broadcast(t.factor);
+  for (dim_t f = 0; f < count; f += w) {
+    const T* const from = t.line + f;
+    vec<T> some = vec<T>::zero();
+    for (dim_t i = shift; i > 0; --i) some = some + vec<T>::load(from + i);
+    const vec<T> all = (some + vec<T>::load(from)) * by;
+    some = some * by;
+    const vec<T> phases[] = {static_cast<dim_t>(I) < one_more ? all : some...};
+    store_phases<stride>(phases, t.sums + stride * f);
+  }
+}
+template <class T>
+[[gnu::noinline]] void spread_columns(const window_rows<T>& t) {
+  const dim_t count = t.row_count * t.line_pitch, shift = t.shift;
+  T* to = t.sums;
+  for (dim_t f = 0; f < count; ++f) {
+    const T* const from = t.line + f;
+    T some = T(0);
+    for (dim_t i = shift; i > 0; --i) some += from[i];
+    const T all = (some + from[0]) * t.factor;
+    some *= t.factor;
+    for (dim_t p = 0; p < t.stride; ++p) *to++ = p < t.kernel - shift * t.stride ? all : some;
+  }
+}
+
+template <dim_t Stride, class T>
+bool average_by_spreading(const window_rows<T>& t) {
+  join_rows<by_sum>(t);
+  if (!with_stride<Stride, T>(t.stride, [&](auto stride) {
+        spread_columns(t, std::make_index_sequence<std::size_t{stride}>{});
+      }))
+    spread_columns(t);
+  put_rows(t);
+  return true;
+}
+
 template <class T, dim_t Stride>
 detail::window_rows_kernel<T> kernel_for_row_averages() {
   return {vec<T>::size, &windows_by_gathering<by_sum, Stride, T>};
@@ -253,4 +295,24 @@ detail::window_rows_kernel<T> kernel_for_row_averages() {
 template <class T, dim_t Stride>
 detail::window_rows_kernel<T> kernel_for_row_maxima() {
   return {vec<T>::size, &windows_by_gathering<by_maximum, Stride, T>};
+}
+template <class T, dim_t Stride>
+detail::window_rows_kernel<T> kernel_for_row_spreads() {
+  return {vec<T>::size, &average_by_spreading<Stride, T>};
+}
+
+/// dy of windows of different sizes, each divided by its own: row_factors of all rows of a plane's
+/// windows, column_factors of those of a row.
+template <class T>
+void divide_windows(dim_t planes, dim_t rows, dim_t width, const T* row_factors,
+                    const T* column_factors, const T* dy, T* to) {
+  constexpr dim_t w = vec<T>::size;
+  for (; planes > 0; --planes)
+    for (dim_t r = 0; r < rows; ++r, dy += width, to += width)
+      for (dim_t c = 0; c < width; c += w) {
+        const dim_t n = width - c < w ? width - c : w;
+        const vec<T> v =
+            vec<T>::load(dy + c, n) * vec<T>::load(column_factors + c, n) * row_factors[r];
+        v.store(to + c, n);
+      }
 }

@@ -11,6 +11,7 @@
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/detail/strided.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/pool/plan.hpp"
 #include "ikebana/cpu/pool/windows.hpp"
 
 // Averages and maxima of windows, and gradients of averages, row by row: the rows of the source
@@ -69,19 +70,9 @@ struct window_rows_kernel {
   bool (*run)(const window_rows<T>&);
 };
 
-enum class row_work : unsigned char { average, average_backward, maximum };
-
-/// Whether averages of such windows may go by rows.
-constexpr bool may_be_by_rows(const std::array<dim_t, 3>& kernel,
-                              const std::array<dim_t, 3>& stride) {
-  return kernel[2] <= 64 && stride[2] <= 16;
-}
-
 }  // namespace ikebana::cpu::detail
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool/rows-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/pool/spread-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 namespace ikebana::cpu::detail {
@@ -101,15 +92,14 @@ void maxima_of_row(const pool_geometry& g, dim_t row, dim_t c, dim_t count, cons
 
 /// Averages row by row, or what they give back to their elements, or maxima. `factor` is 0 if it
 /// differs from window to window: only of averages. Only maxima know dilation. False, having done
-/// nothing, where the scratch is too small, and where averages' windows are wide. `rows_kernel` is
-/// for the work.
+/// nothing, where the scratch is too small. `rows_kernel` is for the work.
 template <class T>
-bool windows_by_rows(const pool_geometry& g, row_work work, window_rows_kernel<T> rows_kernel,
+bool windows_by_rows(const pool_geometry& g, pool_work work, window_rows_kernel<T> rows_kernel,
                      T factor, bool count_include_pad, const T* source, T* result) {
-  constexpr dim_t near = dim_t{8} * 1024 / static_cast<dim_t>(sizeof(T));
-  const bool backward = work == row_work::average_backward, is_maximum = work == row_work::maximum;
+  constexpr dim_t near = pool_costs::line_bytes / static_cast<dim_t>(sizeof(T));
+  const bool backward = work == pool_work::average_backward,
+             is_maximum = work == pool_work::maximum;
   const dim_t kernel = g.kernel[2], stride = g.stride[2], padding = g.padding[2];
-  if (!is_maximum && !may_be_by_rows(g.kernel, g.stride)) return false;
   const auto dilation = [&](std::size_t d) { return is_maximum ? g.dilation[d] : dim_t{1}; };
   const std::array<dim_t, 3>&from = backward ? g.out : g.in, &to = backward ? g.in : g.out;
   if (g.planes <= 0 || to[0] <= 0 || to[1] <= 0 || to[2] <= 0) return true;

@@ -7,20 +7,9 @@
 #include <cstring>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/detail/targets.hpp"
+#include "ikebana/cpu/pool/plan.hpp"
 
 namespace ikebana::cpu {
-
-/// Pooling of `planes` (batch times channels) of three spatial extents each; fewer dimensions have
-/// leading ones. Rounding up (ceil_mode) is a matter of `out` alone. Every window must hold at
-/// least one element of the input.
-struct pool_geometry {
-  dim_t planes;
-  std::array<dim_t, 3> in, out, kernel, stride, padding, dilation;
-
-  dim_t input_plane() const { return in[0] * in[1] * in[2]; }
-  dim_t output_plane() const { return out[0] * out[1] * out[2]; }
-};
 
 namespace detail {
 
@@ -132,7 +121,7 @@ void scatter_by_index(dim_t planes, dim_t inputs, dim_t outputs, const T* dy,
                       const std::int32_t* indices, T* dx) {
   if (inputs <= 0) return;
   // As many planes are cleared together as stay in L1.
-  constexpr dim_t cleared = dim_t{8} * 1024 / static_cast<dim_t>(sizeof(T));
+  constexpr dim_t cleared = pool_costs::cleared_bytes / static_cast<dim_t>(sizeof(T));
   const dim_t together = inputs < cleared ? cleared / inputs : 1, half = outputs / 2;
   for (dim_t first = 0; first < planes; first += together) {
     const dim_t count = planes - first < together ? planes - first : together;

@@ -1,4 +1,30 @@
-// Places of maxima, as the lanes that compare their values.
+// Maxima and their places: lanes that compare values carry places of the same width.
+
+/// The larger of what was met, and where it was: the first of equals. Not for what is not a number.
+template <class T>
+struct running_maximum {
+  using place = typename number<T>::bits;
+  vec<T> best;
+  bits_of<T> where;
+
+  IKEBANA_CPU_INLINE void meet(vec<T> x, bits_of<T> at) {
+    const lane_mask<T> wins = x > best;
+    best = max(x, best);
+    where = select(lane_mask<place>{wins.m}, at, where);
+  }
+};
+
+template <class T>
+IKEBANA_CPU_INLINE vec<T> around_planes() {
+  return as<T>(bits_of<T>::broadcast(number<T>::infinity | number<T>::sign));
+}
+/// The first n lanes, and then what stands around a plane.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> keep_first(vec<T> x, dim_t n) {
+  using B = typename number<T>::bits;
+  const auto kept = lane_numbers<T>() < bits_of<T>::broadcast(static_cast<B>(n));
+  return select(lane_mask<T>{kept.m}, x, around_planes<T>());
+}
 
 #if IKEBANA_CPU_WIDTH == 0
 template <class T>

@@ -1,0 +1,212 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
+
+namespace ikebana::cpu {
+
+/// Pooling of `planes` (batch times channels) of three spatial extents each; fewer dimensions have
+/// leading ones. Rounding up (ceil_mode) is a matter of `out` alone. Every window must hold at
+/// least one element of the input.
+struct pool_geometry {
+  dim_t planes;
+  std::array<dim_t, 3> in, out, kernel, stride, padding, dilation;
+
+  constexpr dim_t input_plane() const { return in[0] * in[1] * in[2]; }
+  constexpr dim_t output_plane() const { return out[0] * out[1] * out[2]; }
+};
+
+/// What is computed: maxima, maxima with their places, averages, and the gradients of the latter
+/// two.
+enum class pool_work : unsigned char {
+  maximum,
+  maximum_with_place,
+  maximum_backward,
+  average,
+  average_backward
+};
+
+/// How windows are pooled, in the order in which the algorithms are considered.
+enum class pool_algorithm : unsigned char {
+  halves,           ///< Windows of two by two that share nothing: pairs of rows and of columns.
+  whole_planes,     ///< A plane is a window.
+  planes_in_lanes,  ///< A plane in each lane, band by band.
+  threes,           ///< Windows of three by three: neighbours are joined in registers.
+  separable,        ///< Rows are joined first, then columns of what came out.
+  windows,          ///< Rows of windows, one by one: averages of any sizes, places of maxima.
+  plain,            ///< Element by element.
+};
+inline constexpr pool_algorithm pool_algorithms[] = {
+    pool_algorithm::halves, pool_algorithm::whole_planes, pool_algorithm::planes_in_lanes,
+    pool_algorithm::threes, pool_algorithm::separable,    pool_algorithm::windows,
+    pool_algorithm::plain};
+
+constexpr const char* name(pool_algorithm a) {
+  constexpr const char* names[] = {
+      "halves", "whole planes", "planes in lanes", "threes", "separable", "windows", "plain"};
+  return names[static_cast<int>(a)];
+}
+
+/// Whether something holds: `perhaps` only where extents are not known.
+enum class pool_fit : unsigned char { never, perhaps, always };
+
+/// What pooling is planned from.
+struct pool_problem {
+  pool_work work;
+  pool_geometry windows;  ///< planes, in and out may be negative: not known.
+  bool ceils = false;     ///< Whether windows may pass the end; read where extents are not known.
+  pool_fit one_divisor = pool_fit::always;  ///< Whether all sums are divided by one number.
+  dim_t lanes = 0;  ///< Elements of a vector of the instruction set; 0 where it is not known.
+
+  constexpr bool is_known() const { return windows.out[2] >= 0; }
+};
+
+/// The constants of the choice. They change the bits of no result.
+namespace detail::pool_costs {
+
+/// Gradients of two by two go element by element where rows are of fewer results.
+inline constexpr dim_t least_halved_row = 8;
+/// Windows of as many elements are seldom a whole plane.
+inline constexpr dim_t most_of_window = 9;
+/// Maxima go by planes in lanes where so many rows of results fit a vector, and so many planes are
+/// there for each of a row's results; other windows than of three by three do if they are further
+/// apart along rows, or of so many elements; and always, planes fill one in so many lanes.
+inline constexpr dim_t rows_per_vector = 2, planes_per_result = 2, most_near = 2,
+                       least_elements = 16, least_of_lanes = 4;
+/// Sums of so many columns, or so far apart, do not go by rows.
+inline constexpr dim_t most_columns = 64, most_stride = 16;
+/// The bytes of a band of planes in lanes, with its results: they stay in the second-level cache.
+inline constexpr dim_t band_bytes = dim_t{32} * 1024;
+/// The bytes of lines of separable windows, of each of two buffers, which the first-level cache
+/// holds.
+inline constexpr dim_t line_bytes = dim_t{8} * 1024;
+/// The bytes of sums of neighbours of narrow rows, which are read again at once.
+inline constexpr dim_t halved_bytes = dim_t{4} * 1024;
+/// Planes of gradients are divided by the sizes of their windows so many bytes at a time.
+inline constexpr dim_t divided_bytes = dim_t{16} * 1024;
+/// So many bytes of planes are cleared before gradients are scattered to them.
+inline constexpr dim_t cleared_bytes = dim_t{8} * 1024;
+
+}  // namespace detail::pool_costs
+
+namespace detail {
+
+constexpr bool is_two_by_two(const pool_geometry& g) {
+  constexpr std::array<dim_t, 3> size{1, 2, 2}, none{0, 0, 0};
+  return g.kernel == size && g.stride == size && g.padding == none && g.dilation[1] == 1 &&
+         g.dilation[2] == 1;
+}
+constexpr bool is_three_by_three(const pool_geometry& g) {
+  return g.kernel == std::array<dim_t, 3>{1, 3, 3} && g.stride[0] == 1 && g.padding[0] == 0 &&
+         g.padding[2] <= 1 && g.stride[1] == g.stride[2] && g.stride[1] <= 2 &&
+         g.dilation[1] == 1 && g.dilation[2] == 1;
+}
+
+}  // namespace detail
+
+/// Whether an algorithm is written for such work.
+constexpr bool computes(pool_algorithm algorithm, pool_work work) {
+  switch (algorithm) {
+    case pool_algorithm::planes_in_lanes:
+      return work == pool_work::maximum_with_place;
+    case pool_algorithm::whole_planes:
+    case pool_algorithm::threes:
+      return work != pool_work::maximum_backward;
+    case pool_algorithm::separable:
+      return work != pool_work::maximum_backward && work != pool_work::maximum_with_place;
+    case pool_algorithm::windows:
+      return work != pool_work::maximum_backward && work != pool_work::maximum;
+    default:
+      return true;
+  }
+}
+
+/// Whether the algorithm computes such windows, and is no detour. What applies may still decline,
+/// having done nothing, for want of scratch, but for the last algorithm. Never depends on how many
+/// planes there are where that could change the bits of averages.
+[[gnu::always_inline]] constexpr pool_fit applies(pool_algorithm algorithm, const pool_problem& p) {
+  namespace costs = detail::pool_costs;
+  using enum pool_fit;
+  const pool_geometry& g = p.windows;
+  if (!computes(algorithm, p.work)) return never;
+  const bool is_average = p.work == pool_work::average || p.work == pool_work::average_backward,
+             scatters = p.work == pool_work::maximum_backward,
+             threes = detail::is_three_by_three(g);
+  switch (algorithm) {
+    case pool_algorithm::halves:
+      if (!detail::is_two_by_two(g)) return never;
+      if (!p.is_known()) return p.ceils || scatters ? perhaps : always;
+      return 2 * g.out[1] <= g.in[1] && 2 * g.out[2] <= g.in[2] && g.out[0] <= g.in[0] &&
+                     (!scatters || g.out[2] >= costs::least_halved_row)
+                 ? always
+                 : never;
+    case pool_algorithm::whole_planes:
+      if (g.padding != std::array<dim_t, 3>{0, 0, 0}) return never;
+      if (!p.is_known())
+        return conv_geometry::volume(g.kernel) > costs::most_of_window ? perhaps : never;
+      for (std::size_t d = 0; d < 3; ++d)
+        if (g.out[d] != 1 || g.kernel[d] < g.in[d]) return never;
+      return p.work == pool_work::average ? p.one_divisor : always;
+    case pool_algorithm::planes_in_lanes:
+      if (!p.is_known()) return perhaps;
+      if (costs::least_of_lanes * g.planes < p.lanes) return never;
+      return (costs::rows_per_vector * g.out[2] <= p.lanes &&
+              costs::planes_per_result * g.out[2] <= g.planes) ||
+                     (!threes && (g.stride[2] > costs::most_near ||
+                                  conv_geometry::volume(g.kernel) >= costs::least_elements))
+                 ? always
+                 : never;
+    case pool_algorithm::threes:
+      if (!threes) return never;
+      if (p.work == pool_work::average_backward && (g.stride[1] != 1 || g.padding[2] != 1))
+        return never;
+      return is_average ? p.one_divisor : always;
+    case pool_algorithm::separable:
+      return !is_average ||
+                     (g.kernel[2] <= costs::most_columns && g.stride[2] <= costs::most_stride)
+                 ? always
+                 : never;
+    default:
+      return always;
+  }
+}
+
+/// Some of the algorithms, a bit each.
+using pool_set = unsigned;
+constexpr pool_set only(pool_algorithm a) { return 1U << static_cast<unsigned>(a); }
+inline constexpr pool_set all_pool_algorithms = 2 * only(pool_algorithm::plain) - 1;
+
+/// The algorithms that what is known of a problem leaves, up to the first that always applies, and
+/// the last: others need not be built. All of them where kernels are built apart.
+constexpr pool_set pool_set_of(const pool_problem& p) {
+  if (!IKEBANA_CPU_HERE) return all_pool_algorithms;
+  pool_set set = only(pool_algorithm::plain);
+  for (const pool_algorithm a : pool_algorithms) {
+    const pool_fit fit = applies(a, p);
+    if (fit != pool_fit::never) set |= only(a);
+    if (fit == pool_fit::always) break;
+  }
+  return set;
+}
+/// Those for windows that are each a whole plane.
+constexpr pool_set whole_plane_set() {
+  return IKEBANA_CPU_HERE ? only(pool_algorithm::whole_planes) | only(pool_algorithm::plain)
+                          : all_pool_algorithms;
+}
+/// Those for windows that share nothing, of sizes that are not known.
+constexpr pool_set uneven_set() {
+  return IKEBANA_CPU_HERE ? all_pool_algorithms & ~only(pool_algorithm::threes)
+                          : all_pool_algorithms;
+}
+/// The stride along rows that kernels are built for, strides beyond 4 being alike; 0, for any,
+/// where kernels are built apart.
+constexpr dim_t pool_stride_of(const pool_problem& p) {
+  const dim_t stride = p.windows.stride[2];
+  return !IKEBANA_CPU_HERE ? 0 : stride <= 4 ? stride : 5;
+}
+
+}  // namespace ikebana::cpu
