@@ -60,6 +60,19 @@ TEST_CASE("elements of another shape, known only at run time, are refused before
   CHECK(copy(m["fc1.weight"_s]) == copy(right));
 }
 
+TEST_CASE("a view of a parameter may be written at any time, also after a notice of a change") {
+  auto m = ike::initialize<float, shape{1, 3}>(
+      ike::sequential("fc1"_m = ike::linear<3, 4>{}, "fc2"_m = ike::linear<4, 2>{}), ike::seed{1});
+  m.eval();
+  const auto x = ike::uniform<float, shape{1, 3}>(ike::seed{3});
+  auto weight = m["fc2.weight"_s];
+  m.parameters_changed();
+  const auto before = copy(m(x));
+  CHECK(copy(m(x)) == before);
+  weight[0] += 1;
+  CHECK(copy(m(x)) != before);
+}
+
 TEST_CASE("a view with a name is pointed at something else") {
   auto m = make();
   const auto before = copy(m["fc1.weight"_s]);

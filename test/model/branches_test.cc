@@ -29,7 +29,7 @@ constexpr auto branching = ike::sequential(
     "in"_m = ike::lazy_linear<5>{},
     "path"_m = ike::choose("a"_m = ike::sequential("fc1"_m = ike::lazy_linear<7>{}, ike::tanh{},
                                                    "fc2"_m = ike::lazy_linear<5>{}),
-                           "b"_m = ike::lazy_linear<5>{}),
+                           "b"_m = ike::lazy_linear<5, ike::bias<false>>{}),
     "out"_m = ike::lazy_linear<2>{});
 
 template <class T = double>
@@ -98,6 +98,30 @@ TEST_CASE("a step's gradients are of that step alone") {
   const auto once = values(m);
   m.train_step(x, y, ike::mse_loss{}, no_optimizer);
   CHECK(values(m) == once);
+  m.choose("path"_s, 0);
+  m.train_step(x, y, ike::mse_loss{}, no_optimizer);
+  CHECK_FALSE(m.has_gradient("path.b.weight"_s));
+  CHECK(is_zero(m.gradient("path.b.weight"_s)));
+}
+
+TEST_CASE("the calls of a module in a branch add up") {
+  constexpr auto twice = ike::graph([](auto h) {
+    constexpr ike::lazy_linear<4, ike::bias<false>> fc;
+    return "fc"_m(fc, ike::tanh{}("fc"_m(fc, h)));
+  });
+  auto m = ike::initialize<double, in>(ike::sequential("p"_m = ike::choose("a"_m = twice)),
+                                       ike::seed{1});
+  auto expected = ike::initialize<double, in>(twice, ike::seed{1});
+  expected["fc.weight"_s] = m["p.a.fc.weight"_s];
+  const auto t = ike::uniform<double, in>(ike::seed{6});
+  struct {
+    void step() {}
+  } no_optimizer;
+  for (int i = 0; i < 2; ++i) {
+    m.train_step(x, t, ike::mse_loss{}, no_optimizer);
+    expected.train_step(x, t, ike::mse_loss{}, no_optimizer);
+    CHECK(values(m) == values(expected));
+  }
 }
 
 TEST_CASE("what is chosen after a forward is for the next one") {

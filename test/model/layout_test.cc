@@ -2,8 +2,9 @@
 
 #include <doctest/doctest.h>
 
-#include <string>
-#include <vector>
+#include <boost/hana/tuple.hpp>
+#include <string_view>
+#include <utility>
 
 #include "ikebana/compose/graph.hpp"
 #include "ikebana/compose/residual.hpp"
@@ -19,6 +20,29 @@ namespace ike = ikebana;
 using namespace ike::literals;
 using ike::dim_t;
 using ike::shape;
+
+namespace somebody {
+
+/// Of three children, the second is the only one that runs.
+template <class A, class B, class C>
+struct only_second {
+  static constexpr std::string_view kind = "only_second";
+  boost::hana::tuple<A, B, C> children{};
+
+  static constexpr auto wiring() {
+    ike::wiring_table<1> w;
+    w.steps[0] = {1, {0}, 1};
+    w.outputs[0] = 1;
+    return w;
+  }
+  template <class X, class Y, class Z>
+  static constexpr auto rebind(X x, Y y, Z z) {
+    return only_second<X, Y, Z>{
+        boost::hana::tuple<X, Y, Z>{std::move(x), std::move(y), std::move(z)}};
+  }
+};
+
+}  // namespace somebody
 
 namespace {
 
@@ -58,6 +82,17 @@ TEST_CASE("what is complete is always a prefix") {
     before = layout.completed[leaf];
   }
   CHECK(before == layout.parameter_elements);
+}
+
+TEST_CASE("parameters that no step uses follow the others") {
+  using one = ike::linear<4, 4, ike::bias<false>>;
+  using unused = decltype(ike::initialize<float, shape{2, 4}>(
+      somebody::only_second<one, one, one>{}, ike::seed{1}));
+  constexpr auto l = ike::lay_out<float>(unused::lowered());
+  CHECK(l.offsets[1] == 0);
+  CHECK(l.offsets[0] == 16);
+  CHECK(l.offsets[2] == 32);
+  CHECK(l.parameter_elements == 48);
 }
 
 TEST_CASE("in double, offsets are multiples of eight elements") {

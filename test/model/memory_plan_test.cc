@@ -345,6 +345,8 @@ constexpr dim_t bytes = ike::workspace_bytes<fixed>;
 static_assert(bytes > 0 && bytes % 64 == 0);
 static_assert(ike::workspace_bytes<open> > 0 && ike::workspace_bytes<open> < bytes);
 static_assert(ike::workspace_bytes<ike::model<float, ike::sequential<>, shape{8}>> == 0);
+static_assert(
+    ike::workspace_bytes<decltype(ike::initialize<float, shape{0, 4}>(mlp, ike::seed{1}))> == 0);
 }  // namespace
 
 TEST_CASE("the constant is what a model takes") {

@@ -180,6 +180,25 @@ TEST_CASE("the summary counts what there is") {
   CHECK(std::count(table.begin(), table.end(), '\n') == 9);
 }
 
+TEST_CASE("the summary is a table with aligned columns") {
+  ike::model_summary s;
+  s.rows = {{"fc", "linear(in_features=3)", "linear", shape{2, 3}, 12, 1234567},
+            {"activation", "relu", "relu", shape{2, 3}}};
+  s.inputs = {shape{2, 3}, shape{4}};
+  s.parameters = 12;
+  s.multiply_adds = 1234567;
+  s.parameter_bytes = 48;
+  s.workspace_bytes = 1000;
+  CHECK(ike::to_string(s) ==
+        "path        module  output  parameters  multiply-adds\n"
+        "-----------------------------------------------------\n"
+        "fc          linear  [2, 3]          12      1,234,567\n"
+        "activation  relu    [2, 3]           0              0\n"
+        "-----------------------------------------------------\n"
+        "total                               12      1,234,567\n"
+        "input [2, 3] [4], parameters 48 bytes, buffers 0 bytes, workspace 1,000 bytes\n");
+}
+
 TEST_CASE("the drawing has a node for each module and an edge for each value") {
   const std::string dot = ike::to_dot(make<float>(1));
   CHECK(dot.starts_with("digraph network {\n"));

@@ -82,6 +82,13 @@ TEST_CASE_TEMPLATE("Scaled steps by a power of two are those without, bit for bi
   }
 }
 
+TEST_CASE("The options are PyTorch's unless they are given") {
+  constexpr ike::grad_scaler_options o;
+  static_assert(o.init_scale == 65536 && o.growth_factor == 2 && o.backoff_factor == 0.5);
+  static_assert(o.growth_interval == 2000 && o.enabled);
+  CHECK(ike::grad_scaler{}.scale() == 65536);
+}
+
 TEST_CASE("A gradient that is not finite leaves the step out and shrinks the scale") {
   for (const float bad :
        {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {

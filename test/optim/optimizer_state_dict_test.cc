@@ -111,6 +111,11 @@ TEST_CASE("A state that does not fit is refused before anything has changed") {
       *reinterpret_cast<std::int64_t*>(const_cast<std::byte*>(e.bytes.data())) = -5;
   CHECK(complaint([&] { ike::set_optimizer_state_dict(model, adam, dict); }) ==
         "state.fc1.weight.step: expected a number of steps, got -5");
+  ike::state_dict empty;
+  for (const auto& e : before) empty.add_uninitialized(e.name, e.type, e.extents);
+  CHECK(complaint([&] {
+          ike::set_optimizer_state_dict(model, adam, empty);
+        }).starts_with("load_state_dict: uninitialized: state.fc1.weight.step, "));
   const ike::state_dict after = ike::get_optimizer_state_dict(model, adam);
   for (const auto& e : before) CHECK(std::ranges::equal(e.bytes, after.at(e.name).bytes));
 

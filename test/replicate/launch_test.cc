@@ -51,6 +51,11 @@ TEST_CASE("Ranks share the threads that kernels may use") {
   }
 }
 
+TEST_CASE("One rank is the default, and waits five minutes for the others") {
+  static_assert(threads{}.count == 1 && threads{}.timeout == std::chrono::minutes{5});
+  CHECK(ike::launch(threads{}, [](auto& group) { return group.size(); }) == std::vector<int>{1});
+}
+
 TEST_CASE("Every rank runs once, rank 0 on the calling thread") {
   for (int n = 1; n <= 4; ++n) {
     std::atomic<int> ranks{0}, here{0};
