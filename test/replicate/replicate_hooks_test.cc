@@ -179,6 +179,20 @@ struct three_stages {
   }
 };
 
+/// Its buckets are numbered among those that this hook has.
+struct numbered : ike::all_reduce_hook {
+  std::size_t buckets = 0;
+
+  template <class T, class G>
+  void prepare(std::span<const ike::gradient_bucket<T>> own, G&) {
+    buckets = own.size();
+    for (std::size_t b = 0; b < own.size(); ++b) {
+      CHECK(own[b].index == b);
+      CHECK(own[b].count == own.size());
+    }
+  }
+};
+
 /// Freezes a parameter by its path.
 struct frozen_bias : ike::all_reduce_hook {
   template <class T, class G>
@@ -204,6 +218,16 @@ TEST_CASE("Stages follow each other in the same order on every rank") {
     });
     for (const std::string& c : calls) CHECK(c == calls[0]);
   }
+}
+
+TEST_CASE("A hook's buckets are numbered without those of other hooks") {
+  ike::launch(threads{1}, [](ike::process_group auto& group) {
+    auto model =
+        ike::replicate<ike::replicate_policy<ike::comm_hook<numbered>, ike::bucket_cap<1024>,
+                                             ike::override_at<"fc3", ike::comm_hook<frozen_bias>>>>(
+            fresh(), group);
+    CHECK(model.hook().buckets == 3);
+  });
 }
 
 TEST_CASE("A hook finds a parameter by its path") {
