@@ -313,9 +313,9 @@ TEST_CASE("Winograd's gradient of the weights is left out where exactness is ask
     guarded<float> fast(nw), exact(nw), direct(nw);
     cpu::conv_backward_weights<float>(g, x.data(), dy.data(), fast.data(), false);
     // As nn::conv does if its type rules Winograd out.
-    auto ways = cpu::detail::all_weights_ways<float>();
-    ways.winograd = nullptr;
-    cpu::conv_backward_weights<float>(g, x.data(), dy.data(), direct.data(), false, ways);
+    auto table = cpu::detail::weights_algorithms<float>();
+    table.run[static_cast<int>(cpu::conv_algorithm::winograd)] = nullptr;
+    cpu::conv_backward_weights<float>(g, x.data(), dy.data(), direct.data(), false, table);
     {
       const exactly asked(true);
       cpu::conv_backward_weights<float>(g, x.data(), dy.data(), exact.data(), false);

@@ -13,7 +13,7 @@ namespace ikebana::cpu {
 template <class T, unsigned Ways = detail::depthwise_way::all>
 void grouped_conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
                           const conv_epilogue<T>& then = {},
-                          const detail::pass_ways<T>& others = detail::all_pass_ways<T>()) {
+                          const detail::conv_table<T>& others = detail::forward_algorithms<T>()) {
   if constexpr (Ways != 0)
     if (detail::may_be_by_channel(g) && detail::depthwise_forward<T, Ways>(g, x, w, bias, then, y))
       return;
@@ -21,9 +21,9 @@ void grouped_conv_forward(const conv_geometry& g, const T* x, const T* w, const 
 }
 /// As conv_backward_data.
 template <class T, unsigned Ways = detail::depthwise_way::all>
-void grouped_conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
-                                const T* bias = nullptr,
-                                const detail::data_ways<T>& others = detail::all_data_ways<T>()) {
+void grouped_conv_backward_data(
+    const conv_geometry& g, const T* dy, const T* w, T* dx, const T* bias = nullptr,
+    const detail::conv_table<T>& others = detail::data_algorithms<T>()) {
   if constexpr (Ways != 0)
     if (detail::may_be_by_channel(g) &&
         detail::depthwise_backward_data<T, Ways>(g, dy, w, bias, dx))
@@ -34,7 +34,7 @@ void grouped_conv_backward_data(const conv_geometry& g, const T* dy, const T* w,
 template <class T, unsigned Ways = detail::depthwise_way::all>
 void grouped_conv_backward_weights(
     const conv_geometry& g, const T* x, const T* dy, T* dw, bool accumulate,
-    const detail::weights_ways<T>& others = detail::all_weights_ways<T>()) {
+    const detail::weights_table<T>& others = detail::weights_algorithms<T>()) {
   if constexpr (Ways != 0)
     if (detail::may_be_by_channel(g) &&
         detail::depthwise_backward_weights<T, Ways>(g, x, dy, dw, accumulate))

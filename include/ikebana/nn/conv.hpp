@@ -184,8 +184,8 @@ struct conv {
     }
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const cpu::conv_epilogue<T> then{c.residual(), c.function(), c.channel_scale()};
-    const auto& others =
-        cpu::detail::ways_forward<T, options::template needs<T>(kernel_geometry(), In, Out)>();
+    const auto& others = cpu::detail::forward_algorithms_for<
+        T, options::template needed<T>(cpu::conv_direction::forward, kernel_geometry(), In, Out)>();
     if constexpr (options::groups == 1)
       cpu::conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then, others);
     else
@@ -197,8 +197,8 @@ struct conv {
   void backward(const context<T>& c) const {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* dy = c.output_gradient();
-    const auto& to_weights =
-        cpu::detail::ways_to_weights<T, options::template needs<T>(kernel_geometry(), In, Out)>();
+    const auto& to_weights = cpu::detail::weights_algorithms_for<
+        T, options::template needed<T>(cpu::conv_direction::weights, kernel_geometry(), In, Out)>();
     if constexpr (options::groups == 1)
       cpu::conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0), c.accumulate(),
                                     to_weights);
@@ -210,8 +210,8 @@ struct conv {
     if (c.input_gradient() == nullptr) return;
     T* dx = c.input_gradient();
     if constexpr (!is_zeros) dx = c.template saved<T>(0);
-    const auto& to_data =
-        cpu::detail::ways_to_data<T, options::template needs<T>(kernel_geometry(), Out, In)>();
+    const auto& to_data = cpu::detail::data_algorithms_for<
+        T, options::template needed<T>(cpu::conv_direction::data, kernel_geometry(), In, Out)>();
     if constexpr (options::groups == 1)
       cpu::conv_backward_data<T>(g, dy, c.parameter(0), dx, nullptr, to_data);
     else

@@ -161,8 +161,8 @@ struct conv_transpose {
   void forward(const context<T>& c) const {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* const bias = options::bias ? c.parameter(1) : nullptr;
-    const auto& others =
-        cpu::detail::ways_to_data<T, options::template needs<T>(options::geometry(), In, Out)>();
+    const auto& others = cpu::detail::data_algorithms_for<
+        T, options::template needed<T>(cpu::conv_direction::data, options::geometry(), Out, In)>();
     if constexpr (options::groups == 1)
       cpu::conv_backward_data<T>(g, c.input(), c.parameter(0), c.output(), bias, others);
     else
@@ -176,7 +176,9 @@ struct conv_transpose {
     const T* dy = c.output_gradient();
     // The convolution of which this is the transpose reads what this module writes.
     const auto& to_weights =
-        cpu::detail::ways_to_weights<T, options::template needs<T>(options::geometry(), Out, In)>();
+        cpu::detail::weights_algorithms_for<T, options::template needed<T>(
+                                                   cpu::conv_direction::weights,
+                                                   options::geometry(), Out, In)>();
     if constexpr (options::groups == 1)
       cpu::conv_backward_weights<T>(g, dy, c.input(), c.parameter_gradient(0), c.accumulate(),
                                     to_weights);
@@ -188,7 +190,9 @@ struct conv_transpose {
                            c.parameter_gradient(1), c.accumulate());
     if (c.input_gradient() == nullptr) return;
     const auto& to_data =
-        cpu::detail::ways_forward<T, options::template needs<T>(options::geometry(), Out, In)>();
+        cpu::detail::forward_algorithms_for<T, options::template needed<T>(
+                                                   cpu::conv_direction::forward,
+                                                   options::geometry(), Out, In)>();
     if constexpr (options::groups == 1)
       cpu::conv_forward<T>(g, dy, c.parameter(0), nullptr, c.input_gradient(), {}, to_data);
     else

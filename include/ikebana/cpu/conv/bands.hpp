@@ -3,12 +3,13 @@
 #include <cstddef>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/band_plan.hpp"
 #include "ikebana/cpu/conv/buffers.hpp"
+#include "ikebana/cpu/conv/entries.hpp"
+#include "ikebana/cpu/conv/panels.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
-#include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
-#include "ikebana/cpu/conv/ways.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 
 namespace ikebana::cpu::detail {
@@ -16,9 +17,9 @@ namespace ikebana::cpu::detail {
 /// The bands of a plan, by one thread.
 template <class T>
 struct conv_bands {
-  const conv_plan<T>& plan;
+  const band_plan<T>& plan;
   const conv_operands<T>& of;
-  panels_way<T> by_panels;  // null where no plan has panels
+  panels_run<T> by_panels;  // null where the plan has none
   const conv_buffers<T> memory{plan};
 
   [[gnu::noinline]] void run(dim_t begin, dim_t end) const {
@@ -148,14 +149,27 @@ struct conv_bands {
   }
 };
 
-/// The bands of a plan that fits.
 template <class T>
-void run_bands(conv_plan<T>& plan, const conv_operands<T>& of, panels_way<T> by_panels) {
-  if (shares_work(plan.p.multiply_adds())) plan.divide(dim_t{2} * num_threads());
+bool run_by_plan(const conv_tiles<T>& tiles, const conv_pass& p, const conv_operands<T>& of,
+                 bool packs, panels_run<T> by_panels) {
+  if (p.sources == 0 || p.taps() == 0 || conv_geometry::volume(p.from) == 0) return false;
+  band_plan<T> plan{tiles, p, packs};
+  if (!plan.fit()) return false;
+  if (shares_work(p.multiply_adds())) plan.divide(dim_t{2} * num_threads());
   const dim_t bands = plan.bands();
-  share_parts(bands, grain_of(bands, plan.p.multiply_adds()), [&](dim_t begin, dim_t end) {
+  share_parts(bands, grain_of(bands, p.multiply_adds()), [&](dim_t begin, dim_t end) {
     conv_bands<T>{plan, of, by_panels}.run(begin, end);
   });
+  return true;
+}
+
+template <class T>
+bool run_bands(const conv_table<T>& table, const conv_pass& p, const conv_operands<T>& of) {
+  return run_by_plan<T>(table.tiles(), p, of, false, nullptr);
+}
+template <class T>
+bool run_panels(const conv_table<T>& table, const conv_pass& p, const conv_operands<T>& of) {
+  return run_by_plan<T>(table.tiles(), p, of, true, &band_by_panels<T>);
 }
 
 }  // namespace ikebana::cpu::detail

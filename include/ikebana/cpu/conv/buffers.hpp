@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv/band_plan.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 
@@ -12,11 +12,11 @@ namespace ikebana::cpu::detail {
 /// A thread's scratch as a plan divides it, and where elements lie in it.
 template <class T>
 struct conv_buffers {
-  const conv_plan<T>& plan;
+  const band_plan<T>& plan;
   T *copy, *out, *tail, *panel;
   std::int32_t *image_at, *weight_at, *steps;
 
-  explicit conv_buffers(const conv_plan<T>& of) : plan{of} {
+  explicit conv_buffers(const band_plan<T>& of) : plan{of} {
     copy = thread_scratch<T>();
     out = copy + plan.copy_size();
     tail = out + plan.out_size();

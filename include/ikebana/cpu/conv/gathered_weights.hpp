@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv/band_plan.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 
@@ -25,7 +25,7 @@ struct gathered_weights {
 
   /// Of products [k, k + depth) and tiles of so many rows. False where they do not fit, stand well
   /// enough, or where most of what would be copied is no weight of this pass.
-  bool lay_out(const conv_plan<T>& plan, const std::int32_t* weight_at, dim_t k, dim_t depth,
+  bool lay_out(const band_plan<T>& plan, const std::int32_t* weight_at, dim_t k, dim_t depth,
                dim_t rows) {
     const conv_pass& p = plan.p;
     const dim_t taps = plan.taps;
@@ -40,7 +40,7 @@ struct gathered_weights {
     const dim_t s0 = k / taps;
     sources = (k + depth - 1) / taps - s0 + 1;
     run = (rows - 1) * p.weight_result + highest - lowest + 1;
-    pitch = parts(run, conv_plan<T>::line) * conv_plan<T>::line;
+    pitch = parts(run, band_plan<T>::line) * band_plan<T>::line;
     first = s0 * p.weight_source + lowest;
     if (sources * pitch > most) return false;
     for (dim_t i = 0; i < depth; ++i) {
@@ -52,12 +52,12 @@ struct gathered_weights {
   }
   /// Those of the rows from job.weights on, as the job's. Asks for those of the rows after them, if
   /// there are `left` more.
-  void gather(const conv_plan<T>& plan, conv_job<T>& job, dim_t rows, dim_t left) {
+  void gather(const band_plan<T>& plan, conv_job<T>& job, dim_t rows, dim_t left) {
     const dim_t next = rows * plan.p.weight_result, end = least(left, rows) * plan.p.weight_result;
     const T* from = job.weights + first;
     for (dim_t s = 0; s < sources; ++s, from += plan.p.weight_source) {
       std::memcpy(copy + s * pitch, from, static_cast<std::size_t>(run) * sizeof(T));
-      for (dim_t i = 0; i < end; i += conv_plan<T>::line) __builtin_prefetch(from + next + i);
+      for (dim_t i = 0; i < end; i += band_plan<T>::line) __builtin_prefetch(from + next + i);
     }
     job.weights = copy;
     job.weight_at = at;

@@ -25,10 +25,6 @@ struct image_lanes {
   static double real(dim_t n) { return static_cast<double>(n); }
 
   dim_t images() const { return p.batch * p.to[0]; }
-  /// Not where bands of an image would be many: their copies overlap. Those of strides are dear.
-  bool suits() const {
-    return tiles.width > 1 && (p.stride[2] == 1 ? 2 * images() : images()) >= tiles.width;
-  }
   dim_t most_bands() const {
     return p.stride[2] == 1 ? least(p.to[1], parts(2 * tiles.width, images())) : 1;
   }

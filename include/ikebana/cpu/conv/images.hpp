@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/band_plan.hpp"
+#include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/image_lanes.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
-#include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
@@ -33,14 +35,12 @@ struct images_run : image_lanes<T> {
   images_run(const conv_tiles<T>& t, const conv_pass& pass, const conv_operands<T>& operands)
       : base{t, pass}, of{operands} {}
 
-  /// Whether it is faster than a plan that fits, and fits.
-  bool pays(const conv_plan<T>& plan) {
-    const dim_t images = p.batch * p.to[0];
-    if (plan.panel || plan.channels != p.sources || !this->suits()) return false;
-    const dim_t most = this->most_bands();
-    double best = 0.95 * plan.cost() * real(p.sources * p.to[1] * p.to[2] * images);
+  /// Chooses the bands that cost least, and less than `most_cycles`. False if there are none, or
+  /// nothing fits.
+  bool fit(double most_cycles) {
+    double best = most_cycles;
     dim_t chosen = 0;
-    for (dim_t n = 1; n <= most; ++n) {
+    for (dim_t n = 1; n <= this->most_bands(); ++n) {
       this->divide(n);
       const double all = cost();
       if (all < best) best = all, chosen = n;
@@ -195,5 +195,23 @@ struct images_run : image_lanes<T> {
     }
   }
 };
+
+/// Where it is faster than the bands that it stands in for.
+template <class T>
+bool run_images(const conv_table<T>& table, const conv_pass& p, const conv_operands<T>& of) {
+  const conv_tiles<T>& tiles = table.tiles();
+  band_plan<T> plan{tiles, p, false};
+  if (p.taps() == 0 || conv_geometry::volume(p.from) == 0 || !plan.fit() ||
+      plan.channels != p.sources)
+    return false;
+  images_run<T> images{tiles, p, of};
+  const double bands =
+      plan.cost() * static_cast<double>(p.sources * p.to[0] * p.to[1] * p.to[2] * p.batch);
+  if (!images.fit(table.has(conv_algorithm::bands) ? conv_costs::least_gain * bands
+                                                   : std::numeric_limits<double>::infinity()))
+    return false;
+  images.run();
+  return true;
+}
 
 }  // namespace ikebana::cpu::detail

@@ -4,10 +4,10 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/band_plan.hpp"
 #include "ikebana/cpu/conv/buffers.hpp"
 #include "ikebana/cpu/conv/gathered_weights.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
-#include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 
@@ -16,7 +16,7 @@ namespace ikebana::cpu::detail {
 /// A band's products by panels.
 template <class T>
 struct conv_panels {
-  const conv_plan<T>& plan;
+  const band_plan<T>& plan;
   const conv_operands<T>& of;
   const conv_buffers<T>& memory;
 
@@ -59,7 +59,7 @@ struct conv_panels {
   }
 
   void pack(conv_job<T>& job, dim_t at, const T* image, dim_t k, dim_t rows, dim_t columns) const {
-    conv_move moves[conv_plan<T>::most_moves];
+    conv_move moves[band_plan<T>::most_moves];
     const dim_t n = memory.find_moves(moves, plan.tile, at, job.count, rows, columns);
     plan.tiles.pack(job.depth, image, memory.image_at + k, moves, n, memory.panel, plan.tile);
     job.image = memory.panel;
@@ -74,17 +74,21 @@ struct conv_panels {
   }
   void fetch_out(const conv_job<T>& job, dim_t rows) const {
     for (dim_t r = 0; r < rows; ++r)
-      for (dim_t i = 0; i < job.count; i += conv_plan<T>::line)
+      for (dim_t i = 0; i < job.count; i += band_plan<T>::line)
         __builtin_prefetch(job.out + r * job.out_step + i, 1);
   }
 };
 
 template <class T>
-void run_panels(const conv_plan<T>& plan, const conv_operands<T>& of, const conv_buffers<T>& memory,
-                const conv_job<T>& job, dim_t r0, dim_t results, dim_t rows, dim_t columns,
-                dim_t positions, dim_t depth, const T* image, const T* w, bool last) {
+void band_by_panels(const band_plan<T>& plan, const conv_operands<T>& of,
+                    const conv_buffers<T>& memory, const conv_job<T>& job, dim_t r0, dim_t results,
+                    dim_t rows, dim_t columns, dim_t positions, dim_t depth, const T* image,
+                    const T* w, bool last) {
   conv_panels<T>{plan, of, memory}.run(job, r0, results, rows, columns, positions, depth, image, w,
                                        last);
 }
+
+template <class T>
+using panels_run = decltype(&band_by_panels<T>);
 
 }  // namespace ikebana::cpu::detail

@@ -5,6 +5,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/weights/job.hpp"
@@ -13,8 +14,9 @@ namespace ikebana::cpu::detail {
 
 /// Without any copy, for kernels so large that none fits.
 template <class T>
-[[gnu::cold]] void pass_plainly(const conv_tiles<T>& tiles, const conv_pass& p,
-                                const conv_operands<T>& of) {
+[[gnu::cold]] bool run_plain(const conv_table<T>& table, const conv_pass& p,
+                             const conv_operands<T>& of) {
+  const conv_tiles<T>& tiles = table.tiles();
   const T *const source = of.source, *const w = of.weights, *const bias = of.bias;
   T* const result = of.result;
   const dim_t plane = p.from[1] * p.from[2];
@@ -43,18 +45,19 @@ template <class T>
           }
   const auto& then = of.then;
   if (then.function == activation::none && then.residual == nullptr && then.scale == nullptr)
-    return;
+    return true;
   const dim_t whole = p.result_plane();
   for (dim_t b = 0; b < p.batch; ++b) {
     const dim_t at = b * p.result_image;
     tiles.finish_rows(p.results, whole, result + at, whole, {then.scale, of.shift, then.function},
                       then.residual == nullptr ? nullptr : then.residual + at);
   }
+  return true;
 }
 
-/// As pass_plainly, of weights.
+/// The same of weights.
 template <class T>
-[[gnu::cold]] void weights_plainly(const weights_job<T>& job) {
+[[gnu::cold]] bool run_weights_plain(const weights_table<T>&, const weights_job<T>& job) {
   const conv_pass& p = job.p;
   const dim_t taps = p.taps(), plane = conv_geometry::volume(p.to);
   for (dim_t r = 0; r < p.results; ++r)
@@ -78,6 +81,7 @@ template <class T>
         T& to = job.dw[r * p.weight_result + c * taps + k];
         to = job.accumulate ? to + sum : sum;
       }
+  return true;
 }
 
 }  // namespace ikebana::cpu::detail

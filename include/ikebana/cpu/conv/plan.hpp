@@ -1,260 +1,278 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/conv/layout.hpp"
-#include "ikebana/cpu/conv/pass.hpp"
-#include "ikebana/cpu/conv/tiles.hpp"
-#include "ikebana/cpu/detail/quotients.hpp"
-#include "ikebana/cpu/detail/scratch.hpp"
+#include "ikebana/cpu/conv_geometry.hpp"
 
-namespace ikebana::cpu::detail {
+namespace ikebana::cpu {
 
-/// How a convolution of one group is divided: into bands of positions whose results and copies stay
-/// in the second level of the cache. Where there are many results, tiles of positions are packed
-/// into a panel in the first level, aligned and without gaps, for all of them; where there are few,
-/// the tiles read the copy itself, or the source where it needs no zeros around it. Either way the
-/// copy holds a block of channels, so that any number of them fits.
-template <class T>
-struct conv_plan {
-  static constexpr dim_t line = 64 / static_cast<dim_t>(sizeof(T));
-  static constexpr dim_t kib = 1024 / static_cast<dim_t>(sizeof(T));
-  static constexpr dim_t total = static_cast<dim_t>((packed_b_bytes + packed_a_bytes) / sizeof(T));
-  static constexpr dim_t most_copied = 208 * kib, most_out = 208 * kib, panel_size = 32 * kib,
-                         most_panel = 42 * kib;
-  static constexpr dim_t most_moves = 64, most_taps = 16384;
+/// What a convolution gives: y, or the gradient of x or of the weights.
+enum class conv_direction : unsigned char { forward, data, weights };
 
-  const conv_tiles<T>& tiles;
-  const conv_pass& p;
-  bool panel, in_place = false, direct = false;
-  dim_t taps, tile;                                   // positions of a panel
-  dim_t depth;                                        // summed at once by a panel
-  dim_t channels, results, columns, rows, slots = 1;  // of a block, a band
-  conv_layout layout;
+/// How a convolution is computed, in the order in which the algorithms are considered.
+enum class conv_algorithm : unsigned char {
+  winograd,           ///< F(4x4, 3x3).
+  col2im,             ///< Data: a product whose results are added where receptive fields lie.
+  im2col,             ///< Receptive fields of few positions are rows of a product.
+  passes,             ///< Data: forward convolutions of dy, one for each residue by the strides.
+  product,            ///< 1x1: a product of the image itself.
+  channels_in_lanes,  ///< Weights: input channels are the lanes, summed over positions.
+  images_in_lanes,    ///< Images, or bands of their rows, are the lanes.
+  panels,             ///< Bands whose receptive fields are packed for many output channels.
+  bands,              ///< Bands that tiles read where they are.
+  plain,              ///< Loops, for kernels of which no copy fits.
+};
+inline constexpr conv_algorithm conv_algorithms[] = {
+    conv_algorithm::winograd,        conv_algorithm::col2im,
+    conv_algorithm::im2col,          conv_algorithm::passes,
+    conv_algorithm::product,         conv_algorithm::channels_in_lanes,
+    conv_algorithm::images_in_lanes, conv_algorithm::panels,
+    conv_algorithm::bands,           conv_algorithm::plain};
 
-  conv_plan(const conv_tiles<T>& t, const conv_pass& pass)
-      : tiles{t},
-        p{pass},
-        panel{pass.all_results >= many_results && !has_few_products(t, pass)},
-        taps{pass.taps()},
-        tile{t.panel.registers * t.width},
-        channels{pass.sources},
-        results{pass.results},
-        columns{pass.to[2]},
-        rows{pass.to[1]} {
-    depth = panel_size / tile * 15 / 16;
-    if (depth > 512) depth = 512;
-  }
+constexpr const char* name(conv_algorithm a) {
+  constexpr const char* names[] = {
+      "Winograd",          "col2im",          "im2col", "passes", "product",
+      "channels in lanes", "images in lanes", "panels", "bands",  "plain"};
+  return names[static_cast<int>(a)];
+}
 
-  /// Whether tiles of many results read the copy itself, too: of the few channels of a first layer
-  /// it stays in the first level, and a panel of so few products costs more than it saves. Tiles of
-  /// fewer registers have more loads to a product. By the geometry of one image alone.
-  static bool has_few_products(const conv_tiles<T>& t, const conv_pass& p) {
-    const bool wide = t.width == line;
-    return p.sources <= (wide ? 16 : 6) && p.sources * p.taps() <= (wide ? 400 : 160) &&
-           p.all_results <= 96 && !p.stands() && p.unit_step() && p.to[0] == 1 && p.to[1] > 1 &&
-           p.to[1] * p.to[2] >= 128;
-  }
+/// What a convolution of one group is planned from. What the compiler does not know of it, extents,
+/// channels and the batch, is negative, and kernels then may be needed.
+struct conv_problem {
+  static constexpr dim_t unknown = -1;
 
-  dim_t plane() const { return p.to[1] * p.to[2]; }
+  conv_direction direction;
+  dim_t batch, inputs, outputs;  ///< Channels that are read, and written.
+  std::array<dim_t, 3> in, out, kernel, stride, padding, dilation;
+  dim_t element;         ///< Bytes of an element.
+  dim_t lanes;           ///< Elements of a vector; of several instruction sets the fewest.
+  bool apart = false;    ///< A pass of `passes` that writes only some positions.
+  bool is_pass = false;  ///< A pass of `passes`.
+  bool exact = false;    ///< Winograd's algorithm is disabled.
 
-  /// Lays a band of a source that stands out.
-  void lay_out_in_place() {
-    layout = conv_layout{p, columns, rows, false, false, line};
-    layout.channel = conv_geometry::volume(p.from);
-    layout.slice = p.dilation[0] * p.from[1] * p.from[2];
-    layout.pitch = p.from[2];
-  }
-  /// Lays a band out. False if its copy is too large.
-  bool lay_out(bool dense_x) {
-    layout = conv_layout{p, columns, rows, false, dense_x, line};
-    // Else it is never smaller.
-    if (p.kernel[1] > 1 && (p.stride[1] > 1 || rows < p.dilation[1])) {
-      const conv_layout dense{p, columns, rows, true, dense_x, line};
-      if (dense.channel < layout.channel) layout = dense;
-    }
-    return layout.channel * channels <= most_copied;
-  }
-
-  /// Halves what is copied at a time until it fits.
-  [[gnu::noinline]] bool fit_copy(bool dense_x) {
-    while (!lay_out(dense_x)) {
-      if (channels > 1 && (panel || rows <= 4))
-        channels = parts(channels, 2);
-      else if (rows > 1)
-        rows = parts(rows, 2);
-      else if (channels > 1)
-        channels = parts(channels, 2);
-      else if (columns > 1)
-        columns = parts(columns, 2);
-      else
-        return false;
-    }
-    const dim_t even = even_part(p.to[1], rows);
-    if (even == rows) return true;
-    rows = even;
-    return lay_out(dense_x);
-  }
-
-  bool fit() {
-    if (taps > most_taps) return false;
-    if (panel) {
-      const dim_t most = most_out / (4 * tile) / tiles.panel.rows * tiles.panel.rows;
-      results = even_part(p.results, most < tiles.panel.rows ? tiles.panel.rows : most);
-      channels = even_part(channels, depth < taps ? 1 : depth / taps);
-    } else {
-      channels = even_part(channels, most_taps / taps);
-    }
-    dim_t most = most_out / (results + tiles.panel.rows);
-    // Of one row, what all results meet stays in the first level, if not for copies that overlap.
-    if (!panel && p.to[1] == 1)
-      most = least(most,
-                   4 * most_tile() + 40 * kib / channels + 2 * p.dilation[2] * (p.kernel[2] - 1));
-    columns = even_part(columns, most);
-    rows = even_part(rows, most < columns ? 1 : most / columns);
-    in_place = p.stands() && (panel || (fit_in_place(most) && !copying_pays()));
-    if (in_place && panel && plane() < 8 * tile) in_place = false;
-    if (in_place) {
-      lay_out_in_place();
-    } else if (panel) {
-      if (!fit_copy(false)) return false;
-      gather_slots(most);
-    } else if (!fit_slide()) {
-      return false;
-    }
-    const bool dense = panel || layout.pitch == columns || rows == 1;
-    direct = dense && p.unit_step() && slots == 1 && (columns == p.to[2] || rows == 1);
-    return fits_scratch();
-  }
-
-  /// Bands of whole rows for tiles that read a source where it stands, and may not read past its
-  /// end: the last tile of a band overlaps another. False where one is wider than the band.
-  bool fit_in_place(dim_t most) {
-    if (channels != p.sources) return false;
-    if (columns < p.to[2]) {
-      rows = 1;
-      return p.to[2] - (parts(p.to[2], columns) - 1) * columns >= most_tile();
-    }
-    const dim_t pitch = p.from[2];
-    dim_t high = p.to[1];
-    if (pitch != p.to[2]) high = even_part(high, most < pitch ? 1 : most / pitch);
-    if (!holds_tiles(high)) return false;
-    rows = high;
-    return true;
-  }
-
-  /// Whether a copy without what lies between rows of positions is worth its making.
-  bool copying_pays() const {
-    if (2 * p.from[2] < 3 * p.to[2]) return false;
-    conv_plan standing = *this, copied = *this;
-    standing.in_place = true;
-    standing.lay_out_in_place();
-    return copied.fit_slide() && copied.cost() < 0.9 * (standing.cost() - standing.copying_cost());
-  }
-
-  /// Whether the last of the bands of so many rows is as wide as any tile.
-  bool holds_tiles(dim_t high) const {
-    const dim_t last = p.to[1] - (parts(p.to[1], high) - 1) * high;
-    return (last - 1) * p.from[2] + p.to[2] >= most_tile();
-  }
-  dim_t most_tile() const { return conv_tiles<T>::most_registers * tiles.width; }
-
-  /// Small planes of several images share tiles.
-  void gather_slots(dim_t most) {
-    const dim_t positions = rows * columns, all = p.batch * p.to[0];
-    if (positions != plane() || positions >= 8 * tile) return;
-    slots = most / positions;
-    if (slots > most_copied / (layout.channel * channels))
-      slots = most_copied / (layout.channel * channels);
-    slots = slots < 1 ? 1 : even_part(all, slots);
-  }
-
-  /// Whether a row's copy for each kernel element is cheaper than computing between the rows.
-  bool fit_slide() {
-    const conv_plan before = *this;
-    const bool shared = fit_copy(false);
-    const double shared_cost = cost();
-    const dim_t c = channels, r = rows, w = columns;
-    const conv_layout kept = layout;
-    channels = before.channels, rows = before.rows, columns = before.columns;
-    if (fit_copy(true) && (!shared || cost() < shared_cost)) return true;
-    channels = c, rows = r, columns = w;
-    layout = kept;
-    return shared;
-  }
-  /// Cycles for a channel of a position, about; those of its copy.
-  double copying_cost() const {
-    const auto real = [](dim_t n) { return static_cast<double>(n); };
-    const double length = real(layout.pitch);
-    return real(layout.channel) / length * (4 + length / real(tiles.width)) / real(rows * columns);
-  }
-  double cost() const {
-    const auto real = [](dim_t n) { return static_cast<double>(n); };
-    const double w = real(tiles.width);
-    const bool gaps = layout.pitch != columns;
-    const double placed =
-        real(results) / real(p.sources) * real(gaps ? rows : 0) * (5 + 2 * real(columns) / w);
-    const double tile_width = real(tile), at_end = real(rows) * real(layout.pitch) / tile_width;
-    const double tiles_used =
-        static_cast<double>(static_cast<dim_t>(at_end)) +
-        (at_end - static_cast<double>(static_cast<dim_t>(at_end)) > 1 / 3.0 ? 1.0 : 0.8);
-    double used = tiles_used * tile_width * real(taps) * real(results) / (2 * w);
-    // Loads that cross lines; what does not stay in the first level of the cache.
-    if (layout.pitch % line != 0) used *= 1.2;
-    const double streamed = layout.channel * channels <= 40 * kib
-                                ? 0
-                                : 2.5 * real(layout.channel) / real(line) * real(parts(results, 8));
-    return copying_cost() + (placed + used + streamed) / real(rows * columns);
-  }
-
-  dim_t out_step() const {
-    const bool apart = panel || (in_place && rows == 1);
-    const dim_t n = slots * rows * (apart ? columns : layout.pitch);
-    return parts(n, line) * line;
-  }
-
-  dim_t bands() const {
-    return parts(p.results, results) * parts(p.to[2], columns) * parts(p.batch * p.to[0], slots) *
-           parts(p.to[1], rows);
-  }
-
-  /// Smaller bands, until there are so many, if these are not too small. No sum is divided
-  /// otherwise by it.
-  void divide(dim_t wanted) {
-    while (bands() < wanted) {
-      const dim_t half = parts(rows, 2), block = parts(parts(results, 2), 8) * 8;
-      if (slots > 1)
-        slots = parts(slots, 2);
-      else if (rows > 1 && half * columns >= 2 * tile && (panel || !in_place || holds_tiles(half)))
-        divide_rows(half);
-      else if (panel && results > 8 && (p.results % block == 0 || p.results % block >= 8))
-        results = block;
-      else
-        return;
-    }
-  }
-  void divide_rows(dim_t half) {
-    rows = half;
-    if (in_place)
-      lay_out_in_place();
-    else
-      layout = conv_layout{p, columns, rows, layout.y.dense, layout.x.dense, line};
-  }
-
-  dim_t overhang() const { return 2 * most_tile() + line; }
-  /// Elements of the copy, of the results, of those of the last tiles' rows.
-  dim_t copy_size() const {
-    return in_place ? 0 : parts(slots * layout.channel * channels + overhang(), line) * line;
-  }
-  dim_t out_size() const { return direct ? 0 : results * out_step(); }
-  dim_t tail_size() const { return panel ? tiles.panel.rows * out_step() : 0; }
-  dim_t offsets_size() const { return parts(channels * taps, line) * line; }
-  bool fits_scratch() const {
-    return copy_size() + out_size() + tail_size() + (panel ? most_panel : 0) <= total &&
-           static_cast<std::size_t>(2 * offsets_size() + 512) * sizeof(std::int32_t) <= list_bytes;
-  }
+  constexpr bool knows_extents() const { return batch >= 0 && in[2] >= 0 && out[2] >= 0; }
+  constexpr dim_t taps() const { return conv_geometry::volume(kernel); }
+  constexpr dim_t plane() const { return conv_geometry::volume(out); }
+  constexpr bool has_strides() const { return conv_geometry::volume(stride) > 1; }
 };
 
-}  // namespace ikebana::cpu::detail
+/// Of one group of the convolution g; `in` and `out` are those of the way forward. Negative
+/// channels and extents are unknown.
+constexpr conv_problem problem_of(conv_direction direction, const conv_geometry& g, dim_t element,
+                                  dim_t lanes) {
+  const auto of_group = [&](dim_t channels) {
+    return channels < 0 ? channels : channels / g.groups;
+  };
+  const dim_t in = of_group(g.in_channels), out = of_group(g.out_channels);
+  const bool back = direction == conv_direction::data;
+  return {direction, g.batch,  back ? out : in, back ? in : out, g.in,    g.out,
+          g.kernel,  g.stride, g.padding,       g.dilation,      element, lanes};
+}
+
+/// The constants of the choice.
+namespace detail::conv_costs {
+
+// Winograd. Channels and positions that pay for the transforms:
+inline constexpr dim_t least_winograd_channels = 16, full_winograd_channels = 32;
+inline constexpr dim_t least_winograd_positions = 144, least_positions_of_few_channels = 256;
+/// elements of transformed weights, of which many pay for more positions,
+inline constexpr dim_t many_transformed = dim_t{3} << 20, most_transformed = dim_t{10} << 20;
+inline constexpr dim_t least_positions_of_many = 400;
+/// and channels whose transformed tiles fit any thread's scratch.
+inline constexpr dim_t most_winograd_sources = 1024;
+/// For the gradient of the weights: channels that pay for it,
+inline constexpr dim_t least_winograd_sources = 8;
+/// and positions of all images.
+inline constexpr dim_t least_positions_of_weights = 144;
+
+// im2col: positions of an image, the channels from which these pay, elements of the copy.
+inline constexpr dim_t few_positions = 8, some_positions = 16, most_positions = 64;
+inline constexpr dim_t least_im2col_sources = 16, least_im2col_results = 4,
+                       least_plain_channels = 32;
+inline constexpr dim_t im2col_room = dim_t{480} * 1024;
+/// Weights: positions of all images, of few results and of many.
+inline constexpr dim_t fewest_positions = 4, few_summed = 32, some_summed = 64, many_rows = 128;
+
+// col2im: bytes of what a band hands over; results it needs for a source, in fifths for each tap
+// that a position meets.
+inline constexpr dim_t handed_bytes = dim_t{256} * 1024;
+inline constexpr dim_t most_unstrided_sources = 16, least_unstrided_results = 24,
+                       least_handed_results = 6;
+
+/// From so many results on, what they meet is packed for all of them.
+inline constexpr dim_t many_results = 32;
+/// But the few channels of a first layer stay in the first-level cache: sources, products of a
+/// result, where registers are whole cache lines and where not; results; positions.
+inline constexpr dim_t few_sources[] = {16, 6}, few_products[] = {400, 160},
+                       most_results_unpacked = 96, least_plane_unpacked = 128;
+
+/// Of an algorithm whose cycles are estimated, by those of the one it stands in for.
+inline constexpr double least_gain = 0.95;
+
+/// Weights: positions of a row of which any copy fits.
+inline constexpr dim_t longest_row = 2048;
+
+}  // namespace detail::conv_costs
+
+namespace detail {
+
+constexpr bool at_least(dim_t n, dim_t least) { return n < 0 || n >= least; }
+constexpr bool at_most(dim_t n, dim_t most) { return n <= most; }
+constexpr dim_t round_to(dim_t n, dim_t unit) { return (n + unit - 1) / unit * unit; }
+
+/// Whether a channel is a row of a matrix.
+constexpr bool is_product(const conv_problem& p) {
+  const std::array<dim_t, 3> none{0, 0, 0}, one{1, 1, 1};
+  return p.kernel == one && p.stride == one && p.padding == none && p.in == p.out && !p.apart;
+}
+
+constexpr bool winograd_applies(const conv_problem& p) {
+  namespace costs = conv_costs;
+  if (p.exact || p.element != 4 || p.apart || p.direction == conv_direction::data) return false;
+  if (p.kernel != std::array<dim_t, 3>{1, 3, 3} || p.padding[0] != 0) return false;
+  for (std::size_t d = 1; d < 3; ++d)
+    if (p.stride[d] != 1 || p.dilation[d] != 1 || p.padding[d] < 0 || p.padding[d] > 2)
+      return false;
+  const bool of_weights = p.direction == conv_direction::weights;
+  if (of_weights ? !(at_least(p.inputs, costs::least_winograd_sources) &&
+                     at_least(p.outputs, (3 * p.lanes + 1) / 2))
+                 : !(at_least(p.inputs, costs::least_winograd_channels) &&
+                     at_most(p.inputs, costs::most_winograd_sources) &&
+                     at_least(p.outputs, costs::least_winograd_channels)))
+    return false;
+  if (!p.knows_extents() || p.inputs < 0 || p.outputs < 0) return true;
+  if (p.in[0] != 1 || p.out[0] != 1 || p.lanes < 8) return false;
+  // Parts of tiles are computed whole.
+  const dim_t plane = p.plane(), computed = round_to(p.out[1], 4) * round_to(p.out[2], 4);
+  if (of_weights)
+    return p.inputs * p.outputs >= 32 * p.lanes && plane >= 6 * p.lanes &&
+           p.batch * plane >= costs::least_positions_of_weights && 7 * plane >= 5 * computed;
+  const dim_t transformed = 36 * p.inputs * p.outputs;
+  const bool full = p.outputs >= costs::full_winograd_channels;
+  // Few results must fill their registers, and the tiles.
+  if (!full && 10 * plane * p.outputs < 7 * computed * round_to(p.outputs, p.lanes)) return false;
+  return plane >= (transformed > costs::many_transformed ? costs::least_positions_of_many
+                   : full                                ? costs::least_winograd_positions
+                          : costs::least_positions_of_few_channels) &&
+         3 * plane >= 2 * computed - 64 && transformed <= costs::most_transformed;
+}
+
+constexpr bool im2col_applies(const conv_problem& p) {
+  namespace costs = conv_costs;
+  if (p.is_pass) return false;
+  if (!p.knows_extents() || p.inputs < 0 || p.outputs < 0) return true;
+  const dim_t plane = p.plane();
+  // The channels of x and of y.
+  const bool back = p.direction == conv_direction::data;
+  const dim_t sources = back ? p.outputs : p.inputs, results = back ? p.inputs : p.outputs;
+  if (plane == 0 || plane > costs::most_positions || sources == 0 || results == 0 || p.taps() == 0)
+    return false;
+  if (plane * (p.taps() * (sources + 1) + results) + 64 > costs::im2col_room) return false;
+  const bool plain = is_product(p), wide = plain && sources >= costs::least_plain_channels &&
+                                           results >= costs::least_plain_channels;
+  const bool few = plane <= costs::few_positions, some = plane <= costs::some_positions;
+  if (p.direction == conv_direction::forward)
+    return few || (some && (plain || sources >= costs::least_im2col_sources)) || wide;
+  if (back)
+    return few || (some && results >= costs::least_im2col_results) || p.has_strides() || wide;
+  return plane <= costs::fewest_positions ||
+         (p.batch * plane <=
+              (results >= costs::many_rows ? costs::some_summed : costs::few_summed) &&
+          !plain && (few || results >= costs::least_plain_channels));
+}
+
+constexpr bool col2im_applies(const conv_problem& p) {
+  namespace costs = conv_costs;
+  if (p.direction != conv_direction::data || p.taps() == 1) return false;
+  const dim_t sources = p.outputs, results = p.inputs;  // of the convolution forward
+  const bool strides = p.has_strides();
+  if (!strides && !(at_most(sources, costs::most_unstrided_sources - 1) &&
+                    at_least(results, costs::least_unstrided_results)))
+    return false;
+  if (!p.knows_extents() || sources < 0 || results < 0) return true;
+  // Few positions are rows of a product, whose results are handed over one by one.
+  const dim_t plane = p.plane(), image = conv_geometry::volume(p.in), taps = p.taps();
+  const bool halves = p.stride[2] == 2;
+  if (plane <= (sources <= 8              ? 16
+                : halves || sources <= 16 ? 36
+                                          : 64) ||
+      image == 0 || taps * p.out[2] > costs::handed_bytes / p.element)
+    return false;
+  if (halves && plane <= costs::most_positions) return true;
+  dim_t classes = 1;  // of elements of the image, by the places of the kernel that they meet
+  for (std::size_t d = 0; d < 3; ++d) {
+    const dim_t n = p.stride[d] / std::gcd(p.stride[d], p.dilation[d]);
+    classes *= n < p.kernel[d] ? n : p.kernel[d];
+  }
+  if (classes == 1 && strides &&
+      (sources >= costs::most_unstrided_sources || results < costs::least_unstrided_results))
+    return false;
+  const dim_t each = taps / classes, fifths = classes == 1   ? 40
+                                              : sources < 32 ? 2 * each + 1
+                                                             : 5 * each - 5;
+  // Other algorithms also multiply where a kernel leaves the results.
+  const dim_t all = image / (conv_geometry::volume(p.stride) * plane);
+  return results >= costs::least_handed_results &&
+         results > fifths * sources / (5 * (all < 1 ? 1 : all));
+}
+
+/// Whether tiles of many results read the bands themselves, too.
+constexpr bool has_few_products(const conv_problem& p) {
+  namespace costs = conv_costs;
+  if (!p.knows_extents() || p.inputs < 0 || p.apart) return false;
+  bool stands = p.stride[1] == 1 && p.stride[2] == 1;
+  for (std::size_t d = 0; d < 3; ++d)
+    stands = stands && p.padding[d] == 0 &&
+             (p.out[d] - 1) * p.stride[d] + (p.kernel[d] - 1) * p.dilation[d] < p.in[d];
+  const int narrow = p.lanes * p.element < 64;
+  return p.inputs <= costs::few_sources[narrow] &&
+         p.inputs * p.taps() <= costs::few_products[narrow] &&
+         p.outputs <= costs::most_results_unpacked && !stands && p.out[0] == 1 && p.out[1] > 1 &&
+         p.plane() >= costs::least_plane_unpacked;
+}
+
+constexpr bool panels_apply(const conv_problem& p) {
+  return p.direction == conv_direction::forward && at_least(p.outputs, conv_costs::many_results) &&
+         !has_few_products(p);
+}
+
+}  // namespace detail
+
+/// Whether the algorithm is one for such convolutions.
+constexpr bool applies(conv_algorithm algorithm, const conv_problem& p) {
+  const bool back = p.direction == conv_direction::data;
+  switch (algorithm) {
+    case conv_algorithm::winograd:
+      return detail::winograd_applies(p);
+    case conv_algorithm::col2im:
+      return detail::col2im_applies(p);
+    case conv_algorithm::im2col:
+      return detail::im2col_applies(p);
+    case conv_algorithm::passes:
+      return back;
+    case conv_algorithm::product:
+      return !back && detail::is_product(p);
+    case conv_algorithm::channels_in_lanes:
+      return p.direction == conv_direction::weights && p.lanes > 1 &&
+             detail::at_least(p.inputs, p.lanes) &&
+             detail::at_most(p.out[2], detail::conv_costs::longest_row);
+    case conv_algorithm::images_in_lanes: {
+      // Not where bands of an image would be many: their copies overlap. Those of strides are dear.
+      if (back || p.lanes == 1 || (p.knows_extents() && detail::panels_apply(p))) return false;
+      const dim_t images = p.batch * p.out[0];
+      return !p.knows_extents() || (p.stride[2] == 1 ? 2 * images : images) >= p.lanes;
+    }
+    case conv_algorithm::panels:
+      return detail::panels_apply(p);
+    case conv_algorithm::bands:
+    case conv_algorithm::plain:
+      return !back;
+  }
+  return false;
+}
+
+}  // namespace ikebana::cpu

@@ -1,24 +1,15 @@
 #pragma once
 
-#include <array>
-
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/band_plan.hpp"
+#include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
-#include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/gemm.hpp"
 
 namespace ikebana::cpu::detail {
-
-/// Whether every position meets the one in its own place and no other, so that
-/// a channel is a row of a matrix.
-inline bool is_product(const conv_pass& p) {
-  const std::array<dim_t, 3> none{0, 0, 0}, one{1, 1, 1};
-  return p.kernel == one && p.stride == one && p.padding == none && p.from == p.to &&
-         p.unit_step() && p.to == p.whole;
-}
 
 /// The weights of a pass times an image, by blocks: what follows it finds them
 /// in the cache.
@@ -90,8 +81,9 @@ struct conv_product {
 };
 
 template <class T>
-void run_product(const conv_tiles<T>& tiles, const conv_pass& p, const conv_operands<T>& of) {
-  conv_product<T>{tiles, p, of}.run();
+bool run_product(const conv_table<T>& table, const conv_pass& p, const conv_operands<T>& of) {
+  conv_product<T>{table.tiles(), p, of}.run();
+  return true;
 }
 
 }  // namespace ikebana::cpu::detail

@@ -77,9 +77,6 @@ struct dot_job {
   const std::int32_t* offsets;
 };
 
-/// From so many results on, what they meet is packed for all of them.
-inline constexpr dim_t many_results = 32;
-
 /// Which parts of the tiles a caller needs: the others are not built, and null.
 struct conv_parts {
   bool strides = true;  // rows whose elements lie apart

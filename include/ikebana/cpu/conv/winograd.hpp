@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/layout.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -14,7 +15,6 @@
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/dispatch.hpp"
-#include "ikebana/cpu/exact_convolution.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -26,8 +26,7 @@ struct winograd_run : winograd_tiles<T> {
   using unit = typename base::unit;
   using base::block, base::kernels, base::p, base::positions, base::segment, base::tiles;
   using base::pitch, base::units;
-  static constexpr dim_t most_depth = 64, many = dim_t{3} << 20, most_held = dim_t{10} << 20,
-                         most_sources = 1024;  // for which any scratch has room
+  static constexpr dim_t most_depth = 64;
 
   const T *weights, *bias;
   T* result;
@@ -51,21 +50,6 @@ struct winograd_run : winograd_tiles<T> {
   /// What is carried over of a panel's weights, to channel c.
   dim_t carried_size(dim_t width, dim_t c) const {
     return positions * (c * width + parts(c, depth) * kernels.width);
-  }
-
-  /// As measured: what is saved must pay for carrying over, and parts of tiles
-  /// are computed whole. By an image alone, so that its result does not depend
-  /// on the batch.
-  bool pays() const {
-    const dim_t plane = p.to[1] * p.to[2], computed = parts(p.to[1], 4) * parts(p.to[2], 4) * 16;
-    const dim_t carried_over = positions * p.sources * p.results;
-    // Few results must fill their registers, and the tiles.
-    if (p.results < 32 &&
-        10 * plane * p.results < 7 * computed * rounded_up(p.results, kernels.width))
-      return false;
-    const dim_t least_plane = carried_over > many ? 400 : p.results < 32 ? 256 : 144;
-    return p.sources >= 16 && p.sources <= most_sources && p.results >= 16 &&
-           plane >= least_plane && 3 * plane >= 2 * computed - 64 && carried_over <= most_held;
   }
 
   bool fit() {
@@ -211,22 +195,15 @@ struct winograd_run : winograd_tiles<T> {
   }
 };
 
-/// As run_pass, where this is the way; else false, having done nothing.
+/// In float, on instruction sets that have its kernels.
 template <class T>
-bool run_winograd(const conv_tiles<T>& tiles, const conv_pass& p, const T* source, const T* w,
-                  const T* bias, T* result, const conv_epilogue<T>& then) {
+bool run_winograd(const conv_table<T>& table, const conv_pass& p, const conv_operands<T>& of) {
   if constexpr (std::is_same_v<T, float>) {
-    if (p.taps() != 9 || exact_convolution()) return false;
     const winograd_kernels<T>* const kernels = IKEBANA_CPU_DISPATCH(kernels_for_winograd<T>)();
     if (kernels == nullptr) return false;
-    const T* const shift = then.scale == nullptr ? nullptr : bias;
-    winograd_run<T> run{{*kernels, tiles, p, source},
-                        w,
-                        then.scale == nullptr ? bias : nullptr,
-                        result,
-                        then,
-                        shift};
-    if (!run.suits() || !run.pays() || !run.fit()) return false;
+    winograd_run<T> run{
+        {*kernels, table.tiles(), p, of.source}, of.weights, of.bias, of.result, of.then, of.shift};
+    if (!run.fit()) return false;
     run.run();
     return true;
   } else {

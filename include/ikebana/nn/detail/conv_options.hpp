@@ -6,7 +6,8 @@
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv.hpp"
-#include "ikebana/cpu/conv/needs.hpp"
+#include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv/table.hpp"
 #include "ikebana/module/extent.hpp"
 #include "ikebana/module/named.hpp"
 #include "ikebana/module/option_set.hpp"
@@ -62,12 +63,13 @@ struct conv_options {
     return g;
   }
 
-  /// The kernels that a pass from `from` to `to` channels needs; a negative count is unknown.
+  /// The algorithms that a convolution of so many channels may need; a negative count is unknown.
   template <class T>
-  static constexpr cpu::detail::conv_needs needs(const cpu::conv_geometry& g, dim_t from,
-                                                 dim_t to) {
-    return cpu::detail::needs_of<T>(g,
-                                    {from < 0 ? from : from / groups, to < 0 ? to : to / groups});
+  static constexpr cpu::detail::conv_set needed(cpu::conv_direction direction, cpu::conv_geometry g,
+                                                dim_t in_channels, dim_t out_channels) {
+    g.in_channels = in_channels;
+    g.out_channels = out_channels;
+    return cpu::detail::needed_for<T>(direction, g);
   }
 };
 

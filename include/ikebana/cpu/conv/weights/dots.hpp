@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/band_plan.hpp"
 #include "ikebana/cpu/conv/layout.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
-#include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/weights/job.hpp"
@@ -53,7 +53,7 @@ struct weights_by_dots : weights_job<T> {
       slots = least(copy_room / (layout.channel * channels), near / plane());
       slots = slots < 1 ? 1 : even_part(p.batch, slots);
     }
-    return copy_size() <= conv_plan<T>::total &&
+    return copy_size() <= band_plan<T>::total &&
            static_cast<std::size_t>(channels * p.taps()) * sizeof(std::int32_t) <= list_bytes;
   }
   bool lay_out() {

@@ -4,12 +4,11 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/band_plan.hpp"
 #include "ikebana/cpu/conv/image_lanes.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
-#include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
-#include "ikebana/cpu/conv/weights/dots.hpp"
 #include "ikebana/cpu/conv/weights/job.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
@@ -30,11 +29,11 @@ struct weights_by_images : weights_job<T> {
 
   explicit weights_by_images(const job_type& of) : job_type{of} {}
 
-  /// Whether it is faster than `dots`, and fits.
-  bool pays(const weights_by_dots<T>& dots) {
-    if (!lanes.suits()) return false;
+  /// Chooses the bands that cost least, and less than `most_cycles`. False if there are none, or
+  /// nothing fits.
+  bool fit(double most_cycles) {
     const dim_t most = lanes.most_bands();
-    double best = 0.95 * dots.cost();
+    double best = most_cycles;
     dim_t chosen = 0;
     for (dim_t n = 1; n <= most; ++n) {
       // What is not finite beside a shorter band would meet zeros.

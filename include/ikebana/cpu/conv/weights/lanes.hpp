@@ -5,8 +5,8 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/conv/band_plan.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
-#include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/weights/job.hpp"

@@ -54,13 +54,6 @@ struct winograd_kernels {
   void (*gather)(dim_t sources, dim_t width, const T* from, dim_t position_step, T* to, bool adds);
 };
 
-/// A way that not all passes may take, and not all programs need.
-template <class T>
-using pass_way = bool (*)(const conv_tiles<T>& tiles, const conv_pass& p, const T* source,
-                          const T* w, const T* bias, T* result, const conv_epilogue<T>& then);
-template <class T>
-using weights_way = bool (*)(const conv_tiles<T>& tiles, const conv_pass& p, const T* x,
-                             const T* dy, T* dw, bool accumulate);
 }  // namespace ikebana::cpu::detail
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/winograd-inl.hpp"

@@ -29,17 +29,6 @@ struct winograd_tiles {
   dim_t units() const { return p.batch * down * segments; }
   dim_t pitch() const { return (parts(segment, kernels.width) + 1) * 4 * kernels.width; }
 
-  /// Whether the geometry is one of these. Says nothing of whether it pays.
-  bool suits() const {
-    const auto plane = [](const std::array<dim_t, 3>& a, dim_t z, dim_t yx) {
-      return a[0] == z && a[1] == yx && a[2] == yx;
-    };
-    return plane(p.kernel, 1, 3) && plane(p.stride, p.stride[0], 1) &&
-           plane(p.dilation, p.dilation[0], 1) && p.padding[0] == 0 && p.padding[1] >= 0 &&
-           p.padding[2] >= 0 && p.padding[1] <= 2 && p.padding[2] <= 2 && p.from[0] == 1 &&
-           p.to[0] == 1 && plane(p.step, p.step[0], 1);
-  }
-
   /// A row of tiles, or a part of one: where it begins in the result, and what
   /// it reads.
   struct unit {

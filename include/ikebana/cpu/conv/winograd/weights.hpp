@@ -5,15 +5,16 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/conv/weights/job.hpp"
 #include "ikebana/cpu/conv/winograd/kernels.hpp"
 #include "ikebana/cpu/conv/winograd/tiles.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/dispatch.hpp"
-#include "ikebana/cpu/exact_convolution.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -48,14 +49,6 @@ struct winograd_weights : winograd_tiles<T> {
   dim_t spread_step(dim_t width) const { return block * segment * width + kernels.width; }
   dim_t panel_at(dim_t r) const {
     return positions * (block * segment * r + parts(r, panel) * kernels.width);
-  }
-
-  /// As measured: channels must pay for carrying over, and parts of tiles are computed whole.
-  bool pays() const {
-    const dim_t plane = p.to[1] * p.to[2], computed = parts(p.to[1], 4) * parts(p.to[2], 4) * 16,
-                w = kernels.width;
-    return p.sources >= 8 && 2 * p.results >= 3 * w && p.sources * p.results >= 32 * w &&
-           plane >= 6 * w && p.batch * plane >= 144 && 7 * plane >= 5 * computed;
   }
 
   void fit() {
@@ -179,16 +172,12 @@ struct winograd_weights : winograd_tiles<T> {
   }
 };
 
-/// As weights_gradient of one group, where this is the way; else false, having done nothing.
 template <class T>
-bool run_winograd_weights(const conv_tiles<T>& tiles, const conv_pass& p, const T* x, const T* dy,
-                          T* dw, bool accumulate) {
+bool run_winograd_weights(const weights_table<T>&, const weights_job<T>& of) {
   if constexpr (std::is_same_v<T, float>) {
-    if (p.taps() != 9 || exact_convolution()) return false;
     const winograd_kernels<T>* const kernels = IKEBANA_CPU_DISPATCH(kernels_for_winograd<T>)();
-    if (kernels == nullptr || kernels->width < 8) return false;
-    winograd_weights<T> run{{*kernels, tiles, p, x}, dy, dw, accumulate};
-    if (!run.suits() || !run.pays()) return false;
+    if (kernels == nullptr) return false;
+    winograd_weights<T> run{{*kernels, of.tiles, of.p, of.x}, of.dy, of.dw, of.accumulate};
     run.fit();
     run.run();
     return true;

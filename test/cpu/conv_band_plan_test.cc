@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/band_plan.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
-#include "ikebana/cpu/conv/plan.hpp"
 
 using ikebana::dim_t;
 using namespace ikebana::cpu::detail;
@@ -45,10 +45,13 @@ TEST_CASE("a long row is divided until its parts fit the scratch, in both direct
                                                 {0, 0, 0},
                                                 {1, 1, 1}};
             const conv_pass forward = forward_pass(g);
-            CHECK(conv_plan<float>{tiles, forward}.fit());
+            for (const bool packs : {false, true})
+              CHECK(band_plan<float>{tiles, forward, packs}.fit());
             for (dim_t residue = 0; residue < stride; ++residue) {
               const conv_pass backward = backward_pass(g, {0, 0, residue});
-              if (backward.taps() > 0) CHECK(conv_plan<float>{tiles, backward}.fit());
+              if (backward.taps() == 0) continue;
+              for (const bool packs : {false, true})
+                CHECK(band_plan<float>{tiles, backward, packs}.fit());
             }
           }
   }

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstddef>
-#include <numeric>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
-#include "ikebana/cpu/conv/ways.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
@@ -20,44 +20,24 @@ namespace ikebana::cpu::detail {
 /// is multiplied, whatever the strides and the zeros around the image. Blocks of channels and bands
 /// of positions are such that what is handed over stays in the second level of the cache.
 template <class T>
-struct conv_spread {
+struct conv_col2im {
   const conv_tiles<T>& tiles;
   const conv_pass& p;  // forward
   dim_t taps = p.taps(), lines = p.to[0] * p.to[1], row = p.to[2];
   dim_t plane = lines * row, from_plane = conv_geometry::volume(p.from);
   dim_t channels = 0, rows = 0;  // of a block, of a band
 
-  static constexpr dim_t most = (dim_t{256} << 10) / static_cast<dim_t>(sizeof(T)),
-                         most_positions = 400;
+  static constexpr dim_t most = conv_costs::handed_bytes / dim_t{sizeof(T)}, most_positions = 400;
 
-  conv_spread(const conv_tiles<T>& t, const conv_pass& forward) : tiles{t}, p{forward} {}
+  conv_col2im(const conv_tiles<T>& t, const conv_pass& forward) : tiles{t}, p{forward} {}
 
-  /// As measured: what is added up must be little beside what is multiplied, and the other ways be
-  /// those of few channels or of many parts of a kernel. By an image alone, as its bits.
-  bool pays() {
-    // Few positions are else rows of a product (columns.hpp), whose results are handed over one by
-    // one.
-    const bool by_registers = p.stride[2] == 2;
-    const dim_t few = p.sources <= 8 ? 16 : by_registers || p.sources <= 16 ? 36 : 64;
-    if (plane <= few || from_plane == 0 || taps == 1 || taps * row > most) return false;
-    dim_t classes = 1;  // of elements of the image, by the places of the kernel that they meet
-    for (std::size_t d = 0; d < 3; ++d)
-      classes *= least(p.stride[d] / std::gcd(p.stride[d], p.dilation[d]), p.kernel[d]);
-    const dim_t each = taps / classes;
-    const dim_t fifths = classes == 1 ? 40 : p.sources < 32 ? 2 * each + 1 : 5 * each - 5;
-    const bool else_rows = by_registers && plane <= 64;
-    if (!else_rows && classes == 1 && (p.sources >= 16 || p.results < 24)) return false;
-    // The other ways also multiply where a kernel leaves the results.
-    const dim_t all = from_plane / (p.stride[0] * p.stride[1] * p.stride[2] * plane),
-                least_results = fifths * p.sources / (5 * (all < 1 ? 1 : all));
-    if (!else_rows && (p.results < 6 || p.results <= least_results)) return false;
+  void fit() {
     const dim_t most_rows = least(most / taps, most_positions) / row;
     rows = even_part(lines, most_rows < 1 ? 1 : most_rows);
     // Fewer where they leave fewer lanes empty.
     for (dim_t n = rows; n > 1 && 3 * n * row >= most_positions; --n)
       if (computed(n) < computed(rows)) rows = n;
     channels = even_part(p.sources, most / (taps * rows * row));
-    return true;
   }
 
   /// In whole registers, by bands of n rows.
@@ -149,15 +129,11 @@ struct conv_spread {
   }
 };
 
-/// False, having done nothing, where this is not the way.
 template <class T>
-bool run_spread(const data_job<T>& job) {
-  conv_spread<T> spread{job.tiles, job.all};
-  if (!spread.pays()) return false;
-  share_groups(job.g.groups, job.all.multiply_adds(), [&](dim_t group) {
-    const conv_operands<T> of = job.of(group);
-    spread.run(of.source, of.weights, of.bias, of.result);
-  });
+bool run_col2im(const conv_table<T>& table, const conv_pass& forward, const conv_operands<T>& of) {
+  conv_col2im<T> spread{table.tiles(), forward};
+  spread.fit();
+  spread.run(of.source, of.weights, of.bias, of.result);
   return true;
 }
 

@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <initializer_list>
+#include <iterator>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "ikebana/cpu/conv.hpp"
+#include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv/table.hpp"
+#include "support.hpp"
+
+using namespace cpu_test;
+namespace cpu = ikebana::cpu;
+using cpu::conv_geometry;
+
+namespace {
+
+constexpr conv_geometry geometry(dim_t batch, dim_t in_channels, dim_t out_channels, dim_t groups,
+                                 std::array<dim_t, 3> in, std::array<dim_t, 3> kernel,
+                                 std::array<dim_t, 3> stride, std::array<dim_t, 3> padding) {
+  conv_geometry g{batch, in_channels, out_channels, groups,  in,
+                  {},    kernel,      stride,       padding, {1, 1, 1}};
+  for (std::size_t d = 0; d < 3; ++d)
+    g.out[d] = (in[d] + 2 * padding[d] - kernel[d]) / stride[d] + 1;
+  return g;
+}
+
+std::vector<float> numbers(dim_t n, std::uint64_t seed) {
+  generator random{seed};
+  std::vector<float> all(static_cast<std::size_t>(n));
+  for (float& x : all) x = static_cast<float>(random.number());
+  return all;
+}
+
+/// The algorithms that G needs give the bits that all of them give.
+template <conv_geometry G>
+void check() {
+  using enum cpu::conv_direction;
+  namespace detail = cpu::detail;
+  const auto& to_y = detail::forward_algorithms_for<float, detail::needed_for<float>(forward, G)>();
+  const auto& to_x = detail::data_algorithms_for<float, detail::needed_for<float>(data, G)>();
+  const auto& to_w = detail::weights_algorithms_for<float, detail::needed_for<float>(weights, G)>();
+  // With separately compiled kernels all algorithms exist, and there is nothing to compare
+  // (conv_table_of_headers_test compiles its own).
+  CHECK((&to_y == &detail::forward_algorithms<float>()) == !IKEBANA_CPU_HERE);
+  CHECK((&to_x == &detail::data_algorithms<float>()) == !IKEBANA_CPU_HERE);
+  CHECK((&to_w == &detail::weights_algorithms<float>()) == !IKEBANA_CPU_HERE);
+  if constexpr (!IKEBANA_CPU_HERE) return;
+  constexpr dim_t sources = G.in_channels / G.groups;
+  const dim_t size_x = G.batch * G.in_channels * conv_geometry::volume(G.in),
+              size_y = G.batch * G.out_channels * conv_geometry::volume(G.out),
+              size_w = G.out_channels * sources * conv_geometry::volume(G.kernel);
+  const auto x = numbers(size_x, 1), w = numbers(size_w, 2), dy = numbers(size_y, 3);
+  const auto same = [](dim_t n, const auto& f) {
+    std::vector<float> some(static_cast<std::size_t>(n)), all = some;
+    f(some.data(), true);
+    f(all.data(), false);
+    CHECK(std::memcmp(some.data(), all.data(), some.size() * sizeof(float)) == 0);
+  };
+  same(size_y, [&](float* y, bool some) {
+    cpu::conv_forward<float>(G, x.data(), w.data(), nullptr, y, {},
+                             some ? to_y : detail::forward_algorithms<float>());
+  });
+  same(size_x, [&](float* dx, bool some) {
+    cpu::conv_backward_data<float>(G, dy.data(), w.data(), dx, nullptr,
+                                   some ? to_x : detail::data_algorithms<float>());
+  });
+  same(size_w, [&](float* dw, bool some) {
+    cpu::conv_backward_weights<float>(G, x.data(), dy.data(), dw, false,
+                                      some ? to_w : detail::weights_algorithms<float>());
+  });
+}
+
+}  // namespace
+
+TEST_CASE("what is not needed for a convolution would not be chosen for it") {
+  for_each_set([] {
+    check<geometry(9, 1, 6, 1, {1, 14, 14}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2})>();
+    check<geometry(2, 6, 16, 1, {1, 14, 14}, {1, 5, 5}, {1, 1, 1}, {0, 0, 0})>();
+    check<geometry(1, 12, 40, 1, {1, 9, 9}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0})>();
+    check<geometry(2, 12, 40, 1, {1, 9, 9}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0})>();
+    check<geometry(1, 5, 7, 1, {1, 5, 5}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1})>();
+    check<geometry(2, 3, 33, 1, {1, 21, 21}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3})>();
+    check<geometry(1, 16, 16, 1, {1, 20, 20}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>();
+    check<geometry(1, 3, 24, 1, {1, 12, 12}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>();
+    check<geometry(2, 40, 12, 2, {1, 11, 12}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>();
+    check<geometry(1, 8, 6, 1, {1, 1, 60}, {1, 1, 7}, {1, 1, 3}, {0, 0, 3})>();
+    check<geometry(1, 20, 33, 1, {3, 7, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1})>();
+    // Only one tap of the kernel sees the image.
+    check<geometry(25, 128, 20, 1, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>();
+  });
+}
+
+TEST_CASE("what is not known of channels is built for any") {
+  using enum cpu::conv_algorithm;
+  using enum cpu::conv_direction;
+  constexpr auto with = [](dim_t in_channels, dim_t out_channels) {
+    conv_geometry g = geometry(1, 1, 1, 1, {1, 9, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1});
+    g.in_channels = in_channels;
+    g.out_channels = out_channels;
+    return g;
+  };
+  constexpr auto unknown = cpu::detail::needed_for<float>(forward, with(-1, -1));
+  CHECK(unknown.has(winograd));
+  CHECK(unknown.has(panels));
+  CHECK(unknown.has(bands));
+  CHECK(!unknown.strides);
+  constexpr auto few = cpu::detail::needed_for<float>(forward, with(4, 31));
+  CHECK(!few.has(winograd));
+  CHECK(!few.has(panels));
+  CHECK(few.has(bands));
+  CHECK(!few.has(col2im));
+  CHECK(cpu::detail::needed_for<float>(weights, with(-1, -1)).has(channels_in_lanes));
+  CHECK(!cpu::detail::needed_for<float>(weights, with(3, -1)).has(channels_in_lanes));
+  CHECK(cpu::detail::needed_for<float>(data, with(4, 31)).has(col2im));
+  CHECK(!cpu::detail::needed_for<float>(data, with(31, 4)).has(col2im));
+}
+
+TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, float, double) {
+  using cpu::conv_algorithm, cpu::conv_direction;
+  namespace detail = cpu::detail;
+  const conv_geometry shapes[] = {
+      geometry(9, 1, 6, 1, {1, 14, 14}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}),
+      geometry(17, 6, 16, 1, {1, 10, 10}, {1, 5, 5}, {1, 1, 1}, {0, 0, 0}),
+      geometry(1, 3, 40, 1, {1, 19, 21}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}),
+      geometry(2, 20, 33, 1, {1, 13, 12}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+      geometry(1, 33, 40, 1, {1, 15, 16}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+      geometry(2, 6, 40, 1, {1, 15, 16}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+      geometry(2, 35, 40, 1, {1, 9, 9}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}),
+      geometry(2, 12, 40, 1, {1, 9, 9}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}),
+      geometry(9, 20, 18, 1, {1, 2, 3}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+      geometry(1, 20, 64, 1, {1, 1, 90}, {1, 1, 5}, {1, 1, 3}, {0, 0, 2}),
+      geometry(2, 4, 10, 1, {4, 7, 8}, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}),
+  };
+  const double most = std::is_same_v<T, float> ? 1e-4 : 1e-12;
+  int made[3][std::size(cpu::conv_algorithms)] = {};
+  generator r(3);
+  for (const conv_geometry& g : shapes) {
+    const guarded<T> x(g.batch * g.in_channels * conv_geometry::volume(g.in), r),
+        w(g.out_channels * g.in_channels * conv_geometry::volume(g.kernel), r),
+        dy(g.batch * g.out_channels * conv_geometry::volume(g.out), r);
+    const auto compute = [&](conv_direction d, conv_algorithm a, guarded<T>& to) {
+      const auto keep = [a](auto table) {
+        for (const conv_algorithm other : cpu::conv_algorithms)
+          if (other != a) table.run[static_cast<int>(other)] = nullptr;
+        return table;
+      };
+      if (d == conv_direction::forward)
+        cpu::conv_forward<T>(g, x.data(), w.data(), nullptr, to.data(), {},
+                             keep(detail::forward_algorithms<T>()));
+      else if (d == conv_direction::data)
+        cpu::conv_backward_data<T>(g, dy.data(), w.data(), to.data(), nullptr,
+                                   keep(detail::data_algorithms<T>()));
+      else
+        cpu::conv_backward_weights<T>(g, x.data(), dy.data(), to.data(), false,
+                                      keep(detail::weights_algorithms<T>()));
+    };
+    for (const conv_direction d :
+         {conv_direction::forward, conv_direction::data, conv_direction::weights}) {
+      const dim_t n = d == conv_direction::forward ? dy.size()
+                      : d == conv_direction::data  ? x.size()
+                                                   : w.size();
+      guarded<T> expected(n);
+      compute(d, conv_algorithm::plain, expected);
+      double largest = 0;
+      for (dim_t i = 0; i < n; ++i)
+        largest = std::max(largest, std::abs(static_cast<double>(expected.data()[i])));
+      for_each_set([&] {
+        const auto& tiles = detail::forward_algorithms<T>().tiles();
+        for (const conv_algorithm a : cpu::conv_algorithms) {
+          bool fits = a != conv_algorithm::passes && applies(a, detail::planned(d, g, tiles));
+          if (d == conv_direction::data && a != conv_algorithm::im2col &&
+              a != conv_algorithm::col2im && a != conv_algorithm::passes) {
+            fits = true;
+            detail::each_pass(g, [&](const detail::conv_pass& pass, dim_t) {
+              fits = fits && applies(a, detail::planned(pass, tiles));
+            });
+          }
+          if (!fits) continue;
+          ++made[static_cast<int>(d)][static_cast<int>(a)];
+          guarded<T> found(n, std::numeric_limits<T>::quiet_NaN());
+          compute(d, a, found);
+          INFO(name(a) << ", direction " << static_cast<int>(d) << ", " << g.in_channels << " to "
+                       << g.out_channels << " channels, " << g.in[1] << "x" << g.in[2]);
+          CHECK(found.intact());
+          double error = 0;
+          for (dim_t i = 0; i < n; ++i) {
+            const double e = std::abs(static_cast<double>(found.data()[i]) -
+                                      static_cast<double>(expected.data()[i]));
+            error = e >= 0 ? std::max(error, e) : std::numeric_limits<double>::infinity();
+          }
+          CHECK(error <= most * largest);
+        }
+      });
+    }
+  }
+  const auto was_made = [&](conv_direction d, std::initializer_list<conv_algorithm> all) {
+    for (const conv_algorithm a : all) {
+      INFO(name(a) << ", direction " << static_cast<int>(d));
+      CHECK(made[static_cast<int>(d)][static_cast<int>(a)] > 0);
+    }
+  };
+  using enum conv_algorithm;
+  was_made(conv_direction::forward, {im2col, product, images_in_lanes, panels, bands, plain});
+  was_made(conv_direction::data, {col2im, im2col, product, images_in_lanes, panels, bands, plain});
+  was_made(conv_direction::weights,
+           {im2col, product, channels_in_lanes, images_in_lanes, bands, plain});
+}
