@@ -11,6 +11,8 @@
 #include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/replicate/launch.hpp"
+#include "ikebana/replicate/policy.hpp"
+#include "ikebana/replicate/replica_states.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -145,4 +147,33 @@ TEST_CASE("the parameters and buffers of models are compared, after the name of 
     CHECK(s ==
           "replicate: ranks have different numbers of parameters and buffers: rank 0 has 7, rank 1 "
           "has 4; the first difference is at norm.running_mean, which is not on every rank");
+}
+
+TEST_CASE("what a policy ignores may differ, and nothing else") {
+  using policy = ike::replicate_policy<ike::ignored<"norm">>;
+  constexpr auto net = [](auto fc, auto norm) {
+    return ike::sequential("fc"_m = fc, "norm"_m = norm);
+  };
+  constexpr ike::batch_norm1d<2> norm;
+  constexpr ike::batch_norm1d<2, ike::track_running_stats<false>> other_norm;
+  const auto said = [&](auto other) {
+    return ike::launch(threads{2}, [&](ike::process_group auto& group) -> std::string {
+      const auto check = [&](auto module) {
+        ike::detail::verify_states<policy>(
+            ike::initialize<float, shape{4, 3}>(module, ike::seed{1}), group, "replicate");
+      };
+      try {
+        if (group.rank() == 0)
+          check(net(ike::linear<3, 2>{}, norm));
+        else
+          check(other);
+      } catch (const ike::state_error& e) {
+        return e.what();
+      }
+      return "equal";
+    });
+  };
+  for (const std::string& s : said(net(ike::linear<3, 2>{}, other_norm))) CHECK(s == "equal");
+  for (const std::string& s : said(net(ike::linear<3, 2, ike::bias<false>>{}, norm)))
+    CHECK(s.starts_with("replicate: ranks have different numbers of parameters and buffers: "));
 }
