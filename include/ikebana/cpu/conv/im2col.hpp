@@ -45,8 +45,9 @@ struct conv_im2col {
   T *rows = nullptr, *across = nullptr;  // of x; of y
   std::int32_t* offsets = nullptr;
 
-  static constexpr dim_t room = conv_costs::im2col_room, most_positions = 256,
-                         most_dotted = dim_t{48} * 1024;
+  // Elements of a copy: of any product, and of dot products, which read rows again and again.
+  static constexpr dim_t room = conv_costs::im2col_room, most_dotted = dim_t{160} * 1024;
+  static constexpr dim_t most_positions = 256;
 
   [[gnu::noinline]] conv_im2col(const conv_tiles<T>& t, const conv_pass& forward)
       : tiles{t},
