@@ -1,4 +1,4 @@
-// expect: a state_view shows the model's memory and changes with it: model.snapshot\(\) is a copy that stays
+// expect: and changes with it: model.snapshot\(\) is a copy that stays
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/model/state.hpp>

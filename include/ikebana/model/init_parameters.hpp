@@ -64,9 +64,10 @@ requires(sizeof...(Patterns) > 0 && detail::useless_pattern<Model, Patterns...>(
   m.parameters_changed();
 }
 
-/// A pattern that matches nothing is refused.
-template <detail::literal... Patterns, class Model, class F>
-auto init_parameters(Model&, seed, F&&) ->
+/// A pattern that matches nothing is refused. Of f, only that it is there: a local type of a
+/// function without a body is an error of its own.
+template <detail::literal... Patterns, class Model>
+auto init_parameters(Model&, seed, ...) ->
     typename detail::pattern_refusal<Model, detail::useless_pattern<Model, Patterns...>(),
                                      Patterns...>::type;
 

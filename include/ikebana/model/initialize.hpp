@@ -83,7 +83,9 @@ template <class E, shape... In>
 struct initialize_call {
   template <class... A>
   static constexpr auto find_refusal() {
-    if constexpr (!model_element<E>)
+    if constexpr (requires { typename element_traits<E>::misuse; })
+      return std::type_identity<typename element_traits<E>::misuse>{};
+    else if constexpr (!model_element<E>)
       return std::type_identity<misuse::initialize_takes_an_element_type_first<>>{};
     else if constexpr (sizeof...(A) == 0)
       return std::type_identity<misuse::initialize_takes_a_module_and_a_seed<>>{};

@@ -10,6 +10,7 @@
 #include "ikebana/model/element.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/named.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
@@ -47,13 +48,7 @@ inline constexpr bool is_precision_option<full_precision_at<Paths...>> = true;
 /// Faster than float if the processor multiplies bfloat16 (AMX; AVX512-BF16 of AMD). Elsewhere
 /// rounded floats are multiplied, somewhat slower than in float.
 template <class Factors, class... Options>
-struct precision {
-  static_assert(std::is_same_v<Factors, bfloat16>,
-                "ikebana: precision takes bf16, for a model of float whose products are rounded; "
-                "a model of double has the precision of double: initialize<double, ...>");
-  static_assert((detail::is_precision_option<Options> && ...),
-                "ikebana: precision takes the option full_precision_at<\"path\", ...>");
-};
+struct precision {};
 
 namespace detail {
 
@@ -71,16 +66,31 @@ class rounding_context : public context<float> {
       cpu::gemm_bf16(ta, tb, m, n, k, 1.0f, a, lda, b, ldb, beta, to, ldc, then);
     else
       cpu::gemm<float>(ta, tb, m, n, k, 1.0f, a, lda, b, ldb, beta, to, ldc, then,
-                       order_of_rows(ta));
+                       cpu::order_of_rows(ta));
   }
 
   bool rounds;
 };
 
+namespace misuse {
+IKEBANA_MISUSE(precision_takes_bf16,
+               "precision takes bf16, for a model of float whose products are rounded; a model of "
+               "double has the precision of double: initialize<double, ...>");
+IKEBANA_MISUSE(precision_takes_paths,
+               "precision takes the option full_precision_at<\"path\", ...>");
+}  // namespace misuse
+
+/// A precision that initialize refuses.
 template <class Factors, class... Options>
 struct element_traits<precision<Factors, Options...>> {
-  // Reports an invalid precision before it is used.
-  static_assert(sizeof(precision<Factors, Options...>) > 0);
+  using misuse =
+      std::conditional_t<std::is_same_v<Factors, bfloat16>, misuse::precision_takes_paths<>,
+                         misuse::precision_takes_bf16<>>;
+};
+
+template <class... Options>
+requires(is_precision_option<Options>&&...) struct element_traits<precision<bfloat16, Options...>> {
+  using Factors = bfloat16;
   using value_type = float;
   static constexpr bool has_exceptions = sizeof...(Options) > 0;
 

@@ -30,6 +30,12 @@ constexpr const char* name(gemm_algorithm a) {
 /// the same bits among any number of others, as the samples of a batch must.
 enum class gemm_order : unsigned char { by_all_sizes, by_columns_and_terms };
 
+/// The order for a layer's product, in which the rows of an a that is not transposed are samples or
+/// positions.
+constexpr gemm_order order_of_rows(transpose ta) {
+  return ta == transpose::no ? gemm_order::by_columns_and_terms : gemm_order::by_all_sizes;
+}
+
 /// What a product is planned from: op(a) of m x k times op(b) of k x n.
 struct gemm_problem {
   dim_t m, n, k, lda, ldb;

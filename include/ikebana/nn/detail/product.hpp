@@ -7,12 +7,6 @@
 
 namespace ikebana::detail {
 
-/// The order of summation of a layer's product.
-constexpr cpu::gemm_order order_of_rows(cpu::transpose ta) {
-  return ta == cpu::transpose::no ? cpu::gemm_order::by_columns_and_terms
-                                  : cpu::gemm_order::by_all_sizes;
-}
-
 /// cpu::gemm in the precision of the model that created the context: operands as they are, or
 /// rounded (see model/precision.hpp). Where a is not transposed, its rows are samples or positions:
 /// each has the same bits among any number of others.
@@ -24,7 +18,8 @@ template <class Context, class T = typename Context::value_type>
   if constexpr (requires { c.product(ta, tb, m, n, k, a, lda, b, ldb, beta, to, ldc, then); })
     c.product(ta, tb, m, n, k, a, lda, b, ldb, beta, to, ldc, then);
   else
-    cpu::gemm<T>(ta, tb, m, n, k, T{1}, a, lda, b, ldb, beta, to, ldc, then, order_of_rows(ta));
+    cpu::gemm<T>(ta, tb, m, n, k, T{1}, a, lda, b, ldb, beta, to, ldc, then,
+                 cpu::order_of_rows(ta));
 }
 template <class Context, class T = typename Context::value_type>
 [[gnu::always_inline]] inline void product(const Context& c, cpu::transpose ta, cpu::transpose tb,
