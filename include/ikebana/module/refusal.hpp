@@ -77,118 +77,121 @@ struct at;
 template <char... C>
 struct letters;
 
-template <template <char...> class To, auto Text, std::size_t... I>
-To<Text.data[I]...>* spell(std::index_sequence<I...>);
-template <template <char...> class To, auto Text>
-using spelled =
-    std::remove_pointer_t<decltype(spell<To, Text>(std::make_index_sequence<Text.size()>{}))>;
-
-/// A word or number of a sentence.
-struct piece_of_sentence {
-  std::size_t begin = 0;
-  std::size_t size = 0;
-};
-
-/// A sentence divided into words and numbers. Of "input's" it has "input".
-struct divided_sentence {
-  std::size_t count = 0;
-  std::size_t first_clause = 0;  ///< The number of words before the first '(' or ';'.
-  piece_of_sentence at[160]{};
-};
-constexpr divided_sentence divide(const sentence& s, std::size_t from) {
-  const auto is_letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+/// A sentence as types: words of the vocabulary, numbers, others as letters, and the path, each
+/// with its position in the text.
+struct encoded_sentence {
+  enum class kind : unsigned char { word, number, letters, path };
+  struct code {
+    kind what = kind::word;
+    dim_t value = 0;  ///< The index of the word, or the number.
+    std::size_t begin = 0;
+    std::size_t size = 0;
   };
-  const auto is_inner = [](char c) { return c == '.' || c == '-' || c == '^' || c == '\''; };
-  divided_sentence out;
-  bool in_first_clause = true;
-  const std::size_t size = s.size();
-  for (std::size_t i = from; i < size && out.count < 160;) {
-    if (!is_letter(s.data[i]) &&
-        !(s.data[i] == '-' && i + 1 < size && s.data[i + 1] >= '0' && s.data[i + 1] <= '9')) {
-      in_first_clause = in_first_clause && s.data[i] != '(' && s.data[i] != ';';
-      ++i;
-      continue;
-    }
-    std::size_t end = i + 1;
-    while (end < size && (is_letter(s.data[end]) ||
-                          (is_inner(s.data[end]) && end + 1 < size && is_letter(s.data[end + 1]))))
-      ++end;
-    const bool is_genitive = end - i > 2 && s.data[end - 1] == 's' && s.data[end - 2] == '\'';
-    out.at[out.count++] = {i, end - i - (is_genitive ? 2 : 0)};
-    if (in_first_clause) out.first_clause = out.count;
-    i = end;
+  std::size_t count = 0;
+  code at[160]{};
+  sentence text{};
+  path_text path{};
+
+  constexpr void add(const code& c) {
+    if (count < 160) at[count++] = c;
   }
-  return out;
-}
+};
 
 /// The number that a text is, or `no_number`.
 inline constexpr dim_t no_number = dim_t{1} << 56;
 constexpr dim_t number_in(std::string_view text) {
-  const bool is_negative = text.starts_with('-');
-  if (is_negative) text.remove_prefix(1);
   dim_t n = 0;
   for (const char c : text) {
     if (c < '0' || c > '9' || n > no_number / 16) return no_number;
     n = 10 * n + (c - '0');
   }
-  return is_negative ? -n : n;
+  return n;
 }
 
-template <class... Word>
-struct word_list {};
-
-template <sentence Message, piece_of_sentence Piece>
-constexpr auto find_word() {
-  constexpr std::string_view text{Message.data + Piece.begin, Piece.size};
-  constexpr std::size_t index = find_word(text);
-  constexpr dim_t number = number_in(text);
-  using n = word<find_word("n")>;
-  if constexpr (index < std::size(word_names))
-    return word_list<word<index>>{};
-  else if constexpr (number == no_number)
-    return word_list<spelled<letters, sentence{text}>>{};
-  else if constexpr (number == 0)
-    return word_list<word<find_word("zero")>>{};
-  else if constexpr (number < 0)
-    return word_list<word<find_word("minus")>, n[-number]>{};
-  else
-    return word_list<n[number]>{};
+/// Divides a sentence into words and numbers. The path that it begins with follows the first
+/// clause, which ends before the first '(' or ';'. Of "input's" it takes "input".
+constexpr encoded_sentence encode(const path_text& path, const sentence& s) {
+  using kind = encoded_sentence::kind;
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  const auto is_inner = [](char c) { return c == '.' || c == '-' || c == '^' || c == '\''; };
+  encoded_sentence out;
+  out.text = s;
+  out.path = path;
+  const std::string_view all = s.view();
+  std::size_t i = !path.empty() && all.starts_with(path.view()) ? path.size() : 0;
+  bool has_path = path.empty();
+  const auto end_clause = [&] {
+    if (!has_path) out.add({kind::path});
+    has_path = true;
+  };
+  while (i < all.size()) {
+    const bool is_negative =
+        all[i] == '-' && i + 1 < all.size() && all[i + 1] >= '0' && all[i + 1] <= '9';
+    if (!is_letter(all[i]) && !is_negative) {
+      if (all[i] == '(' || all[i] == ';') end_clause();
+      ++i;
+      continue;
+    }
+    if (is_negative) {
+      out.add({kind::word, static_cast<dim_t>(find_word("minus"))});
+      ++i;
+    }
+    std::size_t end = i + 1;
+    while (end < all.size() &&
+           (is_letter(all[end]) ||
+            (is_inner(all[end]) && end + 1 < all.size() && is_letter(all[end + 1]))))
+      ++end;
+    const bool is_genitive = end - i > 2 && all[end - 1] == 's' && all[end - 2] == '\'';
+    const std::size_t size = end - i - (is_genitive ? 2 : 0);
+    const std::string_view text = all.substr(i, size);
+    if (const dim_t n = number_in(text); n == 0)
+      out.add({kind::word, static_cast<dim_t>(find_word("zero"))});
+    else if (n != no_number)
+      out.add({kind::number, n});
+    else if (const std::size_t w = find_word(text); w < std::size(word_names))
+      out.add({kind::word, static_cast<dim_t>(w)});
+    else
+      out.add({kind::letters, 0, i, size});
+    i = end;
+  }
+  end_clause();
+  return out;
 }
 
-template <path_text Path>
-constexpr auto path_words() {
-  if constexpr (Path.empty())
-    return word_list<>{};
-  else
-    return word_list<spelled<at, Path>>{};
-}
-
-template <class... List>
-struct refused_words;
-template <class... Word>
-struct refused_words<word_list<Word...>> : std::type_identity<refused<Word...>> {};
-template <class... A, class... B, class... C>
-struct refused_words<word_list<A...>, word_list<B...>, C...>
-    : refused_words<word_list<A..., B...>, C...> {};
-
-/// A sentence without the path that it begins with.
+// Templates of sentences are few: each one costs clang as much as the sentence has room for
+// characters. The others take a reference to the constant below.
 template <path_text Path, sentence Message>
-inline constexpr divided_sentence divided =
-    divide(Message, !Path.empty() && Message.view().starts_with(Path.view()) ? Path.size() : 0);
+inline constexpr encoded_sentence encoded = encode(Path, Message);
 
-template <path_text Path, sentence Message, std::size_t... I, std::size_t... J>
-auto find_words(std::index_sequence<I...>, std::index_sequence<J...>) -> refused_words<
-    word_list<>, decltype(find_word<Message, divided<Path, Message>.at[I]>())...,
-    decltype(path_words<Path>()),
-    decltype(find_word<Message,
-                       divided<Path, Message>.at[divided<Path, Message>.first_clause + J]>())...>;
+template <const encoded_sentence& E, std::size_t Begin, std::size_t... I>
+letters<E.text.data[Begin + I]...>* spell_letters(std::index_sequence<I...>);
+template <const encoded_sentence& E, std::size_t... I>
+at<E.path.data[I]...>* spell_path(std::index_sequence<I...>);
+
+template <const encoded_sentence& E, encoded_sentence::kind, dim_t, std::size_t, std::size_t>
+struct type_of_code;
+template <const encoded_sentence& E, dim_t W, std::size_t B, std::size_t N>
+struct type_of_code<E, encoded_sentence::kind::word, W, B, N>
+    : std::type_identity<word<static_cast<std::size_t>(W)>> {};
+template <const encoded_sentence& E, dim_t Number, std::size_t B, std::size_t N>
+struct type_of_code<E, encoded_sentence::kind::number, Number, B, N>
+    : std::type_identity<word<find_word("n")>[Number]> {};
+template <const encoded_sentence& E, dim_t W, std::size_t B, std::size_t N>
+struct type_of_code<E, encoded_sentence::kind::letters, W, B, N>
+    : std::remove_pointer<decltype(spell_letters<E, B>(std::make_index_sequence<N>{}))> {};
+template <const encoded_sentence& E, dim_t W, std::size_t B, std::size_t N>
+struct type_of_code<E, encoded_sentence::kind::path, W, B, N>
+    : std::remove_pointer<decltype(spell_path<E>(std::make_index_sequence<E.path.size()>{}))> {};
+
+template <const encoded_sentence& E, std::size_t... I>
+refused<typename type_of_code<E, E.at[I].what, E.at[I].value, E.at[I].begin,
+                              E.at[I].size>::type...>* in_words(std::index_sequence<I...>);
 
 template <path_text Path, dim_t, dim_t, sentence Message>
-using refusal_t = typename decltype(find_words<Path, Message>(
-    std::make_index_sequence<divided<Path, Message>.first_clause>{},
-    std::make_index_sequence<divided<Path, Message>.count -
-                             divided<Path, Message>.first_clause>{}))::type;
+using refusal_t = std::remove_pointer_t<decltype(in_words<encoded<Path, Message>>(
+    std::make_index_sequence<encoded<Path, Message>.count>{}))>;
 
 #else
 

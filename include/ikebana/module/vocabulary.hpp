@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <string_view>
-#include <tuple>
 
 // The words of the library's sentences as types. Compilers that print no text in a template
 // argument print the name of a type, so that a sentence becomes a list of such types. The types are
@@ -130,8 +131,9 @@ namespace ikebana::detail {
 
 template <class First, class... Rest>
 struct word_types {
+  // clang's own: std::tuple_element takes as many templates as there are words.
   template <std::size_t I>
-  using at = std::tuple_element_t<I, std::tuple<Rest...>>;
+  using at = __type_pack_element<I, Rest...>;
 };
 
 #define IKEBANA_WORD(w) \
@@ -154,14 +156,34 @@ inline constexpr std::string_view word_names[] = {IKEBANA_WORDS(IKEBANA_WORD, IK
 #undef IKEBANA_WORD
 #undef IKEBANA_WORDS
 
+/// The words by their hashes, for constant expressions, in which comparing with all of them would
+/// take a compiler seconds.
+struct word_table {
+  static constexpr std::size_t size = 4096;
+  unsigned short places[size]{};  ///< The index of a word and 1, or 0.
+
+  static constexpr std::size_t hash(std::string_view word) {
+    std::uint32_t h = 0x811c9dc5u;
+    for (const char c : word) h = (h ^ static_cast<unsigned char>(c)) * 0x01000193u;
+    return h ^ (h >> 15);
+  }
+  constexpr word_table() {
+    for (std::size_t i = 0; i < std::size(word_names); ++i) {
+      std::size_t place = hash(word_names[i]) % size;
+      while (places[place] != 0) place = (place + 1) % size;
+      places[place] = static_cast<unsigned short>(i + 1);
+    }
+  }
+};
+inline constexpr word_table words_by_hash;
+
 /// The index of a word; the number of words if it is not there.
 constexpr std::size_t find_word(std::string_view word) {
-  std::size_t i = 0;
-  for (const std::string_view name : word_names) {
-    if (name == word) break;
-    ++i;
-  }
-  return i;
+  std::size_t place = word_table::hash(word) % word_table::size;
+  for (; words_by_hash.places[place] != 0; place = (place + 1) % word_table::size)
+    if (word_names[words_by_hash.places[place] - 1] == word)
+      return words_by_hash.places[place] - 1u;
+  return std::size(word_names);
 }
 
 /// The type of the I-th word.

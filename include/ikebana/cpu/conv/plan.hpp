@@ -122,7 +122,7 @@ namespace detail {
 
 constexpr bool at_least(dim_t n, dim_t least) { return n < 0 || n >= least; }
 constexpr bool at_most(dim_t n, dim_t most) { return n <= most; }
-constexpr dim_t round_to(dim_t n, dim_t unit) { return (n + unit - 1) / unit * unit; }
+constexpr dim_t whole_units(dim_t n, dim_t unit) { return (n + unit - 1) / unit * unit; }
 
 /// Whether a channel is a row of a matrix.
 constexpr bool is_product(const conv_problem& p) {
@@ -147,14 +147,15 @@ constexpr bool winograd_applies(const conv_problem& p) {
   if (!p.knows_extents() || p.inputs < 0 || p.outputs < 0) return true;
   if (p.in[0] != 1 || p.out[0] != 1 || p.lanes < 8) return false;
   // Parts of tiles are computed whole.
-  const dim_t plane = p.plane(), computed = round_to(p.out[1], 4) * round_to(p.out[2], 4);
+  const dim_t plane = p.plane(), computed = whole_units(p.out[1], 4) * whole_units(p.out[2], 4);
   if (of_weights)
     return p.inputs * p.outputs >= 32 * p.lanes && plane >= 6 * p.lanes &&
            p.batch * plane >= costs::least_positions_of_weights && 7 * plane >= 5 * computed;
   const dim_t transformed = 36 * p.inputs * p.outputs;
   const bool full = p.outputs >= costs::full_winograd_channels;
   // Few results must fill their registers, and the tiles.
-  if (!full && 10 * plane * p.outputs < 7 * computed * round_to(p.outputs, p.lanes)) return false;
+  if (!full && 10 * plane * p.outputs < 7 * computed * whole_units(p.outputs, p.lanes))
+    return false;
   return plane >= (transformed > costs::many_transformed ? costs::least_positions_of_many
                    : full                                ? costs::least_winograd_positions
                           : costs::least_positions_of_few_channels) &&
