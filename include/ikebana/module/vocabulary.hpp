@@ -5,7 +5,9 @@
 #include <iterator>
 #include <string_view>
 
-// The words of the library's sentences as types. Compilers that print no text in a template
+#ifdef __clang__
+
+// The words of the library's sentences as types. Versions of clang that print no text in a template
 // argument print the name of a type, so that a sentence becomes a list of such types. The types are
 // local to a function because clang prints these without a scope: `expects`, not
 // `ikebana::detail::expects`. A word that is missing here is printed in single characters.
@@ -191,3 +193,5 @@ template <std::size_t I>
 using word = typename decltype(make_words())::template at<I>;
 
 }  // namespace ikebana::detail
+
+#endif
