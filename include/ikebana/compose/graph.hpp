@@ -285,9 +285,19 @@ template <detail::literal... Names, class F>
 constexpr auto graph(const F& f) {
   constexpr int inputs = detail::graph_arity<F>();
   static_assert(inputs > 0, "ikebana: graph expects a function of one to eight symbols");
-  if constexpr (inputs > 0)
-    return detail::outputs_to_graph<Names...>(
-        detail::trace_graph<inputs>(f, std::make_integer_sequence<int, inputs>{}));
+  if constexpr (inputs > 0) {
+    using numbers = std::make_integer_sequence<int, inputs>;
+    constexpr bool returns_a_value =
+        !std::is_void_v<decltype(detail::trace_graph<inputs>(f, numbers{}))>;
+    static_assert(returns_a_value,
+                  "ikebana: the function of a graph returns nothing: return a value, or a "
+                  "std::tuple of them");
+    if constexpr (returns_a_value)
+      return detail::outputs_to_graph<Names...>(detail::trace_graph<inputs>(f, numbers{}));
+    else  // Some graph, so that there is one error.
+      return detail::outputs_to_graph<Names...>(
+          detail::trace_graph<inputs>([](auto x, auto...) { return x; }, numbers{}));
+  }
 }
 
 }  // namespace ikebana

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -15,6 +16,9 @@ namespace ikebana {
 
 namespace detail::misuse {
 
+IKEBANA_MISUSE(random_split_takes_a_number_of_samples,
+               "random_split takes the number of samples to train on, not a fraction: "
+               "random_split(data, data.size() * 4 / 5, seed{1})");
 IKEBANA_MISUSE(
     tensor_dataset_takes_two_tensors,
     "tensor_dataset takes two tensors, features and targets: tensor_view<const float, "
@@ -125,5 +129,9 @@ auto random_split(const tensor_dataset<Features, Targets>& dataset, dim_t train_
   using owner = decltype(part(0, 0));
   return dataset_split<owner>{part(0, train_count), part(train_count, count - train_count)};
 }
+/// A fraction would be rounded to no samples.
+template <class Dataset, std::floating_point Fraction>
+auto random_split(const Dataset&, Fraction, seed)
+    -> detail::misuse::random_split_takes_a_number_of_samples<>;
 
 }  // namespace ikebana

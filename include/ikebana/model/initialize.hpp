@@ -41,9 +41,12 @@ constexpr diagnostic unknown_parameter() {
   constexpr bool batch_alone = ((In.rank() > 1 && In.with(0, 1).is_static()) && ...);
   for (const program_parameter& parameter : p.all_parameters())
     if (!parameter.spec.extents.is_static())
-      return {batch_alone ? "has shape {input}: the batch, dimension 0 of the input, has become "
-                            "features; flatten<> keeps it, flatten<start_dim<0>> does not"
-                          : "has shape {input}: give initialize the extents of the first input",
+      return {batch_alone && parameter.spec.extents.rank() > 2
+                  ? "has shape {input}: the batch, dimension 0 of the input, has become channels; "
+                    "an input of convolutions is [batch, channels, ...]"
+              : batch_alone ? "has shape {input}: the batch, dimension 0 of the input, has become "
+                              "features; flatten<> keeps it, flatten<start_dim<0>> does not"
+                            : "has shape {input}: give initialize the extents of the first input",
               0,
               0,
               parameter.spec.extents,

@@ -31,6 +31,9 @@ IKEBANA_MISUSE(
 IKEBANA_MISUSE(train_step_needs_a_loss_before_the_optimizer,
                "train_step needs a loss before the optimizer: train_step(x, target, "
                "cross_entropy{}, optimizer)");
+IKEBANA_MISUSE(train_step_needs_a_target_before_the_loss,
+               "train_step needs a target before the loss: train_step(x, target, "
+               "cross_entropy{}, optimizer)");
 IKEBANA_MISUSE(train_step_needs_an_optimizer_after_the_loss,
                "train_step needs an optimizer after the loss: train_step(x, target, "
                "cross_entropy{}, optimizer); loss_backward takes none");
@@ -108,6 +111,10 @@ constexpr auto find_train_step_refusal() {
     using last = std::remove_cvref_t<std::tuple_element_t<2, std::tuple<A...>>>;
     if constexpr (has_loss_check<last>)
       return std::type_identity<misuse::train_step_needs_an_optimizer_after_the_loss<>>{};
+    else if constexpr (has_step<last> &&
+                       has_loss_check<
+                           std::remove_cvref_t<std::tuple_element_t<1, std::tuple<A...>>>>)
+      return std::type_identity<misuse::train_step_needs_a_target_before_the_loss<>>{};
     else if constexpr (has_step<last>)
       return std::type_identity<misuse::train_step_needs_a_loss_before_the_optimizer<>>{};
     else

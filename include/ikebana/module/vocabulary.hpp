@@ -14,11 +14,11 @@
 
 namespace ikebana::detail {
 
-#define IKEBANA_WORDS(WORD, KEYWORD)                                                               \
+#define IKEBANA_WORDS(WORD, KEYWORD)                                                                           \
   KEYWORD(and) KEYWORD(auto) KEYWORD(bool) KEYWORD(class) KEYWORD(const) KEYWORD(constexpr)        \
   KEYWORD(continue) KEYWORD(default) KEYWORD(delete) KEYWORD(do) KEYWORD(double) KEYWORD(false)    \
   KEYWORD(float) KEYWORD(for) KEYWORD(if) KEYWORD(int) KEYWORD(namespace) KEYWORD(new)             \
-  KEYWORD(not) KEYWORD(operator) KEYWORD(or) KEYWORD(requires) KEYWORD(static) KEYWORD(struct)     \
+  KEYWORD(not) KEYWORD(operator) KEYWORD(or) KEYWORD(requires) KEYWORD(return) KEYWORD(static) KEYWORD(struct)     \
   KEYWORD(template) KEYWORD(this) KEYWORD(true) KEYWORD(typename) KEYWORD(using) KEYWORD(void)     \
   KEYWORD(while)                                                                                   \
   WORD(_s) WORD(a) WORD(above) WORD(accuracy) WORD(activation) WORD(adam) WORD(adamw)              \
@@ -129,7 +129,7 @@ namespace ikebana::detail {
   WORD(view) WORD(was) WORD(way) WORD(weight) WORD(weight_decay) WORD(weight_norm) WORD(weights)   \
   WORD(what) WORD(when) WORD(where) WORD(which) WORD(whose) WORD(wide) WORD(window) WORD(with)     \
   WORD(within) WORD(without) WORD(word) WORD(words) WORD(wrap) WORD(writable) WORD(writable_input)                \
-  WORD(writable_output) WORD(write) WORD(writes) WORD(x) WORD(y) WORD(zero) WORD(zeros)
+  WORD(writable_output) WORD(write) WORD(writes) WORD(x) WORD(y) WORD(zero) WORD(zeros) WORD(channels) WORD(convolutions) WORD(random_split) WORD(samples) WORD(N)  WORD(train) WORD(fraction) WORD(size) WORD(lr_scheduler) WORD(schedule)  WORD(step_lr) WORD(step_size)    WORD(averaged_model) WORD(g) WORD(kept) WORD(rmsprop)
 
 template <class First, class... Rest>
 struct word_types {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ikebana/core/error.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/optim/optimizer.hpp"
 #include "ikebana/optim/schedule/combined_lr.hpp"
 #include "ikebana/optim/schedule/lr_schedule.hpp"
@@ -20,6 +21,12 @@ template <class O>
 concept has_learning_rate = requires(O& o) {
   { o.options().lr } -> std::convertible_to<double>;
 };
+
+namespace detail::misuse {
+IKEBANA_MISUSE(lr_scheduler_takes_an_optimizer_and_a_schedule,
+               "lr_scheduler takes an optimizer and a schedule: lr_scheduler{optimizer, "
+               "step_lr{.step_size = 30}}");
+}
 
 namespace detail {
 
@@ -40,8 +47,9 @@ auto* momentum_option(O& optimizer) {
 /// = 100}};`, then `schedule.step()` after each step of the optimizer, or each epoch. The rate that
 /// the optimizer has at first is the schedule's initial rate. The optimizer must outlive the
 /// scheduler, and not move. Does not allocate.
-template <lr_schedule Schedule, has_learning_rate Optimizer>
-class lr_scheduler {
+template <class Schedule, class Optimizer>
+requires((lr_schedule<Schedule> && has_learning_rate<Optimizer>) ||
+         std::is_void_v<Optimizer>) class lr_scheduler {
  public:
   /// Sets the rate of step 0. Throws error for invalid options, or if the schedule prescribes a
   /// momentum and the optimizer has none, before anything has changed.
@@ -98,7 +106,12 @@ class lr_scheduler {
   double last_lr_ = 0;
   std::int64_t last_epoch_ = 0;
 };
-template <class Optimizer, class Schedule>
+template <has_learning_rate Optimizer, lr_schedule Schedule>
 lr_scheduler(Optimizer&, Schedule) -> lr_scheduler<Schedule, Optimizer>;
+// A refusal at compile time, selected by the deduction guide.
+template <class Misuse>
+class lr_scheduler<Misuse, void>;
+lr_scheduler(...)
+    ->lr_scheduler<detail::misuse::lr_scheduler_takes_an_optimizer_and_a_schedule<>, void>;
 
 }  // namespace ikebana

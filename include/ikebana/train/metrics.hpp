@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/tensor.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
@@ -102,7 +104,8 @@ std::string to_string(const confusion_matrix& m) {
 /// The fraction of rows of scores [N, classes] whose largest element is at the label; 0 for N = 0.
 /// Throws shape_error. No allocation; O(N * classes).
 template <tensor_like Scores, tensor_like Labels>
-double accuracy(const Scores& scores, const Labels& labels) {
+requires(!std::is_integral_v<typename Scores::value_type>) double accuracy(const Scores& scores,
+                                                                           const Labels& labels) {
   const shape s = scores.extents();
   if (s.rank() != 2 || labels.extents().rank() != 1 || s[0] != labels.extents()[0])
     throw shape_error(
@@ -114,5 +117,14 @@ double accuracy(const Scores& scores, const Labels& labels) {
     correct += argmax(scores.data() + i * s[1], s[1]) == labels.data()[i];
   return static_cast<double>(correct) / static_cast<double>(s[0]);
 }
+
+namespace detail::misuse {
+IKEBANA_MISUSE(accuracy_takes_scores_before_labels,
+               "accuracy takes scores [N, classes] before labels [N]: accuracy(model(x), labels)");
+}
+template <tensor_like Scores, tensor_like Labels>
+requires std::is_integral_v<typename Scores::value_type>
+auto accuracy(const Scores&, const Labels&)
+    -> detail::misuse::accuracy_takes_scores_before_labels<>;
 
 }  // namespace ikebana
