@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <limits>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -185,8 +186,9 @@ TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, 
           ++made[static_cast<int>(d)][static_cast<int>(a)];
           guarded<T> found(n, std::numeric_limits<T>::quiet_NaN());
           compute(d, a, found);
-          INFO(name(a) << ", direction " << static_cast<int>(d) << ", " << g.in_channels << " to "
-                       << g.out_channels << " channels, " << g.in[1] << "x" << g.in[2]);
+          INFO(std::string(name(a))
+               << ", direction " << static_cast<int>(d) << ", " << g.in_channels << " to "
+               << g.out_channels << " channels, " << g.in[1] << "x" << g.in[2]);
           CHECK(found.intact());
           double error = 0;
           for (dim_t i = 0; i < n; ++i) {
@@ -201,7 +203,10 @@ TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, 
   }
   const auto was_made = [&](conv_direction d, std::initializer_list<conv_algorithm> all) {
     for (const conv_algorithm a : all) {
-      INFO(name(a) << ", direction " << static_cast<int>(d));
+      const bool has_lanes =
+          a == conv_algorithm::images_in_lanes || a == conv_algorithm::channels_in_lanes;
+      if (has_lanes && !has_vectors()) continue;
+      INFO(std::string(name(a)) << ", direction " << static_cast<int>(d));
       CHECK(made[static_cast<int>(d)][static_cast<int>(a)] > 0);
     }
   };

@@ -35,6 +35,16 @@ void for_each_set(F f) {
   ikebana::cpu::set_instruction_set(before);
 }
 
+/// Whether the machine has a set other than the scalar one. Algorithms in lanes need one.
+inline bool has_vectors() {
+  bool found = false;
+  for_each_set([&] {
+    using ikebana::cpu::instruction_set;
+    found = found || ikebana::cpu::active_instruction_set() != instruction_set::scalar;
+  });
+  return found;
+}
+
 /// A linear congruential generator: the same numbers everywhere.
 class generator {
  public:
