@@ -108,3 +108,43 @@ TEST_CASE("under any instruction set") {
   }
   ike::cpu::set_instruction_set(before);
 }
+
+namespace {
+
+/// Sums that are in lanes on every set, on some, and on none.
+constexpr auto dense = ike::sequential("fc1"_m = ike::lazy_linear<200>{}, "relu1"_m = ike::relu{},
+                                       "fc2"_m = ike::lazy_linear<70>{}, "relu2"_m = ike::relu{},
+                                       "fc3"_m = ike::lazy_linear<40>{});
+
+template <class T>
+void check_exposed() {
+  constexpr shape rows{dynamic, 300};
+  auto kept = ike::initialize<T, rows>(dense, s);
+  auto exposed = ike::initialize<T, rows>(dense, s);
+  (void)exposed.parameters();
+  kept.eval();
+  exposed.eval();
+  for (const ike::dim_t n : {1, 2, 7, 20, 70, 130}) {
+    CAPTURE(n);
+    const auto x = ike::uniform<T, rows>(ike::seed{9}, n);
+    // The second call reads what the first one made of the weights.
+    for (int call = 0; call < 2; ++call) {
+      const auto a = kept(x), b = exposed(x);
+      CHECK(std::memcmp(a.data(), b.data(), a.span().size_bytes()) == 0);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("whether transposed weights may be kept or not") {
+  const auto before = ike::cpu::active_instruction_set();
+  for (const auto set : ike::cpu::instruction_sets) {
+    if (!ike::cpu::supports(set)) continue;
+    ike::cpu::set_instruction_set(set);
+    INFO(std::string(ike::cpu::name(set)));
+    check_exposed<float>();
+    check_exposed<double>();
+  }
+  ike::cpu::set_instruction_set(before);
+}

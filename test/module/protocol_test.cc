@@ -122,7 +122,6 @@ TEST_CASE("what a module lacks of the protocol is said, with its path") {
   CHECK(refused<infer_of_images>() == "");
   CHECK(refused<without_kind>() ==
         "b: this is no module: it needs static constexpr std::string_view kind");
-  CHECK(refused<int>() == "b: this is no module: it needs static constexpr std::string_view kind");
   const std::string_view infer =
       "b: mine needs constexpr ike::inferred infer(const ike::shape&) const, with a shape for each "
       "input";

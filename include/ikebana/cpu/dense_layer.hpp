@@ -35,8 +35,8 @@ struct dense_layer {
   constexpr dim_t packed_row() const { return out <= 16 ? 16 : (out + 31) / 32 * 32; }
   /// Rows are read four at a time.
   constexpr dim_t packed_size() const { return ((in + 3) / 4 * 4 + 1) * packed_row(); }
-  /// Whether products are faster with the weights transposed, for any number of rows, which are
-  /// then summed in order.
+  /// Whether products are faster with the weights transposed, for any number of rows. Used where
+  /// they are summed in order either way.
   constexpr bool may_turn() const { return in >= 32 && out > 32 && in * out <= 1 << 20; }
   /// Whether there is one, of weight as it is now.
   constexpr bool is_turned() const { return turned != nullptr && turned_stamp != 0; }

@@ -238,7 +238,10 @@ template <class T>
   for (dim_t i = 0; i < chain.count; ++i) {
     dense_layer<T>& l = chain.layers[i];
     if (l.turned_stamp == stamp) continue;
-    l.turned_stamp = l.turned != nullptr ? stamp : 0;
+    // Long sums of the weights as they stand are in lanes (sums_in_lanes), those of their transpose
+    // in order: the bits must not depend on whether a transpose may be kept.
+    const bool in_order = l.in < detail::gemm_costs::least_lane_terms * vec<T>::size;
+    l.turned_stamp = l.turned != nullptr && in_order ? stamp : 0;
     if (l.is_turned()) pack_across(l.turned, l.turned_row(), l.weight, l.in, l.in, l.out);
   }
   chain.stamp = stamp;
