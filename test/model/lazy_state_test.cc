@@ -129,6 +129,8 @@ TEST_CASE("a concrete state resolves a lazy model without any input") {
   auto model = source.clone();
   model.eval();
   holder.eval();
+  // Without fusion, which the holder does without: it sums in another order.
+  model.set_fusion(false);
   CHECK(std::memcmp(holder(x).data(), model(x).data(), sizeof(float) * 6) == 0);
   CHECK(same_bytes(ike::get_state_dict(holder), dict));
   CHECK(message_of([&] { holder(narrow); }) ==
