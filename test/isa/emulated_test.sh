@@ -43,6 +43,8 @@ slow+=',what follows a product*,thin products*,products of few rows*<double>,fus
 slow+=',convolutions of random geometries<double>,an image of few channels*,an image of few positions*<double>'
 slow+=',average pooling*,batch norm with an activation*,weights are transposed anew*<double>'
 slow+=",Winograd's convolution* forward and backward*,Winograd's gradient of the weights* overwriting*"
+slow+=',*do not depend on the caches*,each algorithm gives what loops*<double>,an image gets the same bits*'
+slow+=',a row has the same bits*'
 [ -z "${TEST_SHARD_STATUS_FILE:-}" ] || touch "$TEST_SHARD_STATUS_FILE"
 at=0
 for program in "$@"; do

@@ -17,7 +17,8 @@ failed=0
 slow='*span many blocks*,*span several blocks<double>,*bfloat16 that span several blocks*,*number of threads*'
 slow+=',*same bits in any batch*,convolutions of every kind*<double>,convolutions give the same bits*'
 slow+=',products of few rows*<double>,thin products<double>,what follows a product*<double>'
-slow+=',an image of few channels*<double>'
+slow+=',an image of few channels*<double>,*do not depend on the caches*,an image gets the same bits*'
+slow+=',each algorithm gives what loops*<double>,a row has the same bits*<double>'
 said=$(qemu-aarch64 "$TEST_TMPDIR/kernels" -tce="$slow" 2>&1) || failed=1
 tail -n 60 <<<"$said"
 [ "$(qemu-aarch64 "$TEST_TMPDIR/kernels" --list-test-cases 2>/dev/null | wc -l)" -gt 20 ] || failed=1
