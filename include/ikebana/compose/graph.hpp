@@ -262,6 +262,22 @@ constexpr auto to_graph(const joined_traces<trace<GraphInputs, A...>, Children, 
   (std::index_sequence_for<A...>{}, std::make_index_sequence<found.count>{});
 }
 
+// `(call, result_of_graph{})` is the call's value, or result_of_graph if it has none. A condition
+// on the type of a call whose function does not compile would be an error of its own.
+struct result_of_graph {};
+template <class T>
+constexpr T operator,(const T& x, result_of_graph) {
+  return x;
+}
+
+template <literal... Names, class R>
+requires std::same_as<R, result_of_graph>
+constexpr auto outputs_to_graph(const R&) {
+  static_assert(!std::same_as<R, result_of_graph>,
+                "ikebana: the function of a graph returns nothing: return a value, or a "
+                "std::tuple of them");
+  return to_graph<Names...>(join_symbols(symbol<trace<1>, 0, boost::hana::tuple<>>{}));
+}
 template <literal... Names, class Trace, int Id, class Children>
 constexpr auto outputs_to_graph(const symbol<Trace, Id, Children>& out) {
   return to_graph<Names...>(join_symbols(out));
@@ -287,16 +303,8 @@ constexpr auto graph(const F& f) {
   static_assert(inputs > 0, "ikebana: graph expects a function of one to eight symbols");
   if constexpr (inputs > 0) {
     using numbers = std::make_integer_sequence<int, inputs>;
-    constexpr bool returns_a_value =
-        !std::is_void_v<decltype(detail::trace_graph<inputs>(f, numbers{}))>;
-    static_assert(returns_a_value,
-                  "ikebana: the function of a graph returns nothing: return a value, or a "
-                  "std::tuple of them");
-    if constexpr (returns_a_value)
-      return detail::outputs_to_graph<Names...>(detail::trace_graph<inputs>(f, numbers{}));
-    else  // Some graph, so that there is one error.
-      return detail::outputs_to_graph<Names...>(
-          detail::trace_graph<inputs>([](auto x, auto...) { return x; }, numbers{}));
+    return detail::outputs_to_graph<Names...>(
+        (detail::trace_graph<inputs>(f, numbers{}), detail::result_of_graph{}));
   }
 }
 
