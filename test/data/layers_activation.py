@@ -42,4 +42,10 @@ def cases():
     add("hardswish", nn.Hardswish)
     add("mish", nn.Mish)
     add("softsign", nn.Softsign)
+    add("threshold", lambda: nn.Threshold(0.1, 20), "threshold 0.1, value 20")
+    add("hardshrink", nn.Hardshrink)
+    add("hardshrink_lambd", lambda: nn.Hardshrink(1), "lambd 1")
+    add("softshrink", nn.Softshrink)
+    add("softshrink_lambd", lambda: nn.Softshrink(1), "lambd 1")
+    add("tanhshrink", nn.Tanhshrink)
     return c

@@ -58,6 +58,14 @@ void pointwise_map(pointwise f, dim_t n, T a, T b, T c, const T* from, T* to) {
       return run(IKEBANA_CPU_LAMBDA(return x * mish_gate(exp(min(vec<T>::broadcast(T(20)), x)));));
     case pointwise::softsign:
       return run(IKEBANA_CPU_LAMBDA(return x / (abs(x) + one);));
+    case pointwise::threshold:
+      return run(IKEBANA_CPU_LAMBDA(return select(va >= x, vb, x);));
+    case pointwise::hardshrink:
+      return run(IKEBANA_CPU_LAMBDA(return select(va >= abs(x), zero, x);));
+    case pointwise::softshrink:
+      return run(IKEBANA_CPU_LAMBDA(return x - min(va, max(-va, x));));
+    case pointwise::tanhshrink:
+      return run(IKEBANA_CPU_LAMBDA(return x - tanh(x);));
   }
 }
 
@@ -98,6 +106,13 @@ void pointwise_map_backward(pointwise f, dim_t n, T a, T b, T c, const T* from, 
       return run(IKEBANA_CPU_LAMBDA(const vec<T> u = abs(x) + one;
                                     // Not a number at infinities, as forward.
                                     return fma(x, zero, d) / (u * u);));
+    case pointwise::threshold:
+      return run(IKEBANA_CPU_LAMBDA(return select(va >= x, zero, d);));
+    case pointwise::hardshrink:
+    case pointwise::softshrink:
+      return run(IKEBANA_CPU_LAMBDA(return select(va >= abs(x), zero, d);));
+    case pointwise::tanhshrink:
+      return run(IKEBANA_CPU_LAMBDA(const vec<T> t = tanh(x); return d * (t * t);));
   }
 }
 #undef IKEBANA_CPU_LAMBDA

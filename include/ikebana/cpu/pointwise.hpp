@@ -10,7 +10,8 @@ namespace ikebana::cpu {
 
 /// Activations of which backward reads the input, with up to three parameters a, b, c:
 /// leaky_relu (slope), elu (b x above 0, else a (exp(c x) - 1)), softplus (log(1 + exp(a x)) c with
-/// c = 1 / a, x itself where a x > b), hardtanh (between a and b); the others have none.
+/// c = 1 / a, x itself where a x > b), hardtanh (between a and b), threshold (b where not above a),
+/// hardshrink and softshrink (0 within [-a, a]); the others have none.
 enum class pointwise : unsigned char {
   leaky_relu,
   elu,
@@ -20,7 +21,11 @@ enum class pointwise : unsigned char {
   hard_sigmoid,
   hardswish,
   mish,
-  softsign
+  softsign,
+  threshold,
+  hardshrink,
+  softshrink,
+  tanhshrink
 };
 
 }  // namespace ikebana::cpu

@@ -18,6 +18,7 @@
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/border.hpp"
 #include "ikebana/nn/detail/conv_options.hpp"
 #include "ikebana/nn/detail/spatial.hpp"
 
@@ -231,20 +232,8 @@ struct conv {
   static constexpr const char* says = detail::joined<"conv", detail::digit<Spatial>, "d", Text...>;
 
   static constexpr diagnostic check_border(const shape& in, dim_t extent, dim_t pad) {
-    if (is_zeros || pad == 0) return {};
-    if (border == cpu::border::reflect && extent <= pad)
-      return {says<" expects spatial extents of at least {expected} (more than the padding, which "
-                   "reflects), got {got} (input {input})">,
-              pad + 1, extent, in};
-    if (border == cpu::border::circular && extent < pad)
-      return {says<" expects spatial extents of at least {expected} (the padding, which is "
-                   "circular), got {got} (input {input})">,
-              pad, extent, in};
-    if (extent == 0)
-      return {says<" expects spatial extents of at least {expected} (padding replicates the edge), "
-                   "got {got} (input {input})">,
-              1, 0, in};
-    return {};
+    if (is_zeros) return {};
+    return detail::check_border<detail::literal{"conv"}, Spatial>(border, in, extent, pad);
   }
 
   static constexpr shape widened(const shape& in) {

@@ -141,4 +141,88 @@ struct hardswish {
   }
 };
 
+/// y = x where x > at, else value.
+struct threshold {
+  static constexpr std::string_view kind = "threshold";
+  static constexpr kept keeps = kept::input;
+
+  double at = 0;
+  double value = 0;
+
+  constexpr inferred infer(const shape& in) const { return in; }
+  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+
+  void describe(description& d) const { d.add("threshold", at).add("value", value); }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    detail::pointwise_forward(c, cpu::pointwise::threshold, static_cast<T>(at),
+                              static_cast<T>(value), T{});
+  }
+  template <class T>
+  void backward(const context<T>& c) const {
+    detail::pointwise_backward(c, cpu::pointwise::threshold, static_cast<T>(at),
+                               static_cast<T>(value), T{});
+  }
+
+  template <class... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+};
+
+/// y = x where |x| > lambd, else 0.
+struct hardshrink {
+  static constexpr std::string_view kind = "hardshrink";
+  static constexpr kept keeps = kept::input;
+
+  double lambd = 0.5;
+
+  constexpr inferred infer(const shape& in) const { return in; }
+  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+
+  void describe(description& d) const { d.add("lambd", lambd); }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    detail::pointwise_forward(c, cpu::pointwise::hardshrink, static_cast<T>(lambd), T{}, T{});
+  }
+  template <class T>
+  void backward(const context<T>& c) const {
+    detail::pointwise_backward(c, cpu::pointwise::hardshrink, static_cast<T>(lambd), T{}, T{});
+  }
+
+  template <class... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+};
+
+/// y = x - lambd where x > lambd, x + lambd where x < -lambd, else 0.
+struct softshrink {
+  static constexpr std::string_view kind = "softshrink";
+  static constexpr kept keeps = kept::input;
+
+  double lambd = 0.5;
+
+  constexpr inferred infer(const shape& in) const { return in; }
+  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+
+  void describe(description& d) const { d.add("lambd", lambd); }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    detail::pointwise_forward(c, cpu::pointwise::softshrink, static_cast<T>(lambd), T{}, T{});
+  }
+  template <class T>
+  void backward(const context<T>& c) const {
+    detail::pointwise_backward(c, cpu::pointwise::softshrink, static_cast<T>(lambd), T{}, T{});
+  }
+
+  template <class... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+};
+
 }  // namespace ikebana

@@ -225,4 +225,27 @@ struct softsign {
   }
 };
 
+/// y = x - tanh(x).
+struct tanhshrink {
+  static constexpr std::string_view kind = "tanhshrink";
+  static constexpr kept keeps = kept::input;
+
+  constexpr inferred infer(const shape& in) const { return in; }
+  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    detail::pointwise_forward(c, cpu::pointwise::tanhshrink, T{}, T{}, T{});
+  }
+  template <class T>
+  void backward(const context<T>& c) const {
+    detail::pointwise_backward(c, cpu::pointwise::tanhshrink, T{}, T{}, T{});
+  }
+
+  template <class... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+};
+
 }  // namespace ikebana

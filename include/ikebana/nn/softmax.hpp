@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/softmax.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
@@ -103,6 +104,37 @@ struct log_softmax : detail::function_along<"log_softmax", Options...> {
     const detail::along a(c.input_shape(), log_softmax::along_dim);
     cpu::log_softmax_backward<T>(a.outer, a.n, a.inner, c.output(), c.output_gradient(),
                                  c.input_gradient());
+  }
+
+  template <class... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+};
+
+/// y = exp(-x) / sum of exp(-x), along one dimension. Option: dim<N> (default -1). O(elements); no
+/// allocation.
+template <class... Options>
+struct softmin : detail::function_along<"softmin", Options...> {
+  static_assert(detail::option_set<dim<-1>>::template accepts<Options...>,
+                "ikebana: softmin takes the option dim, once");
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    const detail::along a(c.input_shape(), softmin::along_dim);
+    const dim_t n = a.outer * a.n * a.inner;
+    cpu::fill<T>(n, c.output(), T(-1));
+    cpu::multiply<T>(n, c.input(), c.output(), c.output());
+    cpu::softmax_forward<T>(a.outer, a.n, a.inner, c.output(), c.output());
+  }
+
+  template <class T>
+  void backward(const context<T>& c) const {
+    if (c.input_gradient() == nullptr) return;
+    const detail::along a(c.input_shape(), softmin::along_dim);
+    cpu::softmax_backward<T>(a.outer, a.n, a.inner, c.output(), c.output_gradient(),
+                             c.input_gradient());
+    cpu::scale<T>(a.outer * a.n * a.inner, T(-1), c.input_gradient());
   }
 
   template <class... X>
