@@ -1,9 +1,10 @@
 #pragma once
 
-// Data from files: CSV and IDX (MNIST), as datasets for a data_loader. States are read and written
+// Data from files: CSV (numbers, or columns of numbers and text) and IDX (MNIST), as datasets for a data_loader. States are read and written
 // by <ikebana/io/safetensors.hpp>, which needs nlohmann/json.
 
 #include "ikebana/io/csv.hpp"
 #include "ikebana/io/data_loader.hpp"
 #include "ikebana/io/dataset.hpp"
 #include "ikebana/io/idx.hpp"
+#include "ikebana/io/text_table.hpp"

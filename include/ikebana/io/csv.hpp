@@ -96,6 +96,8 @@ class basic_csv_cursor {
   }
 
   bool row_ended() const { return row_ended_; }
+  /// The line on which the row starts, counted from 1.
+  dim_t line() const { return row_line_; }
   /// The number of the last field returned, counted from 1.
   dim_t column() const { return column_; }
 
