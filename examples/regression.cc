@@ -1,13 +1,14 @@
 // Regression on a CSV file whose number of columns is known only at run time, with a custom module.
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <string>
+#include <utility>
 
 #include "ikebana/ikebana.hpp"
 #include "ikebana/io.hpp"
+#include "ikebana/nn/standard_scaler.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -21,25 +22,8 @@ constexpr auto block = ike::graph([](auto x) {
 });
 
 constexpr auto network =
-    ike::sequential("block1"_m = block<64>, ike::gelu{}, "block2"_m = block<32>, ike::gelu{},
-                    "out"_m = ike::lazy_linear<1>{});
-
-using table_type = ike::tensor<float, ike::shape{ike::dynamic, ike::dynamic}>;
-
-/// Shifts and scales each column to mean 0 and variance 1 over the training rows.
-void standardize(table_type& all, const table_type& trained_on) {
-  const auto rows = static_cast<double>(trained_on.extent(0));
-  for (ike::dim_t c = 0; c < all.extent(1); ++c) {
-    double sum = 0, squares = 0;
-    for (ike::dim_t r = 0; r < trained_on.extent(0); ++r) sum += trained_on(r, c);
-    const double mean = sum / rows;
-    for (ike::dim_t r = 0; r < trained_on.extent(0); ++r)
-      squares += std::pow(trained_on(r, c) - mean, 2);
-    const double deviation = std::sqrt(squares / rows) + 1e-12;
-    for (ike::dim_t r = 0; r < all.extent(0); ++r)
-      all(r, c) = static_cast<float>((static_cast<double>(all(r, c)) - mean) / deviation);
-  }
-}
+    ike::sequential("input"_m = ike::lazy_standard_scaler{}, "block1"_m = block<64>, ike::gelu{},
+                    "block2"_m = block<32>, ike::gelu{}, "out"_m = ike::lazy_linear<1>{});
 
 int main(int argc, char** argv) {
   std::string csv = "examples/data/friedman.csv";
@@ -57,10 +41,10 @@ int main(int argc, char** argv) {
     const ike::tensor_dataset rows(ike::columns(table, 0, features),
                                    ike::columns(table, features, features + 1));
     const auto raw = ike::random_split(rows, rows.size() * 4 / 5, ike::seed{1});
+    const auto of_targets = ike::column_statistics(raw.train.targets());
     const auto prepare = [&](const auto& part) {
-      table_type x = part.features(), y = part.targets();
-      standardize(x, raw.train.features());
-      standardize(y, raw.train.targets());
+      ike::tensor x = part.features(), y = part.targets();
+      for (float& value : y) value = (value - of_targets.mean[0]) / of_targets.deviation[0];
       return ike::tensor_dataset(std::move(x), std::move(y));
     };
     const auto train = prepare(raw.train), test = prepare(raw.test);
@@ -68,32 +52,27 @@ int main(int argc, char** argv) {
     // The number of columns is bound here, and every later input is checked against it.
     auto model = ike::initialize<float, ike::shape{ike::dynamic, ike::dynamic}>(
         network, ike::seed{1}, ike::shape{1, features});
+    // Scales each column to mean 0 and deviation 1; the numbers are part of the model's state.
+    const auto of_features = ike::column_statistics(raw.train.features());
+    model.buffer("input.mean"_s) = of_features.mean;
+    model.buffer("input.deviation"_s) = of_features.deviation;
     std::cout << model.module() << "\n\n" << ike::summary(model) << std::endl;
 
     auto optimizer = ike::adamw{model, {.lr = 3e-3, .weight_decay = 1e-2}};
     ike::data_loader loader(train, {.batch = 32, .shuffle = ike::seed{2}});
     for (int epoch = 1; epoch <= epochs; ++epoch) {
       optimizer.options().lr = 3e-3 * (1 - (epoch - 1.0) / epochs);
-      double sum = 0;
+      ike::running_mean loss;
       for (auto [x, t] : loader)
-        sum += static_cast<double>(model.train_step(x, t, ike::mse_loss{}, optimizer)) *
-               static_cast<double>(x.extent(0));
-      if (epoch % 10 == 0)
-        std::printf("epoch %3d  mean squared error %.4f\n", epoch,
-                    sum / static_cast<double>(train.size()));
+        loss.add(static_cast<double>(model.train_step(x, t, ike::mse_loss{}, optimizer)),
+                 static_cast<double>(x.extent(0)));
+      if (epoch % 10 == 0) std::printf("epoch %3d  mean squared error %.4f\n", epoch, loss.value());
     }
 
     model.eval();
     const auto predicted = model(test.features());
-    double residual = 0, total = 0, mean = 0;
-    const auto& wanted = test.targets();
-    for (float y : wanted) mean += static_cast<double>(y) / static_cast<double>(wanted.size());
-    for (ike::dim_t i = 0; i < wanted.size(); ++i) {
-      residual += std::pow(static_cast<double>(wanted[i]) - static_cast<double>(predicted[i]), 2);
-      total += std::pow(static_cast<double>(wanted[i]) - mean, 2);
-    }
-    const double r2 = 1 - residual / total;
-    std::printf("on %lld rows never seen: R2 %.4f\n", static_cast<long long>(wanted.size()), r2);
+    const double r2 = ike::r2_score(predicted, test.targets());
+    std::printf("on %lld rows never seen: R2 %.4f\n", static_cast<long long>(test.size()), r2);
     return r2 >= required ? 0 : 1;
   } catch (const ike::error& e) {
     std::fprintf(stderr, "%s\n", e.what());

@@ -1,7 +1,8 @@
 #pragma once
 
-// Data from files: CSV (numbers, or columns of numbers and text) and IDX (MNIST), as datasets for a data_loader. States are read and written
-// by <ikebana/io/safetensors.hpp>, which needs nlohmann/json.
+// Data from files: CSV (numbers, or columns of numbers and text) and IDX (MNIST), as datasets for a
+// data_loader. States are read and written by <ikebana/io/safetensors.hpp>, which needs
+// nlohmann/json.
 
 #include "ikebana/io/csv.hpp"
 #include "ikebana/io/data_loader.hpp"

@@ -38,6 +38,7 @@
 #include "ikebana/nn/softmax.hpp"
 #include "ikebana/nn/spectral_norm.hpp"
 #include "ikebana/nn/split.hpp"
+#include "ikebana/nn/standard_scaler.hpp"
 #include "ikebana/nn/transformer_encoder.hpp"
 #include "ikebana/nn/transformer_encoder_layer.hpp"
 #include "ikebana/nn/unflatten.hpp"
