@@ -31,6 +31,8 @@ template <class T>
 struct missing_as {
   T value;
 };
+template <class T>
+missing_as(T) -> missing_as<T>;
 
 /// Text values as numbers: names[labels[i]] is the value in row i; -1 where it is missing.
 struct categories {
