@@ -39,6 +39,8 @@
 #include "ikebana/nn/spectral_norm.hpp"
 #include "ikebana/nn/split.hpp"
 #include "ikebana/nn/standard_scaler.hpp"
+#include "ikebana/nn/transformer_decoder.hpp"
+#include "ikebana/nn/transformer_decoder_layer.hpp"
 #include "ikebana/nn/transformer_encoder.hpp"
 #include "ikebana/nn/transformer_encoder_layer.hpp"
 #include "ikebana/nn/unflatten.hpp"

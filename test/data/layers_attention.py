@@ -72,6 +72,25 @@ def encoder(inputs, layers, *args, norm=False, call=None, **options):
     return Case(make, inputs, call=call, options=written((layers, *args), {"norm": norm, **options}))
 
 
+def decoder_layer(inputs, *args, causal=False, masks=(), **options):
+    def call(m, tgt, memory, *given):
+        mask = torch.ones(len_of(tgt, options), len_of(tgt, options), dtype=torch.bool).triu(1)
+        return m(tgt, memory, tgt_mask=mask if causal else None, **dict(zip(masks, given)))
+    return Case(lambda: nn.TransformerDecoderLayer(*args, dropout=0.0, **options), inputs, call=call,
+                options=written(args, {"causal": causal, **options}))
+
+
+def decoder(inputs, layers, *args, norm=False, **options):
+    def make():
+        one = nn.TransformerDecoderLayer(*args, dropout=0.0, **options)
+        return nn.TransformerDecoder(one, layers, nn.LayerNorm(args[0]) if norm else None)
+    return Case(make, inputs, options=written((layers, *args), {"norm": norm, **options}))
+
+
+def len_of(x, options):
+    return x.shape[1 if options.get("batch_first") else 0]
+
+
 PADDING = ("key_padding_mask",)
 MASK = ("attn_mask",)
 BOTH = PADDING + MASK
@@ -150,4 +169,12 @@ def cases():
     c["learned_batch_first"] = Case(lambda: Learned(4, 5, batch_first=True), [[3, 4, 5]],
                                     options="4, 5, batch_first=True")
     c["learned_unbatched"] = Case(lambda: Learned(4, 5), [[3, 5]], options="4, 5")
+    c["decoder_layer"] = decoder_layer([[5, 2, 4], [3, 2, 4]], 4, 2, 5)
+    c["decoder_layer_causal"] = decoder_layer([[2, 5, 6], [2, 3, 6]], 6, 3, 5, causal=True,
+                                              batch_first=True, norm_first=True, activation="gelu")
+    c["decoder_layer_padding"] = decoder_layer(
+        [[5, 2, 4], [3, 2, 4], constant([[False] * 4 + [True], [False] * 5]),
+         constant([[False, False, True], [True, False, False]])], 4, 2, 5,
+        masks=("tgt_key_padding_mask", "memory_key_padding_mask"))
+    c["decoder"] = decoder([[5, 2, 4], [3, 2, 4]], 2, 4, 2, 5, norm=True, activation="gelu")
     return c

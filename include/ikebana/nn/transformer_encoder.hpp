@@ -9,6 +9,7 @@
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/named.hpp"
 #include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/spatial.hpp"
 #include "ikebana/nn/transformer_encoder_layer.hpp"
 
 namespace ikebana {
@@ -78,14 +79,15 @@ inline constexpr bool is_stack = false;
 template <class Name, dim_t N, class Layer>
 inline constexpr bool is_stack<named<Name, layer_stack<N, Layer>>> = true;
 
-/// Children: layers, and norm if there is one.
-template <class Layers, class... Norm>
-struct encoder {
-  static constexpr std::string_view kind = "transformer_encoder";
+/// Children: layers, and norm if there is one. Kind is that of the module.
+template <literal Kind, class Layers, class... Norm>
+struct normed_layers {
+  static constexpr std::string_view kind = joined<Kind>;
   boost::hana::tuple<Layers, Norm...> children{};
 
-  constexpr encoder() = default;
-  constexpr explicit encoder(boost::hana::tuple<Layers, Norm...> c) : children{std::move(c)} {}
+  constexpr normed_layers() = default;
+  constexpr explicit normed_layers(boost::hana::tuple<Layers, Norm...> c)
+      : children{std::move(c)} {}
 
   static constexpr auto wiring() {
     wiring_table<1 + sizeof...(Norm)> w;
@@ -99,7 +101,42 @@ struct encoder {
 
   template <class... C>
   static constexpr auto rebind(C... c) {
-    return encoder<C...>(boost::hana::tuple<C...>{std::move(c)...});
+    return normed_layers<Kind, C...>(boost::hana::tuple<C...>{std::move(c)...});
+  }
+};
+
+/// What transformer_encoder and transformer_decoder share; Self is one of them.
+template <literal Kind, template <dim_t, class, class...> class Self, dim_t N, class Layer,
+          class... Norm>
+struct layered : normed_layers<Kind, named_child<"layers", layer_stack<N, Layer>>,
+                               named_child<"norm", Norm>...> {
+  static_assert(N > 0, "ikebana: a transformer needs at least one layer");
+  static_assert(sizeof...(Norm) <= 1, "ikebana: a transformer takes at most one norm");
+  using layers = named_child<"layers", layer_stack<N, Layer>>;
+  using base = normed_layers<Kind, layers, named_child<"norm", Norm>...>;
+
+  static constexpr auto input_names = Layer::input_names;
+
+  constexpr layered() = default;
+  constexpr explicit layered(const Layer& layer, const Norm&... norm)
+      : base{{layers{layer_stack<N, Layer>::copies_of(layer)},
+              named_child<"norm", Norm>{norm}...}} {}
+  constexpr explicit layered(base b) : base{std::move(b)} {}
+
+  template <class First, class... C>
+  static constexpr auto rebind(First first, C... c) {
+    auto made = base::rebind(std::move(first), std::move(c)...);
+    if constexpr (is_stack<First>)
+      return rebound<typename unwrap_named<First>::type, typename unwrap_named<C>::type...>(
+          std::move(made));
+    else
+      return made;
+  }
+
+ private:
+  template <class Stack, class... M, class B>
+  static constexpr auto rebound(B b) {
+    return Self<N, typename Stack::layer_type, M...>(std::move(b));
   }
 };
 
@@ -112,40 +149,12 @@ struct encoder {
 /// layer (in PyTorch, all layers start as copies of one).
 template <dim_t N, class Layer, class... Norm>
 struct transformer_encoder
-    : detail::encoder<detail::named_child<"layers", detail::layer_stack<N, Layer>>,
-                      detail::named_child<"norm", Norm>...> {
-  static_assert(N > 0, "ikebana: transformer_encoder needs at least one layer");
-  static_assert(sizeof...(Norm) <= 1, "ikebana: transformer_encoder takes at most one norm");
-  using layers = detail::named_child<"layers", detail::layer_stack<N, Layer>>;
-  using base = detail::encoder<layers, detail::named_child<"norm", Norm>...>;
-
-  static constexpr auto input_names = Layer::input_names;
-
-  constexpr transformer_encoder() = default;
-  constexpr explicit transformer_encoder(const Layer& layer, const Norm&... norm)
-      : base{{layers{detail::layer_stack<N, Layer>::copies_of(layer)},
-              detail::named_child<"norm", Norm>{norm}...}} {}
-  constexpr explicit transformer_encoder(base b) : base{std::move(b)} {}
-
-  template <class First, class... C>
-  static constexpr auto rebind(First first, C... c) {
-    auto made = base::rebind(std::move(first), std::move(c)...);
-    if constexpr (detail::is_stack<First>)
-      return rebound<typename detail::unwrap_named<First>::type,
-                     typename detail::unwrap_named<C>::type...>(std::move(made));
-    else
-      return made;
-  }
+    : detail::layered<"transformer_encoder", transformer_encoder, N, Layer, Norm...> {
+  using transformer_encoder::layered::layered;
 
   template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);
-  }
-
- private:
-  template <class Stack, class... M, class B>
-  static constexpr auto rebound(B b) {
-    return transformer_encoder<N, typename Stack::layer_type, M...>(std::move(b));
   }
 };
 
