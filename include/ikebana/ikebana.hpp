@@ -40,6 +40,7 @@
 #include "ikebana/nn/conv.hpp"
 #include "ikebana/nn/conv_transpose.hpp"
 #include "ikebana/nn/dropout.hpp"
+#include "ikebana/nn/elementwise_loss.hpp"
 #include "ikebana/nn/embedding.hpp"
 #include "ikebana/nn/flatten.hpp"
 #include "ikebana/nn/group_norm.hpp"

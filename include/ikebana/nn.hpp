@@ -1,6 +1,6 @@
 #pragma once
 
-// All modules, those that <ikebana/ikebana.hpp> leaves out included.
+// All modules and losses, those that <ikebana/ikebana.hpp> leaves out included.
 
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/adaptive_pool.hpp"
@@ -10,6 +10,7 @@
 #include "ikebana/nn/conv.hpp"
 #include "ikebana/nn/conv_transpose.hpp"
 #include "ikebana/nn/dropout.hpp"
+#include "ikebana/nn/elementwise_loss.hpp"
 #include "ikebana/nn/embedding.hpp"
 #include "ikebana/nn/feature_dropout.hpp"
 #include "ikebana/nn/flatten.hpp"
@@ -23,6 +24,7 @@
 #include "ikebana/nn/layer_norm.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/local_response_norm.hpp"
+#include "ikebana/nn/loss.hpp"
 #include "ikebana/nn/lstm.hpp"
 #include "ikebana/nn/multihead_attention.hpp"
 #include "ikebana/nn/padding.hpp"

@@ -1,0 +1,321 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <string_view>
+#include <type_traits>
+
+#include "ikebana/core/dtype.hpp"
+#include "ikebana/core/error.hpp"
+#include "ikebana/core/tensor.hpp"
+#include "ikebana/core/text.hpp"
+#include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/cpu/pointwise.hpp"
+#include "ikebana/module/refusal.hpp"
+#include "ikebana/nn/detail/spatial.hpp"
+#include "ikebana/nn/loss.hpp"
+
+// Losses that are a sum, or a mean, over the elements of a prediction and a target of its shape and
+// type, with PyTorch's formulas and options. Throws shape_error unless the shapes are equal:
+// nothing is broadcast. The mean over no elements is NaN. O(elements); no allocation.
+namespace ikebana {
+
+namespace detail {
+
+/// The most elements that a loss is asked for at once.
+inline constexpr dim_t block_of_loss = 512;
+
+template <literal Name, class T, class U>
+inline constexpr text<200> wrong_target = text<200>{}
+                                              .append(joined<Name>)
+                                              .append(" expects a target of the prediction type ")
+                                              .append(element_name<T>())
+                                              .append(", got ")
+                                              .append(element_name<U>());
+
+/// The value of a loss, and its derivatives where gradient is given, block by block.
+template <class T, class Loss>
+T elementwise_loss(const Loss& loss, const shape& extents, const T* x, const T* t, T* gradient) {
+  const dim_t n = extents.numel();
+  double divisor = loss.reduction == reduction::mean ? static_cast<double>(n) : 1;
+  if constexpr (requires { loss.batch_mean; })
+    if (loss.batch_mean) divisor = static_cast<double>(extents.rank() == 0 ? 1 : extents[0]);
+  const auto factor = static_cast<T>(1 / divisor);
+  T unused[block_of_loss];
+  double sum = 0;
+  for (dim_t i = 0; i < n; i += block_of_loss) {
+    const dim_t count = n - i < block_of_loss ? n - i : block_of_loss;
+    T* const slope = gradient == nullptr ? unused : gradient + i;
+    sum += loss.template block<T>(count, x + i, t + i, slope);
+    if (gradient != nullptr && factor != T{1}) cpu::scale<T>(count, factor, slope);
+  }
+  // The mean over no elements is 0 / 0 = NaN.
+  return static_cast<T>(sum / divisor);
+}
+
+}  // namespace detail
+
+// The members of a loss that has a member `reduction` and
+//
+//     template <class T>
+//     double block(dim_t n, const T* x, const T* t, T* slope) const
+//
+// which returns the sum of the losses of n elements, at most block_of_loss, and writes their
+// derivatives with respect to x. Not a base class: with one, g++ warns of each initializer that
+// names members, huber_loss{.delta = 2}.
+#define IKEBANA_ELEMENTWISE_LOSS(Self)                                                            \
+  template <class T, class U>                                                                     \
+  static constexpr diagnostic check_elements() {                                                  \
+    if constexpr (std::is_same_v<U, T>)                                                           \
+      return {};                                                                                  \
+    else                                                                                          \
+      return {detail::wrong_target<#Self, T, U>.c_str()};                                         \
+  }                                                                                               \
+  static constexpr diagnostic check(const shape& prediction, const shape& target) {               \
+    if (compatible(prediction, target)) return {};                                                \
+    return {#Self " expects a target of shape {input}, got {other}", 0, 0, prediction, target};   \
+  }                                                                                               \
+  template <tensor_like Target>                                                                   \
+  void validate(const shape& prediction, const Target& target) const {                            \
+    const diagnostic wrong = check(prediction, target.extents());                                 \
+    if (!wrong.ok()) throw shape_error(wrong);                                                    \
+  }                                                                                               \
+  template <tensor_like X, tensor_like Y>                                                         \
+  requires(detail::takes_target<Self, X, Y>) auto operator()(const X& x, const Y& target) const { \
+    return backward(x, target, static_cast<typename X::value_type*>(nullptr));                    \
+  }                                                                                               \
+  template <tensor_like X, tensor_like Y>                                                         \
+  requires(!detail::takes_target<Self, X, Y>) auto operator()(const X&, const Y&)                 \
+      const->decltype(detail::refuse<detail::check_loss_of<Self, X, Y>>());                       \
+  template <tensor_like X, tensor_like Y, class T>                                                \
+  requires(detail::takes_target<Self, X, Y>) T backward(const X& x, const Y& target, T* gradient) \
+  const {                                                                                         \
+    validate(x.extents(), target);                                                                \
+    return detail::elementwise_loss<T>(*this, x.extents(), x.data(), target.data(), gradient);    \
+  }                                                                                               \
+  template <tensor_like X, tensor_like Y, class T>                                                \
+  requires(!detail::takes_target<Self, X, Y>) auto backward(const X&, const Y&, T*)               \
+      const->decltype(detail::refuse<detail::check_loss_of<Self, X, Y>>())
+
+/// |x - t|.
+struct l1_loss {
+  IKEBANA_ELEMENTWISE_LOSS(l1_loss);
+
+  ikebana::reduction reduction = ikebana::reduction::mean;
+
+  template <class T>
+  double block(dim_t n, const T* x, const T* t, T* slope) const {
+    T sum{};
+    for (dim_t i = 0; i < n; ++i) {
+      const T d = x[i] - t[i];
+      slope[i] = d > 0 ? T{1} : d < 0 ? T{-1} : d;
+      sum += std::abs(d);
+    }
+    return static_cast<double>(sum);
+  }
+};
+
+/// (x - t)^2 / (2 beta) where |x - t| < beta, else |x - t| - beta / 2 (Girshick, Fast R-CNN, 2015).
+/// beta is at least 0; at 0 this is l1_loss.
+struct smooth_l1_loss {
+  IKEBANA_ELEMENTWISE_LOSS(smooth_l1_loss);
+
+  ikebana::reduction reduction = ikebana::reduction::mean;
+  double beta = 1;
+
+  template <class T>
+  double block(dim_t n, const T* x, const T* t, T* slope) const {
+    const auto b = static_cast<T>(beta);
+    T sum{};
+    for (dim_t i = 0; i < n; ++i) {
+      const T d = x[i] - t[i], a = std::abs(d);
+      slope[i] = a < b ? d / b : d > 0 ? T{1} : d < 0 ? T{-1} : d;
+      sum += a < b ? d * d / (2 * b) : a - b / 2;
+    }
+    return static_cast<double>(sum);
+  }
+};
+
+/// (x - t)^2 / 2 where |x - t| < delta, else delta (|x - t| - delta / 2) (Huber, Robust Estimation
+/// of a Location Parameter, 1964).
+struct huber_loss {
+  IKEBANA_ELEMENTWISE_LOSS(huber_loss);
+
+  ikebana::reduction reduction = ikebana::reduction::mean;
+  double delta = 1;
+
+  template <class T>
+  double block(dim_t n, const T* x, const T* t, T* slope) const {
+    const auto most = static_cast<T>(delta);
+    T sum{};
+    for (dim_t i = 0; i < n; ++i) {
+      const T d = x[i] - t[i], a = std::abs(d);
+      slope[i] = a < most ? d : d > 0 ? most : d < 0 ? -most : d;
+      sum += a < most ? d * d / 2 : most * (a - most / 2);
+    }
+    return static_cast<double>(sum);
+  }
+};
+
+/// The binary cross entropy of logits: -(pos_weight t log sigmoid(x) + (1 - t) log(1 -
+/// sigmoid(x))), without overflow at any x. Targets are between 0 and 1. PyTorch's
+/// BCEWithLogitsLoss.
+struct bce_with_logits {
+  IKEBANA_ELEMENTWISE_LOSS(bce_with_logits);
+
+  ikebana::reduction reduction = ikebana::reduction::mean;
+  double pos_weight = 1;  ///< The weight of the positive targets.
+
+  static constexpr diagnostic check_last(std::string_view kind) {
+    if (kind == "sigmoid")
+      return {
+          "sigmoid is computed twice: bce_with_logits takes logits and computes it itself, so "
+          "leave "
+          "this module out"};
+    return {};
+  }
+
+  template <class T>
+  double block(dim_t n, const T* x, const T* t, T* slope) const {
+    // With q = 1 + (pos_weight - 1) t: (1 - t) x + q log(1 + exp(-x)), whose derivative is (1 - t)
+    // - q (1 - sigmoid(x)).
+    const T more = static_cast<T>(pos_weight - 1);
+    T entropy[detail::block_of_loss];
+    cpu::pointwise_forward<T>(cpu::pointwise::log_sigmoid, n, T{}, T{}, T{}, x, entropy);
+    cpu::sigmoid_forward<T>(n, x, slope);
+    T sum{};
+    for (dim_t i = 0; i < n; ++i) {
+      const T q = 1 + more * t[i];
+      // Of 0 times infinity, 0.
+      sum += (t[i] == 1 ? T{0} : (1 - t[i]) * x[i]) - q * entropy[i];
+      slope[i] = (1 - t[i]) - q + q * slope[i];
+    }
+    return static_cast<double>(sum);
+  }
+};
+
+/// The binary cross entropy of probabilities: -(t log x + (1 - t) log(1 - x)), logarithms at least
+/// -100, as PyTorch's BCELoss. bce_with_logits is more exact.
+struct bce_loss {
+  IKEBANA_ELEMENTWISE_LOSS(bce_loss);
+
+  ikebana::reduction reduction = ikebana::reduction::mean;
+
+  template <class T>
+  double block(dim_t n, const T* x, const T* t, T* slope) const {
+    T sum{};
+    for (dim_t i = 0; i < n; ++i) {
+      const T p = x[i], rest = 1 - p;
+      const T log_p = std::log(p) > -100 ? std::log(p) : T{-100};
+      const T log_rest = std::log1p(-p) > -100 ? std::log1p(-p) : T{-100};
+      sum -= t[i] * log_p + (1 - t[i]) * log_rest;
+      const T spread = p * rest, least = 1e-12f;  // a float in PyTorch, too
+      slope[i] = (p - t[i]) / (spread > least ? spread : least);
+    }
+    return static_cast<double>(sum);
+  }
+};
+
+/// The Kullback-Leibler divergence t (log t - x) of probabilities t, or with log_target of their
+/// logarithms, from log-probabilities x (the output of log_softmax); 0 where t is. reduction::mean
+/// divides by the number of elements, as PyTorch's default does; the mean over a batch of
+/// divergences is that of batch_mean.
+struct kl_div {
+  IKEBANA_ELEMENTWISE_LOSS(kl_div);
+
+  ikebana::reduction reduction = ikebana::reduction::mean;
+  bool batch_mean = false;  ///< Divides by the first extent: PyTorch's reduction="batchmean".
+  bool log_target = false;
+
+  template <class T>
+  double block(dim_t n, const T* x, const T* t, T* slope) const {
+    T sum{};
+    for (dim_t i = 0; i < n; ++i) {
+      const T p = log_target ? std::exp(t[i]) : t[i];
+      slope[i] = -p;
+      if (log_target)
+        sum += p * (t[i] - x[i]);
+      else
+        sum += p == 0 ? T{0} : p * (std::log(p) - x[i]);
+    }
+    return static_cast<double>(sum);
+  }
+};
+
+/// The negative log-likelihood of Poisson counts t: exp(x) - t x, or without log_input x - t log(x
+/// + eps); with `full`, and Stirling's approximation t log t - t + log(2 pi t) / 2 where t > 1.
+struct poisson_nll_loss {
+  IKEBANA_ELEMENTWISE_LOSS(poisson_nll_loss);
+
+  ikebana::reduction reduction = ikebana::reduction::mean;
+  bool log_input = true;
+  bool full = false;
+  double eps = 1e-8;
+
+  template <class T>
+  double block(dim_t n, const T* x, const T* t, T* slope) const {
+    const auto e = static_cast<T>(eps);
+    T sum{};
+    for (dim_t i = 0; i < n; ++i) {
+      if (log_input) {
+        const T rate = std::exp(x[i]);
+        sum += rate - t[i] * x[i];
+        slope[i] = rate - t[i];
+      } else {
+        sum += x[i] - t[i] * std::log(x[i] + e);
+        slope[i] = 1 - t[i] / (x[i] + e);
+      }
+      if (full && t[i] > 1)
+        sum +=
+            t[i] * std::log(t[i]) - t[i] + std::log(static_cast<T>(6.283185307179586) * t[i]) / 2;
+    }
+    return static_cast<double>(sum);
+  }
+};
+
+/// log(1 + exp(-t x)) of targets 1 and -1.
+struct soft_margin_loss {
+  IKEBANA_ELEMENTWISE_LOSS(soft_margin_loss);
+
+  ikebana::reduction reduction = ikebana::reduction::mean;
+
+  template <class T>
+  double block(dim_t n, const T* x, const T* t, T* slope) const {
+    T margin[detail::block_of_loss];
+    cpu::multiply<T>(n, x, t, margin);
+    cpu::sigmoid_forward<T>(n, margin, slope);
+    cpu::pointwise_forward<T>(cpu::pointwise::log_sigmoid, n, T{}, T{}, T{}, margin, margin);
+    T sum{};
+    for (dim_t i = 0; i < n; ++i) {
+      sum -= margin[i];
+      slope[i] = t[i] * (slope[i] - 1);
+    }
+    return static_cast<double>(sum);
+  }
+};
+
+/// x of targets 1, max(0, margin - x) of targets -1: of distances between pairs, similar ones and
+/// others.
+struct hinge_embedding_loss {
+  IKEBANA_ELEMENTWISE_LOSS(hinge_embedding_loss);
+
+  ikebana::reduction reduction = ikebana::reduction::mean;
+  double margin = 1;
+
+  template <class T>
+  double block(dim_t n, const T* x, const T* t, T* slope) const {
+    const auto m = static_cast<T>(margin);
+    T sum{};
+    for (dim_t i = 0; i < n; ++i) {
+      const bool similar = t[i] != -1;
+      const T apart = m - x[i];
+      sum += similar ? x[i] : apart > 0 ? apart : T{0};
+      slope[i] = similar ? T{1} : apart > 0 ? T{-1} : T{0};
+    }
+    return static_cast<double>(sum);
+  }
+};
+
+#undef IKEBANA_ELEMENTWISE_LOSS
+
+}  // namespace ikebana
