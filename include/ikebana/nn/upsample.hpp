@@ -16,12 +16,12 @@
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/nn/detail/spatial.hpp"
+#include "ikebana/nn/mode.hpp"
 
 namespace ikebana {
 
 namespace detail {
 struct scale_factor_option;
-struct mode_option;
 struct align_corners_option;
 
 /// A number as a template argument, for compilers that take no floating-point ones.
@@ -42,14 +42,6 @@ struct scale_factor {
   static constexpr std::array<double, sizeof...(Factor)> values{Factor.value()...};
 };
 
-/// The interpolation of upsample: mode<"nearest">, "nearest-exact", "linear", "bilinear",
-/// "trilinear" or "bicubic".
-template <detail::literal Mode>
-struct mode {
-  using option = detail::mode_option;
-  static constexpr std::string_view value{Mode.data, Mode.size()};
-};
-
 /// Whether interpolation puts the first and the last element of an input on those of the output,
 /// instead of its edges on edges.
 template <bool B>
@@ -60,9 +52,9 @@ struct align_corners {
 
 /// Resizes the last one, two or three dimensions of [N, C, spatial...]. Options: output_size<..> or
 /// scale_factor<..> (one number for all dimensions or one for each; extents are rounded down),
-/// mode<..> (default "nearest"; "linear" has one spatial dimension, "bilinear" and "bicubic" two,
-/// "trilinear" three), align_corners<bool> (false). O(output elements * elements that each is made
-/// of); no allocation.
+/// mode<..> ("nearest", the default, and "nearest-exact"; "linear" has one spatial dimension,
+/// "bilinear" and "bicubic" two, "trilinear" three), align_corners<bool> (false). O(output elements
+/// * elements that each is made of); no allocation.
 template <class... Options>
 struct upsample {
   static constexpr bool by_size = detail::times_given<detail::output_size_option, Options...> == 1;

@@ -1,0 +1,18 @@
+"""Embedding bags of matrices of indices."""
+
+from collections import OrderedDict
+
+from torch import nn
+
+from layers import Case, constant, indices
+
+
+def cases():
+    c = OrderedDict()
+    for mode in ("mean", "sum", "max"):
+        c[f"bag_{mode}"] = Case(lambda mode=mode: nn.EmbeddingBag(7, 5, mode=mode), [indices([4, 3], 7)], options=mode)
+        c[f"bag_{mode}_padding"] = Case(
+            lambda mode=mode: nn.EmbeddingBag(5, 19, mode=mode, padding_idx=2),
+            [constant([[0, 2, 1, 2], [2, 2, 2, 2], [4, 4, 3, 0]])], options=f"{mode}, padding_idx 2")
+    c["bag_single"] = Case(lambda: nn.EmbeddingBag(6, 3), [indices([5, 1], 6)], options="one index for each bag")
+    return c

@@ -1,0 +1,47 @@
+#include "ikebana/nn/embedding_bag.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "ikebana/compose/sequential.hpp"
+#include "ikebana/model/initialize.hpp"
+#include "layers.hpp"
+
+using namespace ikebana;
+using namespace ikebana::literals;
+
+TEST_CASE("embedding_bag computes what PyTorch recorded") {
+  const auto compare_bag = [](const std::string& name, const auto& m) {
+    compare_layer("embedding_bag", name, m);
+  };
+  compare_bag("bag_mean", embedding_bag<7, 5>{});
+  compare_bag("bag_sum", embedding_bag<7, 5, mode<"sum">>{});
+  compare_bag("bag_max", embedding_bag<7, 5, mode<"max">>{});
+  compare_bag("bag_mean_padding", embedding_bag<5, 19, padding_idx<2>>{});
+  compare_bag("bag_sum_padding", embedding_bag<5, 19, mode<"sum">, padding_idx<2>>{});
+  compare_bag("bag_max_padding", embedding_bag<5, 19, mode<"max">, padding_idx<-3>>{});
+  compare_bag("bag_single", embedding_bag<6, 3>{});
+  CHECK(layers_not_compared("embedding_bag").empty());
+}
+
+TEST_CASE("an index that is no row is refused before anything runs") {
+  auto m = initialize<float, shape{2, 3}>(sequential("bag"_m = embedding_bag<4, 2>{}), seed{1});
+  auto index = zeros<std::int64_t, shape{2, 3}>();
+  index(1, 2) = 4;
+  CHECK_THROWS_WITH_AS(m(index), "bag: embedding expects indices below 4, got 4", error);
+  index(1, 2) = -1;
+  CHECK_THROWS_AS(m(index), error);
+}
+
+TEST_CASE("embedding_bag of no bags, of bags of nothing, and what it says") {
+  check_empty_batch(embedding_bag<4, 2>{}, {0, 3});
+  leaf_run<float, embedding_bag<4, 2, mode<"max">>> run({}, {2, 0});
+  run.forward();
+  for (float y : run.output.span()) CHECK(y == 0);
+  CHECK(sentence_of(embedding_bag<4, 2>{}.infer(shape{3})) ==
+        "embedding_bag expects indices of 2 dimensions, got 1 (input [3])");
+  CHECK(described(embedding_bag<4, 2, padding_idx<-1>>{}) ==
+        "num_embeddings=4, embedding_dim=2, mode=mean, padding_idx=3");
+  CHECK(embedding_bag<4, 2>{}.infer(shape{dynamic, 3}).output() == shape{dynamic, 2});
+}
