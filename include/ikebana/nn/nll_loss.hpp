@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <type_traits>
+
+#include "ikebana/core/error.hpp"
+#include "ikebana/core/tensor.hpp"
+#include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/module/element_mismatch.hpp"
+#include "ikebana/module/refusal.hpp"
+#include "ikebana/nn/loss.hpp"
+
+namespace ikebana {
+
+/// The negative log-likelihood of log-probabilities (N, C), (C) or (N, C, d...), the output of
+/// log_softmax, and class indices (N), () or (N, d...): -x[target]. The mean is taken over the rows
+/// whose target is not ignore_index (NaN if there are none, as in PyTorch). cross_entropy computes
+/// log_softmax and this in one pass. Throws shape_error if the shapes do not match, and error if a
+/// label is neither in [0, C) nor ignore_index, before anything is written. O(elements); no
+/// allocation.
+struct nll_loss {
+  ikebana::reduction reduction = ikebana::reduction::mean;
+  std::int64_t ignore_index = -100;
+
+  template <class T, class U>
+  static constexpr diagnostic check_elements() {
+    if constexpr (std::is_same_v<U, std::int64_t>)
+      return {};
+    else
+      return {
+          detail::element_mismatch<"nll_loss expects class indices of type ", std::int64_t, U>.c_str()};
+  }
+
+  static constexpr diagnostic check(const shape& prediction, const shape& target) {
+    const std::size_t rank = prediction.rank();
+    if (rank == 0 || target.rank() + 1 != rank)
+      return {
+          "nll_loss expects log-probabilities with one dimension more than the target, got {input} "
+          "for {other}",
+          0, 0, prediction, target};
+    const std::size_t c = rank == 1 ? 0 : 1;
+    for (std::size_t i = 0; i < target.rank(); ++i) {
+      const dim_t expected = prediction[i < c ? i : i + 1];
+      if (expected >= 0 && target[i] >= 0 && expected != target[i])
+        return {
+            "nll_loss expects a target extent of {expected}, got {got} (log-probabilities {input}, "
+            "target {other})",
+            expected, target[i], prediction, target};
+    }
+    return {};
+  }
+
+  template <tensor_like Target>
+  void validate(const shape& prediction, const Target& target) const {
+    const diagnostic wrong = check(prediction, target.extents());
+    if (!wrong.ok()) throw shape_error(wrong);
+    count(target.data(), target.extents().numel(), prediction[prediction.rank() == 1 ? 0 : 1]);
+  }
+
+  template <tensor_like X, tensor_like Y>
+  requires(detail::takes_target<nll_loss, X, Y>) auto operator()(const X& x,
+                                                                 const Y& target) const {
+    return backward(x, target, static_cast<typename X::value_type*>(nullptr));
+  }
+  template <tensor_like X, tensor_like Y>
+  requires(!detail::takes_target<nll_loss, X, Y>) auto operator()(const X&, const Y&) const
+      -> decltype(detail::refuse<detail::check_loss_of<nll_loss, X, Y>>());
+
+  template <tensor_like X, tensor_like Y, class T>
+  requires(detail::takes_target<nll_loss, X, Y>) T
+      backward(const X& x, const Y& target, T* gradient)
+  const {
+    validate(x.extents(), target);
+    const shape s = x.extents();
+    const std::size_t c = s.rank() == 1 ? 0 : 1;
+    const dim_t outer = s.numel(0, c), classes = s[c], inner = s.numel(c + 1, s.rank());
+    const std::int64_t* labels = target.data();
+    const std::int64_t counted = count(labels, outer * inner, classes);
+    if (gradient != nullptr) cpu::fill<T>(s.numel(), gradient, T{0});
+    const bool mean = reduction == ikebana::reduction::mean;
+    if (counted == 0) return mean ? std::numeric_limits<T>::quiet_NaN() : T{0};
+    const T divisor = mean ? static_cast<T>(counted) : T{1};
+    T sum{};
+    for (dim_t o = 0; o < outer; ++o)
+      for (dim_t j = 0; j < inner; ++j) {
+        const std::int64_t label = labels[o * inner + j];
+        if (label == ignore_index) continue;
+        const dim_t at = (o * classes + label) * inner + j;
+        sum -= x.data()[at];
+        if (gradient != nullptr) gradient[at] = -1 / divisor;
+      }
+    return sum / divisor;
+  }
+  template <tensor_like X, tensor_like Y, class T>
+  requires(!detail::takes_target<nll_loss, X, Y>) auto backward(const X&, const Y&, T*) const
+      -> decltype(detail::refuse<detail::check_loss_of<nll_loss, X, Y>>());
+
+ private:
+  /// The number of labels that are not ignored. Throws at the first that is no class.
+  std::int64_t count(const std::int64_t* labels, dim_t n, dim_t classes) const {
+    std::int64_t counted = 0;
+    for (dim_t i = 0; i < n; ++i) {
+      if (labels[i] == ignore_index) continue;
+      if (labels[i] < 0 || labels[i] >= classes) refuse(labels[i], classes, i);
+      ++counted;
+    }
+    return counted;
+  }
+  [[noreturn, gnu::cold]] static void refuse(std::int64_t label, dim_t classes, dim_t index) {
+    char said[128];
+    std::snprintf(said, sizeof said,
+                  "nll_loss expects labels from 0 to %lld, got %lld at index %lld",
+                  static_cast<long long>(classes - 1), static_cast<long long>(label),
+                  static_cast<long long>(index));
+    throw error(said);
+  }
+};
+
+}  // namespace ikebana
