@@ -8,7 +8,7 @@ IKEBANA_CPU_INLINE void update_lanes(dim_t n, [[maybe_unused]] const T* p, F upd
   dim_t i = lanes_to_line(n, p);
   if (i != 0) [[unlikely]]
     update(0, i);
-#pragma GCC unroll 4
+#pragma GCC unroll 2
   for (; i + w <= n; i += w) update(i, w);
   if (i < n) update(i, n - i);
 #endif

@@ -51,14 +51,14 @@ struct band_plan {
   dim_t plane() const { return p.to[1] * p.to[2]; }
 
   /// Lays a band of a source that stands out.
-  void lay_out_in_place() {
+  [[gnu::noinline]] void lay_out_in_place() {
     layout = conv_layout{p, columns, rows, false, false, line};
     layout.channel = conv_geometry::volume(p.from);
     layout.slice = p.dilation[0] * p.from[1] * p.from[2];
     layout.pitch = p.from[2];
   }
   /// Lays a band out. False if its copy is too large.
-  bool lay_out(bool dense_x) {
+  [[gnu::noinline]] bool lay_out(bool dense_x) {
     layout = conv_layout{p, columns, rows, false, dense_x, line};
     // Else it is never smaller.
     if (p.kernel[1] > 1 && (p.stride[1] > 1 || rows < p.dilation[1])) {
@@ -162,7 +162,7 @@ struct band_plan {
   }
 
   /// Whether a row's copy for each kernel element is cheaper than computing between the rows.
-  bool fit_slide() {
+  [[gnu::noinline]] bool fit_slide() {
     const band_plan before = *this;
     const bool shared = fit_copy(false);
     const double shared_cost = cost();
@@ -175,12 +175,12 @@ struct band_plan {
     return shared;
   }
   /// Cycles for a channel of a position, about; those of its copy.
-  double copying_cost() const {
+  [[gnu::noinline]] double copying_cost() const {
     const auto real = [](dim_t n) { return static_cast<double>(n); };
     const double length = real(layout.pitch);
     return real(layout.channel) / length * (4 + length / real(tiles.width)) / real(rows * columns);
   }
-  double cost() const {
+  [[gnu::noinline]] double cost() const {
     const auto real = [](dim_t n) { return static_cast<double>(n); };
     const double w = real(tiles.width);
     const bool gaps = layout.pitch != columns;

@@ -88,8 +88,8 @@ struct conv_bands {
     if (of.finishes()) finish(r0, results, slot, slots, y, rows, x, columns);
   }
 
-  void finish(dim_t r0, dim_t results, dim_t slot, dim_t slots, dim_t y, dim_t rows, dim_t x,
-              dim_t columns) const {
+  [[gnu::noinline]] void finish(dim_t r0, dim_t results, dim_t slot, dim_t slots, dim_t y,
+                                dim_t rows, dim_t x, dim_t columns) const {
     const conv_pass& pass = plan.p;
     const dim_t plane = pass.result_plane(), row = pass.to[2];
     const bool whole = columns == row;
@@ -105,8 +105,9 @@ struct conv_bands {
     }
   }
 
-  void place(const T* from, dim_t step, dim_t r0, dim_t results, dim_t slot, dim_t slots, dim_t y,
-             dim_t rows, dim_t x, dim_t columns, dim_t pitch) const {
+  [[gnu::noinline]] void place(const T* from, dim_t step, dim_t r0, dim_t results, dim_t slot,
+                               dim_t slots, dim_t y, dim_t rows, dim_t x, dim_t columns,
+                               dim_t pitch) const {
     const conv_pass& pass = plan.p;
     const dim_t plane = pass.result_plane();
     for (dim_t s = 0; s < slots; ++s) {
@@ -119,8 +120,8 @@ struct conv_bands {
     }
   }
 
-  void by_sliding(conv_job<T> job, dim_t r0, dim_t results, dim_t positions, dim_t depth,
-                  const T* image, const T* w, bool last) const {
+  [[gnu::noinline]] void by_sliding(conv_job<T> job, dim_t r0, dim_t results, dim_t positions,
+                                    dim_t depth, const T* image, const T* w, bool last) const {
     const T zeros[conv_tiles<T>::most_rows] = {};
     const dim_t width = plan.tiles.width;
     T* const out = job.out;

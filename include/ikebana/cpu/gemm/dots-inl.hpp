@@ -153,7 +153,7 @@ IKEBANA_CPU_INLINE void multiply_dots(dim_t m, dim_t n, dim_t k, const T* x, dim
 
 /// The rows of a factor that stands by columns: row j of k elements from columns `from`, ld apart.
 template <class T>
-IKEBANA_CPU_INLINE const T* copy_to_rows(const T* from, dim_t& ld, dim_t count, dim_t k) {
+[[gnu::noinline]] const T* copy_to_rows(const T* from, dim_t& ld, dim_t count, dim_t k) {
   constexpr dim_t w = vec<T>::size;
   const dim_t step = (k + w - 1) / w * w;
   T* const rows = detail::thread_scratch<T>();
@@ -169,8 +169,8 @@ IKEBANA_CPU_INLINE const T* copy_to_rows(const T* from, dim_t& ld, dim_t count, 
 /// c[i, j + q] = alpha * dots[q] + bias + residual + beta * c for q < count, and ReLU. Whole
 /// vectors of dots are read.
 template <class T>
-IKEBANA_CPU_INLINE void finish_dots(const gemm_call<T>& call, dim_t i, dim_t j, dim_t count,
-                                    const T* dots) {
+[[gnu::noinline]] void finish_dots(const gemm_call<T>& call, dim_t i, dim_t j, dim_t count,
+                                   const T* dots) {
   constexpr dim_t w = vec<T>::size;
   const gemm_epilogue<T>& then = *call.then;
   T* const to = call.c + i * call.ldc + j;
@@ -190,8 +190,8 @@ IKEBANA_CPU_INLINE void finish_dots(const gemm_call<T>& call, dim_t i, dim_t j, 
 
 /// The same of c[i + q, j].
 template <class T>
-IKEBANA_CPU_INLINE void finish_dots_below(const gemm_call<T>& call, dim_t i, dim_t j, dim_t count,
-                                          const T* dots) {
+[[gnu::noinline]] void finish_dots_below(const gemm_call<T>& call, dim_t i, dim_t j, dim_t count,
+                                         const T* dots) {
   const gemm_epilogue<T>& then = *call.then;
   T* to = call.c + i * call.ldc + j;
   for (const dim_t end = i + count; i < end; ++i, to += call.ldc) {

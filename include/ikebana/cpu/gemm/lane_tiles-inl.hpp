@@ -59,8 +59,6 @@ template <class T>
       }
       for (dim_t j = 0; j < columns; j += panel) {
         const dim_t count = columns - j < panel ? columns - j : panel;
-        const int vectors = count <= w ? 1 : 2;
-        t.set_columns(vectors, count);
         int level = 0;
         for (dim_t place = 0; place < w; ++place) {
           const dim_t lane = lane_at<T>(place);
@@ -68,7 +66,7 @@ template <class T>
           t.b = packed_b + (j * w + lane * panel) * step;
           t.c = sums[level];
           t.depth = (k - lane + w - 1) / w;
-          find_tile<T>(rows, vectors)(t);
+          multiply_row(t, rows, count);
           for (dim_t pairs = place + 1; pairs % 2 == 0; pairs /= 2, --level)
             map_block(
                 rows, count, sums[level - 1], panel, static_cast<const T*>(sums[level]), panel,

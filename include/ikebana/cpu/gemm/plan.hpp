@@ -105,8 +105,9 @@ inline constexpr dim_t one_panel = dim_t{256} * 1024;
 /// else.
 [[gnu::always_inline]] constexpr bool sums_in_lanes(const gemm_problem& p) {
   namespace costs = detail::gemm_costs;
-  // One term stands by rows and by columns, whatever the transpositions say.
-  if (p.k < 2) return false;
+  // One term stands by rows and by columns, whatever the transpositions say. The sum of a single
+  // lane is in order.
+  if (p.k < 2 || p.lanes == 1) return false;
   const bool a = p.a_by_rows(), b = p.b_by_rows(),
              by_row = p.order == gemm_order::by_columns_and_terms;
   const dim_t most_columns =
@@ -139,9 +140,9 @@ inline constexpr dim_t one_panel = dim_t{256} * 1024;
              costs::least_strip * bytes <= p.caches.second / 4 && sums_in_lanes(p);
     }
     case gemm_algorithm::vector_matrix:
-      return p.m == 1 && !b;
+      return p.lanes > 1 && p.m == 1 && !b;
     case gemm_algorithm::transposed:
-      return !a && !p.scales && p.n <= p.tile_rows && p.n < p.m && p.m >= p.lanes &&
+      return p.lanes > 1 && !a && !p.scales && p.n <= p.tile_rows && p.n < p.m && p.m >= p.lanes &&
              (p.n == 1 || p.k >= costs::least_transposed);
     case gemm_algorithm::tiles_in_place:
       return !b;

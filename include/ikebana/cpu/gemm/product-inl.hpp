@@ -23,10 +23,13 @@ IKEBANA_CPU_INLINE gemm_problem problem_of(const gemm_call<T>& call,
 template <class T>
 void product_by(gemm_algorithm algorithm, const gemm_call<T>& call) {
   const gemm_problem problem = problem_of(call, detail::caches());
-  if (algorithm == gemm_algorithm::dot_products) return multiply_by_dots(problem, call);
-  if (algorithm == gemm_algorithm::lane_tiles) return multiply_lane_tiles(call);
-  if (algorithm == gemm_algorithm::vector_matrix) return multiply_vector(call);
-  if (algorithm == gemm_algorithm::transposed) return multiply_transposed(call);
+  // Without vectors there are tiles alone.
+  if constexpr (vec<T>::size > 1) {
+    if (algorithm == gemm_algorithm::dot_products) return multiply_by_dots(problem, call);
+    if (algorithm == gemm_algorithm::lane_tiles) return multiply_lane_tiles(call);
+    if (algorithm == gemm_algorithm::vector_matrix) return multiply_vector(call);
+    if (algorithm == gemm_algorithm::transposed) return multiply_transposed(call);
+  }
   multiply_tiles(plan_gemm(problem, algorithm), call);
 }
 /// Of a part of a product that sums in order, another that does is chosen.

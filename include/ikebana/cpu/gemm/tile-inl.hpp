@@ -6,19 +6,20 @@
 
 /// The most rows of a tile of so many vectors of columns; 0 where there is no such tile. Tiles are
 /// about square, since a load costs half of a multiply-add; of few rows they are wide, so that
-/// enough sums hide the latency of an addition.
+/// enough sums hide the latency of an addition. No larger than that needs, since each is compiled.
 template <class T>
 struct gemm_tile {
 #if IKEBANA_CPU_WIDTH == 64 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-  static constexpr int most_rows[9] = {0, 14, 14, 0, 6, 0, 0, 0, 2};
+  static constexpr int most_rows[9] = {0, 8, 14, 0, 6, 0, 0, 0, 2};
 #elif IKEBANA_CPU_WIDTH >= 16
-  static constexpr int most_rows[9] = {0, 12, 6, 0, 3, 0, 0, 0, 1};
+  static constexpr int most_rows[9] = {0, 8, 6, 0, 3, 0, 0, 0, 1};
 #else
   static constexpr int most_rows[9] = {0, 2, 2, 0, 2, 0, 0, 0, 1};
 #endif
   /// The vectors of columns of a packed panel.
   static constexpr int vectors = 2;
   static constexpr dim_t columns = vectors * vec<T>::size;
+  static_assert(2 * most_rows[1] >= most_rows[2]);  // See multiply_row.
 };
 
 /// How a tile begins: at zero, at what `init` points to (rows `init_row` apart, which is 0 for a
@@ -192,9 +193,10 @@ IKEBANA_CPU_INLINE tile_function<T> find_tile(dim_t rows, int vectors) {
   return tiles[vectors][rows - 1];
 }
 
-/// A row of tiles, from t on to the right: the widest that such rows allow, then narrower ones.
+/// A row of tiles, from t on to the right: the widest that such rows allow, then narrower ones, of
+/// which the narrowest have fewer rows.
 template <class T>
-IKEBANA_CPU_INLINE void multiply_row(tile_task<T>& t, dim_t rows, dim_t columns) {
+[[gnu::noinline]] void multiply_row(tile_task<T>& t, dim_t rows, dim_t columns) {
   constexpr dim_t w = vec<T>::size;
   constexpr const int* most = gemm_tile<T>::most_rows;
   const dim_t init = t.start == tile_start::matrix ? 1 : 0;
@@ -207,6 +209,17 @@ IKEBANA_CPU_INLINE void multiply_row(tile_task<T>& t, dim_t rows, dim_t columns)
     t.next = {0, width, width, init * width};
     t.set_columns(1 << shift, width);
     columns -= t.tiles * width;
+    if (shift == 0 && rows > most[1]) {
+      const dim_t upper = rows / 2;
+      tile_task<T> below = t;
+      below.a += upper * t.a_row;
+      below.c += upper * t.c_row;
+      below.init += upper * (t.start == tile_start::zero   ? 0
+                             : t.start == tile_start::rows ? 1
+                                                           : t.init_row);
+      find_tile<T>(upper, 1)(t);
+      return find_tile<T>(rows - upper, 1)(below);
+    }
     find_tile<T>(rows, 1 << shift)(t);
     if (columns == 0) return;
     t.b += width;
@@ -237,7 +250,7 @@ struct dealt_rows {
 /// Strips of rows below each other, from t on down: of one panel, the tiles of equal strips by one
 /// call.
 template <class T>
-IKEBANA_CPU_INLINE void multiply_column(tile_task<T>& t, const dealt_rows& strips, dim_t columns) {
+[[gnu::noinline]] void multiply_column(tile_task<T>& t, const dealt_rows& strips, dim_t columns) {
   const int vectors = columns <= vec<T>::size ? 1 : 2;
   const dim_t init = t.start == tile_start::zero ? 0 : t.start == tile_start::rows ? 1 : t.init_row;
   t.set_columns(vectors, columns);
