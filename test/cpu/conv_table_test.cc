@@ -12,6 +12,7 @@
 
 #include "ikebana/cpu/conv.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv/run.hpp"
 #include "ikebana/cpu/conv/table.hpp"
 #include "support.hpp"
 

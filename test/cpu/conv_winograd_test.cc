@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ikebana/cpu/conv.hpp"
+#include "ikebana/cpu/conv/run.hpp"
 #include "ikebana/cpu/threads.hpp"
 #include "support.hpp"
 

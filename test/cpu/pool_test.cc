@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ikebana/cpu/pool/run.hpp"
 #include "ikebana/cpu/threads.hpp"
 #include "support.hpp"
 

@@ -4,11 +4,16 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/cpu/pool.hpp"
 #include "ikebana/cpu/pool/plan.hpp"
-#include "ikebana/cpu/pool/run.hpp"
 
+#if IKEBANA_CPU_HERE
+#include "ikebana/cpu/pool/run.hpp"
+#endif
+
+/// Pooling with PyTorch's semantics. None throws, nor allocates but for the thread's packing
+/// buffer, at its first use.
 namespace ikebana::cpu {
 
 /// Pooling to extents that are given: along each dimension window i holds the elements from
@@ -18,6 +23,22 @@ struct adaptive_pool_geometry {
   std::array<dim_t, 3> in, out;
 };
 
+/// As max_pool_forward.
+template <class T, pool_set Set = all_pool_algorithms>
+void adaptive_max_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y,
+                               std::int32_t* indices);
+/// Overwrites dx.
+template <class T>
+void adaptive_max_pool_backward(const adaptive_pool_geometry& g, const T* dy,
+                                const std::int32_t* indices, T* dx);
+/// Each window's sum divided by its size.
+template <class T, pool_set Set = all_pool_algorithms>
+void adaptive_avg_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y);
+/// Overwrites dx.
+template <class T, pool_set Set = all_pool_algorithms>
+void adaptive_avg_pool_backward(const adaptive_pool_geometry& g, const T* dy, T* dx);
+
+#if IKEBANA_CPU_HERE
 namespace detail {
 
 /// Whether all windows are of one size and share nothing.
@@ -44,14 +65,7 @@ inline any_windows windows_of(const adaptive_pool_geometry& g) {
 
 }  // namespace detail
 
-}  // namespace ikebana::cpu
-
-/// Pooling with PyTorch's semantics. None throws, nor allocates but for the thread's packing
-/// buffer, at its first use.
-namespace ikebana::cpu {
-
-/// As max_pool_forward.
-template <class T, pool_set Set = all_pool_algorithms>
+template <class T, pool_set Set>
 void adaptive_max_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y,
                                std::int32_t* indices) {
   if (detail::is_even(g)) return max_pool_forward<T, Set>(detail::even_windows(g), x, y, indices);
@@ -61,7 +75,6 @@ void adaptive_max_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y
       g.planes, g.in, g.out, {1, 1, 1},
       [&](std::size_t d, dim_t o) { return detail::span_of(g, d, o); }, x, y, indices);
 }
-/// Overwrites dx.
 template <class T>
 void adaptive_max_pool_backward(const adaptive_pool_geometry& g, const T* dy,
                                 const std::int32_t* indices, T* dx) {
@@ -69,8 +82,7 @@ void adaptive_max_pool_backward(const adaptive_pool_geometry& g, const T* dy,
                            dy, indices, dx);
 }
 
-/// Each window's sum divided by its size.
-template <class T, pool_set Set = all_pool_algorithms>
+template <class T, pool_set Set>
 void adaptive_avg_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y) {
   if (detail::is_even(g)) return avg_pool_forward<T, Set>(detail::even_windows(g), x, y, true, 0);
   const detail::any_windows windows = detail::windows_of(g);
@@ -78,8 +90,7 @@ void adaptive_avg_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y
     if (detail::run_any_windows<pool_work::average>(windows, detail::pool_job<T>{x, y})) return;
   detail::plain_averages(windows, x, y, true, 0);
 }
-/// Overwrites dx.
-template <class T, pool_set Set = all_pool_algorithms>
+template <class T, pool_set Set>
 void adaptive_avg_pool_backward(const adaptive_pool_geometry& g, const T* dy, T* dx) {
   if (detail::is_even(g))
     return avg_pool_backward<T, Set>(detail::even_windows(g), dy, dx, true, 0);
@@ -89,6 +100,7 @@ void adaptive_avg_pool_backward(const adaptive_pool_geometry& g, const T* dy, T*
       return;
   detail::plain_spread(windows, dy, dx, true, 0);
 }
+#endif
 
 IKEBANA_CPU_KERNEL(adaptive_max_pool_forward)
 IKEBANA_CPU_KERNEL(adaptive_max_pool_backward)

@@ -4,11 +4,39 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
+#include "ikebana/cpu/pool/plan.hpp"
+
+#if IKEBANA_CPU_HERE
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/parallel.hpp"
-#include "ikebana/cpu/pool/plan.hpp"
 #include "ikebana/cpu/pool/run.hpp"
+#endif
 
+/// Pooling with PyTorch's semantics. None throws, nor allocates but for the thread's packing
+/// buffer, at its first use. Only algorithms of `Set` (pool/plan.hpp) are run, and built.
+namespace ikebana::cpu {
+
+/// y is the maximum of each window, not-a-number if any of it is; `indices`, where given, the place
+/// of the maximum within its input plane (the first of equals).
+template <class T, pool_set Set = all_pool_algorithms, dim_t Stride = 0>
+void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* indices);
+/// Overwrites dx.
+template <class T, pool_set Set = all_pool_algorithms>
+void max_pool_backward(const pool_geometry& all, const T* dy, const std::int32_t* indices, T* dx);
+/// Each window's sum divided by `divisor_override`, or where that is 0 by its size, with or without
+/// the padding in it. Dilation is not read.
+template <class T, pool_set Set = all_pool_algorithms, dim_t Stride = 0>
+void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_include_pad,
+                      dim_t divisor_override);
+/// Overwrites dx.
+template <class T, pool_set Set = all_pool_algorithms, dim_t Stride = 0>
+void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_include_pad,
+                       dim_t divisor_override);
+
+}  // namespace ikebana::cpu
+
+#if IKEBANA_CPU_HERE
 namespace ikebana::cpu::detail {
 
 /// f(geometry, offset of the input, offset of the output) for parts of the planes.
@@ -68,13 +96,9 @@ bool divided_apart(const pool_geometry& g, const pool_job<T>& all, const F& back
 
 }  // namespace ikebana::cpu::detail
 
-/// Pooling with PyTorch's semantics. None throws, nor allocates but for the thread's packing
-/// buffer, at its first use. Only algorithms of `Set` (pool/plan.hpp) are run, and built.
 namespace ikebana::cpu {
 
-/// y is the maximum of each window, not-a-number if any of it is; `indices`, where given, the place
-/// of the maximum within its input plane (the first of equals).
-template <class T, pool_set Set = all_pool_algorithms, dim_t Stride = 0>
+template <class T, pool_set Set, dim_t Stride>
 void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* indices) {
   using enum pool_work;
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
@@ -84,8 +108,7 @@ void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* 
       detail::run_pool<maximum_with_place, Set, Stride, T>(g, {x + in, y + out, indices + out});
   });
 }
-/// Overwrites dx.
-template <class T, pool_set Set = all_pool_algorithms>
+template <class T, pool_set Set>
 void max_pool_backward(const pool_geometry& all, const T* dy, const std::int32_t* indices, T* dx) {
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
     detail::run_pool<pool_work::maximum_backward, Set, 0, T>(
@@ -93,9 +116,7 @@ void max_pool_backward(const pool_geometry& all, const T* dy, const std::int32_t
   });
 }
 
-/// Each window's sum divided by `divisor_override`, or where that is 0 by its size, with or without
-/// the padding in it. Dilation is not read.
-template <class T, pool_set Set = all_pool_algorithms, dim_t Stride = 0>
+template <class T, pool_set Set, dim_t Stride>
 void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_include_pad,
                       dim_t divisor_override) {
   const T divisor =
@@ -106,8 +127,7 @@ void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_inc
         g, {x + in, y + out, nullptr, factor, count_include_pad, divisor_override});
   });
 }
-/// Overwrites dx.
-template <class T, pool_set Set = all_pool_algorithms, dim_t Stride = 0>
+template <class T, pool_set Set, dim_t Stride>
 void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_include_pad,
                        dim_t divisor_override) {
   const T divisor =
@@ -125,6 +145,11 @@ void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_
       detail::run_plain<pool_work::average_backward>(g, job);
   });
 }
+
+}  // namespace ikebana::cpu
+#endif
+
+namespace ikebana::cpu {
 
 IKEBANA_CPU_KERNEL(max_pool_forward)
 IKEBANA_CPU_KERNEL(max_pool_backward)

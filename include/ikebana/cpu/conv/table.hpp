@@ -1,22 +1,26 @@
 #pragma once
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
+#include "ikebana/cpu/exact_convolution.hpp"
+
+#if IKEBANA_CPU_HERE
 #include "ikebana/cpu/conv/bands.hpp"
 #include "ikebana/cpu/conv/col2im.hpp"
+#include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/im2col.hpp"
 #include "ikebana/cpu/conv/images.hpp"
 #include "ikebana/cpu/conv/panels.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plain.hpp"
-#include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/product.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/weights.hpp"
 #include "ikebana/cpu/conv/winograd.hpp"
 #include "ikebana/cpu/conv/winograd/weights.hpp"
-#include "ikebana/cpu/conv_geometry.hpp"
-#include "ikebana/cpu/detail/targets.hpp"
-#include "ikebana/cpu/exact_convolution.hpp"
+#endif
 
 // The tables of algorithms, one for each direction. A caller that knows its kernels, strides and
 // channels has tables of what may apply, and nothing else is built.
@@ -56,39 +60,7 @@ constexpr conv_set needed_for(const conv_problem& p) {
   return needed;
 }
 
-/// Runs the first algorithm of the table that applies to p and has memory for it.
-template <class Table, class... Args>
-void run_first(const Table& table, const conv_problem& p, const Args&... args) {
-  for (const conv_algorithm a : conv_algorithms)
-    if (const auto run = table.run[static_cast<int>(a)]; run != nullptr && applies(a, p))
-      if (run(table, args...)) return;
-}
-
-template <class T>
-conv_problem planned(conv_direction direction, const conv_geometry& g, const conv_tiles<T>& tiles) {
-  conv_problem p = problem_of(direction, g, dim_t{sizeof(T)}, tiles.width);
-  p.exact = exact_convolution();
-  return p;
-}
-template <class T>
-conv_problem planned(const conv_pass& pass, const conv_tiles<T>& tiles) {
-  return {conv_direction::forward,
-          pass.batch,
-          pass.sources,
-          pass.all_results,
-          pass.met,
-          pass.to,
-          pass.kernel,
-          pass.stride,
-          pass.padding,
-          pass.dilation,
-          dim_t{sizeof(T)},
-          tiles.width,
-          !pass.unit_step() || pass.to != pass.whole,
-          true,
-          exact_convolution()};
-}
-
+#if IKEBANA_CPU_HERE
 template <class T>
 bool run_im2col(const conv_table<T>& table, const conv_pass& p, const conv_operands<T>& of) {
   conv_im2col<T>{table.tiles(), p}.forward(of);
@@ -171,6 +143,18 @@ template <class T>
 const weights_table<T>& weights_algorithms() {
   return weights_table_of<T, conv_set{}>;
 }
+#else
+template <class T>
+struct conv_table;
+template <class T>
+struct weights_table;
+template <class T>
+const conv_table<T>& forward_algorithms();
+template <class T>
+const conv_table<T>& data_algorithms();
+template <class T>
+const weights_table<T>& weights_algorithms();
+#endif
 IKEBANA_CPU_KERNEL(forward_algorithms)
 IKEBANA_CPU_KERNEL(data_algorithms)
 IKEBANA_CPU_KERNEL(weights_algorithms)
