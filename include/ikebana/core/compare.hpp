@@ -11,7 +11,7 @@
 namespace ikebana {
 
 /// Options of allclose, with PyTorch's defaults.
-struct tolerance {
+struct allclose_options {
   double rtol = 1e-5;
   double atol = 1e-8;
   bool equal_nan = false;  ///< Whether two elements that are not numbers are close.
@@ -20,7 +20,7 @@ struct tolerance {
 /// Whether |a - b| <= atol + rtol |b| for all elements, as torch.allclose. Equal infinities are
 /// close. Throws shape_error if the shapes differ. No allocation; O(elements).
 template <tensor_like A, tensor_like B>
-bool allclose(const A& a, const B& b, const tolerance& within = {}) {
+bool allclose(const A& a, const B& b, const allclose_options& within = {}) {
   if (!(a.extents() == b.extents()))
     throw shape_error(diagnostic{"allclose expects equal shapes, got {input} and {other}", 0, 0,
                                  a.extents(), b.extents()});

@@ -36,11 +36,11 @@ void for_each_window_row(const unfold_geometry& g, F f) {
 /// im2col: y[planes, kernel positions, out positions] of x[planes, in], 0 beyond the edges.
 template <class T>
 void unfold(const unfold_geometry& g, const T* x, T* y) {
-  detail::for_each_window_row(g, [&](dim_t to_row, dim_t from_row, dim_t first) {
+  detail::for_each_window_row(g, [&](dim_t to_row, dim_t from_row, dim_t column) {
     T* const to = y + to_row * g.out[1];
     const T* const from = x + (from_row < 0 ? 0 : from_row * g.in[1]);
     for (dim_t o = 0; o < g.out[1]; ++o) {
-      const dim_t at = first + o * g.stride[1];
+      const dim_t at = column + o * g.stride[1];
       to[o] = from_row < 0 || at < 0 || at >= g.in[1] ? T(0) : from[at];
     }
   });
@@ -51,12 +51,12 @@ template <class T>
 void fold(const unfold_geometry& g, const T* x, T* y) {
   const dim_t n = g.planes * g.in[0] * g.in[1];
   for (dim_t i = 0; i < n; ++i) y[i] = 0;
-  detail::for_each_window_row(g, [&](dim_t from_row, dim_t to_row, dim_t first) {
+  detail::for_each_window_row(g, [&](dim_t from_row, dim_t to_row, dim_t column) {
     if (to_row < 0) return;
     const T* const from = x + from_row * g.out[1];
     T* const to = y + to_row * g.in[1];
     for (dim_t o = 0; o < g.out[1]; ++o) {
-      const dim_t at = first + o * g.stride[1];
+      const dim_t at = column + o * g.stride[1];
       if (at >= 0 && at < g.in[1]) to[at] += from[o];
     }
   });
