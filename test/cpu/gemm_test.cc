@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <limits>
+#include <string>
 #include <thread>
 #include <type_traits>
 
@@ -490,7 +491,8 @@ TEST_CASE_TEMPLATE("every algorithm that applies makes the product, in its order
         guarded<T> firsts[2] = {guarded<T>(s.m * s.n), guarded<T>(s.m * s.n)}, c(s.m * s.n);
         bool made_before[2] = {};
         for (const gemm_algorithm a : ikebana::cpu::gemm_algorithms) {
-          INFO(name(a) << ", m " << s.m << " n " << s.n << " k " << s.k << " form " << t);
+          INFO(std::string(name(a))
+               << ", m " << s.m << " n " << s.n << " k " << s.k << " form " << t);
           const int kind = ikebana::cpu::sums_in_order(a);
           guarded<T>& to = made_before[kind] ? c : firsts[kind];
           if (!ikebana::cpu::detail::run_gemm_by(
@@ -507,7 +509,9 @@ TEST_CASE_TEMPLATE("every algorithm that applies makes the product, in its order
       });
     }
   for (const gemm_algorithm a : ikebana::cpu::gemm_algorithms) {
-    INFO(name(a));
+    // Without vectors there are tiles alone.
+    if (a < gemm_algorithm::tiles_in_place && !has_vectors()) continue;
+    INFO(std::string(name(a)));
     CHECK(made[static_cast<int>(a)] > 0);
   }
 }
