@@ -1,4 +1,4 @@
-"""Records parameters after 1, 5 and 20 steps of PyTorch's optimizers.
+"""Records parameters after 1, 5 and 20 steps of PyTorch's optimizers, and after 20 steps in groups.
 
     /usr/bin/python3 test/data/optimizers.py           write optimizers.safetensors
     /usr/bin/python3 test/data/optimizers.py --check   recompute its outputs
@@ -10,7 +10,9 @@ from collections import OrderedDict
 from common import DTYPES, HERE, uniform, write_or_check
 
 import torch
-from torch.optim import ASGD, Adadelta, Adagrad, Adamax, NAdam, RAdam, RMSprop, Rprop
+from torch.optim import (ASGD, SGD, AdamW, Adadelta, Adagrad, Adamax, NAdam, RAdam, RMSprop,
+                         Rprop)
+from torch.optim.lr_scheduler import CosineAnnealingLR, StepLR
 
 PATH = os.path.join(HERE, "optimizers.safetensors")
 N, STEPS, KEPT = 37, 20, (1, 5, 20)
@@ -43,6 +45,50 @@ OPTIMIZERS = {
 }
 
 
+# fc.weight, fc.bias, head.weight, head.bias of a network, in groups, with a schedule.
+SHAPES = [[4, 3], [4], [5, 4], [5]]
+
+
+def adamw_in_groups(w, b, hw, hb):
+    optimizer = AdamW([{"params": [w]}, {"params": [b], "weight_decay": 0},
+                       {"params": [hw], "lr": 3e-2, "betas": (0.5, 0.9)},
+                       {"params": [hb], "lr": 3e-2, "betas": (0.5, 0.9), "weight_decay": 0}],
+                      lr=1e-2, betas=(0.9, 0.95), weight_decay=0.1)
+    return optimizer, CosineAnnealingLR(optimizer, T_max=15)
+
+
+def sgd_in_groups(w, b, hw, hb):
+    optimizer = SGD([{"params": [w]}, {"params": [b], "momentum": 0.9, "nesterov": True},
+                     {"params": [hw, hb], "lr": 0.02, "weight_decay": 0.1}], lr=0.1)
+    return optimizer, StepLR(optimizer, step_size=7)
+
+
+def rprop_in_groups(w, b, hw, hb):
+    optimizer = Rprop([{"params": [w, b]}, {"params": [hw, hb], "lr": 0.03, "etas": (0.3, 1.7)}])
+    return optimizer, StepLR(optimizer, step_size=7)
+
+
+IN_GROUPS = {"adamw": adamw_in_groups, "sgd": sgd_in_groups, "rprop": rprop_in_groups}
+
+
+def record_groups(tensors, name, dtype):
+    sizes = [torch.Size(s).numel() for s in SHAPES]
+    start = uniform("parameters in groups", [sum(sizes)], dtype)
+    gradients = uniform("gradients in groups", [STEPS, sum(sizes)], dtype)
+    tensors[f"{name}/groups/parameters"] = start
+    tensors[f"{name}/groups/gradients"] = gradients
+    for case, make in IN_GROUPS.items():
+        parameters = [torch.nn.Parameter(p.clone().reshape(s))
+                      for p, s in zip(start.split(sizes), SHAPES)]
+        optimizer, schedule = make(*parameters)
+        for step in range(STEPS):
+            for p, g, s in zip(parameters, gradients[step].split(sizes), SHAPES):
+                p.grad = g.clone().reshape(s)
+            optimizer.step()
+            schedule.step()
+        tensors[f"{name}/groups/{case}"] = torch.cat([p.detach().flatten() for p in parameters])
+
+
 def record():
     tensors = OrderedDict()
     for name, dtype in DTYPES.items():
@@ -62,6 +108,7 @@ def record():
             tensors[f"{name}/{case}"] = torch.stack(rows)
             if case == "asgd_average":
                 tensors[f"{name}/{case}/ax"] = optimizer.state[p]["ax"]
+        record_groups(tensors, name, dtype)
     return tensors
 
 

@@ -27,16 +27,16 @@ struct reference {
     constexpr bool decoupled = std::is_same_v<Options, adamw_options>;
     for (auto* x : {&m, &v, &most}) x->resize(p.size());
     ++steps;
-    const double correction1 = 1 - std::pow(o.beta1, steps),
-                 correction2 = 1 - std::pow(o.beta2, steps);
+    const double correction1 = 1 - std::pow(o.betas.first, steps),
+                 correction2 = 1 - std::pow(o.betas.second, steps);
     for (std::size_t i = 0; i < p.size(); ++i) {
       double d = o.maximize ? -gradients[i] : gradients[i];
       if (decoupled)
         p[i] *= 1 - o.lr * o.weight_decay;
       else
         d += o.weight_decay * p[i];
-      m[i] = o.beta1 * m[i] + (1 - o.beta1) * d;
-      v[i] = o.beta2 * v[i] + (1 - o.beta2) * d * d;
+      m[i] = o.betas.first * m[i] + (1 - o.betas.first) * d;
+      v[i] = o.betas.second * v[i] + (1 - o.betas.second) * d * d;
       most[i] = std::max(most[i], v[i]);
       const double second = o.amsgrad ? most[i] : v[i];
       p[i] -= o.lr / correction1 * m[i] / (std::sqrt(second) / std::sqrt(correction2) + o.eps);
@@ -72,8 +72,7 @@ void check_options(const Options& o) {
 TEST_CASE("adam and adamw step as PyTorch's formulas say") {
   check_options<adam>(adam_options{});
   check_options<adam>(adam_options{.lr = 0.01, .weight_decay = 0.01, .amsgrad = true});
-  check_options<adam>(
-      adam_options{.lr = 0.01, .beta1 = 0.5, .beta2 = 0.9, .eps = 1e-3, .maximize = true});
+  check_options<adam>(adam_options{.lr = 0.01, .betas = {0.5, 0.9}, .eps = 1e-3, .maximize = true});
   check_options<adamw>(adamw_options{});
   check_options<adamw>(adamw_options{.lr = 0.01, .weight_decay = 0.1, .amsgrad = true});
 }
@@ -83,7 +82,7 @@ TEST_CASE("the defaults are PyTorch's") {
   adam a{model};
   static_assert(std::is_same_v<decltype(a), adam<float>>);
   CHECK(a.options().lr == 1e-3);
-  CHECK(a.options().beta2 == 0.999);
+  CHECK(a.options().betas.second == 0.999);
   CHECK(a.options().weight_decay == 0);
   adamw w{model, {.lr = 0.5f}};
   CHECK(w.options().lr == 0.5);
@@ -138,9 +137,9 @@ TEST_CASE("gaps of zero stay zero") {
 TEST_CASE("adam refuses options that make no sense, in PyTorch's words, and changes nothing") {
   flat_model<float> model;
   CHECK_THROWS_WITH_AS((adam{model, {.lr = -1}}), "adam: Invalid learning rate: -1", error);
-  CHECK_THROWS_WITH_AS((adam{model, {.beta1 = 1}}), "adam: Invalid beta parameter at index 0: 1",
-                       error);
-  CHECK_THROWS_WITH_AS((adamw{model, {.beta2 = -0.5}}),
+  CHECK_THROWS_WITH_AS((adam{model, {.betas = {1, 0.999}}}),
+                       "adam: Invalid beta parameter at index 0: 1", error);
+  CHECK_THROWS_WITH_AS((adamw{model, {.betas = {0.9, -0.5}}}),
                        "adamw: Invalid beta parameter at index 1: -0.5", error);
   CHECK_THROWS_WITH_AS((adamw{model, {.eps = -1}}), "adamw: Invalid epsilon value: -1", error);
   CHECK_THROWS_WITH_AS((adam{model, {.weight_decay = -1}}), "adam: Invalid weight_decay value: -1",

@@ -121,35 +121,26 @@ TEST_CASE("optimizers step as PyTorch's do") {
       "adadelta_decay",
       adadelta_options{.lr = 0.5, .rho = 0.8, .eps = 1e-3, .weight_decay = 0.1, .maximize = true});
   check<adamax>("adamax", adamax_options{});
-  check<adamax>("adamax_decay", adamax_options{.lr = 0.05,
-                                               .beta1 = 0.5,
-                                               .beta2 = 0.9,
-                                               .eps = 1e-3,
-                                               .weight_decay = 0.1,
-                                               .maximize = true});
+  check<adamax>(
+      "adamax_decay",
+      adamax_options{
+          .lr = 0.05, .betas = {0.5, 0.9}, .eps = 1e-3, .weight_decay = 0.1, .maximize = true});
   check<radam>("radam", radam_options{});
-  check<radam>(
-      "radam_decay",
-      radam_options{.lr = 0.05, .beta1 = 0.7, .beta2 = 0.99, .eps = 1e-3, .weight_decay = 0.1});
+  check<radam>("radam_decay",
+               radam_options{.lr = 0.05, .betas = {0.7, 0.99}, .eps = 1e-3, .weight_decay = 0.1});
   check<rprop>("rprop", rprop_options{});
-  check<rprop>("rprop_limits", rprop_options{.lr = 0.1,
-                                             .etaminus = 0.3,
-                                             .etaplus = 1.7,
-                                             .step_size_min = 0.02,
-                                             .step_size_max = 0.15,
-                                             .maximize = true});
+  check<rprop>(
+      "rprop_limits",
+      rprop_options{.lr = 0.1, .etas = {0.3, 1.7}, .step_sizes = {0.02, 0.15}, .maximize = true});
 }
 
 TEST_CASE("optimizers for which PyTorch keeps a factor in float step as its do") {
   check<nadam>("nadam", nadam_options{}, 1e-8);
-  check<nadam>("nadam_decay",
-               nadam_options{.lr = 0.05,
-                             .beta1 = 0.7,
-                             .beta2 = 0.9,
-                             .eps = 1e-3,
-                             .weight_decay = 0.1,
-                             .momentum_decay = 0.1},
-               1e-7);
+  check<nadam>(
+      "nadam_decay",
+      nadam_options{
+          .lr = 0.05, .betas = {0.7, 0.9}, .eps = 1e-3, .weight_decay = 0.1, .momentum_decay = 0.1},
+      1e-7);
   check<asgd>("asgd", asgd_options{}, 1e-8);
   check<asgd>(
       "asgd_average",
@@ -174,7 +165,7 @@ TEST_CASE("asgd averages the parameters") {
 }
 
 TEST_CASE_TEMPLATE("lion follows its paper", T, float, double) {
-  const lion_options o{.lr = 0.01, .beta1 = 0.8, .beta2 = 0.9, .weight_decay = 0.1};
+  const lion_options o{.lr = 0.01, .betas = {0.8, 0.9}, .weight_decay = 0.1};
   flat_model<T> model = recorded_model<T>();
   std::vector<double> p(model.parameters().begin(), model.parameters().end()), m(n);
   lion optimizer{model, o};
@@ -183,9 +174,9 @@ TEST_CASE_TEMPLATE("lion follows its paper", T, float, double) {
     optimizer.step();
     for (std::size_t i = 0; i < n; ++i) {
       const auto g = static_cast<double>(model.gradients()[i]);
-      const double u = o.beta1 * m[i] + (1 - o.beta1) * g;
+      const double u = o.betas.first * m[i] + (1 - o.betas.first) * g;
       p[i] = p[i] * (1 - o.lr * o.weight_decay) - o.lr * ((u > 0) - (u < 0));
-      m[i] = o.beta2 * m[i] + (1 - o.beta2) * g;
+      m[i] = o.betas.second * m[i] + (1 - o.betas.second) * g;
     }
   }
   double most = 0;
@@ -231,18 +222,18 @@ TEST_CASE("invalid options of optimizers are refused") {
         }) == "adagrad: Invalid lr_decay value: -1");
   CHECK(error_of([&] { adadelta{model, {.rho = 2}}; }) == "adadelta: Invalid rho value: 2");
   CHECK(error_of([&] {
-          adamax{model, {.beta1 = 1}};
+          adamax{model, {.betas = {1, 0.999}}};
         }) == "adamax: Invalid beta parameter at index 0: 1");
   CHECK(error_of([&] {
           nadam{model, {.momentum_decay = -1}};
         }) == "nadam: Invalid momentum_decay value: -1");
   CHECK(error_of([&] {
-          radam{model, {.beta2 = 1}};
+          radam{model, {.betas = {0.9, 1}}};
         }) == "radam: Invalid beta parameter at index 1: 1");
   CHECK(error_of([&] {
           asgd{model, {.weight_decay = -1}};
         }) == "asgd: Invalid weight_decay value: -1");
-  CHECK(error_of([&] { rprop{model, {.etaplus = 1}}; }) == "rprop: Invalid etaplus value: 1");
+  CHECK(error_of([&] { rprop{model, {.etas = {0.5, 1}}}; }) == "rprop: Invalid etaplus value: 1");
   CHECK(error_of([&] { lion{model, {.lr = -1}}; }) == "lion: Invalid learning rate: -1");
 }
 

@@ -51,7 +51,7 @@ void check(const std::string& name, const Schedule& schedule, bool with_adam = f
   follow(name + "/sgd", schedule, with_momentum, with_momentum.options().momentum);
   if (!with_adam) return;
   adam with_betas{model, {.lr = first_lr}};
-  follow(name + "/adam", schedule, with_betas, with_betas.options().beta1);
+  follow(name + "/adam", schedule, with_betas, with_betas.options().betas.first);
 }
 
 template <class F>

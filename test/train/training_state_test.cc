@@ -98,7 +98,7 @@ TEST_CASE("The names of a state") {
             "optimizer.exp_avg.fc.bias", "optimizer.exp_avg_sq.fc.weight",
             "optimizer.exp_avg_sq.fc.bias", "optimizer.options.lr", "optimizer.options.beta1",
             "optimizer.options.beta2", "optimizer.options.eps", "optimizer.options.weight_decay",
-            "optimizer.options.amsgrad", "optimizer.options.maximize", "optimizer.options.max_norm",
+            "optimizer.options.maximize", "optimizer.options.amsgrad", "optimizer.options.max_norm",
             "random"});
 }
 
@@ -142,7 +142,7 @@ void write(const ike::state_dict& dict, const char* name, std::size_t i, T value
 
 TEST_CASE("The options of the optimizer are in a state: compared, restored or ignored") {
   auto model = ike::initialize<float, in>(small, ike::seed{1});
-  ike::adam saved{model, {.lr = 0.05, .beta1 = 0.8, .eps = 1e-6, .maximize = true}};
+  ike::adam saved{model, {.lr = 0.05, .betas = {0.8, 0.999}, .eps = 1e-6, .maximize = true}};
   const ike::state_dict state = ike::get_training_state(model, saved).clone();
   CHECK(*state.at("optimizer.options.lr").view<double, shape{}>().data() == 0.05);
   CHECK(state.at("optimizer.options.maximize").bytes[0] == std::byte{1});
@@ -150,7 +150,7 @@ TEST_CASE("The options of the optimizer are in a state: compared, restored or ig
 
   auto other = ike::initialize<float, in>(small, ike::seed{2});
   const auto before = other.snapshot();
-  ike::adam optimizer{other, {.lr = 0.1, .beta1 = 0.8, .eps = 1e-6}};
+  ike::adam optimizer{other, {.lr = 0.1, .betas = {0.8, 0.999}, .eps = 1e-6}};
   CHECK(state_error([&] { ike::load_training_state(other, optimizer, state); }) ==
         "load_state_dict: the optimizer has other options (saved_options::restore takes those "
         "saved, ignore keeps its own); mismatched: optimizer.options.lr expects 0.1, got 0.05, "
@@ -202,7 +202,7 @@ TEST_CASE("Training with a schedule resumes with the same bits") {
     for (int s = 4; s < 9; ++s) again = step(resumed, other, next, s);
     CHECK(hash_of(resumed, again) == hash_of(whole, loss));
     CHECK(other.options().lr == optimizer.options().lr);
-    CHECK(other.options().beta1 == optimizer.options().beta1);
+    CHECK(other.options().betas.first == optimizer.options().betas.first);
     CHECK(other.options().lr != 0.02);
 
     // Neither is loaded without the other.
@@ -254,7 +254,7 @@ TEST_CASE("The rate that a schedule started from is compared, restored or ignore
   CHECK(optimizer.options().lr == 0.05);
 
   // A momentum that the schedule does not set is compared.
-  ike::adam with_beta{other, {.lr = 0.1, .beta1 = 0.7}};
+  ike::adam with_beta{other, {.lr = 0.1, .betas = {0.7, 0.999}}};
   ike::lr_scheduler third{with_beta, ike::exponential_lr{0.5}};
   CHECK(state_error([&] {
           ike::load_training_state(other, with_beta, third, state);
@@ -294,11 +294,11 @@ TEST_CASE("Every option that an optimizer's numbers depend on is saved") {
   [[maybe_unused]] auto [lr, momentum, dampening, weight_decay, nesterov, maximize, max_norm,
                          error] = ike::sgd_options{};
   CHECK(count(ike::sgd_options{}) == 7);
-  [[maybe_unused]] auto [lr1, beta1, beta2, eps, decay1, amsgrad1, maximize1, max_norm1, error1] =
+  [[maybe_unused]] auto [lr1, betas1, eps, decay1, amsgrad1, maximize1, max_norm1, error1] =
       ike::adam_options{};
   CHECK(count(ike::adam_options{}) == 8);
-  [[maybe_unused]] auto [lr2, beta12, beta22, eps2, decay2, amsgrad2, maximize2, max_norm2,
-                         error2] = ike::adamw_options{};
+  [[maybe_unused]] auto [lr2, betas2, eps2, decay2, amsgrad2, maximize2, max_norm2, error2] =
+      ike::adamw_options{};
   CHECK(count(ike::adamw_options{}) == 8);
 }
 

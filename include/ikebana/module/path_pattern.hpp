@@ -31,4 +31,13 @@ constexpr bool matches_pattern(std::string_view path, std::string_view pattern) 
   return j == pattern.size();
 }
 
+/// Whether a pattern matches the path, or that of a module that contains it: "encoder" covers
+/// "encoder.0.bias". O(pattern * path^2).
+constexpr bool covers_path(std::string_view pattern, std::string_view path) {
+  if (matches_pattern(path, pattern)) return true;
+  for (std::size_t i = 0; i < path.size(); ++i)
+    if (path[i] == '.' && matches_pattern(path.substr(0, i), pattern)) return true;
+  return false;
+}
+
 }  // namespace ikebana

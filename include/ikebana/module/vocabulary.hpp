@@ -31,7 +31,7 @@ namespace ikebana::detail {
   WORD(at) WORD(attn_mask) WORD(average) WORD(averages) WORD(avg_pool1d) WORD(avg_pool2d)          \
   WORD(avg_pool3d) WORD(backward) WORD(batch) WORD(batch_first) WORD(batch_norm1d)                 \
   WORD(batch_norm2d) WORD(batch_norm3d) WORD(be) WORD(become) WORD(before) WORD(begin)             \
-  WORD(begin_step) WORD(below) WORD(beta1) WORD(beta2) WORD(between) WORD(bf16)                    \
+  WORD(begin_step) WORD(below) WORD(betas) WORD(between) WORD(bf16)                    \
   WORD(bf16_compress) WORD(bfloat16) WORD(bias) WORD(bidirectional) WORD(bilinear) WORD(bind)      \
   WORD(bind_state) WORD(body) WORD(both) WORD(braces) WORD(brackets) WORD(branches)                \
   WORD(broadcast_buffers) WORD(bucket) WORD(bucket_cap) WORD(bucket_caps) WORD(bucket_plan)        \

@@ -52,10 +52,10 @@ template <class T>
 class adadelta : public detail::elementwise_optimizer<T, detail::adadelta_rule> {
  public:
   /// Allocates two arrays of the size of the parameters. Throws error for invalid options.
-  template <optimizable Model>
-  explicit adadelta(Model& model, const adadelta_options& options = {})
+  template <optimizable Model, detail::option_group... Groups>
+  explicit adadelta(Model& model, const adadelta_options& options = {}, const Groups&... groups)
       : detail::elementwise_optimizer<T, detail::adadelta_rule>{options} {
-    this->take(model);
+    this->take(model, groups...);
   }
 };
 
@@ -65,13 +65,13 @@ requires(!floating<Misuse>) class adadelta<Misuse>;
 template <class Model>
 adadelta(Model&)
     -> adadelta<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
-template <class Model>
-adadelta(Model&, const adadelta_options&)
-    -> adadelta<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+template <class Model, detail::option_group... Groups>
+adadelta(Model&, const adadelta_options&, const Groups&...) -> adadelta<
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
 template <class Model>
 adadelta(const Model&&) -> adadelta<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-template <class Model>
-adadelta(const Model&&, const adadelta_options&)
+template <class Model, detail::option_group... Groups>
+adadelta(const Model&&, const adadelta_options&, const Groups&...)
     -> adadelta<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
 adadelta(...)->adadelta<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
 

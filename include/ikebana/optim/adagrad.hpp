@@ -56,10 +56,10 @@ template <class T>
 class adagrad : public detail::elementwise_optimizer<T, detail::adagrad_rule> {
  public:
   /// Allocates one array of the size of the parameters. Throws error for invalid options.
-  template <optimizable Model>
-  explicit adagrad(Model& model, const adagrad_options& options = {})
+  template <optimizable Model, detail::option_group... Groups>
+  explicit adagrad(Model& model, const adagrad_options& options = {}, const Groups&... groups)
       : detail::elementwise_optimizer<T, detail::adagrad_rule>{options} {
-    this->take(model);
+    this->take(model, groups...);
   }
 };
 
@@ -69,13 +69,13 @@ requires(!floating<Misuse>) class adagrad<Misuse>;
 template <class Model>
 adagrad(Model&)
     -> adagrad<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
-template <class Model>
-adagrad(Model&, const adagrad_options&)
-    -> adagrad<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+template <class Model, detail::option_group... Groups>
+adagrad(Model&, const adagrad_options&, const Groups&...) -> adagrad<
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
 template <class Model>
 adagrad(const Model&&) -> adagrad<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-template <class Model>
-adagrad(const Model&&, const adagrad_options&)
+template <class Model, detail::option_group... Groups>
+adagrad(const Model&&, const adagrad_options&, const Groups&...)
     -> adagrad<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
 adagrad(...)->adagrad<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/dtype.hpp"
@@ -17,8 +18,7 @@ namespace ikebana {
 /// Options of adam: those of PyTorch with its defaults, and clipping by norm.
 struct adam_options {
   double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
+  std::pair<double, double> betas{0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0;  ///< L2 penalty: added to the gradient, times the parameter.
   bool amsgrad = false;
@@ -30,8 +30,7 @@ struct adam_options {
 /// Options of adamw: those of PyTorch with its defaults, and clipping by norm.
 struct adamw_options {
   double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
+  std::pair<double, double> betas{0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 1e-2;  ///< Decoupled: parameters shrink by lr times this.
   bool amsgrad = false;
@@ -49,8 +48,8 @@ IKEBANA_MISUSE(adam_needs_a_model_that_outlives_it,
                "adam needs a model that outlives it: not a temporary, nor parameters()");
 IKEBANA_MISUSE(
     adam_takes_a_model_and_its_options_in_braces,
-    "adam takes a model and its options in braces, adam{model, {.lr = 1e-3}}, which are lr, beta1, "
-    "beta2, eps, weight_decay, amsgrad, maximize, max_norm, error_if_nonfinite");
+    "adam takes a model and its options in braces, adam{model, {.lr = 1e-3}}, which are lr, betas, "
+    "eps, weight_decay, amsgrad, maximize, max_norm, error_if_nonfinite");
 IKEBANA_MISUSE(
     adamw_needs_an_initialized_model,
     "adamw needs an initialized model, not const: initialize<T, shape>(module, seed) gives one");
@@ -59,7 +58,7 @@ IKEBANA_MISUSE(adamw_needs_a_model_that_outlives_it,
 IKEBANA_MISUSE(
     adamw_takes_a_model_and_its_options_in_braces,
     "adamw takes a model and its options in braces, adamw{model, {.lr = 1e-3}}, which are lr, "
-    "beta1, beta2, eps, weight_decay, amsgrad, maximize, max_norm, error_if_nonfinite");
+    "betas, eps, weight_decay, amsgrad, maximize, max_norm, error_if_nonfinite");
 
 }  // namespace detail::misuse
 
@@ -71,17 +70,22 @@ class adam_state {
  public:
   using value_type = T;
 
-  Options& options() { return options_; }
-  const Options& options() const { return options_; }
+  Options& options() { return options_.all; }
+  const Options& options() const { return options_.all; }
+  /// The options of groups of parameters, which may be changed like the others.
+  std::span<parameter_group> groups() { return options_.groups(); }
   /// Throws error for invalid options.
   void check_options() const {
-    const Options& o = options_;
-    check_option(o.lr >= 0, name, "learning rate", o.lr);
-    check_option(o.eps >= 0, name, "epsilon value", o.eps);
-    check_option(o.beta1 >= 0 && o.beta1 < 1, name, "beta parameter at index 0", o.beta1);
-    check_option(o.beta2 >= 0 && o.beta2 < 1, name, "beta parameter at index 1", o.beta2);
-    check_option(o.weight_decay >= 0, name, "weight_decay value", o.weight_decay);
-    check_option(o.max_norm >= 0, name, "max_norm value", o.max_norm);
+    options_.for_each([](const Options& o) {
+      check_option(o.lr >= 0, name, "learning rate", o.lr);
+      check_option(o.eps >= 0, name, "epsilon value", o.eps);
+      check_option(o.betas.first >= 0 && o.betas.first < 1, name, "beta parameter at index 0",
+                   o.betas.first);
+      check_option(o.betas.second >= 0 && o.betas.second < 1, name, "beta parameter at index 1",
+                   o.betas.second);
+      check_option(o.weight_decay >= 0, name, "weight_decay value", o.weight_decay);
+      check_option(o.max_norm >= 0, name, "max_norm value", o.max_norm);
+    });
   }
 
   /// Updates all parameters from their gradients, in one pass. Allocates only if amsgrad was
@@ -90,9 +94,9 @@ class adam_state {
   void step() {
     check_options();
     target_.begin_step();
-    scale_ = target_.clip(options_.max_norm, options_.error_if_nonfinite, name);
+    scale_ = target_.clip(options_.all.max_norm, options_.all.error_if_nonfinite, name);
     begin_update();
-    target_.update(updater());
+    target_.update(options_.segments(), updater());
   }
 
   /// A step in parts, for callers that know when each gradient is final: `begin_step`, then
@@ -100,12 +104,14 @@ class adam_state {
   /// range.
   void begin_step() {
     check_options();
-    check_unclipped(name, options_.max_norm);
+    check_unclipped(name, options_.all.max_norm);
     target_.begin_step();
     scale_ = 1;
     begin_update();
   }
-  void step_elements(dim_t begin, dim_t end) { target_.update(begin, end, updater()); }
+  void step_elements(dim_t begin, dim_t end) {
+    target_.update(options_.segments(), begin, end, updater());
+  }
 
   /// Whether the optimizer was made for this model, and the model still exists. Used by train_step.
   template <class Model>
@@ -125,10 +131,11 @@ class adam_state {
   }
 
  protected:
-  explicit adam_state(const Options& options) : options_{options} {}
+  explicit adam_state(const Options& options) : options_{name, options} {}
 
-  template <class Model>
-  void take(Model& model) {
+  template <class Model, class... Groups>
+  void take(Model& model, const Groups&... groups) {
+    options_.take(model, groups...);
     check_options();
     target_.take(model);
     exp_avg_ = aligned_buffer<T>(target_.elements());
@@ -145,21 +152,22 @@ class adam_state {
   }
 
   void make_maximum() {
-    if (!options_.amsgrad || has_maximum_) return;
+    if (!options_.all.amsgrad || has_maximum_) return;
     max_exp_avg_sq_ = aligned_buffer<T>(target_.elements());
     has_maximum_ = true;
   }
 
   auto updater() {
-    return [this](dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step) {
-      const Options& o = options_;
+    return [this](dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step,
+                  std::size_t set) {
+      const Options o = options_[set];
       cpu::adam_step<T>(n, parameters, gradients, exp_avg_.data() + at, exp_avg_sq_.data() + at,
-                        o.amsgrad ? max_exp_avg_sq_.data() + at : nullptr, o.lr, o.beta1, o.beta2,
-                        o.eps, o.weight_decay, Decoupled, step, o.maximize, scale_);
+                        o.amsgrad ? max_exp_avg_sq_.data() + at : nullptr, o.lr, o.betas.first,
+                        o.betas.second, o.eps, o.weight_decay, Decoupled, step, o.maximize, scale_);
     };
   }
 
-  Options options_;
+  grouped_options<Options> options_;
   optimizer_target<T> target_;
   aligned_buffer<T> exp_avg_;
   aligned_buffer<T> exp_avg_sq_;
@@ -173,7 +181,8 @@ class adam_state {
 /// Adam (Kingma and Ba, Adam: A Method for Stochastic Optimization, 2015; amsgrad: Reddi et al., On
 /// the Convergence of Adam and Beyond, 2018), as in PyTorch 1.13. `adam optimizer{model, {.lr =
 /// 1e-3}};` The model must outlive it. Options may be changed between steps. State: exp_avg,
-/// exp_avg_sq, max_exp_avg_sq, step.
+/// exp_avg_sq, max_exp_avg_sq, step. `adam{model, {.lr = 1e-3}, group<"head">{.lr = 1e-2}}`: see
+/// group.
 ///
 /// With max_norm, a step scales the gradients of all parameters so that their 2-norm is at most
 /// max_norm, as clip_grad_norm does, but in the same pass and without changing the stored
@@ -184,10 +193,10 @@ class adam : public detail::adam_state<T, adam_options, false> {
  public:
   /// Allocates two arrays of the size of the parameters (of this rank's part if ranks share them),
   /// three with amsgrad. Throws error for invalid options.
-  template <optimizable Model>
-  explicit adam(Model& model, const adam_options& options = {})
+  template <optimizable Model, detail::option_group... Groups>
+  explicit adam(Model& model, const adam_options& options = {}, const Groups&... groups)
       : detail::adam_state<T, adam_options, false>{options} {
-    this->take(model);
+    this->take(model, groups...);
   }
 };
 
@@ -198,10 +207,10 @@ class adamw : public detail::adam_state<T, adamw_options, true> {
  public:
   /// Allocates two arrays of the size of the parameters (of this rank's part if ranks share them),
   /// three with amsgrad. Throws error for invalid options.
-  template <optimizable Model>
-  explicit adamw(Model& model, const adamw_options& options = {})
+  template <optimizable Model, detail::option_group... Groups>
+  explicit adamw(Model& model, const adamw_options& options = {}, const Groups&... groups)
       : detail::adam_state<T, adamw_options, true>{options} {
-    this->take(model);
+    this->take(model, groups...);
   }
 };
 
@@ -210,13 +219,13 @@ template <class Misuse>
 requires(!floating<Misuse>) class adam<Misuse>;
 template <class Model>
 adam(Model&) -> adam<detail::number_or<Model, detail::misuse::adam_needs_an_initialized_model<>>>;
-template <class Model>
-adam(Model&, const adam_options&)
-    -> adam<detail::number_or<Model, detail::misuse::adam_needs_an_initialized_model<>>>;
+template <class Model, detail::option_group... Groups>
+adam(Model&, const adam_options&, const Groups&...)
+    -> adam<detail::number_or<Model, detail::misuse::adam_needs_an_initialized_model<>, Groups...>>;
 template <class Model>
 adam(const Model&&) -> adam<detail::misuse::adam_needs_a_model_that_outlives_it<>>;
-template <class Model>
-adam(const Model&&, const adam_options&)
+template <class Model, detail::option_group... Groups>
+adam(const Model&&, const adam_options&, const Groups&...)
     -> adam<detail::misuse::adam_needs_a_model_that_outlives_it<>>;
 adam(...)->adam<detail::misuse::adam_takes_a_model_and_its_options_in_braces<>>;
 // Refusals at compile time, selected by the deduction guides.
@@ -225,13 +234,13 @@ requires(!floating<Misuse>) class adamw<Misuse>;
 template <class Model>
 adamw(Model&)
     -> adamw<detail::number_or<Model, detail::misuse::adamw_needs_an_initialized_model<>>>;
-template <class Model>
-adamw(Model&, const adamw_options&)
-    -> adamw<detail::number_or<Model, detail::misuse::adamw_needs_an_initialized_model<>>>;
+template <class Model, detail::option_group... Groups>
+adamw(Model&, const adamw_options&, const Groups&...) -> adamw<
+    detail::number_or<Model, detail::misuse::adamw_needs_an_initialized_model<>, Groups...>>;
 template <class Model>
 adamw(const Model&&) -> adamw<detail::misuse::adamw_needs_a_model_that_outlives_it<>>;
-template <class Model>
-adamw(const Model&&, const adamw_options&)
+template <class Model, detail::option_group... Groups>
+adamw(const Model&&, const adamw_options&, const Groups&...)
     -> adamw<detail::misuse::adamw_needs_a_model_that_outlives_it<>>;
 adamw(...)->adamw<detail::misuse::adamw_takes_a_model_and_its_options_in_braces<>>;
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "ikebana/cpu/optim_rules.hpp"
 #include "ikebana/optim/elementwise_optimizer.hpp"
@@ -13,8 +14,7 @@ namespace ikebana {
 /// Options of adamax: those of PyTorch with its defaults, and clipping by norm.
 struct adamax_options {
   double lr = 2e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
+  std::pair<double, double> betas{0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0;  ///< L2 penalty: added to the gradient, times the parameter.
   bool maximize = false;
@@ -30,16 +30,18 @@ struct adamax_rule {
 
   static void check(const options& o) {
     check_option(o.eps >= 0, name, "epsilon value", o.eps);
-    check_option(o.beta1 >= 0 && o.beta1 < 1, name, "beta parameter at index 0", o.beta1);
-    check_option(o.beta2 >= 0 && o.beta2 < 1, name, "beta parameter at index 1", o.beta2);
+    check_option(o.betas.first >= 0 && o.betas.first < 1, name, "beta parameter at index 0",
+                 o.betas.first);
+    check_option(o.betas.second >= 0 && o.betas.second < 1, name, "beta parameter at index 1",
+                 o.betas.second);
     check_option(o.weight_decay >= 0, name, "weight_decay value", o.weight_decay);
   }
   static constexpr auto arrays([[maybe_unused]] const options& o) {
     return std::array{state_array{"exp_avg"}, state_array{"exp_inf"}};
   }
   static auto factors(const options& o, [[maybe_unused]] std::int64_t step) {
-    const double correction1 = cpu::detail::one_less_power(o.beta1, step);
-    return std::array{o.lr / correction1, o.beta1, 1 - o.beta1, o.beta2, o.eps};
+    const double correction1 = cpu::detail::one_less_power(o.betas.first, step);
+    return std::array{o.lr / correction1, o.betas.first, 1 - o.betas.first, o.betas.second, o.eps};
   }
   static double weight_decay([[maybe_unused]] const options& o) { return o.weight_decay; }
   template <class T>
@@ -57,10 +59,10 @@ template <class T>
 class adamax : public detail::elementwise_optimizer<T, detail::adamax_rule> {
  public:
   /// Allocates two arrays of the size of the parameters. Throws error for invalid options.
-  template <optimizable Model>
-  explicit adamax(Model& model, const adamax_options& options = {})
+  template <optimizable Model, detail::option_group... Groups>
+  explicit adamax(Model& model, const adamax_options& options = {}, const Groups&... groups)
       : detail::elementwise_optimizer<T, detail::adamax_rule>{options} {
-    this->take(model);
+    this->take(model, groups...);
   }
 };
 
@@ -70,13 +72,13 @@ requires(!floating<Misuse>) class adamax<Misuse>;
 template <class Model>
 adamax(Model&)
     -> adamax<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
-template <class Model>
-adamax(Model&, const adamax_options&)
-    -> adamax<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+template <class Model, detail::option_group... Groups>
+adamax(Model&, const adamax_options&, const Groups&...) -> adamax<
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
 template <class Model>
 adamax(const Model&&) -> adamax<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-template <class Model>
-adamax(const Model&&, const adamax_options&)
+template <class Model, detail::option_group... Groups>
+adamax(const Model&&, const adamax_options&, const Groups&...)
     -> adamax<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
 adamax(...)->adamax<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
 

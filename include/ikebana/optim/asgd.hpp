@@ -57,10 +57,10 @@ template <class T>
 class asgd : public detail::elementwise_optimizer<T, detail::asgd_rule> {
  public:
   /// Allocates one array of the size of the parameters. Throws error for invalid options.
-  template <optimizable Model>
-  explicit asgd(Model& model, const asgd_options& options = {})
+  template <optimizable Model, detail::option_group... Groups>
+  explicit asgd(Model& model, const asgd_options& options = {}, const Groups&... groups)
       : detail::elementwise_optimizer<T, detail::asgd_rule>{options} {
-    this->take(model);
+    this->take(model, groups...);
   }
 };
 
@@ -70,13 +70,13 @@ requires(!floating<Misuse>) class asgd<Misuse>;
 template <class Model>
 asgd(Model&)
     -> asgd<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
-template <class Model>
-asgd(Model&, const asgd_options&)
-    -> asgd<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+template <class Model, detail::option_group... Groups>
+asgd(Model&, const asgd_options&, const Groups&...) -> asgd<
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
 template <class Model>
 asgd(const Model&&) -> asgd<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-template <class Model>
-asgd(const Model&&, const asgd_options&)
+template <class Model, detail::option_group... Groups>
+asgd(const Model&&, const asgd_options&, const Groups&...)
     -> asgd<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
 asgd(...)->asgd<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
 

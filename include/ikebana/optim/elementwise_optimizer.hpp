@@ -45,13 +45,17 @@ class elementwise_optimizer {
 
   using options_type = typename Rule::options;
 
-  options_type& options() { return options_; }
-  const options_type& options() const { return options_; }
+  options_type& options() { return options_.all; }
+  const options_type& options() const { return options_.all; }
+  /// The options of groups of parameters, which may be changed like the others.
+  std::span<parameter_group> groups() { return options_.groups(); }
   /// Throws error for invalid options.
   void check_options() const {
-    check_option(options_.lr >= 0, Rule::name, "learning rate", options_.lr);
-    check_option(options_.max_norm >= 0, Rule::name, "max_norm value", options_.max_norm);
-    Rule::check(options_);
+    options_.for_each([](const options_type& o) {
+      check_option(o.lr >= 0, Rule::name, "learning rate", o.lr);
+      check_option(o.max_norm >= 0, Rule::name, "max_norm value", o.max_norm);
+      Rule::check(o);
+    });
   }
 
   /// Updates all parameters from their gradients, in one pass. Allocates only if an option that
@@ -60,9 +64,9 @@ class elementwise_optimizer {
   void step() {
     check_options();
     target_.begin_step();
-    scale_ = target_.clip(options_.max_norm, options_.error_if_nonfinite, Rule::name);
+    scale_ = target_.clip(options_.all.max_norm, options_.all.error_if_nonfinite, Rule::name);
     begin_update();
-    target_.update(updater());
+    target_.update(options_.segments(), updater());
   }
 
   /// A step in parts, for callers that know when each gradient is final: `begin_step`, then
@@ -70,12 +74,14 @@ class elementwise_optimizer {
   /// range.
   void begin_step() {
     check_options();
-    check_unclipped(Rule::name, options_.max_norm);
+    check_unclipped(Rule::name, options_.all.max_norm);
     target_.begin_step();
     scale_ = 1;
     begin_update();
   }
-  void step_elements(dim_t begin, dim_t end) { target_.update(begin, end, updater()); }
+  void step_elements(dim_t begin, dim_t end) {
+    target_.update(options_.segments(), begin, end, updater());
+  }
 
   /// Whether the optimizer was made for this model, and the model still exists. Used by train_step.
   template <class Model>
@@ -90,17 +96,18 @@ class elementwise_optimizer {
   /// needs it.
   auto state() {
     std::array<optimizer_state, count + 1> all{optimizer_state::of("step", target_.steps())};
-    const auto arrays = Rule::arrays(options_);
+    const auto arrays = Rule::arrays(options_.all);
     for (std::size_t k = 0; k < count; ++k)
       all[k + 1] = optimizer_state::of(arrays[k].name, arrays_[k].span(), exists_[k]);
     return all;
   }
 
  protected:
-  explicit elementwise_optimizer(const options_type& options) : options_{options} {}
+  explicit elementwise_optimizer(const options_type& options) : options_{Rule::name, options} {}
 
-  template <class Model>
-  void take(Model& model) {
+  template <class Model, class... Groups>
+  void take(Model& model, const Groups&... groups) {
+    options_.take(model, groups...);
     check_options();
     target_.take(model);
     make_arrays();
@@ -116,34 +123,46 @@ class elementwise_optimizer {
   }
 
   void make_arrays() {
-    const auto arrays = Rule::arrays(options_);
+    options_.for_each([this](const options_type& o) {
+      const auto arrays = Rule::arrays(o);
+      for (std::size_t k = 0; k < count; ++k) {
+        if (!arrays[k].in_use || exists_[k]) continue;
+        arrays_[k] = aligned_buffer<T>(target_.elements());
+        exists_[k] = true;
+        is_new_[k] = arrays[k].initial != 0;
+      }
+    });
     for (std::size_t k = 0; k < count; ++k) {
-      if (!arrays[k].in_use || exists_[k]) continue;
-      arrays_[k] = aligned_buffer<T>(target_.elements());
-      if (arrays[k].initial != 0)
-        for (T& x : arrays_[k].span()) x = static_cast<T>(arrays[k].initial);
-      exists_[k] = true;
+      if (!is_new_[k]) continue;
+      is_new_[k] = false;
+      target_.for_each_set(options_.segments(), [&](dim_t n, dim_t at, std::size_t set) {
+        const auto initial = static_cast<T>(Rule::arrays(options_[set])[k].initial);
+        for (dim_t i = 0; i < n; ++i) arrays_[k].data()[at + i] = initial;
+      });
     }
   }
 
   auto updater() {
-    return [this](dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step) {
+    return [this](dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step,
+                  std::size_t set) {
+      const options_type o = options_[set];
       cpu::optimizer_arrays<T> a{.n = n, .params = parameters, .grads = gradients};
-      const auto arrays = Rule::arrays(options_);
+      const auto arrays = Rule::arrays(o);
       for (std::size_t k = 0; k < count; ++k)
         a.state[k] = arrays[k].in_use ? arrays_[k].data() + at : nullptr;
-      a.gradient_scale = static_cast<T>(options_.maximize ? -scale_ : scale_);
-      a.weight_decay = static_cast<T>(Rule::weight_decay(options_));
-      const auto factors = Rule::factors(options_, step);
+      a.gradient_scale = static_cast<T>(o.maximize ? -scale_ : scale_);
+      a.weight_decay = static_cast<T>(Rule::weight_decay(o));
+      const auto factors = Rule::factors(o, step);
       for (std::size_t k = 0; k < factors.size(); ++k) a.factor[k] = static_cast<T>(factors[k]);
       Rule::template step<T>(a);
     };
   }
 
-  options_type options_;
+  grouped_options<options_type> options_;
   optimizer_target<T> target_;
   std::array<aligned_buffer<T>, count> arrays_;
   std::array<bool, count> exists_{};
+  std::array<bool, count> is_new_{};  ///< Whether its initial values are to be written.
   double scale_ = 1;
 };
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "ikebana/cpu/optim_rules.hpp"
 #include "ikebana/optim/elementwise_optimizer.hpp"
@@ -12,8 +13,7 @@ namespace ikebana {
 /// Options of lion: those of the paper, and clipping by norm.
 struct lion_options {
   double lr = 1e-4;
-  double beta1 = 0.9;
-  double beta2 = 0.99;
+  std::pair<double, double> betas{0.9, 0.99};
   double weight_decay = 0;  ///< Decoupled: parameters shrink by lr times this.
   bool maximize = false;
   double max_norm = std::numeric_limits<double>::infinity();  ///< Clips by norm, see adam.
@@ -27,15 +27,18 @@ struct lion_rule {
   static constexpr const char* name = "lion";
 
   static void check(const options& o) {
-    check_option(o.beta1 >= 0 && o.beta1 < 1, name, "beta parameter at index 0", o.beta1);
-    check_option(o.beta2 >= 0 && o.beta2 < 1, name, "beta parameter at index 1", o.beta2);
+    check_option(o.betas.first >= 0 && o.betas.first < 1, name, "beta parameter at index 0",
+                 o.betas.first);
+    check_option(o.betas.second >= 0 && o.betas.second < 1, name, "beta parameter at index 1",
+                 o.betas.second);
     check_option(o.weight_decay >= 0, name, "weight_decay value", o.weight_decay);
   }
   static constexpr auto arrays([[maybe_unused]] const options& o) {
     return std::array{state_array{"exp_avg"}};
   }
   static auto factors(const options& o, [[maybe_unused]] std::int64_t step) {
-    return std::array{o.lr, 1 - o.lr * o.weight_decay, o.beta1, 1 - o.beta1, o.beta2, 1 - o.beta2};
+    return std::array{o.lr,           1 - o.lr * o.weight_decay, o.betas.first, 1 - o.betas.first,
+                      o.betas.second, 1 - o.betas.second};
   }
   static double weight_decay([[maybe_unused]] const options& o) { return 0; }
   template <class T>
@@ -53,10 +56,10 @@ template <class T>
 class lion : public detail::elementwise_optimizer<T, detail::lion_rule> {
  public:
   /// Allocates one array of the size of the parameters. Throws error for invalid options.
-  template <optimizable Model>
-  explicit lion(Model& model, const lion_options& options = {})
+  template <optimizable Model, detail::option_group... Groups>
+  explicit lion(Model& model, const lion_options& options = {}, const Groups&... groups)
       : detail::elementwise_optimizer<T, detail::lion_rule>{options} {
-    this->take(model);
+    this->take(model, groups...);
   }
 };
 
@@ -66,13 +69,13 @@ requires(!floating<Misuse>) class lion<Misuse>;
 template <class Model>
 lion(Model&)
     -> lion<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
-template <class Model>
-lion(Model&, const lion_options&)
-    -> lion<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+template <class Model, detail::option_group... Groups>
+lion(Model&, const lion_options&, const Groups&...) -> lion<
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
 template <class Model>
 lion(const Model&&) -> lion<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-template <class Model>
-lion(const Model&&, const lion_options&)
+template <class Model, detail::option_group... Groups>
+lion(const Model&&, const lion_options&, const Groups&...)
     -> lion<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
 lion(...)->lion<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "ikebana/cpu/optim_rules.hpp"
 #include "ikebana/optim/elementwise_optimizer.hpp"
@@ -13,8 +14,7 @@ namespace ikebana {
 /// Options of nadam: those of PyTorch with its defaults, and clipping by norm.
 struct nadam_options {
   double lr = 2e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
+  std::pair<double, double> betas{0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0;  ///< L2 penalty: added to the gradient, times the parameter.
   double momentum_decay = 4e-3;
@@ -31,8 +31,10 @@ struct nadam_rule {
 
   static void check(const options& o) {
     check_option(o.eps >= 0, name, "epsilon value", o.eps);
-    check_option(o.beta1 >= 0 && o.beta1 < 1, name, "beta parameter at index 0", o.beta1);
-    check_option(o.beta2 >= 0 && o.beta2 < 1, name, "beta parameter at index 1", o.beta2);
+    check_option(o.betas.first >= 0 && o.betas.first < 1, name, "beta parameter at index 0",
+                 o.betas.first);
+    check_option(o.betas.second >= 0 && o.betas.second < 1, name, "beta parameter at index 1",
+                 o.betas.second);
     check_option(o.weight_decay >= 0, name, "weight_decay value", o.weight_decay);
     check_option(o.momentum_decay >= 0, name, "momentum_decay value", o.momentum_decay);
   }
@@ -46,23 +48,23 @@ struct nadam_rule {
     double product = 1, power = 1;
     for (; step > 0 && product > 0x1p-60; --step) {
       power *= decay;
-      product *= o.beta1 * (1 - 0.5 * power);
+      product *= o.betas.first * (1 - 0.5 * power);
     }
     return product > 0x1p-60 ? product : 0;
   }
   static auto factors(const options& o, [[maybe_unused]] std::int64_t step) {
     const auto momentum = [&](std::int64_t i) {
-      return o.beta1 * (1 - 0.5 * std::pow(0.96, static_cast<double>(i) * o.momentum_decay));
+      return o.betas.first * (1 - 0.5 * std::pow(0.96, static_cast<double>(i) * o.momentum_decay));
     };
     const double mu = momentum(step), next = momentum(step + 1);
     const double product = product_of_momenta(o, step);
     return std::array{o.lr * (1 - mu) / (1 - product),
                       o.lr * next / (1 - product * next),
-                      1 / std::sqrt(cpu::detail::one_less_power(o.beta2, step)),
-                      o.beta1,
-                      1 - o.beta1,
-                      o.beta2,
-                      1 - o.beta2,
+                      1 / std::sqrt(cpu::detail::one_less_power(o.betas.second, step)),
+                      o.betas.first,
+                      1 - o.betas.first,
+                      o.betas.second,
+                      1 - o.betas.second,
                       o.eps};
   }
   static double weight_decay([[maybe_unused]] const options& o) { return o.weight_decay; }
@@ -82,10 +84,10 @@ template <class T>
 class nadam : public detail::elementwise_optimizer<T, detail::nadam_rule> {
  public:
   /// Allocates two arrays of the size of the parameters. Throws error for invalid options.
-  template <optimizable Model>
-  explicit nadam(Model& model, const nadam_options& options = {})
+  template <optimizable Model, detail::option_group... Groups>
+  explicit nadam(Model& model, const nadam_options& options = {}, const Groups&... groups)
       : detail::elementwise_optimizer<T, detail::nadam_rule>{options} {
-    this->take(model);
+    this->take(model, groups...);
   }
 };
 
@@ -95,13 +97,13 @@ requires(!floating<Misuse>) class nadam<Misuse>;
 template <class Model>
 nadam(Model&)
     -> nadam<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
-template <class Model>
-nadam(Model&, const nadam_options&)
-    -> nadam<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+template <class Model, detail::option_group... Groups>
+nadam(Model&, const nadam_options&, const Groups&...) -> nadam<
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
 template <class Model>
 nadam(const Model&&) -> nadam<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-template <class Model>
-nadam(const Model&&, const nadam_options&)
+template <class Model, detail::option_group... Groups>
+nadam(const Model&&, const nadam_options&, const Groups&...)
     -> nadam<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
 nadam(...)->nadam<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
 

@@ -20,7 +20,9 @@
 #include "ikebana/core/span_of.hpp"
 #include "ikebana/model/gradient_presence.hpp"
 #include "ikebana/model/parameter_shards.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/optim/gradient_norm.hpp"
+#include "ikebana/optim/group.hpp"
 
 namespace ikebana {
 
@@ -56,13 +58,30 @@ struct optimizer_state {
 
 namespace detail {
 
-template <class M, class Misuse>
-struct find_number : std::type_identity<Misuse> {};
-template <optimizable M, class Misuse>
-struct find_number<M, Misuse> : std::type_identity<typename M::value_type> {};
-/// The element type of a model; Misuse if M is not a model.
-template <class M, class Misuse>
-using number_or = typename find_number<M, Misuse>::type;
+namespace misuse {
+IKEBANA_MISUSE(groups_need_a_model_with_names,
+               "groups of parameters need an initialized model whose parameters have paths");
+}
+
+template <class M, class Misuse, class... Groups>
+constexpr auto find_number() {
+  if constexpr (!optimizable<M>) {
+    return std::type_identity<Misuse>{};
+  } else if constexpr (sizeof...(Groups) == 0) {
+    return std::type_identity<typename M::value_type>{};
+  } else if constexpr (!requires { M::lowered(); }) {
+    return std::type_identity<misuse::groups_need_a_model_with_names<>>{};
+  } else {
+    using all = typename join_patterns<patterns_of<Groups>...>::type;
+    if constexpr (all_match<M, all>)
+      return std::type_identity<typename M::value_type>{};
+    else
+      return std::type_identity<pattern_refusal<M, all>>{};
+  }
+}
+/// The element type of a model; Misuse if M is not a model, or a refusal of a group.
+template <class M, class Misuse, class... Groups>
+using number_or = typename decltype(find_number<M, Misuse, Groups...>())::type;
 
 /// Throws PyTorch's message for an invalid option.
 template <class = void>
@@ -142,17 +161,18 @@ class optimizer_target {
   /// without a gradient.
   std::span<std::int64_t> steps() { return detail::span_of(steps_); }
 
-  /// Calls f(n, parameters, gradients, at, step) for all elements that have a gradient: n elements,
-  /// whose state begins at `at` and whose step is `step`. Afterwards, shared parameters are
-  /// gathered on all ranks.
+  /// Calls f(n, parameters, gradients, at, step, set) for all elements that have a gradient: n
+  /// elements, whose state begins at `at`, whose step is `step` and whose options are those of
+  /// `set`. Without segments all are in set 0. Afterwards, shared parameters are gathered on all
+  /// ranks.
   template <class F>
-  void update(F&& f) {
-    if (shards_ == nullptr) return update_range(0, elements(), 0, f);
+  void update(const std::vector<option_segment>& segments, F&& f) {
+    if (shards_ == nullptr) return update_range(segments, 0, elements(), 0, f);
     dim_t at = 0;
     const std::span<const parameter_range> ranges = shards_->ranges();
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       const parameter_range r = ranges[i];
-      update_range(r.begin, r.end, at, f);
+      update_range(segments, r.begin, r.end, at, f);
       shards_->updated(i);
       at += r.size();
     }
@@ -166,22 +186,55 @@ class optimizer_target {
   /// The same for the elements [begin, end). If ranks share them, for this rank's ranges among
   /// them, without gathering.
   template <class F>
-  void update(dim_t begin, dim_t end, F&& f) {
-    if (shards_ == nullptr) return update_range(begin, end, begin, f);
+  void update(const std::vector<option_segment>& segments, dim_t begin, dim_t end, F&& f) {
+    if (shards_ == nullptr) return update_range(segments, begin, end, begin, f);
     dim_t at = 0;
     for (const parameter_range& r : shards_->ranges()) {
-      if (r.begin >= begin && r.end <= end) update_range(r.begin, r.end, at, f);
+      if (r.begin >= begin && r.end <= end) update_range(segments, r.begin, r.end, at, f);
+      at += r.size();
+    }
+  }
+
+  /// Calls f(n, at, set) for the parts of the state that have the same options.
+  template <class F>
+  void for_each_set(const std::vector<option_segment>& segments, F&& f) const {
+    const auto visit = [&](dim_t begin, dim_t end, dim_t at) {
+      for_each_segment(segments, begin, end, [&](dim_t from, dim_t to, std::size_t set) {
+        f(to - from, at + from - begin, set);
+      });
+    };
+    if (shards_ == nullptr) return visit(0, elements(), 0);
+    dim_t at = 0;
+    for (const parameter_range& r : shards_->ranges()) {
+      visit(r.begin, r.end, at);
       at += r.size();
     }
   }
 
  private:
+  /// Calls f(from, to, set) for the parts of [from, to) that have the same options.
+  template <class F>
+  static void for_each_segment(const std::vector<option_segment>& segments, dim_t from, dim_t to,
+                               F&& f) {
+    if (segments.empty()) return f(from, to, std::size_t{0});
+    for (const option_segment& s : segments) {
+      if (s.end <= from) continue;
+      f(from, std::min(to, s.end), s.set);
+      if (s.end >= to) return;
+      from = s.end;
+    }
+  }
+
   bool is_gone() const { return has_lifetime_ && lifetime_.expired(); }
 
   template <class F>
-  void update_range(dim_t begin, dim_t end, dim_t at, F& f) {
-    const auto call = [&](dim_t from, dim_t to, std::int64_t step) {
-      f(to - from, parameters_.data() + from, gradients_.data() + from, at + from - begin, step);
+  void update_range(const std::vector<option_segment>& segments, dim_t begin, dim_t end, dim_t at,
+                    F& f) {
+    const auto call = [&](dim_t first, dim_t last, std::int64_t step) {
+      for_each_segment(segments, first, last, [&](dim_t from, dim_t to, std::size_t set) {
+        f(to - from, parameters_.data() + from, gradients_.data() + from, at + from - begin, step,
+          set);
+      });
     };
     if (presence_ == nullptr) return call(begin, end, steps_[0]);
     // Adjacent parameters at the same step are updated together.

@@ -4,31 +4,52 @@
 
 namespace ikebana::detail {
 
-/// Calls f(name, option) for every option that the updates depend on, by PyTorch's names: all of
-/// them for the library's own optimizers, for others the ones that have these names.
+/// Calls f(name, second, member) for all options that may differ between parameters, where
+/// member(options) is the option. A pair has two names, by which it is saved.
+template <class F>
+constexpr void for_each_option_name(F&& f) {
+  f("lr", nullptr, [](auto& o) -> decltype((o.lr)) { return o.lr; });
+  f("momentum", nullptr, [](auto& o) -> decltype((o.momentum)) { return o.momentum; });
+  f("dampening", nullptr, [](auto& o) -> decltype((o.dampening)) { return o.dampening; });
+  f("beta1", "beta2", [](auto& o) -> decltype((o.betas)) { return o.betas; });
+  f("eps", nullptr, [](auto& o) -> decltype((o.eps)) { return o.eps; });
+  f("weight_decay", nullptr, [](auto& o) -> decltype((o.weight_decay)) { return o.weight_decay; });
+  f("nesterov", nullptr, [](auto& o) -> decltype((o.nesterov)) { return o.nesterov; });
+  f("maximize", nullptr, [](auto& o) -> decltype((o.maximize)) { return o.maximize; });
+  f("alpha", nullptr, [](auto& o) -> decltype((o.alpha)) { return o.alpha; });
+  f("centered", nullptr, [](auto& o) -> decltype((o.centered)) { return o.centered; });
+  f("lr_decay", nullptr, [](auto& o) -> decltype((o.lr_decay)) { return o.lr_decay; });
+  f("rho", nullptr, [](auto& o) -> decltype((o.rho)) { return o.rho; });
+  f("momentum_decay", nullptr,
+    [](auto& o) -> decltype((o.momentum_decay)) { return o.momentum_decay; });
+  f("lambd", nullptr, [](auto& o) -> decltype((o.lambd)) { return o.lambd; });
+  f("t0", nullptr, [](auto& o) -> decltype((o.t0)) { return o.t0; });
+  f("etaminus", "etaplus", [](auto& o) -> decltype((o.etas)) { return o.etas; });
+  f("step_size_min", "step_size_max",
+    [](auto& o) -> decltype((o.step_sizes)) { return o.step_sizes; });
+}
+
+/// Calls f(name, number) for every option that the updates depend on, by PyTorch's names: all of
+/// them for the library's own optimizers, for others the ones that have these names; of a group,
+/// those that it sets.
 template <class Options, class F>
 void for_each_option(Options& o, F&& f) {
-  if constexpr (requires { o.lr; }) f("lr", o.lr);
-  if constexpr (requires { o.momentum; }) f("momentum", o.momentum);
-  if constexpr (requires { o.dampening; }) f("dampening", o.dampening);
-  if constexpr (requires { o.beta1; }) f("beta1", o.beta1);
-  if constexpr (requires { o.beta2; }) f("beta2", o.beta2);
-  if constexpr (requires { o.eps; }) f("eps", o.eps);
-  if constexpr (requires { o.weight_decay; }) f("weight_decay", o.weight_decay);
+  const auto give = [&]<class V>(const char* name, const char* second, V& value) {
+    if constexpr (requires { value.first; }) {
+      f(name, value.first);
+      f(second, value.second);
+    } else {
+      f(name, value);
+    }
+  };
+  for_each_option_name([&](const char* name, const char* second, auto member) {
+    if constexpr (requires { *member(o); }) {
+      if (member(o)) give(name, second, *member(o));
+    } else if constexpr (requires { member(o); }) {
+      give(name, second, member(o));
+    }
+  });
   if constexpr (requires { o.amsgrad; }) f("amsgrad", o.amsgrad);
-  if constexpr (requires { o.nesterov; }) f("nesterov", o.nesterov);
-  if constexpr (requires { o.maximize; }) f("maximize", o.maximize);
-  if constexpr (requires { o.alpha; }) f("alpha", o.alpha);
-  if constexpr (requires { o.centered; }) f("centered", o.centered);
-  if constexpr (requires { o.lr_decay; }) f("lr_decay", o.lr_decay);
-  if constexpr (requires { o.rho; }) f("rho", o.rho);
-  if constexpr (requires { o.momentum_decay; }) f("momentum_decay", o.momentum_decay);
-  if constexpr (requires { o.lambd; }) f("lambd", o.lambd);
-  if constexpr (requires { o.t0; }) f("t0", o.t0);
-  if constexpr (requires { o.etaminus; }) f("etaminus", o.etaminus);
-  if constexpr (requires { o.etaplus; }) f("etaplus", o.etaplus);
-  if constexpr (requires { o.step_size_min; }) f("step_size_min", o.step_size_min);
-  if constexpr (requires { o.step_size_max; }) f("step_size_max", o.step_size_max);
   if constexpr (requires { o.max_norm; }) f("max_norm", o.max_norm);
 }
 

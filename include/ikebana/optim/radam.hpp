@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "ikebana/cpu/optim_rules.hpp"
 #include "ikebana/optim/elementwise_optimizer.hpp"
@@ -13,8 +14,7 @@ namespace ikebana {
 /// Options of radam: those of PyTorch with its defaults, and clipping by norm.
 struct radam_options {
   double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
+  std::pair<double, double> betas{0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0;  ///< L2 penalty: added to the gradient, times the parameter.
   bool maximize = false;
@@ -30,17 +30,19 @@ struct radam_rule {
 
   static void check(const options& o) {
     check_option(o.eps >= 0, name, "epsilon value", o.eps);
-    check_option(o.beta1 >= 0 && o.beta1 < 1, name, "beta parameter at index 0", o.beta1);
-    check_option(o.beta2 >= 0 && o.beta2 < 1, name, "beta parameter at index 1", o.beta2);
+    check_option(o.betas.first >= 0 && o.betas.first < 1, name, "beta parameter at index 0",
+                 o.betas.first);
+    check_option(o.betas.second >= 0 && o.betas.second < 1, name, "beta parameter at index 1",
+                 o.betas.second);
     check_option(o.weight_decay >= 0, name, "weight_decay value", o.weight_decay);
   }
   static constexpr auto arrays([[maybe_unused]] const options& o) {
     return std::array{state_array{"exp_avg"}, state_array{"exp_avg_sq"}};
   }
   static auto factors(const options& o, [[maybe_unused]] std::int64_t step) {
-    const double correction1 = cpu::detail::one_less_power(o.beta1, step);
-    const double correction2 = cpu::detail::one_less_power(o.beta2, step);
-    const double longest = 2 / (1 - o.beta2) - 1;
+    const double correction1 = cpu::detail::one_less_power(o.betas.first, step);
+    const double correction2 = cpu::detail::one_less_power(o.betas.second, step);
+    const double longest = 2 / (1 - o.betas.second) - 1;
     const double length = longest - 2 * static_cast<double>(step) * (1 - correction2) / correction2;
     double rate = o.lr / correction1, root = 0;
     if (length > 5) {
@@ -48,7 +50,9 @@ struct radam_rule {
                         ((longest - 4) * (longest - 2) * length));
       root = 1;
     }
-    return std::array{0.0, rate, root, o.beta1, 1 - o.beta1, o.beta2, 1 - o.beta2, o.eps};
+    return std::array{
+        0.0,  rate, root, o.betas.first, 1 - o.betas.first, o.betas.second, 1 - o.betas.second,
+        o.eps};
   }
   static double weight_decay([[maybe_unused]] const options& o) { return o.weight_decay; }
   template <class T>
@@ -66,10 +70,10 @@ template <class T>
 class radam : public detail::elementwise_optimizer<T, detail::radam_rule> {
  public:
   /// Allocates two arrays of the size of the parameters. Throws error for invalid options.
-  template <optimizable Model>
-  explicit radam(Model& model, const radam_options& options = {})
+  template <optimizable Model, detail::option_group... Groups>
+  explicit radam(Model& model, const radam_options& options = {}, const Groups&... groups)
       : detail::elementwise_optimizer<T, detail::radam_rule>{options} {
-    this->take(model);
+    this->take(model, groups...);
   }
 };
 
@@ -79,13 +83,13 @@ requires(!floating<Misuse>) class radam<Misuse>;
 template <class Model>
 radam(Model&)
     -> radam<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
-template <class Model>
-radam(Model&, const radam_options&)
-    -> radam<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+template <class Model, detail::option_group... Groups>
+radam(Model&, const radam_options&, const Groups&...) -> radam<
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
 template <class Model>
 radam(const Model&&) -> radam<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-template <class Model>
-radam(const Model&&, const radam_options&)
+template <class Model, detail::option_group... Groups>
+radam(const Model&&, const radam_options&, const Groups&...)
     -> radam<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
 radam(...)->radam<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "ikebana/optim/lr_scheduler.hpp"
 #include "ikebana/optim/optimizer.hpp"
@@ -43,6 +45,7 @@ class reduce_lr_on_plateau {
     detail::check_option(options.factor >= 0 && options.factor < 1, "reduce_lr_on_plateau",
                          "factor", options.factor);
     last_lr_ = static_cast<double>(optimizer.options().lr);
+    last_group_lrs_ = detail::group_lrs(optimizer);
     if (options.mode == metric_mode::max) best_ = -best_;
   }
 
@@ -65,6 +68,8 @@ class reduce_lr_on_plateau {
       num_bad_epochs_ = 0;
     }
     last_lr_ = static_cast<double>(optimizer_->options().lr);
+    detail::for_each_group_lr(*optimizer_, last_group_lrs_.size(),
+                              [&](double lr, std::size_t i) { last_group_lrs_[i] = lr; });
   }
 
   std::int64_t last_epoch() const { return last_epoch_; }
@@ -73,15 +78,21 @@ class reduce_lr_on_plateau {
   std::int64_t num_bad_epochs() const { return num_bad_epochs_; }
 
   /// What a checkpoint holds of it. After writing to it, `restored()`.
-  std::array<optimizer_state, 5> state() {
+  std::array<optimizer_state, 6> state() {
     return {optimizer_state::of("last_epoch", std::span<std::int64_t>(&last_epoch_, 1)),
             optimizer_state::of("num_bad_epochs", std::span<std::int64_t>(&num_bad_epochs_, 1)),
             optimizer_state::of("cooldown_counter", std::span<std::int64_t>(&cooldown_counter_, 1)),
             optimizer_state::of("best", std::span<double>(&best_, 1)),
-            optimizer_state::of("last_lr", std::span<double>(&last_lr_, 1))};
+            optimizer_state::of("last_lr", std::span<double>(&last_lr_, 1)),
+            optimizer_state::of("last_group_lr", std::span<double>(last_group_lrs_),
+                                !last_group_lrs_.empty())};
   }
-  /// Sets the rate that was written to the state.
-  void restored() { set(last_lr_); }
+  /// Sets the rates that were written to the state.
+  void restored() {
+    set(last_lr_);
+    detail::for_each_group_lr(*optimizer_, last_group_lrs_.size(),
+                              [&](double& lr, std::size_t i) { lr = last_group_lrs_[i]; });
+  }
 
  private:
   bool is_better(double metric) const {
@@ -93,8 +104,13 @@ class reduce_lr_on_plateau {
   }
   void reduce() {
     const auto old = static_cast<double>(optimizer_->options().lr);
-    const double reduced = std::max(old * options_.factor, options_.min_lr);
-    if (old - reduced > options_.eps) set(reduced);
+    set(reduced(old));
+    detail::for_each_group_lr(*optimizer_, last_group_lrs_.size(),
+                              [&](double& lr, std::size_t) { lr = reduced(lr); });
+  }
+  double reduced(double old) const {
+    const double lr = std::max(old * options_.factor, options_.min_lr);
+    return old - lr > options_.eps ? lr : old;
   }
   void set(double lr) {
     auto& option = optimizer_->options().lr;
@@ -105,6 +121,7 @@ class reduce_lr_on_plateau {
   reduce_lr_on_plateau_options options_;
   double best_ = std::numeric_limits<double>::infinity();
   double last_lr_ = 0;
+  std::vector<double> last_group_lrs_;
   std::int64_t num_bad_epochs_ = 0;
   std::int64_t cooldown_counter_ = 0;
   std::int64_t last_epoch_ = 0;

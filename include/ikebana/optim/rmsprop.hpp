@@ -58,10 +58,10 @@ template <class T>
 class rmsprop : public detail::elementwise_optimizer<T, detail::rmsprop_rule> {
  public:
   /// Allocates one to three arrays of the size of the parameters. Throws error for invalid options.
-  template <optimizable Model>
-  explicit rmsprop(Model& model, const rmsprop_options& options = {})
+  template <optimizable Model, detail::option_group... Groups>
+  explicit rmsprop(Model& model, const rmsprop_options& options = {}, const Groups&... groups)
       : detail::elementwise_optimizer<T, detail::rmsprop_rule>{options} {
-    this->take(model);
+    this->take(model, groups...);
   }
 };
 
@@ -71,13 +71,13 @@ requires(!floating<Misuse>) class rmsprop<Misuse>;
 template <class Model>
 rmsprop(Model&)
     -> rmsprop<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
-template <class Model>
-rmsprop(Model&, const rmsprop_options&)
-    -> rmsprop<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+template <class Model, detail::option_group... Groups>
+rmsprop(Model&, const rmsprop_options&, const Groups&...) -> rmsprop<
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
 template <class Model>
 rmsprop(const Model&&) -> rmsprop<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-template <class Model>
-rmsprop(const Model&&, const rmsprop_options&)
+template <class Model, detail::option_group... Groups>
+rmsprop(const Model&&, const rmsprop_options&, const Groups&...)
     -> rmsprop<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
 rmsprop(...)->rmsprop<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
 

@@ -3,20 +3,18 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "ikebana/cpu/optim_rules.hpp"
 #include "ikebana/optim/elementwise_optimizer.hpp"
 
 namespace ikebana {
 
-/// Options of rprop: those of PyTorch with its defaults, and clipping by norm. PyTorch's `etas` and
-/// `step_sizes` are pairs.
+/// Options of rprop: those of PyTorch with its defaults, and clipping by norm.
 struct rprop_options {
-  double lr = 1e-2;  ///< The first step size.
-  double etaminus = 0.5;
-  double etaplus = 1.2;
-  double step_size_min = 1e-6;
-  double step_size_max = 50;
+  double lr = 1e-2;                          ///< The first step size.
+  std::pair<double, double> etas{0.5, 1.2};  ///< Factors of a step size that shrinks or grows.
+  std::pair<double, double> step_sizes{1e-6, 50};  ///< The least and the largest.
   bool maximize = false;
   double max_norm = std::numeric_limits<double>::infinity();  ///< Clips by norm, see adam.
   bool error_if_nonfinite = false;  ///< Throws error if the norm of the gradients is not finite.
@@ -29,14 +27,14 @@ struct rprop_rule {
   static constexpr const char* name = "rprop";
 
   static void check(const options& o) {
-    check_option(o.etaminus > 0 && o.etaminus < 1, name, "etaminus value", o.etaminus);
-    check_option(o.etaplus > 1, name, "etaplus value", o.etaplus);
+    check_option(o.etas.first > 0 && o.etas.first < 1, name, "etaminus value", o.etas.first);
+    check_option(o.etas.second > 1, name, "etaplus value", o.etas.second);
   }
   static constexpr auto arrays([[maybe_unused]] const options& o) {
     return std::array{state_array{"prev"}, state_array{"step_size", true, o.lr}};
   }
   static auto factors(const options& o, [[maybe_unused]] std::int64_t step) {
-    return std::array{o.etaminus, o.etaplus, o.step_size_min, o.step_size_max};
+    return std::array{o.etas.first, o.etas.second, o.step_sizes.first, o.step_sizes.second};
   }
   static double weight_decay([[maybe_unused]] const options& o) { return 0; }
   template <class T>
@@ -55,10 +53,10 @@ template <class T>
 class rprop : public detail::elementwise_optimizer<T, detail::rprop_rule> {
  public:
   /// Allocates two arrays of the size of the parameters. Throws error for invalid options.
-  template <optimizable Model>
-  explicit rprop(Model& model, const rprop_options& options = {})
+  template <optimizable Model, detail::option_group... Groups>
+  explicit rprop(Model& model, const rprop_options& options = {}, const Groups&... groups)
       : detail::elementwise_optimizer<T, detail::rprop_rule>{options} {
-    this->take(model);
+    this->take(model, groups...);
   }
 };
 
@@ -68,13 +66,13 @@ requires(!floating<Misuse>) class rprop<Misuse>;
 template <class Model>
 rprop(Model&)
     -> rprop<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
-template <class Model>
-rprop(Model&, const rprop_options&)
-    -> rprop<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+template <class Model, detail::option_group... Groups>
+rprop(Model&, const rprop_options&, const Groups&...) -> rprop<
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
 template <class Model>
 rprop(const Model&&) -> rprop<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-template <class Model>
-rprop(const Model&&, const rprop_options&)
+template <class Model, detail::option_group... Groups>
+rprop(const Model&&, const rprop_options&, const Groups&...)
     -> rprop<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
 rprop(...)->rprop<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
 

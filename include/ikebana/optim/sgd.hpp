@@ -56,25 +56,30 @@ class sgd {
   using value_type = T;
 
   /// Allocates the momentum buffer if momentum is not 0. Throws error for invalid options.
-  template <optimizable Model>
-  sgd(Model& model, const sgd_options& options) : options_{options} {
+  template <optimizable Model, detail::option_group... Groups>
+  sgd(Model& model, const sgd_options& options, const Groups&... groups)
+      : options_{"sgd", options} {
+    options_.take(model, groups...);
     check_options();
     target_.take(model);
     make_momentum_buffer();
   }
 
-  sgd_options& options() { return options_; }
-  const sgd_options& options() const { return options_; }
+  sgd_options& options() { return options_.all; }
+  const sgd_options& options() const { return options_.all; }
+  /// The options of groups of parameters, which may be changed like the others.
+  std::span<parameter_group> groups() { return options_.groups(); }
   /// Throws error for invalid options.
   void check_options() const {
-    const sgd_options& o = options_;
-    if (o.lr != o.lr) throw error("sgd: needs a learning rate: sgd{model, {.lr = 0.1}}");
-    detail::check_option(o.lr >= 0, "sgd", "learning rate", o.lr);
-    detail::check_option(o.momentum >= 0, "sgd", "momentum value", o.momentum);
-    detail::check_option(o.weight_decay >= 0, "sgd", "weight_decay value", o.weight_decay);
-    detail::check_option(o.max_norm >= 0, "sgd", "max_norm value", o.max_norm);
-    if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
-      throw error("sgd: Nesterov momentum requires a momentum and zero dampening");
+    options_.for_each([](const sgd_options& o) {
+      if (o.lr != o.lr) throw error("sgd: needs a learning rate: sgd{model, {.lr = 0.1}}");
+      detail::check_option(o.lr >= 0, "sgd", "learning rate", o.lr);
+      detail::check_option(o.momentum >= 0, "sgd", "momentum value", o.momentum);
+      detail::check_option(o.weight_decay >= 0, "sgd", "weight_decay value", o.weight_decay);
+      detail::check_option(o.max_norm >= 0, "sgd", "max_norm value", o.max_norm);
+      if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
+        throw error("sgd: Nesterov momentum requires a momentum and zero dampening");
+    });
   }
 
   /// Updates all parameters from their gradients, in one pass. Allocates only if momentum was 0 in
@@ -83,9 +88,10 @@ class sgd {
   void step() {
     check_options();
     target_.begin_step();
-    scale_ = static_cast<T>(target_.clip(options_.max_norm, options_.error_if_nonfinite, "sgd"));
+    scale_ =
+        static_cast<T>(target_.clip(options_.all.max_norm, options_.all.error_if_nonfinite, "sgd"));
     begin_update();
-    target_.update(updater());
+    target_.update(options_.segments(), updater());
   }
 
   /// A step in parts, for callers that know when each gradient is final: `begin_step`, then
@@ -93,12 +99,14 @@ class sgd {
   /// range.
   void begin_step() {
     check_options();
-    detail::check_unclipped("sgd", options_.max_norm);
+    detail::check_unclipped("sgd", options_.all.max_norm);
     target_.begin_step();
     scale_ = T(1);
     begin_update();
   }
-  void step_elements(dim_t begin, dim_t end) { target_.update(begin, end, updater()); }
+  void step_elements(dim_t begin, dim_t end) {
+    target_.update(options_.segments(), begin, end, updater());
+  }
 
   /// Whether the optimizer was made for this model, and the model still exists. Used by train_step.
   template <class Model>
@@ -117,20 +125,25 @@ class sgd {
   }
 
  private:
+  bool has_momentum() const {
+    return options_.any([](const sgd_options& o) { return o.momentum != 0; });
+  }
+
   void begin_update() {
     make_momentum_buffer();
-    if (options_.momentum != 0) target_.count_step();
+    if (has_momentum()) target_.count_step();
   }
 
   void make_momentum_buffer() {
-    if (options_.momentum == 0 || has_momentum_) return;
+    if (has_momentum_ || !has_momentum()) return;
     momentum_buffer_ = aligned_buffer<T>(target_.elements());
     has_momentum_ = true;
   }
 
   auto updater() {
-    return [this](dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step) {
-      const sgd_options& o = options_;
+    return [this](dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step,
+                  std::size_t set) {
+      const sgd_options o = options_[set];
       cpu::sgd_step<T>(
           n, parameters, gradients, o.momentum != 0 ? momentum_buffer_.data() + at : nullptr,
           static_cast<T>(o.lr), static_cast<T>(o.momentum), static_cast<T>(o.dampening),
@@ -138,7 +151,7 @@ class sgd {
     };
   }
 
-  sgd_options options_;
+  detail::grouped_options<sgd_options> options_;
   detail::optimizer_target<T> target_;
   aligned_buffer<T> momentum_buffer_;
   bool has_momentum_ = false;
@@ -150,11 +163,12 @@ template <class Misuse>
 requires(!floating<Misuse>) class sgd<Misuse>;
 template <class Model>
 sgd(Model&) -> sgd<detail::misuse::sgd_needs_a_learning_rate<>>;
-template <class Model>
-sgd(Model&, const sgd_options&)
-    -> sgd<detail::number_or<Model, detail::misuse::sgd_needs_an_initialized_model<>>>;
-template <class Model>
-sgd(const Model&&, const sgd_options&) -> sgd<detail::misuse::sgd_needs_a_model_that_outlives_it<>>;
+template <class Model, detail::option_group... Groups>
+sgd(Model&, const sgd_options&, const Groups&...)
+    -> sgd<detail::number_or<Model, detail::misuse::sgd_needs_an_initialized_model<>, Groups...>>;
+template <class Model, detail::option_group... Groups>
+sgd(const Model&&, const sgd_options&, const Groups&...)
+    -> sgd<detail::misuse::sgd_needs_a_model_that_outlives_it<>>;
 sgd(...)->sgd<detail::misuse::sgd_takes_a_model_and_its_options_in_braces<>>;
 
 }  // namespace ikebana

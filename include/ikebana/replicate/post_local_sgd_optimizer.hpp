@@ -41,6 +41,8 @@ class post_local_sgd_optimizer {
   bool updates(const Model& model) const { return inner_.updates(model); }
 
   auto& options() { return inner_.options(); }
+  auto groups() requires requires(Optimizer& o) { o.groups(); }
+  { return inner_.groups(); }
   void check_options() const requires requires(const Optimizer& o) { o.check_options(); }
   { inner_.check_options(); }
   /// The inner optimizer's state. The averager's step is separate: `averager().step()`.

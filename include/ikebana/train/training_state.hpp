@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/dtype.hpp"
@@ -19,6 +21,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/model/state_dict.hpp"
+#include "ikebana/optim/group.hpp"
 #include "ikebana/optim/optimizer.hpp"
 #include "ikebana/optim/optimizer_options.hpp"
 #include "ikebana/optim/optimizer_state_dict.hpp"
@@ -29,7 +32,9 @@ namespace detail {
 
 inline constexpr std::string_view model_prefix = "model.", random_name = "random",
                                   options_prefix = "optimizer.options.",
+                                  groups_prefix = "optimizer.groups.",
                                   initial_lr_name = "lr_scheduler.initial_lr",
+                                  initial_group_lr_name = "lr_scheduler.initial_group_lr",
                                   training_note = "ikebana.training_state";
 
 /// The version of the names and their meaning, in __metadata__. Version 2 added the options;
@@ -39,11 +44,16 @@ inline constexpr int training_version = 2;
 /// Calls f(name, type, option) for every option of the optimizer that the updates depend on.
 template <class Optimizer, class F>
 void for_each_saved_option(Optimizer& optimizer, F&& f) {
-  if constexpr (requires { optimizer.options(); })
-    for_each_option(optimizer.options(), [&]<class V>(const char* name, V& option) {
-      f(std::string(options_prefix) + name, std::is_same_v<V, bool> ? dtype::uint8 : dtype::float64,
+  const auto visit = [&](const std::string& prefix, auto& options) {
+    for_each_option(options, [&]<class V>(const char* name, V& option) {
+      f(prefix + name, std::is_same_v<std::remove_const_t<V>, bool> ? dtype::uint8 : dtype::float64,
         option);
     });
+  };
+  if constexpr (requires { optimizer.options(); })
+    visit(std::string(options_prefix), optimizer.options());
+  for (parameter_group& g : groups_of(optimizer))
+    visit(std::string(groups_prefix) + g.name + '.', g.options);
 }
 
 template <class = void>
@@ -67,6 +77,14 @@ double saved_option(const state_dict::entry& e) {
   return number;
 }
 
+/// All numbers of an entry.
+template <class = void>
+std::vector<double> saved_numbers(const state_dict::entry& e) {
+  std::vector<double> numbers(static_cast<std::size_t>(e.extents.numel()));
+  copy_elements(reinterpret_cast<std::byte*>(numbers.data()), dtype::float64, e);
+  return numbers;
+}
+
 /// In place of a scheduler, if there is none.
 struct no_scheduler {};
 
@@ -75,7 +93,9 @@ template <class Scheduler, class F>
 void for_each_scheduler_state([[maybe_unused]] Scheduler& scheduler, [[maybe_unused]] F&& f) {
   if constexpr (!std::is_same_v<Scheduler, no_scheduler>)
     for (const optimizer_state& s : scheduler.state())
-      f("lr_scheduler." + std::string(s.name), s.type, s.bytes);
+      if (s.in_use)
+        f("lr_scheduler." + std::string(s.name), s.type, s.bytes,
+          s.name.ends_with("_group_lr") ? shape{s.bytes.size() / sizeof(double)} : shape{});
 }
 
 /// Whether the scheduler sets this option of the optimizer at each step.
@@ -84,7 +104,7 @@ bool is_scheduled([[maybe_unused]] const Scheduler& scheduler, std::string_view 
   if constexpr (std::is_same_v<Scheduler, no_scheduler>) {
     return false;
   } else {
-    name.remove_prefix(options_prefix.size());
+    name.remove_prefix(name.rfind('.') + 1);
     if (name == "lr") return true;
     if constexpr (requires { scheduler.changes_momentum(); })
       return scheduler.changes_momentum() && (name == "momentum" || name == "beta1");
@@ -97,11 +117,11 @@ template <class Scheduler>
 void check_saved_schedule([[maybe_unused]] Scheduler& scheduler,
                           [[maybe_unused]] const state_dict& given) {
   for_each_scheduler_state(
-      scheduler, [&](const std::string& name, dtype type, std::span<std::byte>) {
+      scheduler, [&](const std::string& name, dtype type, std::span<std::byte>, const shape&) {
         if (type != dtype::float64) return;
-        const double number = saved_option(given.at(name));
-        if (number != number || (name.ends_with("_lr") && number < 0))
-          throw state_error(name + ": expected a number from 0 on, got " + number_text(number));
+        for (const double number : saved_numbers(given.at(name)))
+          if (number != number || (name.ends_with("_lr") && number < 0))
+            throw state_error(name + ": expected a number from 0 on, got " + number_text(number));
       });
   if constexpr (requires { scheduler.schedule(); }) {
     std::int64_t step;
@@ -131,6 +151,14 @@ void compare_options(Optimizer& optimizer, Scheduler& scheduler, const state_dic
     const double own = scheduler.initial_lr(), saved = saved_option(given.at(initial_lr_name));
     if (own != saved)
       wrong.add_mismatched(std::string(initial_lr_name), number_text(own), number_text(saved));
+    if constexpr (requires { scheduler.initial_group_lrs(); }) {
+      const auto* groups = given.find(initial_group_lr_name);
+      const auto all = groups == nullptr ? std::vector<double>{} : saved_numbers(*groups);
+      for (std::size_t i = 0; i < all.size(); ++i)
+        if (scheduler.initial_group_lrs()[i] != all[i])
+          wrong.add_mismatched(std::string(initial_group_lr_name),
+                               number_text(scheduler.initial_group_lrs()[i]), number_text(all[i]));
+    }
   }
   if (!wrong.lists().empty())
     wrong.say_first(
@@ -152,14 +180,20 @@ template <class Optimizer>
 void check_saved_options(Optimizer& optimizer, const state_dict& given) {
   if constexpr (requires { optimizer.check_options(); }) {
     const auto own = optimizer.options();
+    const auto groups = groups_of(optimizer);
+    const std::vector<parameter_group> own_groups(groups.begin(), groups.end());
+    const auto put_back = [&] {
+      optimizer.options() = own;
+      std::copy(own_groups.begin(), own_groups.end(), groups.begin());
+    };
     restore_options(optimizer, given);
     try {
       optimizer.check_options();
     } catch (const error& e) {
-      optimizer.options() = own;
+      put_back();
       throw state_error(std::string("load_training_state: ") + e.what());
     }
-    optimizer.options() = own;
+    put_back();
   }
 }
 
@@ -221,11 +255,11 @@ void for_each_optimizer_state(Model& m, Optimizer& optimizer, [[maybe_unused]] s
 
 /// Everything needed to resume training with the same bits: parameters and buffers
 /// ("model.fc1.weight"), the optimizer's state ("optimizer.exp_avg.fc1.weight", "optimizer.step")
-/// and options ("optimizer.options.lr"), and the position in the random streams ("random": the
-/// seed, its path, the step). The position in the data is the caller's responsibility. Entries of
-/// parameters, buffers and the optimizer's state are views: `save` the dict, or `clone()` it. If
-/// all ranks of a replica agree, any rank's state will do; with shard_optimizer all ranks must call
-/// it, and the parts of the optimizers are gathered. Allocates.
+/// and options ("optimizer.options.lr", "optimizer.groups.head.lr"), and the position in the random
+/// streams ("random": the seed, its path, the step). The position in the data is the caller's
+/// responsibility. Entries of parameters, buffers and the optimizer's state are views: `save` the
+/// dict, or `clone()` it. If all ranks of a replica agree, any rank's state will do; with
+/// shard_optimizer all ranks must call it, and the parts of the optimizers are gathered. Allocates.
 ///
 /// With a scheduler (lr_scheduler, reduce_lr_on_plateau) also its state
 /// ("lr_scheduler.last_epoch").
@@ -254,8 +288,9 @@ state_view get_training_state(Model& m, Optimizer& optimizer, Scheduler&& schedu
       std::memcpy(to, &number, sizeof number);
   });
   detail::for_each_scheduler_state(
-      scheduler, [&](const std::string& name, dtype type, std::span<std::byte> bytes) {
-        std::memcpy(dict.add_owned(name, type, shape{}), bytes.data(), bytes.size());
+      scheduler,
+      [&](const std::string& name, dtype type, std::span<std::byte> bytes, const shape& extents) {
+        std::memcpy(dict.add_owned(name, type, extents), bytes.data(), bytes.size());
       });
   const std::array<std::int64_t, 3> random{std::bit_cast<std::int64_t>(m.seed().value),
                                            std::bit_cast<std::int64_t>(m.seed().path),
@@ -299,10 +334,9 @@ void load_training_state(Model& m, Optimizer& optimizer, Scheduler&& scheduler,
   detail::for_each_saved_option(optimizer, [&](const std::string& name, dtype type, auto) {
     if (note != nullptr || dict.contains(name)) expected.add_uninitialized(name, type, shape{});
   });
-  detail::for_each_scheduler_state(scheduler,
-                                   [&](const std::string& name, dtype type, std::span<std::byte>) {
-                                     expected.add_uninitialized(name, type, shape{});
-                                   });
+  detail::for_each_scheduler_state(
+      scheduler, [&](const std::string& name, dtype type, std::span<std::byte>,
+                     const shape& extents) { expected.add_uninitialized(name, type, extents); });
   expected.add_owned(detail::random_name, dtype::int64, shape{3});
   for (const auto& e : dict) {
     const bool of_model = e.name.starts_with(detail::model_prefix);
@@ -333,11 +367,11 @@ void load_training_state(Model& m, Optimizer& optimizer, Scheduler&& scheduler,
         detail::copy_elements(bytes.data(), type, given.at(name));
       });
   if (options == saved_options::restore) detail::restore_options(optimizer, given);
-  detail::for_each_scheduler_state(
-      scheduler, [&](const std::string& name, dtype type, std::span<std::byte> bytes) {
-        if (options == saved_options::ignore && name.ends_with("_lr")) return;
-        detail::copy_elements(bytes.data(), type, given.at(name));
-      });
+  detail::for_each_scheduler_state(scheduler, [&](const std::string& name, dtype type,
+                                                  std::span<std::byte> bytes, const shape&) {
+    if (options == saved_options::ignore && name.ends_with("_lr")) return;
+    detail::copy_elements(bytes.data(), type, given.at(name));
+  });
   if constexpr (requires { scheduler.restored(); }) scheduler.restored();
   m.set_seed({std::bit_cast<std::uint64_t>(random[0]), std::bit_cast<std::uint64_t>(random[1])});
   m.set_random_step(static_cast<std::uint64_t>(random[2]));
