@@ -1,4 +1,4 @@
-// expect: input 0: expects numbers of type double, got float
+// expect: input 0: expects elements of type double, got float
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/core/tensor.hpp>
 #include <ikebana/model/lazy_model.hpp>

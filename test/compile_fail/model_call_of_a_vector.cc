@@ -1,6 +1,7 @@
 // page: 10 A std::vector as input
-// expect: input 0 is no tensor: tensor_view<const float, shape\{\.\.\}>\(data\) is one of numbers that stand in an array
+// expect: input 0 is not a tensor: as_tensor<shape\{\.\.\}>\(v\) is a view of a std::vector or array
 #include <ikebana/compose/sequential.hpp>
+#include <ikebana/core/views.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>
 #include <ikebana/nn/loss.hpp>
@@ -16,7 +17,7 @@ ike::tensor<float, ike::shape{32, 20}> x;
 std::vector<float> numbers(32 * 20);
 
 #ifdef MENDED
-auto y = model(ike::tensor_view<const float, ike::shape{32, 20}>(numbers.data()));
+auto y = model(ike::as_tensor<ike::shape{32, 20}>(numbers));
 #else
 auto y = model(numbers);
 #endif

@@ -1,5 +1,5 @@
 // page: 09 Numbers of another type
-// expect: input 0: expects numbers of type float, got double
+// expect: input 0: expects elements of type float, got double: convert it with cast, or initialize a model of that type
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

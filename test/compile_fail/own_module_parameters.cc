@@ -1,5 +1,5 @@
 // The layout of parameters is computed at compile time.
-// expect: scale: scale needs parameters\(\) to be a constant expression
+// expect: scale: scale needs a constexpr parameters\(\) that uses constant expressions alone
 #include <array>
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>

@@ -1,5 +1,5 @@
 // page: 19 A path as a plain string
-// expect: a path is a literal of ours: "fc1.weight"_s
+// expect: a path is a literal: "fc1.weight"_s
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -1,4 +1,4 @@
-// expect: replicate_policy is given a type that is none of its options, which are bucket_cap, .* traced
+// expect: replicate_policy got a type that is not one of its options, which are bucket_cap, .* traced
 #include <ikebana/compose/sequential.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -81,7 +81,7 @@ TEST_CASE("what is wrong with a table is said with line and column") {
           table.matrix<float>({"age", "weight"});
         }).find("\"age\"") != std::string::npos);
   CHECK(why_not([] { ike::parse_table("a,a\n1,2\n").numbers<float>("a"); }) ==
-        "memory: column \"a\" is there twice");
+        "memory: column \"a\" occurs twice");
   CHECK(why_not([] { ike::parse_table("a,b\n1,2\n3\n"); }) ==
         "memory: line 3, column 1: expected 2 fields, got 1");
   CHECK(why_not([] { ike::parse_table("a,b\n1,2,3\n"); }) ==

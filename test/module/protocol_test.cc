@@ -121,15 +121,16 @@ TEST_CASE("what a module lacks of the protocol is said, with its path") {
   CHECK(refused<of_double>() == "");
   CHECK(refused<infer_of_images>() == "");
   CHECK(refused<without_kind>() ==
-        "b: this is no module: it needs static constexpr std::string_view kind");
+        "b: this is not a module: it needs static constexpr std::string_view kind");
   const std::string_view infer =
       "b: mine needs constexpr ike::inferred infer(const ike::shape&) const, with a shape for each "
       "input";
   CHECK(refused<without_infer>() == infer);
   CHECK(refused<infer_of_text>() == infer);
-  CHECK(refused<infer_at_run_time>() ==
-        "b: mine needs infer() and its constructor to be constant expressions: constexpr, of what "
-        "is constexpr");
+  CHECK(
+      refused<infer_at_run_time>() ==
+      "b: mine needs a constexpr infer() and a constexpr constructor that use constant expressions "
+      "alone");
   CHECK(refused<forward_of_no_constant>() ==
         "b: mine needs template <class T> void forward(const ike::context<T>&) const");
   CHECK(refused<without_backward>() ==
@@ -140,7 +141,7 @@ TEST_CASE("what a module lacks of the protocol is said, with its path") {
   CHECK(refused<lazy_without_become>() == become);
   CHECK(refused<become_of_nothing>() == become);
   CHECK(refused<parameters_at_run_time>() ==
-        "b: mine needs parameters() to be a constant expression: constexpr, of what is constexpr");
+        "b: mine needs a constexpr parameters() that uses constant expressions alone");
   const std::string_view parameters =
       "b: mine needs parameters() as constexpr std::array<ike::parameter_spec, N> parameters() "
       "const";

@@ -23,8 +23,7 @@
 #include "ikebana/nn/loss.hpp"
 #include "ikebana/nn/spectral_norm.hpp"
 #include "ikebana/nn/weight_norm.hpp"
-#include "ikebana/optim/adam.hpp"
-#include "ikebana/optim/sgd.hpp"
+#include "ikebana/optim.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -419,6 +418,15 @@ TEST_CASE("optimizer_pass") {
   step([](auto& m) { return ike::adam{m, {.lr = 0.1, .weight_decay = 0.1, .amsgrad = true}}; });
   step([](auto& m) { return ike::adamw{m, {.lr = 0.1}}; });
   step([](auto& m) { return ike::adamw{m, {.lr = 0.1, .amsgrad = true, .maximize = true}}; });
+  step([](auto& m) { return ike::adadelta{m}; });
+  step([](auto& m) { return ike::adagrad{m}; });
+  step([](auto& m) { return ike::adamax{m}; });
+  step([](auto& m) { return ike::asgd{m}; });
+  step([](auto& m) { return ike::lion{m}; });
+  step([](auto& m) { return ike::nadam{m}; });
+  step([](auto& m) { return ike::radam{m}; });
+  step([](auto& m) { return ike::rmsprop{m}; });
+  step([](auto& m) { return ike::rprop{m}; });
 }
 
 TEST_CASE("weight_norm") {

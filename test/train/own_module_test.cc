@@ -26,8 +26,7 @@
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
-#include "ikebana/optim/adam.hpp"
-#include "ikebana/optim/sgd.hpp"
+#include "ikebana/optim.hpp"
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/replicate.hpp"
 #include "ikebana/train/training_state.hpp"
@@ -168,6 +167,15 @@ TEST_CASE("an own module is trained by every optimizer") {
   check([](auto& m) { return ike::sgd{m, {.lr = 0.1, .momentum = 0.5, .max_norm = 10}}; });
   check([](auto& m) { return ike::adam{m, {.lr = 0.05, .amsgrad = true}}; });
   check([](auto& m) { return ike::adamw{m, {.lr = 0.05}}; });
+  check([](auto& m) { return ike::adadelta{m, {.eps = 1e-3}}; });
+  check([](auto& m) { return ike::adagrad{m, {.lr = 0.3}}; });
+  check([](auto& m) { return ike::adamax{m, {.lr = 0.1}}; });
+  check([](auto& m) { return ike::asgd{m, {.lr = 0.1}}; });
+  check([](auto& m) { return ike::lion{m, {.lr = 0.02}}; });
+  check([](auto& m) { return ike::nadam{m, {.lr = 0.05}}; });
+  check([](auto& m) { return ike::radam{m, {.lr = 0.05}}; });
+  check([](auto& m) { return ike::rmsprop{m, {.lr = 0.02}}; });
+  check([](auto& m) { return ike::rprop{m}; });
 }
 
 TEST_CASE("an own module goes on from a file with the same bits, randomness included") {

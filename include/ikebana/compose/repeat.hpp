@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ikebana/compose/sequential.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
@@ -16,5 +17,15 @@ constexpr auto repeat(const M& m) {
   }
   (std::make_index_sequence<N>{});
 }
+
+namespace detail::misuse {
+
+IKEBANA_MISUSE(repeat_takes_its_number_in_angle_brackets,
+               "repeat takes the number of modules in angle brackets: repeat<6>(layer)");
+
+}  // namespace detail::misuse
+
+template <class... X>
+auto repeat(const X&...) -> detail::misuse::repeat_takes_its_number_in_angle_brackets<>;
 
 }  // namespace ikebana

@@ -34,7 +34,7 @@ struct print_options {
 
 namespace detail {
 
-/// Formats the elements of a tensor alike, padded to one width.
+/// Formats all elements of a tensor with the same precision and width.
 class element_format {
  public:
   template <class T>

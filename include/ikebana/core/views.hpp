@@ -9,7 +9,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/core/tensor.hpp"
 
-// Views of memory that is there already. None copies or allocates; each refers to the memory of its
+// Views of existing memory. None copies or allocates; each refers to the memory of its
 // argument, which has to outlive it.
 namespace ikebana {
 

@@ -246,7 +246,7 @@ dim_t column_index(const csv_table<T>& table, std::string_view name) {
   dim_t found = -1;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     if (table.columns[i] != name) continue;
-    if (found >= 0) throw io_error("column " + detail::in_quotes(name) + " is there twice");
+    if (found >= 0) throw io_error("column " + detail::in_quotes(name) + " occurs twice");
     found = static_cast<dim_t>(i);
   }
   if (found < 0) throw io_error("no column is named " + detail::in_quotes(name));

@@ -170,7 +170,7 @@ class basic_text_table {
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       if (columns_[i] != column) continue;
       if (found != columns_.size())
-        detail::fail_io(path_, "column " + detail::in_quotes(column) + " is there twice");
+        detail::fail_io(path_, "column " + detail::in_quotes(column) + " occurs twice");
       found = i;
     }
     if (found == columns_.size()) {

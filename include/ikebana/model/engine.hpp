@@ -113,7 +113,7 @@ class engine : protected prepared_network<E, M, Inputs> {
     for_each_leaf(module_, pass);
   }
 
-  /// Disables fusion, so that whoever observes leaves sees each leaf's own output.
+  /// Disables fusion, so that an observer of the leaves sees each leaf's own output.
   static execution<T> unfused(execution<T> run) {
     run.fused = nullptr;
     return run;

@@ -32,8 +32,8 @@ requires(sizeof...(Patterns) > 0 &&
   m.parameters_changed();
 }
 
-/// A pattern that matches nothing is refused. Of f, only that it is there: a local type of a
-/// function without a body is an error of its own.
+/// Refuses a pattern that matches nothing. f is not deduced, because the type of a local lambda in
+/// the signature of a function without a body is an error of its own.
 template <detail::literal... Patterns, class Model>
 auto init_parameters(Model&, seed, ...)
     -> detail::pattern_refusal<Model, detail::pattern_list<Patterns...>>;

@@ -13,6 +13,7 @@
 #include "ikebana/module/element_mismatch.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/named.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
@@ -31,6 +32,14 @@ inline constexpr bool is_argument = false;
 template <class Name, class X>
 inline constexpr bool is_argument<argument<Name, X>> = true;
 
+namespace misuse {
+
+IKEBANA_MISUSE(an_input_given_by_name_is_no_temporary,
+               "an input given by name must outlive the call, so it cannot be a temporary: store "
+               "it in a variable, \"mask\"_arg = m");
+
+}  // namespace misuse
+
 template <class Name>
 struct argument_literal {
   template <tensor_like X>
@@ -38,7 +47,8 @@ struct argument_literal {
     return {x};
   }
   template <tensor_like X>
-  requires(!std::is_lvalue_reference_v<X>) void operator=(X&&) const = delete;
+  requires(!std::is_lvalue_reference_v<X>) auto operator=(X&&) const
+      -> misuse::an_input_given_by_name_is_no_temporary<>;
 };
 
 }  // namespace detail
@@ -172,12 +182,12 @@ constexpr const char* wrong_elements(element_kind kind) {
   if (kind == element_kind::index)
     return element_mismatch<"expects indices of type ", std::int64_t, U>.c_str();
   if (kind == element_kind::boolean)
-    return element_mismatch<"expects truth values of type ", bool, U>.c_str();
+    return element_mismatch<"expects a mask of type ", bool, U>.c_str();
   if constexpr (floating<U>)
-    return element_mismatch<"expects numbers of type ", T, U,
-                            ", whose model is initialize<double, ..> or <float, ..>">.c_str();
+    return element_mismatch<"expects elements of type ", T, U,
+                            ": convert it with cast, or initialize a model of that type">.c_str();
   else
-    return element_mismatch<"expects numbers of type ", T, U>.c_str();
+    return element_mismatch<"expects elements of type ", T, U>.c_str();
 }
 
 /// The error if the element types of the arguments do not fit inputs of these kinds in a model of
@@ -210,9 +220,8 @@ constexpr diagnostic refuse_what_is_no_tensor() {
   dim_t i = 0;
   static_cast<void>(((model_input<A> ? (++i, true) : false) && ...));
   return {
-      "input {got} is no tensor: tensor_view<const float, shape{..}>(data) is one of numbers that "
-      "stand in an array or a std::vector",
-      0, i};
+      "input {got} is not a tensor: as_tensor<shape{..}>(v) is a view of a std::vector or array", 0,
+      i};
 }
 
 }  // namespace detail

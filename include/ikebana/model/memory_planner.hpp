@@ -102,7 +102,7 @@ class memory_planner {
     }
   }
 
-  /// Determines who needs a gradient, and which values share memory.
+  /// Determines which values need a gradient, and which share memory.
   [[gnu::cold]] constexpr void follow_forward() {
     for (int k = 0; k < nodes_; ++k) {
       const program_node& node = p_.nodes[k];

@@ -41,7 +41,7 @@ IKEBANA_MISUSE(call_of_a_temporary_model,
 
 namespace detail {
 
-/// Named for what the compiler says of a copy.
+/// Its name appears in the compiler's message about a copy.
 struct a_model_is_not_copied_but_cloned_by_clone {};
 
 /// The error if a loss cannot take a prediction of T with the shape Prediction and a target Y.
@@ -49,8 +49,7 @@ template <class Loss, class T, shape Prediction, class Y>
 constexpr diagnostic check_loss() {
   if constexpr (!tensor_like<Y>) {
     return {
-        "the target is no tensor: tensor_view<const float, shape{..}>(data) is one of numbers that "
-        "stand in an array or a std::vector"};
+        "the target is not a tensor: as_tensor<shape{..}>(v) is a view of a std::vector or array"};
   } else {
     if constexpr (requires { Loss::template check_elements<T, typename Y::value_type>(); })
       if (const diagnostic wrong = Loss::template check_elements<T, typename Y::value_type>();

@@ -111,9 +111,9 @@ constexpr void program_builder::claim(int v, element_kind kind, std::size_t inpu
   }
   if (kinds[value] == kind || !error.ok()) return;
   constexpr const char* wants[] = {
-      "expects numbers of the model's type as input {expected}, got what is used otherwise too",
-      "expects indices (std::int64_t) as input {expected}, got what is not only that",
-      "expects truth values (bool) as input {expected}, got what is not only that"};
+      "expects elements of the model's type as input {expected}, got indices or a mask",
+      "expects indices (std::int64_t) as input {expected}, got a value of another type",
+      "expects a mask (bool) as input {expected}, got a value of another type"};
   error = {wants[static_cast<std::size_t>(kind)],
            static_cast<dim_t>(input),
            0,

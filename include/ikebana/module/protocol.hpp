@@ -136,7 +136,7 @@ constexpr const char* optional_fault() {
     else if constexpr (!requires {
                          typename constant_expression<(static_cast<void>(M{}.parameters()), 0)>;
                        })
-      return "needs parameters() to be a constant expression: constexpr, of what is constexpr";
+      return "needs a constexpr parameters() that uses constant expressions alone";
   }
   if constexpr (requires { &M::buffers; }) {
     if constexpr (!requires(const M& m) {
@@ -146,7 +146,7 @@ constexpr const char* optional_fault() {
     else if constexpr (!requires {
                          typename constant_expression<(static_cast<void>(M{}.buffers()), 0)>;
                        })
-      return "needs buffers() to be a constant expression: constexpr, of what is constexpr";
+      return "needs a constexpr buffers() that uses constant expressions alone";
   }
   if constexpr (requires { &M::saved; })
     if constexpr (!requires(const M& m, const shape_list& in) {
@@ -206,15 +206,15 @@ constexpr const char* protocol_fault() {
     if constexpr (!requires {
                     { M::kind } -> std::convertible_to<std::string_view>;
                   })
-      return "is no module: it needs static constexpr std::string_view kind";
+      return "is not a module: it needs static constexpr std::string_view kind";
     else
-      return "is no module: it needs a constructor without arguments";
+      return "is not a module: it needs a constructor without arguments";
   } else if constexpr (!infers_shapes<M>) {
     return "needs constexpr ike::inferred infer(const ike::shape&) const, with a shape for each "
            "input";
   } else if constexpr (!infers_in_compiler<M, infer_arity<M>()>) {
-    return "needs infer() and its constructor to be constant expressions: constexpr, of what is "
-           "constexpr";
+    return "needs a constexpr infer() and a constexpr constructor that use constant expressions "
+           "alone";
   } else if constexpr (!runs_forward<M>) {
     return "needs template <class T> void forward(const ike::context<T>&) const";
   } else if constexpr (!runs_backward<M>) {

@@ -10,9 +10,8 @@
 namespace ikebana::detail {
 
 namespace misuse {
-IKEBANA_MISUSE(
-    path_that_is_no_literal,
-    "a path is a literal of ours: \"fc1.weight\"_s, with using namespace ikebana::literals");
+IKEBANA_MISUSE(path_that_is_no_literal,
+               "a path is a literal: \"fc1.weight\"_s, with using namespace ikebana::literals");
 }
 
 /// Whether Path is the type of a literal `"fc1.weight"_s`.

@@ -14,7 +14,7 @@
 
 namespace ikebana::detail {
 
-#define IKEBANA_WORDS(WORD, KEYWORD)                                                                           \
+#define IKEBANA_WORDS(WORD, KEYWORD)                                                                                                                                                                                                                                                                                                \
   KEYWORD(and) KEYWORD(auto) KEYWORD(bool) KEYWORD(class) KEYWORD(const) KEYWORD(constexpr)        \
   KEYWORD(continue) KEYWORD(default) KEYWORD(delete) KEYWORD(do) KEYWORD(double) KEYWORD(false)    \
   KEYWORD(float) KEYWORD(for) KEYWORD(if) KEYWORD(int) KEYWORD(namespace) KEYWORD(new)             \
@@ -129,7 +129,26 @@ namespace ikebana::detail {
   WORD(view) WORD(was) WORD(way) WORD(weight) WORD(weight_decay) WORD(weight_norm) WORD(weights)   \
   WORD(what) WORD(when) WORD(where) WORD(which) WORD(whose) WORD(wide) WORD(window) WORD(with)     \
   WORD(within) WORD(without) WORD(word) WORD(words) WORD(wrap) WORD(writable) WORD(writable_input)                \
-  WORD(writable_output) WORD(write) WORD(writes) WORD(x) WORD(y) WORD(zero) WORD(zeros) WORD(channels) WORD(convolutions) WORD(random_split) WORD(samples) WORD(N)  WORD(train) WORD(fraction) WORD(size) WORD(lr_scheduler) WORD(schedule)  WORD(step_lr) WORD(step_size)    WORD(averaged_model) WORD(g) WORD(kept) WORD(rmsprop)
+  WORD(writable_output) WORD(write) WORD(writes) WORD(x) WORD(y) WORD(zero) WORD(zeros) WORD(channels) WORD(convolutions) WORD(random_split) WORD(samples) WORD(N)  WORD(train) WORD(fraction) WORD(size) WORD(lr_scheduler) WORD(schedule)  WORD(step_lr) WORD(step_size)    WORD(averaged_model) WORD(g) WORD(kept) WORD(rmsprop) \
+  WORD(C) WORD(_arg) WORD(align_corners) WORD(alpha_dropout) WORD(as_tensor) WORD(bag)             \
+  WORD(batches) WORD(bce_loss) WORD(bce_with_logits) WORD(cast) WORD(channel_shuffle)              \
+  WORD(chosen) WORD(circular_pad1d) WORD(circular_pad2d) WORD(circular_pad3d)                      \
+  WORD(constant_pad1d) WORD(constant_pad2d) WORD(constant_pad3d) WORD(convert) WORD(dropout1d)     \
+  WORD(dropout2d) WORD(dropout3d) WORD(element_type) WORD(embedding_bag) WORD(factor)              \
+  WORD(fc1) WORD(feature_alpha_dropout) WORD(s) WORD(fit) WORD(fold) WORD(glu) WORD(hardshrink) WORD(height)         \
+  WORD(hinge_embedding_loss) WORD(huber_loss) WORD(i) WORD(into) WORD(kl_div) WORD(l1_loss)        \
+  WORD(label_smoothing) WORD(loader) WORD(local_response_norm) WORD(log) WORD(m) WORD(mask)        \
+  WORD(memory_key_padding_mask) WORD(merged) WORD(mode) WORD(multiple) WORD(nll_loss)              \
+  WORD(normalized_shape) WORD(order) WORD(otherwise) WORD(outlive) WORD(passed)                    \
+  WORD(pixel_shuffle) WORD(pixel_unshuffle) WORD(poisson_nll_loss) WORD(position)                  \
+  WORD(prediction) WORD(prelu) WORD(probabilities) WORD(product) WORD(reflection_pad1d)            \
+  WORD(reflection_pad2d) WORD(reflection_pad3d) WORD(repeat) WORD(replication_pad1d)               \
+  WORD(replication_pad2d) WORD(replication_pad3d) WORD(row) WORD(rrelu) WORD(scale_factor)         \
+  WORD(smooth_l1_loss) WORD(soft_margin_loss) WORD(softshrink) WORD(squared)                       \
+  WORD(standard_scaler) WORD(store) WORD(tanhshrink) WORD(threshold) WORD(too)                     \
+  WORD(transformer_decoder) WORD(transformer_decoder_layer) WORD(unflatten)                        \
+  WORD(unflattened_size) WORD(unfold) WORD(upsample) WORD(use) WORD(uses) WORD(v) WORD(variable) WORD(width)            \
+  WORD(windows) WORD(zero_pad1d) WORD(zero_pad2d) WORD(zero_pad3d)
 
 template <class First, class... Rest>
 struct word_types {

@@ -17,7 +17,7 @@
 namespace ikebana {
 
 namespace detail {
-/// Named for what compilers say of a constant expression that calls it.
+/// Its name appears in the message about a constant expression that calls it.
 [[noreturn]] inline void a_probability_is_between_0_and_1(double p) {
   char digits[32];
   std::snprintf(digits, sizeof digits, "%g", p);

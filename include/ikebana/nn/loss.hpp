@@ -168,7 +168,7 @@ struct cross_entropy {
     throw error(said);
   }
 
-  /// The number of labels that are not ignored. Throws at the first that is no class.
+  /// The number of labels that are not ignored. Throws error at the first label outside [0, C).
   std::int64_t count_labels(const std::int64_t* labels, dim_t n, dim_t classes) const {
     std::int64_t counted = 0;
     for (dim_t i = 0; i < n; ++i) {

@@ -52,14 +52,13 @@ constexpr bool is_given_once() {
 }
 
 namespace misuse {
-IKEBANA_MISUSE(
-    option_not_of_a_policy,
-    "replicate_policy is given a type that is none of its options, which are bucket_cap, "
-    "bucket_caps, groups_by_module, override_at, ignored, ignored_if, delay_all_reduce, "
-    "comm_hook, gradient_divide_factor, gradient_accumulation, requires_gradient_sync, "
-    "broadcast_buffers, buffer_comm_hook, find_unused_parameters, static_graph, "
-    "skip_unused, init_sync, invariant, mixed_precision, shard_optimizer, "
-    "optimizer_in_backward and traced");
+IKEBANA_MISUSE(option_not_of_a_policy,
+               "replicate_policy got a type that is not one of its options, which are bucket_cap, "
+               "bucket_caps, groups_by_module, override_at, ignored, ignored_if, delay_all_reduce, "
+               "comm_hook, gradient_divide_factor, gradient_accumulation, requires_gradient_sync, "
+               "broadcast_buffers, buffer_comm_hook, find_unused_parameters, static_graph, "
+               "skip_unused, init_sync, invariant, mixed_precision, shard_optimizer, "
+               "optimizer_in_backward and traced");
 IKEBANA_MISUSE(option_given_twice,
                "replicate_policy is given two options that say the same thing, such as two "
                "bucket_cap");
@@ -142,7 +141,7 @@ template <class... Options>
 class replicate_policy {
   // `replicate` refuses a policy before it is instantiated, in the user's line.
   static_assert((detail::replicate_option<Options> && ...),
-                "ikebana: replicate_policy is given a type that is none of its options");
+                "ikebana: replicate_policy got a type that is not one of its options");
   static_assert((detail::is_given_once<Options, Options...>() && ...),
                 "ikebana: replicate_policy is given two options that say the same thing, such as "
                 "two bucket_cap");

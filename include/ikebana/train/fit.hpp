@@ -114,4 +114,15 @@ std::vector<epoch_result> fit(Model& model, Loader& batches, const Loss& loss, O
   return detail::fit(model, batches, loss, optimizer, options, validation);
 }
 
+namespace detail::misuse {
+
+IKEBANA_MISUSE(fit_takes_a_model_a_loader_a_loss_and_an_optimizer,
+               "fit takes a model, a loader, a loss and an optimizer: fit(model, batches, "
+               "cross_entropy{}, optimizer)");
+
+}  // namespace detail::misuse
+
+template <class... X>
+auto fit(const X&...) -> detail::misuse::fit_takes_a_model_a_loader_a_loss_and_an_optimizer<>;
+
 }  // namespace ikebana

@@ -112,7 +112,8 @@ bool is_scheduled([[maybe_unused]] const Scheduler& scheduler, std::string_view 
   }
 }
 
-/// Throws state_error if the saved numbers are no rates, or the schedule has no such step.
+/// Throws state_error if the saved numbers are not learning rates, or the schedule has no such
+/// step.
 template <class Scheduler>
 void check_saved_schedule([[maybe_unused]] Scheduler& scheduler,
                           [[maybe_unused]] const state_dict& given) {
