@@ -1,137 +1,111 @@
 #pragma once
 
 #include <array>
-#include <boost/hana/at.hpp>
+#include <bit>
 #include <boost/hana/tuple.hpp>
-#include <boost/hana/unpack.hpp>
+#include <concepts>
 #include <cstddef>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "ikebana/core/error.hpp"
+#include "ikebana/module/alike.hpp"
 #include "ikebana/module/arithmetic.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/symbol.hpp"
+#include "ikebana/module/trace.hpp"
 
 namespace ikebana {
 
 namespace detail {
 
-/// The wiring of a graph as a type that contains only numbers: the number of inputs, the values
-/// that are outputs, and for each step its child and the values that it takes.
-template <int Inputs, class Outputs, class... Steps>
-struct graph_wiring;
+/// Whether F{} is the function. Others capture modules and numbers, by value.
+template <class F>
+inline constexpr bool captures_nothing = std::is_empty_v<F>&& std::default_initializable<F>;
 
-template <int Inputs, int... Outputs, class... Steps>
-struct graph_wiring<Inputs, int_list<Outputs...>, Steps...> {
-  static constexpr auto table() {
-    wiring_table<sizeof...(Steps)> w;
-    w.inputs = Inputs;
-    std::size_t s = 0;
-    [[maybe_unused]] const auto fill = [&]<int Child, int... In>(int_list<Child, In...>) {
-      w.steps[s++] = {Child, {In...}, sizeof...(In)};
-    };
-    (fill(Steps{}), ...);
-    w.output_count = sizeof...(Outputs);
-    std::size_t o = 0;
-    ((w.outputs[o++] = Outputs), ...);
-    return w;
+/// A function of type F whose captures are all zero: enough to find the wiring of a graph, which
+/// may not depend on them.
+template <class F>
+constexpr F zero_function() {
+  if constexpr (std::default_initializable<F>)
+    return F{};
+  else
+    return std::bit_cast<F>(std::array<unsigned char, sizeof(F)>{});
+}
+
+template <class F>
+concept has_zero_function = std::default_initializable<F> ||
+    (std::is_trivially_copyable_v<F>&& requires {
+      typename std::bool_constant<(
+          static_cast<void>(std::bit_cast<F>(std::array<unsigned char, sizeof(F)>{})), true)>;
+    });
+
+using first_symbol = symbol<child_set<>>;
+
+template <class F, std::size_t... I>
+constexpr auto call_with_symbols(const F& f, [[maybe_unused]] trace_builder& t,
+                                 std::index_sequence<I...>) {
+  return f(first_symbol{&t, static_cast<int>(I)}...);
+}
+
+/// The outputs of a graph's function.
+template <class R>
+struct graph_outputs;
+template <class Set>
+struct graph_outputs<symbol<Set>> {
+  using set = Set;
+  static constexpr int size = 1;
+  static constexpr int finish(const symbol<Set>& x, int* ids) {
+    ids[0] = x.id;
+    return unite_numbers<set>(x);
+  }
+};
+template <symbolic... X>
+struct graph_outputs<std::tuple<X...>> {
+  using set = typename united<typename X::set_type...>::type;
+  static constexpr int size = static_cast<int>(sizeof...(X));
+  static constexpr int finish(const std::tuple<X...>& of, int* ids) {
+    return std::apply(
+        [&](const auto&... x) {
+          int n = 0;
+          ((ids[n++] = x.id), ...);
+          return unite_numbers<set>(x...);
+        },
+        of);
   }
 };
 
-/// The children of a graph. Several applications of a module under one name are one child.
-template <class... A>
-struct graph_children {
-  static constexpr std::size_t steps = sizeof...(A);
-  int of_step[steps + 1]{};
-  int first_step[steps + 1]{};  ///< Per child.
-  std::size_t count = 0;
+/// Runs the function of a graph, and then visit(trace, outputs).
+template <class F, int Inputs, class Visit>
+constexpr auto run_traced(const F& f, bool merges, Visit&& visit) {
+  trace_builder t(Inputs);
+  const auto result = call_with_symbols(f, t, std::make_index_sequence<std::size_t{Inputs}>{});
+  using outputs = graph_outputs<std::remove_cvref_t<decltype(result)>>;
+  int ids[max_arity]{};
+  const int numbers = outputs::finish(result, ids);
+  t.finish(ids, outputs::size, numbers, outputs::set::size, merges);
+  return visit(t, ids);
+}
 
-  /// The first step of a child. Not by addresses of marks: g++ with -fsanitize=undefined takes no
-  /// comparison of addresses for a constant.
-  template <class Child>
-  static constexpr std::size_t first_of() {
-    const bool is_same[] = {std::is_same_v<Child, typename A::child_type>..., true};
-    std::size_t s = 0;
-    while (!is_same[s]) ++s;
-    return s;
-  }
+/// How the types of children become children: one child for all applications under a name; one for
+/// all of a type without a name, if its values need no memory of their own; else one each.
+enum class graph_child : unsigned char { named, alike, single };
 
-  constexpr graph_children() {
-    const std::size_t firsts[] = {first_of<typename A::child_type>()..., steps};
-    const bool is_shared[] = {is_named<typename A::child_type>..., false};
-    for (std::size_t s = 0; s < steps; ++s) {
-      const std::size_t first = is_shared[s] ? firsts[s] : s;
-      if (first == s) first_step[count++] = static_cast<int>(s);
-      of_step[s] = first == s ? static_cast<int>(count) - 1 : of_step[first];
-    }
-  }
-};
+template <class C>
+constexpr graph_child kind_of_child() {
+  if constexpr (is_named<C>)
+    return graph_child::named;
+  else if constexpr (leaf_module<C> && !requires(C & m, const shape_list& in) { m.bind(in); })
+    return graph_child::alike;
+  else
+    return graph_child::single;
+}
 
-template <class... A>
-inline constexpr graph_children<A...> graph_children_of{};
-
-}  // namespace detail
-
-/// Modules composed by a function of symbolic values: a graph in which a value may be used more
-/// than once.
-template <class Wiring, class... Children>
-struct graph_module {
-  static constexpr std::string_view kind = "graph";
-  boost::hana::tuple<Children...> children{};
-
-  static constexpr auto wiring() { return Wiring::table(); }
-
-  template <class... C>
-  static constexpr auto rebind(C... c) {
-    return graph_module<Wiring, C...>{boost::hana::tuple<C...>{std::move(c)...}};
-  }
-
-  template <class... X>
-  constexpr auto operator()(const X&... x) const {
-    return apply(*this, x...);
-  }
-};
-
-namespace detail {
-
-/// A wiring with named inputs.
-template <class Wiring, literal... Names>
-struct named_wiring : Wiring {
-  static constexpr std::array<std::string_view, sizeof...(Names)> input_names{
-      std::string_view{Names.data, Names.size()}...};
-};
-
-}  // namespace detail
-
-/// A graph whose inputs can be passed by name.
-template <class Wiring, detail::literal... Names, class... Children>
-requires(sizeof...(Names) >
-         0) struct graph_module<detail::named_wiring<Wiring, Names...>, Children...> {
-  static constexpr std::string_view kind = "graph";
-  static constexpr auto input_names = detail::named_wiring<Wiring, Names...>::input_names;
-  boost::hana::tuple<Children...> children{};
-
-  static constexpr auto wiring() { return Wiring::table(); }
-
-  template <class... C>
-  static constexpr auto rebind(C... c) {
-    return graph_module<detail::named_wiring<Wiring, Names...>, C...>{
-        boost::hana::tuple<C...>{std::move(c)...}};
-  }
-
-  template <class... X>
-  constexpr auto operator()(const X&... x) const {
-    return apply(*this, x...);
-  }
-};
-
-namespace detail {
-
-template <int N, int... I>
-constexpr auto trace_graph(const auto& f, std::integer_sequence<int, I...>) {
-  return f(symbol<trace<N>, I, boost::hana::tuple<>>{}...);
+template <class... C>
+constexpr auto kinds_of_children(child_set<C...>) {
+  return std::array<graph_child, sizeof...(C) + 1>{kind_of_child<C>()..., graph_child::named};
 }
 
 // The number of symbols that a function takes is found without instantiating its body, because a
@@ -187,19 +161,19 @@ struct two_functions : F, other_function<N> {
   using other_function<N>::operator();
 };
 
-template <int I, int N>
-using input_symbol = symbol<trace<N>, I, boost::hana::tuple<>>;
+template <int>
+using input_symbol = first_symbol;
 
 template <class F, int... I>
 constexpr bool is_ambiguous(std::integer_sequence<int, I...>) {
   constexpr int n = sizeof...(I);
-  return !requires(const two_functions<F, n>& f) { f(input_symbol<I, n>{}...); };
+  return !requires(const two_functions<F, n>& f) { f(input_symbol<I>{}...); };
 }
 
 /// For variadic functions, to which overload resolution prefers the other one: by calls.
 template <class F, int... I>
 constexpr bool takes(std::integer_sequence<int, I...>) {
-  return requires(const F& f) { f(input_symbol<I, sizeof...(I)>{}...); };
+  return requires(const F& f) { f(input_symbol<I>{}...); };
 }
 
 template <class F, bool ByCalls, int N = 1>
@@ -235,76 +209,293 @@ constexpr int graph_arity() {
   }
 }
 
-template <class Wiring, literal... Names, class... C>
-constexpr auto make_graph(const boost::hana::tuple<C...>& children) {
-  static_assert(sizeof...(Names) == 0 || sizeof...(Names) == Wiring::table().inputs,
-                "ikebana: a graph with named inputs has a name for each");
-  if constexpr (sizeof...(Names) == 0)
-    return graph_module<Wiring, C...>{children};
-  else
-    return graph_module<named_wiring<Wiring, Names...>, C...>{children};
-}
+/// The numbers of steps, children, and what bears an index or a name.
+struct graph_sizes {
+  std::size_t steps = 0, children = 0, numbered = 0;
+};
 
-template <int Child, class A, std::size_t... I>
-int_list<Child, A::inputs[I]...> numbered_step(std::index_sequence<I...>);
+/// A graph as values.
+template <graph_sizes N>
+struct graph_table {
+  wiring_table<N.steps> wiring{};
+  std::array<numbered_child, N.numbered> numbered{};
+  int type[N.children + 1]{};        ///< By child: the position of its type in the set.
+  int first_step[N.children + 1]{};  ///< By child.
+};
 
-template <literal... Names, int GraphInputs, class... A, class Children, int... Ids>
-constexpr auto to_graph(const joined_traces<trace<GraphInputs, A...>, Children, Ids...>& joined) {
-  constexpr const auto& found = graph_children_of<A...>;
-  return [&]<std::size_t... S, std::size_t... C>(std::index_sequence<S...>,
-                                                 std::index_sequence<C...>) {
-    using wiring = graph_wiring<GraphInputs, int_list<Ids...>,
-                                decltype(numbered_step<found.of_step[S], A>(
-                                    std::make_index_sequence<A::arity>{}))...>;
-    return make_graph<wiring, Names...>(
-        boost::hana::make_tuple(boost::hana::at_c<found.first_step[C]>(joined.children)...));
+/// Calls step(s, child, part, numbered) for each step of a trace, and before it child(type, s) and
+/// numbered(child, part) for what is new in it.
+template <std::size_t Types>
+constexpr void number_steps(const trace_builder& t, const std::array<graph_child, Types>& kinds,
+                            auto&& add_child, auto&& add_numbered, auto&& add_step) {
+  int child_of[Types]{}, number_of[Types]{}, parts[Types]{};
+  int children = 0, numbered = 0;
+  for (int s = 0; s < t.size(); ++s) {
+    const auto type = static_cast<std::size_t>(t[s].type);
+    const graph_child kind = kinds[type];
+    const bool seen = kind != graph_child::single && parts[type] > 0;
+    if (!seen) {
+      child_of[type] = children++;
+      add_child(t[s].type, s);
+    }
+    const int part = kind == graph_child::alike ? parts[type] : 0;
+    ++parts[type];
+    if (!seen || kind == graph_child::alike) {
+      number_of[type] = numbered++;
+      add_numbered(child_of[type], part);
+    }
+    add_step(s, child_of[type], part, number_of[type]);
   }
-  (std::index_sequence_for<A...>{}, std::make_index_sequence<found.count>{});
 }
 
-// `(call, result_of_graph{})` is the call's value, or result_of_graph if it has none. A condition
-// on the type of a call whose function does not compile would be an error of its own.
+/// The trace of a function of N symbols, as constants. Its name is short: no symbol contains the
+/// steps of a graph.
+template <class F, int N>
+struct traced_graph {
+  static constexpr bool captures = !captures_nothing<F>;
+  using result =
+      decltype(call_with_symbols(std::declval<const F&>(), std::declval<trace_builder&>(),
+                                 std::make_index_sequence<std::size_t{N}>{}));
+  using set = typename graph_outputs<result>::set;
+  static constexpr auto kinds = kinds_of_children(set{});
+
+  template <class Visit>
+  static constexpr auto run(Visit&& visit) {
+    return run_traced<F, N>(zero_function<F>(), !captures, visit);
+  }
+
+  static constexpr graph_sizes sizes = run([](const trace_builder& t, const int*) {
+    graph_sizes n;
+    n.steps = static_cast<std::size_t>(t.size());
+    number_steps(
+        t, kinds, [&](int, int) { ++n.children; }, [&](int, int) { ++n.numbered; },
+        [](int, int, int, int) {});
+    return n;
+  });
+
+  static constexpr auto table = run([](const trace_builder& t, const int* outputs) {
+    graph_table<sizes> g;
+    auto& w = g.wiring;
+    w.inputs = N;
+    std::size_t child = 0, numbered = 0;
+    number_steps(
+        t, kinds,
+        [&](int type, int step) {
+          g.type[child] = type;
+          g.first_step[child++] = step;
+        },
+        [&](int of, int part) {
+          g.numbered[numbered++] = {of, part};
+        },
+        [&](int s, int of, int part, int number) {
+          auto& step = w.steps[s];
+          step.child = of;
+          step.part = part;
+          step.numbered = number;
+          step.input_count = static_cast<std::size_t>(t[s].input_count);
+          for (int i = 0; i < t[s].input_count; ++i) step.inputs[i] = t[s].inputs[i];
+        });
+    w.output_count = static_cast<std::size_t>(graph_outputs<result>::size);
+    for (std::size_t o = 0; o < w.output_count; ++o) w.outputs[o] = outputs[o];
+    return g;
+  });
+
+  /// Of children that are alike: their number and their values.
+  template <class M>
+  static constexpr std::size_t count = [] {
+    std::size_t n = 0;
+    for (const numbered_child& c : table.numbered)
+      n += table.type[c.child] == position_in<M, set> ? 1 : 0;
+    return n;
+  }();
+  template <class M>
+  static constexpr auto collect(const trace_builder& t) {
+    std::array<M, count<M>> all{};
+    std::size_t n = 0;
+    for (int s = 0; s < t.size(); ++s)
+      if (t[s].type == position_in<M, set>)
+        all[n++] = static_cast<const traced_child<M>&>(*t[s].held).child;
+    return all;
+  }
+  template <class M>
+  static constexpr std::array<M, count<M>> values = [] {
+    if constexpr (std::is_empty_v<M>)
+      return std::array<M, count<M>>{};
+    else
+      return run(
+          [](const trace_builder& t, const int*) { return traced_graph::template collect<M>(t); });
+  }();
+
+  /// Child I of the graph.
+  template <std::size_t I>
+  static constexpr auto child(const trace_builder& t) {
+    using C = typename type_at<table.type[I], set>::type;
+    if constexpr (kinds[static_cast<std::size_t>(table.type[I])] == graph_child::alike) {
+      alike<traced_graph, C> all;
+      if constexpr (!all.is_empty) all.held = collect<C>(t);
+      return all;
+    } else if constexpr (is_determined_by_type<typename unwrap_named<C>::type>()) {
+      return C{};
+    } else {
+      return static_cast<const traced_child<C>&>(*t[table.first_step[I]].held).child;
+    }
+  }
+  template <std::size_t... I>
+  static constexpr auto children(const trace_builder& t, std::index_sequence<I...>) {
+    return boost::hana::make_tuple(child<I>(t)...);
+  }
+  static constexpr auto all_children(const trace_builder& t) {
+    return children(t, std::make_index_sequence<sizes.children>{});
+  }
+
+  /// Whether a trace has the same steps.
+  static constexpr bool is_wired_like(const trace_builder& t, const int* outputs) {
+    const auto& w = table.wiring;
+    if (static_cast<std::size_t>(t.size()) != sizes.steps) return false;
+    for (std::size_t o = 0; o < w.output_count; ++o)
+      if (w.outputs[o] != outputs[o]) return false;
+    for (int s = 0; s < t.size(); ++s) {
+      const auto& step = w.steps[s];
+      if (t[s].type != table.type[step.child]) return false;
+      for (int i = 0; i < t[s].input_count; ++i)
+        if (t[s].inputs[i] != step.inputs[i]) return false;
+    }
+    return true;
+  }
+};
+
+}  // namespace detail
+
+/// Modules composed by a function of symbolic values: a graph in which a value may be used more
+/// than once.
+template <class Trace, class... Children>
+struct graph_module {
+  static constexpr std::string_view kind = "graph";
+  boost::hana::tuple<Children...> children{};
+
+  static constexpr const auto& wiring() { return Trace::table.wiring; }
+  static constexpr const auto& numbered_children() { return Trace::table.numbered; }
+
+  template <class... C>
+  static constexpr auto rebind(C... c) {
+    return graph_module<Trace, C...>{boost::hana::tuple<C...>{std::move(c)...}};
+  }
+
+  template <class... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+};
+
+namespace detail {
+
+/// A trace with named inputs.
+template <class Trace, literal... Names>
+struct named_inputs : Trace {
+  static constexpr std::array<std::string_view, sizeof...(Names)> input_names{
+      std::string_view{Names.data, Names.size()}...};
+};
+
+}  // namespace detail
+
+/// A graph whose inputs can be passed by name.
+template <class Trace, detail::literal... Names, class... Children>
+requires(sizeof...(Names) >
+         0) struct graph_module<detail::named_inputs<Trace, Names...>, Children...> {
+  static constexpr std::string_view kind = "graph";
+  static constexpr auto input_names = detail::named_inputs<Trace, Names...>::input_names;
+  boost::hana::tuple<Children...> children{};
+
+  static constexpr const auto& wiring() { return Trace::table.wiring; }
+  static constexpr const auto& numbered_children() { return Trace::table.numbered; }
+
+  template <class... C>
+  static constexpr auto rebind(C... c) {
+    return graph_module<detail::named_inputs<Trace, Names...>, C...>{
+        boost::hana::tuple<C...>{std::move(c)...}};
+  }
+
+  template <class... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+};
+
+namespace detail {
+
+template <class Trace, literal... Names, class... C>
+constexpr auto make_graph(const boost::hana::tuple<C...>& children) {
+  if constexpr (sizeof...(Names) == 0)
+    return graph_module<Trace, C...>{children};
+  else
+    return graph_module<named_inputs<Trace, Names...>, C...>{children};
+}
+
+/// The graph of a function that captures nothing.
+template <class F, int N, literal... Names>
+inline constexpr auto graph_of = traced_graph<F, N>::run([](const trace_builder& t, const int*) {
+  return make_graph<traced_graph<F, N>, Names...>(traced_graph<F, N>::all_children(t));
+});
+
+template <int N, literal... Names, class F>
+constexpr auto graph_with_captures(const F& f) {
+  using trace = traced_graph<F, N>;
+  return run_traced<F, N>(f, false, [](const trace_builder& t, const int* outputs) {
+    if (!trace::is_wired_like(t, outputs))
+      throw error("the function of a graph captures what changes its modules or their wiring");
+    return make_graph<trace, Names...>(trace::all_children(t));
+  });
+}
+
+/// The type of a call that has no value, for a message. A condition on the type of a call whose
+/// function does not compile would be an error of its own.
 struct result_of_graph {};
 template <class T>
 constexpr T operator,(const T& x, result_of_graph) {
   return x;
 }
-
-template <literal... Names, class R>
-requires std::same_as<R, result_of_graph>
-constexpr auto outputs_to_graph(const R&) {
-  static_assert(!std::same_as<R, result_of_graph>,
-                "ikebana: the function of a graph returns nothing: return a value, or a "
-                "std::tuple of them");
-  return to_graph<Names...>(join_symbols(symbol<trace<1>, 0, boost::hana::tuple<>>{}));
-}
-template <literal... Names, class Trace, int Id, class Children>
-constexpr auto outputs_to_graph(const symbol<Trace, Id, Children>& out) {
-  return to_graph<Names...>(join_symbols(out));
-}
-template <literal... Names, symbolic... Out>
-constexpr auto outputs_to_graph(const std::tuple<Out...>& out) {
-  return std::apply([](const auto&... each) { return to_graph<Names...>(join_symbols(each...)); },
-                    out);
-}
+template <class R>
+inline constexpr bool is_graph_result = false;
+template <class Set>
+inline constexpr bool is_graph_result<symbol<Set>> = true;
+template <symbolic... X>
+inline constexpr bool is_graph_result<std::tuple<X...>> = sizeof...(X) > 0;
 
 }  // namespace detail
 
 /// A module from a function of symbols: `graph([](auto x) { return relu{}("fc"_m(lazy_linear<8>{},
-/// x)) + x; })`. The function runs once, in the compiler. A module is applied as `"name"_m(module,
-/// x)` or, if it has neither parameters nor randomness, as `module(x)`. Values may be used more
-/// than once; their gradients are summed. A module applied twice under one name has one set of
-/// parameters. Several outputs are returned as a std::tuple. Inputs can have names:
+/// x)) + x; })`. The function runs in the compiler, so it is a constant expression, and what it
+/// captures must not change which modules it applies to what. A module is applied as
+/// `"name"_m(module, x)` or, if it has neither parameters nor randomness, as `module(x)`. Values
+/// may be used more than once; their gradients are summed. A module applied twice under one name
+/// has one set of parameters. Several outputs are returned as a std::tuple. Inputs can have names:
 /// `graph<"source", "mask">([](auto source, auto mask) { .. })`. Does not compile if two modules
-/// share a name or if the function takes more than eight symbols.
+/// share a name or if the function takes more than eight symbols. Throws `error` if the function
+/// captures numbers that change the wiring.
 template <detail::literal... Names, class F>
 constexpr auto graph(const F& f) {
   constexpr int inputs = detail::graph_arity<F>();
   static_assert(inputs > 0, "ikebana: graph expects a function of one to eight symbols");
   if constexpr (inputs > 0) {
-    using numbers = std::make_integer_sequence<int, inputs>;
-    return detail::outputs_to_graph<Names...>(
-        (detail::trace_graph<inputs>(f, numbers{}), detail::result_of_graph{}));
+    static_assert(sizeof...(Names) == 0 || sizeof...(Names) == inputs,
+                  "ikebana: a graph with named inputs has a name for each");
+    using result =
+        decltype((detail::call_with_symbols(f, std::declval<detail::trace_builder&>(),
+                                            std::make_index_sequence<std::size_t{inputs}>{}),
+                  detail::result_of_graph{}));
+    static_assert(!std::is_same_v<result, detail::result_of_graph>,
+                  "ikebana: the function of a graph returns nothing: return a value, or a "
+                  "std::tuple of them");
+    static_assert(
+        detail::has_zero_function<F>,
+        "ikebana: the function of a graph captures by value, and only modules and numbers");
+    // What does not compile has no such type for g++, which goes on.
+    if constexpr (!requires { requires detail::is_graph_result<std::remove_cvref_t<result>>; })
+      return 0;
+    else if constexpr (detail::captures_nothing<F>)
+      return detail::graph_of<F, inputs, Names...>;
+    else
+      return detail::graph_with_captures<inputs, Names...>(f);
   }
 }
 

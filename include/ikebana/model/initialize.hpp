@@ -37,7 +37,7 @@ namespace detail {
 /// The first parameter of M whose shape is known only at run time.
 template <any_module M, shape... In>
 constexpr diagnostic unknown_parameter() {
-  constexpr auto p = lower<sizes_of<M>(sizeof...(In))>(M{}, shape_list{In...});
+  constexpr const auto& p = lowered_of<M, In...>;
   constexpr bool batch_alone = ((In.rank() > 1 && In.with(0, 1).is_static()) && ...);
   for (const program_parameter& parameter : p.all_parameters())
     if (!parameter.spec.extents.is_static())
@@ -75,8 +75,7 @@ constexpr diagnostic check_initialize() {
     if constexpr (All)
       if (const diagnostic wrong = unknown_parameter<resolved, In...>(); !wrong.ok()) return wrong;
     if constexpr (element_traits<E>::has_exceptions)
-      return element_traits<E>::check(
-          lower<sizes_of<resolved>(sizeof...(In))>(resolved{}, shape_list{In...}));
+      return element_traits<E>::check(lowered_of<resolved, In...>);
     return {};
   }
 }

@@ -44,7 +44,7 @@ class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
   static constexpr std::size_t output_count = detail::output_count<M>();
 
   /// The lowered network for the declared shapes: a constant expression.
-  static constexpr program<sizes> lowered() { return lower<sizes>(M{}, declared_inputs); }
+  static constexpr const program<sizes>& lowered() { return lowered_of<M, In...>; }
 
   /// All parameters as one array, in the order in which backward finishes them; the gaps between
   /// them are zero.
@@ -232,7 +232,7 @@ class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
   static constexpr typename engine::lowerer lowerer() {
     if constexpr (is_stateless<M>() && (In.is_static() && ... && true))
       return [](program<sizes>& to, M&, const shape_list&, bool) {
-        static constexpr program<sizes> known = lowered();
+        static constexpr const program<sizes>& known = lowered();
         // An assignment would be a store per number.
         std::memcpy(static_cast<void*>(&to), &known, sizeof to);
       };

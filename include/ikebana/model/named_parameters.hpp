@@ -14,7 +14,7 @@ namespace detail {
 
 template <class Model, std::size_t I>
 constexpr path_text parameter_path() {
-  constexpr auto p = Model::lowered();
+  constexpr const auto& p = Model::lowered();
   return p.path(p.parameters[I]);
 }
 

@@ -205,16 +205,16 @@ constexpr diagnostic check_input_gradient(const shape& input) {
     return {};
 }
 
-/// The index of the child whose output is M's first; -1 if that is an input.
+/// The step whose output is M's first; -1 if that is an input.
 template <composite_module M, class... C>
-constexpr int child_of_output(const boost::hana::tuple<C...>*) {
+constexpr int step_of_output(const boost::hana::tuple<C...>*) {
   constexpr const auto& w = wiring_of<M>;
   const std::size_t outputs[]{output_count<typename unwrap_named<C>::type>()..., 0};
   int values = w.inputs;
   if (w.outputs[0] < values) return -1;
   for (std::size_t s = 0; s < w.size(); ++s) {
     values += static_cast<int>(outputs[w.steps[s].child]);
-    if (w.outputs[0] < values) return w.steps[s].child;
+    if (w.outputs[0] < values) return static_cast<int>(s);
   }
   return -1;
 }
@@ -228,14 +228,16 @@ constexpr diagnostic check_last_module(path_text path) {
     wrong.path = path;
     return wrong;
   } else {
-    constexpr int child = child_of_output<M>(static_cast<const decltype(M::children)*>(nullptr));
-    if constexpr (child < 0) {
+    constexpr int step = step_of_output<M>(static_cast<const decltype(M::children)*>(nullptr));
+    if constexpr (step < 0) {
       return {};
     } else {
-      using C = std::remove_cvref_t<decltype(boost::hana::at_c<static_cast<std::size_t>(child)>(
-          std::declval<const M&>().children))>;
+      constexpr const auto& last = wiring_of<M>.steps[step];
+      using C =
+          std::remove_cvref_t<decltype(boost::hana::at_c<static_cast<std::size_t>(last.child)>(
+              std::declval<const M&>().children))>;
       if (!path.empty()) path.append(".");
-      path.append(name_text<C>(child).view());
+      path.append(name_text<C>(last.number()).view());
       return check_last_module<Loss, typename unwrap_named<C>::type>(path);
     }
   }

@@ -24,14 +24,14 @@ constexpr std::size_t index_of(const auto& program, const auto& table, std::size
 /// The index of a Model's parameter; parameter_count if there is none with this path.
 template <class Model, class Path>
 constexpr std::size_t parameter_index() {
-  constexpr auto p = Model::lowered();
+  constexpr const auto& p = Model::lowered();
   return index_of<Path>(p, p.parameters, p.sizes.parameters);
 }
 
 /// The index of a Model's buffer; buffer_count if there is none with this path.
 template <class Model, class Path>
 constexpr std::size_t buffer_index() {
-  constexpr auto p = Model::lowered();
+  constexpr const auto& p = Model::lowered();
   return index_of<Path>(p, p.buffers, p.sizes.buffers);
 }
 
@@ -40,7 +40,7 @@ struct parameter_paths {
   static constexpr const char* what = "parameter";
   static constexpr std::size_t count = Model::parameter_count;
   static constexpr path_text path(std::size_t i) {
-    constexpr auto p = Model::lowered();
+    constexpr const auto& p = Model::lowered();
     return p.path(p.parameters[i]);
   }
 };
@@ -50,7 +50,7 @@ struct buffer_paths {
   static constexpr const char* what = "buffer";
   static constexpr std::size_t count = Model::lowered().sizes.buffers;
   static constexpr path_text path(std::size_t i) {
-    constexpr auto p = Model::lowered();
+    constexpr const auto& p = Model::lowered();
     return p.path(p.buffers[i]);
   }
 };

@@ -65,6 +65,15 @@ struct child_input_table {
 template <any_module M>
 constexpr shape_list output_shapes(const shape_list& in);
 
+/// Those of a child of a composition, or of one part of it.
+template <class C>
+constexpr shape_list child_output_shapes(const shape_list& in, int part) {
+  if constexpr (is_alike<C>)
+    return infer_leaf(part_value<C>::at(part), in).outputs;
+  else
+    return output_shapes<typename unwrap_named<C>::type>(in);
+}
+
 /// Follows the steps of a composition with the shapes of its values, which are known to be valid,
 /// and records the input shapes of each child's first call.
 template <std::size_t Steps>
@@ -101,14 +110,14 @@ struct input_recorder {
   constexpr void run(const boost::hana::tuple<C...>*) {
     if (w.in_order(sizeof...(C))) {
       [[maybe_unused]] std::size_t s = 0;
-      (record(output_shapes<typename unwrap_named<C>::type>(inputs(s++))), ...);
+      ((record(child_output_shapes<C>(inputs(s), w.steps[s].part)), ++s), ...);
       return;
     }
     for (std::size_t s = 0; s < Steps; ++s) {
-      int i = 0;
-      ((i++ == w.steps[s].child ? record(output_shapes<typename unwrap_named<C>::type>(inputs(s)))
-                                : void()),
-       ...);
+      [[maybe_unused]] int i = 0;
+      static_cast<void>(((i++ == w.steps[s].child &&
+                          (record(child_output_shapes<C>(inputs(s), w.steps[s].part)), true)) ||
+                         ...));
     }
   }
 };
@@ -140,13 +149,24 @@ struct rename : std::type_identity<M> {};
 template <class Name, class Old, class M>
 struct rename<named<Name, Old>, M> : std::type_identity<named<Name, M>> {};
 
+template <class Graph, class Old, class M>
+struct rename<alike<Graph, Old>, M> : std::type_identity<alike<Graph, Old>> {};
+
+template <class C, shape_list In>
+constexpr auto become_child(const C& child) {
+  if constexpr (is_alike<C>)
+    return child;
+  else
+    return renamed<C>(ikebana::become<In>(module_of(child)));
+}
+
 template <class M, shape_list In, class Indices>
 struct rebind_children;
 template <class M, shape_list In, std::size_t... I>
 struct rebind_children<M, In, std::index_sequence<I...>> {
   template <class... C>
   constexpr auto operator()(const C&... child) const {
-    return M::rebind(renamed<C>(ikebana::become<child_inputs_v<M, In>.of[I]>(module_of(child)))...);
+    return M::rebind(become_child<C, child_inputs_v<M, In>.of[I]>(child)...);
   }
   template <class... C>
   static auto of(const boost::hana::tuple<C...>*) -> decltype(M::rebind(
@@ -324,6 +344,17 @@ constexpr shape_list simplest_inputs() {
   return {};
 }
 
+template <any_module M>
+constexpr auto open_dimensions(const M& m);
+
+template <class C>
+constexpr auto open_child(const C& child) {
+  if constexpr (is_alike<C>)
+    return child;
+  else
+    return renamed<C>(open_dimensions(module_of(child)));
+}
+
 /// m with every lazy dimension made dynamic: its form before any input, when a state can supply the
 /// extents.
 template <any_module M>
@@ -331,10 +362,8 @@ constexpr auto open_dimensions(const M& m) {
   if constexpr (!is_lazy_v<M>)
     return m;
   else if constexpr (composite_module<M>)
-    return boost::hana::unpack(m.children, [](const auto&... child) {
-      return M::rebind(
-          renamed<std::remove_cvref_t<decltype(child)>>(open_dimensions(module_of(child)))...);
-    });
+    return boost::hana::unpack(
+        m.children, []<class... C>(const C&... child) { return M::rebind(open_child(child)...); });
   else
     return ikebana::become<simplest_inputs<M>()>(m);
 }

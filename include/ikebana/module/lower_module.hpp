@@ -75,9 +75,11 @@ constexpr module_counts count_modules() {
   if constexpr (composite_module<M>)
     return []<class... C>(const boost::hana::tuple<C...>*) {
       module_counts n;
-      ((n.leaves += counts_of<typename unwrap_named<C>::type>.leaves,
-        n.scopes += 1 + counts_of<typename unwrap_named<C>::type>.scopes),
-       ...);
+      [[maybe_unused]] const auto add = [&n](const module_counts& each, std::size_t parts) {
+        n.leaves += static_cast<int>(parts) * each.leaves;
+        n.scopes += static_cast<int>(parts) * (1 + each.scopes);
+      };
+      (add(counts_of<typename unwrap_named<C>::type>, part_count<C>), ...);
       return n;
     }(static_cast<const decltype(M::children)*>(nullptr));
   else
@@ -95,13 +97,13 @@ template <class M>
 template <composite_module M>
 constexpr void declare(const M& m, program_builder& to, int scope);
 
-template <class C>
-[[gnu::cold, gnu::noinline]] constexpr void declare_child(const C& child, int index,
+template <class M>
+[[gnu::cold, gnu::noinline]] constexpr void declare_child(const M& m, const child_name& name,
                                                           program_builder& to, int scope) {
-  declare(module_of(child), to, to.add_scope(scope, name_of<C>(), is_named<C> ? -1 : index));
+  declare(m, to, to.add_scope(scope, name.name, name.index));
 }
 
-/// The positions of two children with the same name.
+/// The indices of two children with the same name.
 struct children_of_one_name {
   bool found = false;
   int first = 0, second = 0;
@@ -115,34 +117,52 @@ constexpr path_text name_text(int index) {
     return path_text{}.append(static_cast<dim_t>(index));
 }
 
-template <class... C>
+template <composite_module M, class... C>
 constexpr children_of_one_name find_one_name(const boost::hana::tuple<C...>*) {
-  [[maybe_unused]] int index = 0;
-  const std::uint64_t names[] = {hash_path(name_text<C>(index++).view())..., 0};
-  for (int i = 1; i < static_cast<int>(sizeof...(C)); ++i)
-    for (int j = 0; j < i; ++j)
-      if (names[i] == names[j]) return {true, j, i};
-  return {};
+  constexpr const auto& numbered = numbered_children_of<M>;
+  constexpr auto size = static_cast<int>(numbered.size());
+  constexpr bool has_name[] = {is_named<C>..., false};
+  const std::uint64_t given[] = {
+      is_named<C> ? hash_path(name_text<C>(0).view()) : std::uint64_t{0}..., 0};
+  std::uint64_t names[static_cast<std::size_t>(size) + 1]{};
+  int named[sizeof...(C) + 1]{}, named_count = 0;
+  for (int i = 0; i < size; ++i) {
+    const int c = numbered[static_cast<std::size_t>(i)].child;
+    if (has_name[c]) named[named_count++] = i;
+    names[i] = has_name[c] ? given[c] : hash_path(path_text{}.append(static_cast<dim_t>(i)).view());
+  }
+  children_of_one_name twice;
+  for (int n = 0; n < named_count; ++n)
+    for (int i = 0; i < size; ++i) {
+      const int a = i < named[n] ? i : named[n], b = i < named[n] ? named[n] : i;
+      if (a == b || names[a] != names[b]) continue;
+      if (!twice.found || b < twice.second) twice = {true, a, b};
+    }
+  return twice;
 }
 
 template <composite_module M>
 inline constexpr children_of_one_name one_name_of =
-    find_one_name(static_cast<const decltype(M::children)*>(nullptr));
+    find_one_name<M>(static_cast<const decltype(M::children)*>(nullptr));
 
 /// Refuses two children with the same name, because their parameters would have equal paths.
 template <composite_module M>
-[[gnu::cold]] constexpr void refuse_one_name(const M&, program_builder& to, int scope) {
-  [&]<class... C>(const boost::hana::tuple<C...>*) {
-    constexpr children_of_one_name twice = one_name_of<M>;
-    const char* what = "two children have this name, {expected} and {got}";
-    // The child that a composition adds itself is the last one.
-    if constexpr (requires { M::own_child; })
-      if (twice.second + 1 == static_cast<int>(sizeof...(C))) what = M::own_child;
-    to.refuse({what, twice.first, twice.second}, scope);
-    path_text names[] = {name_text<C>(twice.second)...};
-    if (!to.error.path.empty()) to.error.path.append(".");
-    to.error.path.append(names[twice.second].view());
-  }(static_cast<const decltype(M::children)*>(nullptr));
+[[gnu::cold]] constexpr void refuse_one_name(const M& m, program_builder& to, int scope) {
+  constexpr children_of_one_name twice = one_name_of<M>;
+  const char* what = "two children have this name, {expected} and {got}";
+  // The child that a composition adds itself is the last one.
+  if constexpr (requires { M::own_child; })
+    if (twice.second + 1 == static_cast<int>(numbered_children_of<M>.size())) what = M::own_child;
+  to.refuse({what, twice.first, twice.second}, scope);
+  if (!to.error.path.empty()) to.error.path.append(".");
+  int index = 0;
+  for_each_child(m, [&](const auto&, const child_name& name) {
+    if (index++ != twice.second) return;
+    if (name.index < 0)
+      to.error.path.append(std::string_view{name.name});
+    else
+      to.error.path.append(static_cast<dim_t>(name.index));
+  });
 }
 
 /// Declares the leaves with their parameters and buffers, depth first in the order of children,
@@ -151,17 +171,20 @@ template <composite_module M>
 constexpr void declare(const M& m, program_builder& to, int scope) {
   if constexpr (one_name_of<M>.found)
     if (!to.counting() && to.error.ok()) refuse_one_name(m, to, scope);
-  boost::hana::unpack(m.children, [&](const auto&... child) {
+  if constexpr (is_choice_module<M>()) {
+    const int outer = to.arm;
+    const int choice = to.add_choice(scope, static_cast<int>(child_count<M>) - 1);
     int i = 0;
-    if constexpr (is_choice_module<M>()) {
-      const int outer = to.arm;
-      const int choice = to.add_choice(scope, static_cast<int>(sizeof...(child)) - 1);
-      ((to.enter_child(choice, i, outer), declare_child(child, i++, to, scope)), ...);
-      to.arm = outer;
-    } else {
-      (declare_child(child, i++, to, scope), ...);
-    }
-  });
+    for_each_child(m, [&](const auto& child, const child_name& name) {
+      to.enter_child(choice, i++, outer);
+      declare_child(child, name, to, scope);
+    });
+    to.arm = outer;
+  } else {
+    for_each_child(m, [&](const auto& child, const child_name& name) {
+      declare_child(child, name, to, scope);
+    });
+  }
 }
 
 /// The first leaf and scope of a module.
@@ -215,7 +238,7 @@ requires has_protocol<M>
       to.add_elements(inferred_shapes[i], scope);
   }
   program_node& node = to.add_node(leaf, in, inferred_shapes, out);
-  node.keeps = keeps_of<M>();
+  node.keeps = keeps_of(m);
   node.role = role_of(m);
   node.is_view = is_view_module<M>();
   if constexpr (requires { M::joins_alternatives; }) node.choice = to.choice;
@@ -239,18 +262,18 @@ constexpr value_list lower(const M& m, program_builder& to, const value_list& in
                            module_start start);
 
 /// Not inlined: many equal children share one copy of the code.
-template <class C, class Step>
-[[gnu::cold, gnu::noinline]] constexpr void lower_step(const C& child, program_builder& to,
+template <class M, class Step>
+[[gnu::cold, gnu::noinline]] constexpr void lower_step(const M& child, program_builder& to,
                                                        const Step& step, int* local,
                                                        int& local_count, module_start start) {
   value_list in;
   for (; in.count < step.input_count; ++in.count) in.ids[in.count] = local[step.inputs[in.count]];
-  const value_list out = lower(module_of(child), to, in, start);
+  const value_list out = lower(child, to, in, start);
   for (std::size_t i = 0; i < out.count; ++i) local[local_count++] = out.ids[i];
 }
 
-/// The children of a composition: where they start relative to it, and the number of values of its
-/// inputs and steps.
+/// What bears an index or a name in a composition: where it starts relative to the composition, and
+/// the number of values of its inputs and steps.
 template <std::size_t N>
 struct child_table {
   module_start starts[N + 1]{};
@@ -261,13 +284,15 @@ template <composite_module M>
 constexpr auto tabulate_children() {
   return []<class... C>(const boost::hana::tuple<C...>*) {
     constexpr const auto& w = wiring_of<M>;
+    constexpr const auto& numbered = numbered_children_of<M>;
     const module_counts counts[]{counts_of<typename unwrap_named<C>::type>..., {}};
     const std::size_t outputs[]{output_count<typename unwrap_named<C>::type>()..., 0};
-    child_table<sizeof...(C)> t;
+    child_table<numbered.size()> t;
     t.starts[0] = {0, 1};
-    for (std::size_t c = 0; c < sizeof...(C); ++c)
-      t.starts[c + 1] = {t.starts[c].leaf + counts[c].leaves,
-                         t.starts[c].scope + 1 + counts[c].scopes};
+    for (std::size_t c = 0; c < numbered.size(); ++c) {
+      const module_counts& n = counts[numbered[c].child];
+      t.starts[c + 1] = {t.starts[c].leaf + n.leaves, t.starts[c].scope + 1 + n.scopes};
+    }
     t.values = static_cast<std::size_t>(w.inputs);
     for (std::size_t s = 0; s < w.size(); ++s) t.values += outputs[w.steps[s].child];
     return t;
@@ -287,27 +312,24 @@ constexpr value_list lower_children(const M& m, program_builder& to, const value
   int local[table.values + 1]{};
   int local_count = 0;
   for (int i = 0; i < w.inputs; ++i) local[local_count++] = in.ids[i];
-  if constexpr (is_choice_module<M>()) {
-    const int outer = to.arm, choice = to.choice_at(start.scope);
-    for (std::size_t s = 0; s < w.size(); ++s)
-      ((static_cast<int>(I) == w.steps[s].child
-            ? (to.enter_child(choice, static_cast<int>(I), outer),
-               lower_step(boost::hana::at_c<I>(m.children), to, w.steps[s], local, local_count,
-                          start.with(table.starts[I])))
-            : void()),
-       ...);
-    to.arm = outer;
-  } else if constexpr (w.in_order(sizeof...(I))) {
-    (lower_step(boost::hana::at_c<I>(m.children), to, w.steps[I], local, local_count,
-                start.with(table.starts[I])),
+  if constexpr (w.in_order(sizeof...(I)) && !is_choice_module<M>()) {
+    (lower_step(part_of(boost::hana::at_c<I>(m.children), w.steps[I].part), to, w.steps[I], local,
+                local_count, start.with(table.starts[w.steps[I].number()])),
      ...);
   } else {
-    for (std::size_t s = 0; s < w.size(); ++s)
-      ((static_cast<int>(I) == w.steps[s].child
-            ? lower_step(boost::hana::at_c<I>(m.children), to, w.steps[s], local, local_count,
-                         start.with(table.starts[I]))
-            : void()),
-       ...);
+    const int outer = to.arm;
+    [[maybe_unused]] const int choice = is_choice_module<M>() ? to.choice_at(start.scope) : -1;
+    for (std::size_t s = 0; s < w.size(); ++s) {
+      const auto& step = w.steps[s];
+      if constexpr (is_choice_module<M>()) to.enter_child(choice, step.child, outer);
+      static_cast<void>(
+          ((static_cast<int>(I) == step.child &&
+            (lower_step(part_of(boost::hana::at_c<I>(m.children), step.part), to, step, local,
+                        local_count, start.with(table.starts[step.number()])),
+             true)) ||
+           ...));
+    }
+    if constexpr (is_choice_module<M>()) to.arm = outer;
   }
   value_list out;
   for (; out.count < w.output_count; ++out.count) out.ids[out.count] = local[w.outputs[out.count]];

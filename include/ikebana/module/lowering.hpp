@@ -59,6 +59,14 @@ constexpr program<N> lower(const M& m, const shape_list& inputs) {
   return p;
 }
 
+namespace detail {
+
+/// The program of M, whose type determines it, for inputs of these shapes. Evaluated once.
+template <any_module M, shape... In>
+inline constexpr auto lowered_of = lower<sizes_of<M>(sizeof...(In))>(M{}, shape_list{In...});
+
+}  // namespace detail
+
 /// The number of inputs of a composition; 1 for a leaf, which may take more.
 template <any_module M>
 constexpr std::size_t input_count_of() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <boost/hana/at.hpp>
 #include <boost/hana/core/is_a.hpp>
 #include <boost/hana/length.hpp>
@@ -12,6 +13,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
+#include "ikebana/module/alike.hpp"
 #include "ikebana/module/named.hpp"
 #include "ikebana/module/shape_list.hpp"
 
@@ -41,7 +43,8 @@ namespace ikebana {
 ///   parameters and buffers have their initial values;
 /// - `describe(description&)`: its options, for printing;
 /// - `multiply_adds(const shape_list& in, const shape_list& out)`: the number of multiply-adds;
-/// - `keeps`: what backward reads of inputs and outputs (default: both);
+/// - `keeps`: what backward reads of inputs and outputs (default: both); a function of that name if
+///   it depends on the options;
 /// - `is_view`: the output is the input's memory under another shape;
 /// - `in_place`: forward can overwrite input 0 with its output, and backward likewise, element by
 ///   element;
@@ -72,7 +75,8 @@ concept leaf_module = requires {
 
 /// A module made of modules: `children` is a hana::tuple of modules and `named` ones, `wiring()`
 /// tells which values each step takes, and `rebind(child...)` makes the same composition with other
-/// children.
+/// children. A graph has `alike` children too, and `numbered_children()`, the array of what bears
+/// an index or a name; elsewhere each child is one of these.
 template <class M>
 concept composite_module = requires(const M& m) {
   { M::kind } -> std::convertible_to<std::string_view>;
@@ -118,6 +122,10 @@ struct wiring_table {
     int child = 0;
     int inputs[max_arity]{};
     std::size_t input_count = 1;
+    int part = 0;       ///< Of a child that is `alike`.
+    int numbered = -1;  ///< The index among `numbered_children()`; -1: that of the child.
+
+    constexpr int number() const { return numbered < 0 ? child : numbered; }
   };
   step steps[Steps == 0 ? 1 : Steps]{};
   int inputs = 1;
@@ -127,9 +135,10 @@ struct wiring_table {
 
   /// Whether the steps run each child once, in order.
   constexpr bool in_order(std::size_t children) const {
+    if (children != Steps) return false;
     for (std::size_t s = 0; s < Steps; ++s)
       if (steps[s].child != static_cast<int>(s)) return false;
-    return children == Steps;
+    return true;
   }
 };
 
@@ -141,8 +150,10 @@ template <composite_module M>
 inline constexpr auto wiring_of = M::wiring();
 
 template <class M>
-constexpr kept keeps_of() {
-  if constexpr (requires { M::keeps; })
+constexpr kept keeps_of([[maybe_unused]] const M& m) {
+  if constexpr (requires { kept{m.keeps()}; })
+    return m.keeps();
+  else if constexpr (requires { M::keeps; })
     return M::keeps;
   else
     return kept::both;
@@ -233,12 +244,23 @@ constexpr std::size_t saved_count() {
     return 0;
 }
 
+template <any_module M>
+constexpr bool is_stateless();
+
+template <class C>
+constexpr bool is_stateless_child() {
+  if constexpr (is_alike<C>)
+    return C::is_empty;
+  else
+    return is_stateless<typename unwrap_named<C>::type>();
+}
+
 /// Whether a module is completely described by its type.
 template <any_module M>
 constexpr bool is_stateless() {
   if constexpr (composite_module<M>)
     return []<class... C>(const boost::hana::tuple<C...>*) {
-      return (is_stateless<typename unwrap_named<C>::type>() && ... && true);
+      return (is_stateless_child<C>() && ... && true);
     }(static_cast<const decltype(M::children)*>(nullptr));
   else
     return std::is_empty_v<M>;
@@ -305,13 +327,13 @@ template <class V, class M, std::size_t... I>
 constexpr void visit_children(M& m, V& v, std::index_sequence<I...>) {
   constexpr const auto& w = wiring_of<std::remove_const_t<M>>;
   if constexpr (w.in_order(sizeof...(I))) {
-    (for_each_leaf(module_of(boost::hana::at_c<I>(m.children)), v), ...);
+    (for_each_leaf(part_of(boost::hana::at_c<I>(m.children), w.steps[I].part), v), ...);
   } else {
     for (std::size_t s = 0; s < w.size(); ++s)
-      ((static_cast<int>(I) == w.steps[s].child
-            ? for_each_leaf(module_of(boost::hana::at_c<I>(m.children)), v)
-            : void()),
-       ...);
+      static_cast<void>(
+          ((static_cast<int>(I) == w.steps[s].child &&
+            (for_each_leaf(part_of(boost::hana::at_c<I>(m.children), w.steps[s].part), v), true)) ||
+           ...));
   }
 }
 
@@ -320,13 +342,16 @@ constexpr void visit_children_reversed(M& m, V& v, std::index_sequence<I...>) {
   constexpr const auto& w = wiring_of<std::remove_const_t<M>>;
   constexpr std::size_t last = sizeof...(I) - 1;
   if constexpr (w.in_order(sizeof...(I))) {
-    (for_each_leaf_reversed(module_of(boost::hana::at_c<last - I>(m.children)), v), ...);
+    (for_each_leaf_reversed(
+         part_of(boost::hana::at_c<last - I>(m.children), w.steps[last - I].part), v),
+     ...);
   } else {
     for (std::size_t s = w.size(); s-- > 0;)
-      ((static_cast<int>(I) == w.steps[s].child
-            ? for_each_leaf_reversed(module_of(boost::hana::at_c<I>(m.children)), v)
-            : void()),
-       ...);
+      static_cast<void>(
+          ((static_cast<int>(I) == w.steps[s].child &&
+            (for_each_leaf_reversed(part_of(boost::hana::at_c<I>(m.children), w.steps[s].part), v),
+             true)) ||
+           ...));
   }
 }
 
@@ -345,6 +370,35 @@ constexpr void for_each_leaf_reversed(M& m, V& v) {
     visit_children_reversed(m, v, std::make_index_sequence<child_count<M>>{});
   else
     v(m);
+}
+
+template <composite_module M>
+constexpr auto number_children() {
+  if constexpr (requires { M::numbered_children(); }) {
+    return M::numbered_children();
+  } else {
+    std::array<numbered_child, child_count<M>> each{};
+    for (std::size_t i = 0; i < child_count<M>; ++i) each[i].child = static_cast<int>(i);
+    return each;
+  }
+}
+
+/// What bears an index or a name in M.
+template <composite_module M>
+inline constexpr auto numbered_children_of = number_children<M>();
+
+/// Calls f(module, child_name) for each of them.
+template <class M, class F>
+constexpr void for_each_child(const M& m, F&& f) {
+  constexpr const auto& numbered = numbered_children_of<M>;
+  [&]<class... C, std::size_t... I>(const boost::hana::tuple<C...>*, std::index_sequence<I...>) {
+    for (std::size_t n = 0; n < numbered.size(); ++n)
+      static_cast<void>(((static_cast<int>(I) == numbered[n].child &&
+                          (f(part_of(boost::hana::at_c<I>(m.children), numbered[n].part),
+                             child_name{name_of<C>(), is_named<C> ? -1 : static_cast<int>(n)}),
+                           true)) ||
+                         ...));
+  }(static_cast<const decltype(M::children)*>(nullptr), std::make_index_sequence<child_count<M>>{});
 }
 
 }  // namespace detail

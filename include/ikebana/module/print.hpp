@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/hana/unpack.hpp>
 #include <cstddef>
 #include <iosfwd>
 #include <string>
@@ -27,25 +26,17 @@ std::string options_text(const M& m, std::string_view unknown) {
 template <class M>
 void print_module(std::string& out, const M& m, std::size_t indent, std::string_view unknown);
 
-template <class C>
-void print_child(std::string& out, const C& child, int& index, std::size_t indent,
-                 std::string_view unknown) {
-  out.append(indent, ' ').append("(");
-  out += is_named<C> ? std::string{name_of<C>()} : std::to_string(index);
-  out += "): ";
-  print_module(out, module_of(child), indent, unknown);
-  out += '\n';
-  ++index;
-}
-
 template <class M>
 void print_module(std::string& out, const M& m, std::size_t indent, std::string_view unknown) {
   out.append(M::kind).append("(").append(options_text(m, unknown));
   if constexpr (composite_module<M>) {
     out += '\n';
-    int index = 0;
-    boost::hana::unpack(m.children, [&](const auto&... child) {
-      (print_child(out, child, index, indent + 2, unknown), ...);
+    for_each_child(m, [&](const auto& child, const child_name& name) {
+      out.append(indent + 2, ' ').append("(");
+      out += name.index < 0 ? std::string{name.name} : std::to_string(name.index);
+      out += "): ";
+      print_module(out, child, indent + 2, unknown);
+      out += '\n';
     });
     out.append(indent, ' ');
   }

@@ -218,7 +218,7 @@ constexpr diagnostic check_paths() {
         return complain("is in one group with others: override options at the first of them", p);
     }
     if constexpr (groups::listed_count > 0) {
-      const auto lowered = Model::lowered();
+      const auto& lowered = Model::lowered();
       for (const program_parameter& parameter : lowered.all_parameters())
         if (parameter.spec.extents.rank() == 0)
           return complain(

@@ -69,7 +69,7 @@ std::vector<element_range> delayed_of(const program<N>& p, const parameter_layou
 template <class Policy, class Model>
 constexpr auto bucket_plan_of() {
   using value_type = typename Model::value_type;
-  constexpr auto p = Model::lowered();
+  constexpr const auto& p = Model::lowered();
   constexpr bool known = [] {
     const auto lowered = Model::lowered();
     for (const program_parameter& parameter : lowered.all_parameters())

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <boost/hana/tuple.hpp>
-#include <boost/hana/unpack.hpp>
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
@@ -40,6 +39,9 @@ struct tree_counts {
   constexpr tree_counts operator+(const tree_counts& o) const {
     return {modules + o.modules, parameters + o.parameters, buffers + o.buffers};
   }
+  constexpr tree_counts operator*(std::size_t n) const {
+    return {modules * n, parameters * n, buffers * n};
+  }
 };
 
 template <class M>
@@ -51,7 +53,7 @@ struct count_children;
 template <class... C>
 struct count_children<boost::hana::tuple<C...>> {
   static constexpr tree_counts value =
-      (tree_counts{1} + ... + count_tree<typename unwrap_named<C>::type>::value);
+      (tree_counts{1} + ... + (count_tree<typename unwrap_named<C>::type>::value * part_count<C>));
 };
 template <composite_module M>
 struct count_tree<M> : count_children<std::remove_cvref_t<decltype(M::children)>> {};
@@ -83,18 +85,13 @@ constexpr void add_to_tree(const M& m, tree_tables& t, int parent, const path_te
   t.modules[self].end_parameter = t.parameter_count;
   t.modules[self].end_buffer = t.buffer_count;
   if constexpr (composite_module<M>) {
-    [[maybe_unused]] dim_t index = 0;
-    boost::hana::unpack(m.children, [&]<class... C>(const C&... child) {
-      [[maybe_unused]] const auto add = [&]<class One>(const One& c) {
-        path_text name;
-        if constexpr (is_named<One>)
-          name.append(std::string_view{name_of<One>()});
-        else
-          name.append(index);
-        ++index;
-        add_to_tree(module_of(c), t, self, t.below(self, name.view()));
-      };
-      (add(child), ...);
+    for_each_child(m, [&](const auto& child, const child_name& name) {
+      path_text own;
+      if (name.index < 0)
+        own.append(std::string_view{name.name});
+      else
+        own.append(static_cast<dim_t>(name.index));
+      add_to_tree(child, t, self, t.below(self, own.view()));
     });
   }
   t.modules[self].end = t.module_count;
