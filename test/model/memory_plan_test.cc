@@ -73,6 +73,7 @@ random_program draw(std::uint64_t seed) {
       } else {
         node.keeps = ike::kept::nothing;
         node.role.is_identity_in_evaluation = true;
+        node.role.takes_residual = roll(2) == 0;
       }
     } else if (!node.is_view && node.input_count == 2 && roll(2) == 0 &&
                first == p.values[static_cast<std::size_t>(node.inputs[1])]) {
@@ -234,9 +235,11 @@ struct simulation {
     }
   }
 
-  void run(bool input_gradients) {
+  void run(ike::pass_purpose purpose) {
     forward();
-    if (how == mode::evaluation) return value(p.outputs[0], false);
+    if (how == mode::evaluation || purpose == ike::pass_purpose::inference)
+      return value(p.outputs[0], false);
+    const bool input_gradients = purpose == ike::pass_purpose::training_with_input_gradients;
     std::vector<bool> needed(sizes.values, false);
     for (std::size_t v = 0; v < input_count; ++v) needed[v] = input_gradients;
     for (std::size_t k = 0; k < node_count; ++k) {
@@ -312,18 +315,24 @@ struct simulation {
 }  // namespace
 
 TEST_CASE("nothing that is still needed is overwritten, in two thousand random networks") {
-  dim_t planned = 0, separate = 0;
+  using enum ike::pass_purpose;
+  dim_t planned = 0, for_inference = 0, separate = 0;
   int taken_over = 0;
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     const random_program p = draw(seed);
-    for (bool input_gradients : {false, true}) {
-      const auto plan = ike::plan_memory<float>(p, input_count, input_gradients);
+    for (const ike::pass_purpose purpose : {training, training_with_input_gradients, inference}) {
+      const auto plan = ike::plan_memory<float>(p, input_count, purpose);
       for (mode how : {mode::unfused, mode::training, mode::evaluation}) {
+        if (purpose == inference && how == mode::training) continue;
         simulation s(p, plan, how);
-        s.run(input_gradients);
-        REQUIRE_MESSAGE(s.wrong == 0, "seed ", seed, " input gradients ", input_gradients, " mode ",
-                        static_cast<int>(how));
+        s.run(purpose);
+        REQUIRE_MESSAGE(s.wrong == 0, "seed ", seed, " purpose ", static_cast<int>(purpose),
+                        " mode ", static_cast<int>(how));
         taken_over += s.taken_over;
+      }
+      if (purpose == inference) {
+        for_inference += plan.bytes;
+        continue;
       }
       planned += plan.bytes;
       for (std::size_t v = input_count; v < sizes.values; ++v)
@@ -331,6 +340,7 @@ TEST_CASE("nothing that is still needed is overwritten, in two thousand random n
     }
   }
   CHECK(planned < separate);
+  CHECK(for_inference < planned / 4);
   CHECK(taken_over > 300);
 }
 

@@ -8,6 +8,9 @@
 
 namespace ikebana {
 
+/// What the passes over a network are for, which decides how long its values are needed.
+enum class pass_purpose : unsigned char { training, training_with_input_gradients, inference };
+
 /// What is fused into the call of a leaf, so that it needs no separate pass over memory.
 // All zero at first: g++ 12 drops other initial values of array members in a constant expression.
 struct fused_call {
@@ -59,9 +62,11 @@ namespace detail {
 class fusion_planner {
  public:
   constexpr fusion_planner(const program_view& program, std::size_t input_count,
-                           const fusion_tables& tables, const value_use* value_uses, int* scratch)
+                           pass_purpose purpose, const fusion_tables& tables,
+                           const value_use* value_uses, int* scratch)
       : p{program},
         inputs{static_cast<int>(input_count)},
+        is_inference{purpose == pass_purpose::inference},
         plan{tables},
         uses{value_uses},
         taker{scratch} {}
@@ -91,7 +96,8 @@ class fusion_planner {
     if (!reads_alone(v, node)) return false;
     const program_node& made = p.nodes[uses[v].producer];
     return !made.is_view && made.choice < 0 && made.output_count == 1 &&
-           !keeps(made, kept::output) && !is_kept_until_backward(p, uses, uses[v].producer);
+           (is_inference ||
+            (!keeps(made, kept::output) && !is_kept_until_backward(p, uses, uses[v].producer)));
   }
 
   /// Whether the call that v could be fused into can add `other`, which must be computed before it.
@@ -117,7 +123,10 @@ class fusion_planner {
       const int v = node.inputs[0], by = taker[v];
       const bool overwrites = role.in_place && may_overwrite(v, node);
       if (overwrites) plan.overwrites[k] = 0;
-      if (role.adds_before) {
+      if (evaluating && role.is_identity_in_evaluation && overwrites && by < 0) {
+        calls[k].forward_is_done = true;
+        taker[out] = -1;
+      } else if (role.adds_before) {
         take_sum_before(calls, k);
       } else if (by >= 0 && may_overwrite(v, node) && (overwrites || evaluating)) {
         fused_call& taking = calls[by];
@@ -138,6 +147,7 @@ class fusion_planner {
           continue;
         }
         calls[k].forward_is_done = true;
+        if (taker[out] == static_cast<int>(k)) taker[out] = -1;
         if (overwrites) continue;
         taking.gives_other = *plan.evaluation_leaves_out = true;
         taking.output = node.first_output;
@@ -219,6 +229,7 @@ class fusion_planner {
 
   program_view p;
   int inputs;
+  bool is_inference;
   fusion_tables plan;
   const value_use* uses;  ///< By value.
   int* taker;             ///< By value: the node into which more can be fused, or -1.
@@ -238,7 +249,9 @@ constexpr fusion_plan<N> plan_fusion(const program<N>& p, std::size_t inputs) {
   program_table<detail::value_use, N.values> uses{};
   program_table<int, N.values> taker{};
   detail::find_uses(p.view(), uses.data());
-  detail::fusion_planner(p.view(), inputs, plan.tables(), uses.data(), taker.data()).run();
+  detail::fusion_planner(p.view(), inputs, pass_purpose::training, plan.tables(), uses.data(),
+                         taker.data())
+      .run();
   return plan;
 }
 

@@ -53,8 +53,8 @@ struct planning_tables {
 template <program_sizes N>
 [[gnu::cold]] constexpr void plan_memory_into(memory_plan<N>& plan, planning_tables<N>& scratch,
                                               const program<N>& p, std::size_t inputs,
-                                              bool input_gradients, std::size_t element_size) {
-  memory_planner planner(p.view(), inputs, input_gradients, element_size, plan.tables(),
+                                              pass_purpose purpose, std::size_t element_size) {
+  memory_planner planner(p.view(), inputs, purpose, element_size, plan.tables(),
                          {scratch.uses.data(), scratch.values.data(), scratch.indices.data(),
                           scratch.requests.data()});
   plan.bytes = planner.run();
@@ -64,14 +64,13 @@ template <program_sizes N>
 
 /// Plans the workspace of a program whose shapes are all static. Time runs from the forward of the
 /// first node to the backward of the first. A constant expression for static shapes; no allocation.
-/// Inputs are in the caller's memory. `input_gradients`: whether backward also writes the gradients
-/// of the inputs (into the caller's memory).
+/// Inputs, and the gradients that backward writes of them, are in the caller's memory.
 template <class T, program_sizes N>
 [[gnu::cold]] constexpr memory_plan<N> plan_memory(const program<N>& p, std::size_t inputs,
-                                                   bool input_gradients) {
+                                                   pass_purpose purpose = pass_purpose::training) {
   memory_plan<N> plan;
   detail::planning_tables<N> scratch;
-  detail::plan_memory_into(plan, scratch, p, inputs, input_gradients, sizeof(T));
+  detail::plan_memory_into(plan, scratch, p, inputs, purpose, sizeof(T));
   return plan;
 }
 

@@ -49,18 +49,18 @@ struct planner_scratch {
 };
 
 /// Plans the memory of one program: determines the lifetime of each item, then places all. Time
-/// runs from the forward of the first node to the backward of the first. Not instantiated per
-/// network.
+/// runs from the forward of the first node to the backward of the first; for inference, no node has
+/// a backward. Not instantiated per network.
 class memory_planner {
  public:
-  constexpr memory_planner(const program_view& p, std::size_t inputs, bool input_gradients,
+  constexpr memory_planner(const program_view& p, std::size_t inputs, pass_purpose purpose,
                            std::size_t element_size, const memory_tables& plan,
                            const planner_scratch& scratch)
       : p_{p},
         nodes_{static_cast<int>(p.n.nodes)},
         count_{static_cast<int>(p.n.values)},
         inputs_{static_cast<int>(inputs)},
-        input_gradients_{input_gradients},
+        purpose_{purpose},
         element_size_{element_size},
         plan_{plan},
         uses_{scratch.uses},
@@ -72,7 +72,8 @@ class memory_planner {
   /// Returns the bytes of the workspace.
   [[gnu::cold]] constexpr dim_t run() {
     find_uses(p_, uses_);
-    fusion_planner(p_, static_cast<std::size_t>(inputs_), plan_.fusion, uses_, taker_).run();
+    fusion_planner(p_, static_cast<std::size_t>(inputs_), purpose_, plan_.fusion, uses_, taker_)
+        .run();
     begin_values();
     follow_forward();
     begin_early();
@@ -85,7 +86,11 @@ class memory_planner {
   }
 
  private:
+  constexpr bool is_inference() const { return purpose_ == pass_purpose::inference; }
   constexpr int backward_time(int node) const { return 2 * nodes_ - node; }
+  constexpr bool is_kept(int k) const {
+    return !is_inference() && is_kept_until_backward(p_, uses_, k);
+  }
   constexpr lifetime& alive(int v) { return values_[plan_.root[v]].alive; }
   static constexpr bool keeps(const program_node& node, kept what) {
     return (static_cast<unsigned>(node.keeps) & static_cast<unsigned>(what)) != 0;
@@ -94,8 +99,9 @@ class memory_planner {
   [[gnu::cold]] constexpr void begin_values() {
     for (int v = 0; v < count_; ++v) {
       values_[v] = {{0, -1}, {backward_time(0) + 1, -1}, -1, false};
-      values_[v].needs_gradient =
-          v < inputs_ && input_gradients_ && p_.kinds[v] == element_kind::real;
+      values_[v].needs_gradient = v < inputs_ &&
+                                  purpose_ == pass_purpose::training_with_input_gradients &&
+                                  p_.kinds[v] == element_kind::real;
       plan_.values[v] = plan_.value_gradients[v] = -1;
       plan_.root[v] = plan_.gradient_root[v] = v;
       plan_.gradient_written[v] = false;
@@ -109,6 +115,7 @@ class memory_planner {
       bool backward = p_.leaves[node.leaf].parameter_count > 0;
       for (std::size_t i = 0; i < node.input_count; ++i)
         backward = backward || values_[node.inputs[i]].needs_gradient;
+      backward = backward && !is_inference();
       plan_.runs_backward[k] = backward;
       const int shared = node.is_view ? 0 : plan_.fusion.overwrites[k];
       for (int i = 0; i < static_cast<int>(node.output_count); ++i) {
@@ -145,7 +152,7 @@ class memory_planner {
       for (int i = 0; i < static_cast<int>(node.output_count); ++i) {
         lifetime& a = alive(node.first_output + i);
         a.cover(k);
-        if (is_kept_until_backward(p_, uses_, k)) a.cover(nodes_);
+        if (is_kept(k)) a.cover(nodes_);
         if (backward && keeps(node, kept::output)) a.cover(backward_time(k));
       }
     }
@@ -223,9 +230,9 @@ class memory_planner {
         const int s = node.first_saved + i;
         const saved_spec& spec = p_.saved[s].spec;
         request(spec.extents, spec.element_size == 0 ? element_size_ : spec.element_size,
-                {first_use_[k], backward                               ? backward_time(k)
-                                : is_kept_until_backward(p_, uses_, k) ? nodes_
-                                                                       : k},
+                {first_use_[k], backward     ? backward_time(k)
+                                : is_kept(k) ? nodes_
+                                             : k},
                 plan_.saved[s], node.arm);
       }
     }
@@ -245,7 +252,7 @@ class memory_planner {
 
   program_view p_;
   int nodes_, count_, inputs_;
-  bool input_gradients_;
+  pass_purpose purpose_;
   std::size_t element_size_;
   memory_tables plan_;
   value_use* uses_;

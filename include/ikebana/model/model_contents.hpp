@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <utility>
@@ -181,6 +180,13 @@ class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
   void set_choice(std::size_t c, std::shared_ptr<choice_policy> policy) {
     if constexpr (engine::has_choices) tables_->partial.policies[c] = std::move(policy);
   }
+  /// The alternative that is set; -1 if a function chooses.
+  int set_choice(std::size_t c) const {
+    if constexpr (engine::has_choices)
+      return tables_->partial.policies[c] == nullptr ? tables_->partial.set[c] : -1;
+    else
+      return -1;
+  }
   int choice(std::size_t c) const {
     if constexpr (engine::has_choices)
       return tables_->partial.now.taken[c];
@@ -208,7 +214,7 @@ class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
   using engine::workspace_;
 
   model_contents(const M& m, ikebana::seed s, const shape_list& inputs)
-      : exchange(m, s, declared_inputs, inputs, lowerer()) {}
+      : exchange(m, s, declared_inputs, inputs, lowerer_of<sizes, M, In...>()) {}
   model_contents(const model_contents&) = default;
   model_contents(model_contents&&) noexcept = default;
   model_contents& operator=(model_contents&&) noexcept = default;
@@ -226,18 +232,6 @@ class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
     } else {
       return i;
     }
-  }
-
-  /// If the compiler knows the lowered network, the lowering code is not part of the program.
-  static constexpr typename engine::lowerer lowerer() {
-    if constexpr (is_stateless<M>() && (In.is_static() && ... && true))
-      return [](program<sizes>& to, M&, const shape_list&, bool) {
-        static constexpr const program<sizes>& known = lowered();
-        // An assignment would be a store per number.
-        std::memcpy(static_cast<void*>(&to), &known, sizeof to);
-      };
-    else
-      return &lower_at_run_time<sizes, M>;
   }
 };
 

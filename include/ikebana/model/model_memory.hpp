@@ -85,18 +85,7 @@ class model_memory {
   [[gnu::cold]] void place(network_state<T>& n, dim_t workspace_bytes) {
     if (workspace_bytes > workspace_.size())
       workspace_ = aligned_buffer<std::byte>(workspace_bytes);
-    const memory_tables& plan = n.plan;
-    const auto at = [&](dim_t offset) {
-      return offset < 0 ? nullptr : reinterpret_cast<T*>(workspace_.data() + offset);
-    };
-    for (std::size_t v = 0; v < n.current.n.values; ++v) {
-      if (v >= n.inputs) n.values[v] = at(plan.values[plan.root[v]]);
-      n.value_gradients[v] = at(plan.value_gradients[plan.gradient_root[v]]);
-      n.unwritten[v] = n.value_gradients[v] != nullptr && !plan.gradient_written[v];
-    }
-    for (std::size_t s = 0; s < n.current.n.saved; ++s)
-      n.saved[s] = workspace_.data() + (plan.saved[s] < 0 ? 0 : plan.saved[s]);
-    n.point_edges(workspace_.data());
+    n.place(workspace_.data());
   }
 
   aligned_buffer<T> parameters_;

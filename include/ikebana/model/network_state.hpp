@@ -93,6 +93,22 @@ struct network_state {
     run.chains = chains;
   }
 
+  /// Sets the pointers of each activation, gradient and saved tensor to where the plan puts them in
+  /// a workspace.
+  [[gnu::cold]] void place(std::byte* workspace) {
+    const auto at = [&](dim_t offset) {
+      return offset < 0 ? nullptr : reinterpret_cast<T*>(workspace + offset);
+    };
+    for (std::size_t v = 0; v < current.n.values; ++v) {
+      if (v >= inputs) values[v] = at(plan.values[plan.root[v]]);
+      value_gradients[v] = at(plan.value_gradients[plan.gradient_root[v]]);
+      unwritten[v] = value_gradients[v] != nullptr && !plan.gradient_written[v];
+    }
+    for (std::size_t s = 0; s < current.n.saved; ++s)
+      saved[s] = workspace + (plan.saved[s] < 0 ? 0 : plan.saved[s]);
+    point_edges(workspace);
+  }
+
   /// Sets the destinations of the gradients that leaves write for their inputs.
   void point_edges(std::byte* workspace) {
     for (std::size_t k = 0; k < current.n.nodes; ++k) {
@@ -109,21 +125,23 @@ struct network_state {
     }
   }
 
-  /// Collects the layers that run in one call.
-  [[gnu::cold]] void point_layers() {
+  /// Collects the layers that run in one call, with what is made of their weights in this memory.
+  /// Returns its size in elements; null to only count.
+  [[gnu::cold]] dim_t point_layers_to(T* memory) {
     const fused_call* const calls = plan.fusion.evaluation_calls;
     const std::size_t nodes = current.n.nodes;
     only_layers = inputs == 1 && current.n.choices == 0 && calls[0].layers > 0;
     for (std::size_t k = 1; k < nodes; ++k)
       only_layers = only_layers && (calls[k].forward_is_done || calls[k].layers < 0);
-    const auto point = [&](T* memory) {
-      return point_chains<T>(run, calls, static_cast<int>(nodes), layers, chains, memory);
-    };
+    return point_chains<T>(run, calls, static_cast<int>(nodes), layers, chains, memory);
+  }
+  /// The same in memory of its own.
+  [[gnu::cold]] void point_layers() {
     // Input shapes do not change which layers are called together or how wide they are, so what was
     // made of their weights stays valid.
-    const dim_t size = point(nullptr);
+    const dim_t size = point_layers_to(nullptr);
     if (size > packed_layers.size()) packed_layers = aligned_buffer<T>(size);
-    point(packed_layers.data());
+    point_layers_to(packed_layers.data());
   }
 
   /// The destination of the gradient of output i; null if it is not needed.

@@ -102,7 +102,10 @@ class prepared_network : protected model_memory<element_of<E>> {
     // current_inputs are set last, so that the next call repeats what a failed allocation
     // interrupted.
     t.ran_forward = t.checked = false;
-    plan_memory_into(t.memory, t.planning, t.current_program, Inputs, t.input_gradients, sizeof(T));
+    plan_memory_into(
+        t.memory, t.planning, t.current_program, Inputs,
+        t.input_gradients ? pass_purpose::training_with_input_gradients : pass_purpose::training,
+        sizeof(T));
     memory::place(t, t.memory.bytes);
     if constexpr (has_layers) t.point_layers();
     t.current_inputs = inputs;

@@ -120,7 +120,7 @@ model_summary summarize(const Model& m) {
   for (std::size_t i = 0; i < p.output_count; ++i) out.output_values.push_back(p.outputs[i]);
   out.parameter_bytes = out.parameters * static_cast<dim_t>(sizeof(T));
   out.buffer_bytes = static_cast<dim_t>(m.buffers().size());
-  out.workspace_bytes = plan_memory<T>(p, in.size(), false).bytes;
+  out.workspace_bytes = plan_memory<T>(p, in.size()).bytes;
   return out;
 }
 

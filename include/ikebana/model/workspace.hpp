@@ -18,8 +18,7 @@ inline constexpr dim_t workspace_of<model<E, M, In...>> = [] {
   for (std::size_t i = 0; i < in.size(); ++i)
     for (std::size_t d = 0; d < in[i].rank(); ++d)
       if (in[i][d] < 0) in[i][d] = 1;
-  return plan_memory<element_of<E>>(lower<sizes_of<M>(sizeof...(In))>(M{}, in), sizeof...(In),
-                                    false)
+  return plan_memory<element_of<E>>(lower<sizes_of<M>(sizeof...(In))>(M{}, in), sizeof...(In))
       .bytes;
 }();
 

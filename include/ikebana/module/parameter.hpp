@@ -109,6 +109,8 @@ struct buffer_spec {
   initializer init{};
   bool persistent = true;
   int since = 1;  ///< As of parameter_spec.
+  /// Whether it only holds what forward makes of parameters, so that it is no state of a stream.
+  bool is_cache = false;
 };
 
 /// Memory that a module's forward keeps for its backward, besides inputs and outputs.

@@ -50,13 +50,18 @@ inline std::byte* new_scratch(std::size_t bytes, std::size_t page) {
 /// The bytes of a packing buffer: as many as scratch_bytes says, and a page.
 inline std::size_t packing_bytes() { return scratch_bytes().b + scratch_bytes().a + 4096; }
 
+/// The bytes of what a thread keeps.
+inline std::size_t thread_memory_bytes() {
+  constexpr std::size_t page = std::size_t{2} * 1024 * 1024;
+  return (2 * packing_bytes() + list_bytes + operand_bytes + page - 1) / page * page;
+}
+
 /// What the calling thread keeps: a packing buffer, its lists, room for an operand, and a packing
 /// buffer of doubles. Allocated at the thread's first use.
 [[gnu::noinline]] inline std::byte* thread_memory() {
   constexpr std::size_t page = std::size_t{2} * 1024 * 1024;
   struct owner {
-    std::byte* data = new_scratch(
-        (2 * packing_bytes() + list_bytes + operand_bytes + page - 1) / page * page, page);
+    std::byte* data = new_scratch(thread_memory_bytes(), page);
     owner() = default;
     owner(const owner&) = delete;
     owner& operator=(const owner&) = delete;

@@ -173,7 +173,8 @@ struct recurrent {
                 .persistent = false};
     out[states] = {.name = "packed_weights",
                    .extents = shape{layers * directions, kept_weights()},
-                   .persistent = false};
+                   .persistent = false,
+                   .is_cache = true};
     return out;
   }
 

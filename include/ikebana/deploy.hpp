@@ -1,0 +1,6 @@
+#pragma once
+
+// Inference: networks frozen from models, shared by threads and called with lanes.
+
+#include "ikebana/deploy/freeze.hpp"
+#include "ikebana/deploy/prepare_thread.hpp"

@@ -1,0 +1,198 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "ikebana/core/error.hpp"
+#include "ikebana/core/shape.hpp"
+#include "ikebana/deploy/frozen_weights.hpp"
+#include "ikebana/deploy/lane_memory.hpp"
+#include "ikebana/model/call_arguments.hpp"
+#include "ikebana/model/model.hpp"
+#include "ikebana/module/refusal.hpp"
+
+namespace ikebana {
+
+template <model_element E, resolved_module M, shape... In>
+class inference_model;
+
+/// What one thread or one stream needs to run an inference_model: the activations and the state of
+/// stateful modules. Created by `inference_model::lane()`. Movable, not copyable. One thread at a
+/// time may use it.
+template <model_element E, resolved_module M, shape... In>
+class lane {
+ public:
+  /// Gives the state of stateful modules (`lstm<.., stateful<1>>`) its initial value, as at the
+  /// begin of a sequence. O(state); no allocation.
+  void reset() { memory_->reset(); }
+  /// The bytes of activations and of what modules need for one call.
+  dim_t workspace_bytes() const { return memory_->workspace_bytes(); }
+
+ private:
+  friend inference_model<E, M, In...>;
+  using memory = detail::lane_memory<E, M, In...>;
+
+  struct ends {
+    bool owns = true;
+    void operator()(memory* m) const {
+      if (owns)
+        delete m;
+      else
+        m->~memory();
+    }
+  };
+
+  explicit lane(std::unique_ptr<memory, ends> m) : memory_{std::move(m)} {}
+
+  std::unique_ptr<memory, ends> memory_;
+};
+
+/// A network for inference, created by `freeze`: its parameters, shared by lanes, each of which one
+/// thread calls it with: `net(lane, x)`. Calls are const and may run at the same time, each with
+/// its own lane; they give the bits that the model gives in evaluation mode. Copies share the
+/// parameters, which live as long as a copy or a lane.
+///
+/// A call with inputs of the extents that the lane was made for allocates nothing, takes no lock
+/// and makes no system call, once the calling thread has called prepare_thread() and if no thread
+/// number above 1 is set. It throws only if a module checks values (indices, lengths).
+template <model_element E, resolved_module M, shape... In>
+class inference_model {
+  using trained = model<E, M, In...>;
+  using weights = detail::frozen_weights<E, M, sizeof...(In)>;
+  using memory = detail::lane_memory<E, M, In...>;
+  using arguments = detail::call_arguments<trained>;
+
+ public:
+  using value_type = element_of<E>;
+  using module_type = M;
+  using lane_type = ikebana::lane<E, M, In...>;
+  using output_view = typename trained::output_view;
+  static constexpr std::size_t input_count = sizeof...(In);
+
+  explicit inference_model(const trained& model) : weights_{make_weights(model)} {}
+
+  /// The error of a call with arguments of these types, if any; a constant expression.
+  template <class... X>
+  static constexpr diagnostic check_call() {
+    return trained::template check_call<X...>();
+  }
+  template <class... X>
+  static constexpr bool takes = detail::accepts<check_call<X...>>;
+
+  /// The output for the inputs x: memory of the lane, valid until its next call. A shape mismatch
+  /// is a compile error if the compiler knows it, else a shape_error thrown before anything has
+  /// changed. Throws state_error if the lane belongs to another inference_model.
+  template <class... X>
+  requires takes<X...> output_view operator()(lane_type& l, const X&... x) const {
+    memory& m = *l.memory_;
+    if (!m.is_of(weights_)) [[unlikely]]
+      throw state_error("the lane belongs to another inference model");
+    if constexpr (!takes_one_shape<X...>) m.prepare_for(arguments::shapes(x...));
+    m.run(arguments::data(x...));
+    return output(m, std::make_index_sequence<trained::output_count>{});
+  }
+  template <class... X>
+  requires(!takes<X...>) auto operator()(lane_type&, const X&...) const
+      -> decltype(detail::refuse<check_call<X...>>());
+
+  /// A lane for inputs of the declared extents, or of `inputs`, the largest that it will see, if
+  /// some are dynamic (else its first call allocates). Allocates. Throws shape_error if `inputs` do
+  /// not match.
+  template <std::same_as<shape>... Extents>
+  requires(sizeof...(Extents) == 0 || sizeof...(Extents) == sizeof...(In)) lane_type
+      lane(const Extents&... inputs)
+  const { return lane_type(prepared({new memory(weights_, {}), {}}, inputs...)); }
+
+  /// The same in the caller's memory, which must outlive the lane: of `lane_bytes(inputs...)`
+  /// bytes. Does not allocate. Throws error if it is too small.
+  template <std::same_as<shape>... Extents>
+  requires(sizeof...(Extents) == 0 || sizeof...(Extents) == sizeof...(In)) lane_type
+      lane(std::span<std::byte> given, const Extents&... inputs)
+  const {
+    void* at = given.data();
+    std::size_t room = given.size();
+    if (given.data() == nullptr || std::align(alignof(memory), sizeof(memory), at, room) == nullptr)
+      memory::refuse_room();
+    auto* const made = new (at)
+        memory(weights_, {static_cast<std::byte*>(at) + sizeof(memory), room - sizeof(memory)});
+    return lane_type(prepared({made, {false}}, inputs...));
+  }
+
+  /// The bytes of caller's memory that a lane for these inputs takes. Allocates.
+  template <std::same_as<shape>... Extents>
+  requires(sizeof...(Extents) == 0 || sizeof...(Extents) == sizeof...(In)) std::size_t
+      lane_bytes(const Extents&... inputs)
+  const {
+    const lane_type l = lane(inputs...);
+    return sizeof(memory) + alignof(memory) + l.memory_->bytes_needed();
+  }
+
+  const M& module() const { return weights_->module; }
+  /// All parameters as one array, in the order of the model's.
+  std::span<const value_type> parameters() const { return weights_->parameters.span(); }
+
+ private:
+  using memory_pointer = std::unique_ptr<memory, typename lane_type::ends>;
+
+  template <class... X>
+  static constexpr bool takes_one_shape =
+      (In.is_static() && ... && true) &&
+      (detail::argument_tensor<X>::type::static_shape.is_static() && ... && true);
+
+  static std::shared_ptr<const weights> make_weights(const trained& model) {
+    auto made = std::make_shared<weights>(model);
+    if constexpr (weights::tables::has_layers) {
+      memory m(made, {});
+      shape_list one;
+      for (std::size_t i = 0; i < input_count; ++i) {
+        shape each = made->lowered.values[i];
+        for (std::size_t d = 0; d < each.rank(); ++d)
+          if (each[d] < 0) each[d] = 1;
+        one.push_back(each);
+      }
+      m.prepare(one);
+      m.pack_layers(*made);
+    }
+    return made;
+  }
+
+  template <class... Extents>
+  static memory_pointer prepared(memory_pointer m, const Extents&... inputs) {
+    if constexpr (sizeof...(Extents) > 0)
+      m->prepare_for(shape_list{inputs...});
+    else if constexpr ((In.is_static() && ... && true))
+      m->prepare(shape_list{In...});
+    return m;
+  }
+
+  template <std::size_t... I>
+  static output_view output(const memory& m, std::index_sequence<I...>) {
+    const auto& t = m.state();
+    const auto view = [&]<std::size_t O>(std::integral_constant<std::size_t, O>) {
+      constexpr shape s = trained::lowered().output(O);
+      const auto v = t.lowered.outputs[O];
+      if constexpr (s.is_static())
+        return tensor_view<const value_type, s>(t.values[v]);
+      else
+        return tensor_view<const value_type, s>(t.values[v], t.current.values[v]);
+    };
+    return output_view(view(std::integral_constant<std::size_t, I>{})...);
+  }
+
+  std::shared_ptr<const weights> weights_;
+};
+
+/// Makes an inference_model of a model as it is now: without gradients and optimizer state, in
+/// evaluation mode, with a memory plan in which values live only until their last reader. Layers
+/// that run in one call have their weights packed once, for all lanes. The model is unchanged and
+/// not needed afterwards. Throws state_error if a function chooses the alternative of a `choose`.
+/// O(parameters); allocates.
+template <model_element E, resolved_module M, shape... In>
+inference_model<E, M, In...> freeze(const model<E, M, In...>& m) {
+  return inference_model<E, M, In...>(m);
+}
+
+}  // namespace ikebana
