@@ -28,6 +28,21 @@
 #define IKEBANA_CPU_KERNEL(f)
 #endif
 
+// Its name tells what to do if a program that takes its kernels from elsewhere is linked without
+// them: linkers name what is undefined.
+#if defined(IKEBANA_KERNELS_OF) || defined(IKEBANA_ALL_KERNELS)
+namespace ikebana::kernels_are_not_linked {
+[[gnu::used]] inline const char
+    compile_cpu_kernels_cc_once_or_do_not_define_IKEBANA_EXTERN_KERNELS = 0;
+}  // namespace ikebana::kernels_are_not_linked
+#elif defined(IKEBANA_EXTERN_KERNELS) && !defined(IKEBANA_LOW_PRECISION_KERNELS)
+namespace ikebana::kernels_are_not_linked {
+extern const char compile_cpu_kernels_cc_once_or_do_not_define_IKEBANA_EXTERN_KERNELS;
+[[gnu::used]] inline const char* const needed =
+    &compile_cpu_kernels_cc_once_or_do_not_define_IKEBANA_EXTERN_KERNELS;
+}  // namespace ikebana::kernels_are_not_linked
+#endif
+
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define IKEBANA_CPU_X86 1
 #else
