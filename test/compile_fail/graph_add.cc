@@ -1,5 +1,5 @@
 // page: 06 A sum of two shapes in a graph
-// expect: 2: add expects equal shapes, got \[32, 10\] and \[32, 20\]
+// expect: 2: add expects shapes that can be broadcast, got \[32, 10\] and \[32, 20\]
 #include <ikebana/compose/graph.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/activation.hpp>

@@ -5,7 +5,7 @@ set -euo pipefail
 
 awk '
   BEGIN {
-    split("core 0 cpu 1 module 2 nn 3 model 3 compose 3 optim 4 replicate 4 io 4 train 5 deploy 5", words)
+    split("core 0 cpu 1 module 2 nn 3 model 3 compose 3 ops 3 optim 4 replicate 4 io 4 train 5 deploy 5", words)
     for (i = 1; i in words; i += 2) floor[words[i]] = words[i + 1]
   }
   function room(path) { return match(path, /ikebana\/[a-z_0-9]+\//) ? substr(path, RSTART + 8, RLENGTH - 9) : "" }

@@ -107,7 +107,7 @@ class leaf_run final : public any_leaf_run<T> {
     for (std::size_t i = 0; i < in_shapes.size(); ++i)
       this->kinds[i] = ikebana::detail::input_kind_of<M>(i, in_shapes.size());
     this->allocate(in_shapes, ikebana::detail::infer_leaf(module_, in_shapes),
-                   ikebana::detail::keeps_of<M>());
+                   ikebana::detail::keeps_of(module_));
     if constexpr (ikebana::detail::saved_count<M>() > 0)
       for (const ikebana::saved_spec& s : module_.saved(in_shapes)) this->allocate_saved(s);
   }

@@ -23,7 +23,7 @@ struct residual {
   static constexpr std::string_view kind = "residual";
   static constexpr const char* own_child =
       "child {expected} has this name, which is that of the sum of a residual, child {got}";
-  using sum = named<boost::hana::string<'a', 'd', 'd'>, add>;
+  using sum = named<boost::hana::string<'a', 'd', 'd'>, detail::equal_add>;
   boost::hana::tuple<Children..., sum> children{};
 
   constexpr residual() = default;

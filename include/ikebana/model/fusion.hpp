@@ -159,6 +159,8 @@ class fusion_planner {
     const program_node& node = p.nodes[k];
     for (int i = 0; i < 2; ++i) {
       const int v = node.inputs[i], other = node.inputs[1 - i];
+      // Fused sums do not broadcast.
+      if (!(p.values[v] == p.values[other])) break;
       // Both modes share the memory plan.
       if (evaluating ? plan.overwrites[k] != i : !may_overwrite(v, node)) continue;
       const bool taken = could_add(calls, v, other);

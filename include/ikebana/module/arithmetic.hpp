@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <string_view>
-#include <type_traits>
 
+#include "ikebana/cpu/broadcast.hpp"
 #include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/module/broadcast_shapes.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/symbol.hpp"
@@ -14,40 +16,59 @@ namespace ikebana {
 
 namespace detail {
 
-/// The common shape of two element-wise operands.
-constexpr inferred infer_elementwise(const char* sentence, const shape& a, const shape& b) {
-  if (!compatible(a, b)) return diagnostic{sentence, 0, 0, a, b};
-  shape out = a;
-  for (std::size_t i = 0; i < a.rank(); ++i)
-    if (out[i] < 0) out[i] = b[i];
-  return out;
+/// Whether no operand is repeated.
+template <class T>
+bool have_equal_shapes(const context<T>& c) {
+  return c.input_shape(0) == c.input_shape(1);
+}
+
+template <class T>
+std::array<cpu::broadcast_operand<T>, 2> operands_of(const context<T>& c) {
+  return {{{c.input(0), cpu::broadcast_map(c.input_shape(0), c.output_shape())},
+           {c.input(1), cpu::broadcast_map(c.input_shape(1), c.output_shape())}}};
 }
 
 }  // namespace detail
 
-/// The sum of two values of equal shape; nothing is broadcast. O(elements); no allocation.
+/// The sum of two values, broadcast as in NumPy. O(elements of the result); no allocation.
 struct add {
   static constexpr std::string_view kind = "add";
   static constexpr kept keeps = kept::nothing;
   static constexpr bool is_sum = true;
 
   constexpr inferred infer(const shape& a, const shape& b) const {
-    return detail::infer_elementwise("add expects equal shapes, got {input} and {other}", a, b);
+    shape out = a;
+    if (!broadcast_into(out, b))
+      return diagnostic{"add expects shapes that can be broadcast, got {input} and {other}", 0, 0,
+                        a, b};
+    return out;
   }
 
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
 
   template <class T>
   void forward(const context<T>& c) const {
-    cpu::add(c.output_shape().numel(), c.input(0), c.input(1), c.output());
+    const dim_t n = c.output_shape().numel();
+    if (detail::have_equal_shapes(c)) return cpu::add(n, c.input(0), c.input(1), c.output());
+    const auto x = detail::operands_of(c);
+    cpu::broadcast_forward<T>(cpu::tensor_op::add, 2, x.data(), n, c.output());
   }
 
   template <class T>
   void backward(const context<T>& c) const {
-    for (std::size_t i = 0; i < 2; ++i)
-      if (c.input_gradient(i) != nullptr && c.input_gradient(i) != c.output_gradient())
-        std::memcpy(c.input_gradient(i), c.output_gradient(),
-                    static_cast<std::size_t>(c.output_shape().numel()) * sizeof(T));
+    const dim_t n = c.output_shape().numel();
+    for (std::size_t i = 0; i < 2; ++i) {
+      T* const d = c.input_gradient(i);
+      if (d == nullptr || d == c.output_gradient()) continue;
+      if (c.input_shape(i) == c.output_shape()) {
+        std::memcpy(d, c.output_gradient(), static_cast<std::size_t>(n) * sizeof(T));
+        continue;
+      }
+      // The operands themselves are free after forward, and add has no use for them.
+      const auto x = detail::operands_of(c);
+      cpu::broadcast_backward<T>(cpu::tensor_op::add, static_cast<int>(i), 0, x.data(), n, nullptr,
+                                 c.output_gradient(), c.input_shape(i).numel(), d);
+    }
   }
 
   template <symbolic A, symbolic B>
@@ -56,14 +77,31 @@ struct add {
   }
 };
 
-/// The element-wise product of two values of equal shape; nothing is broadcast. O(elements); no
+namespace detail {
+
+/// The sum of a residual, whose body preserves the shape.
+struct equal_add : add {
+  constexpr inferred infer(const shape& a, const shape& b) const {
+    if (!compatible(a, b))
+      return diagnostic{"add expects equal shapes, got {input} and {other}", 0, 0, a, b};
+    return add::infer(a, b);
+  }
+};
+
+}  // namespace detail
+
+/// The element-wise product of two values, broadcast as in NumPy. O(elements of the result); no
 /// allocation.
 struct mul {
   static constexpr std::string_view kind = "mul";
   static constexpr kept keeps = kept::input;
 
   constexpr inferred infer(const shape& a, const shape& b) const {
-    return detail::infer_elementwise("mul expects equal shapes, got {input} and {other}", a, b);
+    shape out = a;
+    if (!broadcast_into(out, b))
+      return diagnostic{"mul expects shapes that can be broadcast, got {input} and {other}", 0, 0,
+                        a, b};
+    return out;
   }
 
   constexpr dim_t multiply_adds(const shape_list&, const shape_list& out) const {
@@ -72,15 +110,26 @@ struct mul {
 
   template <class T>
   void forward(const context<T>& c) const {
-    cpu::multiply(c.output_shape().numel(), c.input(0), c.input(1), c.output());
+    const dim_t n = c.output_shape().numel();
+    if (detail::have_equal_shapes(c)) return cpu::multiply(n, c.input(0), c.input(1), c.output());
+    const auto x = detail::operands_of(c);
+    cpu::broadcast_forward<T>(cpu::tensor_op::mul, 2, x.data(), n, c.output());
   }
 
   template <class T>
   void backward(const context<T>& c) const {
-    for (std::size_t i = 0; i < 2; ++i)
-      if (c.input_gradient(i) != nullptr)
-        cpu::multiply(c.output_shape().numel(), c.output_gradient(), c.input(1 - i),
-                      c.input_gradient(i));
+    const dim_t n = c.output_shape().numel();
+    for (std::size_t i = 0; i < 2; ++i) {
+      T* const d = c.input_gradient(i);
+      if (d == nullptr) continue;
+      if (detail::have_equal_shapes(c)) {
+        cpu::multiply(n, c.output_gradient(), c.input(1 - i), d);
+        continue;
+      }
+      const auto x = detail::operands_of(c);
+      cpu::broadcast_backward<T>(cpu::tensor_op::mul, static_cast<int>(i), 2, x.data(), n, nullptr,
+                                 c.output_gradient(), c.input_shape(i).numel(), d);
+    }
   }
 
   template <symbolic A, symbolic B>
@@ -99,67 +148,6 @@ constexpr auto operator+(const A& a, const B& b) {
 template <symbolic A, symbolic B>
 constexpr auto operator*(const A& a, const B& b) {
   return apply(mul{}, a, b);
-}
-
-namespace detail {
-
-/// Two operands, of which one is a value of a graph and the other a value of a graph or a number.
-template <class A, class B>
-concept operands = (symbolic<A> && (symbolic<B> || std::is_arithmetic_v<B>)) ||
-                   (std::is_arithmetic_v<A> && symbolic<B>);
-
-/// The operand that is a value of a graph. A refused operator returns it, so that its sentence is
-/// the only error.
-template <class A, class B>
-constexpr const auto& symbol_of(const A& a, const B& b) {
-  if constexpr (symbolic<A>)
-    return a;
-  else
-    return b;
-}
-
-}  // namespace detail
-
-template <class A, class B>
-requires detail::operands<A, B>
-constexpr auto operator-(const A& a, const B& b) {
-  static_assert(!detail::operands<A, B>,
-                "ikebana: values of a graph have no operator -, only x + y and x * y; other "
-                "operations are modules");
-  return detail::symbol_of(a, b);
-}
-
-template <symbolic A>
-constexpr auto operator-(const A& a) {
-  static_assert(!symbolic<A>,
-                "ikebana: values of a graph have no operator -, only x + y and x * y; other "
-                "operations are modules");
-  return a;
-}
-
-template <class A, class B>
-requires detail::operands<A, B>
-constexpr auto operator/(const A& a, const B& b) {
-  static_assert(!detail::operands<A, B>,
-                "ikebana: values of a graph have no operator /, only x + y and x * y; other "
-                "operations are modules");
-  return detail::symbol_of(a, b);
-}
-
-template <class A, class B>
-requires(detail::operands<A, B> && !(symbolic<A> && symbolic<B>)) constexpr auto operator+(
-    const A& a, const B& b) {
-  static_assert(!detail::operands<A, B>,
-                "ikebana: in a graph, x + y takes two values of the graph, no number");
-  return detail::symbol_of(a, b);
-}
-
-template <class A, class B>
-requires(detail::operands<A, B> && !(symbolic<A> && symbolic<B>)) constexpr auto operator*(
-    const A& a, const B& b) {
-  static_assert(!detail::operands<A, B>,
-                "ikebana: in a graph, x * y takes two values of the graph, no number");
-  return detail::symbol_of(a, b);
 }
 
 }  // namespace ikebana

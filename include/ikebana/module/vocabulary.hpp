@@ -34,7 +34,7 @@ namespace ikebana::detail {
   WORD(begin_step) WORD(below) WORD(betas) WORD(between) WORD(bf16)                    \
   WORD(bf16_compress) WORD(bfloat16) WORD(bias) WORD(bidirectional) WORD(bilinear) WORD(bind)      \
   WORD(bind_state) WORD(body) WORD(both) WORD(braces) WORD(brackets) WORD(branches)                \
-  WORD(broadcast_buffers) WORD(bucket) WORD(bucket_cap) WORD(bucket_caps) WORD(bucket_plan)        \
+  WORD(broadcast) WORD(broadcast_buffers) WORD(bucket) WORD(bucket_cap) WORD(bucket_caps) WORD(bucket_plan)        \
   WORD(bucket_plan_of) WORD(buffer) WORD(buffer_comm_hook) WORD(buffer_spec) WORD(buffers)         \
   WORD(but) WORD(by) WORD(byte) WORD(bytes) WORD(c_0) WORD(call) WORD(called) WORD(calls)          \
   WORD(can) WORD(cannot) WORD(cast_forward_inputs) WORD(cast_inputs) WORD(casts) WORD(ceil_mode)   \
@@ -47,9 +47,9 @@ namespace ikebana::detail {
   WORD(convolution) WORD(copied) WORD(copy) WORD(count) WORD(count_include_pad) WORD(counted)      \
   WORD(cross_entropy) WORD(cuts) WORD(dampening) WORD(data) WORD(delay) WORD(delay_all_reduce)     \
   WORD(delayed) WORD(deque) WORD(describe) WORD(description) WORD(diagnostic) WORD(differ)         \
-  WORD(dilation) WORD(dim) WORD(dim_t) WORD(dimension) WORD(dimensions) WORD(divisible)            \
+  WORD(dilation) WORD(dim) WORD(dim_t) WORD(dimension) WORD(dimensions) WORD(div) WORD(divisible)            \
   WORD(divisor_override) WORD(does) WORD(dot) WORD(dropout) WORD(dtype) WORD(dynamic) WORD(e)      \
-  WORD(each) WORD(edge) WORD(eight) WORD(element) WORD(element_kind) WORD(elements)                \
+  WORD(each) WORD(edge) WORD(eight) WORD(einsum) WORD(element) WORD(element_kind) WORD(elements)                \
   WORD(elementwise_affine) WORD(elu) WORD(embed_dim) WORD(embedding) WORD(embedding_dim)           \
   WORD(empty) WORD(end) WORD(end_dim) WORD(endian) WORD(eps) WORD(equal) WORD(equally)             \
   WORD(error_if_nonfinite) WORD(errors) WORD(events) WORD(every) WORD(exceptions) WORD(exist)      \
@@ -65,24 +65,24 @@ namespace ikebana::detail {
   WORD(hold) WORD(holds) WORD(hook) WORD(how) WORD(identity) WORD(ignore) WORD(ignored)            \
   WORD(ignored_if) WORD(ike) WORD(Ikebana) WORD(ikebana) WORD(In) WORD(in) WORD(in1_features)      \
   WORD(in2_features) WORD(in_channels) WORD(in_features) WORD(index) WORD(indices) WORD(infer)     \
-  WORD(inferred) WORD(init_sync) WORD(initial) WORD(initialize) WORD(initialized) WORD(input)      \
+  WORD(inferred) WORD(init_sync) WORD(initial) WORD(initialize) WORD(initialized) WORD(inner) WORD(input)      \
   WORD(input_kind) WORD(input_size) WORD(inputs) WORD(instance) WORD(instance_norm1d)              \
   WORD(instance_norm2d) WORD(instance_norm3d) WORD(int32_t) WORD(int64_t) WORD(invariant)          \
   WORD(is) WORD(is_causal) WORD(it) WORD(its) WORD(join) WORD(kdim) WORD(keeps) WORD(kernel)       \
-  WORD(key) WORD(key_padding_mask) WORD(keys) WORD(kind) WORD(known) WORD(knows) WORD(labels)      \
+  WORD(key) WORD(key_padding_mask) WORD(keys) WORD(kind) WORD(known) WORD(knows) WORD(label) WORD(labels)      \
   WORD(last) WORD(later) WORD(launch) WORD(layer) WORD(layer_norm) WORD(lazy) WORD(lazy_linear)    \
   WORD(lazy_model) WORD(leaky_relu) WORD(learned_positions) WORD(learning) WORD(least)             \
   WORD(leaves) WORD(left) WORD(length) WORD(lengths) WORD(libc) WORD(library) WORD(libstdc)        \
   WORD(linear) WORD(list) WORD(literal) WORD(literals) WORD(little) WORD(load_state_dict)          \
-  WORD(log_sigmoid) WORD(log_softmax) WORD(logits) WORD(loss) WORD(loss_backward) WORD(lost)       \
+  WORD(log_sigmoid) WORD(log_softmax) WORD(logits) WORD(logsumexp) WORD(loss) WORD(loss_backward) WORD(lost)       \
   WORD(lr) WORD(lstm) WORD(lstm_cell) WORD(machine) WORD(made) WORD(make) WORD(makes)              \
-  WORD(managed_modules) WORD(many) WORD(map) WORD(map_tensors) WORD(masks) WORD(matrix)            \
+  WORD(managed_modules) WORD(many) WORD(map) WORD(map_tensors) WORD(masks) WORD(matmul) WORD(matrix)            \
   WORD(max) WORD(max_length) WORD(max_norm) WORD(max_pool1d) WORD(max_pool2d) WORD(max_pool3d)     \
-  WORD(maximize) WORD(meet) WORD(members) WORD(memory) WORD(mesh) WORD(minus) WORD(mish)           \
+  WORD(maximize) WORD(mean) WORD(meet) WORD(members) WORD(memory) WORD(mesh) WORD(minus) WORD(mish)           \
   WORD(mixed_precision) WORD(mixed_precision_at) WORD(model) WORD(module) WORD(module_call)        \
   WORD(module_gradients) WORD(module_list) WORD(modules) WORD(moment) WORD(momentum) WORD(more)    \
   WORD(most) WORD(mse_loss) WORD(mul) WORD(multihead_attention) WORD(multiply_adds) WORD(must)     \
-  WORD(n) WORD(name) WORD(named) WORD(named_parameters) WORD(names) WORD(need)                     \
+  WORD(n) WORD(name) WORD(named) WORD(named_parameters) WORD(names) WORD(narrow) WORD(need)                     \
   WORD(need_weights) WORD(needed) WORD(needs) WORD(neither) WORD(nesterov) WORD(network)           \
   WORD(no) WORD(no_sync) WORD(none) WORD(nonlinearity) WORD(nor) WORD(norm) WORD(norm_first)       \
   WORD(nothing) WORD(num_channels) WORD(num_embeddings) WORD(num_features) WORD(num_groups)        \
@@ -93,17 +93,17 @@ namespace ikebana::detail {
   WORD(output_size) WORD(outputs) WORD(override) WORD(override_at) WORD(own) WORD(owner)           \
   WORD(pack_arguments) WORD(packed) WORD(padded) WORD(padding) WORD(padding_idx)                   \
   WORD(padding_mode) WORD(pair) WORD(parallel) WORD(parameter) WORD(parameter_spec)                \
-  WORD(parameters) WORD(part) WORD(parts) WORD(path) WORD(paths) WORD(per) WORD(Policy)            \
+  WORD(parameters) WORD(part) WORD(parts) WORD(path) WORD(paths) WORD(per) WORD(permute) WORD(Policy)            \
   WORD(policy) WORD(pooling) WORD(positions) WORD(post_local_sgd) WORD(post_local_sgd_optimizer)   \
   WORD(precision) WORD(process_group) WORD(products) WORD(proj_size) WORD(quantize_hook)           \
   WORD(query) WORD(randomness) WORD(rank) WORD(ranks) WORD(rate) WORD(reach) WORD(rebuild)         \
   WORD(recurrent) WORD(reduced) WORD(reduces) WORD(reference) WORD(reflect) WORD(reflects)         \
   WORD(relu) WORD(relu6) WORD(replica) WORD(replicate) WORD(replicate_policy) WORD(replicated)     \
-  WORD(replicates) WORD(reports) WORD(requires_gradient_sync) WORD(reset) WORD(residual)           \
+  WORD(replicates) WORD(reports) WORD(requires_gradient_sync) WORD(reset) WORD(reshape) WORD(residual)           \
   WORD(resolved) WORD(result) WORD(returns) WORD(rms) WORD(rms_norm) WORD(rnn) WORD(rnn_cell)      \
   WORD(rounded) WORD(runs) WORD(safetensors) WORD(same) WORD(same_padding) WORD(save)              \
   WORD(saved) WORD(saved_spec) WORD(say) WORD(scalar) WORD(scale_grad_by_freq) WORD(scores)        \
-  WORD(second) WORD(sections) WORD(seed) WORD(selu) WORD(sequence) WORD(sequences)                 \
+  WORD(second) WORD(sections) WORD(seed) WORD(select) WORD(selu) WORD(sequence) WORD(sequences)                 \
   WORD(sequential) WORD(set_process_group) WORD(several) WORD(sgd) WORD(shape) WORD(shape_list)    \
   WORD(shape_span) WORD(shapes) WORD(shard_optimizer) WORD(sharded) WORD(shards) WORD(shares)      \
   WORD(shows) WORD(sigmoid) WORD(silu) WORD(sinusoidal_encoding) WORD(size_t) WORD(sizes)          \
@@ -122,10 +122,10 @@ namespace ikebana::detail {
   WORD(them) WORD(then) WORD(there) WORD(these) WORD(they) WORD(thing) WORD(third) WORD(those)     \
   WORD(thread_group) WORD(threads) WORD(time) WORD(to) WORD(together) WORD(trace_of)               \
   WORD(traced) WORD(track_running_stats) WORD(train_step) WORD(trained) WORD(training)             \
-  WORD(transformer_encoder) WORD(transformer_encoder_layer) WORD(transposed) WORD(treats)          \
+  WORD(transformer_encoder) WORD(transformer_encoder_layer) WORD(transpose) WORD(transposed) WORD(treats)          \
   WORD(truth) WORD(tuple) WORD(twice) WORD(two) WORD(type) WORD(uint8_t) WORD(unbatched)           \
   WORD(unchanged) WORD(under) WORD(unordered_map) WORD(unpack_arguments) WORD(up) WORD(updated)    \
-  WORD(used) WORD(validate) WORD(value) WORD(values) WORD(variant) WORD(vdim) WORD(vector)         \
+  WORD(used) WORD(validate) WORD(value) WORD(values) WORD(var) WORD(variant) WORD(vdim) WORD(vector)         \
   WORD(view) WORD(was) WORD(way) WORD(weight) WORD(weight_decay) WORD(weight_norm) WORD(weights)   \
   WORD(what) WORD(when) WORD(where) WORD(which) WORD(whose) WORD(wide) WORD(window) WORD(with)     \
   WORD(within) WORD(without) WORD(word) WORD(words) WORD(wrap) WORD(writable) WORD(writable_input)                \

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstddef>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/parallel.hpp"
+#include "ikebana/cpu/strided.hpp"
+#include "ikebana/cpu/tensor_ops.hpp"
+
+/// Element-wise functions of operands of different shapes, repeated as NumPy does. Operands are
+/// read through blocks on the stack, unless they have every element in order. None allocates or
+/// throws; O(elements of the result).
+namespace ikebana::cpu {
+
+/// An array whose elements are repeated, or a number.
+template <class T>
+struct broadcast_operand {
+  const T* data = nullptr;  ///< Null for a number.
+  strided_map map{};
+  T number{};
+};
+
+namespace detail {
+
+inline constexpr dim_t broadcast_block = 512;
+
+/// Reads blocks of an operand.
+template <class T>
+class operand_reader {
+ public:
+  /// Null if there is no such operand.
+  void open(const broadcast_operand<T>* of) {
+    of_ = of;
+    if (of == nullptr) return;
+    repeats_ = of->data == nullptr || of->map.is_repeated();
+    if (!repeats_) return;
+    const T x = of->data == nullptr ? of->number : of->data[of->map.offset];
+    for (T& b : block_) b = x;
+  }
+  /// Whether all its elements can be read at once.
+  bool is_whole() const { return of_ == nullptr || (!repeats_ && of_->map.is_dense()); }
+  const T* read(dim_t first, dim_t n) {
+    if (of_ == nullptr) return nullptr;
+    if (repeats_) return block_;
+    if (of_->map.is_dense()) return of_->data + of_->map.offset + first;
+    read_strided(of_->map, of_->data, first, n, block_);
+    return block_;
+  }
+
+ private:
+  const broadcast_operand<T>* of_ = nullptr;
+  bool repeats_ = false;
+  T block_[broadcast_block];
+};
+
+template <class T>
+void broadcast_part(tensor_op f, int count, const broadcast_operand<T>* x, dim_t first, dim_t last,
+                    T* y) {
+  operand_reader<T> r[3];
+  bool whole = true;
+  for (int i = 0; i < count; ++i) {
+    r[i].open(x + i);
+    whole = whole && r[i].is_whole();
+  }
+  const dim_t step = whole ? last - first : broadcast_block;
+  for (dim_t i = first; i < last; i += step) {
+    const dim_t n = last - i < step ? last - i : step;
+    const T* const a = r[0].read(i, n);
+    tensor_op_forward(f, n, a, r[1].read(i, n), r[2].read(i, n), y + i);
+  }
+}
+
+}  // namespace detail
+
+/// y = f(x[0], x[1], ...), element by element, for n elements of y.
+template <class T>
+void broadcast_forward(tensor_op f, int count, const broadcast_operand<T>* x, dim_t n, T* y) {
+  parallel_for(0, n, detail::elements_for_thread, [=](dim_t first, dim_t last) {
+    detail::broadcast_part(f, count, x, first, last, y);
+  });
+}
+
+/// d = the gradient of operand `by`: dy times the derivative, summed over the elements that
+/// repeat one of its own, of which it has `own`.
+template <class T>
+void broadcast_backward(tensor_op f, int by, int count, const broadcast_operand<T>* x, dim_t n,
+                        const T* y, const T* dy, dim_t own, T* d) {
+  const strided_map& to = x[by].map;
+  const bool is_dense = to.is_dense();
+  if (!is_dense)
+    for (dim_t i = 0; i < own; ++i) d[i] = T{};
+  const auto part = [=](dim_t first, dim_t last) {
+    detail::operand_reader<T> r[3];
+    bool whole = is_dense;
+    for (int i = 0; i < count; ++i) {
+      r[i].open(x + i);
+      whole = whole && r[i].is_whole();
+    }
+    T block[detail::broadcast_block];
+    const dim_t step = whole ? last - first : detail::broadcast_block;
+    for (dim_t i = first; i < last; i += step) {
+      const dim_t m = last - i < step ? last - i : step;
+      T* const out = is_dense ? d + i : block;
+      const T* const a = r[0].read(i, m);
+      tensor_op_backward(f, by, m, a, r[1].read(i, m), r[2].read(i, m), y == nullptr ? y : y + i,
+                         dy + i, out);
+      if (!is_dense) add_strided(to, d, i, m, block);
+    }
+  };
+  if (is_dense)
+    parallel_for(0, n, detail::elements_for_thread, part);
+  else
+    part(0, n);
+}
+
+IKEBANA_CPU_KERNEL(broadcast_forward)
+IKEBANA_CPU_KERNEL(broadcast_backward)
+
+}  // namespace ikebana::cpu
