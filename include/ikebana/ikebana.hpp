@@ -65,6 +65,7 @@
 #include "ikebana/nn/transformer_encoder.hpp"
 #include "ikebana/nn/transformer_encoder_layer.hpp"
 #include "ikebana/nn/weight_norm.hpp"
+#include "ikebana/ops/elementwise.hpp"
 #include "ikebana/optim/adam.hpp"
 #include "ikebana/optim/clip_grad.hpp"
 #include "ikebana/optim/grad_scaler.hpp"
