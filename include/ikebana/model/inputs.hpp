@@ -10,6 +10,7 @@
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/tensor.hpp"
+#include "ikebana/core/text.hpp"
 #include "ikebana/module/element_mismatch.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/named.hpp"
@@ -117,6 +118,18 @@ constexpr auto input_names() {
     return std::array<std::string_view, 0>{};
 }
 
+/// The error of a name that none of M's inputs has.
+template <any_module M>
+inline constexpr auto unknown_input = [] {
+  text<300> t{"is not the name of an input"};
+  constexpr auto names = input_names<M>();
+  if (names.size() == 0)
+    t.append(": this network gives none, so its inputs are passed by position");
+  for (std::size_t i = 0; i < names.size(); ++i)
+    t.append(i == 0 ? "; there are " : ", ").append(names[i]);
+  return t;
+}();
+
 /// The index of the argument for each input of a module.
 template <std::size_t N>
 struct input_order {
@@ -145,15 +158,7 @@ constexpr input_order<N> order_inputs() {
       const std::string_view name{names[a]};
       for (at = 0; at < inputs.size() && inputs[at] != name;) ++at;
       if (at >= inputs.size()) {
-        order.error = {inputs.size() == 0
-                           ? "is not the name of an input: this network gives none, so its inputs "
-                             "are passed by position"
-                           : "is not the name of an input",
-                       0,
-                       0,
-                       {},
-                       {},
-                       path_text{}.append(name)};
+        order.error = {unknown_input<M>.c_str(), 0, 0, {}, {}, path_text{}.append(name)};
         return order;
       }
     }
