@@ -33,6 +33,10 @@ int main() {
   ike::tensor features(model(images));  // a copy: the view is valid until the next call
   std::cout << features << '\n' << ike::argmax(features) << '\n';
 
+  for (auto [name, value] : ike::named_parameters(model))  // a std::string_view, a dynamic_view
+    std::cout << name << ' ' << value.extents() << '\n';
+  std::cout << ike::parameter_count(model) << " parameters\n";
+
   // Both images are the same.
   return ike::allclose(ike::select(features, 0), ike::select(features, 1)) && samples[3] == 40 ? 0
                                                                                                : 1;

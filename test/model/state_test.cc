@@ -161,6 +161,35 @@ TEST_CASE("Hana's algorithms walk over the parameters") {
   });
 }
 
+TEST_CASE("a loop at run time walks over the parameters, too") {
+  auto m = make<float>(1);
+  std::vector<std::string_view> names;
+  ike::dim_t elements = 0;
+  for (auto [name, value] : ike::named_parameters(m)) {
+    names.push_back(name);
+    elements += value.size();
+    if (name.ends_with(".bias"))
+      for (float& v : value) v = 5;
+  }
+  CHECK(names == std::vector<std::string_view>{"conv.weight", "conv.bias", "norm.weight",
+                                               "norm.bias", "fc.weight", "fc.bias"});
+  CHECK(elements == 99);
+  CHECK(ike::parameter_count(m) == 99);
+  for (float v : m["fc.bias"_s]) CHECK(v == 5);
+  CHECK(m["fc.weight"_s][0] != 5);
+
+  const auto& constant = m;
+  const auto list = ike::named_parameters(constant);
+  static_assert(list.size() == 6);
+  const auto weight = list.begin()[4].value;
+  static_assert(std::is_same_v<decltype(weight.data()), const float*>);
+  CHECK(weight.extents() == shape{3, 16});
+  CHECK(weight.data() == m["fc.weight"_s].data());
+  CHECK(weight.as<shape{ike::dynamic, 16}>()(2, 15) == weight[47]);
+  CHECK_THROWS_AS((weight.as<shape{16, 3}>()), ike::shape_error);
+  CHECK_THROWS_AS((weight.as<shape{48}>()), ike::shape_error);
+}
+
 TEST_CASE("the summary counts what there is") {
   auto m = make<float>(1);
   const ike::model_summary s = ike::summarize(m);
