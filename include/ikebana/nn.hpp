@@ -6,6 +6,7 @@
 #include "ikebana/nn/adaptive_pool.hpp"
 #include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/bilinear.hpp"
+#include "ikebana/nn/causal_conv1d.hpp"
 #include "ikebana/nn/concat.hpp"
 #include "ikebana/nn/conv.hpp"
 #include "ikebana/nn/conv_transpose.hpp"

@@ -1,0 +1,191 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "ikebana/core/diagnostic.hpp"
+#include "ikebana/module/context.hpp"
+#include "ikebana/module/describe.hpp"
+#include "ikebana/module/module.hpp"
+#include "ikebana/module/option_set.hpp"
+#include "ikebana/module/options.hpp"
+#include "ikebana/module/parameter.hpp"
+#include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/conv.hpp"
+
+namespace ikebana {
+
+namespace detail {
+
+/// The convolution with the options that are none of `stateful`.
+template <dim_t In, dim_t Out, class Kept, class... Options>
+struct conv_without_state;
+template <dim_t In, dim_t Out, class... Kept>
+struct conv_without_state<In, Out, void(Kept...)> {
+  using type = conv<1, In, Out, Kept...>;
+};
+template <dim_t In, dim_t Out, class... Kept, class First, class... Rest>
+struct conv_without_state<In, Out, void(Kept...), First, Rest...>
+    : std::conditional_t<is_option_of<First, stateful_option>,
+                         conv_without_state<In, Out, void(Kept...), Rest...>,
+                         conv_without_state<In, Out, void(Kept..., First), Rest...>> {};
+
+}  // namespace detail
+
+/// A convolution along time whose output at a position depends on no later input: a conv1d of an
+/// input that is extended by dilation (kernel - 1) zeros in front (van den Oord et al., WaveNet: A
+/// Generative Model for Raw Audio, 2016). [N, in_channels, length], or unbatched [in_channels,
+/// length], becomes [N, out_channels, (length - 1) / stride + 1].
+///
+/// Parameters: those of conv1d. In is a number, `lazy` or `dynamic`. Options: kernel<K> (required),
+/// stride<S> (default 1), dilation<D> (1), groups<G> (1), bias<bool> (true), stateful<N> (0). With
+/// stateful<N>, which takes a batch of N and stride 1, the zeros are in front of the first call
+/// alone: a later call continues where the previous one ended, in training and in evaluation. So a
+/// sequence may be given in blocks of any length. Backward ends at the beginning of a call.
+///
+/// O(output elements * in_channels / groups * kernel) multiply-adds; no allocation. The input is
+/// copied to planned memory, behind what it is extended by.
+template <dim_t In, dim_t Out, class... Options>
+struct causal_conv1d {
+  static_assert(
+      detail::option_set<kernel<>, stride<>, dilation<>, groups<1>, bias<true>,
+                         stateful<0>>::template accepts<Options...>,
+      "ikebana: causal_conv1d takes the options kernel, stride, dilation, groups, bias and "
+      "stateful, each once");
+
+  using convolution = typename detail::conv_without_state<In, Out, void(), Options...>::type;
+  static constexpr std::string_view kind = "causal_conv1d";
+  static constexpr bool is_lazy = In == lazy;
+  static constexpr kept keeps = kept::nothing;
+  static constexpr bool takes_residual = true;
+  static constexpr bool takes_function = true;
+  static constexpr dim_t reach = convolution::options::reach[0] - 1;
+  static constexpr dim_t state_batch = detail::option_or<stateful<0>, Options...>::value;
+  static_assert(state_batch >= 0, "ikebana: stateful<N> is how many sequences, or 0");
+  static_assert(state_batch == 0 || convolution::options::stride[0] == 1,
+                "ikebana: causal_conv1d that is stateful needs a stride of 1");
+
+  [[no_unique_address]] convolution inner{};
+
+  constexpr inferred infer(const shape& in) const {
+    if (const diagnostic wrong = detail::check_conv_channels<"causal_conv", 1>(
+            in, inner.in_channels.value(), Out, convolution::options::groups);
+        !wrong.ok())
+      return wrong;
+    if (in.back() == 0)
+      return diagnostic{
+          "causal_conv1d expects a sequence of at least {expected} step, got {got} "
+          "(input {input})",
+          1, 0, in};
+    if (state_batch > 0 && !fits(state_batch, convolution::options::batch(in)))
+      return diagnostic{
+          "causal_conv1d keeps the states of a batch of {expected}, got {got} (input "
+          "{input})",
+          state_batch, convolution::options::batch(in), in};
+    return inner.infer(widened(in));
+  }
+
+  template <shape Input>
+  constexpr auto become() const {
+    return causal_conv1d<Input[convolution::options::channel_dim(Input)], Out, Options...>{};
+  }
+  constexpr void bind(const shape_list& in) { inner.bind(in); }
+  constexpr void bind_state(std::span<const shape> parameters, std::span<const shape> buffers) {
+    inner.bind_state(parameters, buffers);
+  }
+
+  constexpr auto parameters() const { return inner.parameters(); }
+  constexpr std::array<buffer_spec, 1> buffers() const requires(state_batch > 0) {
+    return {buffer_spec{.name = "state",
+                        .extents = shape{state_batch, inner.in_channels.value(), reach},
+                        .persistent = false}};
+  }
+  /// The extended input, and its gradient.
+  constexpr std::array<saved_spec, 2> saved(const shape_list& in) const {
+    return {saved_spec{0, widened(in[0])}, saved_spec{0, widened(in[0])}};
+  }
+
+  constexpr dim_t multiply_adds(const shape_list& in, const shape_list& out) const {
+    return inner.multiply_adds(in, out);
+  }
+  void describe(description& d) const {
+    inner.describe(d);
+    if (state_batch > 0) d.add("stateful", state_batch);
+  }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    const shape& in = c.input_shape();
+    const dim_t rows = in.numel() / in.back(), length = in.back();
+    T* const wide = c.template saved<T>(0);
+    for (dim_t i = 0; i < rows; ++i) {
+      T* const row = wide + i * (reach + length);
+      if constexpr (state_batch > 0)
+        copy(reach, c.template buffer<T>(0) + i * reach, row);
+      else
+        for (dim_t k = 0; k < reach; ++k) row[k] = T{0};
+      copy(length, c.input() + i * length, row + reach);
+      if constexpr (state_batch > 0) copy(reach, row + length, c.template buffer<T>(0) + i * reach);
+    }
+    with_wide_input(c, nullptr, [&](const context<T>& of_inner) { inner.forward(of_inner); });
+  }
+
+  template <class T>
+  void backward(const context<T>& c) const {
+    T* const dx = c.input_gradient();
+    T* const wide = dx == nullptr ? nullptr : c.template saved<T>(1);
+    with_wide_input(c, wide, [&](const context<T>& of_inner) { inner.backward(of_inner); });
+    if (dx == nullptr) return;
+    const shape& in = c.input_shape();
+    const dim_t length = in.back();
+    for (dim_t i = 0; i < in.numel() / length; ++i)
+      copy(length, wide + i * (reach + length) + reach, dx + i * length);
+  }
+
+  template <class... X>
+  constexpr auto operator()(const X&... x) const {
+    return apply(*this, x...);
+  }
+
+ private:
+  static constexpr shape widened(const shape& in) {
+    shape wide = in;
+    if (wide.back() >= 0) wide[wide.rank() - 1] += reach;
+    return wide;
+  }
+
+  template <class T>
+  static void copy(dim_t n, const T* from, T* to) {
+    if (n > 0) std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
+  }
+
+  /// Calls f with the context of the inner convolution, whose input is the extended one.
+  template <class T, class F>
+  static void with_wide_input(const context<T>& c, std::type_identity_t<T>* gradient, F&& f) {
+    const shape shapes[] = {widened(c.input_shape()), c.output_shape()};
+    T* const values[] = {c.template saved<T>(0), c.output()};
+    T* const value_gradients[] = {
+        nullptr, const_cast<T*>(c.value_gradients == nullptr ? nullptr : c.output_gradient())};
+    T* const edge_gradients[] = {gradient};
+    static constexpr int first = 0;
+    context<T> of_inner = c;
+    of_inner.shapes = shapes;
+    of_inner.inputs = &first;
+    of_inner.first_output = 1;
+    of_inner.values = values;
+    of_inner.other_output = nullptr;
+    of_inner.value_gradients = value_gradients;
+    of_inner.edge_gradients = edge_gradients;
+    f(of_inner);
+  }
+};
+
+/// A causal_conv1d whose in_channels are inferred from the first input.
+template <dim_t Out, class... Options>
+using lazy_causal_conv1d = causal_conv1d<lazy, Out, Options...>;
+
+}  // namespace ikebana
