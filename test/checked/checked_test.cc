@@ -7,6 +7,7 @@
 
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/core/error.hpp"
+#include "ikebana/core/strided_view.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/nn/activation.hpp"
@@ -58,6 +59,8 @@ TEST_CASE("an index out of bounds is an error") {
   check(rows);
   check(rows.view());
   CHECK_THROWS_AS(fixed(1, 3) = 1, ike::error);
+  CHECK_THROWS_AS(ike::transposed(fixed)(3, 1), ike::error);
+  CHECK_THROWS_AS(ike::transposed(fixed)(0, -1), ike::error);
   CHECK_THROWS_AS(fixed[6] = 1, ike::error);
   const auto moved = std::move(fixed);
   CHECK_THROWS_AS(fixed[0], ike::error);
