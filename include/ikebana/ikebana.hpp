@@ -9,6 +9,7 @@
 
 #include "ikebana/compose/choose.hpp"
 #include "ikebana/compose/graph.hpp"
+#include "ikebana/compose/loss.hpp"
 #include "ikebana/compose/parallel.hpp"
 #include "ikebana/compose/repeat.hpp"
 #include "ikebana/compose/residual.hpp"

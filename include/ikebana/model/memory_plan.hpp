@@ -53,10 +53,12 @@ struct planning_tables {
 template <program_sizes N>
 [[gnu::cold]] constexpr void plan_memory_into(memory_plan<N>& plan, planning_tables<N>& scratch,
                                               const program<N>& p, std::size_t inputs,
-                                              pass_purpose purpose, std::size_t element_size) {
-  memory_planner planner(p.view(), inputs, purpose, element_size, plan.tables(),
-                         {scratch.uses.data(), scratch.values.data(), scratch.indices.data(),
-                          scratch.requests.data()});
+                                              pass_purpose purpose, std::size_t element_size,
+                                              unsigned inputs_with_gradients = ~0U) {
+  memory_planner planner(
+      p.view(), inputs, purpose, element_size, plan.tables(),
+      {scratch.uses.data(), scratch.values.data(), scratch.indices.data(), scratch.requests.data()},
+      inputs_with_gradients);
   plan.bytes = planner.run();
 }
 

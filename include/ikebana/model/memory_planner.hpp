@@ -55,12 +55,13 @@ class memory_planner {
  public:
   constexpr memory_planner(const program_view& p, std::size_t inputs, pass_purpose purpose,
                            std::size_t element_size, const memory_tables& plan,
-                           const planner_scratch& scratch)
+                           const planner_scratch& scratch, unsigned inputs_with_gradients = ~0U)
       : p_{p},
         nodes_{static_cast<int>(p.n.nodes)},
         count_{static_cast<int>(p.n.values)},
         inputs_{static_cast<int>(inputs)},
         purpose_{purpose},
+        inputs_with_gradients_{inputs_with_gradients},
         element_size_{element_size},
         plan_{plan},
         uses_{scratch.uses},
@@ -99,9 +100,9 @@ class memory_planner {
   [[gnu::cold]] constexpr void begin_values() {
     for (int v = 0; v < count_; ++v) {
       values_[v] = {{0, -1}, {backward_time(0) + 1, -1}, -1, false};
-      values_[v].needs_gradient = v < inputs_ &&
-                                  purpose_ == pass_purpose::training_with_input_gradients &&
-                                  p_.kinds[v] == element_kind::real;
+      values_[v].needs_gradient =
+          v < inputs_ && purpose_ == pass_purpose::training_with_input_gradients &&
+          (inputs_with_gradients_ >> v & 1) != 0 && p_.kinds[v] == element_kind::real;
       plan_.values[v] = plan_.value_gradients[v] = -1;
       plan_.root[v] = plan_.gradient_root[v] = v;
       plan_.gradient_written[v] = false;
@@ -253,6 +254,7 @@ class memory_planner {
   program_view p_;
   int nodes_, count_, inputs_;
   pass_purpose purpose_;
+  unsigned inputs_with_gradients_;  ///< A bit for each input that has one if any has.
   std::size_t element_size_;
   memory_tables plan_;
   value_use* uses_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -17,9 +18,11 @@
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/input_check.hpp"
 #include "ikebana/model/inputs.hpp"
+#include "ikebana/model/loss_memory.hpp"
 #include "ikebana/model/model_contents.hpp"
 #include "ikebana/model/optimizer_check.hpp"
 #include "ikebana/model/training_refusals.hpp"
+#include "ikebana/module/graph_loss.hpp"
 #include "ikebana/module/lazy.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/module/refusal.hpp"
@@ -40,6 +43,9 @@ IKEBANA_MISUSE(call_of_a_temporary_model,
 }  // namespace detail::misuse
 
 namespace detail {
+
+template <class T, class Graph, std::size_t Outputs, shape... In>
+class loss_network;
 
 /// Its name appears in the compiler's message about a copy.
 struct a_model_is_not_copied_but_cloned_by_clone {};
@@ -143,16 +149,51 @@ class model : public detail::model_contents<E, M, In...>,
   static constexpr diagnostic check_step() {
     diagnostic wrong = check_input(std::type_identity<X>{});
     if (!wrong.ok()) return wrong;
+    if constexpr (detail::is_graph_loss<Loss>)
+      return check_graph_loss<typename Loss::graph_type>(std::type_identity<Y>{},
+                                                         std::make_index_sequence<output_count>{});
+    else
+      return check_loss_of_one_output<Y, Loss>();
+  }
+
+ private:
+  template <class Y, class Loss>
+  static constexpr diagnostic check_loss_of_one_output() {
     if (output_count != 1)
       return {
           "a loss takes one output, the network has {got}: choose one in a graph, or call backward",
           1, static_cast<dim_t>(output_count)};
-    wrong = detail::check_loss<Loss, T, output_shape, Y>();
+    diagnostic wrong = detail::check_loss<Loss, T, output_shape, Y>();
     if constexpr (requires { Loss::check_last(std::string_view{}); })
       if (wrong.ok()) wrong = detail::check_last_module<Loss, M>({});
     return wrong;
   }
 
+  template <class Graph, class... Y, std::size_t... I>
+  static constexpr diagnostic check_graph_loss(std::type_identity<input_pack<Y...>>,
+                                               std::index_sequence<I...>) {
+    const diagnostic wrong = graph_loss<Graph>::check(shape_of_output<I>..., Y::static_shape...);
+    if (!wrong.ok()) return wrong;
+    return loss_network_of<Graph, Y...>::template check_call<
+        tensor_view<const T, shape_of_output<I>>..., Y...>();
+  }
+  template <class Graph, class Y, std::size_t... I>
+  static constexpr diagnostic check_graph_loss(std::type_identity<Y>,
+                                               std::index_sequence<I...> outputs) {
+    if constexpr (!tensor_like<Y>)
+      return detail::check_loss<graph_loss<Graph>, T, output_shape, Y>();
+    else
+      return check_graph_loss<Graph>(std::type_identity<input_pack<Y>>{}, outputs);
+  }
+
+  template <class Graph, class... Y, std::size_t... I>
+  static auto loss_network_type(std::index_sequence<I...>)
+      -> detail::loss_network<T, Graph, output_count, shape_of_output<I>..., Y::static_shape...>;
+  template <class Graph, class... Y>
+  using loss_network_of =
+      decltype(loss_network_type<Graph, Y...>(std::make_index_sequence<output_count>{}));
+
+ public:
   /// The error of `backward(G, X...)`, if any; a constant expression.
   template <class G, class... X>
   static constexpr diagnostic check_backward() {
@@ -320,7 +361,7 @@ class model : public detail::model_contents<E, M, In...>,
   requires(detail::accepts_train_step<model, X, Y, Loss, Optimizer&>) T
       train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
     detail::check_optimizer(*this, optimizer);
-    const T value = run_loss(x, target, loss, false, detail::no_listener{});
+    const T value = run_loss(x, target, detail::as_loss(loss), false, detail::no_listener{});
     optimizer.step();
     return value;
   }
@@ -335,7 +376,7 @@ class model : public detail::model_contents<E, M, In...>,
   template <class X, class Y, class Loss>
   requires(detail::accepts_loss_backward<model, X, Y, Loss>) T
       loss_backward(const X& x, const Y& target, const Loss& loss) {
-    return run_loss(x, target, loss, true, detail::no_listener{});
+    return run_loss(x, target, detail::as_loss(loss), true, detail::no_listener{});
   }
   template <class... A>
   requires(!detail::accepts_loss_backward<model, A...>) auto loss_backward(A&&...)
@@ -422,6 +463,26 @@ class model : public detail::model_contents<E, M, In...>,
       else
         return prepared(x);
     }();
+    if constexpr (detail::is_graph_loss<Loss>) {
+      if constexpr (detail::is_input_pack<Y>)
+        return std::apply(
+            [&](const auto&... t) {
+              return run_graph_loss(data, loss, accumulate, completed,
+                                    std::make_index_sequence<output_count>{}, t...);
+            },
+            target.items);
+      else
+        return run_graph_loss(data, loss, accumulate, completed,
+                              std::make_index_sequence<output_count>{}, target);
+    } else {
+      return run_loss_of_one_output(data, target, loss, accumulate, completed);
+    }
+  }
+
+ private:
+  template <class Y, class Loss, class Completed>
+  T run_loss_of_one_output(const typename arguments::pointers& data, const Y& target,
+                           const Loss& loss, bool accumulate, Completed& completed) {
     loss.validate(tables_->current.output(), target);
     contents::run_forward(data);
     tables_->of_loss = true;
@@ -432,6 +493,27 @@ class model : public detail::model_contents<E, M, In...>,
     contents::run_backward(accumulate, completed);
     return value;
   }
+
+  /// The same with a loss that is a graph: its network reads the outputs and writes their gradients
+  /// where they are.
+  template <class Loss, class Completed, std::size_t... I, class... Y>
+  T run_graph_loss(const typename arguments::pointers& data, const Loss& loss, bool accumulate,
+                   Completed& completed, std::index_sequence<I...>, const Y&... target) {
+    const auto& graph = loss.graph_of_loss();
+    auto& own = detail::loss_network_in<
+        loss_network_of<typename Loss::graph_type, std::remove_const_t<Y>...>>(losses_, graph);
+    own.prepare_for(graph, shape_list{tables_->current.output(I)..., target.extents()...},
+                    contents::seed_, contents::step_);
+    contents::run_forward(data);
+    tables_->of_loss = true;
+    const T value = own.value(output<I>()..., target...);
+    if constexpr (requires { loss.begin_backward(); }) loss.begin_backward();
+    (contents::set_output_written(I, true), ...);
+    own.gradients({tables_->output_gradient(I)...});
+    contents::run_backward(accumulate, completed);
+    return value;
+  }
+  std::unique_ptr<detail::loss_memory> losses_;  ///< One for each type of graph loss seen.
 };
 
 }  // namespace ikebana

@@ -47,6 +47,7 @@ struct network_state {
   shape_list bound_inputs{};
   shape_list current_inputs{};
   bool input_gradients = false;
+  unsigned inputs_with_gradients = ~0U;  ///< A bit for each input that has one if any has.
   bool ran_forward = false;
   bool of_loss = false;   ///< The last forward was a training step's: its inputs may be gone.
   bool left_out = false;  ///< The last forward skipped what a backward needs.

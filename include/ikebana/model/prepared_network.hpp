@@ -105,7 +105,7 @@ class prepared_network : protected model_memory<element_of<E>> {
     plan_memory_into(
         t.memory, t.planning, t.current_program, Inputs,
         t.input_gradients ? pass_purpose::training_with_input_gradients : pass_purpose::training,
-        sizeof(T));
+        sizeof(T), t.inputs_with_gradients);
     memory::place(t, t.memory.bytes);
     if constexpr (has_layers) t.point_layers();
     t.current_inputs = inputs;

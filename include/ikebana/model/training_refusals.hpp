@@ -13,6 +13,7 @@
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/model/output_gradients.hpp"
 #include "ikebana/module/element_mismatch.hpp"
+#include "ikebana/module/graph_loss.hpp"
 #include "ikebana/module/lower_module.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/named.hpp"
@@ -61,9 +62,7 @@ IKEBANA_MISUSE(training_of_a_const_model,
 }  // namespace misuse
 
 template <class Loss>
-concept has_loss_check = requires(const shape& s) {
-  Loss::check(s, s).ok();
-};
+concept has_loss_check = loss_value<Loss> || loss_function<Loss>;
 template <class Optimizer>
 concept has_step = requires(Optimizer& optimizer) {
   optimizer.step();
@@ -98,7 +97,8 @@ constexpr auto find_step_refusal_of_four() {
   else if constexpr (!accepts<check_optimizer_type<T, optimizer>>)
     return find_refusal<check_optimizer_type<T, optimizer>>();
   else
-    return Self::template find_step_refusal<std::remove_cvref_t<X>, std::remove_cvref_t<Y>, loss>();
+    return Self::template find_step_refusal<std::remove_cvref_t<X>, std::remove_cvref_t<Y>,
+                                            loss_type<loss>>();
 }
 
 /// The refusal of `train_step(A...)` of a model or replica, whose find_step_refusal<X, Y, Loss>
@@ -132,7 +132,7 @@ constexpr auto find_loss_backward_refusal_of_three() {
     return std::type_identity<misuse::loss_backward_takes_an_input_a_target_and_a_loss<>>{};
   else
     return Self::template find_step_refusal<std::remove_cvref_t<X>, std::remove_cvref_t<Y>,
-                                            std::remove_cvref_t<Loss>>();
+                                            loss_type<std::remove_cvref_t<Loss>>>();
 }
 
 /// The same of `loss_backward(A...)`.

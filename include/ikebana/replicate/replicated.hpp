@@ -229,7 +229,7 @@ class replicated : public detail::replica_of<Model>,
       train_step(const X& x, const Y& target, const Loss& loss, Optimizer& optimizer) {
     detail::check_optimizer(*this, optimizer);
     detail::tell_before_train_step(features_, optimizer);
-    const value_type value = loss_and_gradients(x, target, loss, false);
+    const value_type value = loss_and_gradients(x, target, detail::as_loss(loss), false);
     step(optimizer);
     return value;
   }
@@ -251,7 +251,7 @@ class replicated : public detail::replica_of<Model>,
   requires(detail::accepts_loss_backward<replicated, X, Y, Loss> && !casts<X>) value_type
       loss_backward(const X& x, const Y& target, const Loss& loss) {
     refuse_in_backward_steps();
-    return loss_and_gradients(x, target, loss, true);
+    return loss_and_gradients(x, target, detail::as_loss(loss), true);
   }
   template <class X, class Y, class Loss>
   requires(detail::accepts_loss_backward<replicated, X, Y, Loss>&& casts<X>) value_type
@@ -374,10 +374,16 @@ class replicated : public detail::replica_of<Model>,
   /// The loss; its backward starts the model's backward. Until then, forward may throw and earlier
   /// reductions may be in flight.
   template <class Loss>
-  struct loss_before_backward {
+  struct loss_before_backward : detail::as_graph_loss<Loss> {
     replicated& self;
     const Loss& loss;
     bool accumulate;
+
+    loss_before_backward(replicated& r, const Loss& l, bool adds)
+        : self{r}, loss{l}, accumulate{adds} {}
+
+    const auto& graph_of_loss() const { return loss.graph_of_loss(); }
+    void begin_backward() const { self.begin_backward(accumulate); }
 
     template <class X, class Y>
     void validate(const X& output, const Y& target) const {
@@ -463,7 +469,7 @@ class replicated : public detail::replica_of<Model>,
     const abandon_on_exception guard{*this};
     begin_forward();
     const value_type value = Model::run_loss(
-        x, target, loss_before_backward<Loss>{*this, loss, accumulate}, accumulate, listener());
+        x, target, loss_before_backward<Loss>(*this, loss, accumulate), accumulate, listener());
     end_backward();
     return value;
   }

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "ikebana/core/diagnostic.hpp"
+#include "ikebana/module/lazy.hpp"
+#include "ikebana/module/lowering.hpp"
+
+namespace ikebana {
+
+/// A loss that is a graph: its inputs are the outputs of the network and then the targets, its
+/// result is one number. Made by `loss`.
+template <composite_module Graph>
+struct graph_loss {
+  using graph_type = Graph;
+  Graph graph{};
+
+  constexpr const Graph& graph_of_loss() const { return graph; }
+
+  /// What is wrong with these shapes of the outputs and then the targets.
+  template <class... S>
+  static constexpr diagnostic check(const S&... shapes) {
+    return check(shape_list{shapes...});
+  }
+  static constexpr diagnostic check(const shape_list& shapes) {
+    const auto expected = static_cast<std::size_t>(detail::wiring_of<Graph>.inputs);
+    if (shapes.size() != expected)
+      return {
+          "the loss takes {expected} values, the outputs of the network and then the targets, got "
+          "{got}: several targets are inputs(target, weight)",
+          static_cast<dim_t>(expected), static_cast<dim_t>(shapes.size())};
+    const inferred result = infer(Graph{}, shapes);
+    if (!result.ok()) return result.error;
+    if (result.outputs.size() != 1 || result.output().numel() != 1)
+      return {"a loss gives one number, got {input}: take the average or the sum", 0, 0,
+              result.output()};
+    return {};
+  }
+
+  /// The loss of tensors. Allocates: `train_step` and `loss_backward` do not, once they know the
+  /// loss.
+  template <class... X>
+  auto operator()(const X&... x) const {
+    return evaluate_loss(*this, x...);
+  }
+};
+
+namespace detail {
+
+template <class L>
+inline constexpr bool is_graph_loss = requires {
+  typename L::graph_type;
+};
+
+/// A base of what wraps a loss.
+template <class L>
+struct as_graph_loss {};
+template <class L>
+requires is_graph_loss<L>
+struct as_graph_loss<L> {
+  using graph_type = typename L::graph_type;
+};
+
+/// For finding `make_loss` (compose/loss.hpp) by its argument.
+struct of_function {};
+
+template <class L>
+concept loss_value = requires(const shape& s) {
+  L::check(s, s).ok();
+}
+|| is_graph_loss<L>;
+
+struct other_call {
+  void operator()();
+};
+template <class F>
+struct call_probe : F, other_call {};
+
+/// Whether F has an operator (), which then is ambiguous in the probe.
+template <class F>
+constexpr bool has_call_operator() {
+  if constexpr (std::is_class_v<F> && !std::is_final_v<F>) return !requires {
+      &call_probe<F>::operator();
+    };
+  else
+    return false;
+}
+
+/// Functions of symbols from which `loss` makes a loss.
+template <class F>
+concept loss_function = !loss_value<F> && has_call_operator<F>() && requires(const F& f) {
+  make_loss(of_function{}, f);
+};
+
+/// A loss, or the one that is made of a function.
+template <class L>
+constexpr decltype(auto) as_loss(const L& l) {
+  if constexpr (loss_function<L>)
+    return make_loss(of_function{}, l);
+  else
+    return (l);
+}
+template <class L>
+using loss_type = std::remove_cvref_t<decltype(as_loss(std::declval<const L&>()))>;
+
+}  // namespace detail
+}  // namespace ikebana
