@@ -50,7 +50,9 @@ struct program_arm {
 struct program_scope {
   int parent = -1;
   const char* name = nullptr;
-  int index = 0;  ///< Its index among its siblings if that is its name; else -1.
+  int index = 0;                ///< Its index among its siblings if that is its name; else -1.
+  std::uint64_t path_hash = 0;  ///< Of the path, by hash_path.
+  std::size_t path_size = 0;    ///< In characters.
 };
 
 struct program_leaf {

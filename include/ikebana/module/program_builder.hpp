@@ -47,9 +47,12 @@ struct program_builder {
   constexpr bool counting() const { return nodes == nullptr; }
 
   constexpr int add_scope(int parent, const char* name, int index) {
-    if (!counting()) scopes[n.scopes] = {parent, name, index};
+    if (!counting()) scopes[n.scopes] = make_scope(parent, name, index);
     return static_cast<int>(n.scopes++);
   }
+  /// Continues the hash of the parent's path: hashing whole paths would take time proportional to
+  /// the square of the depth, and clang limits the steps of a constant expression.
+  [[gnu::cold]] constexpr program_scope make_scope(int parent, const char* name, int index) const;
   /// Declares that value v has elements of this kind.
   constexpr void claim(int v, element_kind kind, std::size_t input, int scope);
   constexpr int add_value(const shape& s) {
@@ -145,28 +148,40 @@ constexpr void program_builder::add_elements(const shape& s, int scope) {
            scope);
 }
 
+constexpr program_scope program_builder::make_scope(int parent, const char* name, int index) const {
+  program_scope s{parent, name, index, seed{}.path, 0};
+  if (parent < 0) return s;
+  const auto append = [&s](std::string_view part) {
+    s.path_hash = hash_path(part, s.path_hash);
+    s.path_size += part.size();
+  };
+  s.path_hash = scopes[parent].path_hash;
+  s.path_size = scopes[parent].path_size;
+  if (s.path_size > 0) append(".");
+  if (index < 0)
+    append(std::string_view{name});
+  else
+    append(text<24>{}.append(static_cast<dim_t>(index)).view());
+  return s;
+}
+
 /// What all leaves share is not a template, and is cold: it runs rarely and is compiled everywhere.
 constexpr int program_builder::add_leaf(std::string_view kind, std::size_t parameter_count,
                                         std::size_t buffer_count, int scope) {
   const int leaf = static_cast<int>(n.leaves++);
-  path_text path;
-  if (!counting()) path = scope_path(scopes, scope);
+  if (counting()) return leaf;
   // Truncated paths of two leaves could be equal, and paths identify parameters.
-  if (error.ok() && path.size() > longest_path)
-    error = {"the path of a module has at most {expected} characters",
-             static_cast<dim_t>(longest_path),
-             0,
-             {},
-             {},
-             path};
-  if (!counting())
-    leaves[leaf] = {scope,
-                    kind,
-                    hash_path(path.view()),
-                    static_cast<int>(n.parameters),
-                    parameter_count,
-                    static_cast<int>(n.buffers),
-                    buffer_count};
+  if (error.ok() && scopes[scope].path_size > longest_path)
+    refuse({"the path of a module has at most {expected} characters",
+            static_cast<dim_t>(longest_path)},
+           scope);
+  leaves[leaf] = {scope,
+                  kind,
+                  scopes[scope].path_hash,
+                  static_cast<int>(n.parameters),
+                  parameter_count,
+                  static_cast<int>(n.buffers),
+                  buffer_count};
   return leaf;
 }
 
