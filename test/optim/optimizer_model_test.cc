@@ -8,16 +8,19 @@
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/model/initialize.hpp"
+#include "ikebana/model/lazy_model.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/dropout.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
 #include "ikebana/optim/adam.hpp"
+#include "ikebana/optim/optimizer_state_dict.hpp"
 #include "ikebana/optim/sgd.hpp"
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/policy.hpp"
 #include "ikebana/replicate/replicate.hpp"
+#include "ikebana/train/training_state.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -77,6 +80,24 @@ TEST_CASE("train_step refuses an optimizer of another model before anything chan
   });
 }
 
+TEST_CASE("states are those of a model and its own optimizer") {
+  model a = make(), b = make(2);
+  ike::sgd of_a{a, {.lr = 0.1}}, of_b{b, {.lr = 0.1}};
+  const ike::state_dict saved = ike::get_training_state(a, of_a).clone();
+  const ike::state_dict optimizer = ike::get_optimizer_state_dict(a, of_a);
+  const auto before = weights(a);
+  const std::string said = ": the optimizer was made for another model";
+  CHECK(refusal([&] { ike::get_training_state(a, of_b); }) == "get_training_state" + said);
+  CHECK(refusal([&] { ike::load_training_state(a, of_b, saved); }) == "load_training_state" + said);
+  CHECK(refusal([&] { ike::get_optimizer_state_dict(a, of_b); }) ==
+        "get_optimizer_state_dict" + said);
+  CHECK(refusal([&] { ike::set_optimizer_state_dict(a, of_b, optimizer); }) ==
+        "set_optimizer_state_dict" + said);
+  CHECK(weights(a) == before);
+  const ike::sgd moved = std::move(of_a);
+  CHECK(refusal([&] { ike::get_training_state(a, of_a); }) == "get_training_state" + said);
+}
+
 TEST_CASE("an optimizer goes on with a model that was moved") {
   model a = make(), same = make();
   ike::sgd optimizer{a, {.lr = 0.1}}, reference{same, {.lr = 0.1}};
@@ -124,4 +145,18 @@ TEST_CASE("whatever needs the network of a model that was moved from is a state_
   a = b.clone();
   CHECK(a(x).size() == 10);
   CHECK(b(x).size() == 10);
+
+  ike::lazy_model holder{net, ike::seed{1}};
+  ike::lazy_model other = std::move(holder);
+  other(x);
+  ike::lazy_model third = std::move(other);
+  for (auto* gone : {&holder, &other}) {
+    CHECK(refusal([&] { (*gone)(x); }) == said);
+    CHECK(refusal([&] { gone->initialize_parameters(x); }) == said);
+    CHECK(refusal([&] { ike::get_state_dict(*gone); }) == said);
+    CHECK(refusal([&] { ike::load_state_dict(*gone, third.snapshot()); }) == said);
+    CHECK(refusal([&] { gone->register_forward_hook("fc1"_s, [](const ike::module_call&) {}); }) ==
+          said);
+  }
+  CHECK(third(x).size() == 10);
 }

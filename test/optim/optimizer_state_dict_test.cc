@@ -121,6 +121,12 @@ TEST_CASE("A state that does not fit is refused before anything has changed") {
 
   auto other = ike::initialize<float, shape{4, 5}>(ike::linear<5, 2>{}, ike::seed{1});
   CHECK(complaint([&] { ike::get_optimizer_state_dict(other, adam); }) ==
+        "get_optimizer_state_dict: the optimizer was made for another model");
+  struct {
+    decltype(adam)& inner;
+    auto state() { return inner.state(); }
+  } own{adam};
+  CHECK(complaint([&] { ike::get_optimizer_state_dict(other, own); }) ==
         "the optimizer is that of another model: its exp_avg has 112 elements, the model's "
         "parameters have 32");
 }

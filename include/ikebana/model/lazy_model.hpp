@@ -18,6 +18,7 @@
 #include "ikebana/model/kept_inputs.hpp"
 #include "ikebana/model/lazy_call.hpp"
 #include "ikebana/model/lazy_state.hpp"
+#include "ikebana/model/owned_tables.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/module/print.hpp"
 
@@ -108,6 +109,7 @@ requires(!detail::accepts<detail::check_lazy_call<M, T, X...>>) auto initialize_
 /// Inputs are those of `model`: several, by position or name, indices and masks too. T is the
 /// element type if it is chosen (`element_type<double>{}`), else void, and the first call decides.
 /// Hooks can be registered, and states loaded and saved, before the first call as well as after it.
+/// A call of a moved-from lazy_model throws state_error.
 template <any_module M, class T = void>
 class lazy_model : public hook_registration<lazy_model<M, T>, M> {
   template <class... X>
@@ -203,6 +205,7 @@ class lazy_model : public hook_registration<lazy_model<M, T>, M> {
 
   /// See get_state_dict and load_state_dict.
   state_view state() const {
+    check_present();
     if (held_ != nullptr) return held_->state();
     state_view dict = pending_.get(seed_);
     hooks_->run(hook_point::saving, static_cast<state_dict&>(dict));
@@ -214,6 +217,7 @@ class lazy_model : public hook_registration<lazy_model<M, T>, M> {
   /// strict, or some modules).
   state_differences load(const state_dict& dict, const load_options& options = {},
                          std::span<const std::string_view> modules = {}) {
+    check_present();
     if (held_ != nullptr) return held_->load(dict, options, modules);
     if (!options.strict || !modules.empty())
       throw error(
@@ -224,14 +228,22 @@ class lazy_model : public hook_registration<lazy_model<M, T>, M> {
     return {};
   }
 
-  const std::shared_ptr<hook_set>& hooks() { return hooks_; }
-  const std::shared_ptr<hook_set>& forward_hooks() { return hooks_; }
+  const std::shared_ptr<hook_set>& hooks() {
+    check_present();
+    return hooks_;
+  }
+  const std::shared_ptr<hook_set>& forward_hooks() { return hooks(); }
 
  private:
+  void check_present() const {
+    if (hooks_ == nullptr) detail::refuse_moved_from();
+  }
+
   /// Changes nothing if it throws.
   template <class Call, class... X>
   void resolve(const X&... x) {
     using wanted = typename detail::lazy_target<Call>::model_type;
+    check_present();
     if (held_ != nullptr) {
       if (held_->type != dtype_of<element_of<typename Call::element>>)
         throw error("the model was resolved for " + std::string{name(held_->type)} +

@@ -13,6 +13,7 @@
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/model/optimizer_check.hpp"
 #include "ikebana/model/parameter_shards.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/model/state_dict.hpp"
@@ -129,6 +130,7 @@ std::size_t offset_of_number(const Model& model, const optimizer_state& s, std::
 template <initialized_model Model, class Optimizer>
 state_dict get_optimizer_state_dict(Model& model, Optimizer& optimizer) {
   using T = typename std::remove_cvref_t<Model>::value_type;
+  detail::check_optimizer(model, optimizer, "get_optimizer_state_dict");
   const auto& p = model.current_program();
   const auto parameters = p.all_parameters();
   state_dict dict;
@@ -152,11 +154,13 @@ state_dict get_optimizer_state_dict(Model& model, Optimizer& optimizer) {
 }
 
 /// Loads a dict from get_optimizer_state_dict, of this number of ranks or of another: each rank
-/// takes its part, without communication. Strict: every entry must be present, and no others; a
+/// takes its part, without communication. Throws state_error if the optimizer belongs to another
+/// model. Strict: every entry must be present, and no others; a
 /// state_error lists all mismatches before anything has changed. float32 and float64 are converted.
 template <initialized_model Model, class Optimizer>
 void set_optimizer_state_dict(Model& model, Optimizer& optimizer, const state_dict& dict) {
   using T = typename std::remove_cvref_t<Model>::value_type;
+  detail::check_optimizer(model, optimizer, "set_optimizer_state_dict");
   const auto& p = model.current_program();
   const auto parameters = p.all_parameters();
   const auto states = optimizer.state();

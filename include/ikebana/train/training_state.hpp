@@ -19,6 +19,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/model/optimizer_check.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/model/state_dict.hpp"
 #include "ikebana/optim/group.hpp"
@@ -261,11 +262,13 @@ void for_each_optimizer_state(Model& m, Optimizer& optimizer, [[maybe_unused]] s
 /// responsibility. Entries of parameters, buffers and the optimizer's state are views: `save` the
 /// dict, or `clone()` it. If all ranks of a replica agree, any rank's state will do; with
 /// shard_optimizer all ranks must call it, and the parts of the optimizers are gathered. Allocates.
+/// Throws state_error if the optimizer belongs to another model.
 ///
 /// With a scheduler (lr_scheduler, reduce_lr_on_plateau) also its state
 /// ("lr_scheduler.last_epoch").
 template <initialized_model Model, class Optimizer, class Scheduler = detail::no_scheduler>
 state_view get_training_state(Model& m, Optimizer& optimizer, Scheduler&& scheduler = {}) {
+  detail::check_optimizer(m, optimizer, "get_training_state");
   state_view dict;
   const state_view model = get_state_dict(m);
   for (const auto& e : model)
@@ -312,8 +315,9 @@ enum class saved_options : unsigned char {
 /// whatever number of ranks saved it. Strict like load_state_dict: a state_error lists all
 /// mismatches before anything has changed. The optimizer must be of the same kind, with the same
 /// arrays in use, and have the same options unless `options` says otherwise; states of versions
-/// that did not save options are not compared. Throws state_error for negative counters and invalid
-/// options. Elements are converted between float32 and float64. Allocates.
+/// that did not save options are not compared. Throws state_error for an optimizer of another
+/// model, negative counters and invalid options. Elements are converted between float32 and
+/// float64. Allocates.
 ///
 /// A scheduler continues at the saved step, and then sets the optimizer's learning rate. The rate
 /// that it started from is treated like an option. A state with a scheduler cannot be loaded
@@ -321,6 +325,7 @@ enum class saved_options : unsigned char {
 template <initialized_model Model, class Optimizer, class Scheduler>
 void load_training_state(Model& m, Optimizer& optimizer, Scheduler&& scheduler,
                          const state_dict& dict, saved_options options = saved_options::compare) {
+  detail::check_optimizer(m, optimizer, "load_training_state");
   const std::string* note = dict.find_metadata(detail::training_note);
   if (note != nullptr && *note != std::to_string(detail::training_version))
     throw state_error("load_training_state: expected a state of version " +
