@@ -14,6 +14,7 @@
 #include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
+#include "ikebana/nn/multihead_attention.hpp"
 #include "ikebana/optim/sgd.hpp"
 
 namespace ike = ikebana;
@@ -76,12 +77,12 @@ constexpr bool is_plain =
 #endif
 
 /// The most stack that a network uses.
-template <class M>
+template <shape In = shape{dynamic, 8}, class M>
 std::size_t most_used(const M&) {
   static constexpr M net{};
-  const auto make = [] { return ike::initialize<float, shape{dynamic, 8}>(net, ike::seed{1}); };
+  const auto make = [] { return ike::initialize<float, In>(net, ike::seed{1}); };
   auto m = make();
-  const auto x = ike::uniform<float, shape{dynamic, 8}>(ike::seed{1}, 3);
+  const auto x = ike::uniform<float, In>(ike::seed{1}, 3);
   auto dx = x;
   std::size_t most = 0;
   const auto measure = [&](const std::string& what, auto f) {
@@ -93,9 +94,8 @@ std::size_t most_used(const M&) {
   measure("initialize", [&] { auto other = make(); });
   m.eval();
   measure("the first evaluation", [&] { m(x); });
-  measure("an evaluation of another batch", [&] {
-    m(ike::tensor_view<const float, shape{2, 8}>(x.data()));
-  });
+  measure("an evaluation of another batch",
+          [&] { m(ike::tensor_view<const float, In.with(0, 2)>(x.data())); });
   m.train();
   ike::sgd optimizer{m, {.lr = 0.1}};
   measure("the first step", [&] { m.train_step(x, x, ike::mse_loss{}, optimizer); });
@@ -115,4 +115,6 @@ TEST_CASE("initialize, the first evaluation and steps take less than 32 KiB of s
   CHECK(deep < shallow + 36 * 4 * 40);
   // Each level of nesting takes a stack frame of a few hundred bytes.
   most_used(nested<16>());
+  // The kernel with the largest blocks.
+  most_used<shape{dynamic, 70, 8}>(ike::multihead_attention<8, 2, ike::batch_first<true>>{});
 }

@@ -78,11 +78,12 @@ struct attention_head {
 /// throws.
 namespace ikebana::cpu {
 
-/// The elements of scratch that both functions want, for any batch and heads: less than 1000 width,
-/// however long the sequences are.
+/// The elements of scratch that both functions want, for any batch and heads: less than 1000 width
+/// + 2048, however long the sequences are.
 constexpr dim_t attention_scratch(const attention_sizes& n) {
   const dim_t queries = n.queries < 128 ? (n.queries + 31) / 32 * 32 : 128;
-  return (5 * queries + 256) * n.width;
+  constexpr dim_t block = 64 * 32;  // Keys, and the queries of two vectors of AVX-512.
+  return (5 * queries + 256) * n.width + block;
 }
 
 namespace detail {

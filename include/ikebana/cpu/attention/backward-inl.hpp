@@ -61,7 +61,8 @@ void attend_backward(const attention_head<T>& n, const T* out, dim_t out_row, co
   constexpr dim_t w = vec<T>::size, lanes = attention_lanes<T>;
   using rows = attention_rows_of<T>;
   alignas(64) T x[static_cast<std::size_t>(attention_keys * lanes)];
-  alignas(64) T d[static_cast<std::size_t>(attention_keys * lanes)];
+  // Not on the stack as x, which would take 32 KiB with AVX-512.
+  T* const d = n.scratch;
   alignas(64) T largest[attention_queries], factors[attention_queries], means[attention_queries];
   if (n.causal || n.queries == 0) {
     // Keys that the first queries do not reach, or none does.
@@ -75,7 +76,7 @@ void attend_backward(const attention_head<T>& n, const T* out, dim_t out_row, co
                 key_part = attention_keys * n.width;
     // Several blocks of keys pass over these queries; or of queries over a block of keys.
     const bool many_keys = keys > attention_keys, many_queries = padded > lanes;
-    T *const q = n.scratch, *const g = q + part, *const copies = g + part,
+    T *const q = d + attention_keys * lanes, *const g = q + part, *const copies = g + part,
              *const packed = copies + 3 * part;
     for (dim_t i = 0; i < padded; i += lanes) {
       const dim_t queries = count - i < lanes ? count - i : lanes;
