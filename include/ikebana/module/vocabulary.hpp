@@ -148,7 +148,10 @@ namespace ikebana::detail {
   WORD(standard_scaler) WORD(store) WORD(tanhshrink) WORD(threshold) WORD(too)                     \
   WORD(transformer_decoder) WORD(transformer_decoder_layer) WORD(unflatten)                        \
   WORD(unflattened_size) WORD(unfold) WORD(upsample) WORD(use) WORD(uses) WORD(v) WORD(variable) WORD(width)            \
-  WORD(windows) WORD(zero_pad1d) WORD(zero_pad2d) WORD(zero_pad3d)
+  WORD(windows) WORD(zero_pad1d) WORD(zero_pad2d) WORD(zero_pad3d)                                 \
+  WORD(arange_like) WORD(arg_extreme) WORD(bernoulli) WORD(causal_conv1d) WORD(cumsum)             \
+  WORD(elementwise) WORD(full_like) WORD(masked_fill) WORD(normal_like) WORD(pad)                  \
+  WORD(rearrange) WORD(reduction) WORD(stack) WORD(stop_gradient) WORD(uniform_like)
 
 template <class First, class... Rest>
 struct word_types {
