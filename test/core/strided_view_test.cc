@@ -21,6 +21,31 @@ auto values(const View& v) {
   return all;
 }
 
+/// What Eigen's column-major matrices of three rows have.
+struct eigen_matrix {
+  static constexpr int RowsAtCompileTime = 3, ColsAtCompileTime = -1;
+  std::vector<float> elements;
+  float* data() { return elements.data(); }
+  const float* data() const { return elements.data(); }
+  long rows() const { return 3; }
+  long cols() const { return static_cast<long>(elements.size()) / 3; }
+  long rowStride() const { return 1; }
+  long colStride() const { return 3; }
+};
+
+/// What a std::mdspan<int, std::extents<int, dynamic, 4>, std::layout_right> has.
+struct span_of_fours {
+  int* elements;
+  int rows;
+  int* data_handle() const { return elements; }
+  static constexpr std::size_t rank() { return 2; }
+  static constexpr std::size_t static_extent(std::size_t d) {
+    return d == 0 ? static_cast<std::size_t>(-1) : 4;
+  }
+  int extent(std::size_t d) const { return d == 0 ? rows : 4; }
+  int stride(std::size_t d) const { return d == 0 ? 4 : 1; }
+};
+
 /// 0, 1, 2, ..
 template <shape S, class... D>
 auto counted(D... extents) {
@@ -95,4 +120,21 @@ TEST_CASE("elements are written through views") {
   const auto two = ike::zeros<float, shape{dynamic}>(2);
   CHECK_THROWS_AS(ike::selected<0>(m, 0) = two, ike::shape_error);
   CHECK(m(0, 0) == -1);
+}
+
+TEST_CASE("matrices of Eigen and spans of several dimensions are strided views") {
+  eigen_matrix m{{1, 2, 3, 4, 5, 6}};
+  const auto v = ike::strided(m);
+  static_assert(decltype(v)::view_shape == shape{3, dynamic});
+  CHECK(values(v) == std::vector<float>{1, 4, 2, 5, 3, 6});
+  ike::strided(m) = ike::tensor_of<float, shape{3, 2}>({1, 2, 3, 4, 5, 6});
+  CHECK(m.elements == std::vector<float>{1, 3, 5, 2, 4, 6});
+  const eigen_matrix& constant = m;
+  static_assert(std::is_same_v<decltype(ike::strided(constant).data()), const float*>);
+
+  std::vector<int> numbers{1, 2, 3, 4, 5, 6, 7, 8};
+  const auto s = ike::strided(span_of_fours{numbers.data(), 2});
+  static_assert(decltype(s)::view_shape == shape{dynamic, 4});
+  CHECK(s.is_contiguous());
+  CHECK(values(ike::selected<1>(s, 2)) == std::vector<int>{3, 7});
 }

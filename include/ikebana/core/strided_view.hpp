@@ -158,6 +158,70 @@ constexpr auto strided(X&& x) {
   }
 }
 
+namespace detail {
+
+/// A matrix, map or block of Eigen.
+template <class M>
+concept eigen_like = requires(M& m) {
+  {*m.data()};
+  { m.rows() } -> std::convertible_to<dim_t>;
+  { m.cols() } -> std::convertible_to<dim_t>;
+  { m.rowStride() } -> std::convertible_to<dim_t>;
+  { m.colStride() } -> std::convertible_to<dim_t>;
+  {int{std::remove_cvref_t<M>::RowsAtCompileTime}};
+  {int{std::remove_cvref_t<M>::ColsAtCompileTime}};
+};
+
+/// A std::mdspan of elements in memory.
+template <class M>
+concept mdspan_like = requires(const M& m) {
+  {*m.data_handle()};
+  { m.extent(0) } -> std::convertible_to<dim_t>;
+  { m.stride(0) } -> std::convertible_to<dim_t>;
+  { std::remove_cvref_t<M>::static_extent(0) } -> std::convertible_to<std::size_t>;
+  { std::remove_cvref_t<M>::rank() } -> std::convertible_to<std::size_t>;
+};
+
+constexpr dim_t extent_or_dynamic(bool is_static, dim_t extent) {
+  return is_static ? extent : dynamic;
+}
+
+template <class M>
+constexpr shape mdspan_shape() {
+  shape s;
+  for (std::size_t d = 0; d < M::rank(); ++d)
+    s.push_back(extent_or_dynamic(M::static_extent(d) != static_cast<std::size_t>(-1),
+                                  static_cast<dim_t>(M::static_extent(d))));
+  return s;
+}
+
+}  // namespace detail
+
+/// A matrix, map or block of Eigen in either storage order: `contiguous(strided(m))` is a tensor. A
+/// row-major tensor is `Eigen::Map<Eigen::Matrix<float, R, C, Eigen::RowMajor>>(x.data(), R, C)`.
+template <detail::eigen_like M>
+constexpr auto strided(M& m) {
+  constexpr shape s{detail::extent_or_dynamic(M::RowsAtCompileTime >= 0, M::RowsAtCompileTime),
+                    detail::extent_or_dynamic(M::ColsAtCompileTime >= 0, M::ColsAtCompileTime)};
+  return strided_view<std::remove_pointer_t<decltype(m.data())>, s>(
+      m.data(), shape{m.rows(), m.cols()},
+      {static_cast<dim_t>(m.rowStride()), static_cast<dim_t>(m.colStride())});
+}
+
+/// A std::mdspan with the default accessor. A tensor is `std::mdspan(x.data(), rows, columns)`.
+template <detail::mdspan_like M>
+constexpr auto strided(const M& m) {
+  constexpr shape s = detail::mdspan_shape<M>();
+  shape extents;
+  std::array<dim_t, s.rank()> strides{};
+  for (std::size_t d = 0; d < s.rank(); ++d) {
+    extents.push_back(static_cast<dim_t>(m.extent(d)));
+    strides[d] = static_cast<dim_t>(m.stride(d));
+  }
+  return strided_view<std::remove_pointer_t<decltype(m.data_handle())>, s>(m.data_handle(), extents,
+                                                                           strides);
+}
+
 /// The same elements with the dimensions in another order, as torch.permute: `permuted<0, 3, 1,
 /// 2>(images)`. See permute for a copy.
 template <std::size_t... Dims, detail::stridable X>
