@@ -28,9 +28,9 @@ compile() {
   "$compiler" -std=c++20 -O1 -Wall -Wextra -Werror "@$flags" "$@" -c "$source" -o "$object" || complain "does not compile with $*"
 }
 
-# sets OBJECT: the instruction sets whose kernels it contains.
+# sets OBJECT [KERNEL]: the instruction sets for which it contains a kernel.
 sets() {
-  nm -C "$TEST_TMPDIR/$1.o" | grep -oE '(scalar|sse42|avx2|avx512)::map_relu' | sed 's/::.*//' | sort -u | tr '\n' ' '
+  nm -C "$TEST_TMPDIR/$1.o" | grep -oE "(scalar|sse42|avx2|avx512)::${2-map_tanh}\\b" | sed 's/::.*//' | sort -u | tr '\n' ' '
 }
 
 # expect WHAT GOT EXPECTED
@@ -62,7 +62,9 @@ compile user2 -DFUNCTION=user2 -DIKEBANA_EXTERN_KERNELS -march=x86-64-v3
 [ $failed = 0 ] || exit 1
 
 expect 'without flags' "$(sets plain)" 'avx2 avx512 scalar '
-expect 'all kernels' "$(sets all_kernels)" 'avx2 avx512 scalar sse42 '
+expect 'bound by memory' "$(sets plain map_relu)" 'avx2 scalar '
+expect 'all functions of exp' "$(sets all_kernels)" 'avx2 avx512 scalar '
+expect 'all that is bound by memory' "$(sets all_kernels map_relu)" 'avx2 scalar '
 expect 'with SSE4.2' "$(sets sse42)" 'avx2 avx512 sse42 '
 expect 'with AVX2' "$(sets avx2)" 'avx2 avx512 '
 # Even inlined, since there is no dispatch.

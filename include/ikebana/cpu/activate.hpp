@@ -11,7 +11,7 @@ namespace ikebana::cpu::detail {
 /// The activations of `Of`, bits of `one_activation`.
 template <class T, unsigned Of>
 void run_activations(activation f, dim_t rows, dim_t columns, T* c, dim_t ldc) {
-  IKEBANA_CPU_DISPATCH(activate_block<T, Of>)(f, rows, columns, c, ldc);
+  IKEBANA_CPU_DISPATCH_AVX(activate_block<T, Of>)(f, rows, columns, c, ldc);
 }
 template <class T>
 void run_activation(activation f, dim_t rows, dim_t columns, T* c, dim_t ldc) {

@@ -65,10 +65,13 @@ struct attention_head {
 }  // namespace ikebana::cpu
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/attention/tile-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/attention-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/attention/backward-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Scaled dot-product attention (Vaswani et al., Attention Is All You Need, 2017) over operands
@@ -144,7 +147,7 @@ void attention_forward(const attention_sizes& n, attention_operand<const T> q,
                        const attention_masks<T>& masks, const attention_dropout& dropped,
                        attention_operand<T> out, T* normalizers, T* scratch) {
   detail::share_heads(
-      n, true, scratch, IKEBANA_CPU_DISPATCH(attend<T>),
+      n, true, scratch, IKEBANA_CPU_DISPATCH_AVX(attend<T>),
       [=](auto* kernel, dim_t b, dim_t h, T* mine) {
         kernel(detail::head_of<T>(n, b, h, q, k, v, masks, dropped, mine),
                out.data + b * out.batch + h * n.width, out.row,
@@ -167,7 +170,7 @@ void attention_backward(const attention_sizes& n, attention_operand<const T> q,
   // All heads add to the gradient of a mask that they share.
   const bool on_their_own = dadded == nullptr || masks.for_each_head;
   detail::share_heads(
-      n, on_their_own, scratch, IKEBANA_CPU_DISPATCH(attend_backward<T>),
+      n, on_their_own, scratch, IKEBANA_CPU_DISPATCH_AVX(attend_backward<T>),
       [=](auto* kernel, dim_t b, dim_t h, T* mine) {
         const dim_t index = b * n.heads + h, at = h * n.width;
         kernel(detail::head_of<T>(n, b, h, q, k, v, masks, dropped, mine),

@@ -39,6 +39,7 @@ template <class T>
 }  // namespace ikebana::cpu::detail
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/dense_layers-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 namespace ikebana::cpu {
@@ -49,7 +50,7 @@ namespace ikebana::cpu {
 /// `out`, what is packed must be 0 from the beginning.
 template <class T>
 void run_dense_chain(const T* x, dense_chain<T>& chain, std::uint64_t stamp) {
-  IKEBANA_CPU_DISPATCH(dense_layers<T>)(x, chain, stamp);
+  IKEBANA_CPU_DISPATCH_AVX(dense_layers<T>)(x, chain, stamp);
 }
 IKEBANA_CPU_KERNEL(run_dense_chain)
 

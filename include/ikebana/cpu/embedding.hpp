@@ -11,6 +11,7 @@
 #include "ikebana/cpu/parallel.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/embedding-inl.hpp"
+#define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Rows of a table, by index. Every index must be one of a row. None allocates or throws.
@@ -19,7 +20,7 @@ namespace ikebana::cpu {
 /// y[i] = table[index[i]], rows of `width`, for i < n.
 template <class T>
 void gather_rows(dim_t n, dim_t width, const std::int64_t* index, const T* table, T* y) {
-  detail::share_rows(n, width, IKEBANA_CPU_DISPATCH(gather_table<T>),
+  detail::share_rows(n, width, IKEBANA_CPU_DISPATCH_ONE_WIDTH(gather_table<T>),
                      [=](auto* kernel, dim_t b, dim_t e) {
                        kernel(e - b, width, index + b, table, y + b * width);
                      });
@@ -34,7 +35,7 @@ void scatter_rows(dim_t n, dim_t width, const std::int64_t* index, const T* dy, 
   // Each thread looks for the indices of its own rows of the table.
   const dim_t all = (n + rows) * width;
   const dim_t of_row = all <= detail::elements_for_thread || rows == 0 ? 0 : all / rows;
-  detail::share_rows(rows, of_row, IKEBANA_CPU_DISPATCH(scatter_table<T>),
+  detail::share_rows(rows, of_row, IKEBANA_CPU_DISPATCH_ONE_WIDTH(scatter_table<T>),
                      [=](auto* kernel, dim_t b, dim_t e) {
                        kernel(n, width, index, dy, b, e, skipped, frequencies, table, accumulate);
                      });

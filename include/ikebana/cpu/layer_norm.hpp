@@ -38,8 +38,10 @@ constexpr int row_registers(unsigned norms, dim_t lanes, int most) {
 }  // namespace ikebana::cpu::detail
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/layer_norm-inl.hpp"
+#define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/layer_norm_backward-inl.hpp"
+#define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Normalization of each row by its own mean and variance: layer norm (Ba, Kiros, Hinton, 2016),
@@ -58,7 +60,7 @@ template <class T, unsigned Norms>
                                                   const T* beta, T eps, T* y, T* means,
                                                   T* invstds) {
   share_rows(
-      rows, n, IKEBANA_CPU_DISPATCH(normalize_rows<T, Norms>),
+      rows, n, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_rows<T, Norms>),
       [=](auto* kernel, dim_t b, dim_t e) {
         kernel(e - b, n, groups, x + b * n, residual == nullptr ? residual : residual + b * n,
                total == nullptr ? total : total + b * n, gamma, beta, eps, y + b * n,
@@ -73,7 +75,7 @@ template <class T, unsigned Norms>
                                                            T* dgamma, T* dbeta, bool accumulate) {
   // The kernel takes 32 rows of a group at a time.
   share_rows_of_sums(rows, n, 32 * groups, groups * n, dgamma, dbeta, accumulate,
-                     IKEBANA_CPU_DISPATCH(normalize_rows_backward<T, Norms>),
+                     IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_rows_backward<T, Norms>),
                      [=](auto* kernel, dim_t b, dim_t e, T* gamma_sums, T* beta_sums, bool adds) {
                        kernel(e - b, n, groups, x + b * n, dy + b * n, gamma,
                               means == nullptr ? means : means + b, invstds + b,
@@ -142,7 +144,7 @@ void group_norm_forward(dim_t batch, dim_t channels, dim_t inner, dim_t groups, 
   const dim_t size = channels * inner;
   const bool by_elements =
       save_variance == nullptr && inner <= short_plane && size <= most_elements;
-  detail::share_rows(batch, size, IKEBANA_CPU_DISPATCH(normalize_groups<T, Norms>),
+  detail::share_rows(batch, size, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_groups<T, Norms>),
                      [=](auto* kernel, dim_t b, dim_t e) {
                        kernel(
                            e - b, channels, inner, groups, by_elements, x + b * size, gamma, beta,
@@ -158,7 +160,7 @@ void group_norm_backward(dim_t batch, dim_t channels, dim_t inner, dim_t groups,
   const dim_t size = channels * inner;
   detail::share_rows_of_sums(
       batch, size, 1, channels, dgamma, dbeta, accumulate,
-      IKEBANA_CPU_DISPATCH(normalize_groups_backward<T>),
+      IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_groups_backward<T>),
       [=](auto* kernel, dim_t b, dim_t e, T* gamma_sums, T* beta_sums, bool adds) {
         kernel(e - b, channels, inner, groups, x + b * size, dy + b * size, gamma,
                save_mean + b * groups, save_invstd + b * groups, dx == nullptr ? dx : dx + b * size,

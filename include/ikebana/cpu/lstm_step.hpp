@@ -48,6 +48,7 @@ template <class T>
 }  // namespace ikebana::cpu
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/lstm_step-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 namespace ikebana::cpu {
@@ -55,7 +56,7 @@ namespace ikebana::cpu {
 /// As lstm_gates after the products that give its sums. O(hidden (in + hidden)); allocates nothing.
 template <class T>
 void run_lstm_step(const lstm_step<T>& step) {
-  IKEBANA_CPU_DISPATCH(one_lstm_step<T>)(step);
+  IKEBANA_CPU_DISPATCH_AVX(one_lstm_step<T>)(step);
 }
 IKEBANA_CPU_KERNEL(run_lstm_step)
 

@@ -12,14 +12,19 @@
 #include "ikebana/cpu/reduce.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/norm/sums-inl.hpp"
+#define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/norm/planes-inl.hpp"
+#define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/norm/short-inl.hpp"
+#define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/norm-inl.hpp"
+#define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/norm/backward-inl.hpp"
+#define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Batch normalization (Ioffe and Szegedy, 2015) of arrays (batch, channels, inner). `gamma` and
@@ -39,7 +44,7 @@ template <class T>
 void share_norm_backward(dim_t batch, dim_t channels, dim_t inner, const T* x, const T* dy,
                          const T* gamma, const T* means, const T* spread, T eps, bool through_batch,
                          T* dx, T* dgamma, T* dbeta, bool accumulate) {
-  share_channels(channels, batch, inner, IKEBANA_CPU_DISPATCH(normalize_backward<T>),
+  share_channels(channels, batch, inner, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_backward<T>),
                  [=](auto* kernel, dim_t b, dim_t e) {
                    const auto from = [b](auto* p, dim_t step = 1) {
                      return p == nullptr ? p : p + b * step;
@@ -60,7 +65,7 @@ void batch_norm_forward_train(dim_t batch, dim_t channels, dim_t inner, const T*
                               const T* beta, T eps, T* y, T* save_mean, T* save_invstd,
                               T* running_mean, T* running_var, T momentum,
                               std::type_identity_t<final_activation<T>> function = {}) {
-  detail::share_channels(channels, batch, inner, IKEBANA_CPU_DISPATCH(normalize_batch<T>),
+  detail::share_channels(channels, batch, inner, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_batch<T>),
                          [=](auto* kernel, dim_t b, dim_t e) {
                            const auto from = [b](auto* p) { return p == nullptr ? p : p + b; };
                            kernel(batch, channels, e - b, inner, x + b * inner, from(gamma),
@@ -73,13 +78,13 @@ template <class T>
 void batch_norm_forward_eval(dim_t batch, dim_t channels, dim_t inner, const T* x, const T* gamma,
                              const T* beta, T eps, const T* running_mean, const T* running_var,
                              T* y, std::type_identity_t<final_activation<T>> function = {}) {
-  detail::share_channels(channels, batch, inner, IKEBANA_CPU_DISPATCH(normalize_by_running<T>),
-                         [=](auto* kernel, dim_t b, dim_t e) {
-                           const auto from = [b](auto* p) { return p == nullptr ? p : p + b; };
-                           kernel(batch, channels, e - b, inner, x + b * inner, from(gamma),
-                                  from(beta), eps, running_mean + b, running_var + b, function,
-                                  y + b * inner);
-                         });
+  detail::share_channels(
+      channels, batch, inner, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_by_running<T>),
+      [=](auto* kernel, dim_t b, dim_t e) {
+        const auto from = [b](auto* p) { return p == nullptr ? p : p + b; };
+        kernel(batch, channels, e - b, inner, x + b * inner, from(gamma), from(beta), eps,
+               running_mean + b, running_var + b, function, y + b * inner);
+      });
 }
 
 /// The gradient through the batch's own statistics. dx may be dy.

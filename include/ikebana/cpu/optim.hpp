@@ -35,6 +35,7 @@ constexpr double one_less_power(double beta, std::int64_t step) {
 }  // namespace ikebana::cpu::detail
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/optim-inl.hpp"
+#define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Optimizer updates, one pass over flat buffers. Formulas and their order are PyTorch 1.13's
@@ -50,7 +51,7 @@ void sgd_step(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T mo
               T weight_decay, bool nesterov, bool first_step, bool maximize,
               T gradient_scale = T(1)) {
   detail::share_rows(
-      n, 1, IKEBANA_CPU_DISPATCH(sgd_update<T>), [=](auto* kernel, dim_t b, dim_t e) {
+      n, 1, IKEBANA_CPU_DISPATCH_ONE_WIDTH(sgd_update<T>), [=](auto* kernel, dim_t b, dim_t e) {
         kernel(e - b, params + b, grads + b,
                momentum_buffer == nullptr ? nullptr : momentum_buffer + b, lr, momentum, dampening,
                weight_decay, nesterov, first_step, maximize ? -gradient_scale : gradient_scale);
@@ -76,7 +77,7 @@ void adam_step(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, double l
       .eps = static_cast<T>(eps),
       .step_size = static_cast<T>(lr / correction1),
       .inverse_correction2_sqrt = static_cast<T>(1 / __builtin_sqrt(correction2))};
-  detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH(adam_update<T>),
+  detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH_ONE_WIDTH(adam_update<T>),
                      [=](auto* kernel, dim_t b, dim_t e) {
                        // Every other step from the end on, where the last one left its numbers in a
                        // cache that does not hold all of them.

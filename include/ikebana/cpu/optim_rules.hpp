@@ -35,6 +35,7 @@ struct optimizer_arrays {
 }  // namespace ikebana::cpu
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/optim_rules-inl.hpp"
+#define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 // Optimizer updates in one pass. The formulas and their order are those of PyTorch 1.13
@@ -52,44 +53,44 @@ void share_optimizer(const optimizer_arrays<T>& a, Kernel* kernel) {
 /// 1 - alpha, eps, momentum.
 template <class T>
 void rmsprop_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH(rmsprop_update<T>));
+  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(rmsprop_update<T>));
 }
 /// State: sum. Factors: lr of this step, eps.
 template <class T>
 void adagrad_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH(adagrad_update<T>));
+  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(adagrad_update<T>));
 }
 /// State: square_avg, acc_delta. Factors: lr, rho, 1 - rho, eps.
 template <class T>
 void adadelta_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH(adadelta_update<T>));
+  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(adadelta_update<T>));
 }
 /// State: exp_avg, exp_inf. Factors: lr / (1 - beta1^step), beta1, 1 - beta1, beta2, eps.
 template <class T>
 void adamax_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH(adamax_update<T>));
+  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(adamax_update<T>));
 }
 /// NAdam and RAdam: p -= (factor 0 * g + factor 1 * exp_avg) / (sqrt(exp_avg_sq) * factor 2 + eps),
 /// or without the denominator if factor 2 is 0. State: exp_avg, exp_avg_sq. Factors 3 to 7: beta1,
 /// 1 - beta1, beta2, 1 - beta2, eps.
 template <class T>
 void mixed_adam_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH(mixed_adam_update<T>));
+  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(mixed_adam_update<T>));
 }
 /// State: ax. Factors: eta, 1 - lambd * eta, mu.
 template <class T>
 void asgd_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH(asgd_update<T>));
+  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(asgd_update<T>));
 }
 /// State: prev, step_size. Factors: etaminus, etaplus, least and largest step size.
 template <class T>
 void rprop_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH(rprop_update<T>));
+  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(rprop_update<T>));
 }
 /// State: exp_avg. Factors: lr, 1 - lr * weight decay, beta1, 1 - beta1, beta2, 1 - beta2.
 template <class T>
 void lion_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH(lion_update<T>));
+  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(lion_update<T>));
 }
 
 IKEBANA_CPU_KERNEL(rmsprop_step)

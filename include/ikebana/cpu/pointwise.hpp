@@ -31,6 +31,7 @@ enum class pointwise : unsigned char {
 }  // namespace ikebana::cpu
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/pointwise-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 namespace ikebana::cpu {
@@ -38,7 +39,7 @@ namespace ikebana::cpu {
 /// y = f(x); y may be x. Does not allocate or throw.
 template <class T>
 void pointwise_forward(pointwise f, dim_t n, T a, T b, T c, const T* x, T* y) {
-  detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH(pointwise_map<T>),
+  detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH_AVX(pointwise_map<T>),
                      [=](auto* kernel, dim_t from, dim_t to) {
                        kernel(f, to - from, a, b, c, x + from, y + from);
                      });
@@ -46,7 +47,7 @@ void pointwise_forward(pointwise f, dim_t n, T a, T b, T c, const T* x, T* y) {
 /// dx = dy f'(x); dx may be dy. Where a piecewise function bends, the derivative is PyTorch's.
 template <class T>
 void pointwise_backward(pointwise f, dim_t n, T a, T b, T c, const T* x, const T* dy, T* dx) {
-  detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH(pointwise_map_backward<T>),
+  detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH_AVX(pointwise_map_backward<T>),
                      [=](auto* kernel, dim_t from, dim_t to) {
                        kernel(f, to - from, a, b, c, x + from, dy + from, dx + from);
                      });

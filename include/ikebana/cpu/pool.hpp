@@ -86,7 +86,7 @@ bool divided_apart(const pool_geometry& g, const pool_job<T>& all, const F& back
   pool_geometry part = g;
   for (dim_t done = 0; done < g.planes; done += most) {
     part.planes = least(g.planes - done, most);
-    IKEBANA_CPU_DISPATCH(divide_windows<T>)
+    IKEBANA_CPU_DISPATCH_AVX(divide_windows<T>)
     (part.planes, rows, width, row_factors, column_factors, all.source + done * outputs, divided);
     backward(part,
              pool_job<T>{divided, all.result + done * g.input_plane(), nullptr, T(1), true, 1});

@@ -26,8 +26,10 @@ struct rows_of {
 }  // namespace ikebana::cpu
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/recurrent-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/recurrent_step-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// One time step of the gates of recurrent modules, for m sequences and n hidden units: a pass over
@@ -39,7 +41,7 @@ namespace ikebana::cpu {
 template <class T>
 void rnn_gates(dim_t m, dim_t n, bool rectified, rows_of<T> gates, rows_of<T> h,
                rows_of<T> y = {}) {
-  detail::share_rows(m, n, IKEBANA_CPU_DISPATCH(simple_gates<T>),
+  detail::share_rows(m, n, IKEBANA_CPU_DISPATCH_AVX(simple_gates<T>),
                      [=](auto* kernel, dim_t b, dim_t e) {
                        kernel(e - b, n, rectified, gates.from(b), h.from(b), y.from(b));
                      });
@@ -48,10 +50,11 @@ void rnn_gates(dim_t m, dim_t n, bool rectified, rows_of<T> gates, rows_of<T> h,
 template <class T>
 void rnn_gates_backward(dim_t m, dim_t n, bool rectified, rows_of<const T> gates,
                         rows_of<const T> dh, rows_of<const T> dy, rows_of<T> dgates) {
-  detail::share_rows(
-      m, n, IKEBANA_CPU_DISPATCH(simple_gates_backward<T>), [=](auto* kernel, dim_t b, dim_t e) {
-        kernel(e - b, n, rectified, gates.from(b), dh.from(b), dy.from(b), dgates.from(b));
-      });
+  detail::share_rows(m, n, IKEBANA_CPU_DISPATCH_AVX(simple_gates_backward<T>),
+                     [=](auto* kernel, dim_t b, dim_t e) {
+                       kernel(e - b, n, rectified, gates.from(b), dh.from(b), dy.from(b),
+                              dgates.from(b));
+                     });
 }
 
 /// Long short-term memory (Hochreiter and Schmidhuber, 1997; with forget gates, Gers et al., 2000).
@@ -60,7 +63,7 @@ void rnn_gates_backward(dim_t m, dim_t n, bool rectified, rows_of<const T> gates
 template <class T>
 void lstm_gates(dim_t m, dim_t n, rows_of<T> gates, rows_of<T> c, rows_of<T> c_before,
                 rows_of<T> tanh_c, rows_of<T> h, rows_of<T> y = {}) {
-  detail::share_rows(m, 4 * n, IKEBANA_CPU_DISPATCH(memory_gates<T>),
+  detail::share_rows(m, 4 * n, IKEBANA_CPU_DISPATCH_AVX(memory_gates<T>),
                      [=](auto* kernel, dim_t b, dim_t e) {
                        kernel(e - b, n, gates.from(b), c.from(b), c_before.from(b), tanh_c.from(b),
                               h.from(b), y.from(b));
@@ -71,7 +74,7 @@ template <class T>
 void lstm_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const T> c_before,
                          rows_of<const T> tanh_c, rows_of<const T> dh, rows_of<const T> dy,
                          rows_of<T> dc, rows_of<T> dgates) {
-  detail::share_rows(m, 4 * n, IKEBANA_CPU_DISPATCH(memory_gates_backward<T>),
+  detail::share_rows(m, 4 * n, IKEBANA_CPU_DISPATCH_AVX(memory_gates_backward<T>),
                      [=](auto* kernel, dim_t b, dim_t e) {
                        kernel(e - b, n, gates.from(b), c_before.from(b), tanh_c.from(b), dh.from(b),
                               dy.from(b), dc.from(b), dgates.from(b));
@@ -84,7 +87,7 @@ void lstm_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const
 template <class T>
 void gru_gates(dim_t m, dim_t n, rows_of<T> gates, rows_of<const T> from_h, rows_of<T> new_from_h,
                rows_of<const T> h_before, rows_of<T> h, rows_of<T> y = {}) {
-  detail::share_rows(m, 3 * n, IKEBANA_CPU_DISPATCH(gated_unit<T>),
+  detail::share_rows(m, 3 * n, IKEBANA_CPU_DISPATCH_AVX(gated_unit<T>),
                      [=](auto* kernel, dim_t b, dim_t e) {
                        kernel(e - b, n, gates.from(b), from_h.from(b), new_from_h.from(b),
                               h_before.from(b), h.from(b), y.from(b));
@@ -96,7 +99,7 @@ template <class T>
 void gru_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const T> new_from_h,
                         rows_of<const T> h_before, rows_of<T> dh, rows_of<const T> dy,
                         rows_of<T> dgates, rows_of<T> dfrom_h) {
-  detail::share_rows(m, 3 * n, IKEBANA_CPU_DISPATCH(gated_unit_backward<T>),
+  detail::share_rows(m, 3 * n, IKEBANA_CPU_DISPATCH_AVX(gated_unit_backward<T>),
                      [=](auto* kernel, dim_t b, dim_t e) {
                        kernel(e - b, n, gates.from(b), new_from_h.from(b), h_before.from(b),
                               dh.from(b), dy.from(b), dgates.from(b), dfrom_h.from(b));
@@ -107,7 +110,7 @@ void gru_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const 
 template <class T>
 void move_rows(dim_t m, dim_t n, rows_of<const T> from, rows_of<T> to, bool adds = false) {
   detail::share_rows(
-      m, n, IKEBANA_CPU_DISPATCH(copy_state_rows<T>),
+      m, n, IKEBANA_CPU_DISPATCH_AVX(copy_state_rows<T>),
       [=](auto* kernel, dim_t b, dim_t e) { kernel(e - b, n, from.from(b), to.from(b), adds); });
 }
 
@@ -117,7 +120,7 @@ constexpr dim_t packed_recurrent_size(dim_t n, dim_t k) { return (n + 15) / 16 *
 /// Packs weights, w of (n, k), for recurrent_product under the same instruction set.
 template <class T>
 void pack_recurrent(dim_t n, dim_t k, const T* w, T* packed) {
-  IKEBANA_CPU_DISPATCH(pack_panels<T>)(n, k, w, packed);
+  IKEBANA_CPU_DISPATCH_AVX(pack_panels<T>)(n, k, w, packed);
 }
 /// Rows of `to` = x w^T, plus what they are if `adds`, plus bias (or null), for m rows of x, of k
 /// elements; w as packed. The bits of a row do not depend on the others. O(m n k).
@@ -129,7 +132,7 @@ void recurrent_product(dim_t m, dim_t n, dim_t k, const T* packed, const T* bias
   const auto product = [=](auto* kernel, dim_t b, dim_t e) {
     kernel(e - b, n, k, packed, bias, x.from(b), to.from(b), adds);
   };
-  detail::share_rows(m, n * k / 16, IKEBANA_CPU_DISPATCH(product_of_panels<T>), product, 6);
+  detail::share_rows(m, n * k / 16, IKEBANA_CPU_DISPATCH_AVX(product_of_panels<T>), product, 6);
 }
 
 IKEBANA_CPU_KERNEL(pack_recurrent)

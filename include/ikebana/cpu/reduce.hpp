@@ -88,14 +88,16 @@ template <class T, class Kernel, class F>
 template <class T>
 T sum(dim_t n, const T* x) {
   const auto part = [=](auto* kernel, dim_t b, dim_t e) -> T { return kernel(e - b, x + b); };
-  return static_cast<T>(detail::sum_in_blocks<T>(n, IKEBANA_CPU_DISPATCH(sum_array<T>), part));
+  return static_cast<T>(
+      detail::sum_in_blocks<T>(n, IKEBANA_CPU_DISPATCH_ONE_WIDTH(sum_array<T>), part));
 }
 template <class T>
 T dot(dim_t n, const T* x, const T* y) {
   const auto part = [=](auto* kernel, dim_t b, dim_t e) -> T {
     return kernel(e - b, x + b, y + b);
   };
-  return static_cast<T>(detail::sum_in_blocks<T>(n, IKEBANA_CPU_DISPATCH(dot_arrays<T>), part));
+  return static_cast<T>(
+      detail::sum_in_blocks<T>(n, IKEBANA_CPU_DISPATCH_ONE_WIDTH(dot_arrays<T>), part));
 }
 /// Blocks are joined in double.
 template <class T>
@@ -103,7 +105,7 @@ double squared_norm(dim_t n, const T* x) {
   const auto part = [=](auto* kernel, dim_t b, dim_t e) -> T {
     return kernel(e - b, x + b, x + b);
   };
-  return detail::sum_in_blocks<T>(n, IKEBANA_CPU_DISPATCH(dot_arrays<T>), part);
+  return detail::sum_in_blocks<T>(n, IKEBANA_CPU_DISPATCH_ONE_WIDTH(dot_arrays<T>), part);
 }
 
 /// out[j] = (accumulate ? out[j] : 0) + sum over i of x[i * ldx + j], for i < m, j < n: the
@@ -113,14 +115,15 @@ void column_sums(dim_t m, dim_t n, const T* x, dim_t ldx, T* out, bool accumulat
   const auto sums = [=](auto* kernel, dim_t b, dim_t e) {
     kernel(m, e - b, x + b, ldx, out + b, accumulate);
   };
-  detail::share_rows(n, m, IKEBANA_CPU_DISPATCH(sum_columns<T>), sums, 64);
+  detail::share_rows(n, m, IKEBANA_CPU_DISPATCH_ONE_WIDTH(sum_columns<T>), sums, 64);
 }
 
 /// The sum of (x[i] - t[i])^2; where dx is given, dx[i] = grad_scale (x[i] - t[i]).
 template <class T>
 T mse(dim_t n, const T* x, const T* t, T* dx, T grad_scale) {
   return static_cast<T>(detail::sum_in_blocks<T>(
-      n, IKEBANA_CPU_DISPATCH(sum_squared_difference<T>), [=](auto* kernel, dim_t b, dim_t e) -> T {
+      n, IKEBANA_CPU_DISPATCH_ONE_WIDTH(sum_squared_difference<T>),
+      [=](auto* kernel, dim_t b, dim_t e) -> T {
         return kernel(e - b, x + b, t + b, dx == nullptr ? dx : dx + b, grad_scale);
       }));
 }

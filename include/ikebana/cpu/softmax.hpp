@@ -14,8 +14,10 @@
 #include "ikebana/cpu/reduce.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/softmax-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/cross_entropy-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Softmax along the middle of three dimensions (outer, n, inner), and cross entropy. Results may
@@ -28,7 +30,7 @@ template <class T>
 [[gnu::always_inline]] inline void share_softmax(dim_t outer, dim_t n, dim_t inner, const T* x,
                                                  T* y, bool logarithm) {
   const dim_t size = n * inner;
-  share_rows(outer, size, IKEBANA_CPU_DISPATCH(softmax_rows<T>),
+  share_rows(outer, size, IKEBANA_CPU_DISPATCH_AVX(softmax_rows<T>),
              [=](auto* kernel, dim_t b, dim_t e) {
                kernel(e - b, n, inner, x + b * size, y + b * size, logarithm);
              });
@@ -38,7 +40,7 @@ template <class T>
                                                           const T* y, const T* dy, T* dx,
                                                           bool logarithm) {
   const dim_t size = n * inner;
-  share_rows(outer, size, IKEBANA_CPU_DISPATCH(softmax_rows_backward<T>),
+  share_rows(outer, size, IKEBANA_CPU_DISPATCH_AVX(softmax_rows_backward<T>),
              [=](auto* kernel, dim_t b, dim_t e) {
                kernel(e - b, n, inner, y + b * size, dy + b * size, dx + b * size, logarithm);
              });
@@ -76,16 +78,16 @@ void cross_entropy(dim_t rows, dim_t classes, const T* logits, const std::int64_
                    T label_smoothing, std::int64_t ignore_index, T* losses_sum,
                    std::int64_t* counted, T* dlogits, T grad_scale) {
   if (rows * classes <= detail::elements_for_thread) [[likely]]
-    return IKEBANA_CPU_DISPATCH(cross_entropy_rows<T>)(rows, classes, logits, target,
-                                                       label_smoothing, ignore_index, losses_sum,
-                                                       counted, dlogits, grad_scale);
+    return IKEBANA_CPU_DISPATCH_AVX(cross_entropy_rows<T>)(
+        rows, classes, logits, target, label_smoothing, ignore_index, losses_sum, counted, dlogits,
+        grad_scale);
   constexpr dim_t most = 64;
   dim_t step = detail::rows_for_thread(classes);
   while (step * most < rows) step *= 2;
   T sums[most];
   std::int64_t counts[most];
   parallel_for(0, rows, step, [=, &sums, &counts](dim_t begin, dim_t end) {
-    for (dim_t b = begin; b < end; b += step) IKEBANA_CPU_DISPATCH(cross_entropy_rows<T>)
+    for (dim_t b = begin; b < end; b += step) IKEBANA_CPU_DISPATCH_AVX(cross_entropy_rows<T>)
     (end - b < step ? end - b : step, classes, logits + b * classes, target + b, label_smoothing,
      ignore_index, &sums[b / step], &counts[b / step],
      dlogits == nullptr ? dlogits : dlogits + b * classes, grad_scale);

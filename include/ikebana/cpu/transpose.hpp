@@ -1,6 +1,7 @@
 #pragma once
 
 #include "ikebana/core/language.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 
 namespace ikebana::cpu {
 

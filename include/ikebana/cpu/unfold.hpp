@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 
 namespace ikebana::cpu {
 

@@ -7,6 +7,7 @@
 #include "ikebana/cpu/layer_norm.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/weight_norm-inl.hpp"
+#define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Reparametrizations of a weight of (outer, channels, inner) by its channels. None allocates or
@@ -34,13 +35,13 @@ template <class T>
 template <class T>
 void weight_norm_forward(dim_t outer, dim_t channels, dim_t inner, const T* v, const T* g,
                          const T* norms, T* w) {
-  IKEBANA_CPU_DISPATCH(scale_channels<T>)(outer, channels, inner, v, g, norms, w);
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(scale_channels<T>)(outer, channels, inner, v, g, norms, w);
 }
 /// The gradients of v and g from that of w, through the norms.
 template <class T>
 void weight_norm_backward(dim_t outer, dim_t channels, dim_t inner, const T* v, const T* g,
                           const T* norms, const T* dw, T* dv, T* dg, bool accumulate) {
-  IKEBANA_CPU_DISPATCH(scale_channels_backward<T>)
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(scale_channels_backward<T>)
   (outer, channels, inner, v, g, norms, dw, dv, dg, accumulate);
 }
 
@@ -48,24 +49,24 @@ void weight_norm_backward(dim_t outer, dim_t channels, dim_t inner, const T* v, 
 /// normalize(W v), where normalize(x) is x / max(|x|, eps).
 template <class T>
 void power_iteration(dim_t outer, dim_t channels, dim_t inner, const T* w, T eps, T* u, T* v) {
-  IKEBANA_CPU_DISPATCH(iterate_power<T>)(outer, channels, inner, w, eps, u, v);
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(iterate_power<T>)(outer, channels, inner, w, eps, u, v);
 }
 /// u^T W v.
 template <class T>
 T spectral_sigma(dim_t outer, dim_t channels, dim_t inner, const T* w, const T* u, const T* v) {
-  return IKEBANA_CPU_DISPATCH(bilinear_form<T>)(outer, channels, inner, w, u, v);
+  return IKEBANA_CPU_DISPATCH_ONE_WIDTH(bilinear_form<T>)(outer, channels, inner, w, u, v);
 }
 /// y = w / sigma.
 template <class T>
 void spectral_norm_forward(dim_t n, const T* w, T sigma, T* y) {
-  IKEBANA_CPU_DISPATCH(divide_by_sigma<T>)(n, w, sigma, y);
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(divide_by_sigma<T>)(n, w, sigma, y);
 }
 /// The gradient of W from that of W / (u^T W v), u and v constant (Miyato et al., Spectral
 /// Normalization for Generative Adversarial Networks, 2018).
 template <class T>
 void spectral_norm_backward(dim_t outer, dim_t channels, dim_t inner, const T* w, const T* u,
                             const T* v, T sigma, const T* dnormalized, T* dw, bool accumulate) {
-  IKEBANA_CPU_DISPATCH(divide_by_sigma_backward<T>)
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(divide_by_sigma_backward<T>)
   (outer, channels, inner, w, u, v, sigma, dnormalized, dw, accumulate);
 }
 

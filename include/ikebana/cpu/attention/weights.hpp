@@ -14,6 +14,7 @@
 #include "ikebana/cpu/softmax.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/attention/weights-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 /// Attention that hands out its weights: what attention.hpp computes, with a matrix of queries by
@@ -26,7 +27,7 @@ namespace ikebana::cpu {
 template <class T>
 void masked_softmax(dim_t rows, dim_t columns, T* x, const std::type_identity_t<T>* added,
                     const bool* ignored, const bool* ignored_keys, bool causal) {
-  IKEBANA_CPU_DISPATCH(masked_softmax_rows<T>)
+  IKEBANA_CPU_DISPATCH_AVX(masked_softmax_rows<T>)
   (rows, columns, x, added, ignored, ignored_keys, causal);
 }
 

@@ -8,21 +8,11 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/depthwise/lanes.hpp"
 #include "ikebana/cpu/conv/depthwise/planes.hpp"
-#include "ikebana/cpu/conv/depthwise/rows.hpp"
-#include "ikebana/cpu/conv/depthwise/sweep.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
 // Convolutions of few channels a group, depthwise ones above all, where there
-// is no matrix product to speak of. Some rows of the result are summed at once:
-// what is loaded serves all of them. Only the sums and copies are built for
-// each instruction set.
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
-
+// is no matrix product to speak of: plane by plane, or with channels in lanes.
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/halves-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
-
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/sweep-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/columns-inl.hpp"
@@ -37,9 +27,6 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/plane_gradients-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/rows-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
-
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/lanes-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
@@ -49,10 +36,11 @@
 namespace ikebana::cpu::detail {
 
 /// Whether so few channels meet that there is nothing for a matrix product to
-/// gain, and groups fill lanes or their planes may be swept.
+/// gain, and groups fill lanes or go plane by plane.
 inline bool may_be_by_channel(const conv_geometry& g) {
-  const bool often = g.kernel[1] % 2 == 1 && g.kernel[1] < 8 && g.kernel[0] == 1 &&
-                     g.stride[1] < 3 && g.stride[2] == g.stride[1];
+  const bool often = g.kernel[0] == 1 && g.kernel[1] == g.kernel[2] &&
+                     (g.kernel[1] == 3 || g.kernel[1] == 5) && g.stride[1] < 3 &&
+                     g.stride[2] == g.stride[1];
   return g.groups > 1 && g.in_channels / g.groups * (g.out_channels / g.groups) <= 4 &&
          conv_geometry::volume(g.in) > 0 && conv_geometry::volume(g.out) > 0 &&
          (g.groups >= 8 || often);
@@ -93,16 +81,13 @@ bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* 
                        const conv_epilogue<T>& then, T* y) {
   using namespace depthwise_way;
   constexpr auto of = lanes_of::forward;
-  const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T, of, Ways>)();
+  const depthwise_kernels<T>& kernels =
+      IKEBANA_CPU_DISPATCH_AVX(kernels_for_depthwise<T, of, Ways>)();
   const bool relu = then.function == activation::relu;
   if (then.residual == nullptr && then.scale == nullptr &&
       (relu || then.function == activation::none)) {
     if constexpr ((Ways & planes) != 0)
       if (convolve_planes(kernels, g, false, x, w, bias, relu, y)) return true;
-    if constexpr ((Ways & sweeps) != 0)
-      if (sweep_channels(kernels, g, false, x, w, bias, relu, y)) return true;
-    if constexpr ((Ways & rows) != 0)
-      if (convolve_rows(kernels, g, of, x, w, bias, relu, y)) return true;
   }
   if constexpr ((Ways & lanes) != 0) {
     depthwise_lanes<T> some{kernels, g, of};
@@ -118,13 +103,10 @@ bool depthwise_backward_data(const conv_geometry& g, const T* dy, const T* w, co
                              T* dx) {
   using namespace depthwise_way;
   constexpr auto of = lanes_of::backward_data;
-  const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T, of, Ways>)();
+  const depthwise_kernels<T>& kernels =
+      IKEBANA_CPU_DISPATCH_AVX(kernels_for_depthwise<T, of, Ways>)();
   if constexpr ((Ways & planes) != 0)
     if (convolve_planes(kernels, g, true, dy, w, bias, false, dx)) return true;
-  if constexpr ((Ways & sweeps) != 0)
-    if (sweep_channels(kernels, g, true, dy, w, bias, false, dx)) return true;
-  if constexpr ((Ways & rows) != 0)
-    if (convolve_rows(kernels, g, of, dy, w, bias, false, dx)) return true;
   if constexpr ((Ways & lanes) != 0) {
     depthwise_lanes<T> some{kernels, g, of};
     if (some.fit()) {
@@ -139,11 +121,10 @@ bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy,
                                 bool accumulate) {
   using namespace depthwise_way;
   constexpr auto of = lanes_of::backward_weights;
-  const depthwise_kernels<T>& kernels = IKEBANA_CPU_DISPATCH(kernels_for_depthwise<T, of, Ways>)();
+  const depthwise_kernels<T>& kernels =
+      IKEBANA_CPU_DISPATCH_AVX(kernels_for_depthwise<T, of, Ways>)();
   if constexpr ((Ways & (planes_3 | planes_3_by_2)) != 0)
     if (plane_gradients(kernels, g, x, dy, dw, accumulate)) return true;
-  if constexpr ((Ways & rows) != 0)
-    if (row_gradients(kernels, g, x, dy, dw, accumulate)) return true;
   depthwise_lanes<T> lanes{kernels, g, of};
   if (!lanes.fit()) return false;
   lanes.run_weights(x, dy, dw, accumulate);

@@ -164,7 +164,7 @@ void conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* d
 }
 template <class T>
 void channel_sums(dim_t batch, dim_t channels, dim_t plane, const T* x, T* sums, bool accumulate) {
-  detail::share_rows(channels, batch * plane, IKEBANA_CPU_DISPATCH(sum_planes<T>),
+  detail::share_rows(channels, batch * plane, IKEBANA_CPU_DISPATCH_ONE_WIDTH(sum_planes<T>),
                      [=](auto* kernel, dim_t b, dim_t e) {
                        kernel(batch, channels, b, e, plane, x, sums, accumulate);
                      });

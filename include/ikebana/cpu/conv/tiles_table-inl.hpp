@@ -7,12 +7,10 @@ inline constexpr typename detail::conv_tiles<T>::slide_shape conv_slides[] = {
 #if IKEBANA_CPU_WIDTH == 64
     {8, 3, &slide_tile<T, 8, 3>, &slide_tile<T, 8, 1>},
     {6, 4, &slide_tile<T, 6, 4>, &slide_tile<T, 6, 1>},
-    {4, 6, &slide_tile<T, 4, 6>, &slide_tile<T, 4, 1>},
     {2, 8, &slide_tile<T, 2, 8>, nullptr},
     {1, 8, &slide_tile<T, 1, 8>, nullptr},
 #elif IKEBANA_CPU_WIDTH == 32
     {4, 3, &slide_tile<T, 4, 3>, &slide_tile<T, 4, 1>},
-    {2, 6, &slide_tile<T, 2, 6>, nullptr},
     {2, 4, &slide_tile<T, 2, 4>, nullptr},
     {1, 8, &slide_tile<T, 1, 8>, nullptr},
 #elif IKEBANA_CPU_WIDTH == 16

@@ -5,6 +5,7 @@
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 
 namespace ikebana::cpu::detail {
 

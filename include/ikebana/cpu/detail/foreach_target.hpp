@@ -1,13 +1,18 @@
 // No include guard: includes the file named by IKEBANA_CPU_BODY once for each instruction set,
 // inside its namespace and with its target switched on, so that one source is built for all of them
 // without any -m flag. Within the body, IKEBANA_CPU_WIDTH is the bytes of a vector register (0:
-// scalar) and IKEBANA_CPU_INLINE marks what must be inlined. The body includes nothing itself,
-// but for parts of it that differ by set. A further set is one more block here, one more name in
-// targets.hpp and dispatch.hpp, and a file of what vec<T> needs of it.
+// scalar) and IKEBANA_CPU_INLINE marks what must be inlined. Where IKEBANA_CPU_SETS is 1 or 2, the
+// body is only built for what IKEBANA_CPU_DISPATCH_ONE_WIDTH or _AVX calls. The body includes
+// nothing itself, but for parts of it that differ by set. A further set is one more block here, one
+// more name in targets.hpp and dispatch.hpp, and a file of what vec<T> needs of it.
 #include "ikebana/cpu/detail/targets.hpp"
 
 #if IKEBANA_CPU_HERE
 #include "ikebana/cpu/detail/intrinsics.hpp"
+
+#ifndef IKEBANA_CPU_SETS
+#define IKEBANA_CPU_SETS 3
+#endif
 
 #define IKEBANA_CPU_INLINE [[gnu::always_inline]] inline
 
@@ -29,7 +34,7 @@ namespace ikebana::cpu::neon {
 
 #if IKEBANA_CPU_X86
 
-#if IKEBANA_CPU_SSE42
+#if IKEBANA_CPU_SSE42 && (IKEBANA_CPU_SETS == 3 || IKEBANA_CPU_FLOOR != 0)
 #define IKEBANA_CPU_WIDTH 16
 #if IKEBANA_CPU_FLOOR < 2
 IKEBANA_CPU_BEGIN_TARGET("sse4.2")
@@ -57,6 +62,7 @@ IKEBANA_CPU_END_TARGET
 #undef IKEBANA_CPU_WIDTH
 #endif
 
+#if IKEBANA_CPU_SETS != 1 || IKEBANA_CPU_FLOOR != 0
 #define IKEBANA_CPU_WIDTH 64
 #if IKEBANA_CPU_FLOOR < 4
 IKEBANA_CPU_BEGIN_TARGET("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
@@ -68,9 +74,11 @@ namespace ikebana::cpu::avx512 {
 IKEBANA_CPU_END_TARGET
 #endif
 #undef IKEBANA_CPU_WIDTH
+#endif
 
 #endif
 
 #undef IKEBANA_CPU_INLINE
 #endif
 #undef IKEBANA_CPU_BODY
+#undef IKEBANA_CPU_SETS

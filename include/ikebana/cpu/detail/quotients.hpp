@@ -1,6 +1,7 @@
 #pragma once
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 
 // How counts are divided and rounded.
 namespace ikebana::cpu::detail {

@@ -1,5 +1,4 @@
-// Loads of every second element and of those farther apart, stores that interleave, and rows with
-// what stands around them (padded_tiles.hpp).
+// Loads of every second element and of those farther apart, and stores that interleave.
 
 template <class T>
 struct even_odd {
@@ -239,58 +238,3 @@ IKEBANA_CPU_INLINE vec<T> sums_of(const T* registers) {
   return sums_of_some<static_cast<int>(vec<T>::size)>(registers);
 }
 #endif
-
-template <class T>
-IKEBANA_CPU_INLINE void fill_columns(T* to, dim_t begin, dim_t end, vec<T> value) {
-  constexpr dim_t w = vec<T>::size;
-  for (; begin + w <= end; begin += w) value.store(to + begin);
-  if (begin < end) value.store(to + begin, end - begin);
-}
-
-template <bool Watch, class T, class L>
-IKEBANA_CPU_INLINE bool pad_each_row(dim_t rows, const T* from, dim_t from_step, dim_t stride,
-                                     T* to, dim_t to_step, dim_t begin, dim_t count, dim_t total,
-                                     T fill, bool margins_clear, L load) {
-  constexpr dim_t w = vec<T>::size;
-  const dim_t end = begin + count, whole = begin + count / w * w, rest = end - whole;
-  const dim_t last = whole + w <= total ? w : total - whole;
-  const vec<T> margin = vec<T>::broadcast(fill), zero = vec<T>::zero();
-  vec<T> watched = zero;
-  for (; rows > 0; --rows, from += from_step, to += to_step) {
-    if (!margins_clear) fill_columns(to, 0, begin, margin);
-    const T* x = from;
-    for (dim_t i = begin; i < whole; i += w, x += w * stride) {
-      const vec<T> v = load(x, w);
-      if (Watch) watched = fma(v, zero, watched);
-      v.store(to + i);
-    }
-    if (rest > 0) {
-      const vec<T> v = load(x, rest);
-      if (Watch) watched = fma(v, zero, watched);
-      if (fill != T(0)) margin.store(to + whole, last);
-      // Where the margin is zero, so are the lanes behind the row.
-      v.store(to + whole, fill != T(0) ? rest : last);
-    }
-    if (!margins_clear) fill_columns(to, rest > 0 ? whole + last : whole, total, margin);
-  }
-  return !Watch || sum(watched) == T(0);
-}
-/// Rows of a padded copy: from column `begin` on `count` elements, each `stride` behind the one
-/// before, and `fill` to the end of their last register; where not `margins_clear`, also before and
-/// behind them, in all of `total`. Where they are watched, whether all are finite: times zero, what
-/// is not finite is not a number, and everything else zero.
-template <bool Watch, class T>
-bool pad_rows(dim_t rows, const T* from, dim_t from_step, dim_t stride, T* to, dim_t to_step,
-              dim_t begin, dim_t count, dim_t total, T fill, bool margins_clear) {
-  if (stride == 1)
-    return pad_each_row<Watch>(
-        rows, from, from_step, 1, to, to_step, begin, count, total, fill, margins_clear,
-        [](const T* x, dim_t n) __attribute__((always_inline)) {
-          return n == vec<T>::size ? vec<T>::load(x) : vec<T>::load(x, n);
-        });
-  return pad_each_row<Watch>(
-      rows, from, from_step, stride, to, to_step, begin, count, total, fill,
-      margins_clear, [=](const T* x, dim_t n) __attribute__((always_inline)) {
-        return load_strided(x, stride, n);
-      });
-}

@@ -10,7 +10,7 @@
 template <class T>
 struct gemm_tile {
 #if IKEBANA_CPU_WIDTH == 64 || (IKEBANA_CPU_WIDTH == 16 && !IKEBANA_CPU_X86)
-  static constexpr int most_rows[9] = {0, 8, 14, 0, 6, 0, 0, 0, 2};
+  static constexpr int most_rows[9] = {0, 8, 8, 0, 4, 0, 0, 0, 2};
 #elif IKEBANA_CPU_WIDTH >= 16
   static constexpr int most_rows[9] = {0, 8, 6, 0, 3, 0, 0, 0, 1};
 #else

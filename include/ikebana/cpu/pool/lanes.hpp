@@ -41,8 +41,10 @@ struct lane_kernel {
 }  // namespace ikebana::cpu::detail
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool/maximum-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool/lanes-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 namespace ikebana::cpu::detail {
@@ -52,7 +54,7 @@ template <class T>
 bool maxima_in_lanes(const any_windows& g, const std::array<dim_t, 3>& dilation, const T* x, T* y,
                      std::int32_t* indices) {
   using span = typename lane_windows<T>::span;
-  const lane_kernel<T> kernel = IKEBANA_CPU_DISPATCH(kernel_for_lane_maxima<T>)();
+  const lane_kernel<T> kernel = IKEBANA_CPU_DISPATCH_AVX(kernel_for_lane_maxima<T>)();
   const dim_t w = kernel.width, inputs = g.in[0] * g.in[1] * g.in[2],
               outputs = g.out[0] * g.out[1] * g.out[2];
   if (kernel.run == nullptr) return false;

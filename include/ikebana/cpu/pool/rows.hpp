@@ -73,6 +73,7 @@ struct window_rows_kernel {
 }  // namespace ikebana::cpu::detail
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool/rows-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 namespace ikebana::cpu::detail {

@@ -18,12 +18,16 @@
 #include "ikebana/cpu/pool/windows.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool/halves-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool/planes-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool/threes-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool/windows-inl.hpp"
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 // Each algorithm of pool/plan.hpp, for each work that it does. False, having done nothing, if it
@@ -63,29 +67,29 @@ void maxima_but_of_doubtful_planes(const pool_geometry& g, const pool_job<T>& jo
 template <pool_work Work, class T>
 bool run_halves(const pool_geometry& g, const pool_job<T>& job) {
   if constexpr (Work == pool_work::average)
-    IKEBANA_CPU_DISPATCH(halve_by_average<T>)(g, job.source, job.factor, job.result);
+    IKEBANA_CPU_DISPATCH_AVX(halve_by_average<T>)(g, job.source, job.factor, job.result);
   else if constexpr (Work == pool_work::average_backward)
-    IKEBANA_CPU_DISPATCH(halve_by_average_backward<T>)(g, job.source, job.factor, job.result);
+    IKEBANA_CPU_DISPATCH_AVX(halve_by_average_backward<T>)(g, job.source, job.factor, job.result);
   else if constexpr (Work == pool_work::maximum_backward)
-    IKEBANA_CPU_DISPATCH(halve_backward<T>)(g, job.source, job.maxima, job.result);
+    IKEBANA_CPU_DISPATCH_AVX(halve_backward<T>)(g, job.source, job.maxima, job.result);
   else
     maxima_but_of_doubtful_planes(
         g, job, [&](dim_t planes, const T* x, T* y, std::int32_t* indices) -> dim_t {
           pool_geometry some = g;
           some.planes = planes;
-          return IKEBANA_CPU_DISPATCH(halve_by_maximum<T>)(some, x, y, indices);
+          return IKEBANA_CPU_DISPATCH_AVX(halve_by_maximum<T>)(some, x, y, indices);
         });
   return true;
 }
 
 template <pool_work Work, class T>
 bool run_whole_planes(const pool_geometry& g, const pool_job<T>& job) {
-  if constexpr (Work == pool_work::average) IKEBANA_CPU_DISPATCH(average_planes<T>)
+  if constexpr (Work == pool_work::average) IKEBANA_CPU_DISPATCH_AVX(average_planes<T>)
   (g.planes, g.input_plane(), job.source, job.factor, job.result);
-  else if constexpr (Work == pool_work::average_backward) IKEBANA_CPU_DISPATCH(
+  else if constexpr (Work == pool_work::average_backward) IKEBANA_CPU_DISPATCH_AVX(
       average_planes_backward<T>)(g.planes, g.input_plane(), job.source, job.factor, job.result);
-  else IKEBANA_CPU_DISPATCH(maximum_of_planes<T>)(g.planes, g.input_plane(), job.source, job.result,
-                                                  job.indices);
+  else IKEBANA_CPU_DISPATCH_AVX(maximum_of_planes<T>)(g.planes, g.input_plane(), job.source,
+                                                      job.result, job.indices);
   return true;
 }
 
@@ -98,21 +102,21 @@ bool run_threes(const pool_geometry& all, const pool_job<T>& job) {
   if constexpr (Work == pool_work::maximum_with_place) {
     maxima_but_of_doubtful_planes(
         all, job, [&](dim_t planes, const T* x, T* y, std::int32_t* indices) -> dim_t {
-          return IKEBANA_CPU_DISPATCH(places_by_threes<T>)(all, planes, x, y, indices);
+          return IKEBANA_CPU_DISPATCH_AVX(places_by_threes<T>)(all, planes, x, y, indices);
         });
   } else {
     if (static_cast<std::size_t>(g.in[2]) * sizeof(T) > packed_b_bytes) return false;
     if constexpr (Work == pool_work::average) {
-      IKEBANA_CPU_DISPATCH(averages_by_threes<T>)(g, job.source, job.factor, job.result);
+      IKEBANA_CPU_DISPATCH_AVX(averages_by_threes<T>)(g, job.source, job.factor, job.result);
     } else if constexpr (Work == pool_work::average_backward) {
-      IKEBANA_CPU_DISPATCH(spread_by_threes<T>)(g, job.source, job.factor, job.result);
-    } else if (!IKEBANA_CPU_DISPATCH(maxima_by_threes<T>)(g, job.source, T(1), job.result)) {
+      IKEBANA_CPU_DISPATCH_AVX(spread_by_threes<T>)(g, job.source, job.factor, job.result);
+    } else if (!IKEBANA_CPU_DISPATCH_AVX(maxima_by_threes<T>)(g, job.source, T(1), job.result)) {
       pool_geometry one = g;
       one.planes = 1;
       maxima_but_of_doubtful_planes(
           g, job, [&](dim_t planes, const T* x, T* y, std::int32_t*) -> dim_t {
             dim_t n = 0;
-            while (n < planes && IKEBANA_CPU_DISPATCH(maxima_by_threes<T>)(
+            while (n < planes && IKEBANA_CPU_DISPATCH_AVX(maxima_by_threes<T>)(
                                      one, x + n * g.input_plane(), T(1), y + n * g.output_plane()))
               ++n;
             return n;
@@ -127,11 +131,11 @@ template <pool_work Work, dim_t Stride, class T>
 bool run_separable(const pool_geometry& g, const pool_job<T>& job) {
   const auto kernel = [] {
     if constexpr (Work == pool_work::average)
-      return IKEBANA_CPU_DISPATCH(kernel_for_row_averages<T, Stride>)();
+      return IKEBANA_CPU_DISPATCH_AVX(kernel_for_row_averages<T, Stride>)();
     else if constexpr (Work == pool_work::average_backward)
-      return IKEBANA_CPU_DISPATCH(kernel_for_row_spreads<T, Stride>)();
+      return IKEBANA_CPU_DISPATCH_AVX(kernel_for_row_spreads<T, Stride>)();
     else
-      return IKEBANA_CPU_DISPATCH(kernel_for_row_maxima<T, Stride>)();
+      return IKEBANA_CPU_DISPATCH_AVX(kernel_for_row_maxima<T, Stride>)();
   };
   return windows_by_rows<T>(g, Work, kernel(), job.factor, job.count_include_pad, job.source,
                             job.result);
@@ -147,10 +151,10 @@ bool run_any_windows(const any_windows& g, const pool_job<T>& job) {
   pool_span* const columns = lists.allocate<pool_span>(g.out[2]);
   if (!scratch.fits() || !lists.fits()) return false;
   for (dim_t o = 0; o < g.out[2]; ++o) columns[o] = g.span(2, o);
-  if constexpr (Work == pool_work::average) IKEBANA_CPU_DISPATCH(average_windows<T>)
+  if constexpr (Work == pool_work::average) IKEBANA_CPU_DISPATCH_AVX(average_windows<T>)
   (g, columns, row, job.source, job.result, job.count_include_pad, job.divisor_override);
-  else IKEBANA_CPU_DISPATCH(spread_windows<T>)(g, columns, row, job.source, job.result,
-                                               job.count_include_pad, job.divisor_override);
+  else IKEBANA_CPU_DISPATCH_AVX(spread_windows<T>)(g, columns, row, job.source, job.result,
+                                                   job.count_include_pad, job.divisor_override);
   return true;
 }
 
@@ -159,7 +163,7 @@ bool run_windows(const pool_geometry& g, const pool_job<T>& job) {
   if constexpr (Work == pool_work::maximum_with_place) {
     maxima_but_of_doubtful_planes(
         g, job, [&](dim_t planes, const T* x, T* y, std::int32_t* indices) -> dim_t {
-          return IKEBANA_CPU_DISPATCH(places_by_windows<T>)(g, planes, x, y, indices);
+          return IKEBANA_CPU_DISPATCH_AVX(places_by_windows<T>)(g, planes, x, y, indices);
         });
     return true;
   } else {
@@ -238,7 +242,7 @@ void run_pool(const pool_geometry& g, const pool_job<T>& job) {
   pool_problem problem{Work, g, false, job.factor != T(0) ? pool_fit::always : pool_fit::never};
   if constexpr ((Set & only(pool_algorithm::planes_in_lanes)) != 0 &&
                 computes(pool_algorithm::planes_in_lanes, Work)) {
-    const lane_kernel<T> lanes = IKEBANA_CPU_DISPATCH(kernel_for_lane_maxima<T>)();
+    const lane_kernel<T> lanes = IKEBANA_CPU_DISPATCH_AVX(kernel_for_lane_maxima<T>)();
     problem.lanes = lanes.width;
   }
   any_pool_algorithm([&](auto a) {

@@ -2,6 +2,52 @@
 // (depthwise/planes.hpp).
 
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
+// Which lanes of a register are met.
+#if IKEBANA_CPU_WIDTH == 64
+template <class T>
+struct column_mask {
+  using type = std::uint16_t;
+};
+template <class T>
+IKEBANA_CPU_INLINE std::uint16_t mask_between(dim_t first, dim_t last) {
+  return static_cast<std::uint16_t>(first_lanes(last) & ~first_lanes(first));
+}
+IKEBANA_CPU_INLINE vec<float> load_where(const float* p, std::uint16_t mask) {
+  return {_mm512_maskz_loadu_ps(mask, p)};
+}
+IKEBANA_CPU_INLINE vec<double> load_where(const double* p, std::uint16_t mask) {
+  return {_mm512_maskz_loadu_pd(static_cast<__mmask8>(mask), p)};
+}
+/// c where the mask has nothing, whatever a and b are.
+IKEBANA_CPU_INLINE vec<float> fma_where(vec<float> a, vec<float> b, vec<float> c,
+                                        std::uint16_t mask) {
+  return {_mm512_mask3_fmadd_ps(a.v, b.v, c.v, mask)};
+}
+IKEBANA_CPU_INLINE vec<double> fma_where(vec<double> a, vec<double> b, vec<double> c,
+                                         std::uint16_t mask) {
+  return {_mm512_mask3_fmadd_pd(a.v, b.v, c.v, static_cast<__mmask8>(mask))};
+}
+#else
+template <class T>
+struct column_mask {
+  using type = __m256i;
+};
+template <class T>
+IKEBANA_CPU_INLINE __m256i mask_between(dim_t first, dim_t last) {
+  constexpr int bytes = static_cast<int>(sizeof(T));
+  return _mm256_andnot_si256(first_lanes<bytes>(first), first_lanes<bytes>(last));
+}
+IKEBANA_CPU_INLINE vec<float> load_where(const float* p, __m256i mask) {
+  return {_mm256_maskload_ps(p, mask)};
+}
+IKEBANA_CPU_INLINE vec<double> load_where(const double* p, __m256i mask) {
+  return {_mm256_maskload_pd(p, mask)};
+}
+template <class T>
+IKEBANA_CPU_INLINE vec<T> fma_where(vec<T> a, vec<T> b, vec<T> c, __m256i) {
+  return fma(a, b, c);
+}
+#endif
 #if IKEBANA_CPU_WIDTH == 32
 /// Every second of the elements of a, then of b, from the first or the second on, as `ordered`
 /// arranges them: what parts neighbours within halves of registers takes one operation, not two.

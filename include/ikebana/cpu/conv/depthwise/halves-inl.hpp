@@ -1,4 +1,4 @@
-// Rows of two channels as the halves of registers (depthwise/sweep.hpp, depthwise/planes.hpp).
+// Rows of two channels as the halves of registers (depthwise/planes.hpp).
 
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
 #if IKEBANA_CPU_WIDTH == 64

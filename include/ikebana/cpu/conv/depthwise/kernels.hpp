@@ -5,32 +5,15 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
-#include "ikebana/cpu/detail/padded_tiles.hpp"
+#include "ikebana/cpu/detail/strided.hpp"
 
 namespace ikebana::cpu::detail {
 
-/// What `rows` neighbouring rows of a result need of a plane that is not copied: they meet rows
-/// from `top` on, of which those from `first_met` up to `last_met` are in the source. What lies
-/// beside the rows may be read.
-template <class T>
-struct depthwise_sweep {
-  static constexpr int most_rows = 7;
-  const T* top;
-  dim_t row_step, first_met, last_met, kernel_columns;
-  const dim_t *columns, *column_weights;
-  const void* masks;
-  const T* weights;
-  dim_t weight_step;
-  T start;
-  bool relu;
-  T* out;
-  dim_t out_step, rows, length;
-};
-
 /// `count` planes of a depthwise convolution, which are not copied: `top` rows and `left`
 /// columns of zeros are before each. For the gradient of the weights, `count` channels of `batch`
-/// images of `channels`. `apart` as above. Planes are `plane` and `out_plane` apart; what a
-/// dilation takes together is `dilation` columns and `row_step` and `out_step` apart.
+/// images of `channels`. `apart`: what is beside rows must not be read. Planes are `plane` and
+/// `out_plane` apart; what a dilation takes together is `dilation` columns and `row_step` and
+/// `out_step` apart.
 template <class T>
 struct depthwise_planes {
   const T *x, *w, *bias, *dy;
@@ -39,22 +22,6 @@ struct depthwise_planes {
   dim_t count, height, width, out_height, out_width, top, left, batch, channels;
   dim_t plane, out_plane, row_step, out_step, dilation;
   bool turned, relu, accumulate, apart;
-};
-/// A row of a depthwise convolution of stride 1 whose kernel is a row of any length: result j meets
-/// x[j - left + k step] with weight k, or, if `turned`, with the k-th from the end. Registers of
-/// results up to `first` and from `last` on meet the row's ends: they have `masks` and `last_masks`
-/// for each tap.
-template <class T>
-struct depthwise_row {
-  const T *x, *w, *dy;
-  T start;
-  T *out, *sums;
-  const void *masks, *last_masks;
-  dim_t length, first, last, taps, step, left;
-  bool turned, relu;
-  // For the weights' gradient, of `count` channels: how wide the rows of a plane are, how many
-  // there are, and the planes of each channel.
-  dim_t count, width, rows, batch, channels;
 };
 /// Where the two factors of one product are.
 struct lane_term {
@@ -94,7 +61,7 @@ struct lanes_window {
 template <class T>
 struct depthwise_kernels {
   dim_t width;
-  bool reads_beside;  // the rows of planes that it sweeps
+  bool reads_beside;  // the rows of planes
   void (*sum_lanes)(const lanes_job<T>&);
   // As those of conv_tiles.
   void (*clear)(T* to, dim_t n);
@@ -104,16 +71,6 @@ struct depthwise_kernels {
   void (*turn)(T* to, dim_t to_step, const T* from, dim_t step, dim_t depth, dim_t count);
   void (*finish_rows)(dim_t rows, dim_t length, T* y, dim_t step, const conv_rest<T>& rest,
                       const T* residual);
-  void (*add_sums)(dim_t n, const T* registers, T* dw, bool accumulate);
-  struct sweep_shape {
-    int kernel;
-    void (*inside)(const depthwise_sweep<T>&);  // where all rows met are in the source
-    void (*some)(const depthwise_sweep<T>&);
-  };
-  /// Room for a register each, for every register of a row and kernel column.
-  void (*find_masks)(dim_t length, dim_t width, dim_t kernel_columns, const dim_t* columns,
-                     void* to);
-  sweep_shape sweeps[2];
   struct plane_shape {
     int kernel, stride;
     void (*find_masks)(dim_t out_width, dim_t width, dim_t left, dim_t dilation, void* to);
@@ -122,9 +79,6 @@ struct depthwise_kernels {
     void (*spread)(const depthwise_planes<T>&);
   };
   plane_shape planes[4];
-  void (*convolve_row)(const depthwise_row<T>&);
-  /// sums[tap], a register each and those of a channel after the other's, = what its rows give.
-  void (*row_gradients)(const depthwise_row<T>&);
 };
 
 }  // namespace ikebana::cpu::detail

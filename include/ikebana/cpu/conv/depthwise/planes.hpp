@@ -6,14 +6,41 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/depthwise/kernels.hpp"
-#include "ikebana/cpu/conv/depthwise/sweep.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
+#include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
 // Depthwise convolutions of square kernels straight from the source: planes one after the other in
 // one call, for of small ones the calls and tables cost more than the sums.
 namespace ikebana::cpu::detail {
+
+/// How many planes of so many multiply-adds are worth a thread's while.
+constexpr dim_t planes_worth(dim_t multiply_adds) { return 1 + 300000 / (multiply_adds + 1); }
+
+/// The masks of a plane's columns, among the calling thread's lists.
+template <class T>
+struct plane_masks {
+  void* masks;
+  dim_t first, last;  // columns met, the registers' whole width
+
+  /// False where there is no room. Registers of results begin every `width` up to `length`, and
+  /// meet `stride` times as many columns of a source from `low` up to `high` on.
+  bool fit(const conv_geometry& g, dim_t width, dim_t length, dim_t stride, dim_t low, dim_t high) {
+    const dim_t lanes = rounded_up(length, width);
+    first = low;
+    last = high + stride * lanes;
+    masks = thread_lists();
+    return 2 * (lanes * static_cast<dim_t>(sizeof(T)) + 64) * (g.kernel[2] + 1) <=
+           static_cast<dim_t>(list_bytes);
+  }
+  /// Whether registers may not read beside the rows of this plane, which are of `width`, in an
+  /// array of `count` planes.
+  bool ends_array(dim_t plane, dim_t count, dim_t plane_size, dim_t width) const {
+    return plane * plane_size + first < 0 ||
+           (plane + 1) * plane_size - width + last > count * plane_size;
+  }
+};
 
 /// One direction of a depthwise convolution: the source, and the result that meets it with
 /// stride 1 or 2 (dy, for the gradient of the weights).
@@ -23,7 +50,7 @@ struct plane_sweep {
   dim_t channels, batch, stride, row_dilation, taps;
   const typename depthwise_kernels<T>::plane_shape* shape;
   depthwise_planes<T> job{};
-  sweep_tables<T> tables{};
+  plane_masks<T> tables{};
 
   plane_sweep(const depthwise_kernels<T>& k, const conv_geometry& g, bool backward)
       : kernels{k},
@@ -63,12 +90,8 @@ struct plane_sweep {
       if (s.kernel == g.kernel[1] && s.stride == g.stride[1]) return &s;
     return nullptr;
   }
-  /// Whether rows fill enough of a register, and other ways are not faster.
-  bool convolves() const {
-    const bool is_narrow = stride == 2 && shape->kernel == 5 && job.out_width <= 4 &&
-                           kernels.width == 8 && sizeof(T) == 4 && channels >= 8;
-    return shape->convolve != nullptr && 8 * job.out_width > kernels.width && !is_narrow;
-  }
+  /// Whether rows fill enough of a register.
+  bool convolves() const { return shape->convolve != nullptr && 8 * job.out_width > kernels.width; }
   /// Whether backward by data of stride 2 goes by pairs of rows and columns.
   bool spreads() const {
     return shape->spread != nullptr && job.top == shape->kernel / 2 && job.left == job.top &&

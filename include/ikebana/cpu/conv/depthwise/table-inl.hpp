@@ -27,8 +27,8 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
     } else if constexpr (weights) {
       to.find_masks = &find_plane_masks<T, Stride, Kernel>;
       to.gradients = &gradients_of_planes<T, Stride>;
-    } else if constexpr (IKEBANA_CPU_WIDTH == 64 || Kernel == 3 || Stride == 2) {
-      // The weights of 5x5 fill all registers of AVX2, and more: sweeps are faster.
+    } else if constexpr (IKEBANA_CPU_WIDTH == 64 || Kernel == 3) {
+      // The weights of 5x5 fill all registers of AVX2, and more.
       to.find_masks = &find_plane_masks<T, Stride, Kernel>;
       to.convolve = &convolve_planes<T, Kernel, Stride>;
     }
@@ -39,19 +39,6 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
     list_planes.template operator()<5, 1>(all.planes[2]);
   if constexpr ((Ways & planes_5_by_2) != 0 && !weights)
     list_planes.template operator()<5, 2>(all.planes[3]);
-  if constexpr ((Ways & (sweeps_5 | sweeps_7 | rows)) != 0) all.find_masks = &find_masks<T>;
-  if constexpr ((Ways & sweeps_5) != 0 && !weights)
-    all.sweeps[0] = {5, &sweep_rows<T, 5, false>, &sweep_rows<T, 5, true>};
-  if constexpr ((Ways & sweeps_7) != 0 && !weights)
-    all.sweeps[1] = {7, &sweep_rows<T, 7, false>, &sweep_rows<T, 7, true>};
-  if constexpr ((Ways & rows) != 0) {
-    if constexpr (weights) {
-      all.row_gradients = &row_gradients<T>;
-      all.add_sums = &add_sums<T>;
-    } else {
-      all.convolve_row = &convolve_row<T>;
-    }
-  }
 #endif
   return all;
 }

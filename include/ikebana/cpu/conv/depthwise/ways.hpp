@@ -18,13 +18,9 @@ enum : unsigned {
   planes_3_by_2 = 2,
   planes_5 = 4,
   planes_5_by_2 = 8,
-  sweeps_5 = 16,  // kernels of as many rows
-  sweeps_7 = 32,
-  rows = 64,
-  lanes = 128,  // whatever else there is
-  all = 255,
+  lanes = 16,  // whatever else there is
+  all = 31,
   planes = planes_3 | planes_3_by_2 | planes_5 | planes_5_by_2,
-  sweeps = sweeps_5 | sweeps_7,
 };
 }  // namespace depthwise_way
 
@@ -47,9 +43,6 @@ constexpr unsigned depthwise_ways_of(const conv_geometry& g) {
   const bool is_square = k[1] == k[2] && (k[1] == 3 || k[1] == 5);
   if (is_square && whole) ways |= k[1] == 3 ? planes_3 : planes_5;
   if (is_square && halves && is_plain) ways |= k[1] == 3 ? planes_3_by_2 : planes_5_by_2;
-  if (whole && k[1] == 5) ways |= sweeps_5;
-  if (whole && k[1] == 7) ways |= sweeps_7;
-  if (whole && (k[1] == 1 || k[2] == 1)) ways |= rows;
   return ways;
 }
 
