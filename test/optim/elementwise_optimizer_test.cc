@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "flat_model.hpp"
@@ -209,6 +211,36 @@ TEST_CASE("gradients are clipped in the optimizer's own pass") {
   rmsprop strict{model, {.max_norm = 1, .error_if_nonfinite = true}};
   CHECK(error_of([&] { strict.step(); }) != "nothing was thrown");
   CHECK(largest_difference<double>(model.parameters(), recorded_model<double>().parameters()) == 0);
+}
+
+TEST_CASE("the defaults of options are PyTorch's") {
+  constexpr auto common = [](const auto& o, double lr) {
+    return o.lr == lr && !o.maximize && !o.error_if_nonfinite &&
+           o.max_norm == std::numeric_limits<double>::infinity();
+  };
+  static_assert(common(rmsprop_options{}, 1e-2) && rmsprop_options{}.alpha == 0.99 &&
+                rmsprop_options{}.eps == 1e-8 && rmsprop_options{}.weight_decay == 0 &&
+                rmsprop_options{}.momentum == 0 && !rmsprop_options{}.centered);
+  static_assert(common(adagrad_options{}, 1e-2) && adagrad_options{}.lr_decay == 0 &&
+                adagrad_options{}.weight_decay == 0 && adagrad_options{}.eps == 1e-10 &&
+                adagrad_options{}.initial_accumulator_value == 0);
+  static_assert(common(adadelta_options{}, 1) && adadelta_options{}.rho == 0.9 &&
+                adadelta_options{}.eps == 1e-6 && adadelta_options{}.weight_decay == 0);
+  constexpr std::pair<double, double> betas{0.9, 0.999};
+  static_assert(common(adamax_options{}, 2e-3) && adamax_options{}.betas == betas &&
+                adamax_options{}.eps == 1e-8 && adamax_options{}.weight_decay == 0);
+  static_assert(common(nadam_options{}, 2e-3) && nadam_options{}.betas == betas &&
+                nadam_options{}.eps == 1e-8 && nadam_options{}.weight_decay == 0 &&
+                nadam_options{}.momentum_decay == 4e-3);
+  static_assert(common(radam_options{}, 1e-3) && radam_options{}.betas == betas &&
+                radam_options{}.eps == 1e-8 && radam_options{}.weight_decay == 0);
+  static_assert(common(asgd_options{}, 1e-2) && asgd_options{}.lambd == 1e-4 &&
+                asgd_options{}.alpha == 0.75 && asgd_options{}.t0 == 1e6 &&
+                asgd_options{}.weight_decay == 0);
+  static_assert(common(rprop_options{}, 1e-2) && rprop_options{}.etas == std::pair{0.5, 1.2} &&
+                rprop_options{}.step_sizes == std::pair{1e-6, 50.0});
+  static_assert(common(lion_options{}, 1e-4) && lion_options{}.betas == std::pair{0.9, 0.99} &&
+                lion_options{}.weight_decay == 0);
 }
 
 TEST_CASE("invalid options of optimizers are refused") {
