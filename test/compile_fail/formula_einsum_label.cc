@@ -1,4 +1,5 @@
 // expect: ikebana: the result of einsum has only labels of its operands
+// line: 6
 #include <ikebana/compose/graph.hpp>
 #include <ikebana/ops/product.hpp>
 

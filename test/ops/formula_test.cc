@@ -13,6 +13,7 @@
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/ops.hpp"
 #include "test/nn/layers.hpp"
+#include "test/support/count_allocations.hpp"
 
 using namespace ikebana;
 using namespace ikebana::literals;
@@ -185,4 +186,24 @@ TEST_CASE("random values depend on seed, path and step") {
   tensor<float, shape{20000}> dx;
   model.backward(std::tuple{dy, dy, dy, dy}, dx);
   for (float v : dx) REQUIRE(v == 0);
+}
+
+TEST_CASE("a step of a formula allocates nothing") {
+  constexpr auto net = graph([](auto x) {
+    const auto h = "fc"_m(linear<3, 4>{}, x - mean<1>(x, keepdim));
+    const auto z = h + "noise"_m(normal_like{}, h) * parameter<"scale", shape{4}>(h);
+    const auto [a, b] = chunk<2, 1>(logsumexp<1>(matmul_nt(z, z), keepdim) * z);
+    return einsum<"nf,ng->ng">(a, b) + sum(cumsum<0>(transpose<0, 1>(b)));
+  });
+  auto model = initialize<float, shape{dynamic, 3}>(net, seed{1});
+  const auto x = uniform<float, shape{5, 3}>(seed{2});
+  const auto dy = ones<float, shape{5, 2}>();
+  tensor<float, shape{5, 3}> dx;
+  model(x);
+  model.backward(dy, dx);
+  const long before = allocation_count_here;
+  model(x);
+  model.zero_grad();
+  model.backward(dy, dx);
+  CHECK(allocation_count_here == before);
 }
