@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const ikebana::state_dict dict =
         ikebana::parse_safetensors(std::as_bytes(std::span{data, size}));
-    // Accepted files contain exactly the bytes that they declare.
+    // Accepted files contain exactly the bytes that they declare, of which some types are widened.
     std::size_t bytes = 0;
     for (const auto& e : dict) {
       const auto expected = ikebana::detail::checked_byte_size(e.type, e.extents);
@@ -22,7 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     std::uint64_t length = 0;
     std::memcpy(&length, data, sizeof length);
-    if (8 + length + bytes != size) std::abort();
+    const std::size_t stored = size - 8 - length;
+    if (bytes < stored || bytes > 4 * stored) std::abort();
   } catch (const ikebana::io_error&) {
   }
   return 0;

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -141,6 +142,47 @@ TEST_CASE("what PyTorch saved loads, and is saved again with the same content") 
   check_equal(ike::load(scratch.path() / "w"), dict);
 }
 
+TEST_CASE("elements of fewer bytes are widened") {
+  const auto read = [](const char* type, std::string bytes) {
+    const auto n = std::to_string(bytes.size() /
+                                  (std::string(type) == "U32"                                 ? 4
+                                   : std::string(type) == "I8" || std::string(type) == "BOOL" ? 1
+                                                                                              : 2));
+    // Between others, so that an element too many would be theirs.
+    const std::string end = std::to_string(bytes.size() + 1);
+    return parse(framed(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"w":{"dtype":")" +
+                            std::string(type) + R"(","shape":[)" + n + R"(],"data_offsets":[1,)" +
+                            end + R"(]},"b":{"dtype":"U8","shape":[1],"data_offsets":[)" + end +
+                            "," + std::to_string(bytes.size() + 2) + "]}}",
+                        "\x11" + bytes + "\x22"));
+  };
+  using ike::dynamic;
+  const auto check = [&]<class T>(const char* type, const std::string& bytes,
+                                  const std::vector<T>& expected) {
+    CAPTURE(type);
+    const state_dict dict = read(type, bytes);
+    CHECK(dict.at("w").type == ike::dtype_of<T>);
+    const auto w = dict.at("w").template view<T, shape{dynamic}>();
+    CHECK(std::vector<T>(w.begin(), w.end()) == expected);
+    CHECK(std::to_integer<int>(dict.at("a").bytes[0]) == 0x11);
+    CHECK(std::to_integer<int>(dict.at("b").bytes[0]) == 0x22);
+  };
+  // The bytes are those of torch.tensor([..], dtype=..).view(torch.uint8).
+  const float infinity = std::numeric_limits<float>::infinity();
+  check("F16", std::string("\0\x3c\0\xc0\1\0\0\x7c\xff\x7b", 10),
+        std::vector<float>{1, -2, 0x1p-24f, infinity, 65504});
+  check("BF16", std::string("\x80\x3f\0\xc0\x49\x40\x80\xff", 8),
+        std::vector<float>{1, -2, 3.140625f, -infinity});
+  check("I16", std::string("\xff\xff\0\x80\xff\x7f", 6),
+        std::vector<std::int32_t>{-1, -32768, 32767});
+  check("I8", std::string("\xff\x80\x7f", 3), std::vector<std::int32_t>{-1, -128, 127});
+  check("U16", std::string("\xff\xff\1\0", 4), std::vector<std::int32_t>{65535, 1});
+  check("U32", std::string("\xff\xff\xff\xff\2\0\0\0", 8),
+        std::vector<std::int64_t>{4294967295, 2});
+  check("BOOL", std::string("\0\1\1", 3), std::vector<std::uint8_t>{0, 1, 1});
+  check("F16", "", std::vector<float>{});
+}
+
 TEST_CASE("what is not a header is refused") {
   CHECK(contains(why_not("\1\2\3\4\5\6\7"), "at least the 8 bytes of a safetensors length, got 7"));
   CHECK(contains(why_not(std::string(8, '\0')), "expected a JSON object"));
@@ -198,10 +240,13 @@ TEST_CASE("a tensor that breaks the format is named") {
     return text;
   };
   CHECK(one("F32", "[2]", "[0,8]").empty());
-  for (const char* type : {"F16", "BF16", "BOOL", "F8_E4M3", "U64", "f32", ""})
+  for (const char* type : {"F8_E4M3", "U64", "f32", ""})
     CHECK(contains(one(type, "[2]", "[0,8]"),
-                   "expected a dtype of F32, F64, I64, I32 or U8, got \"" + std::string(type)));
-  CHECK(contains(one("F32", "[3]", "[0,8]"), "expected 12 bytes for float32 [3], got"));
+                   "expected a dtype of F64, F32, F16, BF16, I64, I32, I16, I8, U32, U16, U8 or "
+                   "BOOL, got \"" +
+                       std::string(type)));
+  CHECK(contains(one("F32", "[3]", "[0,8]"), "expected 12 bytes for F32 [3], got"));
+  CHECK(contains(one("BF16", "[2]", "[0,8]"), "expected 4 bytes for BF16 [2], got"));
   CHECK(contains(one("F32", "[2]", "[4,12]"), "within the 8 bytes of data, got [4, 12]"));
   CHECK(contains(one("F32", "[2]", "[8,0]"), "within the 8 bytes"));
   CHECK(contains(one("F32", "[1]", "[4,8]"), "leaves a hole before it"));

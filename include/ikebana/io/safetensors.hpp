@@ -11,12 +11,16 @@
 #include <type_traits>
 #include <utility>
 
+#include "ikebana/core/bfloat16.hpp"
+#include "ikebana/core/dtype.hpp"
+#include "ikebana/core/float16.hpp"
 #include "ikebana/io/file.hpp"
 #include "ikebana/io/file_format.hpp"
 #include "ikebana/io/posix_file.hpp"
 #include "ikebana/io/safetensors_header.hpp"
 #include "ikebana/io/safetensors_layout.hpp"
 #include "ikebana/io/safetensors_parse.hpp"
+#include "ikebana/model/state_comparison.hpp"
 #include "ikebana/model/state_dict.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/refusal.hpp"
@@ -28,8 +32,21 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace detail {
 
+/// Widens the elements of a tensor that were read to the end of its memory, in place.
+inline void widen(const safetensors_record& r, std::byte* data, std::size_t bytes) {
+  const safetensors_type& stored = safetensors_types[r.stored];
+  const std::size_t n = bytes / stored.size;
+  const std::byte* from = data + n * size_of(r.type) - bytes;
+  if (stored.name == "F16") convert<float, float16>(data, from, n);
+  if (stored.name == "BF16") convert<float, bfloat16>(data, from, n);
+  if (stored.name == "I16") convert<std::int32_t, std::int16_t>(data, from, n);
+  if (stored.name == "I8") convert<std::int32_t, std::int8_t>(data, from, n);
+  if (stored.name == "U16") convert<std::int32_t, std::uint16_t>(data, from, n);
+  if (stored.name == "U32") convert<std::int64_t, std::uint32_t>(data, from, n);
+}
+
 /// Reads a file through `read(offset, span)` after its header has been validated. Allocations are
-/// bounded by `size`.
+/// bounded by four times `size`.
 template <class Read>
 state_dict read_safetensors(const std::string& where, std::uint64_t size, Read&& read) {
   const auto refuse = [&](const std::string& otherwise) {
@@ -59,8 +76,10 @@ state_dict read_safetensors(const std::string& where, std::uint64_t size, Read&&
       continue;
     }
     std::byte* data = dict.add_owned(r.name, r.type, r.extents);
-    if (r.end > r.begin)
-      read(8 + length + r.begin, std::span{data, static_cast<std::size_t>(r.end - r.begin)});
+    const auto bytes = static_cast<std::size_t>(r.end - r.begin);
+    if (bytes == 0) continue;
+    read(8 + length + r.begin, std::span{data + dict[dict.size() - 1].bytes.size() - bytes, bytes});
+    widen(r, data, bytes);
   }
   dict.set_metadata(std::move(parsed.metadata));
   return dict;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,9 +16,27 @@ namespace ikebana::detail {
 /// The longest header that the format's reference reader accepts.
 inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
 
-/// The format's names of the dtypes, in the order of the enumeration.
-inline constexpr std::array<std::string_view, 5> safetensors_dtypes{"F32", "F64", "I64", "I32",
-                                                                    "U8"};
+/// An element type of the format: its name, its bytes, and the dtype that it is read as.
+struct safetensors_type {
+  std::string_view name;
+  std::size_t size;
+  dtype type;
+};
+
+/// First the dtypes in the order of the enumeration, then types that are widened when they are
+/// read, which changes no value.
+inline constexpr std::array<safetensors_type, 12> safetensors_types{{{"F32", 4, dtype::float32},
+                                                                     {"F64", 8, dtype::float64},
+                                                                     {"I64", 8, dtype::int64},
+                                                                     {"I32", 4, dtype::int32},
+                                                                     {"U8", 1, dtype::uint8},
+                                                                     {"F16", 2, dtype::float32},
+                                                                     {"BF16", 2, dtype::float32},
+                                                                     {"I16", 2, dtype::int32},
+                                                                     {"I8", 1, dtype::int32},
+                                                                     {"U16", 2, dtype::int32},
+                                                                     {"U32", 4, dtype::int64},
+                                                                     {"BOOL", 1, dtype::uint8}}};
 
 /// An uninitialized tensor is stored with shape [0], and in __metadata__ under this prefix and its
 /// name, with its extents: "[10, lazy]".
@@ -27,6 +46,7 @@ inline constexpr std::string_view uninitialized_note = "ikebana.uninitialized:";
 struct safetensors_record {
   std::string name;
   dtype type = dtype::float32;
+  std::size_t stored = 0;  ///< The index of its type in safetensors_types.
   shape extents{};
   std::uint64_t begin = 0;
   std::uint64_t end = 0;

@@ -67,7 +67,7 @@ inline safetensors_layout lay_out_safetensors(const std::string& where, const st
     if (e.name == "__metadata__") fail_io(where, "no tensor can be named __metadata__");
     separate();
     out += json_string(e.name) + ":{\"dtype\":\"";
-    out += safetensors_dtypes[static_cast<std::size_t>(e.type)];
+    out += safetensors_types[static_cast<std::size_t>(e.type)].name;
     out += "\",\"shape\":[";
     for (dim_t d : e.uninitialized ? shape{0} : e.extents) {
       separate();

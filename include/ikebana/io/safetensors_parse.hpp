@@ -106,9 +106,11 @@ inline safetensors_header parse_safetensors_header(const std::string& where,
                   " bytes of data, got " + range(r));
     const dim_t size = checked_byte_size(r.type, r.extents);
     if (size < 0) fail(r, "expected a size below 2^63 bytes, got " + describe(r.type, r.extents));
-    if (static_cast<std::uint64_t>(size) != r.end - r.begin)
-      fail(r, "expected " + std::to_string(size) + " bytes for " + describe(r.type, r.extents) +
-                  ", got data_offsets " + range(r));
+    const safetensors_type& stored = safetensors_types[r.stored];
+    const std::uint64_t bytes = static_cast<std::uint64_t>(size) / size_of(r.type) * stored.size;
+    if (bytes != r.end - r.begin)
+      fail(r, "expected " + std::to_string(bytes) + " bytes for " + std::string(stored.name) + ' ' +
+                  text<200>{}.append(r.extents).c_str() + ", got data_offsets " + range(r));
     by_offset.push_back(&r);
   }
   std::sort(by_offset.begin(), by_offset.end(),

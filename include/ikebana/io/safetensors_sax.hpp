@@ -56,10 +56,14 @@ class safetensors_sax {
       return true;
     }
     if (level_ != level::tensor || field_ != field::type) reject("the string " + in_quotes(s));
-    const auto* found = std::find(safetensors_dtypes.begin(), safetensors_dtypes.end(), s);
-    if (found == safetensors_dtypes.end())
-      fail("expected a dtype of F32, F64, I64, I32 or U8, got " + in_quotes(s));
-    record().type = static_cast<dtype>(found - safetensors_dtypes.begin());
+    const auto* found = std::find_if(safetensors_types.begin(), safetensors_types.end(),
+                                     [&s](const safetensors_type& t) { return t.name == s; });
+    if (found == safetensors_types.end())
+      fail(
+          "expected a dtype of F64, F32, F16, BF16, I64, I32, I16, I8, U32, U16, U8 or BOOL, got " +
+          in_quotes(s));
+    record().type = found->type;
+    record().stored = static_cast<std::size_t>(found - safetensors_types.begin());
     return true;
   }
 
