@@ -7,6 +7,8 @@
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
+#define IKEBANA_CPU_BODY "ikebana/cpu/detail/bf16-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/collective-inl.hpp"
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
