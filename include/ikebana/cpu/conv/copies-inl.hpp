@@ -67,16 +67,12 @@ IKEBANA_CPU_INLINE void each_apart(dim_t n, const F& f) {
   for (; i + 4 <= n; i += 4) f(i), f(i + 1), f(i + 2), f(i + 3);
   for (; i < n; ++i) f(i);
 }
-/// The same of elements that are `stride` apart in the source, which is more than 1; not 3, here
-/// and below, where not `Thirds`.
-template <class T, bool Thirds = true>
+/// The same of elements that are `stride` apart in the source, which is more than 1.
+template <class T>
 void copy_apart(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, dim_t stride,
                 T* to, dim_t pitch) {
   constexpr dim_t w = vec<T>::size;
   if (stride == 2 && w > 1) return copy_strided<2>(rows, lead, length, from, from_step, to, pitch);
-  if constexpr (Thirds)
-    if (stride == 3 && w > 1 && length > 4)
-      return copy_strided<3>(rows, lead, length, from, from_step, to, pitch);
   for (; rows > 0; --rows, from += from_step, to += pitch) {
     if (lead > 0) clear_over(to, lead);
     each_apart(
@@ -104,7 +100,7 @@ void copy_planes(const detail::copy_job<T>& job) {
         copy_lines(job.rows, job.lead, job.length, from, job.from_step, to, job.pitch);
       });
 }
-template <class T, bool Thirds>
+template <class T>
 void copy_planes_apart(const detail::copy_job<T>& job) {
 #if IKEBANA_CPU_WIDTH == 64
   if (short_rows<T>::suit(job.length, job.stride, job.pitch)) {
@@ -117,8 +113,8 @@ void copy_planes_apart(const detail::copy_job<T>& job) {
 #endif
   each_copy(
       job, [&](const T* from, T* to) __attribute__((always_inline)) {
-        copy_apart<T, Thirds>(job.rows, job.lead, job.length, from, job.from_step, job.stride, to,
-                              job.pitch);
+        copy_apart<T>(job.rows, job.lead, job.length, from, job.from_step, job.stride, to,
+                      job.pitch);
       });
 }
 
@@ -137,31 +133,24 @@ void place_lines(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to
   for (; rows > 0; --rows, from += from_step, to += to_step) copy_few(to, from, length);
 }
 /// The same, more than 1 apart there. What lies between them is read and written back.
-template <class T, bool Thirds = true>
+template <class T>
 void place_apart(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
                  dim_t stride) {
   constexpr dim_t w = vec<T>::size;
   if (stride == 2 && w > 1)
     return place_strided<2, false>(rows, length, from, from_step, to, to_step);
-  // Where partial loads and stores are dear, few elements go one by one.
-  if constexpr (Thirds)
-    if (stride == 3 && w > 1 && length >= (IKEBANA_CPU_WIDTH == 64 ? w / 2 : w))
-      return place_strided<3, false>(rows, length, from, from_step, to, to_step);
   for (; rows > 0; --rows, from += from_step, to += to_step)
     each_apart(
         length, [&](dim_t i) __attribute__((always_inline)) { to[i * stride] = from[i]; });
 }
 
 /// Adds rows of `length` elements to those in their places, `stride` apart there.
-template <class T, bool Thirds = true>
+template <class T>
 void add_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
               dim_t stride) {
   constexpr dim_t w = vec<T>::size;
   if (stride == 2 && w > 1)
     return place_strided<2, true>(rows, length, from, from_step, to, to_step);
-  if constexpr (Thirds)
-    if (stride == 3 && w > 1 && length >= (IKEBANA_CPU_WIDTH == 64 ? w / 2 : w))
-      return place_strided<3, true>(rows, length, from, from_step, to, to_step);
   const dim_t whole = stride == 1 ? length / w * w : 0;
   for (; rows > 0; --rows, from += from_step, to += to_step) {
     dim_t i = 0;

@@ -164,22 +164,18 @@ void copy_phases([[maybe_unused]] dim_t rows, [[maybe_unused]] const T* from,
 }
 /// Rows of all phases of a source: element i of number f is element i `stride` + f of `from`; zeros
 /// before and after them, up to `pitch`. False, having done nothing, where there is no such way.
-template <class T, bool Thirds = true>
+template <class T>
 bool copy_phases(dim_t rows, dim_t stride, const T* from, dim_t from_step,
                  const detail::conv_phase<T>* of, dim_t pitch) {
   constexpr dim_t w = vec<T>::size;
-  if (w == 1 || (stride != 2 && (stride != 3 || !Thirds))) return false;
+  if (w == 1 || stride != 2) return false;
   dim_t most = of[0].length, least = most;
   for (dim_t i = 1; i < stride; ++i) {
     if (of[i].length > most) most = of[i].length;
     if (of[i].length < least) least = of[i].length;
   }
-  // A few elements three apart go one by one.
-  if (least <= (most - 1) / w * w || (stride == 3 && most <= 4)) return false;
-  if (stride == 2)
-    copy_phases<2>(rows, from, from_step, of, pitch, std::make_index_sequence<2>{});
-  else if constexpr (Thirds)
-    copy_phases<3>(rows, from, from_step, of, pitch, std::make_index_sequence<3>{});
+  if (least <= (most - 1) / w * w) return false;
+  copy_phases<2>(rows, from, from_step, of, pitch, std::make_index_sequence<2>{});
   return true;
 }
 /// Puts rows in places Stride apart, or adds them to what is there.

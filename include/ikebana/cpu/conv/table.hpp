@@ -29,7 +29,7 @@ namespace ikebana::cpu::detail {
 /// The algorithms that a caller may need, a bit for each, and what they need of strides.
 struct conv_set {
   unsigned algorithms = ~0U;
-  bool strides = true, thirds = true;  // that are not 1; along rows, 3
+  bool strides = true;  // that are not 1
 
   constexpr bool has(conv_algorithm a) const {
     return (algorithms >> static_cast<unsigned>(a) & 1U) != 0;
@@ -48,7 +48,7 @@ constexpr conv_problem passes_of(conv_problem p) {
 }
 /// The algorithms that may apply to problems of which only this is known.
 constexpr conv_set needed_for(const conv_problem& p) {
-  conv_set needed{0, p.has_strides(), p.stride[2] == 3};
+  conv_set needed{0, p.has_strides()};
   for (const conv_algorithm a : conv_algorithms) {
     if (!applies(a, p)) continue;
     needed.algorithms |= 1U << static_cast<unsigned>(a);
@@ -83,7 +83,6 @@ constexpr conv_table<T> make_conv_table() {
   using enum conv_algorithm;
   constexpr bool walks = Set.has(bands) || Set.has(images_in_lanes);
   constexpr conv_parts parts{.strides = Set.strides,
-                             .thirds = Set.thirds,
                              .adds = Back && Set.has(col2im),
                              .slides = walks,
                              .dots = false,
@@ -108,7 +107,6 @@ template <class T, conv_set Set>
 constexpr weights_table<T> make_weights_table() {
   using enum conv_algorithm;
   constexpr conv_parts parts{.strides = Set.strides,
-                             .thirds = Set.thirds,
                              .adds = false,
                              .slides = Set.has(channels_in_lanes),
                              .dots = Set.has(bands) || Set.has(images_in_lanes),

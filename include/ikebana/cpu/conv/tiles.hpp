@@ -80,7 +80,6 @@ struct dot_job {
 /// Which parts of the tiles a caller needs: the others are not built, and null.
 struct conv_parts {
   bool strides = true;  // rows whose elements lie apart
-  bool thirds = true;   // 3 of them: ways of their own
   bool adds = true;     // add_rows
   bool slides = true, dots = true;
   bool panels = true;  // tiles along panels, and what packs these

@@ -47,11 +47,11 @@ constexpr detail::conv_tiles<T> make_conv_tiles() {
   t.pack_across = &pack_across<T>;
   t.place_across = &place_across<T>;
   if constexpr (Parts.strides) {
-    t.copy_apart = &copy_planes_apart<T, Parts.thirds>;
-    t.copy_phases = &copy_phases<T, Parts.thirds>;
-    t.place_apart = &place_apart<T, Parts.thirds>;
+    t.copy_apart = &copy_planes_apart<T>;
+    t.copy_phases = &copy_phases<T>;
+    t.place_apart = &place_apart<T>;
   }
-  if constexpr (Parts.adds) t.add_rows = &add_rows<T, Parts.thirds>;
+  if constexpr (Parts.adds) t.add_rows = &add_rows<T>;
   if constexpr (Parts.slides) t.slides = conv_slides<T>;
   if constexpr (Parts.dots) t.dots = conv_dots<T>;
     // Its size is known to all plans.
