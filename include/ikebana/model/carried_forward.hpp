@@ -41,7 +41,8 @@ class carried_forward {
   bool carry(const execution<T>& run, const program_saved* saved, int k) const {
     const program_node& node = run.nodes[k];
     if (node.is_view || node.choice >= 0) return false;
-    if (!ran_backward_[k] && run.leaves[node.leaf].buffer_count == 0) return false;
+    if (!ran_backward_[k] && (run.leaves[node.leaf].buffer_count == 0 || node.role.is_frozen))
+      return false;
     if (!run.does_run(node)) return true;
     for (std::size_t i = 0; i < node.output_count; ++i) {
       const int v = node.first_output + static_cast<int>(i);

@@ -91,7 +91,7 @@ std::vector<state_row> rows_of(const program<N>& p, const program<N>& written,
       const shape& as_written = written.buffers[at].spec.extents;
       if (s.persistent)
         rows.push_back({.path = p.path(leaf, s.name),
-                        .drawn_as = p.path(leaf, s.name),
+                        .drawn_as = p.path(leaf, *s.drawn_as != '\0' ? s.drawn_as : s.name),
                         .module = p.path(leaf),
                         .type = s.follows_model ? element : s.type,
                         .extents = with_unknown_lazy(s.extents),

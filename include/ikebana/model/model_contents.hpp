@@ -34,6 +34,8 @@ class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
  protected:
   using engine::sizes;
   static constexpr shape_list declared_inputs{In...};
+  /// Whether products read buffers.
+  static constexpr bool has_frozen = sizes.frozen > 0;
 
  public:
   using value_type = T;
@@ -56,7 +58,10 @@ class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
   std::span<T> gradients() { return gradients_.span(); }
   std::span<const T> gradients() const { return gradients_.span(); }
   /// All buffers, as bytes.
-  std::span<std::byte> buffers() { return buffers_.span(); }
+  std::span<std::byte> buffers() {
+    if constexpr (has_frozen) stamp_ = 0;
+    return buffers_.span();
+  }
   std::span<const std::byte> buffers() const { return buffers_.span(); }
   /// The persistent buffers, which are saved with the parameters and equal on all replicas.
   std::span<std::byte> persistent_buffers() {
@@ -101,6 +106,7 @@ class model_contents : protected gradient_exchange<E, M, sizeof...(In)> {
   /// A buffer by its path: `model.buffer("bn1.running_mean"_s)`, a tensor_view.
   template <class Path>
   requires(has_buffer<model_contents, Path>) auto buffer(Path) {
+    if constexpr (has_frozen) stamp_ = 0;
     return buffer_view<model_contents, Path>(*tables_, buffers_.data());
   }
   template <class Path>

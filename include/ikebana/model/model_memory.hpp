@@ -70,7 +70,9 @@ class model_memory {
   [[gnu::cold]] void initialize_buffers(const network_state<T>& n, seed s) {
     for (std::size_t b = 0; b < n.lowered.n.buffers; ++b) {
       const program_buffer& buffer = n.lowered.buffers[b];
-      const path_text path = n.lowered.path(buffer);
+      const char* const name =
+          *buffer.spec.drawn_as != '\0' ? buffer.spec.drawn_as : buffer.spec.name;
+      const path_text path = n.lowered.path(n.lowered.leaves[buffer.leaf], name);
       fill_buffer<T>(buffer.spec, {s, hash_path(path.view(), s.path)}, n.buffers[b]);
     }
   }

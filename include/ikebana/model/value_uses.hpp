@@ -20,8 +20,8 @@ struct value_use {
 /// buffers, cannot be repeated where others can: in evaluation, and before all parameters.
 constexpr bool is_kept_until_backward(const program_view& p, const value_use* uses, int k) {
   const program_node& node = p.nodes[k];
-  return node.role.is_stateful ||
-         (p.leaves[node.leaf].buffer_count > 0 && !uses[node.first_output].is_learned);
+  return node.role.is_stateful || (p.leaves[node.leaf].buffer_count > 0 && !node.role.is_frozen &&
+                                   !uses[node.first_output].is_learned);
 }
 
 [[gnu::cold]] constexpr void find_uses(const program_view& p, value_use* uses) {

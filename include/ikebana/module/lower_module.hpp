@@ -44,6 +44,7 @@ constexpr int lower_new_leaf(const M& m, program_builder& to, int scope) {
     else
       to.n.parameters += parameter_count<M>();
   }
+  if constexpr (requires { M::is_frozen; }) ++to.n.frozen;
   if constexpr (buffer_count<M>() > 0) {
     if (!to.counting())
       for (const buffer_spec& b : m.buffers()) {

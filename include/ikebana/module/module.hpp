@@ -60,6 +60,8 @@ namespace ikebana {
 /// - `adds_before`: before all else, forward adds `context::residual()` to input 0 in place;
 /// - `takes_slope`: backward applies `context::input_slope()` to the gradient of input 0;
 /// - `is_stateful`: forward changes buffers in evaluation too (default: true if there are buffers);
+/// - `skips_parameter_gradients`: backward leaves out the gradients of its parameters if
+///   `parameter_gradient(0)` is null, as it is if it is frozen;
 /// - `is_lazy`: one of its dimensions is lazy;
 /// - `is_random`: it draws from `context::random()`;
 /// - `outputs`: the number of outputs (default 1);
@@ -108,6 +110,7 @@ struct leaf_role {
   bool takes_slope = false;
   bool is_layer = false;
   bool is_stateful = false;  ///< See is_stateful().
+  bool is_frozen = false;    ///< Its buffers do not change in training, either.
   cpu::activation as_activation = cpu::activation::none;
   bool is_affine = false;  ///< Of a channel norm, as `eps` is.
   double eps = 0;
@@ -214,6 +217,11 @@ constexpr leaf_role role_of([[maybe_unused]] const M& m) {
   if constexpr (requires { M::is_layer; }) role.is_layer = M::is_layer;
   if constexpr (requires { M::as_activation; }) role.as_activation = M::as_activation;
   role.is_stateful = is_stateful<M>();
+  // The parameters of a frozen leaf are buffers, which what calls several leaves does not know.
+  if constexpr (requires { M::is_frozen; }) {
+    role.is_frozen = true;
+    role.is_layer = role.is_channel_norm = false;
+  }
   return role;
 }
 

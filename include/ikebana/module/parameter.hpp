@@ -111,6 +111,8 @@ struct buffer_spec {
   int since = 1;  ///< As of parameter_spec.
   /// Whether it only holds what forward makes of parameters, so that it is no state of a stream.
   bool is_cache = false;
+  const char* drawn_as = "";
+  bool changes = true;  ///< False for a parameter that is frozen.
 };
 
 /// Memory that a module's forward keeps for its backward, besides inputs and outputs.

@@ -101,7 +101,7 @@ struct program_call {
 /// The sizes of a network's tables; known from its type.
 struct program_sizes {
   std::size_t nodes = 0, values = 0, edges = 0, leaves = 0, scopes = 0, parameters = 0, buffers = 0,
-              saved = 0, choices = 0, arms = 0;
+              saved = 0, choices = 0, arms = 0, frozen = 0;
 };
 
 namespace detail {

@@ -46,6 +46,7 @@ struct batch_norm {
 
   static constexpr std::string_view kind =
       detail::joined<"batch_norm", detail::digit<Spatial>, "d">;
+  static constexpr bool skips_parameter_gradients = true;
   static constexpr bool is_lazy = C == lazy;
   static constexpr kept keeps = kept::input;
   static constexpr bool is_affine = detail::option_or<affine<true>, Options...>::value;
@@ -159,7 +160,7 @@ struct batch_norm {
     T* dbias = is_affine ? c.parameter_gradient(1) : nullptr;
     const T* weight = is_affine ? c.parameter(0) : nullptr;
     if (n.batch * n.inner == 0) {
-      if (is_affine && !c.accumulate()) {
+      if (dweight != nullptr && !c.accumulate()) {
         cpu::fill<T>(n.channels, dweight, T{0});
         cpu::fill<T>(n.channels, dbias, T{0});
       }

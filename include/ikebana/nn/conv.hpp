@@ -57,6 +57,7 @@ struct conv {
 
   using options = detail::conv_options<Spatial, Options...>;
   static constexpr std::string_view kind = detail::joined<"conv", detail::digit<Spatial>, "d">;
+  static constexpr bool skips_parameter_gradients = true;
   static constexpr std::string_view mode =
       detail::option_or<padding_mode<"zeros">, Options...>::value;
   static constexpr bool is_lazy = In == lazy;
@@ -198,16 +199,20 @@ struct conv {
   void backward(const context<T>& c) const {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* dy = c.output_gradient();
-    const auto& to_weights = cpu::detail::weights_algorithms_for<
-        T, options::template needed<T>(cpu::conv_direction::weights, kernel_geometry(), In, Out)>();
-    if constexpr (options::groups == 1)
-      cpu::conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0), c.accumulate(),
-                                    to_weights);
-    else
-      cpu::grouped_conv_backward_weights<T, ways>(g, seen(c), dy, c.parameter_gradient(0),
-                                                  c.accumulate(), to_weights);
-    if constexpr (options::bias)
-      cpu::conv_backward_bias<T>(g, dy, c.parameter_gradient(1), c.accumulate());
+    if (c.parameter_gradient(0) != nullptr) {
+      const auto& to_weights =
+          cpu::detail::weights_algorithms_for<T, options::template needed<T>(
+                                                     cpu::conv_direction::weights,
+                                                     kernel_geometry(), In, Out)>();
+      if constexpr (options::groups == 1)
+        cpu::conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0), c.accumulate(),
+                                      to_weights);
+      else
+        cpu::grouped_conv_backward_weights<T, ways>(g, seen(c), dy, c.parameter_gradient(0),
+                                                    c.accumulate(), to_weights);
+      if constexpr (options::bias)
+        cpu::conv_backward_bias<T>(g, dy, c.parameter_gradient(1), c.accumulate());
+    }
     if (c.input_gradient() == nullptr) return;
     T* dx = c.input_gradient();
     if constexpr (!is_zeros) dx = c.template saved<T>(0);

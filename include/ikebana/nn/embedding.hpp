@@ -48,6 +48,7 @@ struct embedding {
                 "ikebana: embedding needs num_embeddings and embedding_dim, numbers");
 
   static constexpr std::string_view kind = "embedding";
+  static constexpr bool skips_parameter_gradients = true;
   static constexpr kept keeps = kept::input;
   static constexpr bool has_padding =
       detail::times_given<detail::padding_idx_option, Options...> > 0;
@@ -109,6 +110,7 @@ struct embedding {
   /// O(num_embeddings * embedding_dim).
   template <class T>
   void backward(const context<T>& c) const {
+    if (c.parameter_gradient(0) == nullptr) return;
     std::int32_t* frequencies = nullptr;
     if constexpr (by_frequency) frequencies = c.template saved<std::int32_t>(0);
     cpu::scatter_rows<T>(c.input_shape().numel(), Dim, c.template input<std::int64_t>(),

@@ -33,6 +33,7 @@ struct layer_norm {
   static_assert(Normalized.rank() > 0, "ikebana: layer norm needs at least one extent");
 
   static constexpr std::string_view kind = "layer_norm";
+  static constexpr bool skips_parameter_gradients = true;
   static constexpr bool is_lazy = detail::has_lazy(Normalized);
   static constexpr kept keeps = kept::input;
   static constexpr bool adds_before = true;

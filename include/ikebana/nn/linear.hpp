@@ -34,6 +34,7 @@ struct linear {
   static_assert(Out >= 0, "ikebana: linear needs out_features, a number");
 
   static constexpr std::string_view kind = "linear";
+  static constexpr bool skips_parameter_gradients = true;
   static constexpr bool is_lazy = In == lazy;
   static constexpr kept keeps = kept::input;
   static constexpr bool takes_residual = true;
@@ -107,10 +108,12 @@ struct linear {
     const dim_t in = c.input_shape().back();
     const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
     const T* dy = c.output_gradient();
-    detail::product(c, cpu::transpose::yes, cpu::transpose::no, Out, in, rows, dy, Out, c.input(),
-                    in, c.accumulate() ? T{1} : T{0}, c.parameter_gradient(0), in);
-    if constexpr (has_bias)
-      cpu::column_sums<T>(rows, Out, dy, Out, c.parameter_gradient(1), c.accumulate());
+    if (c.parameter_gradient(0) != nullptr) {
+      detail::product(c, cpu::transpose::yes, cpu::transpose::no, Out, in, rows, dy, Out, c.input(),
+                      in, c.accumulate() ? T{1} : T{0}, c.parameter_gradient(0), in);
+      if constexpr (has_bias)
+        cpu::column_sums<T>(rows, Out, dy, Out, c.parameter_gradient(1), c.accumulate());
+    }
     if (c.input_gradient() == nullptr) return;
     cpu::gemm_epilogue<T> then;
     if (c.input_slope() != cpu::activation::none)

@@ -89,17 +89,21 @@ class buffer_sync {
   template <class Model>
   explicit buffer_sync(Model& m) {
     const auto& p = m.current_program();
+    // Frozen parameters are equal from the start.
+    bool is_part = parameter_groups<Policy>::ignores_any;
     for (std::size_t i = 0; i < p.all_buffers().size(); ++i) {
       const program_buffer& b = p.all_buffers()[i];
       const path_text path = p.path(b);
       if (!b.spec.persistent || parameter_groups<Policy>::is_ignored(path.view())) continue;
+      is_part = is_part || !b.spec.changes;
+      if (!b.spec.changes) continue;
       const dtype type = b.spec.follows_model ? dtype_of<typename Model::value_type> : b.spec.type;
       buffers_.push_back(
           {path, type, b.spec.extents,
            m.buffers().subspan(static_cast<std::size_t>(m.layout().buffer_offsets[i]),
                                static_cast<std::size_t>(b.spec.extents.numel()) * size_of(type))});
     }
-    if (!parameter_groups<Policy>::ignores_any) {
+    if (!is_part) {
       if (!m.persistent_buffers().empty()) pieces_.push_back(m.persistent_buffers());
     } else {
       for (const named_buffer& b : buffers_) pieces_.push_back(b.bytes);

@@ -50,6 +50,7 @@ template <leaf_module M, literal Name>
 struct reparametrized : M {
   static constexpr bool is_lazy = false;
   static constexpr bool is_layer = false;
+  static constexpr bool skips_parameter_gradients = false;
 
   constexpr reparametrized() = default;
   constexpr explicit reparametrized(const M& m) : M(m) {}
