@@ -14,4 +14,6 @@
 #include "ikebana/optim/radam.hpp"
 #include "ikebana/optim/rmsprop.hpp"
 #include "ikebana/optim/rprop.hpp"
+#include "ikebana/optim/schedule/swa_lr.hpp"
 #include "ikebana/optim/sgd.hpp"
+#include "ikebana/optim/update_bn.hpp"

@@ -13,6 +13,7 @@ from common import HERE, write_or_check
 
 import torch
 import torch.optim.lr_scheduler as s
+from torch.optim.swa_utils import SWALR
 
 PATH = os.path.join(HERE, "schedules.safetensors")
 STEPS, LR = 200, 0.5
@@ -37,6 +38,9 @@ SCHEDULES = {
     "cyclic_triangular2": lambda o: s.CyclicLR(o, 0.01, 0.3, 21, 34, "triangular2"),
     "cyclic_exp_range": lambda o: s.CyclicLR(o, 0.01, 0.3, 10, 5, "exp_range", 0.99,
                                              base_momentum=0.7, max_momentum=0.95),
+    "swa_lr": lambda o: SWALR(o, 0.05),
+    "swa_lr_linear": lambda o: SWALR(o, 0.8, 37, "linear"),
+    "swa_lr_at_once": lambda o: SWALR(o, 0.05, 0),
     "one_cycle": lambda o: s.OneCycleLR(o, 0.4, STEPS),
     "one_cycle_linear": lambda o: s.OneCycleLR(o, 0.4, epochs=10, steps_per_epoch=20,
                                                anneal_strategy="linear", pct_start=0.1),

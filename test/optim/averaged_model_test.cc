@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "ikebana/compose/frozen.hpp"
 #include "ikebana/ikebana.hpp"
+#include "ikebana/optim/update_bn.hpp"
 #include "test/support/count_allocations.hpp"
 
 namespace ike = ikebana;
@@ -114,4 +116,51 @@ TEST_CASE("a decay outside [0, 1) and a negative number of updates are refused")
   ike::averaged_model averaged{model};
   CHECK_THROWS_WITH_AS(averaged.set_n_averaged(-1),
                        "averaged_model: expected a number of updates, got -1", ike::state_error);
+}
+
+TEST_CASE("update_bn sets running statistics to the means over all batches") {
+  const auto twice = [](auto norm) {
+    return ike::sequential("fc"_m = ike::lazy_linear<5>{}, "norm"_m = norm, ike::relu{},
+                           "norm2"_m = ike::lazy_batch_norm1d<>{.momentum = {}});
+  };
+  constexpr ike::shape batch{ike::dynamic, 3};
+  const auto data = ike::tensor_dataset(ike::uniform<double, ike::shape{20, 3}>(ike::seed{2}),
+                                        ike::uniform<double, ike::shape{20, 1}>(ike::seed{3}));
+  ike::data_loader loader{data, {.batch = 8}};
+  // Without momentum, a batch norm computes cumulative means.
+  auto expected = ike::initialize<double, batch>(twice(ike::lazy_batch_norm1d<>{.momentum = {}}),
+                                                 ike::seed{1}, ike::shape{8, 3});
+  for (auto [x, t] : loader) expected(x);
+  auto model = ike::initialize<double, batch>(twice(ike::lazy_batch_norm1d<>{}), ike::seed{1},
+                                              ike::shape{8, 3});
+  for (auto [x, t] : loader) model(x);
+  ike::averaged_model average{model};
+  average.update_parameters(model);
+  ike::update_bn(loader, average.module());
+  CHECK(!average.module().is_training());
+  const auto state = ike::get_state_dict(average.module());
+  for (const auto& e : ike::get_state_dict(expected)) {
+    CAPTURE(e.name);
+    if (e.type == ike::dtype::int64) {
+      CHECK(std::ranges::equal(e.bytes, state.at(e.name).bytes));
+      continue;
+    }
+    const auto* a = reinterpret_cast<const double*>(e.bytes.data());
+    const auto* b = reinterpret_cast<const double*>(state.at(e.name).bytes.data());
+    for (ike::dim_t i = 0; i < e.extents.numel(); ++i) CHECK(std::abs(a[i] - b[i]) <= 1e-12);
+  }
+  CHECK(average.module().buffer("norm.num_batches_tracked"_s)() == 3);
+
+  // What is frozen stays; a momentum of 0 shows nothing of a batch.
+  auto frozen = ike::initialize<double, batch>(
+      ike::frozen<"norm", "norm2">(twice(ike::lazy_batch_norm1d<>{})), ike::seed{1},
+      ike::shape{8, 3});
+  ike::update_bn(loader, frozen);
+  CHECK(frozen.buffer("norm.running_var"_s)(0) == 1);
+  auto still = ike::initialize<double, batch>(twice(ike::lazy_batch_norm1d<>{.momentum = 0.0}),
+                                              ike::seed{1}, ike::shape{8, 3});
+  CHECK_THROWS_WITH_AS(ike::update_bn(loader, still),
+                       "norm: update_bn cannot find the statistics of batches with momentum = 0",
+                       ike::error);
+  CHECK(still.buffer("norm.running_var"_s)(0) == 1);
 }

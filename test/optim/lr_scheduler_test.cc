@@ -10,6 +10,7 @@
 #include "ikebana/optim/adam.hpp"
 #include "ikebana/optim/reduce_lr_on_plateau.hpp"
 #include "ikebana/optim/schedule/cyclic_lr.hpp"
+#include "ikebana/optim/schedule/swa_lr.hpp"
 #include "ikebana/optim/sgd.hpp"
 #include "test/support/count_allocations.hpp"
 #include "test/support/load_recorded.hpp"
@@ -91,6 +92,16 @@ TEST_CASE("schedules one after another and at a time give the learning rates of 
   CHECK(sequential_lr{warm_up, cosine}.duration() == 100);
   check("chained_lr",
         chained_lr{constant_lr{.factor = 0.1, .total_iters = 12}, exponential_lr{.gamma = 0.97}});
+}
+
+TEST_CASE("swa_lr anneals to the rate at which weights are averaged, as PyTorch's SWALR") {
+  check("swa_lr", swa_lr{.swa_lr = 0.05});
+  check("swa_lr_linear",
+        swa_lr{.swa_lr = 0.8, .anneal_epochs = 37, .anneal_strategy = annealing::linear});
+  check("swa_lr_at_once", swa_lr{.swa_lr = 0.05, .anneal_epochs = 0});
+  flat_model<float> model;
+  sgd optimizer{model, {.lr = first_lr}};
+  CHECK(error_of([&] { lr_scheduler(optimizer, swa_lr{}); }) == "swa_lr: Invalid swa_lr: nan");
 }
 
 TEST_CASE("cyclic schedules change the momentum, too, as PyTorch's do") {
