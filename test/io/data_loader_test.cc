@@ -233,3 +233,27 @@ TEST_CASE("options that make no sense are refused") {
         }) == "data_loader expects a rank below 2, got 2");
   CHECK_THROWS_AS(data_loader(digits, {.shard = {0, 0}}), ike::shape_error);
 }
+
+TEST_CASE("a loop continues from a position within an epoch") {
+  const auto data = numbered(7);
+  data_loader loader{data, {.batch = 2, .shuffle = ike::seed{3}}};
+  CHECK(loader.position() == ike::loader_position{0, 0});
+  std::vector<std::pair<std::int64_t, ike::loader_position>> seen;
+  for (int epoch = 0; epoch < 2; ++epoch)
+    for (auto [x, t] : loader) seen.emplace_back(t[0], loader.position());
+  CHECK(seen[0].second == ike::loader_position{0, 1});
+  CHECK(seen[3].second == ike::loader_position{1, 0});
+  for (std::size_t k = 0; k + 1 < seen.size(); ++k) {
+    CAPTURE(k);
+    data_loader other{data, {.batch = 2, .shuffle = ike::seed{3}}};
+    other.set_position(seen[k].second);
+    CHECK(other.position() == seen[k].second);
+    std::size_t i = k + 1;
+    while (i < seen.size())
+      for (auto [x, t] : other) CHECK(t[0] == seen[i++].first);
+    CHECK(other.position() == ike::loader_position{2, 0});
+  }
+  CHECK_THROWS_WITH_AS(loader.set_position({1, 4}),
+                       "data_loader: there is no batch 4 of 4 in epoch 1", ike::error);
+  CHECK(loader.position() == ike::loader_position{2, 0});
+}

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <iterator>
 #include <optional>
+#include <string>
 #include <type_traits>
+#include <utility>
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/error.hpp"
@@ -33,6 +35,12 @@ struct loader_shard {
   }
   constexpr loader_shard(const Group& group)
       : rank{static_cast<dim_t>(group.rank())}, size{static_cast<dim_t>(group.size())} {}
+};
+
+/// A batch of a loader: its epoch, and its number in it.
+struct loader_position {
+  dim_t epoch = 0, batch = 0;
+  constexpr bool operator==(const loader_position&) const = default;
 };
 
 /// Options of data_loader.
@@ -140,6 +148,7 @@ class data_loader {
     batch operator*() const { return loader_->current(index_); }
     iterator& operator++() {
       if (++index_ < loader_->size()) loader_->fetch(index_);
+      loader_->given_ = index_ + 1;
       return *this;
     }
     void operator++(int) { ++*this; }
@@ -147,7 +156,7 @@ class data_loader {
 
    private:
     friend data_loader;
-    explicit iterator(data_loader* loader) : loader_{loader} {}
+    iterator(data_loader* loader, dim_t index) : loader_{loader}, index_{index} {}
 
     data_loader* loader_ = nullptr;
     dim_t index_ = 0;
@@ -159,8 +168,10 @@ class data_loader {
     if (options_.shuffle)
       shuffle(random_stream{*options_.shuffle, hash_path("data_loader"), epoch}, order_.data(),
               order_.size());
-    if (size() > 0) fetch(0);
-    return iterator{this};
+    const dim_t first = std::exchange(first_, 0);
+    if (first < size()) fetch(first);
+    given_ = first + 1;
+    return iterator{this, first};
   }
   std::default_sentinel_t end() const { return {}; }
 
@@ -171,7 +182,25 @@ class data_loader {
   /// The epoch that the next begin() will start.
   dim_t epoch() const { return epoch_; }
   /// Makes the next begin() start epoch n, as after a restart.
-  void set_epoch(dim_t n) { epoch_ = n; }
+  void set_epoch(dim_t n) {
+    epoch_ = n;
+    first_ = given_ = 0;
+  }
+  /// The batch after the one that the loop has taken last, which a checkpoint contains: within the
+  /// loop's epoch, or the first of the next one.
+  loader_position position() const {
+    if (given_ == 0) return {epoch_, first_};
+    return given_ < size() ? loader_position{epoch_ - 1, given_} : loader_position{epoch_, 0};
+  }
+  /// Makes the next begin() start from there. Throws error if there is no such batch.
+  void set_position(const loader_position& p) {
+    if (p.epoch < 0 || p.batch < 0 || (p.batch > 0 && p.batch >= size()))
+      throw error("data_loader: there is no batch " + std::to_string(p.batch) + " of " +
+                  std::to_string(size()) + " in epoch " + std::to_string(p.epoch));
+    epoch_ = p.epoch;
+    first_ = p.batch;
+    given_ = 0;
+  }
   const data_loader_options& options() const { return options_; }
 
  private:
@@ -210,6 +239,8 @@ class data_loader {
   data_loader_options options_;
   dim_t samples_ = 0;
   dim_t epoch_ = 0;
+  dim_t first_ = 0;  ///< Where the next epoch starts.
+  dim_t given_ = 0;  ///< The batches of this epoch that the loop has taken; 0 before any loop.
   aligned_buffer<dim_t> order_;
   buffer<features> x_;
   buffer<targets> t_;

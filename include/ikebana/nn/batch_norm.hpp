@@ -187,8 +187,8 @@ struct batch_norm {
 
   struct sizes {
     dim_t batch, channels, inner;
-    explicit sizes(const shape& in)
-        : batch{in[0]}, channels{in[1]}, inner{in.numel(2, in.rank())} {}
+    explicit sizes(const shape& extents)
+        : batch{extents[0]}, channels{extents[1]}, inner{extents.numel(2, extents.rank())} {}
   };
 };
 
