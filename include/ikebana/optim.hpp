@@ -9,6 +9,7 @@
 #include "ikebana/optim/adamax.hpp"
 #include "ikebana/optim/asgd.hpp"
 #include "ikebana/optim/averaged_model.hpp"
+#include "ikebana/optim/lbfgs.hpp"
 #include "ikebana/optim/lion.hpp"
 #include "ikebana/optim/nadam.hpp"
 #include "ikebana/optim/radam.hpp"

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from common import DTYPES, HERE, uniform, write_or_check
 
 import torch
-from torch.optim import (ASGD, SGD, AdamW, Adadelta, Adagrad, Adamax, NAdam, RAdam, RMSprop,
+from torch.optim import (ASGD, LBFGS, SGD, AdamW, Adadelta, Adagrad, Adamax, NAdam, RAdam, RMSprop,
                          Rprop)
 from torch.optim.lr_scheduler import CosineAnnealingLR, StepLR
 
@@ -43,6 +43,40 @@ OPTIMIZERS = {
     "rprop_limits": lambda p: Rprop(p, lr=0.1, etas=(0.3, 1.7), step_sizes=(0.02, 0.15),
                                     maximize=True),
 }
+
+
+LBFGS_CASES = {
+    "lbfgs": dict(lr=0.5, max_iter=2, history_size=4),
+    "lbfgs_wolfe": dict(max_iter=2, history_size=4, line_search_fn="strong_wolfe"),
+    "lbfgs_long": dict(lr=20, max_iter=3, line_search_fn="strong_wolfe"),
+}
+
+
+def curved(p):
+    """A function without symmetry and far from quadratic."""
+    i = torch.arange(N)
+    a, b = 1 + i / 4, ((i * 7) % 11) / 8 - 0.5
+    return ((a * (p - b) ** 2 / 2).sum() + (p ** 4).sum() / 8 +
+            ((p[1:] - p[:-1]) ** 2).sum() / 4 + 2 * (1 - torch.cos(3 * p)).sum())
+
+
+def record_lbfgs(tensors, name, start):
+    for case, options in LBFGS_CASES.items():
+        p = torch.nn.Parameter(start.clone() * 3)
+        optimizer, rows = LBFGS([p], **options), []
+
+        def closure():
+            optimizer.zero_grad()
+            loss = curved(p)
+            loss.backward()
+            return loss
+
+        for step in range(STEPS):
+            optimizer.step(closure)
+            if step + 1 in KEPT:
+                rows.append(p.detach().clone())
+        tensors[f"{name}/{case}"] = torch.stack(rows)
+        tensors[f"{name}/{case}/func_evals"] = torch.tensor([optimizer.state[p]["func_evals"]])
 
 
 # fc.weight, fc.bias, head.weight, head.bias of a network, in groups, with a schedule.
@@ -109,6 +143,7 @@ def record():
             if case == "asgd_average":
                 tensors[f"{name}/{case}/ax"] = optimizer.state[p]["ax"]
         record_groups(tensors, name, dtype)
+        record_lbfgs(tensors, name, start)
     return tensors
 
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ikebana/core/random.hpp"
-#include "scratch.hpp"
+#include "test/support/scratch.hpp"
 
 namespace ike = ikebana;
 using ike::csv_options;

@@ -13,8 +13,8 @@
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/tensor.hpp"
-#include "scratch.hpp"
 #include "test/support/count_allocations.hpp"
+#include "test/support/scratch.hpp"
 
 namespace ike = ikebana;
 using ike::data_loader;

@@ -9,7 +9,7 @@
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/tensor.hpp"
-#include "scratch.hpp"
+#include "test/support/scratch.hpp"
 
 namespace ike = ikebana;
 using ike::dim_t;

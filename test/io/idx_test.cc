@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "ikebana/core/error.hpp"
-#include "scratch.hpp"
+#include "test/support/scratch.hpp"
 
 namespace ike = ikebana;
 using ike::dynamic;

@@ -12,7 +12,7 @@
 #include "ikebana/nn/conv_transpose.hpp"
 #include "ikebana/nn/instance_norm.hpp"
 #include "ikebana/nn/linear.hpp"
-#include "scratch.hpp"
+#include "test/support/scratch.hpp"
 
 namespace ike = ikebana;
 using ike::shape;

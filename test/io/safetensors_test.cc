@@ -23,7 +23,7 @@
 #include "colliding_names.hpp"
 #include "ikebana/core/random.hpp"
 #include "ikebana/model/state_dict.hpp"
-#include "scratch.hpp"
+#include "test/support/scratch.hpp"
 
 namespace ike = ikebana;
 namespace fs = std::filesystem;

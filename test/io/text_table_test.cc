@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "scratch.hpp"
+#include "test/support/scratch.hpp"
 
 namespace ike = ikebana;
 using ike::missing_as;

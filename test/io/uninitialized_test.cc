@@ -10,7 +10,7 @@
 
 #include "ikebana/io/safetensors.hpp"
 #include "ikebana/model/state_dict.hpp"
-#include "scratch.hpp"
+#include "test/support/scratch.hpp"
 
 namespace ike = ikebana;
 using ike::dtype;

@@ -13,7 +13,7 @@
 #include "ikebana/ikebana.hpp"
 #include "ikebana/optim/averaged_model.hpp"
 #include "ikebana/replicate.hpp"
-#include "test/io/scratch.hpp"
+#include "test/support/scratch.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
