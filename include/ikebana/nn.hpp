@@ -28,6 +28,7 @@
 #include "ikebana/nn/local_response_norm.hpp"
 #include "ikebana/nn/loss.hpp"
 #include "ikebana/nn/lstm.hpp"
+#include "ikebana/nn/margin_loss.hpp"
 #include "ikebana/nn/mode.hpp"
 #include "ikebana/nn/multihead_attention.hpp"
 #include "ikebana/nn/nll_loss.hpp"
