@@ -10,7 +10,7 @@ using namespace ike::literals;
 
 constexpr ike::shape rows{ike::dynamic, 3};
 constexpr auto backbone =
-    ike::sequential("fc"_m = ike::lazy_linear<32>{}, "norm"_m = ike::lazy_layer_norm{},
+    ike::sequential("fc"_m = ike::lazy_linear<32>{}, "norm"_m = ike::lazy_layer_norm<>{},
                     "tanh"_m = ike::tanh{}, "fc2"_m = ike::lazy_linear<32>{}, ike::relu{});
 constexpr auto with_1_output =
     ike::sequential("backbone"_m = backbone, "head"_m = ike::lazy_linear<1>{});

@@ -11,6 +11,7 @@
 
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/module/alike.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/lazy.hpp"
@@ -178,11 +179,29 @@ struct freezing {
 template <class Freezing, std::size_t First, any_module M>
 constexpr auto freeze(const M& m);
 
+/// The number of leaves of M before those of this child.
+template <composite_module M>
+constexpr std::size_t leaves_before(std::size_t child) {
+  std::size_t c = 0;
+  for (const numbered_child& n : numbered_children_of<M>) {
+    if (n.child == static_cast<int>(child)) break;
+    ++c;
+  }
+  return static_cast<std::size_t>(children_of<M>.starts[c].leaf);
+}
+
+/// Leaves that are alike have no parameters.
+template <class Freezing, std::size_t First, class C>
+constexpr auto freeze_child(const C& child) {
+  if constexpr (is_alike<C>)
+    return child;
+  else
+    return renamed<C>(freeze<Freezing, First>(module_of(child)));
+}
+
 template <class Freezing, std::size_t First, class M, std::size_t... I, class... C>
 constexpr auto freeze_children(const M&, std::index_sequence<I...>, const C&... child) {
-  return M::rebind(
-      renamed<C>(freeze<Freezing, First + static_cast<std::size_t>(children_of<M>.starts[I].leaf)>(
-          module_of(child)))...);
+  return M::rebind(freeze_child<Freezing, First + leaves_before<M>(I)>(child)...);
 }
 
 /// M with its frozen leaves replaced. First is the index of its first leaf.
