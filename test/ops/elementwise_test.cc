@@ -150,6 +150,18 @@ TEST_CASE("long sums are as exact as short ones") {
   });
 }
 
+TEST_CASE("logsumexp of infinities is that of PyTorch") {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  leaf_run<double, ops::reduction> run(
+      ops::reduction{ops::reduction_op::logsumexp, false, ops::number_list::of<1>()}, {3, 2});
+  const double x[] = {-infinity, -infinity, infinity, 1, -infinity, 2};
+  for (dim_t i = 0; i < 6; ++i) run.input[i] = x[i];
+  run.forward();
+  CHECK(run.output[0] == -infinity);
+  CHECK(run.output[1] == infinity);
+  CHECK(run.output[2] == 2);
+}
+
 TEST_CASE("reductions of nothing, and dims that are not there") {
   const auto sum = [](auto dims) { return reducing(ops::reduction_op::sum, dims); };
   check_empty_batch(sum(ops::number_list::of<1>()), {0, 3});
