@@ -11,9 +11,12 @@
 #include <utility>
 
 #include "ikebana/core/error.hpp"
+#include "ikebana/core/shape.hpp"
 #include "ikebana/module/alike.hpp"
 #include "ikebana/module/arithmetic.hpp"
+#include "ikebana/module/context.hpp"
 #include "ikebana/module/module.hpp"
+#include "ikebana/module/shape_list.hpp"
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/module/trace.hpp"
 
@@ -454,6 +457,17 @@ template <class T>
 constexpr T operator,(const T& x, result_of_graph) {
   return x;
 }
+/// A module in place of a graph whose function does not compile, so that its uses are no further
+/// errors.
+struct graph_with_a_mistake {
+  static constexpr std::string_view kind = "graph";
+  constexpr inferred infer(const shape_list& in) const { return in[0]; }
+  template <class T>
+  void forward(const context<T>&) const {}
+  template <class T>
+  void backward(const context<T>&) const {}
+};
+
 template <class R>
 inline constexpr bool is_graph_result = false;
 template <class Set>
@@ -491,7 +505,7 @@ constexpr auto graph(const F& f) {
         "ikebana: the function of a graph captures by value, and only modules and numbers");
     // What does not compile has no such type for g++, which goes on.
     if constexpr (!requires { requires detail::is_graph_result<std::remove_cvref_t<result>>; })
-      return 0;
+      return detail::graph_with_a_mistake{};
     else if constexpr (detail::captures_nothing<F>)
       return detail::graph_of<F, inputs, Names...>;
     else
