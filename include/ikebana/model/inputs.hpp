@@ -122,11 +122,11 @@ constexpr auto input_names() {
 template <any_module M>
 inline constexpr auto unknown_input = [] {
   text<300> t{"is not the name of an input"};
-  constexpr auto names = input_names<M>();
-  if (names.size() == 0)
+  constexpr auto known = input_names<M>();
+  if (known.size() == 0)
     t.append(": this network gives none, so its inputs are passed by position");
-  for (std::size_t i = 0; i < names.size(); ++i)
-    t.append(i == 0 ? "; there are " : ", ").append(names[i]);
+  for (std::size_t i = 0; i < known.size(); ++i)
+    t.append(i == 0 ? "; there are " : ", ").append(known[i]);
   return t;
 }();
 
@@ -143,7 +143,7 @@ template <std::size_t N, class M, class... A>
 constexpr input_order<N> order_inputs() {
   input_order<N> order;
   constexpr std::size_t given = sizeof...(A);
-  constexpr const char* names[given + 1] = {argument_tensor<A>::name..., nullptr};
+  constexpr const char* given_names[given + 1] = {argument_tensor<A>::name..., nullptr};
   constexpr bool named[given + 1] = {argument_tensor<A>::named..., false};
   if (given != N) {
     order.error = {"the model takes {expected} inputs, got {got}", static_cast<dim_t>(N),
@@ -155,7 +155,7 @@ constexpr input_order<N> order_inputs() {
   for (std::size_t a = 0; a < given; ++a) {
     std::size_t at = a;
     if (named[a]) {
-      const std::string_view name{names[a]};
+      const std::string_view name{given_names[a]};
       for (at = 0; at < inputs.size() && inputs[at] != name;) ++at;
       if (at >= inputs.size()) {
         order.error = {unknown_input<M>.c_str(), 0, 0, {}, {}, path_text{}.append(name)};
