@@ -9,6 +9,7 @@
 #include "ikebana/ikebana.hpp"
 #include "ikebana/io.hpp"
 #include "ikebana/nn/standard_scaler.hpp"
+#include "ikebana/ops.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -24,6 +25,10 @@ constexpr auto block = ike::graph([](auto x) {
 constexpr auto network =
     ike::sequential("input"_m = ike::lazy_standard_scaler{}, "block1"_m = block<64>, ike::gelu{},
                     "block2"_m = block<32>, ike::gelu{}, "out"_m = ike::lazy_linear<1>{});
+
+// A loss is a function too, of the outputs and the targets.
+constexpr auto squared_error =
+    ike::loss([](auto y, auto target) { return ike::mean(ike::square(y - target)); });
 
 int main(int argc, char** argv) {
   std::string csv = "examples/data/friedman.csv";
@@ -64,7 +69,7 @@ int main(int argc, char** argv) {
       optimizer.options().lr = 3e-3 * (1 - (epoch - 1.0) / epochs);
       ike::running_mean loss;
       for (auto [x, t] : loader)
-        loss.add(static_cast<double>(model.train_step(x, t, ike::mse_loss{}, optimizer)),
+        loss.add(static_cast<double>(model.train_step(x, t, squared_error, optimizer)),
                  static_cast<double>(x.extent(0)));
       if (epoch % 10 == 0) std::printf("epoch %3d  mean squared error %.4f\n", epoch, loss.value());
     }

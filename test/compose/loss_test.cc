@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <cstdint>
 #include <tuple>
 #include <vector>
 
@@ -14,6 +16,8 @@
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
+#include "ikebana/ops/elementwise.hpp"
+#include "ikebana/ops/reduction.hpp"
 #include "ikebana/optim/sgd.hpp"
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/replicate.hpp"
@@ -86,6 +90,10 @@ constexpr auto squares = [](auto y, auto t) {
 
 constexpr auto mlp =
     ike::sequential("fc1"_m = ike::lazy_linear<6>{}, ike::tanh{}, "fc2"_m = ike::lazy_linear<3>{});
+// Mean squared error, with a weight for each sample.
+constexpr auto weighted = ike::loss(
+    [](auto y, auto target, auto weight) { return ike::mean(weight * ike::square(y - target)); });
+
 constexpr shape x_shape{5, 4}, t_shape{5, 3};
 
 template <class T>
@@ -209,4 +217,28 @@ TEST_CASE("a model of bfloat16 products, and replicas, train with a function as 
     CHECK(got[0][i] == doctest::Approx(expected[0][i]).epsilon(1e-5));
     CHECK(got[1][i] == got[0][i]);
   }
+}
+
+TEST_CASE("samples have weights, which are broadcast, and nothing else changes") {
+  auto m = ike::initialize<double, shape{dynamic, 4}>(mlp, ike::seed{1});
+  const auto x = ike::uniform<double, x_shape>(ike::seed{2});
+  const auto target = ike::uniform<double, t_shape>(ike::seed{3});
+  ike::tensor<double, shape{5, 1}> weight;
+  for (double& w : weight) w = 1;
+  const double unweighted = m.loss_backward(x, target, ike::mse_loss{});
+  std::vector<double> expected(m.gradients().begin(), m.gradients().end());
+  m.zero_grad();
+  CHECK(m.loss_backward(x, ike::inputs(target, weight), weighted) ==
+        doctest::Approx(unweighted).epsilon(1e-12));
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    CHECK(m.gradients()[i] == doctest::Approx(expected[i]).epsilon(1e-11));
+
+  // Samples of weight 0 count for nothing.
+  weight[1] = weight[3] = 0;
+  const ike::tensor y{m(x)};
+  double sum = 0;
+  for (const ike::dim_t r : {0, 2, 4})
+    for (ike::dim_t c = 0; c < 3; ++c) sum += std::pow(y[3 * r + c] - target[3 * r + c], 2) / 15;
+  CHECK(weighted(y, target, weight) == doctest::Approx(sum).epsilon(1e-12));
+  CHECK_THROWS_AS(weighted(y, target), ike::shape_error);
 }
