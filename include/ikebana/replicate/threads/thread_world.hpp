@@ -70,10 +70,10 @@ class basic_thread_world {
                               std::chrono::nanoseconds timeout = std::chrono::seconds{300})
       : basic_thread_world(size, timeout, {}) {}
 
-  /// For a part of the ranks of a larger world: `names[r]` is the number of rank r in errors.
-  basic_thread_world(int size, std::chrono::nanoseconds timeout, std::vector<int> names)
+  /// For a part of the ranks of a larger world: `numbers[r]` is the number of rank r in errors.
+  basic_thread_world(int size, std::chrono::nanoseconds timeout, std::vector<int> numbers)
       : size_{checked(size)},
-        names_{std::move(names)},
+        names_{std::move(numbers)},
         timeout_{timeout},
         table_{std::make_unique<detail::announcement[]>(static_cast<std::size_t>(size) *
                                                         max_in_flight)},
