@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 
 namespace ikebana::cpu {
 
