@@ -156,9 +156,10 @@ template <composite_module M>
     if (twice.second + 1 == static_cast<int>(numbered_children_of<M>.size())) what = M::own_child;
   to.refuse({what, twice.first, twice.second}, scope);
   if (!to.error.path.empty()) to.error.path.append(".");
-  int index = 0;
+  // Not a constant in the lambda: g++ 12 fails on that.
+  int before = twice.second;
   for_each_child(m, [&](const auto&, const child_name& name) {
-    if (index++ != twice.second) return;
+    if (before-- != 0) return;
     if (name.index < 0)
       to.error.path.append(std::string_view{name.name});
     else
