@@ -3,9 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <utility>
 
 #include "ikebana/core/error.hpp"
-#include "scratch.hpp"
+#include "test/support/scratch.hpp"
 
 namespace ike = ikebana;
 using ike::dtype;
