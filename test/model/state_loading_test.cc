@@ -16,6 +16,7 @@
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/standard_scaler.hpp"
 #include "ikebana/replicate/utils/replace_by_prefix.hpp"
 
 namespace ike = ikebana;
@@ -251,6 +252,10 @@ TEST_CASE("norms without num_batches_tracked load, as in PyTorch") {
   const auto source = make<3>(2);
   ike::state_dict dict = source.snapshot();
   CHECK(dict.version("backbone.norm") == 2);
+  const auto scaled =
+      ike::initialize<float, shape{dynamic, 3}>(ike::standard_scaler<3>{}, ike::seed{1});
+  CHECK_MESSAGE(scaled.snapshot().metadata().empty(),
+                "all of its buffers are of the first version");
   dict.erase("backbone.norm.num_batches_tracked");
   auto m = make<3>(1);
   CHECK(message_of([&] { ike::load_state_dict(m, dict); }) ==

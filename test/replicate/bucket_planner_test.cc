@@ -15,6 +15,7 @@
 
 #include "ikebana/core/random.hpp"
 #include "ikebana/replicate/launch.hpp"
+#include "test/support/count_allocations.hpp"
 #include "test/support/load_recorded.hpp"
 
 namespace ike = ikebana;
@@ -159,6 +160,22 @@ TEST_CASE("Four Linear(2000): one bucket at first, three in the order of backwar
   CHECK(planner.has_rebuilt());
   for (std::size_t i : {0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u}) planner.mark_ready(i);
   CHECK(!planner.rebuild(group));  // Only once.
+}
+
+TEST_CASE("After the rebuild, backwards record nothing") {
+  ike::single group;
+  ike::bucket_planner planner(four_linears());
+  const auto backward = [&] {
+    for (std::size_t i = 8; i-- > 0;) planner.mark_ready(i);
+  };
+  backward();
+  REQUIRE(planner.rebuild(group));
+  const long before = allocation_count_here;
+  for (int step = 0; step < 100; ++step) {
+    planner.begin_backward();
+    backward();
+  }
+  CHECK(allocation_count_here == before);
 }
 
 TEST_CASE("Where parameters may be unused there are caps from the start, and no rebuild") {
