@@ -35,12 +35,14 @@ void for_each_set(F f) {
   ikebana::cpu::set_instruction_set(before);
 }
 
-/// Whether the machine has a set other than the scalar one. Algorithms in lanes need one.
-inline bool has_vectors() {
+/// Whether the machine has a set other than the scalar one, or than that and `other`. Algorithms in
+/// lanes need one.
+inline bool has_vectors(
+    ikebana::cpu::instruction_set other = ikebana::cpu::instruction_set::scalar) {
   bool found = false;
   for_each_set([&] {
-    using ikebana::cpu::instruction_set;
-    found = found || ikebana::cpu::active_instruction_set() != instruction_set::scalar;
+    const ikebana::cpu::instruction_set s = ikebana::cpu::active_instruction_set();
+    found = found || (s != ikebana::cpu::instruction_set::scalar && s != other);
   });
   return found;
 }
