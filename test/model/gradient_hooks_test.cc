@@ -16,6 +16,7 @@
 #include "ikebana/model/lazy_model.hpp"
 #include "ikebana/module/arithmetic.hpp"
 #include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/bilinear.hpp"
 #include "ikebana/nn/flatten.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
@@ -196,6 +197,26 @@ TEST_CASE("the gradient of an input is that of its call, whoever else reads the 
     CHECK(of_two[i] + gradient[static_cast<dim_t>(i)] ==
           doctest::Approx(expected[expected.size() - 6 + i]));
   }
+}
+
+TEST_CASE("a call that is given one value twice has the whole gradient for both inputs") {
+  constexpr auto squared = ike::graph([](auto z) {
+    auto h = "fc"_m(ike::linear<3, 3>{}, z);
+    return "both"_m(ike::bilinear<3, 3, 3>{}, h, h);
+  });
+  auto model = ike::initialize<double, in>(squared, ike::seed{1});
+  const auto expected = gradients(model);
+  list first, second, reaching_fc;
+  model.register_full_backward_hook("both"_s, [&](const module_gradients& g) {
+    first = values(g.input_gradient<double>(0));
+    second = values(g.input_gradient<double>(1));
+  });
+  model.register_full_backward_pre_hook("fc"_s, [&](const module_gradients& g) {
+    reaching_fc = values(g.output_gradient<double>());
+  });
+  check_close(gradients(model), expected);
+  check_close(first, reaching_fc);
+  check_close(second, reaching_fc);
 }
 
 TEST_CASE("gradient hooks on every module change nothing") {

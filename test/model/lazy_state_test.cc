@@ -13,6 +13,7 @@
 #include "ikebana/model/state.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
+#include "ikebana/nn/layer_norm.hpp"
 #include "ikebana/nn/linear.hpp"
 
 namespace ike = ikebana;
@@ -220,6 +221,16 @@ TEST_CASE("partial, surplus and unfit states are refused, with every key, and no
         d.add_uninitialized("fc2.bias", dtype::float32, shape{2});
       },
       "load_state_dict: uninitialized: fc1.bias, fc2.bias");
+}
+
+TEST_CASE("an extent that the module's type has is not taken from a state, not even 0") {
+  ike::lazy_model holder{ike::sequential("ln"_m = ike::layer_norm<shape{0, lazy}>{}), ike::seed{1}};
+  ike::state_dict dict;
+  dict.add_owned("ln.weight", dtype::float32, shape{2, 3});
+  dict.add_owned("ln.bias", dtype::float32, shape{2, 3});
+  CHECK(message_of([&] { ike::load_state_dict(holder, dict); }) ==
+        "load_state_dict: mismatched: ln.weight expects float32 [0, 3], got float32 [2, 3], "
+        "ln.bias expects float32 [0, 3], got float32 [2, 3]");
 }
 
 TEST_CASE("a lazy state is refused by a concrete model, with every key") {

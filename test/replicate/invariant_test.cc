@@ -7,6 +7,8 @@
 
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/model/gradient_presence.hpp"
+#include "ikebana/replicate/invariant/invariant_presence.hpp"
 #include "ikebana/replicate/invariant/invariant_sum.hpp"
 #include "ikebana/replicate/launch.hpp"
 
@@ -90,4 +92,28 @@ TEST_CASE("A long sum goes in pieces") {
   const std::vector<float> expected = tree_sum<float>(0, 8, n);
   for (int ranks : {2, 3, 4})
     for (const auto& total : sums<float>(ranks, 8, n)) CHECK(total == expected);
+}
+
+TEST_CASE(
+    "A step that fails restores which parameters had a gradient, one that accumulates keeps") {
+  for (const std::size_t had : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {
+    CAPTURE(had);
+    ike::gradient_presence model;
+    for (int i = 0; i < 3; ++i) model.add({});
+    model.set(had);
+    ike::detail::invariant_presence presence{&model};
+    const auto expect = [&](bool of_had, bool of_others) {
+      for (std::size_t i = 0; i < 3; ++i) CHECK(model[i] == (i == had ? of_had : of_others));
+    };
+    presence.begin(&model);
+    presence.begin_shard(&model);
+    expect(false, false);
+    presence.restore(&model);
+    expect(true, false);
+    const std::vector<float> none(3);
+    presence.finish(none.data(), true, &model);
+    expect(true, false);
+    presence.finish(none.data(), false, &model);
+    expect(false, false);
+  }
 }

@@ -147,6 +147,17 @@ TEST_CASE("cast_inputs<false> leaves the model's inputs alone") {
   CHECK(is<bfloat16>(seen[1].x));
   run_chain<mixed_precision<bfloat16, float>>(group);
   CHECK(is<bfloat16>(seen[0].x));
+
+  // A view of such an input is not rounded either.
+  constexpr auto viewing = ike::sequential("flat"_m = ike::flatten<>{}, "c1"_m = probe<0>{});
+  using mixed = mixed_precision<bfloat16, float, void, void, cast_inputs<false>>;
+  const auto x = random_input();
+  const auto kept = copied(x.span());
+  auto model =
+      ike::replicate<policy<mixed>>(ike::initialize<float, four>(viewing, ike::seed{1}), group);
+  model(x);
+  CHECK(seen[0].x == kept);
+  CHECK(copied(x.span()) == kept);
 }
 
 TEST_CASE("The output type rounds what the model gives, not what its last leaf works with") {
@@ -155,6 +166,16 @@ TEST_CASE("The output type rounds what the model gives, not what its last leaf w
   CHECK(is_rounded<bfloat16>(m.output().span()));
   CHECK(is<bfloat16>(seen[1].gy));
   CHECK(!is<bfloat16>(seen[0].gy));
+
+  // Likewise for a submodule.
+  constexpr auto nested = ike::sequential("block"_m = chain, "c3"_m = probe<2>{});
+  using mixed =
+      mixed_precision<void, void, void, void, mixed_precision_at<"block", float, void, bfloat16>>;
+  auto model =
+      ike::replicate<policy<mixed>>(ike::initialize<float, four>(nested, ike::seed{1}), group);
+  model(random_input());
+  CHECK(!is<bfloat16>(seen[1].x));
+  CHECK(is<bfloat16>(seen[2].x));
 }
 
 TEST_CASE("Submodules with external inputs, and inputs by name") {
