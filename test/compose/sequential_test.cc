@@ -15,6 +15,12 @@ namespace ike = ikebana;
 using namespace ike::literals;
 using ike::shape;
 
+// Without children it is made from an empty list, too.
+static_assert([] {
+  [[maybe_unused]] ike::sequential<> none = {};
+  return true;
+}());
+
 TEST_CASE("children without a name are named by their index") {
   auto m = ike::initialize<double, in>(
       ike::sequential(ike::lazy_linear<5>{}, ike::relu{}, "last"_m = ike::lazy_linear<2>{},

@@ -12,6 +12,11 @@ namespace ike = ikebana;
 
 namespace {
 
+struct undivided : ike::single {
+  undivided split(int color, int key) = delete;
+};
+static_assert(ike::process_group<undivided> && !ike::divisible_group<undivided>);
+
 /// Written once for every group.
 template <ike::process_group G>
 std::vector<float> average(G& group, std::vector<float> x) {
