@@ -69,6 +69,24 @@ struct traced_step {
   const held_child* held = nullptr;  ///< Null if the child's type determines it.
 };
 
+/// Owns children that are held.
+// A template, because clang 14 crashes on another constexpr destructor if it is not asked for
+// C++20.
+template <class Held>
+struct held_list {
+  Held* last = nullptr;
+
+  constexpr held_list() = default;
+  held_list(const held_list&) = delete;
+  constexpr ~held_list() {
+    while (last != nullptr) {
+      Held* const ended = last;
+      last = ended->next;
+      ended->destroy(ended);
+    }
+  }
+};
+
 /// The applications of a graph under construction, in the order in which its function makes them. A
 /// value belongs to a set of types of children, as its symbol says; `numbers` holds, for each set
 /// that arises, the numbers of its types. Two branches may give one type two numbers, which become
@@ -79,13 +97,6 @@ class trace_builder {
     for (int i = 0; i < inputs; ++i) makers_.push({-1, 0});
   }
   trace_builder(const trace_builder&) = delete;
-  constexpr ~trace_builder() {
-    while (held_ != nullptr) {
-      held_child* const last = held_;
-      held_ = last->next;
-      last->destroy(last);
-    }
-  }
 
   /// The numbers of the set of a value.
   constexpr int numbers_of(int value) const { return makers_[value].numbers; }
@@ -123,8 +134,8 @@ class trace_builder {
   template <class C>
   constexpr const held_child* hold(const C& child) {
     auto* const h = new traced_child<C>{child};
-    h->next = held_;
-    held_ = h;
+    h->next = held_.last;
+    held_.last = h;
     return h;
   }
 
@@ -159,7 +170,7 @@ class trace_builder {
   trace_list<int> numbers_;                     ///< By set and type; negative for none.
   trace_list<int> same_as_;                     ///< By number.
   trace_list<int> first_reader_, next_reader_;  ///< Of the kept steps, by their first input.
-  held_child* held_ = nullptr;
+  held_list<held_child> held_;
   bool merges_ = true;
   int values_ = 0;
 };
