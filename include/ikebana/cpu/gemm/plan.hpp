@@ -1,8 +1,12 @@
 #pragma once
 
+#include <cstdio>
+
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/caches.hpp"
+#include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/transpose.hpp"
+#include "ikebana/cpu/verbose.hpp"
 
 namespace ikebana::cpu {
 
@@ -220,5 +224,22 @@ constexpr gemm_algorithm choose_gemm(const gemm_problem& p, bool part = false) {
              ? tiles_in_place
              : tiles_of_panels;
 }
+
+namespace detail {
+
+/// A line about the plan of a product (verbose.hpp).
+[[gnu::noinline, gnu::cold]] inline void print_plan(const gemm_problem& p,
+                                                    gemm_algorithm algorithm) {
+  char moved[32] = "";
+  if (algorithm >= gemm_algorithm::tiles_in_place)
+    std::snprintf(moved, sizeof moved, "%lld bytes", static_cast<long long>(cost(algorithm, p)));
+  const auto letter = [](transpose t) { return t == transpose::yes ? 't' : 'n'; };
+  print_plan("gemm", name(algorithm), moved, "%s,f%d,%c%c %lldx%lldx%lld",
+             name(active_instruction_set()), static_cast<int>(8 * p.element), letter(p.ta),
+             letter(p.tb), static_cast<long long>(p.m), static_cast<long long>(p.n),
+             static_cast<long long>(p.k));
+}
+
+}  // namespace detail
 
 }  // namespace ikebana::cpu

@@ -40,7 +40,11 @@ void product_part(gemm_algorithm whole, const gemm_call<T>& call) {
 }
 template <class T>
 gemm_algorithm algorithm_of(const gemm_call<T>& call) {
-  return choose_gemm(problem_of(call, detail::caches()));
+  const gemm_problem problem = problem_of(call, detail::caches());
+  const gemm_algorithm algorithm = choose_gemm(problem);
+  if (is_verbose()) [[unlikely]]
+    detail::print_plan(problem, algorithm);
+  return algorithm;
 }
 template <class T>
 bool algorithm_applies(gemm_algorithm algorithm, const gemm_call<T>& call) {

@@ -6,6 +6,8 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/targets.hpp"
+#include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/verbose.hpp"
 
 namespace ikebana::cpu {
 
@@ -29,6 +31,11 @@ enum class pool_work : unsigned char {
   average,
   average_backward
 };
+constexpr const char* name(pool_work w) {
+  constexpr const char* names[] = {"maximum", "maximum with place", "maximum backward", "average",
+                                   "average backward"};
+  return names[static_cast<int>(w)];
+}
 
 /// How windows are pooled, in the order in which the algorithms are considered.
 enum class pool_algorithm : unsigned char {
@@ -208,5 +215,23 @@ constexpr dim_t pool_stride_of(const pool_problem& p) {
   const dim_t stride = p.windows.stride[2];
   return !IKEBANA_CPU_HERE ? 0 : stride <= 4 ? stride : 5;
 }
+
+namespace detail {
+
+/// A line about the plan of a pool (verbose.hpp).
+[[gnu::noinline, gnu::cold]] inline void print_plan(const pool_problem& p,
+                                                    pool_algorithm algorithm) {
+  const pool_geometry& g = p.windows;
+  const auto number = [](dim_t n) { return static_cast<long long>(n); };
+  print_plan("pool", name(algorithm), "",
+             "%s,%s,%lldx%lldx%lldx%lld to %lldx%lldx%lld kernel %lldx%lldx%lld stride "
+             "%lldx%lldx%lld",
+             name(active_instruction_set()), name(p.work), number(g.planes), number(g.in[0]),
+             number(g.in[1]), number(g.in[2]), number(g.out[0]), number(g.out[1]), number(g.out[2]),
+             number(g.kernel[0]), number(g.kernel[1]), number(g.kernel[2]), number(g.stride[0]),
+             number(g.stride[1]), number(g.stride[2]));
+}
+
+}  // namespace detail
 
 }  // namespace ikebana::cpu

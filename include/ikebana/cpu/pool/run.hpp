@@ -236,6 +236,13 @@ bool pool_by(pool_algorithm algorithm, pool_work work, const pool_geometry& g,
 }
 IKEBANA_CPU_KERNEL(pool_by)
 
+/// True; prints a line about the plan, if wanted (verbose.hpp).
+inline bool reported(const pool_problem& p, pool_algorithm algorithm) {
+  if (is_verbose()) [[unlikely]]
+    print_plan(p, algorithm);
+  return true;
+}
+
 /// Runs the first algorithm of `Set` that applies and does not decline.
 template <pool_work Work, pool_set Set, dim_t Stride, class T>
 void run_pool(const pool_geometry& g, const pool_job<T>& job) {
@@ -247,7 +254,8 @@ void run_pool(const pool_geometry& g, const pool_job<T>& job) {
   }
   any_pool_algorithm([&](auto a) {
     if constexpr ((Set & only(a)) != 0 && computes(a, Work))
-      return applies(a, problem) == pool_fit::always && run_pool_by<a, Work, Stride>(g, job);
+      return applies(a, problem) == pool_fit::always && run_pool_by<a, Work, Stride>(g, job) &&
+             reported(problem, a);
     else
       return false;
   });
