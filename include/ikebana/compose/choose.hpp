@@ -121,7 +121,7 @@ template <class... Children>
 choose(Children...) -> choose<Children...>;
 template <class... Children>
 requires(detail::have_no_module<Children...>) choose(Children...)
-->choose<detail::refused_child>;
+->choose<detail::refused_child<detail::later<Children...>>>;
 template <class Misuse>
 struct choose<detail::no_module<Misuse>>;
 /// A choose of one choose is not a copy of it.

@@ -55,7 +55,7 @@ template <class... Children>
 parallel(Children...) -> parallel<Children...>;
 template <class... Children>
 requires(detail::have_no_module<Children...>) parallel(Children...)
-->parallel<detail::refused_child>;
+->parallel<detail::refused_child<detail::later<Children...>>>;
 template <class Misuse>
 struct parallel<detail::no_module<Misuse>>;
 /// A parallel of one parallel is not a copy of it.

@@ -26,6 +26,7 @@ IKEBANA_MISUSE(repeat_takes_its_number_in_angle_brackets,
 }  // namespace detail::misuse
 
 template <class... X>
-auto repeat(const X&...) -> detail::misuse::repeat_takes_its_number_in_angle_brackets<>;
+auto repeat(const X&...)
+    -> detail::misuse::repeat_takes_its_number_in_angle_brackets<detail::later<X...>>;
 
 }  // namespace ikebana

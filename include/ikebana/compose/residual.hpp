@@ -75,7 +75,7 @@ template <class... Children>
 residual(Children...) -> residual<Children...>;
 template <class... Children>
 requires(detail::have_no_module<Children...>) residual(Children...)
-->residual<detail::refused_child>;
+->residual<detail::refused_child<detail::later<Children...>>>;
 template <class Misuse>
 struct residual<detail::no_module<Misuse>>;
 /// A residual of a residual is not a copy of it.

@@ -124,7 +124,7 @@ template <class... Children>
 sequential(Children...) -> sequential<Children...>;
 template <class... Children>
 requires(detail::have_no_module<Children...>) sequential(Children...)
-->sequential<detail::refused_child>;
+->sequential<detail::refused_child<detail::later<Children...>>>;
 template <class Misuse>
 struct sequential<detail::no_module<Misuse>>;
 /// A sequential of one sequential is not a copy of it.

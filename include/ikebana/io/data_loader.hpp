@@ -82,7 +82,8 @@ concept dataset = requires(const D& data) {
 template <class Misuse>
 struct no_dataset;
 template <class D>
-struct dataset_or_misuse : std::type_identity<no_dataset<misuse::data_loader_takes_a_dataset<>>> {};
+struct dataset_or_misuse
+    : std::type_identity<no_dataset<misuse::data_loader_takes_a_dataset<later<D>>>> {};
 template <dataset D>
 struct dataset_or_misuse<D> : std::type_identity<D> {};
 
@@ -253,10 +254,10 @@ template <class D>
 data_loader(const D&, const data_loader_options&)
     -> data_loader<typename detail::dataset_or_misuse<D>::type>;
 template <class D>
-data_loader(const D&&, const data_loader_options&) -> data_loader<
-    detail::no_dataset<detail::misuse::data_loader_needs_a_dataset_that_outlives_it<>>>;
-data_loader(...)
-    ->data_loader<detail::no_dataset<
-        detail::misuse::data_loader_takes_a_dataset_and_its_options_in_braces<>>>;
+data_loader(const D&&, const data_loader_options&) -> data_loader<detail::no_dataset<
+    detail::misuse::data_loader_needs_a_dataset_that_outlives_it<detail::later<D>>>>;
+template <bool Lazy = false>
+data_loader(...) -> data_loader<detail::no_dataset<
+    detail::misuse::data_loader_takes_a_dataset_and_its_options_in_braces<Lazy>>>;
 
 }  // namespace ikebana

@@ -94,8 +94,9 @@ template <class Misuse>
 class tensor_dataset<Misuse, void>;
 template <class Features, class Targets>
 requires(!tensor_like<Features> || !tensor_like<Targets>) tensor_dataset(Features, Targets)
-->tensor_dataset<detail::misuse::tensor_dataset_takes_two_tensors<>, void>;
-tensor_dataset(...)->tensor_dataset<detail::misuse::tensor_dataset_takes_two_tensors<>, void>;
+->tensor_dataset<detail::misuse::tensor_dataset_takes_two_tensors<detail::later<Features>>, void>;
+template <bool Lazy = false>
+tensor_dataset(...) -> tensor_dataset<detail::misuse::tensor_dataset_takes_two_tensors<Lazy>, void>;
 
 /// The result of random_split.
 template <class Dataset>
@@ -132,6 +133,6 @@ auto random_split(const tensor_dataset<Features, Targets>& dataset, dim_t train_
 /// A fraction would be rounded to no samples.
 template <class Dataset, std::floating_point Fraction>
 auto random_split(const Dataset&, Fraction, seed)
-    -> detail::misuse::random_split_takes_a_number_of_samples<>;
+    -> detail::misuse::random_split_takes_a_number_of_samples<detail::later<Dataset>>;
 
 }  // namespace ikebana

@@ -201,7 +201,7 @@ class hook_registration {
   template <class Path>
   requires(detail::may_have_module<M, Path>()) auto register_forward_pre_hook(
       const Path&, detail::not_a_hook<const module_call>, bool = false)
-      -> decltype(detail::refuse_as<detail::misuse::not_a_forward_hook<>>());
+      -> decltype(detail::refuse_as<detail::misuse::not_a_forward_hook<detail::later<Path>>>());
   template <class Path>
   requires(!detail::may_have_module<M, Path>()) auto register_forward_pre_hook(const Path&,
                                                                                detail::anything,
@@ -219,7 +219,7 @@ class hook_registration {
   template <class Path>
   requires(detail::may_have_module<M, Path>()) auto register_forward_hook(
       const Path&, detail::not_a_hook<const module_call>, bool = false)
-      -> decltype(detail::refuse_as<detail::misuse::not_a_forward_hook<>>());
+      -> decltype(detail::refuse_as<detail::misuse::not_a_forward_hook<detail::later<Path>>>());
   template <class Path>
   requires(!detail::may_have_module<M, Path>()) auto register_forward_hook(const Path&,
                                                                            detail::anything,
@@ -238,7 +238,7 @@ class hook_registration {
   template <class Path>
   requires(detail::may_have_module<M, Path>()) auto register_full_backward_pre_hook(
       const Path&, detail::not_a_hook<const module_gradients>, bool = false)
-      -> decltype(detail::refuse_as<detail::misuse::not_a_backward_hook<>>());
+      -> decltype(detail::refuse_as<detail::misuse::not_a_backward_hook<detail::later<Path>>>());
   template <class Path>
   requires(!detail::may_have_module<M, Path>()) auto register_full_backward_pre_hook(
       const Path&, detail::anything, bool = false)
@@ -256,7 +256,7 @@ class hook_registration {
   template <class Path>
   requires(detail::may_have_module<M, Path>()) auto register_full_backward_hook(
       const Path&, detail::not_a_hook<const module_gradients>, bool = false)
-      -> decltype(detail::refuse_as<detail::misuse::not_a_backward_hook<>>());
+      -> decltype(detail::refuse_as<detail::misuse::not_a_backward_hook<detail::later<Path>>>());
   template <class Path>
   requires(!detail::may_have_module<M, Path>()) auto register_full_backward_hook(const Path&,
                                                                                  detail::anything,
@@ -269,8 +269,9 @@ class hook_registration {
   hook_handle register_state_dict_hook(F f, bool prepend = false) {
     return add<state_dict>(self().hooks(), hook_point::saving, "", std::move(f), prepend);
   }
+  template <bool Lazy = false>
   auto register_state_dict_hook(detail::not_a_hook<state_dict>, bool = false)
-      -> decltype(detail::refuse_as<detail::misuse::not_a_state_hook<>>());
+      -> decltype(detail::refuse_as<detail::misuse::not_a_state_hook<Lazy>>());
 
   /// f(state_dict&) runs before load_state_dict compares keys, on views of the loaded state: it may
   /// rename entries without a change of the caller's dict. Allocates.
@@ -278,16 +279,18 @@ class hook_registration {
   hook_handle register_load_state_dict_pre_hook(F f, bool prepend = false) {
     return add<state_dict>(self().hooks(), hook_point::loading, "", std::move(f), prepend);
   }
+  template <bool Lazy = false>
   auto register_load_state_dict_pre_hook(detail::not_a_hook<state_dict>, bool = false)
-      -> decltype(detail::refuse_as<detail::misuse::not_a_state_hook<>>());
+      -> decltype(detail::refuse_as<detail::misuse::not_a_state_hook<Lazy>>());
 
   /// f(const state_dict&) runs after a state was loaded. Allocates.
   template <detail::hook_function<const state_dict> F>
   hook_handle register_load_state_dict_post_hook(F f, bool prepend = false) {
     return add<const state_dict>(self().hooks(), hook_point::loaded, "", std::move(f), prepend);
   }
+  template <bool Lazy = false>
   auto register_load_state_dict_post_hook(detail::not_a_hook<const state_dict>, bool = false)
-      -> decltype(detail::refuse_as<detail::misuse::not_a_state_hook<>>());
+      -> decltype(detail::refuse_as<detail::misuse::not_a_state_hook<Lazy>>());
 
  private:
   Self& self() { return static_cast<Self&>(*this); }

@@ -89,9 +89,9 @@ struct initialize_call {
     if constexpr (requires { typename element_traits<E>::misuse; })
       return std::type_identity<typename element_traits<E>::misuse>{};
     else if constexpr (!model_element<E>)
-      return std::type_identity<misuse::initialize_takes_an_element_type_first<>>{};
+      return because<misuse::initialize_takes_an_element_type_first>{};
     else if constexpr (sizeof...(A) == 0)
-      return std::type_identity<misuse::initialize_takes_a_module_and_a_seed<>>{};
+      return because<misuse::initialize_takes_a_module_and_a_seed>{};
     else
       return of_module<A...>();
   }
@@ -101,27 +101,27 @@ struct initialize_call {
   static constexpr auto of_module() {
     if constexpr (any_module<M>) {
       if constexpr (sizeof...(A) == 0)
-        return std::type_identity<misuse::initialize_needs_a_seed_after_the_module<>>{};
+        return because<misuse::initialize_needs_a_seed_after_the_module>{};
       else
         return of_module_and_seed<M, A...>();
     } else if constexpr (requires { typename M::module_type; }) {
-      return std::type_identity<misuse::initialize_takes_a_module_not_a_model<>>{};
+      return because<misuse::initialize_takes_a_module_not_a_model>{};
     } else {
-      return std::type_identity<misuse::initialize_takes_a_module_and_a_seed<>>{};
+      return because<misuse::initialize_takes_a_module_and_a_seed>{};
     }
   }
 
   template <class M, class Seed, class... Extents>
   static constexpr auto of_module_and_seed() {
     if constexpr (!std::is_convertible_v<Seed, seed>)
-      return std::type_identity<misuse::initialize_needs_a_seed_after_the_module<>>{};
+      return because<misuse::initialize_needs_a_seed_after_the_module>{};
     else if constexpr (sizeof...(Extents) == 0)
       return detail::find_refusal<check_initialize<E, M, true, In...>>();
     else if constexpr (sizeof...(Extents) == sizeof...(In) &&
                        (std::is_same_v<Extents, shape> && ...))
       return detail::find_refusal<check_initialize<E, M, false, In...>>();
     else
-      return std::type_identity<misuse::initialize_takes_shapes_as_template_arguments<>>{};
+      return because<misuse::initialize_takes_shapes_as_template_arguments>{};
   }
 };
 
@@ -161,7 +161,8 @@ template <class T, shape... In, class... A>
 requires(!detail::accepts_call<detail::initialize_call<T, In...>, A...>) auto initialize(
     const A&...) -> decltype(detail::refuse_call<detail::initialize_call<T, In...>, A...>());
 template <shape... In, class... A>
-auto initialize(const A&...) -> detail::misuse::initialize_takes_an_element_type_first<>;
+auto initialize(const A&...)
+    -> detail::misuse::initialize_takes_an_element_type_first<detail::later<A...>>;
 
 /// The type of `initialize<T, In...>(Net, seed)`, for a member of a class. Net is a module with
 /// static storage: `model_of<net, float, shape{dynamic, 784}> model_{initialize<float,

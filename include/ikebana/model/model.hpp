@@ -274,14 +274,14 @@ class model : public detail::model_contents<E, M, In...>,
   requires(!takes<X...>) auto operator()(
       const X&...) & -> decltype(detail::refuse<check_call<X...>>());
   template <class... X>
-  auto operator()(const X&...) const& -> detail::misuse::call_of_a_const_model<>;
+  auto operator()(const X&...) const& -> detail::misuse::call_of_a_const_model<detail::later<X...>>;
   /// A view of a temporary's memory would dangle.
   template <class... X>
-  auto operator()(const X&...) && -> detail::misuse::call_of_a_temporary_model<>;
+  auto operator()(const X&...) && -> detail::misuse::call_of_a_temporary_model<detail::later<X...>>;
 
   template <class... X>
   requires(detail::has_const_temporary<X...>) auto operator()(
-      X&&...) & -> detail::misuse::call_with_a_const_temporary<>;
+      X&&...) & -> detail::misuse::call_with_a_const_temporary<detail::later<X...>>;
 
   /// The same as operator().
   template <class... X>
@@ -294,11 +294,11 @@ class model : public detail::model_contents<E, M, In...>,
       const X&...) & -> decltype(detail::refuse<check_call<X...>>());
   template <class... X>
   requires(detail::has_const_temporary<X...>) auto forward(
-      X&&...) & -> detail::misuse::call_with_a_const_temporary<>;
+      X&&...) & -> detail::misuse::call_with_a_const_temporary<detail::later<X...>>;
   template <class... X>
-  auto forward(const X&...) const& -> detail::misuse::call_of_a_const_model<>;
+  auto forward(const X&...) const& -> detail::misuse::call_of_a_const_model<detail::later<X...>>;
   template <class... X>
-  auto forward(const X&...) && -> detail::misuse::call_of_a_temporary_model<>;
+  auto forward(const X&...) && -> detail::misuse::call_of_a_temporary_model<detail::later<X...>>;
 
   template <class... X>
   requires(detail::keeps_temporary<X...>&& takes<std::remove_cvref_t<X>...>) output_view
@@ -351,7 +351,8 @@ class model : public detail::model_contents<E, M, In...>,
   requires(!detail::accepts_backward<model, A...>) auto backward(A&&...)
       -> decltype(detail::refuse_backward<model, A...>());
   template <class... A>
-  auto backward(const A&...) const -> detail::misuse::training_of_a_const_model<>;
+  auto backward(const A&...) const
+      -> detail::misuse::training_of_a_const_model<detail::later<A...>>;
 
   /// One training step: forward, loss, gradients of this step only, optimizer. x is a tensor or
   /// `inputs(...)`. Returns the loss. Throws state_error, before anything has changed, if the
@@ -369,7 +370,8 @@ class model : public detail::model_contents<E, M, In...>,
   requires(!detail::accepts_train_step<model, A...>) auto train_step(A&&...)
       -> decltype(detail::refuse_train_step<model, A...>());
   template <class... A>
-  auto train_step(const A&...) const -> detail::misuse::training_of_a_const_model<>;
+  auto train_step(const A&...) const
+      -> detail::misuse::training_of_a_const_model<detail::later<A...>>;
 
   /// Forward, loss and backward. Adds to the gradients, so that several batches accumulate. Returns
   /// the loss.
@@ -382,7 +384,8 @@ class model : public detail::model_contents<E, M, In...>,
   requires(!detail::accepts_loss_backward<model, A...>) auto loss_backward(A&&...)
       -> decltype(detail::refuse_loss_backward<model, A...>());
   template <class... A>
-  auto loss_backward(const A&...) const -> detail::misuse::training_of_a_const_model<>;
+  auto loss_backward(const A&...) const
+      -> detail::misuse::training_of_a_const_model<detail::later<A...>>;
 
  protected:
   using contents::tables_;

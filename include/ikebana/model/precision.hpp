@@ -83,9 +83,9 @@ IKEBANA_MISUSE(precision_takes_paths,
 /// A precision that initialize refuses.
 template <class Factors, class... Options>
 struct element_traits<precision<Factors, Options...>> {
-  using misuse =
-      std::conditional_t<std::is_same_v<Factors, bfloat16>, misuse::precision_takes_paths<>,
-                         misuse::precision_takes_bf16<>>;
+  using misuse = std::conditional_t<std::is_same_v<Factors, bfloat16>,
+                                    misuse::precision_takes_paths<later<Factors>>,
+                                    misuse::precision_takes_bf16<later<Factors>>>;
 };
 
 template <class... Options>

@@ -187,7 +187,7 @@ IKEBANA_MISUSE(load_state_dict_of_a_module,
 }  // namespace detail::misuse
 
 template <any_module M>
-auto get_state_dict(const M&) -> detail::misuse::get_state_dict_of_a_module<>;
+auto get_state_dict(const M&) -> detail::misuse::get_state_dict_of_a_module<detail::later<M>>;
 
 /// Options of load_state_dict.
 struct load_options {
@@ -258,7 +258,8 @@ requires(!detail::has_modules<
                                        detail::only_modules<Path, Paths...>>());
 
 template <any_module M>
-auto load_state_dict(const M&, const state_dict&) -> detail::misuse::load_state_dict_of_a_module<>;
+auto load_state_dict(const M&, const state_dict&)
+    -> detail::misuse::load_state_dict_of_a_module<detail::later<M>>;
 
 namespace detail {
 
@@ -279,12 +280,12 @@ constexpr bool refuses_load_state() {
 
 template <class... A>
 requires(detail::refuses_load_state<A...>()) auto load_state_dict(const A&...)
-    -> detail::misuse::load_state_dict_takes_a_model_and_a_state<>;
+    -> detail::misuse::load_state_dict_takes_a_model_and_a_state<detail::later<A...>>;
 template <initialized_model Model>
 auto load_state_dict(const Model&, const state_dict&)
-    -> detail::misuse::load_state_dict_needs_a_model_that_is_not_const<>;
+    -> detail::misuse::load_state_dict_needs_a_model_that_is_not_const<detail::later<Model>>;
 template <initialized_model Model>
 auto load_state_dict(const Model&, const state_dict&, const load_options&)
-    -> detail::misuse::load_state_dict_needs_a_model_that_is_not_const<>;
+    -> detail::misuse::load_state_dict_needs_a_model_that_is_not_const<detail::later<Model>>;
 
 }  // namespace ikebana

@@ -107,7 +107,8 @@ class basic_state_dict {
   template <class View>
   requires std::same_as<std::remove_cvref_t<View>, basic_state_view<X>>
   auto operator=(View&&)
-      -> decltype(detail::refuse_as<detail::misuse::state_view_kept_as_a_dict<>>());
+      -> decltype(detail::refuse_as<
+                  detail::misuse::state_view_kept_as_a_dict<detail::later<View>>>());
 
   /// Adds a view of `data`, which must outlive the dict and be aligned for `type`. Throws
   /// state_error if the name exists or the extents are not numbers.

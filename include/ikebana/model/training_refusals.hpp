@@ -84,16 +84,15 @@ constexpr auto find_step_refusal_of_four() {
   using optimizer = std::remove_cvref_t<Optimizer>;
   using T = typename Self::value_type;
   if constexpr (has_step<loss> && has_loss_check<optimizer>)
-    return std::type_identity<misuse::train_step_takes_the_loss_before_the_optimizer<>>{};
+    return because<misuse::train_step_takes_the_loss_before_the_optimizer>{};
   else if constexpr (!has_loss_check<loss>)
-    return std::type_identity<misuse::train_step_takes_a_loss_such_as_cross_entropy<>>{};
+    return because<misuse::train_step_takes_a_loss_such_as_cross_entropy>{};
   else if constexpr (!has_step<optimizer>)
-    return std::type_identity<misuse::train_step_needs_an_optimizer_after_the_loss<>>{};
+    return because<misuse::train_step_needs_an_optimizer_after_the_loss>{};
   else if constexpr (!std::is_lvalue_reference_v<Optimizer>)
-    return std::type_identity<
-        misuse::train_step_needs_an_optimizer_with_a_name_not_a_temporary<>>{};
+    return because<misuse::train_step_needs_an_optimizer_with_a_name_not_a_temporary>{};
   else if constexpr (std::is_const_v<std::remove_reference_t<Optimizer>>)
-    return std::type_identity<misuse::train_step_needs_an_optimizer_that_is_not_const<>>{};
+    return because<misuse::train_step_needs_an_optimizer_that_is_not_const>{};
   else if constexpr (!accepts<check_optimizer_type<T, optimizer>>)
     return find_refusal<check_optimizer_type<T, optimizer>>();
   else
@@ -110,26 +109,24 @@ constexpr auto find_train_step_refusal() {
   } else if constexpr (sizeof...(A) == 3) {
     using last = std::remove_cvref_t<std::tuple_element_t<2, std::tuple<A...>>>;
     if constexpr (has_loss_check<last>)
-      return std::type_identity<misuse::train_step_needs_an_optimizer_after_the_loss<>>{};
+      return because<misuse::train_step_needs_an_optimizer_after_the_loss>{};
     else if constexpr (has_step<last> &&
                        has_loss_check<
                            std::remove_cvref_t<std::tuple_element_t<1, std::tuple<A...>>>>)
-      return std::type_identity<misuse::train_step_needs_a_target_before_the_loss<>>{};
+      return because<misuse::train_step_needs_a_target_before_the_loss>{};
     else if constexpr (has_step<last>)
-      return std::type_identity<misuse::train_step_needs_a_loss_before_the_optimizer<>>{};
+      return because<misuse::train_step_needs_a_loss_before_the_optimizer>{};
     else
-      return std::type_identity<
-          misuse::train_step_takes_an_input_a_target_a_loss_and_an_optimizer<>>{};
+      return because<misuse::train_step_takes_an_input_a_target_a_loss_and_an_optimizer>{};
   } else {
-    return std::type_identity<
-        misuse::train_step_takes_an_input_a_target_a_loss_and_an_optimizer<>>{};
+    return because<misuse::train_step_takes_an_input_a_target_a_loss_and_an_optimizer>{};
   }
 }
 
 template <class Self, class X, class Y, class Loss>
 constexpr auto find_loss_backward_refusal_of_three() {
   if constexpr (!has_loss_check<std::remove_cvref_t<Loss>>)
-    return std::type_identity<misuse::loss_backward_takes_an_input_a_target_and_a_loss<>>{};
+    return because<misuse::loss_backward_takes_an_input_a_target_and_a_loss>{};
   else
     return Self::template find_step_refusal<std::remove_cvref_t<X>, std::remove_cvref_t<Y>,
                                             loss_type<std::remove_cvref_t<Loss>>>();
@@ -141,14 +138,14 @@ constexpr auto find_loss_backward_refusal() {
   if constexpr (sizeof...(A) == 3)
     return find_loss_backward_refusal_of_three<Self, A...>();
   else
-    return std::type_identity<misuse::loss_backward_takes_an_input_a_target_and_a_loss<>>{};
+    return because<misuse::loss_backward_takes_an_input_a_target_and_a_loss>{};
 }
 
 /// The same of `backward(A...)`.
 template <class Self, class... A>
 constexpr auto find_backward_refusal() {
   if constexpr (sizeof...(A) == 0)
-    return std::type_identity<misuse::backward_takes_the_gradient_of_the_output<>>{};
+    return because<misuse::backward_takes_the_gradient_of_the_output>{};
   else
     return find_refusal<Self::template check_backward<std::remove_reference_t<A>...>>();
 }

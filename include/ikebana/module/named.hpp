@@ -50,10 +50,11 @@ IKEBANA_MISUSE(a_composition_takes_modules,
                "string or a pointer");
 }  // namespace misuse
 
-/// Stands for the children of a refused composition.
+/// Stands for the sizes of a refused module and for the children of a refused composition.
 template <class Misuse>
 struct no_module;
-using refused_child = no_module<misuse::a_composition_takes_modules<>>;
+template <bool Lazy>
+using refused_child = no_module<misuse::a_composition_takes_modules<Lazy>>;
 
 /// Whether one of these can be neither a module nor a named one.
 template <class... C>
@@ -70,7 +71,8 @@ struct name_literal {
     return {std::move(module)};
   }
   template <class M>
-  requires(have_no_module<M>) auto operator=(M) const -> misuse::a_composition_takes_modules<>;
+  requires(have_no_module<M>) auto operator=(M) const
+      -> misuse::a_composition_takes_modules<later<M>>;
 
   /// Applies a module, under this name, to symbols of a graph.
   template <class M, class... Symbol>

@@ -71,7 +71,7 @@ constexpr auto find_path_refusal() {
   if constexpr (is_path<Path>)
     return find_path_refusal<path_text{Path::c_str()}, Lookup>();
   else
-    return std::type_identity<misuse::path_that_is_no_literal<>>{};
+    return because<misuse::path_that_is_no_literal>{};
 }
 
 template <class Path, class Lookup>

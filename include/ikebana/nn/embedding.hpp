@@ -11,6 +11,7 @@
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/module.hpp"
+#include "ikebana/module/named.hpp"
 #include "ikebana/module/option_set.hpp"
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
@@ -129,8 +130,11 @@ namespace detail::misuse {
 IKEBANA_MISUSE(embedding_takes_sizes_in_angle_brackets,
                "embedding takes its sizes in angle brackets: embedding<1000, 16>{}");
 }  // namespace detail::misuse
-template <>
-struct embedding<0, 0, detail::misuse::embedding_takes_sizes_in_angle_brackets<>>;
-embedding(...)->embedding<0, 0, detail::misuse::embedding_takes_sizes_in_angle_brackets<>>;
+template <class Misuse>
+struct embedding<0, 0, detail::no_module<Misuse>>;
+template <bool Lazy = false>
+embedding(...)
+    -> embedding<0, 0,
+                 detail::no_module<detail::misuse::embedding_takes_sizes_in_angle_brackets<Lazy>>>;
 
 }  // namespace ikebana

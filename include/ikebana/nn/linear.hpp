@@ -14,6 +14,7 @@
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/extent.hpp"
 #include "ikebana/module/module.hpp"
+#include "ikebana/module/named.hpp"
 #include "ikebana/module/option_set.hpp"
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
@@ -133,9 +134,11 @@ namespace detail::misuse {
 IKEBANA_MISUSE(linear_takes_sizes_in_angle_brackets,
                "linear takes its sizes in angle brackets: linear<20, 32>{}, or lazy_linear<32>{}");
 }  // namespace detail::misuse
-template <>
-struct linear<0, 0, detail::misuse::linear_takes_sizes_in_angle_brackets<>>;
-linear(...)->linear<0, 0, detail::misuse::linear_takes_sizes_in_angle_brackets<>>;
+template <class Misuse>
+struct linear<0, 0, detail::no_module<Misuse>>;
+template <bool Lazy = false>
+linear(...)
+    -> linear<0, 0, detail::no_module<detail::misuse::linear_takes_sizes_in_angle_brackets<Lazy>>>;
 
 /// A linear module whose in_features are inferred from the first input.
 template <dim_t Out, class... Options>

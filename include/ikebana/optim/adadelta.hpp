@@ -64,15 +64,17 @@ template <class Misuse>
 requires(!floating<Misuse>) class adadelta<Misuse>;
 template <class Model>
 adadelta(Model&)
-    -> adadelta<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+    -> adadelta<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model>>;
 template <class Model, detail::option_group... Groups>
 adadelta(Model&, const adadelta_options&, const Groups&...) -> adadelta<
-    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model, Groups...>>;
 template <class Model>
-adadelta(const Model&&) -> adadelta<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
+adadelta(const Model&&)
+    -> adadelta<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
 template <class Model, detail::option_group... Groups>
 adadelta(const Model&&, const adadelta_options&, const Groups&...)
-    -> adadelta<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-adadelta(...)->adadelta<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
+    -> adadelta<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
+template <bool Lazy = false>
+adadelta(...) -> adadelta<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<Lazy>>;
 
 }  // namespace ikebana

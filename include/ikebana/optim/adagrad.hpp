@@ -68,15 +68,17 @@ template <class Misuse>
 requires(!floating<Misuse>) class adagrad<Misuse>;
 template <class Model>
 adagrad(Model&)
-    -> adagrad<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+    -> adagrad<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model>>;
 template <class Model, detail::option_group... Groups>
 adagrad(Model&, const adagrad_options&, const Groups&...) -> adagrad<
-    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model, Groups...>>;
 template <class Model>
-adagrad(const Model&&) -> adagrad<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
+adagrad(const Model&&)
+    -> adagrad<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
 template <class Model, detail::option_group... Groups>
 adagrad(const Model&&, const adagrad_options&, const Groups&...)
-    -> adagrad<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-adagrad(...)->adagrad<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
+    -> adagrad<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
+template <bool Lazy = false>
+adagrad(...) -> adagrad<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<Lazy>>;
 
 }  // namespace ikebana

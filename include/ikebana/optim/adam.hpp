@@ -218,30 +218,33 @@ class adamw : public detail::adam_state<T, adamw_options, true> {
 template <class Misuse>
 requires(!floating<Misuse>) class adam<Misuse>;
 template <class Model>
-adam(Model&) -> adam<detail::number_or<Model, detail::misuse::adam_needs_an_initialized_model<>>>;
+adam(Model&) -> adam<detail::number_or<Model, detail::misuse::adam_needs_an_initialized_model>>;
 template <class Model, detail::option_group... Groups>
 adam(Model&, const adam_options&, const Groups&...)
-    -> adam<detail::number_or<Model, detail::misuse::adam_needs_an_initialized_model<>, Groups...>>;
+    -> adam<detail::number_or<Model, detail::misuse::adam_needs_an_initialized_model, Groups...>>;
 template <class Model>
-adam(const Model&&) -> adam<detail::misuse::adam_needs_a_model_that_outlives_it<>>;
+adam(const Model&&)
+    -> adam<detail::misuse::adam_needs_a_model_that_outlives_it<detail::later<Model>>>;
 template <class Model, detail::option_group... Groups>
 adam(const Model&&, const adam_options&, const Groups&...)
-    -> adam<detail::misuse::adam_needs_a_model_that_outlives_it<>>;
-adam(...)->adam<detail::misuse::adam_takes_a_model_and_its_options_in_braces<>>;
+    -> adam<detail::misuse::adam_needs_a_model_that_outlives_it<detail::later<Model>>>;
+template <bool Lazy = false>
+adam(...) -> adam<detail::misuse::adam_takes_a_model_and_its_options_in_braces<Lazy>>;
 // Refusals at compile time, selected by the deduction guides.
 template <class Misuse>
 requires(!floating<Misuse>) class adamw<Misuse>;
 template <class Model>
-adamw(Model&)
-    -> adamw<detail::number_or<Model, detail::misuse::adamw_needs_an_initialized_model<>>>;
+adamw(Model&) -> adamw<detail::number_or<Model, detail::misuse::adamw_needs_an_initialized_model>>;
 template <class Model, detail::option_group... Groups>
-adamw(Model&, const adamw_options&, const Groups&...) -> adamw<
-    detail::number_or<Model, detail::misuse::adamw_needs_an_initialized_model<>, Groups...>>;
+adamw(Model&, const adamw_options&, const Groups&...)
+    -> adamw<detail::number_or<Model, detail::misuse::adamw_needs_an_initialized_model, Groups...>>;
 template <class Model>
-adamw(const Model&&) -> adamw<detail::misuse::adamw_needs_a_model_that_outlives_it<>>;
+adamw(const Model&&)
+    -> adamw<detail::misuse::adamw_needs_a_model_that_outlives_it<detail::later<Model>>>;
 template <class Model, detail::option_group... Groups>
 adamw(const Model&&, const adamw_options&, const Groups&...)
-    -> adamw<detail::misuse::adamw_needs_a_model_that_outlives_it<>>;
-adamw(...)->adamw<detail::misuse::adamw_takes_a_model_and_its_options_in_braces<>>;
+    -> adamw<detail::misuse::adamw_needs_a_model_that_outlives_it<detail::later<Model>>>;
+template <bool Lazy = false>
+adamw(...) -> adamw<detail::misuse::adamw_takes_a_model_and_its_options_in_braces<Lazy>>;
 
 }  // namespace ikebana

@@ -71,15 +71,17 @@ template <class Misuse>
 requires(!floating<Misuse>) class adamax<Misuse>;
 template <class Model>
 adamax(Model&)
-    -> adamax<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+    -> adamax<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model>>;
 template <class Model, detail::option_group... Groups>
 adamax(Model&, const adamax_options&, const Groups&...) -> adamax<
-    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model, Groups...>>;
 template <class Model>
-adamax(const Model&&) -> adamax<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
+adamax(const Model&&)
+    -> adamax<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
 template <class Model, detail::option_group... Groups>
 adamax(const Model&&, const adamax_options&, const Groups&...)
-    -> adamax<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-adamax(...)->adamax<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
+    -> adamax<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
+template <bool Lazy = false>
+adamax(...) -> adamax<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<Lazy>>;
 
 }  // namespace ikebana

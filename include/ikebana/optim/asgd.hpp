@@ -69,15 +69,17 @@ template <class Misuse>
 requires(!floating<Misuse>) class asgd<Misuse>;
 template <class Model>
 asgd(Model&)
-    -> asgd<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+    -> asgd<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model>>;
 template <class Model, detail::option_group... Groups>
 asgd(Model&, const asgd_options&, const Groups&...) -> asgd<
-    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model, Groups...>>;
 template <class Model>
-asgd(const Model&&) -> asgd<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
+asgd(const Model&&)
+    -> asgd<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
 template <class Model, detail::option_group... Groups>
 asgd(const Model&&, const asgd_options&, const Groups&...)
-    -> asgd<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-asgd(...)->asgd<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
+    -> asgd<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
+template <bool Lazy = false>
+asgd(...) -> asgd<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<Lazy>>;
 
 }  // namespace ikebana

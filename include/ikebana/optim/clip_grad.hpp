@@ -40,9 +40,9 @@ IKEBANA_MISUSE(clip_grad_with_optimizer_in_backward,
 template <class M>
 inline constexpr bool clips = optimizable<M> && !steps_while_backward_runs<M>;
 template <class M>
-using clip_misuse =
-    std::conditional_t<steps_while_backward_runs<M>, misuse::clip_grad_with_optimizer_in_backward<>,
-                       misuse::clip_grad_needs_an_initialized_model<>>;
+using clip_misuse = std::conditional_t<steps_while_backward_runs<M>,
+                                       misuse::clip_grad_with_optimizer_in_backward<later<M>>,
+                                       misuse::clip_grad_needs_an_initialized_model<later<M>>>;
 
 }  // namespace detail
 

@@ -367,15 +367,17 @@ template <class Misuse>
 requires(!floating<Misuse>) class lbfgs<Misuse>;
 template <class Model>
 lbfgs(Model&)
-    -> lbfgs<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+    -> lbfgs<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model>>;
 template <class Model>
 lbfgs(Model&, const lbfgs_options&)
-    -> lbfgs<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+    -> lbfgs<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model>>;
 template <class Model>
-lbfgs(const Model&&) -> lbfgs<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
+lbfgs(const Model&&)
+    -> lbfgs<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
 template <class Model>
 lbfgs(const Model&&, const lbfgs_options&)
-    -> lbfgs<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-lbfgs(...)->lbfgs<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
+    -> lbfgs<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
+template <bool Lazy = false>
+lbfgs(...) -> lbfgs<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<Lazy>>;
 
 }  // namespace ikebana

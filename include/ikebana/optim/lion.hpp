@@ -68,15 +68,17 @@ template <class Misuse>
 requires(!floating<Misuse>) class lion<Misuse>;
 template <class Model>
 lion(Model&)
-    -> lion<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+    -> lion<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model>>;
 template <class Model, detail::option_group... Groups>
 lion(Model&, const lion_options&, const Groups&...) -> lion<
-    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model, Groups...>>;
 template <class Model>
-lion(const Model&&) -> lion<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
+lion(const Model&&)
+    -> lion<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
 template <class Model, detail::option_group... Groups>
 lion(const Model&&, const lion_options&, const Groups&...)
-    -> lion<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-lion(...)->lion<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
+    -> lion<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
+template <bool Lazy = false>
+lion(...) -> lion<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<Lazy>>;
 
 }  // namespace ikebana

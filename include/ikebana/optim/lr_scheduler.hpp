@@ -145,7 +145,8 @@ lr_scheduler(Optimizer&, Schedule) -> lr_scheduler<Schedule, Optimizer>;
 // A refusal at compile time, selected by the deduction guide.
 template <class Misuse>
 class lr_scheduler<Misuse, void>;
+template <bool Lazy = false>
 lr_scheduler(...)
-    ->lr_scheduler<detail::misuse::lr_scheduler_takes_an_optimizer_and_a_schedule<>, void>;
+    -> lr_scheduler<detail::misuse::lr_scheduler_takes_an_optimizer_and_a_schedule<Lazy>, void>;
 
 }  // namespace ikebana

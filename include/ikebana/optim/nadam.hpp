@@ -96,15 +96,17 @@ template <class Misuse>
 requires(!floating<Misuse>) class nadam<Misuse>;
 template <class Model>
 nadam(Model&)
-    -> nadam<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+    -> nadam<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model>>;
 template <class Model, detail::option_group... Groups>
 nadam(Model&, const nadam_options&, const Groups&...) -> nadam<
-    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model, Groups...>>;
 template <class Model>
-nadam(const Model&&) -> nadam<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
+nadam(const Model&&)
+    -> nadam<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
 template <class Model, detail::option_group... Groups>
 nadam(const Model&&, const nadam_options&, const Groups&...)
-    -> nadam<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-nadam(...)->nadam<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
+    -> nadam<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
+template <bool Lazy = false>
+nadam(...) -> nadam<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<Lazy>>;
 
 }  // namespace ikebana

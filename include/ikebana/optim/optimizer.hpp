@@ -63,14 +63,14 @@ IKEBANA_MISUSE(groups_need_a_model_with_names,
                "groups of parameters need an initialized model whose parameters have paths");
 }
 
-template <class M, class Misuse, class... Groups>
+template <class M, template <bool> class Misuse, class... Groups>
 constexpr auto find_number() {
   if constexpr (!optimizable<M>) {
-    return std::type_identity<Misuse>{};
+    return because<Misuse>{};
   } else if constexpr (sizeof...(Groups) == 0) {
     return std::type_identity<typename M::value_type>{};
   } else if constexpr (!requires { M::lowered(); }) {
-    return std::type_identity<misuse::groups_need_a_model_with_names<>>{};
+    return because<misuse::groups_need_a_model_with_names>{};
   } else {
     using all = typename join_patterns<patterns_of<Groups>...>::type;
     if constexpr (all_match<M, all>)
@@ -80,8 +80,8 @@ constexpr auto find_number() {
   }
 }
 /// The element type of a model; Misuse if M is not a model, or a refusal of a group.
-template <class M, class Misuse, class... Groups>
-using number_or = typename decltype(find_number<M, Misuse, Groups...>())::type;
+template <class M, template <bool> class Misuse, class... Groups>
+using number_or = decltype(declared(find_number<M, Misuse, Groups...>()));
 
 /// Throws PyTorch's message for an invalid option.
 template <class = void>

@@ -82,15 +82,17 @@ template <class Misuse>
 requires(!floating<Misuse>) class radam<Misuse>;
 template <class Model>
 radam(Model&)
-    -> radam<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+    -> radam<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model>>;
 template <class Model, detail::option_group... Groups>
 radam(Model&, const radam_options&, const Groups&...) -> radam<
-    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model, Groups...>>;
 template <class Model>
-radam(const Model&&) -> radam<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
+radam(const Model&&)
+    -> radam<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
 template <class Model, detail::option_group... Groups>
 radam(const Model&&, const radam_options&, const Groups&...)
-    -> radam<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-radam(...)->radam<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
+    -> radam<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
+template <bool Lazy = false>
+radam(...) -> radam<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<Lazy>>;
 
 }  // namespace ikebana

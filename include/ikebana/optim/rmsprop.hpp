@@ -70,15 +70,17 @@ template <class Misuse>
 requires(!floating<Misuse>) class rmsprop<Misuse>;
 template <class Model>
 rmsprop(Model&)
-    -> rmsprop<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+    -> rmsprop<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model>>;
 template <class Model, detail::option_group... Groups>
 rmsprop(Model&, const rmsprop_options&, const Groups&...) -> rmsprop<
-    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model, Groups...>>;
 template <class Model>
-rmsprop(const Model&&) -> rmsprop<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
+rmsprop(const Model&&)
+    -> rmsprop<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
 template <class Model, detail::option_group... Groups>
 rmsprop(const Model&&, const rmsprop_options&, const Groups&...)
-    -> rmsprop<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-rmsprop(...)->rmsprop<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
+    -> rmsprop<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
+template <bool Lazy = false>
+rmsprop(...) -> rmsprop<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<Lazy>>;
 
 }  // namespace ikebana

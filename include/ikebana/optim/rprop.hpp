@@ -65,15 +65,17 @@ template <class Misuse>
 requires(!floating<Misuse>) class rprop<Misuse>;
 template <class Model>
 rprop(Model&)
-    -> rprop<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>>>;
+    -> rprop<detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model>>;
 template <class Model, detail::option_group... Groups>
 rprop(Model&, const rprop_options&, const Groups&...) -> rprop<
-    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model<>, Groups...>>;
+    detail::number_or<Model, detail::misuse::optimizer_needs_an_initialized_model, Groups...>>;
 template <class Model>
-rprop(const Model&&) -> rprop<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
+rprop(const Model&&)
+    -> rprop<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
 template <class Model, detail::option_group... Groups>
 rprop(const Model&&, const rprop_options&, const Groups&...)
-    -> rprop<detail::misuse::optimizer_needs_a_model_that_outlives_it<>>;
-rprop(...)->rprop<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<>>;
+    -> rprop<detail::misuse::optimizer_needs_a_model_that_outlives_it<detail::later<Model>>>;
+template <bool Lazy = false>
+rprop(...) -> rprop<detail::misuse::optimizer_takes_a_model_and_its_options_in_braces<Lazy>>;
 
 }  // namespace ikebana

@@ -162,13 +162,14 @@ class sgd {
 template <class Misuse>
 requires(!floating<Misuse>) class sgd<Misuse>;
 template <class Model>
-sgd(Model&) -> sgd<detail::misuse::sgd_needs_a_learning_rate<>>;
+sgd(Model&) -> sgd<detail::misuse::sgd_needs_a_learning_rate<detail::later<Model>>>;
 template <class Model, detail::option_group... Groups>
 sgd(Model&, const sgd_options&, const Groups&...)
-    -> sgd<detail::number_or<Model, detail::misuse::sgd_needs_an_initialized_model<>, Groups...>>;
+    -> sgd<detail::number_or<Model, detail::misuse::sgd_needs_an_initialized_model, Groups...>>;
 template <class Model, detail::option_group... Groups>
 sgd(const Model&&, const sgd_options&, const Groups&...)
-    -> sgd<detail::misuse::sgd_needs_a_model_that_outlives_it<>>;
-sgd(...)->sgd<detail::misuse::sgd_takes_a_model_and_its_options_in_braces<>>;
+    -> sgd<detail::misuse::sgd_needs_a_model_that_outlives_it<detail::later<Model>>>;
+template <bool Lazy = false>
+sgd(...) -> sgd<detail::misuse::sgd_takes_a_model_and_its_options_in_braces<Lazy>>;
 
 }  // namespace ikebana

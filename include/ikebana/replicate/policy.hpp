@@ -200,11 +200,11 @@ template <class... Options>
 struct option_refusal<replicate_policy<Options...>> {
   static constexpr auto find() {
     if constexpr (!(replicate_option<Options> && ...))
-      return std::type_identity<misuse::option_not_of_a_policy<>>{};
+      return because<misuse::option_not_of_a_policy>{};
     else if constexpr (!(is_given_once<Options, Options...>() && ...))
-      return std::type_identity<misuse::option_given_twice<>>{};
+      return because<misuse::option_given_twice>{};
     else if constexpr (!(overrides_well<Options> && ...))
-      return std::type_identity<misuse::option_not_of_an_override<>>{};
+      return because<misuse::option_not_of_an_override>{};
     else
       return accepted{};
   }

@@ -101,24 +101,24 @@ constexpr auto find_policy_refusal() {
 template <class Policy, class Model, class Group, class... Hook>
 constexpr auto find_replicate_refusal() {
   if constexpr (!is_replicate_policy<Policy>) {
-    return std::type_identity<misuse::replicate_without_a_policy<>>{};
+    return because<misuse::replicate_without_a_policy>{};
   } else if constexpr (is_sharded<Model>) {
-    return std::type_identity<misuse::replicate_of_a_sharded_model<>>{};
+    return because<misuse::replicate_of_a_sharded_model>{};
   } else if constexpr (is_replicated<Model>) {
-    return std::type_identity<misuse::replicate_twice<>>{};
+    return because<misuse::replicate_twice>{};
   } else if constexpr (module_container<Model>) {
-    return std::type_identity<misuse::replicate_of_a_container<>>{};
+    return because<misuse::replicate_of_a_container>{};
   } else if constexpr (!requires(Model & m) { m.current_program(); }) {
-    return std::type_identity<misuse::replicate_of_a_module<>>{};
+    return because<misuse::replicate_of_a_module>{};
   } else if constexpr (!std::is_same_v<decltype(option_refusal<Policy>::find()), accepted>) {
     return option_refusal<Policy>::find();
   } else if constexpr (!check_policy<Policy, Model>().ok()) {
     return find_policy_refusal<Policy, Model>();
   } else if constexpr (!comm_hook_for<typename Policy::hook_type, typename Model::value_type,
                                       Group>) {
-    return std::type_identity<misuse::not_a_comm_hook<>>{};
+    return because<misuse::not_a_comm_hook>{};
   } else if constexpr (!std::is_constructible_v<typename Policy::hook_type, Hook...>) {
-    return std::type_identity<misuse::replicate_with_another_hook<>>{};
+    return because<misuse::replicate_with_another_hook>{};
   } else {
     return accepted{};
   }

@@ -123,6 +123,7 @@ IKEBANA_MISUSE(fit_takes_a_model_a_loader_a_loss_and_an_optimizer,
 }  // namespace detail::misuse
 
 template <class... X>
-auto fit(const X&...) -> detail::misuse::fit_takes_a_model_a_loader_a_loss_and_an_optimizer<>;
+auto fit(const X&...)
+    -> detail::misuse::fit_takes_a_model_a_loader_a_loss_and_an_optimizer<detail::later<X...>>;
 
 }  // namespace ikebana
