@@ -27,6 +27,7 @@ IKEBANA_MISUSE(repeat_takes_its_number_in_angle_brackets,
 
 template <class... X>
 auto repeat(const X&...)
-    -> detail::misuse::repeat_takes_its_number_in_angle_brackets<detail::later<X...>>;
+    -> decltype(detail::refuse_for<detail::misuse::repeat_takes_its_number_in_angle_brackets,
+                                   X...>());
 
 }  // namespace ikebana

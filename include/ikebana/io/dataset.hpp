@@ -133,6 +133,7 @@ auto random_split(const tensor_dataset<Features, Targets>& dataset, dim_t train_
 /// A fraction would be rounded to no samples.
 template <class Dataset, std::floating_point Fraction>
 auto random_split(const Dataset&, Fraction, seed)
-    -> detail::misuse::random_split_takes_a_number_of_samples<detail::later<Dataset>>;
+    -> decltype(detail::refuse_for<detail::misuse::random_split_takes_a_number_of_samples,
+                                   Dataset>());
 
 }  // namespace ikebana

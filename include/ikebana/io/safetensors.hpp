@@ -133,11 +133,12 @@ constexpr bool refuses_save() {
 
 template <class... A>
 requires(detail::refuses_save<A...>()) auto save(const A&...)
-    -> detail::misuse::save_takes_the_state_of_an_initialized_model_and_a_path<detail::later<A...>>;
+    -> decltype(detail::refuse_for<
+                detail::misuse::save_takes_the_state_of_an_initialized_model_and_a_path, A...>());
 
 template <class Model>
 requires(detail::module_or_model<Model>) auto load(Model&, const std::filesystem::path&)
-    -> detail::misuse::load_takes_a_path<detail::later<Model>>;
+    -> decltype(detail::refuse_for<detail::misuse::load_takes_a_path, Model>());
 
 /// Reads a safetensors file into a dict that owns its memory. Nothing in the file is trusted: a
 /// violation of the format, or a type without a dtype, is an io_error that names the file, the

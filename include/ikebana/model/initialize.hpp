@@ -162,7 +162,7 @@ requires(!detail::accepts_call<detail::initialize_call<T, In...>, A...>) auto in
     const A&...) -> decltype(detail::refuse_call<detail::initialize_call<T, In...>, A...>());
 template <shape... In, class... A>
 auto initialize(const A&...)
-    -> detail::misuse::initialize_takes_an_element_type_first<detail::later<A...>>;
+    -> decltype(detail::refuse_for<detail::misuse::initialize_takes_an_element_type_first, A...>());
 
 /// The type of `initialize<T, In...>(Net, seed)`, for a member of a class. Net is a module with
 /// static storage: `model_of<net, float, shape{dynamic, 784}> model_{initialize<float,

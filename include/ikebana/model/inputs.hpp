@@ -49,7 +49,7 @@ struct argument_literal {
   }
   template <tensor_like X>
   requires(!std::is_lvalue_reference_v<X>) auto operator=(X&&) const
-      -> misuse::an_input_given_by_name_is_no_temporary<later<X>>;
+      -> decltype(refuse_for<misuse::an_input_given_by_name_is_no_temporary, X>());
 };
 
 }  // namespace detail

@@ -156,7 +156,8 @@ class lazy_model : public hook_registration<lazy_model<M, T>, M> {
   }
   template <class... X>
   requires(detail::has_const_temporary<X...>) auto operator()(
-      X&&...) & -> detail::misuse::call_with_a_const_temporary<detail::later<X...>>;
+      X&&...) & -> decltype(detail::refuse_for<detail::misuse::call_with_a_const_temporary,
+                                               X...>());
 
   /// Resolves the network for such inputs unless it is resolved, without running anything, and
   /// returns the contained model: for an optimizer, train_step, paths. Throws shape_error as a call

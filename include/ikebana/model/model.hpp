@@ -274,14 +274,17 @@ class model : public detail::model_contents<E, M, In...>,
   requires(!takes<X...>) auto operator()(
       const X&...) & -> decltype(detail::refuse<check_call<X...>>());
   template <class... X>
-  auto operator()(const X&...) const& -> detail::misuse::call_of_a_const_model<detail::later<X...>>;
+  auto operator()(const X&...)
+      const& -> decltype(detail::refuse_for<detail::misuse::call_of_a_const_model, X...>());
   /// A view of a temporary's memory would dangle.
   template <class... X>
-  auto operator()(const X&...) && -> detail::misuse::call_of_a_temporary_model<detail::later<X...>>;
+  auto operator()(const X&...) && -> decltype(detail::refuse_for<
+                                              detail::misuse::call_of_a_temporary_model, X...>());
 
   template <class... X>
   requires(detail::has_const_temporary<X...>) auto operator()(
-      X&&...) & -> detail::misuse::call_with_a_const_temporary<detail::later<X...>>;
+      X&&...) & -> decltype(detail::refuse_for<detail::misuse::call_with_a_const_temporary,
+                                               X...>());
 
   /// The same as operator().
   template <class... X>
@@ -294,11 +297,14 @@ class model : public detail::model_contents<E, M, In...>,
       const X&...) & -> decltype(detail::refuse<check_call<X...>>());
   template <class... X>
   requires(detail::has_const_temporary<X...>) auto forward(
-      X&&...) & -> detail::misuse::call_with_a_const_temporary<detail::later<X...>>;
+      X&&...) & -> decltype(detail::refuse_for<detail::misuse::call_with_a_const_temporary,
+                                               X...>());
   template <class... X>
-  auto forward(const X&...) const& -> detail::misuse::call_of_a_const_model<detail::later<X...>>;
+  auto forward(const X&...)
+      const& -> decltype(detail::refuse_for<detail::misuse::call_of_a_const_model, X...>());
   template <class... X>
-  auto forward(const X&...) && -> detail::misuse::call_of_a_temporary_model<detail::later<X...>>;
+  auto forward(const X&...) && -> decltype(detail::refuse_for<
+                                           detail::misuse::call_of_a_temporary_model, X...>());
 
   template <class... X>
   requires(detail::keeps_temporary<X...>&& takes<std::remove_cvref_t<X>...>) output_view
@@ -352,7 +358,7 @@ class model : public detail::model_contents<E, M, In...>,
       -> decltype(detail::refuse_backward<model, A...>());
   template <class... A>
   auto backward(const A&...) const
-      -> detail::misuse::training_of_a_const_model<detail::later<A...>>;
+      -> decltype(detail::refuse_for<detail::misuse::training_of_a_const_model, A...>());
 
   /// One training step: forward, loss, gradients of this step only, optimizer. x is a tensor or
   /// `inputs(...)`. Returns the loss. Throws state_error, before anything has changed, if the
@@ -371,7 +377,7 @@ class model : public detail::model_contents<E, M, In...>,
       -> decltype(detail::refuse_train_step<model, A...>());
   template <class... A>
   auto train_step(const A&...) const
-      -> detail::misuse::training_of_a_const_model<detail::later<A...>>;
+      -> decltype(detail::refuse_for<detail::misuse::training_of_a_const_model, A...>());
 
   /// Forward, loss and backward. Adds to the gradients, so that several batches accumulate. Returns
   /// the loss.
@@ -385,7 +391,7 @@ class model : public detail::model_contents<E, M, In...>,
       -> decltype(detail::refuse_loss_backward<model, A...>());
   template <class... A>
   auto loss_backward(const A&...) const
-      -> detail::misuse::training_of_a_const_model<detail::later<A...>>;
+      -> decltype(detail::refuse_for<detail::misuse::training_of_a_const_model, A...>());
 
  protected:
   using contents::tables_;

@@ -187,7 +187,8 @@ IKEBANA_MISUSE(load_state_dict_of_a_module,
 }  // namespace detail::misuse
 
 template <any_module M>
-auto get_state_dict(const M&) -> detail::misuse::get_state_dict_of_a_module<detail::later<M>>;
+auto get_state_dict(const M&)
+    -> decltype(detail::refuse_for<detail::misuse::get_state_dict_of_a_module, M>());
 
 /// Options of load_state_dict.
 struct load_options {
@@ -259,7 +260,7 @@ requires(!detail::has_modules<
 
 template <any_module M>
 auto load_state_dict(const M&, const state_dict&)
-    -> detail::misuse::load_state_dict_of_a_module<detail::later<M>>;
+    -> decltype(detail::refuse_for<detail::misuse::load_state_dict_of_a_module, M>());
 
 namespace detail {
 
@@ -280,12 +281,15 @@ constexpr bool refuses_load_state() {
 
 template <class... A>
 requires(detail::refuses_load_state<A...>()) auto load_state_dict(const A&...)
-    -> detail::misuse::load_state_dict_takes_a_model_and_a_state<detail::later<A...>>;
+    -> decltype(detail::refuse_for<detail::misuse::load_state_dict_takes_a_model_and_a_state,
+                                   A...>());
 template <initialized_model Model>
 auto load_state_dict(const Model&, const state_dict&)
-    -> detail::misuse::load_state_dict_needs_a_model_that_is_not_const<detail::later<Model>>;
+    -> decltype(detail::refuse_for<detail::misuse::load_state_dict_needs_a_model_that_is_not_const,
+                                   Model>());
 template <initialized_model Model>
 auto load_state_dict(const Model&, const state_dict&, const load_options&)
-    -> detail::misuse::load_state_dict_needs_a_model_that_is_not_const<detail::later<Model>>;
+    -> decltype(detail::refuse_for<detail::misuse::load_state_dict_needs_a_model_that_is_not_const,
+                                   Model>());
 
 }  // namespace ikebana

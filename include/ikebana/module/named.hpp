@@ -72,7 +72,7 @@ struct name_literal {
   }
   template <class M>
   requires(have_no_module<M>) auto operator=(M) const
-      -> misuse::a_composition_takes_modules<later<M>>;
+      -> decltype(refuse_for<misuse::a_composition_takes_modules, M>());
 
   /// Applies a module, under this name, to symbols of a graph.
   template <class M, class... Symbol>

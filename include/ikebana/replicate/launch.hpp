@@ -207,8 +207,9 @@ requires(std::is_invocable_v<F&, thread_group&>) auto launch(const threads& how,
 
 template <bool Lazy = false>
 auto launch(const threads&, const detail::function_of_no_group&)
-    -> detail::misuse::launch_gives_a_group_by_reference<Lazy>;
+    -> decltype(detail::refuse_as<detail::misuse::launch_gives_a_group_by_reference<Lazy>>());
 template <bool Lazy = false>
-auto launch(int, const detail::anything&) -> detail::misuse::launch_takes_threads<Lazy>;
+auto launch(int, const detail::anything&)
+    -> decltype(detail::refuse_as<detail::misuse::launch_takes_threads<Lazy>>());
 
 }  // namespace ikebana

@@ -124,7 +124,8 @@ class replicated : public detail::replica_of<Model>,
   }
   template <class... X>
   requires(detail::has_const_temporary<X...> && !casts<X...>) auto operator()(
-      X&&...) & -> detail::misuse::call_with_a_const_temporary<detail::later<X...>>;
+      X&&...) & -> decltype(detail::refuse_for<detail::misuse::call_with_a_const_temporary,
+                                               X...>());
   template <class... X>
   requires(casts<X...>) output_view operator()(X&&... x) & {
     return forward(std::forward<X>(x)...);
@@ -133,9 +134,11 @@ class replicated : public detail::replica_of<Model>,
   requires(!Model::template takes<X...> && !casts<X...>) auto operator()(
       const X&...) & -> decltype(detail::refuse<Model::template check_call<X...>>());
   template <class... X>
-  auto operator()(const X&...) const& -> detail::misuse::call_of_a_const_model<detail::later<X...>>;
+  auto operator()(const X&...)
+      const& -> decltype(detail::refuse_for<detail::misuse::call_of_a_const_model, X...>());
   template <class... X>
-  auto operator()(const X&...) && -> detail::misuse::call_of_a_temporary_model<detail::later<X...>>;
+  auto operator()(const X&...) && -> decltype(detail::refuse_for<
+                                              detail::misuse::call_of_a_temporary_model, X...>());
 
   /// See model::forward.
   template <class... X>
@@ -153,7 +156,8 @@ class replicated : public detail::replica_of<Model>,
   }
   template <class... X>
   requires(detail::has_const_temporary<X...> && !casts<X...>) auto forward(
-      X&&...) & -> detail::misuse::call_with_a_const_temporary<detail::later<X...>>;
+      X&&...) & -> decltype(detail::refuse_for<detail::misuse::call_with_a_const_temporary,
+                                               X...>());
   /// Under mixed_precision, casts inputs of another floating-point type, which allocates.
   template <class... X>
   requires(casts<X...>) output_view forward(X&&... x)
@@ -212,7 +216,7 @@ class replicated : public detail::replica_of<Model>,
       -> decltype(detail::refuse_backward<Model, A...>());
   template <class... A>
   auto backward(const A&...) const
-      -> detail::misuse::training_of_a_const_model<detail::later<A...>>;
+      -> decltype(detail::refuse_for<detail::misuse::training_of_a_const_model, A...>());
 
   /// See model::find_step_refusal.
   template <class X, class Y, class Loss>
@@ -245,7 +249,7 @@ class replicated : public detail::replica_of<Model>,
       -> decltype(detail::refuse_train_step<replicated, A...>());
   template <class... A>
   auto train_step(const A&...) const
-      -> detail::misuse::training_of_a_const_model<detail::later<A...>>;
+      -> decltype(detail::refuse_for<detail::misuse::training_of_a_const_model, A...>());
 
   /// Like model::loss_backward: adds this batch's gradients to the accumulated ones, then averages
   /// the sum over the ranks.
@@ -265,7 +269,7 @@ class replicated : public detail::replica_of<Model>,
       -> decltype(detail::refuse_loss_backward<replicated, A...>());
   template <class... A>
   auto loss_backward(const A&...) const
-      -> detail::misuse::training_of_a_const_model<detail::later<A...>>;
+      -> decltype(detail::refuse_for<detail::misuse::training_of_a_const_model, A...>());
 
   /// The part of train_step after backward: the optimizer's step, with the steps that the policy's
   /// options add around it.

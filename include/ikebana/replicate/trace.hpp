@@ -275,6 +275,6 @@ requires(detail::is_traced<Replica>) step_trace& trace_of(Replica& replica) {
 }
 template <class Replica>
 requires(!detail::is_traced<Replica>) auto trace_of(const Replica&)
-    -> detail::misuse::trace_of_an_untraced_replica<detail::later<Replica>>;
+    -> decltype(detail::refuse_for<detail::misuse::trace_of_an_untraced_replica, Replica>());
 
 }  // namespace ikebana

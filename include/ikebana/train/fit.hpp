@@ -124,6 +124,7 @@ IKEBANA_MISUSE(fit_takes_a_model_a_loader_a_loss_and_an_optimizer,
 
 template <class... X>
 auto fit(const X&...)
-    -> detail::misuse::fit_takes_a_model_a_loader_a_loss_and_an_optimizer<detail::later<X...>>;
+    -> decltype(detail::refuse_for<
+                detail::misuse::fit_takes_a_model_a_loader_a_loss_and_an_optimizer, X...>());
 
 }  // namespace ikebana

@@ -150,7 +150,7 @@ IKEBANA_MISUSE(accuracy_takes_scores_before_labels,
 template <tensor_like Scores, tensor_like Labels>
 requires std::is_integral_v<typename Scores::value_type>
 auto accuracy(const Scores&, const Labels&)
-    -> detail::misuse::accuracy_takes_scores_before_labels<detail::later<Scores>>;
+    -> decltype(detail::refuse_for<detail::misuse::accuracy_takes_scores_before_labels, Scores>());
 
 /// The fraction of rows of scores [N, classes] in which fewer than k classes have a larger score
 /// than the label's; 0 for N = 0. Throws shape_error, or error for a label that is no class. No

@@ -110,9 +110,11 @@ class invariant_replicated : public detail::replica_of<Model> {
   requires(!Model::template takes<X...>) auto operator()(
       const X&...) & -> decltype(detail::refuse<Model::template check_call<X...>>());
   template <class... X>
-  auto operator()(const X&...) const& -> detail::misuse::call_of_a_const_model<detail::later<X...>>;
+  auto operator()(const X&...)
+      const& -> decltype(detail::refuse_for<detail::misuse::call_of_a_const_model, X...>());
   template <class... X>
-  auto operator()(const X&...) && -> detail::misuse::call_of_a_temporary_model<detail::later<X...>>;
+  auto operator()(const X&...) && -> decltype(detail::refuse_for<
+                                              detail::misuse::call_of_a_temporary_model, X...>());
   template <class... X>
       output_view forward(const X&... x) & requires(Model::template takes<X...>) {
     if (Model::is_training())
@@ -161,7 +163,7 @@ class invariant_replicated : public detail::replica_of<Model> {
       -> decltype(detail::refuse_train_step<invariant_replicated, A...>());
   template <class... A>
   auto train_step(const A&...) const
-      -> detail::misuse::training_of_a_const_model<detail::later<A...>>;
+      -> decltype(detail::refuse_for<detail::misuse::training_of_a_const_model, A...>());
 
   /// The same without the optimizer: adds the gradients of the global batch to the existing ones.
   template <class X, class Y, class Loss>
@@ -174,7 +176,7 @@ class invariant_replicated : public detail::replica_of<Model> {
       -> decltype(detail::refuse_loss_backward<invariant_replicated, A...>());
   template <class... A>
   auto loss_backward(const A&...) const
-      -> detail::misuse::training_of_a_const_model<detail::later<A...>>;
+      -> decltype(detail::refuse_for<detail::misuse::training_of_a_const_model, A...>());
 
   /// Exists for programs written for `replicate`, and has no effect: every backward is reduced and
   /// accumulates in the same gradients.
