@@ -10,6 +10,7 @@
 #include "ikebana/nn/concat.hpp"
 #include "ikebana/nn/conv.hpp"
 #include "ikebana/nn/conv_transpose.hpp"
+#include "ikebana/nn/ctc_loss.hpp"
 #include "ikebana/nn/dropout.hpp"
 #include "ikebana/nn/elementwise_loss.hpp"
 #include "ikebana/nn/embedding.hpp"

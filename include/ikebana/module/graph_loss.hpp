@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <bit>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -93,13 +96,37 @@ concept loss_function = !loss_value<F> && has_call_operator<F>() && requires(con
   make_loss(of_function{}, f);
 };
 
+/// Whether two functions of one type capture the same.
+template <class L>
+bool same_options(const L& a, const L& b) {
+  if constexpr (requires { bool{a == b}; }) {
+    return a == b;
+  } else {
+    using bytes = std::array<unsigned char, sizeof(L)>;
+    return std::bit_cast<bytes>(a) == std::bit_cast<bytes>(b);
+  }
+}
+
 /// A loss, or the one that is made of a function.
 template <class L>
-constexpr decltype(auto) as_loss(const L& l) {
-  if constexpr (loss_function<L>)
-    return make_loss(of_function{}, l);
-  else
+decltype(auto) as_loss(const L& l) {
+  if constexpr (!loss_function<L>) {
     return (l);
+  } else if constexpr (std::is_empty_v<L> || !std::is_trivially_copyable_v<L>) {
+    return make_loss(of_function{}, l);
+  } else {
+    // What captures numbers is traced at run time, which allocates. Mostly they are those of the
+    // last step.
+    using made = decltype(make_loss(of_function{}, l));
+    struct traced {
+      L function;
+      made loss;
+    };
+    static thread_local std::optional<traced> last;
+    if (!last || !same_options(last->function, l))
+      last.emplace(traced{l, make_loss(of_function{}, l)});
+    return made(last->loss);
+  }
 }
 template <class L>
 using loss_type = std::remove_cvref_t<decltype(as_loss(std::declval<const L&>()))>;

@@ -14,12 +14,10 @@
 #include "ikebana/cpu/reduce.hpp"
 #include "ikebana/cpu/softmax.hpp"
 #include "ikebana/module/element_mismatch.hpp"
+#include "ikebana/module/loss_reduction.hpp"
 #include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
-
-/// How a loss combines the losses of single elements or rows.
-enum class reduction : unsigned char { mean, sum };
 
 // A loss is a value with
 // - `static constexpr diagnostic check(prediction shape, target shape)`, which tells what is wrong

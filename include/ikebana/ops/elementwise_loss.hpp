@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "ikebana/core/tensor.hpp"
+#include "ikebana/module/context.hpp"
+#include "ikebana/module/describe.hpp"
+#include "ikebana/module/graph_loss.hpp"
+#include "ikebana/module/loss_reduction.hpp"
+#include "ikebana/module/module.hpp"
+#include "ikebana/module/symbol.hpp"
+
+namespace ikebana::ops {
+
+/// The mean, or the sum, of a formula of several values of one shape, element by element; nothing
+/// is broadcast. The mean of no elements is NaN. A formula has `kind`, `inputs`, the sentence
+/// `shapes` for values of different shapes, and
+///
+///     template <class T>
+///     T at(const T (&x)[inputs], T (&slopes)[inputs]) const
+///
+/// which returns the loss of one element and its derivatives. O(elements); no allocation.
+template <class Formula>
+struct elementwise_loss {
+  static constexpr std::string_view kind = Formula::kind;
+  static constexpr kept keeps = kept::input;
+  static constexpr std::size_t inputs = Formula::inputs;
+
+  Formula f{};
+  ikebana::reduction reduction = ikebana::reduction::mean;
+
+  constexpr bool operator==(const elementwise_loss&) const = default;
+
+  constexpr inferred infer(const shape_list& in) const {
+    for (std::size_t i = 1; i < in.size(); ++i)
+      if (!compatible(in[0], in[i])) return diagnostic{Formula::shapes, 0, 0, in[0], in[i]};
+    return shape{};
+  }
+  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+  void describe(description& d) const {
+    d.add("reduction", std::string_view{reduction == ikebana::reduction::mean ? "mean" : "sum"});
+  }
+
+  template <class T>
+  void forward(const context<T>& c) const {
+    T x[inputs], unused[inputs];
+    double sum = 0;
+    const dim_t n = c.input_shape().numel();
+    for (dim_t k = 0; k < n; ++k) {
+      for (std::size_t i = 0; i < inputs; ++i) x[i] = c.input(i)[k];
+      sum += static_cast<double>(f.at(x, unused));
+    }
+    c.output()[0] = static_cast<T>(sum / divisor(n));
+  }
+
+  template <class T>
+  void backward(const context<T>& c) const {
+    T x[inputs], slopes[inputs];
+    const dim_t n = c.input_shape().numel();
+    const T scale = c.output_gradient()[0] / static_cast<T>(divisor(n));
+    for (dim_t k = 0; k < n; ++k) {
+      for (std::size_t i = 0; i < inputs; ++i) x[i] = c.input(i)[k];
+      f.at(x, slopes);
+      for (std::size_t i = 0; i < inputs; ++i)
+        if (T* const dx = c.input_gradient(i); dx != nullptr) dx[k] = scale * slopes[i];
+    }
+  }
+
+ private:
+  double divisor(dim_t n) const {
+    return reduction == ikebana::reduction::mean ? static_cast<double>(n) : 1;
+  }
+};
+
+/// The loss of tensors. `<ikebana/compose/loss.hpp>` must be included.
+template <class Loss, class... X>
+auto loss_of_tensors(const Loss& loss, const X&... x) {
+  return make_loss(detail::of_function{}, loss)(x...);
+}
+
+}  // namespace ikebana::ops
