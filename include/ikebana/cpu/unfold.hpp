@@ -49,7 +49,7 @@ void unfold(const unfold_geometry& g, const T* x, T* y) {
 
 /// col2im, the transposed operation: y[planes, in] is the sum of what unfold would read there.
 template <class T>
-void fold(const unfold_geometry& g, const T* x, T* y) {
+void fold_patches(const unfold_geometry& g, const T* x, T* y) {
   const dim_t n = g.planes * g.in[0] * g.in[1];
   for (dim_t i = 0; i < n; ++i) y[i] = 0;
   detail::for_each_window_row(g, [&](dim_t from_row, dim_t to_row, dim_t column) {

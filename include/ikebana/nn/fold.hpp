@@ -108,7 +108,7 @@ struct unfold {
   template <class T>
   void backward(const context<T>& c) const {
     if (c.input_gradient() != nullptr)
-      cpu::fold<T>(geometry(c.input_shape()), c.output_gradient(), c.input_gradient());
+      cpu::fold_patches<T>(geometry(c.input_shape()), c.output_gradient(), c.input_gradient());
   }
 
   template <class... X>
@@ -177,7 +177,7 @@ struct fold {
 
   template <class T>
   void forward(const context<T>& c) const {
-    cpu::fold<T>(geometry(c.output_shape()), c.input(), c.output());
+    cpu::fold_patches<T>(geometry(c.output_shape()), c.input(), c.output());
   }
 
   template <class T>
