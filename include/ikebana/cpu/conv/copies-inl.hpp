@@ -102,15 +102,6 @@ void copy_planes(const detail::copy_job<T>& job) {
 }
 template <class T>
 void copy_planes_apart(const detail::copy_job<T>& job) {
-#if IKEBANA_CPU_WIDTH == 64
-  if (short_rows<T>::suit(job.length, job.stride, job.pitch)) {
-    const short_rows<T> rows{job.lead, job.length, job.stride};
-    return each_copy(
-        job, [&](const T* from, T* to) __attribute__((always_inline)) {
-          rows.copy(job.rows, from, job.from_step, to, job.pitch);
-        });
-  }
-#endif
   each_copy(
       job, [&](const T* from, T* to) __attribute__((always_inline)) {
         copy_apart<T>(job.rows, job.lead, job.length, from, job.from_step, job.stride, to,
@@ -229,75 +220,11 @@ void finish_rows(dim_t rows, dim_t length, T* y, dim_t step, const detail::conv_
   rest.function(rows, length, y, step);
 }
 
-#if IKEBANA_CPU_WIDTH == 64
-/// Lanes of a register and what they are loaded from.
-template <class T>
-struct register_part {
-  const T* from;
-  unsigned lanes;
-};
-template <class T, std::size_t... I>
-IKEBANA_CPU_INLINE void pack_register(dim_t depth, const std::int32_t* image_at,
-                                      const register_part<T>* parts, T* to, dim_t step,
-                                      std::index_sequence<I...>) {
-  const T* const from[] = {parts[I].from...};
-  const unsigned lanes[] = {parts[I].lanes...};
-  for (dim_t p = 0; p < depth; ++p, to += step) {
-    vec<T> x = vec<T>::zero();
-    ((x = load_lanes(x, lanes[I], from[I] + image_at[p])), ...);
-    x.store(to);
-  }
-}
-/// As pack_panel, where most rows of the copy are shorter than a register: each register is put
-/// together of parts of them, for stores across lines cost more. False, maybe having done a part,
-/// where this is not the way.
-template <class T>
-bool pack_registers(dim_t depth, const T* copy, const std::int32_t* image_at,
-                    const detail::conv_move* moves, dim_t count, T* panel, dim_t panel_step) {
-  constexpr dim_t w = vec<T>::size, most = 4;
-  if (3 * count * w < 5 * (moves[count - 1].to + 1)) return false;
-  const auto end = [&](dim_t i) {
-    return dim_t{i + 1 < count ? moves[i + 1].to : moves[i].to + moves[i].lanes};
-  };
-  dim_t first = 0;
-  for (dim_t at = 0; first < count; at += w) {
-    register_part<T> parts[most];
-    dim_t n = 0, line = 0;
-    for (dim_t i = first; i < count && moves[i].to < at + w; ++i) {
-      const dim_t begin = moves[i].to > at ? moves[i].to - at : 0;
-      const dim_t stop = end(i) < at + w ? end(i) - at : w;
-      const unsigned lanes = first_lanes(stop) & ~first_lanes(begin);
-      if (n > 0 && moves[i].from - moves[i].to == line) {
-        parts[n - 1].lanes |= lanes;
-        continue;
-      }
-      if (n == most) return false;
-      line = moves[i].from - moves[i].to;
-      parts[n++] = {copy + line + at, lanes};
-    }
-    while (first < count && end(first) <= at + w) ++first;
-    T* const to = panel + at;
-    if (n == 1)
-      pack_register(depth, image_at, parts, to, panel_step, std::make_index_sequence<1>{});
-    else if (n == 2)
-      pack_register(depth, image_at, parts, to, panel_step, std::make_index_sequence<2>{});
-    else if (n == 3)
-      pack_register(depth, image_at, parts, to, panel_step, std::make_index_sequence<3>{});
-    else
-      pack_register(depth, image_at, parts, to, panel_step, std::make_index_sequence<4>{});
-  }
-  return true;
-}
-#endif
-
 /// panel[p * panel_step + move.to + l] = copy[image_at[p] + move.from + l].
 template <class T>
 void pack_panel(dim_t depth, const T* copy, const std::int32_t* image_at,
                 const detail::conv_move* moves, dim_t count, T* panel, dim_t panel_step) {
   constexpr dim_t w = vec<T>::size;
-#if IKEBANA_CPU_WIDTH == 64
-  if (pack_registers(depth, copy, image_at, moves, count, panel, panel_step)) return;
-#endif
   for (; count > 0; --count, ++moves) {
     const T* const from = copy + moves->from;
     T* to = panel + moves->to;

@@ -54,11 +54,11 @@ bool convolve_planes(const depthwise_kernels<T>& kernels, const conv_geometry& g
   if (sweep.shape == nullptr) return false;
   if (backward && g.stride[1] == 2) {
     if (!sweep.spreads()) return false;
-    sweep.spread(source, w, bias, result);
+    sweep.run(sweep.shape->spread, source, w, bias, false, result);
     return true;
   }
-  if (!sweep.convolves() || !sweep.fit(g)) return false;
-  sweep.convolve(sweep.shape->convolve, source, w, bias, relu, result);
+  if (!sweep.convolves() || !sweep.fit()) return false;
+  sweep.run(sweep.shape->convolve, source, w, bias, relu, result);
   return true;
 }
 template <class T>
@@ -67,9 +67,9 @@ bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g
   plane_sweep<T> sweep{kernels, g, false};
   if (sweep.shape == nullptr || sweep.shape->gradients == nullptr) return false;
   // Of stride 2, two planes a register pay.
-  const bool by_two = g.stride[2] == 2 && g.out[2] > 2 && sizeof(T) == 4 && kernels.reads_beside;
-  if ((g.out[2] <= 4 && !by_two) || !sweep.finds_gradients() || !sweep.fit(g)) return false;
-  sweep.find_gradients(sweep.shape->gradients, x, dy, dw, accumulate);
+  const bool by_two = g.stride[2] == 2 && g.out[2] > 2 && kernels.width == 16;
+  if ((g.out[2] <= 4 && !by_two) || !sweep.finds_gradients() || !sweep.fit()) return false;
+  sweep.find_gradients(x, dy, dw, accumulate);
   return true;
 }
 

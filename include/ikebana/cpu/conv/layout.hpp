@@ -122,14 +122,6 @@ struct conv_layout {
         const dim_t top = y0 * y.stride + y.start(fy) - p.padding[1];
         const dim_t above = clip((-top + y.stride - 1) / y.stride, top < 0);
         const dim_t last = clip((p.met[1] - top + y.stride - 1) / y.stride, top < p.met[1]);
-        if (lanes == 1 && seen && above < last && x.stride > 1 && x.phases == x.stride &&
-            !is_short(tiles) &&
-            copy_phases(tiles, p, channels,
-                        from + (at_z * p.from[1] + top + above * y.stride) * p.from[2], x0, above,
-                        last, to)) {
-          to += x.phases * slice;
-          continue;
-        }
         for (dim_t fx = 0; fx < x.phases; ++fx, to += slice * lanes) {
           // Divisions take longer than to remember these.
           dim_t lead = leads[fx % most], stop = stops[fx % most];
@@ -164,43 +156,6 @@ struct conv_layout {
   }
 
   dim_t clip_column(dim_t n) const { return n < pitch ? n : pitch; }
-  /// Whether rows are a register each, of two of the source: these are read for every phase.
-  template <class T>
-  bool is_short(const conv_tiles<T>& tiles) const {
-    return tiles.width * static_cast<dim_t>(sizeof(T)) == 64 && pitch <= tiles.width &&
-           pitch * x.stride <= 2 * tiles.width;
-  }
-  /// All phases of rows at once, of which the first, at `from`, is number `above`; zeros around
-  /// them. False, having done nothing, where this is not the way.
-  template <class T>
-  bool copy_phases(const conv_tiles<T>& tiles, const conv_pass& p, dim_t channels, const T* from,
-                   dim_t x0, dim_t above, dim_t last, T* to) const {
-    constexpr dim_t most = 3;
-    conv_phase<T> phases[most] = {};
-    if ((x.dense && x.dilation != 1) || x.phases > most) return false;
-    // Every phase begins with one of the `stride` elements from the first that is met on.
-    const dim_t origin = x0 * x.stride - p.padding[2], first = origin > 0 ? origin : 0;
-    for (dim_t f = 0; f < x.phases; ++f) {
-      const dim_t lead = first_column(p, f, x0), end = end_column(p, f, x0);
-      const dim_t stop = end < pitch ? end : pitch;
-      if (stop <= lead) return false;
-      const dim_t at = origin + lead * x.stride + x.start(f) - first;
-      phases[at] = {to + f * slice + above * pitch, lead, stop - lead};
-    }
-    const dim_t plane = p.from[1] * p.from[2], below = slice - last * pitch;
-    from += first;
-    for (dim_t c = 0; c < channels; ++c, from += p.from[0] * plane) {
-      if (!tiles.copy_phases(last - above, x.stride, from, y.stride * p.from[2], phases, pitch))
-        return false;
-      for (dim_t f = 0; f < x.phases; ++f) {
-        T* const at = to + c * channel + f * slice;
-        if (above > 0) tiles.clear(at, above * pitch);
-        if (below > 0) tiles.clear(at + last * pitch, below);
-      }
-      for (dim_t f = 0; f < x.phases; ++f) phases[f].to += channel;
-    }
-    return true;
-  }
   dim_t clip(dim_t n, bool any) const { return !any ? 0 : n < height ? n : height; }
 };
 

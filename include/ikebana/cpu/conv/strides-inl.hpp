@@ -79,39 +79,6 @@ IKEBANA_CPU_INLINE void clear_over(T* to, dim_t n) {
   if (n > w) [[unlikely]]
     for (dim_t i = w; i < n; i += w) vec<T>::zero().store(to + i);
 }
-#if IKEBANA_CPU_WIDTH == 64
-/// Rows of a copy that are a register each, of two of the source at most, whatever the stride.
-template <class T>
-struct short_rows {
-  using bits = bits_of<T>;
-  static constexpr dim_t w = vec<T>::size;
-
-  dim_t reach;  // of the source
-  bits at;
-  unsigned mask;
-
-  /// Of rows that `suit`.
-  short_rows(dim_t lead, dim_t length, dim_t stride)
-      : reach{(length - 1) * stride + 1},
-        at{(lane_numbers<T>() - wide(lead)) * wide(stride)},
-        mask{first_lanes(lead + length) & ~first_lanes(lead)} {}
-  static bits wide(dim_t n) { return bits::broadcast(static_cast<typename number<T>::bits>(n)); }
-
-  static bool suit(dim_t length, dim_t stride, dim_t pitch) {
-    return pitch <= w && (length - 1) * stride < 2 * w;
-  }
-  IKEBANA_CPU_INLINE void copy(dim_t rows, const T* from, dim_t from_step, T* to,
-                               dim_t pitch) const {
-    if (reach <= w)
-      for (; rows > 0; --rows, from += from_step, to += pitch)
-        pick_lanes(mask, at, vec<T>::load(from, reach)).store(to);
-    else
-      for (; rows > 0; --rows, from += from_step, to += pitch)
-        pick_lanes(mask, vec<T>::load(from), at, vec<T>::load(from + w, reach - w)).store(to);
-  }
-};
-#endif
-
 /// Rows of a copy whose elements are Stride apart in the source.
 template <int Stride, class T>
 void copy_strided(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, T* to,
@@ -128,55 +95,6 @@ void copy_strided(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t fro
     load_strided<Stride, false>(from + Stride * whole, parts, every).store(at + whole);
     if (lead + whole + w < pitch) clear_over(to + lead + whole + w, pitch - lead - whole - w);
   }
-}
-template <class T>
-IKEBANA_CPU_INLINE void clear_beside(T* to, dim_t begin, dim_t end) {
-  constexpr dim_t w = vec<T>::size;
-  for (; begin < end; begin += w)
-    vec<T>::zero().store(to + begin, end - begin < w ? end - begin : w);
-}
-template <int Stride, class T, std::size_t... I>
-void copy_phases([[maybe_unused]] dim_t rows, [[maybe_unused]] const T* from,
-                 [[maybe_unused]] dim_t from_step, [[maybe_unused]] const detail::conv_phase<T>* of,
-                 [[maybe_unused]] dim_t pitch, std::index_sequence<I...>) {
-#if IKEBANA_CPU_WIDTH != 0
-  constexpr dim_t w = vec<T>::size;
-  constexpr auto others = std::make_index_sequence<std::size_t{Stride - 1}>{};
-  dim_t most = 0, reach = 0;
-  for (int i = 0; i < Stride; ++i) {
-    if (of[i].length > most) most = of[i].length;
-    if (const dim_t end = Stride * (of[i].length - 1) + i + 1; end > reach) reach = end;
-  }
-  const dim_t whole = (most - 1) / w * w;
-  const strided_parts<Stride, T> parts{reach - Stride * whole};
-  for (dim_t at = 0; rows > 0; --rows, from += from_step, at += pitch) {
-    T* const to[] = {of[I].to + at + of[I].lead...};
-    for (dim_t i = 0; i < whole; i += w) {
-      const vec<T> met[] = {vec<T>::load(from + Stride * i + static_cast<dim_t>(I) * w)...};
-      (take_every<static_cast<int>(I)>(met, others).store(to[I] + i), ...);
-    }
-    const vec<T> met[] = {vec<T>::load(from + Stride * whole + parts.at[I], parts.lanes[I])...};
-    (take_every<static_cast<int>(I)>(met, others).store(to[I] + whole, of[I].length - whole), ...);
-    (clear_beside(of[I].to + at, 0, of[I].lead), ...);
-    (clear_beside(of[I].to + at, of[I].lead + of[I].length, pitch), ...);
-  }
-#endif
-}
-/// Rows of all phases of a source: element i of number f is element i `stride` + f of `from`; zeros
-/// before and after them, up to `pitch`. False, having done nothing, where there is no such way.
-template <class T>
-bool copy_phases(dim_t rows, dim_t stride, const T* from, dim_t from_step,
-                 const detail::conv_phase<T>* of, dim_t pitch) {
-  constexpr dim_t w = vec<T>::size;
-  if (w == 1 || stride != 2) return false;
-  dim_t most = of[0].length, least = most;
-  for (dim_t i = 1; i < stride; ++i) {
-    if (of[i].length > most) most = of[i].length;
-    if (of[i].length < least) least = of[i].length;
-  }
-  if (least <= (most - 1) / w * w) return false;
-  copy_phases<2>(rows, from, from_step, of, pitch, std::make_index_sequence<2>{});
-  return true;
 }
 /// Puts rows in places Stride apart, or adds them to what is there.
 template <int Stride, bool Adds, class T>

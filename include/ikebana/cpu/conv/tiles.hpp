@@ -22,14 +22,6 @@ struct conv_rest {
   final_activation<T> function;
 };
 
-/// Every so many elements of a source's rows: how many zeros come before how many of them, in rows
-/// from `to` on.
-template <class T>
-struct conv_phase {
-  T* to;
-  dim_t lead, length;
-};
-
 /// Copies of some channels: each `above` zeros, rows of `lead` zeros, `length` elements of the
 /// source that are `stride` apart, and zeros up to `pitch`, then `below` zeros. What follows the
 /// last row for a register may be overwritten, as whole registers spill over what is written later.
@@ -109,8 +101,6 @@ struct conv_tiles {
   void (*fill_rows)(dim_t rows, dim_t length, const T* values, T* to, dim_t step);
   void (*copy_lines)(const copy_job<T>& job);  // of stride 1
   void (*copy_apart)(const copy_job<T>& job);
-  bool (*copy_phases)(dim_t rows, dim_t stride, const T* from, dim_t from_step,
-                      const conv_phase<T>* of, dim_t pitch);
   void (*place_lines)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to,
                       dim_t to_step);
   void (*place_apart)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to,

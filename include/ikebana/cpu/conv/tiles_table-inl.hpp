@@ -48,7 +48,6 @@ constexpr detail::conv_tiles<T> make_conv_tiles() {
   t.place_across = &place_across<T>;
   if constexpr (Parts.strides) {
     t.copy_apart = &copy_planes_apart<T>;
-    t.copy_phases = &copy_phases<T>;
     t.place_apart = &place_apart<T>;
   }
   if constexpr (Parts.adds) t.add_rows = &add_rows<T>;

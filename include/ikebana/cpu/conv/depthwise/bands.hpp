@@ -86,7 +86,7 @@ struct depthwise_bands {
     rows = axes[1].count;
     columns = axes[2].count;
     // Near the first-level cache; but bands overlap.
-    const dim_t room = (kernels.reads_beside ? 112 : 40) * 1024 / dim_t{sizeof(T)};
+    const dim_t room = (width * dim_t{sizeof(T)} == 64 ? 112 : 40) * 1024 / dim_t{sizeof(T)};
     constexpr dim_t most_quads = 8192;
     while ((lay_out() > room || part_count * quads() > most_quads) && rows * columns > 1) {
       if (rows > 1)

@@ -2,13 +2,11 @@
 
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
 #if IKEBANA_CPU_WIDTH == 64
-IKEBANA_CPU_INLINE vec<double> load_two(const double* p, const double* q) {
-  return {_mm512_maskz_insertf64x4(0xff, _mm512_castpd256_pd512(_mm256_loadu_pd(p)),
-                                   _mm256_loadu_pd(q), 1)};
-}
 IKEBANA_CPU_INLINE vec<float> load_two(const float* p, const float* q) {
-  return as<float>(
-      load_two(reinterpret_cast<const double*>(p), reinterpret_cast<const double*>(q)));
+  const auto quarters = [](const float* of) { return reinterpret_cast<const double*>(of); };
+  return as<float>(vec<double>{
+      _mm512_maskz_insertf64x4(0xff, _mm512_castpd256_pd512(_mm256_loadu_pd(quarters(p))),
+                               _mm256_loadu_pd(quarters(q)), 1)});
 }
 IKEBANA_CPU_INLINE void store_two(vec<float> x, float* p, float* q, dim_t lanes) {
   const unsigned mask = first_lanes(lanes);
@@ -18,9 +16,6 @@ IKEBANA_CPU_INLINE void store_two(vec<float> x, float* p, float* q, dim_t lanes)
 /// a in the first half, b in the second.
 IKEBANA_CPU_INLINE vec<float> broadcast_two(float a, float b) {
   return {_mm512_mask_mov_ps(_mm512_set1_ps(a), 0xff00, _mm512_set1_ps(b))};
-}
-IKEBANA_CPU_INLINE vec<double> broadcast_two(double a, double b) {
-  return {_mm512_mask_mov_pd(_mm512_set1_pd(a), 0xf0, _mm512_set1_pd(b))};
 }
 /// A mask of a half's lanes for both halves where they are planes of their own.
 template <bool Two, class T>

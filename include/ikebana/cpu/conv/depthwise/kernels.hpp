@@ -11,7 +11,7 @@ namespace ikebana::cpu::detail {
 
 /// `count` planes of a depthwise convolution, which are not copied: `top` rows and `left`
 /// columns of zeros are before each. For the gradient of the weights, `count` channels of `batch`
-/// images of `channels`. `apart`: what is beside rows must not be read. Planes are `plane` and
+/// images of `channels`. Planes are `plane` and
 /// `out_plane` apart; what a dilation takes together is `dilation` columns and `row_step` and
 /// `out_step` apart.
 template <class T>
@@ -21,7 +21,7 @@ struct depthwise_planes {
   T* out;
   dim_t count, height, width, out_height, out_width, top, left, batch, channels;
   dim_t plane, out_plane, row_step, out_step, dilation;
-  bool turned, relu, accumulate, apart;
+  bool turned, relu, accumulate;
 };
 /// Where the two factors of one product are.
 struct lane_term {
@@ -61,7 +61,6 @@ struct lanes_window {
 template <class T>
 struct depthwise_kernels {
   dim_t width;
-  bool reads_beside;  // the rows of planes
   void (*sum_lanes)(const lanes_job<T>&);
   // As those of conv_tiles.
   void (*clear)(T* to, dim_t n);

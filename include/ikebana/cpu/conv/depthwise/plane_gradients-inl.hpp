@@ -5,15 +5,14 @@
 /// Rows from `first` up to `end` of a strip of one plane, or of two channels' (`Two`), as halves of
 /// registers. Kernel row 0 meets row Stride t - top of x with row t of dy, so that a row of x is
 /// loaded once for all rows of dy that see it; what sees row t last does so with the row or two
-/// below. x is where column `Center` of the kernel is for the first of dy.
-template <row_ends Ends, int Stride, bool Two, int Center, class T, class M>
+/// below.
+template <bool Apart, int Stride, bool Two, class T, class M>
 IKEBANA_CPU_INLINE void add_strip_gradients(const detail::depthwise_planes<T>& job, const T* x,
                                             const T* dy, const M* masks, dim_t first, dim_t end,
                                             vec<T>* sums) {
   // Loads that cross lines of the cache take twice the time where these come from its second level.
   constexpr dim_t ahead = 2048 / static_cast<dim_t>(sizeof(T));
-  constexpr bool fetches = !Two && (IKEBANA_CPU_WIDTH == 64 || Stride == 1),
-                 unrolls = Ends == row_ends::inside;
+  constexpr bool fetches = !Two && (IKEBANA_CPU_WIDTH == 64 || Stride == 1), unrolls = !Apart;
   const dim_t width = job.width, height = job.height, out_width = job.out_width,
               out_height = job.out_height;
   dim_t i = Stride * first - job.top;
@@ -23,7 +22,7 @@ IKEBANA_CPU_INLINE void add_strip_gradients(const detail::depthwise_planes<T>& j
       if constexpr (Two)
         return opaque(load_two(row, row + out_height * out_width));
       else
-        return load_within<Ends>(row, masks[3]);
+        return load_met<Apart>(row, masks[3]);
     };
     const vec<T> found = load();
     return Stride == 2 ? ordered(found) : found;
@@ -31,13 +30,13 @@ IKEBANA_CPU_INLINE void add_strip_gradients(const detail::depthwise_planes<T>& j
   // The next row of x.
   const auto visit = [&](auto f) __attribute__((always_inline)) {
     if constexpr (Two) {
-      const auto seen = load_two_columns<Stride, Center>(from, from + height * width,
-                                                         std::make_index_sequence<3>{});
+      const auto seen =
+          load_two_columns<Stride>(from, from + height * width, std::make_index_sequence<3>{});
       f(std::integral_constant<std::size_t, 0>{}, seen.at[0]);
       f(std::integral_constant<std::size_t, 1>{}, seen.at[1]);
       f(std::integral_constant<std::size_t, 2>{}, seen.at[2]);
     } else {
-      visit_columns<Ends, Stride, Center>(from, masks, f);
+      visit_columns<Apart, Stride>(from, masks, f);
     }
     from += width;
   };
@@ -143,14 +142,12 @@ IKEBANA_CPU_INLINE void add_strip_gradients(const detail::depthwise_planes<T>& j
                         __attribute__((always_inline)) { meet(6 + k, b, seen); });
   }
 }
-/// The sums of one plane, or of two channels' whose rows are no longer than half_strip.
-template <int Stride, bool Two, int Center, class T>
+/// The sums of one plane, or of two channels'.
+template <int Stride, bool Two, class T>
 IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& job, const T* x,
                                             const T* dy, vec<T>* sums) {
   using mask_type = typename column_mask<T>::type;
-  constexpr dim_t strip = Two           ? vec<T>::size / 2
-                          : Center != 0 ? vec<T>::size
-                                        : strip_of_planes<T, Stride>,
+  constexpr dim_t strip = Two ? vec<T>::size / 2 : strip_of_planes<T, Stride>,
                   block = IKEBANA_CPU_WIDTH == 32 && Stride == 1 ? 32 : 16;
   const dim_t out_width = job.out_width, out_height = job.out_height;
   for (dim_t first = 0; first < out_height; first += block) {
@@ -159,27 +156,19 @@ IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& j
       const mask_type masks[] = {of_parts<Two, T>(mask[0]),
                                  of_parts<Two, T>(mask[1]),
                                  of_parts<Two, T>(mask[2]),
-                                 mask[3],
+                                 of_parts<Two, T>(mask[3]),
                                  mask[4],
                                  mask[5]};
-      const dim_t at = Center != 0 ? 0 : Stride * j - job.left;
-      const auto add = [&](auto ends) __attribute__((always_inline)) {
-        add_strip_gradients<decltype(ends)::value, Stride, Two, Center>(job, x + at, dy + j, masks,
-                                                                        first, first + block, sums);
+      const dim_t at = Stride * j - job.left;
+      const auto add = [&](auto apart) __attribute__((always_inline)) {
+        add_strip_gradients<decltype(apart)::value, Stride, Two>(job, x + at, dy + j, masks, first,
+                                                                 first + block, sums);
       };
-#if IKEBANA_CPU_WIDTH == 32
-      if (at >= 0 && out_width - j >= vec<T>::size &&
-          at + Stride * (vec<T>::size - 1) + (job.apart ? 4 : 3) <= job.width)
-        add(std::integral_constant<row_ends, row_ends::inside>{});
+      if (IKEBANA_CPU_WIDTH == 64 || at < 0 || out_width - j < vec<T>::size ||
+          at + Stride * vec<T>::size + 2 > job.width)
+        add(std::true_type{});
       else
-        add(std::integral_constant<row_ends, row_ends::apart>{});
-#else
-      // With a mask, a product costs nothing more.
-      if (Two || !job.apart)
-        add(std::integral_constant<row_ends, row_ends::masked>{});
-      else
-        add(std::integral_constant<row_ends, row_ends::apart>{});
-#endif
+        add(std::bool_constant<IKEBANA_CPU_WIDTH == 64>{});
     }
   }
 }
@@ -230,18 +219,18 @@ IKEBANA_CPU_INLINE void add_each_of_two(const vec<T> (&sums)[N], T* to, bool add
   last.store(to + w, rest);
 }
 #endif
-/// The gradients of the weights of channels from `c` on, one or two at a time: planes of an image
-/// are `count` apart, of which there are `batch`.
-template <int Stride, bool Two, int Center, class T>
-[[gnu::noinline]] void gradients_of_some(const detail::depthwise_planes<T>& job, dim_t c) {
+/// The gradients of the weights of channels from `c` up to `end`, one or two at a time: planes of
+/// an image are `count` apart, of which there are `batch`.
+template <int Stride, bool Two, class T>
+[[gnu::noinline]] void gradients_of_some(const detail::depthwise_planes<T>& job, dim_t c,
+                                         dim_t end) {
   const dim_t plane = job.height * job.width, out_plane = job.out_height * job.out_width;
-  for (; c + Two < job.count; c += 1 + Two) {
+  for (; c < end; c += 1 + Two) {
     const vec<T> none = vec<T>::zero();
     vec<T> sums[] = {none, none, none, none, none, none, none, none, none};
     for (dim_t image = 0; image < job.batch; ++image) {
       const dim_t at = image * job.channels + c;
-      add_plane_gradients<Stride, Two, Center>(job, job.x + at * plane, job.dy + at * out_plane,
-                                               sums);
+      add_plane_gradients<Stride, Two>(job, job.x + at * plane, job.dy + at * out_plane, sums);
     }
 #if IKEBANA_CPU_WIDTH == 64
     if constexpr (Two) {
@@ -254,26 +243,14 @@ template <int Stride, bool Two, int Center, class T>
 }
 template <class T, int Stride>
 [[gnu::noinline]] void gradients_of_planes(const detail::depthwise_planes<T>& job) {
-  dim_t c = 0;
 #if IKEBANA_CPU_WIDTH == 64
-  const dim_t width = job.width, out_width = job.out_width;
   if constexpr (sizeof(T) == 4)  // halves of double would be as short as what goes as one row
-    if (!job.apart) {
-      const dim_t twos = job.count / 2 * 2;
-      if constexpr (Stride == 2)
-        if (is_centered<true, T, Stride>(out_width, width, job.left)) {
-          gradients_of_some<Stride, true, 1>(job, c);
-          c = twos;
-        }
-      if (c == 0 && out_width <= half_strip<T, Stride>) {
-        gradients_of_some<Stride, true, 0>(job, c);
-        c = twos;
-      }
-    }
-  if constexpr (Stride == 2)
-    if (is_centered<false, T, Stride>(out_width, width, job.left))
-      return gradients_of_some<Stride, false, 1>(job, c);
+    if (takes_two_planes<T, Stride>(job.out_width, job.width, job.left))
+      return each_pair_of_planes(job.count, std::min(job.plane, job.out_plane),
+                                 [&](dim_t begin, dim_t end, auto two) {
+                                   gradients_of_some<Stride, decltype(two)::value>(job, begin, end);
+                                 });
 #endif
-  gradients_of_some<Stride, false, 0>(job, c);
+  gradients_of_some<Stride, false>(job, 0, job.count);
 }
 #endif

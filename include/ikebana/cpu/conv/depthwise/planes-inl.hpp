@@ -7,21 +7,20 @@
 /// along rows.
 inline constexpr dim_t most_rows_of_plane = 32, rows_of_block = 16;
 
-/// A strip of a plane from row `first` up to `end`, or of two channels' (`Two`) whose rows are no
-/// longer than half_strip, as halves of registers: each row of the source is loaded once for all
-/// rows of the result that meet it, whose sums move up. `Dense`: not dilated. x is where column
-/// `Center` of the kernel is for the first result.
-template <bool Apart, bool Dense, int Kernel, int Stride, bool Two, int Center, class T, class Mask,
-          std::size_t... K, std::size_t... M>
+/// A strip of a plane from row `first` up to `end`, or of two channels' (`Two`) whose rows are
+/// short (takes_two_planes), as halves of registers: each row of the source is loaded once for all
+/// rows of the result that meet it, whose sums move up. `Apart`: dilated, or what lies beside rows
+/// may not be read.
+template <bool Apart, int Kernel, int Stride, bool Two, class T, class Mask, std::size_t... K,
+          std::size_t... M>
 IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, const T* x,
                                        const Mask* mask, const vec<T>* weights, vec<T> start,
                                        dim_t first, dim_t end, dim_t lanes, T* out,
                                        std::index_sequence<K...> columns,
                                        std::index_sequence<M...>) {
   constexpr int live = sizeof...(M), before = Kernel - Stride;
-  constexpr bool unrolls = IKEBANA_CPU_WIDTH == 32 || !Apart;
   const dim_t row_step = job.row_step, height = job.height, out_step = job.out_step;
-  const dim_t dilation = Dense || Two ? 1 : job.dilation;
+  const dim_t dilation = Apart ? job.dilation : 1;
   const Mask masks[] = {of_parts<Two, T>(mask[K])..., mask[Kernel], mask[Kernel + 1],
                         mask[Kernel + 2]};
   vec<T> sums[] = {(static_cast<void>(M), start)...};
@@ -33,9 +32,9 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
     constexpr int k = decltype(row)::value, oldest = decltype(turn)::value;
     const auto load = [&]() __attribute__((always_inline)) {
       if constexpr (Two)
-        return load_two_columns<Stride, Center>(from, from + job.plane, columns);
+        return load_two_columns<Stride>(from, from + job.plane, columns);
       else
-        return load_columns<Apart, Stride, Center>(from, masks, dilation, columns);
+        return load_columns<Apart, Stride>(from, masks, dilation, columns);
     };
     const auto seen = load();
     const auto add = [&](auto sum) __attribute__((always_inline)) {
@@ -71,7 +70,7 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
   };
   begin(std::make_integer_sequence<int, before>{});
   for (dim_t t = first; t < end;) {
-    if (unrolls && t + live <= end && i >= 0 && i + Stride * live <= height) {
+    if (t + live <= end && i >= 0 && i + Stride * live <= height) {
       const auto step = [&](auto turn) __attribute__((always_inline)) {
         meet(std::integral_constant<int, before>{}, turn);
         from += row_step;
@@ -80,10 +79,8 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
           from += row_step;
         }
         put(sums[turn]);
-        if constexpr (Dense) {
-          __builtin_prefetch(from + rows_of_block * Stride * row_step);
-          __builtin_prefetch(to + rows_of_block * out_step, 1);
-        }
+        __builtin_prefetch(from + rows_of_block * Stride * row_step);
+        __builtin_prefetch(to + rows_of_block * out_step, 1);
       };
       (step(std::integral_constant<int, static_cast<int>(M)>{}), ...);
       i += Stride * live;
@@ -99,13 +96,11 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
   }
 }
 /// One plane, or two channels'.
-template <int Kernel, int Stride, bool Two, int Center, class T>
+template <int Kernel, int Stride, bool Two, class T>
 IKEBANA_CPU_INLINE void convolve_plane(const detail::depthwise_planes<T>& job, const T* x,
                                        const vec<T>* weights, vec<T> start, T* out) {
-  constexpr dim_t strip = Two           ? vec<T>::size / 2
-                          : Center != 0 ? vec<T>::size
-                                        : strip_of_planes<T, Stride, Kernel>;
-  const dim_t met = Stride * vec<T>::size + (Kernel - 1) * job.dilation;
+  constexpr dim_t strip = Two ? vec<T>::size / 2 : strip_of_planes<T, Stride, Kernel>,
+                  met = Stride * vec<T>::size + Kernel - 1;
   const dim_t out_width = job.out_width, out_height = job.out_height;
   const bool in_blocks = out_height > most_rows_of_plane && job.dilation == 1;
   const dim_t block = in_blocks ? rows_of_block : most_rows_of_plane;
@@ -113,29 +108,24 @@ IKEBANA_CPU_INLINE void convolve_plane(const detail::depthwise_planes<T>& job, c
     const dim_t end = first + block < out_height ? first + block : out_height;
     const auto* mask = static_cast<const typename column_mask<T>::type*>(job.masks);
     for (dim_t j = 0; j < out_width; j += strip, mask += masks_of_strip<Kernel>) {
-      const dim_t lanes = out_width - j < strip ? out_width - j : strip,
-                  at = Center != 0 ? 0 : Stride * j - job.left;
-      const auto convolve = [&](auto apart, auto dense) __attribute__((always_inline)) {
-        convolve_strip<decltype(apart)::value, decltype(dense)::value, Kernel, Stride, Two, Center>(
+      const dim_t lanes = out_width - j < strip ? out_width - j : strip, at = Stride * j - job.left;
+      const auto convolve = [&](auto apart) __attribute__((always_inline)) {
+        convolve_strip<decltype(apart)::value, Kernel, Stride, Two>(
             job, x + at, mask, weights, start, first, end, lanes, out + j,
             std::make_index_sequence<std::size_t{Kernel}>{},
             std::make_index_sequence<std::size_t{(Kernel + Stride - 1) / Stride}>{});
       };
-      using std::false_type;
-      if constexpr (Two)
-        convolve(false_type{}, false_type{});
-      else if (IKEBANA_CPU_WIDTH == 32 ? at < 0 || at + met > job.width : job.apart)
-        convolve(std::true_type{}, false_type{});
-      else if (constexpr bool always = Stride == 2; always || job.dilation == 1)
-        convolve(false_type{}, std::true_type{});
+      // With masks, loads cost nothing more on AVX-512.
+      if (IKEBANA_CPU_WIDTH == 64 || at < 0 || at + met > job.width || job.dilation != 1)
+        convolve(std::true_type{});
       else
-        convolve(false_type{}, std::bool_constant<always>{});
+        convolve(std::bool_constant<IKEBANA_CPU_WIDTH == 64>{});
     }
   }
 }
-/// Planes from `c` on, one or two at a time.
-template <bool Two, int Kernel, int Stride, int Center, class T, std::size_t... I>
-[[gnu::noinline]] void convolve_some(const detail::depthwise_planes<T>& job, dim_t c,
+/// Planes from `c` up to `end`, one or two at a time.
+template <bool Two, int Kernel, int Stride, class T, std::size_t... I>
+[[gnu::noinline]] void convolve_some(const detail::depthwise_planes<T>& job, dim_t c, dim_t end,
                                      std::index_sequence<I...>) {
   constexpr auto taps = static_cast<dim_t>(sizeof...(I));
   const auto both = [](const T* p, dim_t next) __attribute__((always_inline)) {
@@ -145,10 +135,10 @@ template <bool Two, int Kernel, int Stride, int Center, class T, std::size_t... 
     static_cast<void>(next);
     return vec<T>::broadcast(*p);
   };
-  for (; c + Two < job.count; c += 1 + Two) {
+  for (; c < end; c += 1 + Two) {
     const T* const w = job.w + c * taps;
     const vec<T> weights[] = {opaque(both(w + (job.turned ? sizeof...(I) - 1 - I : I), taps))...};
-    convolve_plane<Kernel, Stride, Two, Center>(
+    convolve_plane<Kernel, Stride, Two>(
         job, job.x + c * job.plane, weights,
         job.bias != nullptr ? both(job.bias + c, 1) : vec<T>::zero(), job.out + c * job.out_plane);
   }
@@ -156,27 +146,14 @@ template <bool Two, int Kernel, int Stride, int Center, class T, std::size_t... 
 template <class T, int Kernel, int Stride>
 [[gnu::noinline]] void convolve_planes(const detail::depthwise_planes<T>& job) {
   constexpr auto taps = std::make_index_sequence<std::size_t{Kernel * Kernel}>{};
-  dim_t c = 0;
 #if IKEBANA_CPU_WIDTH == 64
-  constexpr int center = Kernel / 2;
-  const dim_t width = job.width, out_width = job.out_width;
   if constexpr (sizeof(T) == 4)
-    if (!job.apart && job.dilation == 1) {
-      const dim_t twos = job.count / 2 * 2;
-      if constexpr (Stride == 2)
-        if (is_centered<true, T, Stride, Kernel>(out_width, width, job.left)) {
-          convolve_some<true, Kernel, Stride, center>(job, c, taps);
-          c = twos;
-        }
-      if (c == 0 && out_width <= half_strip<T, Stride, Kernel>) {
-        convolve_some<true, Kernel, Stride, 0>(job, c, taps);
-        c = twos;
-      }
-    }
-  if constexpr (Stride == 2)
-    if (is_centered<false, T, Stride, Kernel>(out_width, width, job.left))
-      return convolve_some<false, Kernel, Stride, center>(job, c, taps);
+    if (job.dilation == 1 &&
+        takes_two_planes<T, Stride, Kernel>(job.out_width, job.width, job.left))
+      return each_pair_of_planes(job.count, job.plane, [&](dim_t begin, dim_t end, auto two) {
+        convolve_some<decltype(two)::value, Kernel, Stride>(job, begin, end, taps);
+      });
 #endif
-  convolve_some<false, Kernel, Stride, 0>(job, c, taps);
+  convolve_some<false, Kernel, Stride>(job, 0, job.count, taps);
 }
 #endif

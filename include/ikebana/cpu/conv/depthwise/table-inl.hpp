@@ -10,7 +10,6 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
                                   weights = Of == lanes_of::backward_weights;
   detail::depthwise_kernels<T> all{};
   all.width = vec<T>::size;
-  all.reads_beside = IKEBANA_CPU_WIDTH == 64;
   if constexpr ((Ways & lanes) != 0) {
     all.clear = &clear_array<T>;
     all.sum_lanes = &sum_lanes<T>;
