@@ -1,4 +1,4 @@
-// expect: cross_entropy expects class indices of type std::int64_t, got float
+// expect: cross_entropy expects class indices of type std::int64_t, or a probability for each logit of \[5, 3\], got \[5\]
 #include <ikebana/nn/loss.hpp>
 
 namespace ike = ikebana;

@@ -36,6 +36,10 @@ def cases():
     add("triplet_margin_swap",
         lambda *xs, reduction: F.triplet_margin_loss(*xs, margin=2.5, swap=True, reduction=reduction),
         [9, 7], [9, 7], [9, 7])
+    # The negative is as far from both.
+    add("triplet_margin_tie",
+        lambda *xs, reduction: F.triplet_margin_loss(*xs, swap=True, reduction=reduction),
+        constant([1.0, 0.0]), constant([0.0, 1.0]), constant([0.5, 0.5]))
     add("triplet_margin_one_norm",
         lambda *xs, reduction: F.triplet_margin_loss(*xs, p=1, eps=1e-3, margin=0.5, reduction=reduction),
         [7], [7], [7])

@@ -48,7 +48,7 @@ void check_close(const T* a, const ike::state_dict::entry& b) {
   for (std::size_t i = 0; i < n; ++i) {
     most = std::max(most, std::abs(static_cast<double>(expected[i])));
     const double apart = std::abs(static_cast<double>(a[i]) - static_cast<double>(expected[i]));
-    worst = apart <= worst ? worst : apart;  // NaN is the worst.
+    if (!(apart <= worst) && !std::isnan(worst)) worst = apart;  // NaN is the worst.
   }
   CHECK_MESSAGE(worst <= tolerance * most, b.name << ": " << worst << " of " << most);
 }

@@ -106,6 +106,7 @@ TEST_CASE("losses of several values compute what PyTorch recorded") {
   compare_loss<3, matrix, matrix, matrix>("triplet_margin", triplet_margin_loss{});
   compare_loss<3, matrix, matrix, matrix>("triplet_margin_swap",
                                           triplet_margin_loss{.margin = 2.5, .swap = true});
+  compare_loss<3, list, list, list>("triplet_margin_tie", triplet_margin_loss{.swap = true});
   compare_loss<3, list, list, list>("triplet_margin_one_norm",
                                     triplet_margin_loss{.margin = 0.5, .p = 1, .eps = 1e-3});
   compare_loss<3, matrix, matrix, matrix>(

@@ -50,7 +50,7 @@ double largest_difference(std::span<const T> a, std::span<const T> b) {
   double most = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const double d = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-    most = d <= most ? most : d;
+    if (!(d <= most) && !std::isnan(most)) most = d;  // NaN is the most.
   }
   return most;
 }

@@ -61,7 +61,11 @@ constexpr diagnostic check_loss() {
       if (const diagnostic wrong = Loss::template check_elements<T, typename Y::value_type>();
           !wrong.ok())
         return wrong;
-    return Loss{}.check(Prediction, Y::static_shape);
+    using U = typename Y::value_type;
+    if constexpr (requires { Loss::template check_shapes<U>(Prediction, Y::static_shape); })
+      return Loss::template check_shapes<U>(Prediction, Y::static_shape);
+    else
+      return Loss{}.check(Prediction, Y::static_shape);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -25,6 +26,8 @@ namespace ikebana {
 // - if it does not take targets of any type, `template <class T, class U> static constexpr
 //   diagnostic check_elements()`, which tells what is wrong with a prediction of T and a target
 //   of U;
+// - if the shapes depend on the type of the target, `template <class U> static constexpr diagnostic
+//   check_shapes(prediction shape, target shape)` instead of `check`, which is that of one type;
 // - if it does not take predictions of all modules, `static constexpr diagnostic
 //   check_last(std::string_view kind)`, which tells what is wrong with a network that ends with a
 //   module of this kind;
@@ -39,12 +42,23 @@ namespace ikebana {
 
 namespace detail {
 
+/// What is wrong with the shapes of a prediction and a target of U.
+template <class Loss, class U>
+constexpr diagnostic check_shapes(const shape& prediction, const shape& target) {
+  if constexpr (requires { Loss::template check_shapes<U>(prediction, target); })
+    return Loss::template check_shapes<U>(prediction, target);
+  else
+    return Loss::check(prediction, target);
+}
+
 /// The error of a prediction and a target that is known at compile time, if any.
 template <class Loss, class Prediction, class Target>
 constexpr diagnostic check_loss_of() {
   const diagnostic wrong =
       Loss::template check_elements<typename Prediction::value_type, typename Target::value_type>();
-  return wrong.ok() ? Loss::check(Prediction::static_shape, Target::static_shape) : wrong;
+  return wrong.ok() ? check_shapes<Loss, typename Target::value_type>(Prediction::static_shape,
+                                                                      Target::static_shape)
+                    : wrong;
 }
 template <class Loss, class Prediction, class Target>
 inline constexpr bool takes_target = accepts<check_loss_of<Loss, Prediction, Target>>;
@@ -59,23 +73,70 @@ inline constexpr bool takes_target = accepts<check_loss_of<Loss, Prediction, Tar
   throw error(said);
 }
 
+[[noreturn, gnu::cold]] inline void refuse_weights(const char* loss, dim_t classes, dim_t got) {
+  char said[128];
+  std::snprintf(said, sizeof said, "%s expects a weight for each of %lld classes, got %lld", loss,
+                static_cast<long long>(classes), static_cast<long long>(got));
+  throw error(said);
+}
+
 }  // namespace detail
+
+/// A weight for each class: a view of floats or doubles, such as a tensor, an array or a
+/// std::vector, which must outlive it. None is 1 for each.
+class class_weights {
+ public:
+  constexpr class_weights() = default;
+  template <class R>
+  requires(!std::is_same_v<R, class_weights> &&
+           requires(const R& r) {
+             { *r.data() } -> std::same_as<const float&>;
+             r.size();
+           }) constexpr class_weights(const R& r)
+      : single_{r.data()}, size_{static_cast<dim_t>(r.size())} {}
+  template <class R>
+  requires(!std::is_same_v<R, class_weights> &&
+           requires(const R& r) {
+             { *r.data() } -> std::same_as<const double&>;
+             r.size();
+           }) constexpr class_weights(const R& r)
+      : twice_{r.data()}, size_{static_cast<dim_t>(r.size())} {}
+
+  constexpr bool empty() const { return single_ == nullptr && twice_ == nullptr; }
+  constexpr dim_t size() const { return size_; }
+  constexpr double operator[](dim_t i) const {
+    return single_ != nullptr ? static_cast<double>(single_[i]) : twice_ != nullptr ? twice_[i] : 1;
+  }
+  /// Throws error unless there are none or as many as classes.
+  void check(const char* loss, dim_t classes) const {
+    if (!empty() && size_ != classes) detail::refuse_weights(loss, classes, size_);
+  }
+
+ private:
+  const float* single_ = nullptr;
+  const double* twice_ = nullptr;
+  dim_t size_ = 0;
+};
 
 /// The cross entropy of logits (N, C), (C) or (N, C, d...) and class indices (N), () or (N, d...).
 /// A row's loss is (1 - s) (-log p[target]) + s / C * sum of -log p, where p = softmax of the
 /// logits over C and s = label_smoothing (Szegedy et al., Rethinking the Inception Architecture,
 /// 2015). Rows whose target is ignore_index are left out: the mean is taken over the others (NaN if
-/// there are none, as in PyTorch), and their gradient is 0. Throws shape_error if the shapes do not
-/// match, and error if a label is neither in [0, C) nor ignore_index, or if label_smoothing is
-/// outside [0, 1]. O(elements); no allocation.
+/// there are none, as in PyTorch), and their gradient is 0. With `weight`, each class counts as
+/// much, and the mean is divided by the weights of the targets. Targets of the logits' type and
+/// shape are probabilities of the classes, whose mean is taken over the rows. Throws shape_error if
+/// the shapes do not match, and error if a label is neither in [0, C) nor ignore_index, if
+/// label_smoothing is outside [0, 1], if there is not one weight for each class, or if an
+/// ignore_index from 0 on is set for probabilities. O(elements); no allocation.
 struct cross_entropy {
   ikebana::reduction reduction = ikebana::reduction::mean;
   double label_smoothing = 0;
   std::int64_t ignore_index = -100;
+  class_weights weight{};
 
   template <class T, class U>
   static constexpr diagnostic check_elements() {
-    if constexpr (std::is_same_v<U, std::int64_t>)
+    if constexpr (std::is_same_v<U, std::int64_t> || std::is_same_v<U, T>)
       return {};
     else
       return {
@@ -94,6 +155,21 @@ struct cross_entropy {
     return {};
   }
 
+  template <class U>
+  static constexpr diagnostic check_shapes(const shape& prediction, const shape& target) {
+    if constexpr (std::is_same_v<U, std::int64_t>) {
+      return check(prediction, target);
+    } else {
+      if (prediction.rank() == 0 || !compatible(prediction, target))
+        return {
+            "cross_entropy expects class indices of type std::int64_t, or a probability for each "
+            "logit of {input}, got {other}",
+            0, 0, prediction, target};
+      return {};
+    }
+  }
+
+  /// Of class indices.
   static constexpr diagnostic check(const shape& prediction, const shape& target) {
     const std::size_t rank = prediction.rank();
     if (rank == 0)
@@ -127,11 +203,16 @@ struct cross_entropy {
 
   template <tensor_like Target>
   void validate(const shape& prediction, const Target& target) const {
-    const diagnostic wrong = check(prediction, target.extents());
+    using U = typename Target::value_type;
+    const diagnostic wrong = check_shapes<U>(prediction, target.extents());
     if (!wrong.ok()) throw shape_error(wrong);
     check_smoothing();
-    count_labels(target.data(), target.extents().numel(),
-                 prediction[prediction.rank() == 1 ? 0 : 1]);
+    const dim_t classes = prediction[prediction.rank() == 1 ? 0 : 1];
+    weight.check("cross_entropy", classes);
+    if constexpr (std::is_same_v<U, std::int64_t>)
+      count_labels(target.data(), target.extents().numel(), classes);
+    else
+      check_ignored();
   }
 
   template <tensor_like Prediction, tensor_like Target>
@@ -148,8 +229,14 @@ struct cross_entropy {
   requires(detail::takes_target<cross_entropy, Prediction, Target>) T
       backward(const Prediction& prediction, const Target& target, T* gradient)
   const {
-    return compute<T, (Prediction::static_shape.rank() > 2)>(
-        prediction.data(), prediction.extents(), target.data(), target.extents(), gradient);
+    if constexpr (std::is_same_v<typename Target::value_type, std::int64_t>) {
+      return compute<T, (Prediction::static_shape.rank() > 2)>(
+          prediction.data(), prediction.extents(), target.data(), target.extents(), gradient);
+    } else {
+      validate(prediction.extents(), target);
+      return compute_of_probabilities<T>(prediction.data(), prediction.extents(), target.data(),
+                                         gradient);
+    }
   }
   template <tensor_like Prediction, tensor_like Target, class T>
   requires(!detail::takes_target<cross_entropy, Prediction, Target>) auto backward(
@@ -164,6 +251,12 @@ struct cross_entropy {
     std::snprintf(said, sizeof said,
                   "cross_entropy expects label_smoothing between 0 and 1, got %f", label_smoothing);
     throw error(said);
+  }
+
+  void check_ignored() const {
+    if (ignore_index >= 0)
+      throw error(
+          "cross_entropy of probabilities has no targets to ignore, but ignore_index is set");
   }
 
   /// The number of labels that are not ignored. Throws error at the first label outside [0, C).
@@ -187,12 +280,14 @@ struct cross_entropy {
     const std::size_t c = prediction.rank() == 1 ? 0 : 1;
     const dim_t classes = prediction[c], inner = prediction.numel(c + 1, prediction.rank());
     const dim_t outer = prediction.numel(0, c);
+    weight.check("cross_entropy", classes);
     const std::int64_t counted = count_labels(labels, outer * inner, classes);
     const bool mean = reduction == ikebana::reduction::mean;
     if (counted == 0) {
       if (gradient != nullptr) cpu::fill<T>(prediction.numel(), gradient, T{0});
       return mean ? std::numeric_limits<T>::quiet_NaN() : T{0};
     }
+    if (!weight.empty()) return compute_weighted(outer, classes, inner, x, labels, gradient);
     const T divisor = mean ? static_cast<T>(counted) : T{1};
     const T smoothing = static_cast<T>(label_smoothing);
     T sum{};
@@ -213,6 +308,89 @@ struct cross_entropy {
     cpu::cross_entropy<T>(outer, classes, x, labels, smoothing, ignore_index, &sum, &rows, gradient,
                           1 / divisor);
     return sum / divisor;
+  }
+
+  /// Of labels with a weight for each class.
+  template <class T>
+  [[gnu::noinline]] T compute_weighted(dim_t outer, dim_t classes, dim_t inner, const T* x,
+                                       const std::int64_t* labels, T* gradient) const {
+    double total = 0;
+    for (dim_t k = 0; k < classes; ++k) total += weight[k];
+    double divisor = 0;
+    for (dim_t i = 0; i < outer * inner; ++i)
+      if (labels[i] != ignore_index) divisor += weight[labels[i]];
+    const double smooth = label_smoothing / static_cast<double>(classes);
+    return compute_targets<T>(
+        outer, classes, inner, x, gradient, divisor,
+        [&](dim_t o, dim_t j) {
+          const std::int64_t label = labels[o * inner + j];
+          return label == ignore_index ? 0 : (1 - label_smoothing) * weight[label] + smooth * total;
+        },
+        [&](dim_t o, dim_t k, dim_t j) {
+          const std::int64_t label = labels[o * inner + j];
+          if (label == ignore_index) return 0.0;
+          return weight[k] * ((label == k ? 1 - label_smoothing : 0) + smooth);
+        });
+  }
+
+  template <class T>
+  [[gnu::noinline]] T compute_of_probabilities(const T* x, const shape& extents, const T* target,
+                                               T* gradient) const {
+    const std::size_t c = extents.rank() == 1 ? 0 : 1;
+    const dim_t outer = extents.numel(0, c), classes = extents[c],
+                inner = extents.numel(c + 1, extents.rank());
+    const double smooth = label_smoothing / static_cast<double>(classes);
+    const auto of = [&](dim_t o, dim_t k, dim_t j) {
+      const double p = static_cast<double>(target[(o * classes + k) * inner + j]);
+      return weight[k] * (p * (1 - label_smoothing) + smooth);
+    };
+    return compute_targets<T>(
+        outer, classes, inner, x, gradient, static_cast<double>(outer * inner),
+        [&](dim_t o, dim_t j) {
+          double sum = 0;
+          for (dim_t k = 0; k < classes; ++k) sum += of(o, k, j);
+          return sum;
+        },
+        of);
+  }
+
+  /// The sum of -q log p of targets q(o, k, j) of class k, whose sum is sum_of(o, j); its gradient
+  /// is p sum - q.
+  template <class T, class Sum, class Target>
+  T compute_targets(dim_t outer, dim_t classes, dim_t inner, const T* x, T* gradient,
+                    double divisor, const Sum& sum_of, const Target& q) const {
+    if (reduction == ikebana::reduction::sum) divisor = 1;
+    double sum = 0;
+    if (gradient == nullptr) {
+      for (dim_t o = 0; o < outer; ++o)
+        for (dim_t j = 0; j < inner; ++j) {
+          const T* const row = x + o * classes * inner + j;
+          T most = row[0], exponentials{};
+          for (dim_t k = 1; k < classes; ++k)
+            if (row[k * inner] > most) most = row[k * inner];
+          for (dim_t k = 0; k < classes; ++k) exponentials += std::exp(row[k * inner] - most);
+          const double log_total = static_cast<double>(most + std::log(exponentials));
+          for (dim_t k = 0; k < classes; ++k)
+            if (const double t = q(o, k, j); t != 0)
+              sum += t * (log_total - static_cast<double>(row[k * inner]));
+        }
+      return static_cast<T>(sum / divisor);
+    }
+    cpu::log_softmax_forward<T>(outer, classes, inner, x, gradient);
+    for (dim_t o = 0, at = 0; o < outer; ++o)
+      for (dim_t k = 0; k < classes; ++k)
+        for (dim_t j = 0; j < inner; ++j, ++at)
+          if (const double t = q(o, k, j); t != 0) sum -= t * static_cast<double>(gradient[at]);
+    cpu::exp<T>(outer * classes * inner, gradient, gradient);
+    for (dim_t o = 0; o < outer; ++o)
+      for (dim_t j = 0; j < inner; ++j) {
+        const double all = sum_of(o, j);
+        for (dim_t k = 0; k < classes; ++k) {
+          T& g = gradient[(o * classes + k) * inner + j];
+          g = static_cast<T>((static_cast<double>(g) * all - q(o, k, j)) / divisor);
+        }
+      }
+    return static_cast<T>(sum / divisor);
   }
 
   /// Takes log-probabilities.

@@ -17,13 +17,15 @@ namespace ikebana {
 
 /// The negative log-likelihood of log-probabilities (N, C), (C) or (N, C, d...), the output of
 /// log_softmax, and class indices (N), () or (N, d...): -x[target]. The mean is taken over the rows
-/// whose target is not ignore_index (NaN if there are none, as in PyTorch). cross_entropy computes
-/// log_softmax and this in one pass. Throws shape_error if the shapes do not match, and error if a
-/// label is neither in [0, C) nor ignore_index, before anything is written. O(elements); no
-/// allocation.
+/// whose target is not ignore_index (NaN if there are none, as in PyTorch); with `weight`, each
+/// class counts as much, and the mean is divided by the weights of the targets. cross_entropy
+/// computes log_softmax and this in one pass. Throws shape_error if the shapes do not match, and
+/// error if a label is neither in [0, C) nor ignore_index or if there is not one weight for each
+/// class, before anything is written. O(elements); no allocation.
 struct nll_loss {
   ikebana::reduction reduction = ikebana::reduction::mean;
   std::int64_t ignore_index = -100;
+  class_weights weight{};
 
   template <class T, class U>
   static constexpr diagnostic check_elements() {
@@ -57,7 +59,9 @@ struct nll_loss {
   void validate(const shape& prediction, const Target& target) const {
     const diagnostic wrong = check(prediction, target.extents());
     if (!wrong.ok()) throw shape_error(wrong);
-    count(target.data(), target.extents().numel(), prediction[prediction.rank() == 1 ? 0 : 1]);
+    const dim_t classes = prediction[prediction.rank() == 1 ? 0 : 1];
+    weight.check("nll_loss", classes);
+    count(target.data(), target.extents().numel(), classes);
   }
 
   template <tensor_like X, tensor_like Y>
@@ -82,15 +86,20 @@ struct nll_loss {
     if (gradient != nullptr) cpu::fill<T>(s.numel(), gradient, T{0});
     const bool mean = reduction == ikebana::reduction::mean;
     if (counted == 0) return mean ? std::numeric_limits<T>::quiet_NaN() : T{0};
-    const T divisor = mean ? static_cast<T>(counted) : T{1};
+    double total = mean ? 0 : 1;
+    if (mean)
+      for (dim_t i = 0; i < outer * inner; ++i)
+        if (labels[i] != ignore_index) total += weight[labels[i]];
+    const auto divisor = static_cast<T>(total);
     T sum{};
     for (dim_t o = 0; o < outer; ++o)
       for (dim_t j = 0; j < inner; ++j) {
         const std::int64_t label = labels[o * inner + j];
         if (label == ignore_index) continue;
         const dim_t at = (o * classes + label) * inner + j;
-        sum -= x.data()[at];
-        if (gradient != nullptr) gradient[at] = -1 / divisor;
+        const auto w = static_cast<T>(weight[label]);
+        sum -= w * x.data()[at];
+        if (gradient != nullptr) gradient[at] = -w / divisor;
       }
     return sum / divisor;
   }

@@ -44,6 +44,13 @@ class scaled_loss {
   static constexpr diagnostic check(const shape& prediction, const shape& target) {
     return Loss::check(prediction, target);
   }
+  template <class U>
+  static constexpr diagnostic check_shapes(const shape& prediction,
+                                           const shape& target) requires(requires {
+    Loss::template check_shapes<U>(prediction, target);
+  }) {
+    return Loss::template check_shapes<U>(prediction, target);
+  }
   template <class Target>
   void validate(const shape& prediction, const Target& target) const {
     loss_.validate(prediction, target);
