@@ -68,6 +68,12 @@ struct as_graph_loss<L> {
 /// For finding `make_loss` (compose/loss.hpp) by its argument.
 struct of_function {};
 
+/// What a function of symbols computes of tensors. <ikebana/compose/loss.hpp> must be included.
+template <class F, class... X>
+auto loss_of_tensors(const F& f, const X&... x) {
+  return make_loss(of_function{}, f)(x...);
+}
+
 template <class L>
 concept loss_value = requires(const shape& s) {
   L::check(s, s).ok();

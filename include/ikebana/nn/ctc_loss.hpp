@@ -279,7 +279,7 @@ struct ctc_loss {
   /// Of tensors. `<ikebana/compose/loss.hpp>` must be included.
   template <tensor_like... X>
   auto operator()(const X&... x) const {
-    return make_loss(detail::of_function{}, *this)(x...);
+    return detail::loss_of_tensors(*this, x...);
   }
 };
 

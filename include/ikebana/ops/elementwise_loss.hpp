@@ -3,10 +3,8 @@
 #include <cstddef>
 #include <string_view>
 
-#include "ikebana/core/tensor.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
-#include "ikebana/module/graph_loss.hpp"
 #include "ikebana/module/loss_reduction.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/symbol.hpp"
@@ -72,11 +70,5 @@ struct elementwise_loss {
     return reduction == ikebana::reduction::mean ? static_cast<double>(n) : 1;
   }
 };
-
-/// The loss of tensors. `<ikebana/compose/loss.hpp>` must be included.
-template <class Loss, class... X>
-auto loss_of_tensors(const Loss& loss, const X&... x) {
-  return make_loss(detail::of_function{}, loss)(x...);
-}
 
 }  // namespace ikebana::ops

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "ikebana/core/tensor.hpp"
+#include "ikebana/module/graph_loss.hpp"
 #include "ikebana/module/loss_reduction.hpp"
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/ops/elementwise_loss.hpp"
@@ -57,7 +58,7 @@ struct gaussian_nll_loss {
   }
   template <tensor_like... X>
   auto operator()(const X&... x) const {
-    return ops::loss_of_tensors(*this, x...);
+    return detail::loss_of_tensors(*this, x...);
   }
 };
 

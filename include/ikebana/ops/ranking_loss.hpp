@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "ikebana/core/tensor.hpp"
+#include "ikebana/module/graph_loss.hpp"
 #include "ikebana/module/loss_reduction.hpp"
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/ops/elementwise.hpp"
@@ -96,7 +97,7 @@ struct margin_ranking_loss {
   }
   template <tensor_like... X>
   auto operator()(const X&... x) const {
-    return ops::loss_of_tensors(*this, x...);
+    return detail::loss_of_tensors(*this, x...);
   }
 };
 
@@ -117,7 +118,7 @@ struct cosine_embedding_loss {
   }
   template <tensor_like... X>
   auto operator()(const X&... x) const {
-    return ops::loss_of_tensors(*this, x...);
+    return detail::loss_of_tensors(*this, x...);
   }
 };
 
@@ -142,7 +143,7 @@ struct triplet_margin_loss {
   }
   template <tensor_like... X>
   auto operator()(const X&... x) const {
-    return ops::loss_of_tensors(*this, x...);
+    return detail::loss_of_tensors(*this, x...);
   }
 };
 
@@ -175,7 +176,7 @@ struct triplet_loss_of_distance {
   }
   template <tensor_like... X>
   auto operator()(const X&... x) const {
-    return loss_of_tensors(*this, x...);
+    return detail::loss_of_tensors(*this, x...);
   }
 };
 
