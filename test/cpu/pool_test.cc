@@ -251,7 +251,8 @@ void check_each(const pool_geometry& g, int (&made)[std::size(cpu::pool_algorith
   const guarded<T> x(nx, r);
   guarded<T> y(ny), expected(backward ? nx : ny);
   guarded<std::int32_t> found(ny), indices(ny);
-  cpu::detail::maxima_by_windows(g, x.data(), y.data(), indices.data());
+  cpu::detail::maxima_by_windows(cpu::detail::dilated_windows_of(g), x.data(), y.data(),
+                                 indices.data());
   cpu::detail::pool_job<T> job{
       source.data(), expected.data(), nullptr, averages ? T(0.25) : T(1), true, 4};
   if (Work == pool_work::maximum_with_place) job.indices = indices.data();
@@ -294,12 +295,11 @@ void check_set(std::array<dim_t, 3> in, generator& r) {
     return cpu::pool_set_of({work, K, Ceils, one_divisor});
   };
   constexpr cpu::pool_set maxima = set(pool_work::maximum) | set(pool_work::maximum_with_place);
-  constexpr dim_t stride = cpu::pool_stride_of({pool_work::maximum, K});
   for_each_set([&] {
     guarded<T> y(ny), all(ny), alone(ny), dx(nx), all_dx(nx);
     guarded<std::int32_t> places(ny), all_places(ny);
-    cpu::max_pool_forward<T, maxima, stride>(g, x.data(), y.data(), places.data());
-    cpu::max_pool_forward<T, maxima, stride>(g, x.data(), alone.data(), nullptr);
+    cpu::max_pool_forward<T, maxima>(g, x.data(), y.data(), places.data());
+    cpu::max_pool_forward<T, maxima>(g, x.data(), alone.data(), nullptr);
     cpu::max_pool_backward<T, set(pool_work::maximum_backward)>(g, dy.data(), places.data(),
                                                                 dx.data());
     cpu::max_pool_forward(g, x.data(), all.data(), all_places.data());
@@ -311,14 +311,14 @@ void check_set(std::array<dim_t, 3> in, generator& r) {
     if constexpr (K.dilation[1] == 1 && K.dilation[2] == 1) {
       const bool counted = Ceils;
       constexpr cpu::pool_set spread = set(pool_work::average_backward);
-      cpu::avg_pool_forward<T, set(pool_work::average, pool_fit::perhaps), stride>(
-          g, x.data(), y.data(), counted, 0);
-      cpu::avg_pool_backward<T, spread, stride>(g, dy.data(), dx.data(), counted, 0);
+      cpu::avg_pool_forward<T, set(pool_work::average, pool_fit::perhaps)>(g, x.data(), y.data(),
+                                                                           counted, 0);
+      cpu::avg_pool_backward<T, spread>(g, dy.data(), dx.data(), counted, 0);
       cpu::avg_pool_forward(g, x.data(), all.data(), counted, 0);
       cpu::avg_pool_backward(g, dy.data(), all_dx.data(), counted, 0);
       CHECK(same(y, all, rounding<T> * 16));
       CHECK(same(dx, all_dx, rounding<T> * 16));
-      cpu::avg_pool_forward<T, set(pool_work::average), stride>(g, x.data(), y.data(), counted, 5);
+      cpu::avg_pool_forward<T, set(pool_work::average)>(g, x.data(), y.data(), counted, 5);
       cpu::avg_pool_forward(g, x.data(), all.data(), counted, 5);
       CHECK(same(y, all, rounding<T> * 16));
     }

@@ -58,7 +58,7 @@ inline pool_span span_of(const adaptive_pool_geometry& g, std::size_t d, dim_t o
   return {begin, end, end - begin};
 }
 inline any_windows windows_of(const adaptive_pool_geometry& g) {
-  return {g.planes, g.in, g.out, &g, [](const void* geometry, std::size_t d, dim_t o) {
+  return {g.planes, g.in, g.out, {1, 1, 1}, &g, [](const void* geometry, std::size_t d, dim_t o) {
             return span_of(*static_cast<const adaptive_pool_geometry*>(geometry), d, o);
           }};
 }
@@ -69,11 +69,10 @@ template <class T, pool_set Set>
 void adaptive_max_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y,
                                std::int32_t* indices) {
   if (detail::is_even(g)) return max_pool_forward<T, Set>(detail::even_windows(g), x, y, indices);
+  const detail::any_windows windows = detail::windows_of(g);
   if constexpr ((Set & only(pool_algorithm::planes_in_lanes)) != 0)
-    if (detail::maxima_in_lanes<T>(detail::windows_of(g), {1, 1, 1}, x, y, indices)) return;
-  detail::maxima_by_windows(
-      g.planes, g.in, g.out, {1, 1, 1},
-      [&](std::size_t d, dim_t o) { return detail::span_of(g, d, o); }, x, y, indices);
+    if (detail::maxima_in_lanes<T>(windows, x, y, indices)) return;
+  detail::maxima_by_windows(windows, x, y, indices);
 }
 template <class T>
 void adaptive_max_pool_backward(const adaptive_pool_geometry& g, const T* dy,
@@ -86,8 +85,10 @@ template <class T, pool_set Set>
 void adaptive_avg_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y) {
   if (detail::is_even(g)) return avg_pool_forward<T, Set>(detail::even_windows(g), x, y, true, 0);
   const detail::any_windows windows = detail::windows_of(g);
-  if constexpr ((Set & only(pool_algorithm::windows)) != 0)
-    if (detail::run_any_windows<pool_work::average>(windows, detail::pool_job<T>{x, y})) return;
+  if constexpr ((Set & only(pool_algorithm::separable)) != 0)
+    if (detail::run_separable<pool_work::average>(windows,
+                                                  detail::pool_job<T>{x, y, nullptr, T(0)}))
+      return;
   detail::plain_averages(windows, x, y, true, 0);
 }
 template <class T, pool_set Set>
@@ -95,8 +96,9 @@ void adaptive_avg_pool_backward(const adaptive_pool_geometry& g, const T* dy, T*
   if (detail::is_even(g))
     return avg_pool_backward<T, Set>(detail::even_windows(g), dy, dx, true, 0);
   const detail::any_windows windows = detail::windows_of(g);
-  if constexpr ((Set & only(pool_algorithm::windows)) != 0)
-    if (detail::run_any_windows<pool_work::average_backward>(windows, detail::pool_job<T>{dy, dx}))
+  if constexpr ((Set & only(pool_algorithm::separable)) != 0)
+    if (detail::run_separable<pool_work::average_backward>(
+            windows, detail::pool_job<T>{dy, dx, nullptr, T(0)}))
       return;
   detail::plain_spread(windows, dy, dx, true, 0);
 }

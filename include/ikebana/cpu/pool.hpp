@@ -19,18 +19,18 @@ namespace ikebana::cpu {
 
 /// y is the maximum of each window, not-a-number if any of it is; `indices`, where given, the place
 /// of the maximum within its input plane (the first of equals).
-template <class T, pool_set Set = all_pool_algorithms, dim_t Stride = 0>
+template <class T, pool_set Set = all_pool_algorithms>
 void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* indices);
 /// Overwrites dx.
 template <class T, pool_set Set = all_pool_algorithms>
 void max_pool_backward(const pool_geometry& all, const T* dy, const std::int32_t* indices, T* dx);
 /// Each window's sum divided by `divisor_override`, or where that is 0 by its size, with or without
 /// the padding in it. Dilation is not read.
-template <class T, pool_set Set = all_pool_algorithms, dim_t Stride = 0>
+template <class T, pool_set Set = all_pool_algorithms>
 void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_include_pad,
                       dim_t divisor_override);
 /// Overwrites dx.
-template <class T, pool_set Set = all_pool_algorithms, dim_t Stride = 0>
+template <class T, pool_set Set = all_pool_algorithms>
 void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_include_pad,
                        dim_t divisor_override);
 
@@ -65,84 +65,48 @@ constexpr dim_t common_divisor(const pool_geometry& g, bool count_include_pad,
   return conv_geometry::volume(g.kernel);
 }
 
-/// backward(its geometry, job) for as many planes at a time as stay near, dy being divided by the
-/// sizes of the windows before. False if a plane does not fit.
-template <class T, class F>
-bool divided_apart(const pool_geometry& g, const pool_job<T>& all, const F& backward) {
-  constexpr dim_t near = pool_costs::divided_bytes / static_cast<dim_t>(sizeof(T));
-  const dim_t rows = g.out[0] * g.out[1], width = g.out[2], outputs = rows * width,
-              most = outputs > 0 && outputs < near ? near / outputs : 1;
-  auto scratch = monotonic_scratch::of_operand();
-  T *const row_factors = scratch.allocate<T>(rows),
-           *const column_factors = scratch.allocate<T>(width),
-           *const divided = scratch.allocate<T>(most * outputs);
-  if (!scratch.fits()) return false;
-  const auto share = [&](std::size_t d, dim_t o) {
-    const pool_span s = span_of(g, d, o, 1);
-    return T(1) / static_cast<T>(all.count_include_pad ? s.padded : s.end - s.begin);
-  };
-  for (dim_t r = 0; r < rows; ++r) row_factors[r] = share(0, r / g.out[1]) * share(1, r % g.out[1]);
-  for (dim_t c = 0; c < width; ++c) column_factors[c] = share(2, c);
-  pool_geometry part = g;
-  for (dim_t done = 0; done < g.planes; done += most) {
-    part.planes = least(g.planes - done, most);
-    IKEBANA_CPU_DISPATCH_AVX(divide_windows<T>)
-    (part.planes, rows, width, row_factors, column_factors, all.source + done * outputs, divided);
-    backward(part,
-             pool_job<T>{divided, all.result + done * g.input_plane(), nullptr, T(1), true, 1});
-  }
-  return true;
-}
-
 }  // namespace ikebana::cpu::detail
 
 namespace ikebana::cpu {
 
-template <class T, pool_set Set, dim_t Stride>
+template <class T, pool_set Set>
 void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* indices) {
   using enum pool_work;
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
     if (indices == nullptr)
-      detail::run_pool<maximum, Set, Stride, T>(g, {x + in, y + out});
+      detail::run_pool<maximum, Set, T>(g, {x + in, y + out});
     else
-      detail::run_pool<maximum_with_place, Set, Stride, T>(g, {x + in, y + out, indices + out});
+      detail::run_pool<maximum_with_place, Set, T>(g, {x + in, y + out, indices + out});
   });
 }
 template <class T, pool_set Set>
 void max_pool_backward(const pool_geometry& all, const T* dy, const std::int32_t* indices, T* dx) {
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
-    detail::run_pool<pool_work::maximum_backward, Set, 0, T>(
+    detail::run_pool<pool_work::maximum_backward, Set, T>(
         g, {dy + out, dx + in, nullptr, T(1), true, 0, indices + out});
   });
 }
 
-template <class T, pool_set Set, dim_t Stride>
+template <class T, pool_set Set>
 void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_include_pad,
                       dim_t divisor_override) {
   const T divisor =
       static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
   const T factor = divisor != T(0) ? T(1) / divisor : T(0);
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
-    detail::run_pool<pool_work::average, Set, Stride, T>(
+    detail::run_pool<pool_work::average, Set, T>(
         g, {x + in, y + out, nullptr, factor, count_include_pad, divisor_override});
   });
 }
-template <class T, pool_set Set, dim_t Stride>
+template <class T, pool_set Set>
 void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_include_pad,
                        dim_t divisor_override) {
   const T divisor =
       static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
   const T factor = divisor != T(0) ? T(1) / divisor : T(0);
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
-    const auto run = [](const pool_geometry& some, const detail::pool_job<T>& job) {
-      detail::run_pool<pool_work::average_backward, Set, Stride, T>(some, job);
-    };
-    const detail::pool_job<T> job{dy + out, dx + in,           nullptr,
-                                  factor,   count_include_pad, divisor_override};
-    if (factor != T(0))
-      run(g, job);
-    else if (!detail::divided_apart(g, job, run))
-      detail::run_plain<pool_work::average_backward>(g, job);
+    detail::run_pool<pool_work::average_backward, Set, T>(
+        g, {dy + out, dx + in, nullptr, factor, count_include_pad, divisor_override});
   });
 }
 

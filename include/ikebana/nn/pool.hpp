@@ -147,8 +147,7 @@ struct max_pool : detail::sliding_window<"max_pool", Spatial, Options...> {
   void forward(const context<T>& c) const {
     constexpr cpu::pool_problem problem = window::problem(cpu::pool_work::maximum_with_place),
                                 evaluation = window::problem(cpu::pool_work::maximum);
-    cpu::max_pool_forward<T, cpu::pool_set_of(problem) | cpu::pool_set_of(evaluation),
-                          cpu::pool_stride_of(problem)>(
+    cpu::max_pool_forward<T, cpu::pool_set_of(problem) | cpu::pool_set_of(evaluation)>(
         window::geometry(c.input_shape(), c.output_shape()), c.input(), c.output(),
         c.template saved<std::int32_t>(0));
   }
@@ -202,7 +201,7 @@ struct avg_pool : detail::sliding_window<"avg_pool", Spatial, Options...> {
   template <class T>
   void forward(const context<T>& c) const {
     constexpr cpu::pool_problem problem = problem_of(cpu::pool_work::average);
-    cpu::avg_pool_forward<T, cpu::pool_set_of(problem), cpu::pool_stride_of(problem)>(
+    cpu::avg_pool_forward<T, cpu::pool_set_of(problem)>(
         window::geometry(c.input_shape(), c.output_shape()), c.input(), c.output(), counts_padding,
         divisor);
   }
@@ -212,7 +211,7 @@ struct avg_pool : detail::sliding_window<"avg_pool", Spatial, Options...> {
     // Gradients that are divided apart are spread as all others.
     constexpr cpu::pool_problem problem = window::problem(cpu::pool_work::average_backward);
     if (c.input_gradient() != nullptr)
-      cpu::avg_pool_backward<T, cpu::pool_set_of(problem), cpu::pool_stride_of(problem)>(
+      cpu::avg_pool_backward<T, cpu::pool_set_of(problem)>(
           window::geometry(c.input_shape(), c.output_shape()), c.output_gradient(),
           c.input_gradient(), counts_padding, divisor);
   }

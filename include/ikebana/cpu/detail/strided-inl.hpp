@@ -1,14 +1,10 @@
-// Loads of every second element and of those farther apart, and stores that interleave.
+// Loads of every second and every fourth element, and stores that interleave.
 
 template <class T>
 struct even_odd {
   vec<T> even, odd;
 };
 #if IKEBANA_CPU_WIDTH == 0
-template <class T>
-IKEBANA_CPU_INLINE vec<T> load_strided(const T* p, dim_t, dim_t) {
-  return {p[0]};
-}
 template <class T>
 IKEBANA_CPU_INLINE even_odd<T> load_pairs(const T* p) {
   return {{p[0]}, {p[1]}};
@@ -79,22 +75,6 @@ IKEBANA_CPU_INLINE void store_pairs(vec<T> even, vec<T> odd, T* p, dim_t n) {
     halves.even.store(p, 2 * n);
   }
 }
-/// n elements, each `stride` behind the one before; nothing else is read, and the other lanes are
-/// zero.
-template <class T>
-IKEBANA_CPU_INLINE vec<T> load_strided(const T* p, dim_t stride, dim_t n) {
-  constexpr dim_t w = vec<T>::size;
-  if (stride == 1) return n == w ? vec<T>::load(p) : vec<T>::load(p, n);
-  if (stride == 2) {
-    const dim_t last = 2 * n - 1;
-    if (last <= w)
-      return split_pairs(vec<T>::load(p, last), vec<T>::zero(), lane_sequence<T>{}).even;
-    return split_pairs(vec<T>::load(p), vec<T>::load(p + w, last - w), lane_sequence<T>{}).even;
-  }
-  T gathered[w]{};
-  for (dim_t lane = 0; lane < n; ++lane) gathered[lane] = p[lane * stride];
-  return vec<T>::load(gathered);
-}
 #endif
 
 #if IKEBANA_CPU_WIDTH != 0
@@ -120,93 +100,53 @@ IKEBANA_CPU_INLINE vec<T> take_every(const vec<T>* of, std::index_sequence<Part.
    ...);
   return taken;
 }
-template <class T, std::size_t... I>
-IKEBANA_CPU_INLINE void split_phases(const vec<T>* met, vec<T>* phases, std::index_sequence<I...>) {
-  constexpr auto others = std::make_index_sequence<sizeof...(I) - 1>{};
-  ((phases[I] = take_every<static_cast<int>(I)>(met, others)), ...);
-}
-/// Lane L of register number Part of what load_phases would take apart: `joined` so far, and this
-/// phase.
-template <int Phases, int Part, int Phase, class R, std::size_t... L>
-IKEBANA_CPU_INLINE R join_phase(R joined, R phase, std::index_sequence<L...>) {
-  constexpr int w = sizeof...(L);
-  return __builtin_shufflevector(joined, phase,
-                                 ((Part * w + static_cast<int>(L)) % Phases == Phase
-                                      ? w + (Part * w + static_cast<int>(L)) / Phases
-                                  : Phase == 1 && (Part * w + static_cast<int>(L)) % Phases == 0
-                                      ? (Part * w + static_cast<int>(L)) / Phases
-                                      : static_cast<int>(L))...);
-}
-template <int Phases, int Part, class T, std::size_t... Others>
-IKEBANA_CPU_INLINE vec<T> join_phases(const vec<T>* phases, std::index_sequence<Others...>) {
-  vec<T> joined = phases[0];
-  ((joined.v = join_phase<Phases, Part, static_cast<int>(Others) + 1>(
-        joined.v, phases[Others + 1].v, lane_sequence<T>{})),
-   ...);
-  return joined;
-}
-template <int Phases, class T, std::size_t... I>
-IKEBANA_CPU_INLINE void store_phases(const vec<T>* phases, T* p, std::index_sequence<I...>) {
-  constexpr auto others = std::make_index_sequence<std::size_t{Phases - 1}>{};
-  (join_phases<Phases, static_cast<int>(I)>(phases, others)
-       .store(p + static_cast<dim_t>(I) * vec<T>::size),
-   ...);
-}
 #endif
-/// f(integral_constant) of a number of phases from 1 to 4.
+
+/// f(integral_constant) of a number of phases: 1, 2 or 4.
 template <class F>
 IKEBANA_CPU_INLINE void with_phases(dim_t phases, F f) {
-  switch (phases) {
-    case 1:
-      return f(std::integral_constant<int, 1>{});
-    case 2:
-      return f(std::integral_constant<int, 2>{});
-    case 3:
-      return f(std::integral_constant<int, 3>{});
-    default:
-      return f(std::integral_constant<int, 4>{});
-  }
+  if (phases == 1) return f(std::integral_constant<int, 1>{});
+  if (phases == 2) return f(std::integral_constant<int, 2>{});
+  f(std::integral_constant<int, 4>{});
 }
-/// Registers of elements `Phases` apart: lane l of number i is element l Phases + i of those met.
+/// The next elements by phases: lane l of number i is element l Phases + i.
 template <int Phases, class T>
-IKEBANA_CPU_INLINE void split_phases(const vec<T>* met, vec<T>* phases) {
+IKEBANA_CPU_INLINE void load_phases(const T* p, vec<T>* phases) {
 #if IKEBANA_CPU_WIDTH == 0
-  for (int i = 0; i < Phases; ++i) phases[i] = met[i];
+  for (int i = 0; i < Phases; ++i) phases[i] = vec<T>::load(p + i);
 #else
-  if constexpr (Phases == 4) {
-    const auto low = split_pairs(met[0], met[1], lane_sequence<T>{}),
-               high = split_pairs(met[2], met[3], lane_sequence<T>{}),
+  if constexpr (Phases == 1) {
+    phases[0] = vec<T>::load(p);
+  } else if constexpr (Phases == 2) {
+    const auto pairs = load_pairs(p);
+    phases[0] = pairs.even;
+    phases[1] = pairs.odd;
+  } else {
+    const auto low = load_pairs(p), high = load_pairs(p + 2 * vec<T>::size),
                even = split_pairs(low.even, high.even, lane_sequence<T>{}),
                odd = split_pairs(low.odd, high.odd, lane_sequence<T>{});
     phases[0] = even.even;
     phases[1] = odd.even;
     phases[2] = even.odd;
     phases[3] = odd.odd;
-  } else {
-    split_phases(met, phases, std::make_index_sequence<std::size_t{Phases}>{});
   }
 #endif
-}
-/// The same of the next elements.
-template <int Phases, class T>
-IKEBANA_CPU_INLINE void load_phases(const T* p, vec<T>* phases) {
-  vec<T> met[Phases];
-  for (int i = 0; i < Phases; ++i) met[i] = vec<T>::load(p + i * vec<T>::size);
-  split_phases<Phases>(static_cast<const vec<T>*>(met), phases);
 }
 /// Its reverse.
 template <int Phases, class T>
 IKEBANA_CPU_INLINE void store_phases(const vec<T>* phases, T* p) {
 #if IKEBANA_CPU_WIDTH == 0
-  for (int i = 0; i < Phases; ++i) p[i] = phases[i].v;
+  for (int i = 0; i < Phases; ++i) phases[i].store(p + i);
 #else
-  if constexpr (Phases == 4) {
+  if constexpr (Phases == 1) {
+    phases[0].store(p);
+  } else if constexpr (Phases == 2) {
+    store_pairs(phases[0], phases[1], p);
+  } else {
     const auto even = interleave_pairs(phases[0], phases[2], lane_sequence<T>{}),
                odd = interleave_pairs(phases[1], phases[3], lane_sequence<T>{});
     store_pairs(even.even, odd.even, p);
     store_pairs(even.odd, odd.odd, p + 2 * vec<T>::size);
-  } else {
-    store_phases<Phases>(phases, p, std::make_index_sequence<std::size_t{Phases}>{});
   }
 #endif
 }

@@ -51,8 +51,7 @@ namespace ikebana::cpu::detail {
 
 /// False, having done nothing, where there are no lanes or a band does not fit the scratch.
 template <class T>
-bool maxima_in_lanes(const any_windows& g, const std::array<dim_t, 3>& dilation, const T* x, T* y,
-                     std::int32_t* indices) {
+bool maxima_in_lanes(const any_windows& g, const T* x, T* y, std::int32_t* indices) {
   using span = typename lane_windows<T>::span;
   const lane_kernel<T> kernel = IKEBANA_CPU_DISPATCH_AVX(kernel_for_lane_maxima<T>)();
   const dim_t w = kernel.width, inputs = g.in[0] * g.in[1] * g.in[2],
@@ -93,12 +92,12 @@ bool maxima_in_lanes(const any_windows& g, const std::array<dim_t, 3>& dilation,
                          lists.allocate<span>(g.out[2])};
   if (!scratch.fits() || !lists.fits()) return false;
   for (std::size_t d = 0; d < 3; ++d) {
-    t.steps[d] = steps[d] * dilation[d];
+    t.steps[d] = steps[d] * g.dilation[d];
     t.out[d] = g.out[d];
     t.spans[d] = spans[d];
     for (dim_t o = 0; o < g.out[d]; ++o) {
       const pool_span s = g.span(d, o);
-      spans[d][o] = {s.begin * steps[d], parts(s.end - s.begin, dilation[d])};
+      spans[d][o] = {s.begin * steps[d], g.met(s, d)};
     }
   }
   for (dim_t p = 0; p < g.planes; p += w) {
@@ -116,11 +115,11 @@ bool maxima_in_lanes(const any_windows& g, const std::array<dim_t, 3>& dilation,
       wrong |= kernel.run(t, count, x + p * inputs + t.first, y + p * outputs + o * of_each,
                           of_plane(p, o * of_each));
     }
+    any_windows one = g;
+    one.planes = 1;
     for (dim_t plane = p; wrong != 0; ++plane, wrong >>= 1)
       if ((wrong & 1) != 0)
-        maxima_by_windows<T>(
-            1, g.in, g.out, dilation, [&](std::size_t d, dim_t o) { return g.span(d, o); },
-            x + plane * inputs, y + plane * outputs, of_plane(plane, 0));
+        maxima_by_windows(one, x + plane * inputs, y + plane * outputs, of_plane(plane, 0));
   }
   return true;
 }

@@ -39,22 +39,19 @@ constexpr const char* name(pool_work w) {
 
 /// How windows are pooled, in the order in which the algorithms are considered.
 enum class pool_algorithm : unsigned char {
-  halves,           ///< Windows of two by two that share nothing: pairs of rows and of columns.
   whole_planes,     ///< A plane is a window.
   planes_in_lanes,  ///< A plane in each lane, band by band.
-  threes,           ///< Windows of three by three: neighbours are joined in registers.
+  neighbours,       ///< Windows of up to three by three: neighbours are joined in registers.
   separable,        ///< Rows are joined first, then columns of what came out.
-  windows,          ///< Rows of windows, one by one: averages of any sizes, places of maxima.
   plain,            ///< Element by element.
 };
 inline constexpr pool_algorithm pool_algorithms[] = {
-    pool_algorithm::halves, pool_algorithm::whole_planes, pool_algorithm::planes_in_lanes,
-    pool_algorithm::threes, pool_algorithm::separable,    pool_algorithm::windows,
-    pool_algorithm::plain};
+    pool_algorithm::whole_planes, pool_algorithm::planes_in_lanes, pool_algorithm::neighbours,
+    pool_algorithm::separable, pool_algorithm::plain};
 
 constexpr const char* name(pool_algorithm a) {
-  constexpr const char* names[] = {
-      "halves", "whole planes", "planes in lanes", "threes", "separable", "windows", "plain"};
+  constexpr const char* names[] = {"whole planes", "planes in lanes", "neighbours", "separable",
+                                   "plain"};
   return names[static_cast<int>(a)];
 }
 
@@ -79,22 +76,15 @@ namespace detail::pool_costs {
 inline constexpr dim_t least_halved_row = 8;
 /// Windows of as many elements are seldom a whole plane.
 inline constexpr dim_t most_of_window = 9;
-/// Maxima go by planes in lanes where so many rows of results fit a vector, and so many planes are
-/// there for each of a row's results; other windows than of three by three do if they are further
-/// apart along rows, or of so many elements; and always, planes fill one in so many lanes.
-inline constexpr dim_t rows_per_vector = 2, planes_per_result = 2, most_near = 2,
-                       least_elements = 16, least_of_lanes = 4;
-/// Sums of so many columns, or so far apart, do not go by rows.
-inline constexpr dim_t most_columns = 64, most_stride = 16;
+/// Maxima of windows of three by three go by planes in lanes where so many rows of results fit a
+/// vector, and so many planes are there for each of a row's results; others always.
+inline constexpr dim_t rows_per_vector = 2, planes_per_result = 2;
 /// The bytes of a band of planes in lanes, with its results: they stay in the second-level cache.
 inline constexpr dim_t band_bytes = dim_t{32} * 1024;
-/// The bytes of lines of separable windows, of each of two buffers, which the first-level cache
-/// holds.
-inline constexpr dim_t line_bytes = dim_t{8} * 1024;
 /// The bytes of sums of neighbours of narrow rows, which are read again at once.
 inline constexpr dim_t halved_bytes = dim_t{4} * 1024;
-/// Planes of gradients are divided by the sizes of their windows so many bytes at a time.
-inline constexpr dim_t divided_bytes = dim_t{16} * 1024;
+/// The bytes of a batch of joined rows of separable windows, and the most rows.
+inline constexpr dim_t batch_bytes = dim_t{16} * 1024, most_rows = 8;
 /// So many bytes of planes are cleared before gradients are scattered to them.
 inline constexpr dim_t cleared_bytes = dim_t{8} * 1024;
 
@@ -102,15 +92,23 @@ inline constexpr dim_t cleared_bytes = dim_t{8} * 1024;
 
 namespace detail {
 
+/// Whether windows are two by two and share nothing.
 constexpr bool is_two_by_two(const pool_geometry& g) {
   constexpr std::array<dim_t, 3> size{1, 2, 2}, none{0, 0, 0};
   return g.kernel == size && g.stride == size && g.padding == none && g.dilation[1] == 1 &&
          g.dilation[2] == 1;
 }
-constexpr bool is_three_by_three(const pool_geometry& g) {
-  return g.kernel == std::array<dim_t, 3>{1, 3, 3} && g.stride[0] == 1 && g.padding[0] == 0 &&
-         g.padding[2] <= 1 && g.stride[1] == g.stride[2] && g.stride[1] <= 2 &&
-         g.dilation[1] == 1 && g.dilation[2] == 1;
+/// Whether, what is more, none of them passes the end.
+constexpr bool are_halves(const pool_geometry& g) {
+  return is_two_by_two(g) && 2 * g.out[1] <= g.in[1] && 2 * g.out[2] <= g.in[2];
+}
+/// Whether windows are so small that neighbours are joined in registers: two by two that share
+/// nothing, three by three, and for places up to three rows of two or three columns.
+constexpr bool are_neighbours(const pool_geometry& g, bool with_place) {
+  if (is_two_by_two(g)) return true;
+  return g.kernel[0] == 1 && g.stride[0] == 1 && g.padding[0] == 0 && g.stride[2] <= 2 &&
+         g.padding[2] <= 1 && g.dilation[1] == 1 && g.dilation[2] == 1 && g.kernel[1] <= 3 &&
+         (g.kernel[2] == 3 || (with_place && g.kernel[2] == 2)) && (with_place || g.kernel[1] == 3);
 }
 
 }  // namespace detail
@@ -118,15 +116,12 @@ constexpr bool is_three_by_three(const pool_geometry& g) {
 /// Whether an algorithm is written for such work.
 constexpr bool computes(pool_algorithm algorithm, pool_work work) {
   switch (algorithm) {
+    case pool_algorithm::whole_planes:
+      return work != pool_work::maximum_backward;
     case pool_algorithm::planes_in_lanes:
       return work == pool_work::maximum_with_place;
-    case pool_algorithm::whole_planes:
-    case pool_algorithm::threes:
-      return work != pool_work::maximum_backward;
     case pool_algorithm::separable:
       return work != pool_work::maximum_backward && work != pool_work::maximum_with_place;
-    case pool_algorithm::windows:
-      return work != pool_work::maximum_backward && work != pool_work::maximum;
     default:
       return true;
   }
@@ -140,17 +135,9 @@ constexpr bool computes(pool_algorithm algorithm, pool_work work) {
   using enum pool_fit;
   const pool_geometry& g = p.windows;
   if (!computes(algorithm, p.work)) return never;
-  const bool is_average = p.work == pool_work::average || p.work == pool_work::average_backward,
-             scatters = p.work == pool_work::maximum_backward,
-             threes = detail::is_three_by_three(g);
+  const bool halves = detail::is_two_by_two(g),
+             neighbours = detail::are_neighbours(g, p.work == pool_work::maximum_with_place);
   switch (algorithm) {
-    case pool_algorithm::halves:
-      if (!detail::is_two_by_two(g)) return never;
-      if (!p.is_known()) return p.ceils || scatters ? perhaps : always;
-      return 2 * g.out[1] <= g.in[1] && 2 * g.out[2] <= g.in[2] && g.out[0] <= g.in[0] &&
-                     (!scatters || g.out[2] >= costs::least_halved_row)
-                 ? always
-                 : never;
     case pool_algorithm::whole_planes:
       if (g.padding != std::array<dim_t, 3>{0, 0, 0}) return never;
       if (!p.is_known())
@@ -159,24 +146,32 @@ constexpr bool computes(pool_algorithm algorithm, pool_work work) {
         if (g.out[d] != 1 || g.kernel[d] < g.in[d]) return never;
       return p.work == pool_work::average ? p.one_divisor : always;
     case pool_algorithm::planes_in_lanes:
+      if (!neighbours) return always;
+      if (halves) return never;
       if (!p.is_known()) return perhaps;
-      if (costs::least_of_lanes * g.planes < p.lanes) return never;
-      return (costs::rows_per_vector * g.out[2] <= p.lanes &&
-              costs::planes_per_result * g.out[2] <= g.planes) ||
-                     (!threes && (g.stride[2] > costs::most_near ||
-                                  conv_geometry::volume(g.kernel) >= costs::least_elements))
+      return costs::rows_per_vector * g.out[2] <= p.lanes &&
+                     costs::planes_per_result * g.out[2] <= g.planes
                  ? always
                  : never;
-    case pool_algorithm::threes:
-      if (!threes) return never;
-      if (p.work == pool_work::average_backward && (g.stride[1] != 1 || g.padding[2] != 1))
+    case pool_algorithm::neighbours: {
+      if (!neighbours) return never;
+      const pool_fit fits = !halves                 ? always
+                            : !p.is_known()         ? (p.ceils ? perhaps : always)
+                            : detail::are_halves(g) ? always
+                                                    : never;
+      if (p.work == pool_work::maximum_with_place) return always;
+      if (p.work == pool_work::maximum) return fits;
+      if (p.work == pool_work::maximum_backward)
+        return !halves                                              ? never
+               : p.is_known() && g.out[2] < costs::least_halved_row ? never
+               : p.is_known()                                       ? fits
+                                                                    : perhaps;
+      // Backward, the windows of dx's elements have to be such windows, too.
+      if (p.work == pool_work::average_backward && !halves &&
+          !(g.stride[1] == 1 && g.stride[2] == 1 && g.padding[2] == 1))
         return never;
-      return is_average ? p.one_divisor : always;
-    case pool_algorithm::separable:
-      return !is_average ||
-                     (g.kernel[2] <= costs::most_columns && g.stride[2] <= costs::most_stride)
-                 ? always
-                 : never;
+      return fits == always ? p.one_divisor : fits;
+    }
     default:
       return always;
   }
@@ -206,16 +201,9 @@ constexpr pool_set whole_plane_set() {
 }
 /// Those for windows that share nothing, of sizes that are not known.
 constexpr pool_set uneven_set() {
-  return IKEBANA_CPU_HERE ? all_pool_algorithms & ~only(pool_algorithm::threes)
+  return IKEBANA_CPU_HERE ? all_pool_algorithms & ~only(pool_algorithm::neighbours)
                           : all_pool_algorithms;
 }
-/// The stride along rows that kernels are built for, strides beyond 4 being alike; 0, for any,
-/// where kernels are built apart.
-constexpr dim_t pool_stride_of(const pool_problem& p) {
-  const dim_t stride = p.windows.stride[2];
-  return !IKEBANA_CPU_HERE ? 0 : stride <= 4 ? stride : 5;
-}
-
 namespace detail {
 
 /// A line about the plan of a pool (verbose.hpp).

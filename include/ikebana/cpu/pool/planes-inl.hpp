@@ -23,9 +23,9 @@ void maximum_of_planes(dim_t count, dim_t n, const T* x, T* y, std::int32_t* ind
       m.meet(keep_first(v, rest), at);
     }
     if (sum(doubtful) != T(0)) [[unlikely]] {
-      detail::maxima_by_windows(
-          pool_geometry{1, {1, 1, n}, {1, 1, 1}, {1, 1, n}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}}, x,
-          y + p, indices == nullptr ? indices : indices + p);
+      const pool_geometry g{1, {1, 1, n}, {1, 1, 1}, {1, 1, n}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
+      detail::maxima_by_windows(detail::windows_of(g), x, y + p,
+                                indices == nullptr ? indices : indices + p);
       continue;
     }
     y[p] = maximum(m.best);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -8,25 +9,25 @@
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/detail/strided.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/pool/lanes.hpp"
 #include "ikebana/cpu/pool/plan.hpp"
-#include "ikebana/cpu/pool/rows.hpp"
 #include "ikebana/cpu/pool/windows.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/pool/halves-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/pool/joining-inl.hpp"
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool/planes-inl.hpp"
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/pool/threes-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/pool/neighbours-inl.hpp"
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/pool/windows-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/pool/separable-inl.hpp"
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
@@ -49,37 +50,26 @@ struct pool_job {
 /// done(planes left, their x, y and indices) says how many it has done: it stops at one with what
 /// is not finite, which goes element by element.
 template <class T, class F>
-void maxima_but_of_doubtful_planes(const pool_geometry& g, const pool_job<T>& job, const F& done) {
-  pool_geometry one = g;
+void maxima_but_of_doubtful_planes(const any_windows& g, const pool_job<T>& job, const F& done) {
+  any_windows one = g;
   one.planes = 1;
-  const auto of = [&](dim_t plane) {
-    return job.indices == nullptr ? nullptr : job.indices + plane * g.output_plane();
+  const T* x = job.source;
+  T* y = job.result;
+  std::int32_t* indices = job.indices;
+  const auto skip = [&](dim_t planes) {
+    x += planes * g.in[0] * g.in[1] * g.in[2];
+    const dim_t outputs = planes * g.out[0] * g.out[1] * g.out[2];
+    y += outputs;
+    if (indices != nullptr) indices += outputs;
   };
   for (dim_t n = 0; n < g.planes; ++n) {
-    const auto at = [&] { return job.source + n * g.input_plane(); };
-    const auto to = [&] { return job.result + n * g.output_plane(); };
-    n += done(g.planes - n, at(), to(), of(n));
-    if (n == g.planes) return;
-    maxima_by_windows(one, at(), to(), of(n));
+    const dim_t all_right = done(g.planes - n, x, y, indices);
+    n += all_right;
+    skip(all_right);
+    if (n >= g.planes) return;
+    maxima_by_windows(one, x, y, indices);
+    skip(1);
   }
-}
-
-template <pool_work Work, class T>
-bool run_halves(const pool_geometry& g, const pool_job<T>& job) {
-  if constexpr (Work == pool_work::average)
-    IKEBANA_CPU_DISPATCH_AVX(halve_by_average<T>)(g, job.source, job.factor, job.result);
-  else if constexpr (Work == pool_work::average_backward)
-    IKEBANA_CPU_DISPATCH_AVX(halve_by_average_backward<T>)(g, job.source, job.factor, job.result);
-  else if constexpr (Work == pool_work::maximum_backward)
-    IKEBANA_CPU_DISPATCH_AVX(halve_backward<T>)(g, job.source, job.maxima, job.result);
-  else
-    maxima_but_of_doubtful_planes(
-        g, job, [&](dim_t planes, const T* x, T* y, std::int32_t* indices) -> dim_t {
-          pool_geometry some = g;
-          some.planes = planes;
-          return IKEBANA_CPU_DISPATCH_AVX(halve_by_maximum<T>)(some, x, y, indices);
-        });
-  return true;
 }
 
 template <pool_work Work, class T>
@@ -94,81 +84,101 @@ bool run_whole_planes(const pool_geometry& g, const pool_job<T>& job) {
 }
 
 template <pool_work Work, class T>
-bool run_threes(const pool_geometry& all, const pool_job<T>& job) {
-  // Slices are planes.
-  pool_geometry g = all;
-  g.planes *= g.in[0];
-  g.in[0] = g.out[0] = 1;
-  if constexpr (Work == pool_work::maximum_with_place) {
-    maxima_but_of_doubtful_planes(
-        all, job, [&](dim_t planes, const T* x, T* y, std::int32_t* indices) -> dim_t {
-          return IKEBANA_CPU_DISPATCH_AVX(places_by_threes<T>)(all, planes, x, y, indices);
-        });
-  } else {
-    if (static_cast<std::size_t>(g.in[2]) * sizeof(T) > packed_b_bytes) return false;
-    if constexpr (Work == pool_work::average) {
-      IKEBANA_CPU_DISPATCH_AVX(averages_by_threes<T>)(g, job.source, job.factor, job.result);
-    } else if constexpr (Work == pool_work::average_backward) {
-      IKEBANA_CPU_DISPATCH_AVX(spread_by_threes<T>)(g, job.source, job.factor, job.result);
-    } else if (!IKEBANA_CPU_DISPATCH_AVX(maxima_by_threes<T>)(g, job.source, T(1), job.result)) {
-      pool_geometry one = g;
-      one.planes = 1;
-      maxima_but_of_doubtful_planes(
-          g, job, [&](dim_t planes, const T* x, T* y, std::int32_t*) -> dim_t {
-            dim_t n = 0;
-            while (n < planes && IKEBANA_CPU_DISPATCH_AVX(maxima_by_threes<T>)(
-                                     one, x + n * g.input_plane(), T(1), y + n * g.output_plane()))
-              ++n;
-            return n;
-          });
+bool run_neighbours(const pool_geometry& g, const pool_job<T>& job) {
+  // A row of nothing has to fit.
+  if (static_cast<std::size_t>(std::max(g.in[2], g.out[2])) * sizeof(T) > packed_b_bytes)
+    return false;
+  if constexpr (Work == pool_work::average) {
+    IKEBANA_CPU_DISPATCH_AVX(sums_of_neighbours<T>)(g, job.source, job.factor, job.result);
+  } else if constexpr (Work == pool_work::maximum_backward) {
+    IKEBANA_CPU_DISPATCH_AVX(halve_backward<T>)(g, job.source, job.maxima, T(1), job.result);
+  } else if constexpr (Work == pool_work::average_backward) {
+    if (is_two_by_two(g)) {
+      IKEBANA_CPU_DISPATCH_AVX(halve_backward<T>)(g, job.source, nullptr, job.factor, job.result);
+      return true;
     }
+    pool_geometry back = g;
+    back.in = g.out;
+    back.out = g.in;
+    for (std::size_t d = 1; d < 3; ++d) back.padding[d] = g.kernel[d] - 1 - g.padding[d];
+    IKEBANA_CPU_DISPATCH_AVX(sums_of_neighbours<T>)(back, job.source, job.factor, job.result);
+  } else {
+    maxima_but_of_doubtful_planes(
+        dilated_windows_of(g), job,
+        [&](dim_t planes, const T* x, T* y, std::int32_t* indices) -> dim_t {
+          return IKEBANA_CPU_DISPATCH_AVX(maxima_of_neighbours<T>)(g, planes, x, y, indices);
+        });
   }
   return true;
 }
 
-/// `Stride` as pool_stride_of.
-template <pool_work Work, dim_t Stride, class T>
-bool run_separable(const pool_geometry& g, const pool_job<T>& job) {
-  const auto kernel = [] {
-    if constexpr (Work == pool_work::average)
-      return IKEBANA_CPU_DISPATCH_AVX(kernel_for_row_averages<T, Stride>)();
-    else if constexpr (Work == pool_work::average_backward)
-      return IKEBANA_CPU_DISPATCH_AVX(kernel_for_row_spreads<T, Stride>)();
-    else
-      return IKEBANA_CPU_DISPATCH_AVX(kernel_for_row_maxima<T, Stride>)();
-  };
-  return windows_by_rows<T>(g, Work, kernel(), job.factor, job.count_include_pad, job.source,
-                            job.result);
-}
-
-/// Averages and their gradients, of windows of any sizes.
 template <pool_work Work, class T>
-bool run_any_windows(const any_windows& g, const pool_job<T>& job) {
+bool run_separable(const any_windows& g, const pool_job<T>& job) {
+  constexpr bool backward = Work == pool_work::average_backward;
+  if (!backward && g.out[0] * g.out[1] * g.out[2] <= 0) return true;
+  // Vectors pass the end by so many elements.
+  constexpr dim_t more = 256 / static_cast<dim_t>(sizeof(T));
+  window_lines<T> t;
+  t.factor = job.factor;
+  t.extent = std::max(g.in[2], dim_t{1});
+  if (g.stride != 0)
+    t.extent = std::max(t.extent + g.padding,
+                        (g.out[2] - 1) * g.stride + (g.kernel - 1) * g.dilation[2] + 1);
+  // Rows of windows follow each other as padded rows do, and backward with zeros between them.
+  const dim_t shared = backward && g.stride != 0 ? (g.kernel - 1) / g.stride : 0;
+  t.window_pitch = g.out[2] + shared;
+  t.row_pitch = t.extent;
+  if (g.stride != 0) {
+    t.window_pitch = std::max(t.window_pitch, parts(t.extent, g.stride));
+    t.row_pitch = t.window_pitch * g.stride;
+  }
+  t.batch = pool_costs::batch_bytes / static_cast<dim_t>(sizeof(T)) / t.row_pitch;
+  t.batch = std::min(std::max(t.batch, dim_t{1}), pool_costs::most_rows);
   monotonic_scratch scratch = monotonic_scratch::of<T>();
   auto lists = monotonic_scratch::of_lists();
-  constexpr dim_t register_bytes = 64;
-  T* const row = scratch.allocate<T>(g.in[2] + register_bytes / static_cast<dim_t>(sizeof(T)));
-  pool_span* const columns = lists.allocate<pool_span>(g.out[2]);
-  if (!scratch.fits() || !lists.fits()) return false;
-  for (dim_t o = 0; o < g.out[2]; ++o) columns[o] = g.span(2, o);
-  if constexpr (Work == pool_work::average) IKEBANA_CPU_DISPATCH_AVX(average_windows<T>)
-  (g, columns, row, job.source, job.result, job.count_include_pad, job.divisor_override);
-  else IKEBANA_CPU_DISPATCH_AVX(spread_windows<T>)(g, columns, row, job.source, job.result,
-                                                   job.count_include_pad, job.divisor_override);
-  return true;
-}
-
-template <pool_work Work, class T>
-bool run_windows(const pool_geometry& g, const pool_job<T>& job) {
-  if constexpr (Work == pool_work::maximum_with_place) {
-    maxima_but_of_doubtful_planes(
-        g, job, [&](dim_t planes, const T* x, T* y, std::int32_t* indices) -> dim_t {
-          return IKEBANA_CPU_DISPATCH_AVX(places_by_windows<T>)(g, planes, x, y, indices);
-        });
-    return true;
-  } else {
-    return run_any_windows<Work>(windows_of(g), job);
+  t.rows = scratch.allocate<T>(t.batch * t.row_pitch + 2 * more);
+  t.windows = scratch.allocate<T>(rounded_up(shared, more) + t.batch * t.window_pitch + 2 * more);
+  std::array<T*, 3> factors{};
+  std::array<pool_span*, 3> spans{};
+  std::array<typename window_lines<T>::range*, 2> ranges{};
+  for (std::size_t d = 0; d < 3; ++d) {
+    if (d < 2 || g.stride == 0) lists.allocate(spans[d], g.out[d]);
+    if (d < 2 && backward) lists.allocate(ranges[d], g.in[d]);
+    if (job.factor == T(0)) scratch.allocate(factors[d], g.out[d] + more);
   }
+  if (!scratch.fits() || !lists.fits()) return false;
+  t.windows += rounded_up(shared, more);
+  for (std::size_t d = 0; d < 3; ++d) {
+    if (factors[d] != nullptr) std::fill_n(factors[d], g.out[d] + more, T(0));
+    for (dim_t o = 0; o < g.out[d]; ++o) {
+      const pool_span s = g.span(d, o);
+      if (spans[d] != nullptr) spans[d][o] = s;
+      if (factors[d] != nullptr)
+        factors[d][o] = T(1) / static_cast<T>(job.count_include_pad ? s.padded : s.end - s.begin);
+    }
+    t.spans[d] = spans[d];
+    t.factors[d] = factors[d];
+    if (d == 2 || !backward) continue;
+    t.ranges[d] = ranges[d];
+    dim_t first = 0, end = 0;
+    for (dim_t i = 0; i < g.in[d]; ++i) {
+      while (first < g.out[d] && spans[d][first].end <= i) ++first;
+      while (end < g.out[d] && spans[d][end].begin <= i) ++end;
+      ranges[d][i] = {first, end};
+    }
+  }
+  if constexpr (Work == pool_work::average)
+    IKEBANA_CPU_DISPATCH_AVX(sums_of_windows<T>)(g, t, job.source, job.result);
+  else if constexpr (backward)
+    IKEBANA_CPU_DISPATCH_AVX(spread_windows<T>)(g, t, job.source, job.result);
+  else
+    maxima_but_of_doubtful_planes(
+        g, job, [&](dim_t planes, const T* x, T* y, std::int32_t*) -> dim_t {
+          any_windows some = g;
+          some.planes = planes;
+          return IKEBANA_CPU_DISPATCH_AVX(maxima_of_windows<T>)(some, t, x, y);
+        });
+  return true;
 }
 
 template <pool_work Work, class T>
@@ -183,27 +193,23 @@ bool run_plain(const pool_geometry& g, const pool_job<T>& job) {
     scatter_by_index(g.planes, g.input_plane(), g.output_plane(), job.source, job.maxima,
                      job.result);
   else
-    maxima_by_windows(g, job.source, job.result, job.indices);
+    maxima_by_windows(dilated_windows_of(g), job.source, job.result, job.indices);
   return true;
 }
 
 /// Runs an algorithm that applies.
-template <pool_algorithm Algorithm, pool_work Work, dim_t Stride = 0, class T>
+template <pool_algorithm Algorithm, pool_work Work, class T>
 bool run_pool_by(const pool_geometry& g, const pool_job<T>& job) {
   using enum pool_algorithm;
-  if constexpr (Algorithm == halves)
-    return run_halves<Work>(g, job);
-  else if constexpr (Algorithm == whole_planes)
+  if constexpr (Algorithm == whole_planes)
     return run_whole_planes<Work>(g, job);
   else if constexpr (Algorithm == planes_in_lanes)
-    return maxima_in_lanes<T>(dilated_windows_of(g), g.dilation, job.source, job.result,
-                              job.indices);
-  else if constexpr (Algorithm == threes)
-    return run_threes<Work>(g, job);
+    return maxima_in_lanes<T>(dilated_windows_of(g), job.source, job.result, job.indices);
+  else if constexpr (Algorithm == neighbours)
+    return run_neighbours<Work>(g, job);
   else if constexpr (Algorithm == separable)
-    return run_separable<Work, Stride>(g, job);
-  else if constexpr (Algorithm == windows)
-    return run_windows<Work>(g, job);
+    return run_separable<Work>(Work == pool_work::maximum ? dilated_windows_of(g) : windows_of(g),
+                               job);
   else
     return run_plain<Work>(g, job);
 }
@@ -244,7 +250,7 @@ inline bool reported(const pool_problem& p, pool_algorithm algorithm) {
 }
 
 /// Runs the first algorithm of `Set` that applies and does not decline.
-template <pool_work Work, pool_set Set, dim_t Stride, class T>
+template <pool_work Work, pool_set Set, class T>
 void run_pool(const pool_geometry& g, const pool_job<T>& job) {
   pool_problem problem{Work, g, false, job.factor != T(0) ? pool_fit::always : pool_fit::never};
   if constexpr ((Set & only(pool_algorithm::planes_in_lanes)) != 0 &&
@@ -254,7 +260,7 @@ void run_pool(const pool_geometry& g, const pool_job<T>& job) {
   }
   any_pool_algorithm([&](auto a) {
     if constexpr ((Set & only(a)) != 0 && computes(a, Work))
-      return applies(a, problem) == pool_fit::always && run_pool_by<a, Work, Stride>(g, job) &&
+      return applies(a, problem) == pool_fit::always && run_pool_by<a, Work>(g, job) &&
              reported(problem, a);
     else
       return false;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/pool/plan.hpp"
 
 namespace ikebana::cpu {
@@ -26,58 +27,79 @@ inline pool_span span_of(const pool_geometry& g, std::size_t d, dim_t o, dim_t d
   return {begin, std::min(reach, g.in[d]), std::min(reach, g.in[d] + g.padding[d]) - start};
 }
 
-/// Windows of any kind: span_of(geometry, d, o) is window o along dimension d.
+/// Windows of any kind: span_of(geometry, d, o) is window o along dimension d. Where those along
+/// rows are alike, they have a kernel and a stride.
 struct any_windows {
   dim_t planes;
-  std::array<dim_t, 3> in, out;
+  std::array<dim_t, 3> in, out, dilation{1, 1, 1};
   const void* geometry;
   pool_span (*span_of)(const void*, std::size_t, dim_t);
+  dim_t kernel = 0, stride = 0, padding = 0;
 
   pool_span span(std::size_t d, dim_t o) const { return span_of(geometry, d, o); }
+  /// The elements in a span.
+  dim_t met(pool_span s, std::size_t d) const { return parts(s.end - s.begin, dilation[d]); }
 };
 /// Those of g, which must outlive them, undilated.
 inline any_windows windows_of(const pool_geometry& g) {
-  return {g.planes, g.in, g.out, &g, [](const void* geometry, std::size_t d, dim_t o) {
-            return span_of(*static_cast<const pool_geometry*>(geometry), d, o, 1);
-          }};
+  const auto span = [](const void* geometry, std::size_t d, dim_t o) {
+    return span_of(*static_cast<const pool_geometry*>(geometry), d, o, 1);
+  };
+  return {g.planes, g.in, g.out, {1, 1, 1}, &g, span, g.kernel[2], g.stride[2], g.padding[2]};
 }
 inline any_windows dilated_windows_of(const pool_geometry& g) {
-  return {g.planes, g.in, g.out, &g, [](const void* geometry, std::size_t d, dim_t o) {
-            const auto& of = *static_cast<const pool_geometry*>(geometry);
-            return span_of(of, d, o, of.dilation[d]);
-          }};
+  const auto span = [](const void* geometry, std::size_t d, dim_t o) {
+    const auto& of = *static_cast<const pool_geometry*>(geometry);
+    return span_of(of, d, o, of.dilation[d]);
+  };
+  return {g.planes, g.in, g.out, g.dilation, &g, span, g.kernel[2], g.stride[2], g.padding[2]};
 }
+
+/// What windows row by row need (separable-inl.hpp).
+template <class T>
+struct window_lines {
+  /// The windows that an element is in.
+  struct range {
+    dim_t first, end;
+  };
+  std::array<const pool_span*, 3> spans{};  ///< Null along rows where windows are alike.
+  std::array<const T*, 3> factors{};        ///< Null where sums have one factor,
+  T factor = T(1);                          ///< which this is.
+  std::array<const range*, 2> ranges{};     ///< Of slabs and rows, backward.
+  dim_t extent = 0;                         ///< Of a padded row.
+  /// A batch of padded rows, and of rows of windows, and how far these are apart.
+  T *rows = nullptr, *windows = nullptr;
+  dim_t batch = 1, row_pitch = 0, window_pitch = 0;
+
+  T factor_of(dim_t z, dim_t r) const {
+    return factors[0] == nullptr ? factor : factors[0][z] * factors[1][r];
+  }
+};
 
 /// Maxima window by window, and their places: what holds for any windows and any numbers. Not built
 /// for each instruction set, as little comes here: not-a-number and infinities, rows that are too
-/// long, windows of several sizes. `span(d, o)` is window o along dimension d.
-template <class T, class Span>
-void maxima_by_windows(dim_t planes, const std::array<dim_t, 3>& in,
-                       const std::array<dim_t, 3>& out, const std::array<dim_t, 3>& dilation,
-                       Span span, const T* x, T* y, std::int32_t* indices) {
-  const dim_t windows = out[0] * out[1] * out[2];
-  for (dim_t plane = 0; plane < planes; ++plane, x += in[0] * in[1] * in[2])
-    for (dim_t o = 0; o < windows; ++o, ++y) {
-      const pool_span z = span(0, o / (out[1] * out[2])), r = span(1, o / out[2] % out[1]),
-                      c = span(2, o % out[2]);
-      dim_t where = (z.begin * in[1] + r.begin) * in[2] + c.begin;
-      T best = x[where];
-      for (dim_t i = z.begin; i < z.end; i += dilation[0])
-        for (dim_t j = r.begin; j < r.end; j += dilation[1])
-          for (dim_t k = c.begin; k < c.end; k += dilation[2]) {
-            const dim_t at = (i * in[1] + j) * in[2] + k;
-            if (x[at] > best || x[at] != x[at]) best = x[where = at];
+/// long, places without vectors.
+template <class T>
+[[gnu::noinline]] void maxima_by_windows(const any_windows& g, const T* x, T* y,
+                                         std::int32_t* indices) {
+  const dim_t rows = g.out[0] * g.out[1];
+  for (dim_t row = 0; row < g.planes * rows; ++row) {
+    const T* const plane = x + row / rows * g.in[0] * g.in[1] * g.in[2];
+    const pool_span z = g.span(0, row % rows / g.out[1]), r = g.span(1, row % g.out[1]);
+    for (dim_t o = 0; o < g.out[2]; ++o, ++y) {
+      const pool_span c = g.span(2, o);
+      dim_t where = (z.begin * g.in[1] + r.begin) * g.in[2] + c.begin;
+      T best = plane[where];
+      for (dim_t i = z.begin; i < z.end; i += g.dilation[0])
+        for (dim_t j = r.begin; j < r.end; j += g.dilation[1])
+          for (dim_t k = c.begin; k < c.end; k += g.dilation[2]) {
+            const dim_t at = (i * g.in[1] + j) * g.in[2] + k;
+            if (plane[at] > best || plane[at] != plane[at]) best = plane[where = at];
           }
       *y = best;
       if (indices != nullptr) *indices++ = static_cast<std::int32_t>(where);
     }
-}
-template <class T>
-[[gnu::noinline]] void maxima_by_windows(const pool_geometry& g, const T* x, T* y,
-                                         std::int32_t* indices) {
-  maxima_by_windows(
-      g.planes, g.in, g.out, g.dilation,
-      [&](std::size_t d, dim_t o) { return span_of(g, d, o, g.dilation[d]); }, x, y, indices);
+  }
 }
 
 /// f(place in the input, number of the window, its weight) for each element of each window.
