@@ -2,5 +2,6 @@
 
 // Inference: networks frozen from models, shared by threads and called with lanes.
 
+#include "ikebana/deploy/embedded.hpp"
 #include "ikebana/deploy/freeze.hpp"
 #include "ikebana/deploy/prepare_thread.hpp"

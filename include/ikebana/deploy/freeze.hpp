@@ -8,9 +8,11 @@
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/deploy/embedded.hpp"
 #include "ikebana/deploy/frozen_weights.hpp"
 #include "ikebana/deploy/lane_memory.hpp"
 #include "ikebana/model/call_arguments.hpp"
+#include "ikebana/model/initialize.hpp"
 #include "ikebana/model/model.hpp"
 #include "ikebana/module/refusal.hpp"
 
@@ -73,6 +75,9 @@ class inference_model {
   static constexpr std::size_t input_count = sizeof...(In);
 
   explicit inference_model(const trained& model) : weights_{make_weights(model)} {}
+  /// Of weights that outlive it and that `freeze` has compared with the network.
+  inference_model(const M& module, const detail::embedded_view<value_type>& given)
+      : weights_{std::make_shared<weights>(module, trained::lowered(), given)} {}
 
   /// The error of a call with arguments of these types, if any; a constant expression.
   template <class... X>
@@ -131,8 +136,8 @@ class inference_model {
   }
 
   const M& module() const { return weights_->module; }
-  /// All parameters as one array, in the order of the model's.
-  std::span<const value_type> parameters() const { return weights_->parameters.span(); }
+  /// All parameters as one array, in the order of the model's or of the embedded weights.
+  std::span<const value_type> parameters() const { return weights_->parameters; }
 
  private:
   using memory_pointer = std::unique_ptr<memory, typename lane_type::ends>;
@@ -194,5 +199,19 @@ template <model_element E, resolved_module M, shape... In>
 inference_model<E, M, In...> freeze(const model<E, M, In...>& m) {
   return inference_model<E, M, In...>(m);
 }
+
+/// Makes an inference_model for inputs of the shapes In of a module and of weights that
+/// tools/embed has written as a header: `freeze<amplifier_weights, shape{1, 1, 1}>(amplifier)`. It
+/// reads them where they are, in read-only memory, and keeps no copy: layers run one by one, with
+/// the results of a frozen model to rounding. That each parameter and buffer has its tensor, and
+/// each tensor its use, is checked by the compiler. O(tensors); allocates tables.
+template <embedded_weights Weights, shape... In, any_module M>
+requires(detail::accepts<detail::check_embedded<Weights, M, In...>>) auto freeze(const M& m) {
+  return inference_model<typename Weights::value_type, become_t<M, In...>, In...>(
+      become<shape_list{In...}>(m), {Weights::data, Weights::tensors});
+}
+template <embedded_weights Weights, shape... In, any_module M>
+requires(!detail::accepts<detail::check_embedded<Weights, M, In...>>) auto freeze(const M&)
+    -> decltype(detail::refuse<detail::check_embedded<Weights, M, In...>>());
 
 }  // namespace ikebana

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/random.hpp"
+#include "ikebana/deploy/embedded.hpp"
 #include "ikebana/model/element.hpp"
+#include "ikebana/model/layout.hpp"
 #include "ikebana/model/model_memory.hpp"
 #include "ikebana/model/network_tables.hpp"
 #include "ikebana/model/parameter_stamp.hpp"
@@ -31,25 +34,26 @@ struct frozen_weights {
   ikebana::seed seed;
   bool fuses;
   std::uint64_t stamp = new_parameter_stamp();
-  aligned_buffer<T> parameters;
+  aligned_buffer<T> own_parameters;
+  std::span<const T> parameters;  ///< The own ones, or memory that outlives this.
+  program_table<const T*, sizes.parameters> parameter_table;
   aligned_buffer<std::byte> buffers;  ///< Those that are not persistent have their initial values.
-  program_table<dim_t, sizes.parameters> offsets;
-  program_table<dim_t, sizes.buffers> buffer_offsets;
-  dim_t persistent_bytes;
+  program_table<const std::byte*, sizes.buffers> buffer_table;
+  dim_t persistent_bytes;  ///< At the begin of `buffers`, not needed by a lane.
   program_table<int, sizes.choices> choices{};
   aligned_buffer<T> packed_layers;
   by_node<std::uint64_t> transposed_stamps{};  ///< By node: dense_layer::turned_stamp.
 
+  /// Copies those of a model.
   template <class Model>
-  [[gnu::cold]] explicit frozen_weights(const Model& model)
+  requires(Model::input_count == Inputs) [[gnu::cold]] explicit frozen_weights(const Model& model)
       : module{model.module()},
         lowered{model.current_program()},
         seed{model.seed()},
         fuses{model.fuses()},
-        parameters(static_cast<dim_t>(model.parameters().size())),
+        own_parameters(static_cast<dim_t>(model.parameters().size())),
+        parameters{own_parameters.span()},
         buffers(static_cast<dim_t>(model.buffers().size())),
-        offsets{model.layout().offsets},
-        buffer_offsets{model.layout().buffer_offsets},
         persistent_bytes{model.layout().persistent_bytes} {
     for (std::size_t c = 0; c < sizes.choices; ++c) {
       choices[c] = model.set_choice(c);
@@ -57,12 +61,37 @@ struct frozen_weights {
         throw state_error(std::string(lowered.path(lowered.choices[c]).view()) +
                           ": a function chooses the alternative; freeze needs one that is set");
     }
-    std::copy_n(model.parameters().data(), parameters.size(), parameters.data());
+    std::copy_n(model.parameters().data(), own_parameters.size(), own_parameters.data());
     std::copy_n(model.buffers().data(), persistent_bytes, buffers.data());
+    for (std::size_t i = 0; i < sizes.parameters; ++i)
+      parameter_table[i] = own_parameters.data() + model.layout().offsets[i];
+    place_buffers(model.layout());
+  }
+
+  /// Reads `given` in place: weights that the compiler compared with the network.
+  [[gnu::cold]] frozen_weights(const M& m, const program<sizes>& p, const embedded_view<T>& given)
+      : module{m}, lowered{p}, seed{0}, fuses{false}, parameters{given.data} {
+    const parameter_layout<sizes> layout = lay_out<T>(p);
+    buffers = aligned_buffer<std::byte>(layout.buffer_bytes);
+    persistent_bytes = layout.persistent_bytes;
+    place_buffers(layout);
+    for (std::size_t i = 0; i < sizes.parameters; ++i)
+      parameter_table[i] = given.at(lowered.path(lowered.parameters[i]).view());
     for (std::size_t b = 0; b < sizes.buffers; ++b)
+      if (is_embedded(lowered.buffers[b].spec))
+        buffer_table[b] =
+            reinterpret_cast<const std::byte*>(given.at(lowered.path(lowered.buffers[b]).view()));
+  }
+
+ private:
+  /// Gives each buffer its place, and those that are not persistent their initial values.
+  void place_buffers(const parameter_layout<sizes>& layout) {
+    for (std::size_t b = 0; b < sizes.buffers; ++b) {
+      std::byte* const at = buffers.data() + layout.buffer_offsets[b];
+      buffer_table[b] = at;
       if (const program_buffer& own = lowered.buffers[b]; !own.spec.persistent)
-        fill_buffer<T>(own.spec, {seed, hash_path(lowered.path(own).view(), seed.path)},
-                       buffers.data() + buffer_offsets[b]);
+        fill_buffer<T>(own.spec, {seed, hash_path(lowered.path(own).view(), seed.path)}, at);
+    }
   }
 };
 

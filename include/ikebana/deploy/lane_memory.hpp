@@ -138,8 +138,7 @@ class lane_memory {
     for (std::size_t b = 0; b < sizes.buffers; ++b) {
       const buffer_spec& spec = weights_->lowered.buffers[b].spec;
       if (spec.persistent || spec.is_cache) continue;
-      const dim_t offset = weights_->buffer_offsets[b];
-      std::memcpy(tables_->buffers[b], weights_->buffers.data() + offset,
+      std::memcpy(tables_->buffers[b], weights_->buffer_table[b],
                   static_cast<std::size_t>(bytes_of(spec)));
     }
   }
@@ -166,11 +165,12 @@ class lane_memory {
                   static_cast<std::size_t>(own));
     // In evaluation, leaves only read their parameters and persistent buffers.
     for (std::size_t i = 0; i < sizes.parameters; ++i)
-      t.parameters[i] = const_cast<T*>(from.parameters.data()) + from.offsets[i];
+      t.parameters[i] = const_cast<T*>(from.parameter_table[i]);
     for (std::size_t b = 0; b < sizes.buffers; ++b)
-      t.buffers[b] = from.lowered.buffers[b].spec.persistent
-                         ? const_cast<std::byte*>(from.buffers.data()) + from.buffer_offsets[b]
-                         : state + (from.buffer_offsets[b] - from.persistent_bytes);
+      t.buffers[b] =
+          from.lowered.buffers[b].spec.persistent
+              ? const_cast<std::byte*>(from.buffer_table[b])
+              : state + (from.buffer_table[b] - from.buffers.data() - from.persistent_bytes);
     t.point_execution();
     if constexpr (tables::traits::has_exceptions) t.find_exceptions();
     if constexpr (tables::is_partial)

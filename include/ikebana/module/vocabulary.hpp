@@ -49,7 +49,7 @@ namespace ikebana::detail {
   WORD(delayed) WORD(deque) WORD(describe) WORD(description) WORD(diagnostic) WORD(differ)         \
   WORD(dilation) WORD(dim) WORD(dim_t) WORD(dimension) WORD(dimensions) WORD(div) WORD(divisible)            \
   WORD(divisor_override) WORD(does) WORD(dot) WORD(dropout) WORD(dtype) WORD(dynamic) WORD(e)      \
-  WORD(each) WORD(edge) WORD(eight) WORD(einsum) WORD(element) WORD(element_kind) WORD(elements)                \
+  WORD(each) WORD(edge) WORD(eight) WORD(einsum) WORD(embedded) WORD(element) WORD(element_kind) WORD(elements)                \
   WORD(elementwise_affine) WORD(elu) WORD(embed_dim) WORD(embedding) WORD(embedding_dim)           \
   WORD(empty) WORD(end) WORD(end_dim) WORD(endian) WORD(eps) WORD(equal) WORD(equally)             \
   WORD(error_if_nonfinite) WORD(errors) WORD(events) WORD(every) WORD(exceptions) WORD(exist)      \
