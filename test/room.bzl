@@ -2,11 +2,11 @@
 
 load("//tools:copts.bzl", "COPTS", "UNOPTIMISED")
 
-def _test(name, srcs, instruction_sets, tags = [], **kwargs):
+def _test(name, srcs, instruction_sets, tags = [], data = [], **kwargs):
     native.cc_test(
         name = name,
         srcs = srcs + native.glob(["*.hpp"], allow_empty = True),
-        data = ["//test:data"],
+        data = ["//test:data"] + data,
         # Shared libraries need position-independent code, so everything would be compiled a second time.
         linkstatic = True,
         tags = tags,
@@ -44,7 +44,7 @@ def room_tests(units = None, corpus = {}, deps = [], instruction_sets = [], opti
       instruction_sets: values of IKEBANA_ISA; the same binaries run once more with each.
       optimised: whether the tests themselves are optimised. The kernels, which are built once for
         all tests, always are. Most tests run for less time than their optimisation would take.
-      **kwargs: passed to each cc_test.
+      **kwargs: passed to each cc_test; `data` in addition to test/data.
     """
     copts = COPTS if optimised else COPTS + UNOPTIMISED
     deps = deps + ["//:kernels"]
