@@ -1,4 +1,4 @@
-// The kernels of cpu/tensor_ops.hpp.
+// The kernels of cpu/tensor_ops.hpp but those of exp, log and erf (exps-inl.hpp): bound by memory.
 
 #define IKEBANA_CPU_LAMBDA(...) [=](__VA_ARGS__) __attribute__((always_inline))
 #define IKEBANA_CPU_CASE1(op, ...) \
@@ -40,11 +40,9 @@ void map_tensor_op(tensor_op f, dim_t n, const T* pa, const T* pb, const T* pc, 
     IKEBANA_CPU_CASE2(gt, select(a > b, one, zero))
     IKEBANA_CPU_CASE2(ge, select(a >= b, one, zero))
     case tensor_op::exp:
-      return map_array<T, exp_function>(n, pa, y);
     case tensor_op::log:
-      return map_array<T, log_function>(n, pa, y);
     case tensor_op::erf:
-      return map_array<T, erf_function>(n, pa, y);
+      return;  // map_exps
     case tensor_op::pow:
       for (dim_t i = 0; i < n; ++i) y[i] = std::pow(pa[i], pb[i]);
       return;
@@ -96,7 +94,8 @@ void map_tensor_op_backward(tensor_op f, int by, dim_t n, const T* pa, const T* 
     case tensor_op::abs:
       IKEBANA_CPU_BY(a, g * sign_like(a));
     case tensor_op::erf:
-      IKEBANA_CPU_BY(a, g * (exp(-(a * a)) * T(1.1283791670955125739)));
+      // b is exp(-a^2).
+      IKEBANA_CPU_BY(b, g * (b * T(1.1283791670955125739)));
     case tensor_op::add:
       return map_lanes(
           n, d, IKEBANA_CPU_LAMBDA(vec<T> g) { return g; }, dy);
@@ -176,7 +175,7 @@ IKEBANA_CPU_INLINE void with_fold(fold_op f, T p, Run run) {
   switch (f) {
     IKEBANA_CPU_FOLD(sum, acc + x)
     IKEBANA_CPU_FOLD(deviation, fma(x - m, x - m, acc))
-    IKEBANA_CPU_FOLD(exp, acc + exp(x - m))
+    IKEBANA_CPU_FOLD(exp, acc + x)
     IKEBANA_CPU_FOLD(abs, acc + abs(x))
     IKEBANA_CPU_FOLD(square, fma(x, x, acc))
     IKEBANA_CPU_FOLD(power, acc + power_of(abs(x), p))
@@ -189,62 +188,82 @@ IKEBANA_CPU_INLINE void with_fold(fold_op f, T p, Run run) {
 #undef IKEBANA_CPU_FOLD
 }
 
+// One function for each fold, so that none spills what another needs.
+template <class T, class G>
+[[gnu::noinline]] void fold_columns_by(dim_t n, dim_t columns, const T* x, dim_t ldx, const T* m,
+                                       T* acc, G g) {
+  constexpr dim_t w = vec<T>::size;
+  dim_t j = 0;
+  for (; j + 2 * w <= columns; j += 2 * w) {
+    const vec<T> m0 = m == nullptr ? vec<T>::zero() : vec<T>::load(m + j),
+                 m1 = m == nullptr ? m0 : vec<T>::load(m + j + w);
+    vec<T> a0 = vec<T>::load(acc + j), a1 = vec<T>::load(acc + j + w);
+    const T* from = x + j;
+    for (dim_t i = 0; i < n; ++i, from += ldx) {
+      a0 = g(vec<T>::load(from), m0, a0);
+      a1 = g(vec<T>::load(from + w), m1, a1);
+    }
+    a0.store(acc + j);
+    a1.store(acc + j + w);
+  }
+  for (; j < columns; j += w) {
+    const dim_t lanes = columns - j < w ? columns - j : w;
+    const vec<T> mean = m == nullptr ? vec<T>::zero() : vec<T>::load(m + j, lanes);
+    vec<T> a = vec<T>::load(acc + j, lanes);
+    const T* from = x + j;
+    for (dim_t i = 0; i < n; ++i, from += ldx)
+      a = g(lanes == w ? vec<T>::load(from) : vec<T>::load(from, lanes), mean, a);
+    a.store(acc + j, lanes);
+  }
+}
 template <class T>
 void fold_columns_of(fold_op f, dim_t n, dim_t columns, const T* x, dim_t ldx, const T* m, T p,
                      T* acc) {
   with_fold<T>(
       f, p, [=](auto g) __attribute__((always_inline)) {
-        constexpr dim_t w = vec<T>::size;
-        for (dim_t j = 0; j < columns; j += w) {
-          const dim_t lanes = columns - j < w ? columns - j : w;
-          const vec<T> mean = m == nullptr ? vec<T>::zero() : vec<T>::load(m + j, lanes);
-          vec<T> a = vec<T>::load(acc + j, lanes);
-          if (lanes == w)
-            for (dim_t i = 0; i < n; ++i) a = g(vec<T>::load(x + i * ldx + j), mean, a);
-          else
-            for (dim_t i = 0; i < n; ++i) a = g(vec<T>::load(x + i * ldx + j, lanes), mean, a);
-          a.store(acc + j, lanes);
-        }
+        fold_columns_by(n, columns, x, ldx, m, acc, g);
       });
 }
 
+/// Four vectors from a[0] on, each of which starts as it is.
+template <class T, class G>
+[[gnu::noinline]] void fold_row_by(dim_t n, const T* x, T m, T* a, G g) {
+  using B = typename number<T>::bits;
+  constexpr dim_t w = vec<T>::size;
+  const vec<T> mean = vec<T>::broadcast(m);
+  vec<T> a0 = vec<T>::load(a), a1 = vec<T>::load(a + w), a2 = vec<T>::load(a + 2 * w),
+         a3 = vec<T>::load(a + 3 * w);
+  dim_t i = 0;
+  for (; i + 4 * w <= n; i += 4 * w) {
+    a0 = g(vec<T>::load(x + i), mean, a0);
+    a1 = g(vec<T>::load(x + i + w), mean, a1);
+    a2 = g(vec<T>::load(x + i + 2 * w), mean, a2);
+    a3 = g(vec<T>::load(x + i + 3 * w), mean, a3);
+  }
+  // Lanes past the end stay as they are.
+  for (; i < n; i += w) {
+    const dim_t left = n - i < w ? n - i : w;
+    const auto is_there = lane_numbers<T>() < bits_of<T>::broadcast(static_cast<B>(left));
+    a0 = select(lane_mask<T>{is_there.m}, g(vec<T>::load(x + i, left), mean, a0), a0);
+  }
+  a0.store(a), a1.store(a + w), a2.store(a + 2 * w), a3.store(a + 3 * w);
+}
 template <class T>
 T fold_row_of(fold_op f, dim_t n, const T* x, T m, T p, T acc) {
   constexpr dim_t w = vec<T>::size;
-  const vec<T> mean = vec<T>::broadcast(m);
-  T result = acc;
+  const bool is_sum = f < fold_op::max;
+  T lanes[4 * w];
+  for (T& l : lanes) l = is_sum ? T(0) : acc;
   with_fold<T>(
-      f, p, [&](auto g) __attribute__((always_inline)) {
-        // Extremes of what is there alone: other lanes repeat the first element.
-        const bool is_sum = f < fold_op::max;
-        dim_t i = 0;
-        if (n >= w) {
-          vec<T> start = is_sum ? vec<T>::zero() : vec<T>::broadcast(acc);
-          vec<T> a0 = start, a1 = start, a2 = start, a3 = start;
-          for (; i + 4 * w <= n; i += 4 * w) {
-            a0 = g(vec<T>::load(x + i), mean, a0);
-            a1 = g(vec<T>::load(x + i + w), mean, a1);
-            a2 = g(vec<T>::load(x + i + 2 * w), mean, a2);
-            a3 = g(vec<T>::load(x + i + 3 * w), mean, a3);
-          }
-          for (; i + w <= n; i += w) a0 = g(vec<T>::load(x + i), mean, a0);
-          T lanes[4][vec<T>::size];
-          if (is_sum) {
-            result += sum((a0 + a1) + (a2 + a3));
-          } else {
-            a0.store(lanes[0]), a1.store(lanes[1]), a2.store(lanes[2]), a3.store(lanes[3]);
-            for (const auto& row : lanes)
-              for (const T l : row)
-                if (l != l || (f == fold_op::min ? l < result : l > result)) result = l;
-          }
-        }
-        for (; i < n; ++i) {
-          T one[vec<T>::size];
-          g(vec<T>::broadcast(x[i]), mean, vec<T>::broadcast(result)).store(one);
-          result = one[0];
-        }
-      });
-  return result;
+      f, p,
+      [ =, &lanes ](auto g) __attribute__((always_inline)) { fold_row_by(n, x, m, lanes, g); });
+  const auto part = [&](dim_t i) __attribute__((always_inline)) {
+    return vec<T>::load(lanes + i * w);
+  };
+  if (is_sum) return acc + sum((part(0) + part(1)) + (part(2) + part(3)));
+  for (const T l : lanes)
+    if (l != l || (f == fold_op::min ? l < acc : l > acc)) acc = l;
+  return acc;
 }
 
 template <class T>
@@ -267,13 +286,13 @@ void map_fold_backward(fold_op f, dim_t n, const T* x, const T* m, const T* g, T
       return map_lanes(
           n, dx, IKEBANA_CPU_LAMBDA(vec<T> v) { return v * by; }, g);
       IKEBANA_CPU_FOLD(abs, sign_like(u))
+    case fold_op::exp:
       IKEBANA_CPU_FOLD(square, u)
     case fold_op::power:
       for (dim_t i = 0; i < n; ++i)
         dx[i] = x[i] == 0 ? T(0) : g[i] * factor * x[i] * std::pow(std::abs(x[i]), p - 2);
       return;
       IKEBANA_CPU_FOLD_OF_M(deviation, (v * by) * (u - s))
-      IKEBANA_CPU_FOLD_OF_M(exp, (v * by) * exp(u - s))
     case fold_op::min:
     case fold_op::equal:
       IKEBANA_CPU_FOLD_OF_M(max, select(u == s, v * by, zero))
