@@ -8,10 +8,11 @@ IKEBANA_CPU_INLINE void map_lanes(dim_t n, T* y, F f, const Operand*... operands
   constexpr dim_t w = vec<T>::size;
   for (dim_t i = 0; i < n; i += w) {
     const dim_t lanes = n - i;
-    if (lanes >= w) [[likely]]
-      f(vec<T>::load(operands + i)...).store(y + i);
-    else
-      f(vec<T>::load(operands + i, lanes)...).store(y + i, lanes);
+    const auto load = [=](const T* p) __attribute__((always_inline)) {
+      return lanes >= w ? vec<T>::load(p + i) : vec<T>::load(p + i, lanes);
+    };
+    const vec<T> r = f(load(operands)...);
+    lanes >= w ? r.store(y + i) : r.store(y + i, lanes);
   }
 }
 
