@@ -98,7 +98,7 @@ TEST_CASE("what is wrong with a .npy file is said") {
   files f;
   const std::string three = bytes<float>({1, 2, 3});
   CHECK(f.why_not("not at all") == "expected a .npy file, got \"not at...\"");
-  CHECK(f.why_not("PK\3\4").starts_with("is a .npz archive; unpack it first: unzip"));
+  CHECK(f.why_not("PK\3\4").starts_with("is a .npz archive, which load_npz reads"));
   CHECK(f.why_not(npy("'<f4'", "(3,)", three + "x")) == "expected 12 bytes for [3], got 13");
   CHECK(f.why_not(npy("'<f4'", "(4,)", three)) == "expected 16 bytes for [4], got 12");
   CHECK(f.why_not(npy("'>f4'", "(3,)", three)).starts_with("holds elements of the type \">f4\""));

@@ -21,7 +21,7 @@ std::string describe_format(std::string_view begin) {
       "makes one";
   if (begin.empty()) return "an empty file";
   if (begin.starts_with("PK\x03\x04"sv))
-    return std::string("a zip archive, as torch.save writes (.pt, .pth)") + convert;
+    return "a zip archive, as torch.save writes (.pt, .pth), which load_torch reads";
   if (begin.size() > 1 && begin[0] == '\x80' && begin[1] >= 2 && begin[1] <= 5)
     return std::string("a pickle, as torch.save wrote before PyTorch 1.6") + convert;
   if (begin.starts_with("version https://git-lfs"sv))

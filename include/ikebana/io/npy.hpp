@@ -154,7 +154,7 @@ template <class = void>
 npy_content parse_npy(const std::string& path, std::string_view file) {
   const auto at = [file](std::size_t i) { return static_cast<unsigned char>(file[i]); };
   if (file.substr(0, 6) != std::string_view("\x93NUMPY", 6))
-    fail_io(path, file.substr(0, 2) == "PK" ? "is a .npz archive; unpack it first: unzip " + path
+    fail_io(path, file.substr(0, 2) == "PK" ? "is a .npz archive, which load_npz reads"
                                             : "expected a .npy file, got " + in_quotes(file, 6));
   if (file.size() < 10 || at(6) < 1 || at(6) > 3 || (at(6) > 1 && file.size() < 12))
     fail_io(path, "expected version 1, 2 or 3 of the .npy format");
@@ -219,6 +219,29 @@ void copy_npy(const std::string& path, const npy_content& content, T* to) {
   }
 }
 
+/// What comes before the elements.
+template <class = void>
+std::string npy_header(dtype type, const shape& s) {
+  const std::size_t size = size_of(type);
+  std::string header = "{'descr': '";
+  header += size == 1 ? '|' : '<';
+  header += type == dtype::float32 || type == dtype::float64 ? 'f'
+            : type == dtype::uint8                           ? 'u'
+                                                             : 'i';
+  header += static_cast<char>('0' + size);
+  header += "', 'fortran_order': False, 'shape': (";
+  for (std::size_t i = 0; i < s.rank(); ++i)
+    header += std::to_string(s[i]) + (s.rank() == 1 ? "," : i + 1 < s.rank() ? ", " : "");
+  header += "), }";
+  // The elements begin at a multiple of 64, as NumPy's do.
+  header.append(63 - (10 + header.size()) % 64, ' ');
+  header += '\n';
+  std::string start("\x93NUMPY\x01\x00", 8);
+  start += static_cast<char>(header.size() & 0xff);
+  start += static_cast<char>(header.size() >> 8);
+  return start + header;
+}
+
 }  // namespace detail
 
 /// Reads an array that NumPy saved (numpy.save), in C or Fortran order: `load_npy<float,
@@ -265,21 +288,7 @@ void save_npy(const std::filesystem::path& path, const X& x) {
   using T = typename X::value_type;
   static_assert(has_dtype<T>, "ikebana: save_npy writes float, double and whole numbers");
   const shape s = x.extents();
-  std::string header = "{'descr': '";
-  header += sizeof(T) == 1 ? '|' : '<';
-  header += std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
-  header += static_cast<char>('0' + sizeof(T));
-  header += "', 'fortran_order': False, 'shape': (";
-  for (std::size_t i = 0; i < s.rank(); ++i)
-    header += std::to_string(s[i]) + (s.rank() == 1 ? "," : i + 1 < s.rank() ? ", " : "");
-  header += "), }";
-  // The elements begin at a multiple of 64, as NumPy's do.
-  header.append(63 - (10 + header.size()) % 64, ' ');
-  header += '\n';
-  std::string start("\x93NUMPY\x01\x00", 8);
-  start += static_cast<char>(header.size() & 0xff);
-  start += static_cast<char>(header.size() >> 8);
-  start += header;
+  const std::string start = detail::npy_header(dtype_of<T>, s);
   detail::atomic_file file(path);
   file.write(std::as_bytes(std::span(start)));
   file.write(std::as_bytes(std::span(x.data(), static_cast<std::size_t>(s.numel()))));
