@@ -471,7 +471,7 @@ bool same(const guarded<T>& a, const guarded<T>& b, dim_t n) {
 TEST_CASE_TEMPLATE("every algorithm that applies makes the product, in its order with its bits", T,
                    float, double) {
   generator r(11);
-  int made[std::size(ikebana::cpu::gemm_algorithms)] = {};
+  int made[std::size(ikebana::cpu::gemm_table)] = {};
   for (const sizes& s : classes)
     for (int t = 0; t < 16; ++t) {
       if ((t & 9) == 9) continue;  // An order by columns and terms is one of rows of a.
@@ -490,7 +490,8 @@ TEST_CASE_TEMPLATE("every algorithm that applies makes the product, in its order
       for_each_set([&] {
         guarded<T> firsts[2] = {guarded<T>(s.m * s.n), guarded<T>(s.m * s.n)}, c(s.m * s.n);
         bool made_before[2] = {};
-        for (const gemm_algorithm a : ikebana::cpu::gemm_algorithms) {
+        for (const auto& entry : ikebana::cpu::gemm_table) {
+          const gemm_algorithm a = entry.algorithm;
           INFO(std::string(name(a))
                << ", m " << s.m << " n " << s.n << " k " << s.k << " form " << t);
           const int kind = ikebana::cpu::sums_in_order(a);
@@ -508,7 +509,8 @@ TEST_CASE_TEMPLATE("every algorithm that applies makes the product, in its order
         }
       });
     }
-  for (const gemm_algorithm a : ikebana::cpu::gemm_algorithms) {
+  for (const auto& entry : ikebana::cpu::gemm_table) {
+    const gemm_algorithm a = entry.algorithm;
     // Without vectors there are tiles alone.
     if (a < gemm_algorithm::tiles_in_place && !has_vectors()) continue;
     INFO(std::string(name(a)));

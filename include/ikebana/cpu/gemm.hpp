@@ -14,6 +14,7 @@
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/final_activation.hpp"
+#include "ikebana/cpu/gemm/costs.hpp"
 #include "ikebana/cpu/gemm/plan.hpp"
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/transpose.hpp"
@@ -125,18 +126,19 @@ bool run_gemm_by(gemm_algorithm algorithm, const gemm_call<T>& call) {
 }
 IKEBANA_CPU_KERNEL(run_gemm_by)
 
-/// How many multiply-adds are worth a thread's while.
-inline constexpr dim_t products_for_thread = 1 << 20;
+using gemm_costs::products_for_thread;
 
 /// A product on several threads: each has columns of the result, so that none packs what another
 /// packs, or rows. The order of summation is that of `whole`.
 template <class T>
 [[gnu::noinline]] void share_gemm(gemm_algorithm whole, const gemm_call<T>& call) {
-  const bool by_columns = call.m > 8 && call.n >= 96 && 2 * call.n >= call.m;
+  namespace costs = gemm_costs;
+  const bool by_columns = call.m >= costs::least_shared_rows &&
+                          call.n >= costs::least_shared_columns && 2 * call.n >= call.m;
   const dim_t size = by_columns ? call.n : call.m, other = by_columns ? call.m : call.n,
-              unit = by_columns    ? 48
-                     : call.n < 48 ? 192
-                                   : 24,
+              unit = by_columns                    ? costs::column_unit
+                     : call.n < costs::column_unit ? costs::short_row_unit
+                                                   : costs::row_unit,
               units = size / unit, most = (units + 2 * num_threads() - 1) / (2 * num_threads()),
               least = products_for_thread / (unit * other * call.k) + 1;
   if (units < 2) return run_gemm_part(whole, call);

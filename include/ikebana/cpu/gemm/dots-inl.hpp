@@ -209,7 +209,8 @@ template <class T>
 /// c = alpha * (dot products) + bias + residual + beta * c. Of few columns, these are the rows of
 /// the dot products, so that many rows of op(a) share their loads.
 template <class T>
-[[gnu::noinline]] void multiply_by_dots(const gemm_problem& problem, const gemm_call<T>& call) {
+[[gnu::noinline]] void multiply_by_dots(const gemm_problem& problem, gemm_algorithm,
+                                        const gemm_call<T>& call) {
   const dim_t m = call.m, n = call.n, k = call.alpha == T(0) ? 0 : call.k;
   const T *a = call.a, *b = call.b;
   dim_t lda = call.ta == transpose::no ? call.lda : k,

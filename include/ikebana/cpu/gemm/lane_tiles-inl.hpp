@@ -21,7 +21,8 @@ IKEBANA_CPU_INLINE void pack_lanes(T* to, dim_t step, dim_t width, const T* from
 /// The bits of multiply_by_dots, where rows of both factors stand along the summed dimension and
 /// the scratch memory holds a panel of op(b)' and a strip of op(a) (see applies).
 template <class T>
-[[gnu::noinline]] void multiply_lane_tiles(const gemm_call<T>& call) {
+[[gnu::noinline]] void multiply_lane_tiles(const gemm_problem&, gemm_algorithm,
+                                           const gemm_call<T>& call) {
   constexpr dim_t w = vec<T>::size, panel = gemm_tile<T>::columns, e = sizeof(T);
   constexpr int most = gemm_tile<T>::most_rows[2];
   const dim_t k = call.k, step = (k + w - 1) / w;

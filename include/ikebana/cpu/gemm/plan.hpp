@@ -5,29 +5,21 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/caches.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/gemm/costs.hpp"
 #include "ikebana/cpu/transpose.hpp"
 #include "ikebana/cpu/verbose.hpp"
 
 namespace ikebana::cpu {
 
-/// How a product is computed, in the order in which the algorithms are considered.
+/// How a product is computed, in the order of gemm_table.
 enum class gemm_algorithm : unsigned char {
+  lane_tiles,       ///< The sums of dot products of many rows: register tiles for each lane.
   dot_products,     ///< Rows of both factors along the summed dimension; lanes are added up last.
-  lane_tiles,       ///< The same sums of many rows: a product by register tiles for each lane.
   vector_matrix,    ///< One row of the result: op(b) is streamed once.
   transposed,       ///< Few columns of the result: as the rows of op(b)' op(a)'.
   tiles_in_place,   ///< Register tiles that read op(b) where it stands.
   tiles_of_panels,  ///< Register tiles that read packed panels of op(b).
 };
-inline constexpr gemm_algorithm gemm_algorithms[] = {
-    gemm_algorithm::dot_products, gemm_algorithm::lane_tiles,     gemm_algorithm::vector_matrix,
-    gemm_algorithm::transposed,   gemm_algorithm::tiles_in_place, gemm_algorithm::tiles_of_panels};
-
-constexpr const char* name(gemm_algorithm a) {
-  constexpr const char* names[] = {"dot products", "tiles of lanes", "vector times matrix",
-                                   "transposed",   "tiles in place", "tiles of panels"};
-  return names[static_cast<int>(a)];
-}
 
 /// Which sizes the order of summation depends on, beside the transpositions, the element type and
 /// the vector width: all three, or only the columns and the terms, so that a row of the result has
@@ -66,43 +58,6 @@ struct gemm_plan {
   dim_t panel = 0;    ///< Columns of a packed panel.
 };
 
-/// The constants of the choice.
-namespace detail::gemm_costs {
-
-// The order of summation follows from these, so only sizes are compared with them.
-/// Dot products serve results of up to so many rows or columns,
-inline constexpr dim_t most_dot_rows = 8;
-/// and copy so many bytes of a factor to rows.
-inline constexpr dim_t most_copied = dim_t{256} * 1024;
-/// Where a row must have the same bits among any number of others, dot products serve sums of at
-/// least so many vectors: of these, many rows lose little by tiles of lanes, and one row would lose
-/// much by packed panels.
-inline constexpr dim_t least_lane_terms = 16;
-
-// These change no bits.
-/// From so many rows and columns on, tiles of lanes are faster than dot products, where scratch
-/// memory holds a strip of so many rows.
-inline constexpr dim_t least_lane_rows = 64, least_lane_columns = 40, least_strip = 4;
-/// The columns of a block of a transposed product, which is small enough for the first-level cache.
-inline constexpr dim_t transposed_columns = 256;
-/// Fewer steps do not pay for transposing the result.
-inline constexpr dim_t least_transposed = 8;
-/// op(b) is near if it takes so many quarters of the second-level cache.
-inline constexpr dim_t near_quarters = 3;
-/// How often a packed op(b) is moved: read and written once each.
-inline constexpr dim_t moves_of_packing = 2;
-/// The steps of a block where op(b) is near, so that the first-level cache holds a strip of a;
-/// where it is far, so that the processor prefetches as many rows; the same for one or two rows of
-/// a.
-inline constexpr dim_t near_depth = 384, far_depth = 64, thin_far_depth = 16;
-/// Columns of a are packed where its rows have more bytes: each is another page or set of the
-/// cache.
-inline constexpr dim_t most_direct_row = 512;
-/// A packed op(b) of at most so many bytes is one panel.
-inline constexpr dim_t one_panel = dim_t{256} * 1024;
-
-}  // namespace detail::gemm_costs
-
 /// Whether dot products apply. Where they do, the product is summed in lanes, otherwise in order:
 /// the order depends on m, n, k, the transpositions, gaps of single columns, the element type and
 /// the vector width, with gemm_order::by_columns_and_terms on all of these but m, and on nothing
@@ -126,45 +81,78 @@ inline constexpr dim_t one_panel = dim_t{256} * 1024;
   if (a == b || p.k < 2 * p.lanes) return false;
   const dim_t copied = a ? p.n : p.m, others = a ? p.m : p.n;
   return copied > (a ? 0 : 1) && copied <= (a ? most_columns : costs::most_dot_rows) &&
-         (by_row ? a : others >= 4) &&
+         (by_row ? a : others >= costs::least_readers) &&
          (copied + 3) * (p.k + p.lanes) * p.element <= costs::most_copied;
 }
 
-/// Whether the algorithm computes such products.
-[[gnu::always_inline]] constexpr bool applies(gemm_algorithm algorithm, const gemm_problem& p) {
-  namespace costs = detail::gemm_costs;
-  const bool a = p.a_by_rows(), b = p.b_by_rows();
-  switch (algorithm) {
-    case gemm_algorithm::dot_products:
-      return sums_in_lanes(p);
-    case gemm_algorithm::lane_tiles: {
-      const dim_t bytes = (p.k + p.lanes) * p.element;
-      return p.ta == transpose::no && p.tb == transpose::yes && !p.scales && p.k > 0 &&
-             2 * p.lanes * bytes <= p.caches.second / 2 &&
-             costs::least_strip * bytes <= p.caches.second / 4 && sums_in_lanes(p);
-    }
-    case gemm_algorithm::vector_matrix:
-      return p.lanes > 1 && p.m == 1 && !b;
-    case gemm_algorithm::transposed:
-      return p.lanes > 1 && !a && !p.scales && p.n <= p.tile_rows && p.n < p.m && p.m >= p.lanes &&
-             (p.n == 1 || p.k >= costs::least_transposed);
-    case gemm_algorithm::tiles_in_place:
-      return !b;
-    case gemm_algorithm::tiles_of_panels:
-      return true;
-  }
-  return false;
+namespace detail {
+
+// Whether an algorithm computes such products, and the bytes of op(b) that move between the
+// second-level cache and beyond, or are copied, as far as algorithms differ in them.
+
+constexpr bool is_always(const gemm_problem&) { return true; }
+constexpr dim_t no_cost(const gemm_problem&) { return 0; }
+
+constexpr bool applies_lane_tiles(const gemm_problem& p) {
+  namespace costs = gemm_costs;
+  const dim_t bytes = (p.k + p.lanes) * p.element;
+  return p.ta == transpose::no && p.tb == transpose::yes && !p.scales && p.k > 0 &&
+         2 * p.lanes * bytes <= p.caches.second / 2 &&
+         costs::least_strip * bytes <= p.caches.second / 4 && sums_in_lanes(p);
+}
+/// Of few rows or columns, packing is not worth it.
+constexpr dim_t cost_of_lane_tiles(const gemm_problem& p) {
+  namespace costs = gemm_costs;
+  return p.m >= costs::least_lane_rows && p.n >= costs::least_lane_columns
+             ? 0
+             : costs::moves_of_packing * p.k * p.n * p.element;
+}
+constexpr bool applies_dot_products(const gemm_problem& p) { return sums_in_lanes(p); }
+constexpr bool applies_vector_matrix(const gemm_problem& p) {
+  return p.lanes > 1 && p.m == 1 && !p.b_by_rows();
+}
+[[gnu::always_inline]] constexpr bool applies_transposed(const gemm_problem& p) {
+  return p.lanes > 1 && !p.a_by_rows() && !p.scales && p.n <= p.tile_rows && p.n < p.m &&
+         p.m >= p.lanes && (p.n == 1 || p.k >= gemm_costs::least_transposed);
+}
+constexpr bool applies_tiles_in_place(const gemm_problem& p) { return !p.b_by_rows(); }
+/// Each strip of rows reads op(b), unless it is near.
+constexpr dim_t cost_of_tiles_in_place(const gemm_problem& p) {
+  const dim_t bytes = p.k * p.ldb * p.element;
+  if (4 * bytes <= gemm_costs::near_quarters * p.caches.second) return 0;
+  return (p.m + p.tile_rows - 1) / p.tile_rows * bytes;
+}
+constexpr dim_t cost_of_tiles_of_panels(const gemm_problem& p) {
+  return gemm_costs::moves_of_packing * (p.tb == transpose::yes ? p.n : p.k) * p.ldb * p.element;
 }
 
-/// Of the tiles, the bytes of op(b) that move between the second-level cache and beyond.
-constexpr dim_t cost(gemm_algorithm algorithm, const gemm_problem& p) {
-  namespace costs = detail::gemm_costs;
-  const dim_t bytes = p.k * p.ldb * p.element;
-  if (algorithm == gemm_algorithm::tiles_of_panels) return costs::moves_of_packing * bytes;
-  if (4 * bytes <= costs::near_quarters * p.caches.second) return 0;
-  const dim_t strips = (p.m + p.tile_rows - 1) / p.tile_rows;
-  return strips * bytes;
+struct gemm_entry {
+  gemm_algorithm algorithm;
+  const char* name;
+  bool (*applies)(const gemm_problem&);
+  dim_t (*cost)(const gemm_problem&);
+};
+
+}  // namespace detail
+
+/// The algorithms. The cheapest that applies is run, the first of equals; how is in
+/// gemm/product-inl.hpp, for each instruction set.
+inline constexpr detail::gemm_entry gemm_table[] = {
+    {gemm_algorithm::lane_tiles, "tiles of lanes", &detail::applies_lane_tiles,
+     &detail::cost_of_lane_tiles},
+    {gemm_algorithm::dot_products, "dot products", &detail::applies_dot_products, &detail::no_cost},
+    {gemm_algorithm::vector_matrix, "vector times matrix", &detail::applies_vector_matrix,
+     &detail::no_cost},
+    {gemm_algorithm::transposed, "transposed", &detail::applies_transposed, &detail::no_cost},
+    {gemm_algorithm::tiles_in_place, "tiles in place", &detail::applies_tiles_in_place,
+     &detail::cost_of_tiles_in_place},
+    {gemm_algorithm::tiles_of_panels, "tiles of panels", &detail::is_always,
+     &detail::cost_of_tiles_of_panels}};
+
+constexpr const detail::gemm_entry& entry_of(gemm_algorithm a) {
+  return gemm_table[static_cast<int>(a)];
 }
+constexpr const char* name(gemm_algorithm a) { return entry_of(a).name; }
 
 namespace detail {
 
@@ -188,10 +176,10 @@ constexpr gemm_plan plan_gemm(const gemm_problem& p, gemm_algorithm algorithm) {
   plan.columns = p.n;
   const dim_t panel = 2 * p.lanes;
   if (algorithm == gemm_algorithm::tiles_in_place) {
-    const bool far = cost(algorithm, p) > 0;
-    plan.depth = detail::even_block(p.k, !far       ? costs::near_depth
-                                         : p.m <= 2 ? costs::thin_far_depth
-                                                    : costs::far_depth);
+    const bool far = entry_of(algorithm).cost(p) > 0;
+    plan.depth = detail::even_block(p.k, !far                      ? costs::near_depth
+                                         : p.m <= costs::thin_rows ? costs::thin_far_depth
+                                                                   : costs::far_depth);
   } else {
     plan.depth = detail::even_block(p.k, costs::near_depth);
     const dim_t rounded = (p.n + p.lanes - 1) / p.lanes * p.lanes;
@@ -205,24 +193,22 @@ constexpr gemm_plan plan_gemm(const gemm_problem& p, gemm_algorithm algorithm) {
 
 /// Whether an algorithm adds in the order of the summed dimension, so that its bits are those of
 /// all others that do.
-constexpr bool sums_in_order(gemm_algorithm a) { return a > gemm_algorithm::lane_tiles; }
+constexpr bool sums_in_order(gemm_algorithm a) { return a > gemm_algorithm::dot_products; }
 
-/// The algorithm for a product; of a `part` of one that sums in order, another that does. Where
-/// sums are in lanes, one of the first two. Of the other tiles, the cheaper ones are taken. O(1);
+/// The algorithm for a product; of a `part` of one that sums in order, another that does. O(1);
 /// does not allocate.
 constexpr gemm_algorithm choose_gemm(const gemm_problem& p, bool part = false) {
-  using enum gemm_algorithm;
-  namespace costs = detail::gemm_costs;
-  if (!part && sums_in_lanes(p))
-    return p.m >= costs::least_lane_rows && p.n >= costs::least_lane_columns &&
-                   applies(lane_tiles, p)
-               ? lane_tiles
-               : dot_products;
-  if (applies(vector_matrix, p)) return vector_matrix;
-  if (applies(transposed, p)) return transposed;
-  return applies(tiles_in_place, p) && cost(tiles_in_place, p) <= cost(tiles_of_panels, p)
-             ? tiles_in_place
-             : tiles_of_panels;
+  const detail::gemm_entry* best = nullptr;
+  dim_t least = 0;
+  for (const detail::gemm_entry& e : gemm_table) {
+    if ((part && !sums_in_order(e.algorithm)) || !e.applies(p)) continue;
+    const dim_t cost = e.cost(p);
+    if (best != nullptr && cost >= least) continue;
+    best = &e;
+    if (cost == 0) break;
+    least = cost;
+  }
+  return best->algorithm;
 }
 
 namespace detail {
@@ -230,9 +216,9 @@ namespace detail {
 /// A line about the plan of a product (verbose.hpp).
 [[gnu::noinline, gnu::cold]] inline void print_plan(const gemm_problem& p,
                                                     gemm_algorithm algorithm) {
-  char moved[32] = "";
-  if (algorithm >= gemm_algorithm::tiles_in_place)
-    std::snprintf(moved, sizeof moved, "%lld bytes", static_cast<long long>(cost(algorithm, p)));
+  char moved[32];
+  std::snprintf(moved, sizeof moved, "%lld bytes",
+                static_cast<long long>(entry_of(algorithm).cost(p)));
   const auto letter = [](transpose t) { return t == transpose::yes ? 't' : 'n'; };
   print_plan("gemm", name(algorithm), moved, "%s,f%d,%c%c %lldx%lldx%lld",
              name(active_instruction_set()), static_cast<int>(8 * p.element), letter(p.ta),

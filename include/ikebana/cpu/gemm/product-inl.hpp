@@ -19,18 +19,24 @@ IKEBANA_CPU_INLINE gemm_problem problem_of(const gemm_call<T>& call,
           caches};
 }
 
+template <class T>
+void run_tiles(const gemm_problem& problem, gemm_algorithm algorithm, const gemm_call<T>& call) {
+  multiply_tiles(plan_gemm(problem, algorithm), call);
+}
+/// How each entry of gemm_table runs. Without vectors there are tiles alone.
+template <class T>
+inline constexpr void (*runs_of[])(const gemm_problem&, gemm_algorithm, const gemm_call<T>&) = {
+#if IKEBANA_CPU_WIDTH == 0
+    &run_tiles<T>, &run_tiles<T>, &run_tiles<T>, &run_tiles<T>,
+#else
+    &multiply_lane_tiles<T>, &multiply_by_dots<T>, &multiply_vector<T>, &multiply_transposed<T>,
+#endif
+    &run_tiles<T>, &run_tiles<T>};
+
 /// The product by this algorithm, which applies.
 template <class T>
 void product_by(gemm_algorithm algorithm, const gemm_call<T>& call) {
-  const gemm_problem problem = problem_of(call, detail::caches());
-  // Without vectors there are tiles alone.
-  if constexpr (vec<T>::size > 1) {
-    if (algorithm == gemm_algorithm::dot_products) return multiply_by_dots(problem, call);
-    if (algorithm == gemm_algorithm::lane_tiles) return multiply_lane_tiles(call);
-    if (algorithm == gemm_algorithm::vector_matrix) return multiply_vector(call);
-    if (algorithm == gemm_algorithm::transposed) return multiply_transposed(call);
-  }
-  multiply_tiles(plan_gemm(problem, algorithm), call);
+  runs_of<T>[static_cast<int>(algorithm)](problem_of(call, detail::caches()), algorithm, call);
 }
 /// Of a part of a product that sums in order, another that does is chosen.
 template <class T>
@@ -48,7 +54,7 @@ gemm_algorithm algorithm_of(const gemm_call<T>& call) {
 }
 template <class T>
 bool algorithm_applies(gemm_algorithm algorithm, const gemm_call<T>& call) {
-  return applies(algorithm, problem_of(call, detail::caches()));
+  return entry_of(algorithm).applies(problem_of(call, detail::caches()));
 }
 
 template <class T>
@@ -63,7 +69,7 @@ void product(const gemm_call<T>& call) {
     return planned_product(detail::with_one_step(call));
   if (is_small(call)) {
     const gemm_problem problem = problem_of(call, {});
-    if (!sums_in_lanes(problem) && !applies(gemm_algorithm::transposed, problem))
+    if (!sums_in_lanes(problem) && !detail::applies_transposed(problem))
       return multiply_small(call);
   }
   planned_product(call);

@@ -32,9 +32,10 @@ IKEBANA_CPU_INLINE void take_strip(tile_task<T>& t, const gemm_call<T>& call, bo
 /// The most rows of a strip. Of few steps, time goes into writing the result, by long rows.
 template <class T>
 IKEBANA_CPU_INLINE int strip_rows(dim_t columns, dim_t depth) {
-  return gemm_tile<T>::most_rows[columns <= vec<T>::size                    ? 1
-                                 : depth <= 4 && columns > 2 * vec<T>::size ? 4
-                                                                            : 2];
+  return gemm_tile<
+      T>::most_rows[columns <= vec<T>::size                                                   ? 1
+                    : depth <= detail::gemm_costs::most_shallow && columns > 2 * vec<T>::size ? 4
+                                                                                              : 2];
 }
 
 /// A block of op(b) as panels of so many columns.
@@ -102,7 +103,8 @@ template <class T>
 /// A product of few columns whose op(a) stands by columns, as the rows of op(b)' op(a)': vectors
 /// run along the columns of op(a), and blocks of the result are transposed on their way out.
 template <class T>
-[[gnu::noinline]] void multiply_transposed(const gemm_call<T>& call) {
+[[gnu::noinline]] void multiply_transposed(const gemm_problem&, gemm_algorithm,
+                                           const gemm_call<T>& call) {
   constexpr dim_t block = detail::gemm_costs::transposed_columns;
   const matrix_result<T> result{call.c, call.ldc, call.beta, *call.then};
   const bool mixed = result.starts_mixed(), by_rows = call.tb == transpose::yes;
@@ -144,12 +146,14 @@ template <class T>
 template <class T>
 IKEBANA_CPU_INLINE bool is_small(const gemm_call<T>& call) {
   using size = std::uint64_t;
+  namespace costs = detail::gemm_costs;
   constexpr dim_t w = vec<T>::size;
   const gemm_epilogue<T>& then = *call.then;
-  return size(call.m) - 1 < 64 && size(call.n) - 1 < size(8 * w) && size(call.k) - 1 < 64 &&
-         call.tb == transpose::no && call.alpha == T(1) && call.beta == T(0) &&
-         then.residual == nullptr && then.row_bias == nullptr &&
-         then.function <= activation::relu && then.slope_of == nullptr;
+  return size(call.m) - 1 < size(costs::most_small) &&
+         size(call.n) - 1 < size(costs::most_small_vectors * w) &&
+         size(call.k) - 1 < size(costs::most_small) && call.tb == transpose::no &&
+         call.alpha == T(1) && call.beta == T(0) && then.residual == nullptr &&
+         then.row_bias == nullptr && then.function <= activation::relu && then.slope_of == nullptr;
 }
 template <class T>
 IKEBANA_CPU_INLINE void multiply_small(const gemm_call<T>& call) {

@@ -34,7 +34,8 @@ template <class T>
                                            const T* b, dim_t ldb, const matrix_result<T>& y) {
   constexpr dim_t w = vec<T>::size;
   if (scale == T(1) && !y.starts_mixed() &&
-      (n <= 8 * w || k * ldb * static_cast<dim_t>(sizeof(T)) <= detail::caches().first)) {
+      (n <= detail::gemm_costs::most_row_vectors * w ||
+       k * ldb * static_cast<dim_t>(sizeof(T)) <= detail::caches().first)) {
     tile_task<T> t;
     t.a = x;
     t.a_row = t.c_row = 0;
@@ -55,7 +56,8 @@ template <class T>
 }
 
 template <class T>
-[[gnu::noinline]] void multiply_vector(const gemm_call<T>& call) {
+[[gnu::noinline]] void multiply_vector(const gemm_problem&, gemm_algorithm,
+                                       const gemm_call<T>& call) {
   const matrix_result<T> result{call.c, call.ldc, call.beta, *call.then};
   vector_times_matrix(call.n, call.alpha == T(0) ? 0 : call.k, call.alpha, call.a,
                       call.ta == transpose::no ? dim_t{1} : call.lda, call.b, call.ldb, result);
