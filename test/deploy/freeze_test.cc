@@ -38,6 +38,7 @@
 #include "ikebana/nn/weight_norm.hpp"
 #include "ikebana/optim/sgd.hpp"
 #include "test/support/count_allocations.hpp"
+#include "test/support/stack_of.hpp"
 
 #if defined(__linux__)
 #include <linux/seccomp.h>
@@ -325,3 +326,38 @@ TEST_CASE("a call makes no system call, takes no lock and allocates nothing") {
   CHECK(run_confined([&] { of_images(image_lane, image); }) == 0);
 }
 #endif
+
+namespace {
+
+template <shape In, class Net>
+void check_stack(const Net& net) {
+  auto model = ike::initialize<float, In>(net, ike::seed{1});
+  const auto frozen = ike::freeze(model);
+  auto lane = frozen.lane();
+  const auto x = ike::uniform<float, In>(ike::seed{2});
+  const std::size_t empty = stack_of([] {});
+  const std::size_t used = stack_of([&] {
+    ike::prepare_thread();
+    frozen(lane, x);
+  });
+  CHECK(used - empty <= 8 * 1024);
+}
+
+template <std::size_t... I>
+constexpr auto deep(std::index_sequence<I...>) {
+  return ike::sequential(
+      (static_cast<void>(I), ike::residual(ike::lazy_linear<20>{}, ike::tanh{}))...);
+}
+
+}  // namespace
+
+TEST_CASE("a call takes at most 8 KiB of stack, however deep the network") {
+  if (!is_plain) return;
+  check_stack<shape{3, 20}>(mlp);
+  check_stack<shape{2, 1, 8, 8}>(images);
+  check_stack<shape{2, 9}>(diamond);
+  check_stack<step>(stream);
+  check_stack<shape{2, 5, 8}>(ike::transformer_encoder_layer<8, 2, 16>{});
+  check_stack<shape{3, 20}>(deep(std::make_index_sequence<4>{}));
+  check_stack<shape{3, 20}>(deep(std::make_index_sequence<40>{}));
+}

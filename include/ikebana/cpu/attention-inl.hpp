@@ -165,18 +165,24 @@ IKEBANA_CPU_INLINE void softmax_step(dim_t keys, T* x, T* most, T* total, T* res
   fma(vec<T>::load(total), vec<T>::load(rescale), sum).store(total);
 }
 
+/// Apart from weigh_block, which without dropout needs no room for words on the stack.
 template <class T>
-[[gnu::noinline]] void weigh_block(const attention_head<T>& n, const attention_block<T>& at, T* x,
-                                   T* most, T* total, T* rescale) {
+[[gnu::noinline]] void drop_block(const attention_head<T>& n, const attention_block<T>& at, T* x) {
   constexpr dim_t w = vec<T>::size, step = attention_lanes<T>;
-  for (dim_t i = 0; i < at.lanes(); i += w)
-    softmax_step(at.keys, x + i, most + i, total + i, rescale + i);
-  if (!(n.dropped.p > 0)) return;
   alignas(64) std::uint32_t words[attention_words];
   words_of_block(n, at, words);
   const attention_drop<T> drop{n.dropped.p};
   for (dim_t j = 0; j < at.keys * step; j += step)
     for (dim_t i = j; i < j + at.lanes(); i += w) drop(words + i, vec<T>::load(x + i)).store(x + i);
+}
+
+template <class T>
+[[gnu::noinline]] void weigh_block(const attention_head<T>& n, const attention_block<T>& at, T* x,
+                                   T* most, T* total, T* rescale) {
+  constexpr dim_t w = vec<T>::size;
+  for (dim_t i = 0; i < at.lanes(); i += w)
+    softmax_step(at.keys, x + i, most + i, total + i, rescale + i);
+  if (n.dropped.p > 0) drop_block(n, at, x);
 }
 
 template <class T, class Factor>
@@ -243,12 +249,12 @@ void finish_queries(dim_t count, dim_t width, const T* most, const T* total,
 template <class T>
 void attend(const attention_head<T>& n, T* out, dim_t out_row, T* normalizers) {
   constexpr dim_t w = vec<T>::size, lanes = attention_lanes<T>;
-  alignas(64) T x[static_cast<std::size_t>(attention_keys * lanes)];
+  T* const x = n.scratch;
   alignas(64) T most[attention_queries], total[attention_queries], rescale[lanes];
   for (dim_t from = 0; from < n.queries; from += attention_queries) {
     const dim_t count = n.queries - from < attention_queries ? n.queries - from : attention_queries;
     const dim_t padded = (count + lanes - 1) / lanes * lanes;
-    T *const q = n.scratch, *const packed = q + padded * n.width;
+    T *const q = x + attention_keys * lanes, *const packed = q + padded * n.width;
     for (dim_t i = 0; i < padded; i += lanes)
       transpose_into<T>(n.width, n.q + (from + i) * n.q_row, n.q_row,
                         count - i < lanes ? count - i : lanes, n.scale, q + i * n.width, lanes,
