@@ -201,36 +201,6 @@ IKEBANA_CPU_INLINE void softmax_columns_backward(dim_t n, dim_t inner, const T* 
   }
 }
 
-/// Rows of K registers, as many together as a register has lanes: each is read once.
-template <class T, int K>
-void softmax_short_rows_backward(dim_t rows, dim_t n, const T* y, const T* dy, T* dx,
-                                 bool logarithm) {
-  constexpr dim_t w = vec<T>::size;
-  const dim_t last = n - (K - 1) * w;
-  const auto lanes = [=](int k) __attribute__((always_inline)) { return k < K - 1 ? w : last; };
-  vec<T> value[w][K], given[w][K], terms[w];
-  T totals[w];
-  for (; rows > 0; rows -= w, y += w * n, dy += w * n, dx += w * n) {
-    const dim_t here = rows < w ? rows : w;
-    for (dim_t r = 0; r < here; ++r) {
-      terms[r] = vec<T>::zero();
-      for (int k = 0; k < K; ++k) {
-        value[r][k] = load_lanes(y + r * n + k * w, lanes(k));
-        given[r][k] = load_lanes(dy + r * n + k * w, lanes(k));
-        terms[r] = logarithm ? terms[r] + given[r][k] : fma(given[r][k], value[r][k], terms[r]);
-      }
-    }
-    sum_each(terms, w, here).store(totals);
-    for (dim_t r = 0; r < here; ++r) {
-      const vec<T> total = vec<T>::broadcast(totals[r]);
-      for (int k = 0; k < K; ++k)
-        store_lanes(logarithm ? given[r][k] - exp(value[r][k]) * total
-                              : value[r][k] * (given[r][k] - total),
-                    dx + r * n + k * w, lanes(k));
-    }
-  }
-}
-
 template <class T>
 void softmax_rows_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const T* dy, T* dx,
                            bool logarithm) {
@@ -242,10 +212,6 @@ void softmax_rows_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const 
         softmax_columns_backward(n, inner, y + j, dy + j, dx + j, logarithm,
                                  inner - j < w ? inner - j : w);
     return;
-  }
-  if constexpr (w >= 8) {
-    if (n <= w) return softmax_short_rows_backward<T, 1>(outer, n, y, dy, dx, logarithm);
-    if (n <= 2 * w) return softmax_short_rows_backward<T, 2>(outer, n, y, dy, dx, logarithm);
   }
   // Rows that stay, with what becomes of them, in the first-level cache.
   constexpr dim_t near = dim_t{32} * 1024 / static_cast<dim_t>(sizeof(T));
