@@ -64,7 +64,7 @@ decode() {
     next if /^In file included from / || /^                 from /;
     s/(?:\x27(?:\\.|[^\x27\\])\x27(?:, |(?=>))){2,}/join "", ($& =~ m{\x27(?:\\(?=.))?(.)\x27}g)/ge;
     s/"\}, (?:(?:ikebana::)?detail::)?says<\d+>\{"//g;
-    s/\\"/"/g;
+    s/\\(["\x27])/$1/g;
     s/misuse::(\w+)/$1 =~ tr{_}{ }r/ge;
     s{(?:ikebana::)?(?:detail::)?(at|letters)<\x27?([^\x27<>]*)\x27?>}{$1<$2>}g;
     s{(ikebana::refused<)((?:(?:at|letters)<[^<>]*>|[\w\[\]]+|, )+)>}{
@@ -96,8 +96,11 @@ on_page() {
   grep -qF -- "$(first_line)" docs/errors.md || complain "docs/errors.md does not have: $(first_line); run tools/errors_page"
 }
 
-# plain: the words and numbers of a text or of a regular expression, which stays one in its ".*".
-plain() { perl -pe 's/\\//g; s/\.\*/\x01/g; s/\x27s\b//g; s/[^\w\x01]+/ /g; s/^ | $//g; s/ ?\x01 ?/.*/g'; }
+# plain: the words and numbers of a text or of a regular expression, which stays one in its ".*". A number keeps its sign.
+plain() {
+  perl -pe 's/\\//g; s/\.\*/\x01/g; s/\x27s\b//g; s/(?<!\w)-(?=\d)/\x02/g; s/[^\w\x01\x02]+/ /g; s/^ | $//g;
+            s/ ?\x01 ?/.*/g; s/\x02/-/g'
+}
 
 # says PATTERN: whether the text on the standard input contains this regular expression, or its words if the compiler prints
 # no text.

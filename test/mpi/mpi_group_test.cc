@@ -202,6 +202,49 @@ TEST_CASE("An exception withdraws what is under way, and the others hear of it")
   world.barrier();
 }
 
+TEST_CASE("The survivors' group is apart from groups that only some of them still have") {
+  ike::mpi_group world = ike::mpi_group::world(5s);
+  std::vector<ike::mpi_group> kept;
+  for (int i = 0; i < 3; ++i) {
+    ike::mpi_group alone = world.split(world.rank(), 0);
+    if (world.rank() == 0) kept.push_back(std::move(alone));
+  }
+  ike::mpi_group left = world.survivors();
+  CHECK(left.size() == world.size());
+  std::array<std::int64_t, 1> ranks{left.rank()};
+  left.all_reduce(std::span<std::int64_t>(ranks), reduce_op::sum);
+  CHECK(ranks[0] == left.size() * (left.size() - 1) / 2);
+  left.barrier();
+}
+
+TEST_CASE("What is said to a group before it is made here is kept for it") {
+  struct listener : ike::detail::mpi_listener {
+    bool handle(const ike::detail::mpi_notice& notice) override {
+      if (notice.group != 12345) return false;
+      heard_from = notice.sender;
+      return true;
+    }
+    int heard_from = -1;
+  } late;
+  ike::mpi_group world = ike::mpi_group::world(5s);
+  ike::detail::mpi_process& process = ike::detail::mpi_process::instance();
+  const int last = world.size() - 1;
+  if (world.rank() == last) {
+    const std::array<int, 1> to{0};
+    process.send(process.notice_of(ike::detail::mpi_notice_kind::gave_up, 12345, "early"), to);
+  }
+  // It arrives meanwhile, as a rule.
+  for (int i = 0; i < 3; ++i) world.barrier();
+  process.poll();
+  process.attach(&late);
+  const auto deadline = std::chrono::steady_clock::now() + 2s;
+  while (world.rank() == 0 && late.heard_from < 0 && std::chrono::steady_clock::now() < deadline)
+    process.poll();
+  CHECK(late.heard_from == (world.rank() == 0 ? last : -1));
+  process.detach(&late);
+  world.barrier();
+}
+
 TEST_CASE("Arguments that one rank alone can judge") {
   ike::mpi_group group = ike::mpi_group::world().split(0, 0);
   std::array<float, 3> x{};
