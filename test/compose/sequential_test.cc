@@ -3,11 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "ikebana/compose/parallel.hpp"
 #include "ikebana/compose/residual.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/identity.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "test/compose/compositions.hpp"
 
@@ -27,6 +30,34 @@ TEST_CASE("children without a name are named by their index") {
                       ike::lazy_linear<1, ike::bias<false>>{}),
       ike::seed{1});
   CHECK(paths(m) == names{"0.weight", "0.bias", "last.weight", "last.bias", "3.weight"});
+}
+
+namespace {
+
+/// x + 2 y + 4 z.
+struct weighted_sum {
+  static constexpr std::string_view kind = "weighted_sum";
+  constexpr ike::inferred infer(const shape& a, const shape&, const shape&) const { return a; }
+  template <class T>
+  void forward(const ike::context<T>& c) const {
+    for (ike::dim_t i = 0; i < c.output_shape().numel(); ++i)
+      c.output()[i] = c.input(0)[i] + 2 * c.input(1)[i] + 4 * c.input(2)[i];
+  }
+  template <class T>
+  void backward(const ike::context<T>&) const {}
+};
+
+}  // namespace
+
+TEST_CASE("a module of three inputs takes all three outputs, or the inputs of the network") {
+  auto joined = ike::initialize<double, shape{1, 1}>(
+      ike::sequential(ike::parallel(ike::identity{}, ike::relu{}, ike::identity{}), weighted_sum{}),
+      ike::seed{1});
+  const auto minus = ike::full<double, shape{1, 1}>(-1);
+  CHECK(joined(minus)[0] == -5);
+  auto first = ike::initialize<double, shape{1, 1}, shape{1, 1}, shape{1, 1}>(
+      ike::sequential(weighted_sum{}, ike::relu{}), ike::seed{1});
+  CHECK(first(minus, minus, ike::ones<double, shape{1, 1}>())[0] == 1);
 }
 
 TEST_CASE("a leaf alone has bare paths") {

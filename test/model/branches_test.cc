@@ -15,6 +15,7 @@
 #include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
+#include "ikebana/nn/split.hpp"
 #include "ikebana/optim/adam.hpp"
 #include "test/support/count_allocations.hpp"
 
@@ -210,6 +211,22 @@ TEST_CASE("parameters of an output that no loss depends on have no gradient") {
   for (ike::dim_t i = 0; i < x.size(); ++i) CHECK(dx[i] == dx_of_zeros[i]);
   for (std::size_t i = 0; i < one.size(); ++i)
     CHECK(m.gradients()[i] == doctest::Approx(3 * one[i]));
+}
+
+TEST_CASE("an output of a module that no loss depends on has a gradient of zero in its backward") {
+  auto m =
+      ike::initialize<double, in>(ike::sequential("in"_m = ike::lazy_linear<5>{},
+                                                  ike::split<ike::sections<2, 3>, ike::dim<1>>{}),
+                                  ike::seed{1});
+  const auto second = ike::uniform<double, shape{3, 3}>(ike::seed{5});
+  m(x);
+  ike::tensor<double, in> dx, of_both;
+  m.backward(std::tuple(ike::no_gradient, second), dx);
+  m.backward(std::tuple(gradient, second), of_both);
+  CHECK(of_both[0] != dx[0]);
+  ike::tensor<double, in> again;
+  m.backward(std::tuple(ike::no_gradient, second), again);
+  for (ike::dim_t i = 0; i < x.size(); ++i) CHECK(again[i] == dx[i]);
 }
 
 TEST_CASE("only the branch that runs is asked whether it can") {

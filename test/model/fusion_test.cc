@@ -380,6 +380,9 @@ void expect_every_change(const M& net) {
   moved.parameters().back() += 1;
   moved["fc2.bias"_s][0] += 1;
   expect_another(moved);
+  // Its memory is the last of all.
+  moved["fc1.bias"_s][0] += 1;
+  expect_another(moved);
   copy = moved.clone();
   expect_right(copy);
   weight[0] += 1;

@@ -165,21 +165,38 @@ TEST_CASE("hooks run in training as well, and follow the batch") {
 }
 
 TEST_CASE("memory that serves another value by now is not shown") {
-  // Deep enough that a network without gradients shares memory between activations.
-  constexpr auto deep =
-      ike::sequential("a"_m = ike::tanh{}, "b"_m = ike::tanh{},
-                      "c"_m = ike::sequential(ike::tanh{}, ike::tanh{}), "d"_m = ike::tanh{});
+  // Deep enough that a network without gradients shares memory between activations. The inputs of
+  // the inner ones have different memory.
+  constexpr auto two = ike::sequential(ike::tanh{}, ike::tanh{});
+  constexpr auto deep = ike::sequential("a"_m = ike::tanh{}, "b"_m = two, "c"_m = ike::tanh{},
+                                        "d"_m = two, "e"_m = ike::tanh{});
   auto model = ike::initialize<float, shape{dynamic, 5}>(deep, ike::seed{1});
-  bool gone = false, there = false;
-  model.register_forward_pre_hook(
-      "c"_s, [&](const module_call& c) { there = c.input<float>().size() == 10; });
-  model.register_forward_hook("c"_s, [&](const module_call& c) {
-    gone = message_of([&] { c.input<float>(); }).find("is gone") != std::string::npos;
-    CHECK(c.output<float>().size() == 10);
-  });
+  int gone = 0, there = 0;
+  for (const char* path : {"b", "d"}) {
+    model.register_forward_pre_hook(
+        path, [&](const module_call& c) { there += c.input<float>().size() == 10; });
+    model.register_forward_hook(path, [&](const module_call& c) {
+      gone += message_of([&] { c.input<float>(); }).find("is gone") != std::string::npos;
+      CHECK(c.output<float>().size() == 10);
+    });
+  }
   model(x);
-  CHECK(there);
-  CHECK(gone);
+  CHECK(there == 2);
+  CHECK(gone == 2);
+}
+
+TEST_CASE("of a batch of 0 rows, hooks see inputs and outputs without elements") {
+  auto model = make();
+  model.eval();
+  int ran = 0;
+  for (const char* path : {"fc1", "block", "fc3"})
+    model.register_forward_hook(path, [&](const module_call& c) {
+      CHECK(c.input<float>().empty());
+      CHECK(c.output<float>().empty());
+      ++ran;
+    });
+  model(ike::tensor_view<const float, input>(nullptr, shape{0, 5}));
+  CHECK(ran == 3);
 }
 
 TEST_CASE("hooks may register and remove hooks while they run") {

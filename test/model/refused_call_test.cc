@@ -62,6 +62,18 @@ void check_lengths(const char* said) {
 
 }  // namespace
 
+TEST_CASE("the sentence about a wrong input shows the extents that the model knows") {
+  const ike::linear<10, 4> fc;
+  const auto said = [&](const ike::shape& given) {
+    return std::string(ike::detail::check_inputs(fc, {shape{2, 10}}, {given}).message().view());
+  };
+  CHECK(said({ike::dynamic, 12}) == "linear expects in_features = 10, got 12 (input [2, 12])");
+  CHECK(said({ike::dynamic, 3, 12}) ==
+        "linear expects in_features = 10, got 12 (input [dynamic, 3, 12])");
+  CHECK(said({ike::dynamic, 3, 10}) == "the model expects an input [2, 10], got [dynamic, 3, 10]");
+  CHECK(said({ike::dynamic, 10}) == "");
+}
+
 TEST_CASE("wrong lengths are refused before an earlier leaf runs or the step is counted") {
   using ike::batch_first;
   using ike::packed;

@@ -52,6 +52,14 @@ struct infer_at_run_time : whole {
 struct infer_of_images : whole {
   constexpr ike::inferred infer(const shape& in) const { return in.with(in.rank() - 3, in[2]); }
 };
+/// infer is a constant expression for inputs of three dimensions alone.
+struct infer_of_sequences : whole {
+  constexpr ike::inferred infer(const shape& in) const {
+    if (in.rank() != 3) throw ike::shape_error("not a sequence");
+    return in;
+  }
+};
+static_assert(ike::detail::infers_in_compiler<infer_of_sequences, 1>);
 struct forward_of_no_constant : whole {
   template <class T>
   void forward(ike::context<T>&) const {}

@@ -345,6 +345,25 @@ TEST_CASE("A wrong label leaves everything as it was") {
   });
 }
 
+TEST_CASE("A hook that throws in the backward of a shard leaves everything as it was") {
+  ike::launch(threads{1}, [&](ike::process_group auto& group) {
+    auto model = ike::replicate<policy<8>>(initial<float>(), group);
+    auto optimizer = make_sgd{}(model);
+    train<float>(model, optimizer, 0, 2, 16, 16);
+    const auto before = snapshot(model);
+    int calls = 0;
+    auto hook = model.register_full_backward_hook("fc"_s, [&](const ike::module_gradients&) {
+      if (++calls == 3) throw ike::error("out of apples");
+    });
+    CHECK(message<ike::error>([&] { train<float>(model, optimizer, 2, 3, 16, 16); }) ==
+          "out of apples");
+    CHECK(calls == 3);
+    CHECK(snapshot(model) == before);
+    hook.remove();
+    CHECK_NOTHROW(train<float>(model, optimizer, 2, 3, 16, 16));
+  });
+}
+
 TEST_CASE("A wrong label on one rank ends the others, with its error") {
   for (int ranks : {3, 4})
     CHECK(message<ike::error>([&] {

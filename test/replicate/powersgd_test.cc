@@ -189,6 +189,27 @@ TEST_CASE("With error feedback the sum of the steps follows the sum of the gradi
   CHECK(apart(false) > 0.5);
 }
 
+TEST_CASE("The first Q is drawn from the standard normal distribution, as PyTorch's") {
+  ike::single group;
+  one_bucket<double, powersgd, ike::single> run(recorded_parameters(), powersgd({.rank = 2}),
+                                                group);
+  ike::state_dict state;
+  run.hook.save(state);
+  double n = 0, sum = 0, squares = 0;
+  for (const auto& e : state)
+    if (e.name.ends_with(".q"))
+      for (std::size_t i = 0; i < e.bytes.size() / sizeof(double); ++i) {
+        double q = 0;
+        std::memcpy(&q, e.bytes.data() + i * sizeof(double), sizeof(double));
+        n += 1;
+        sum += q;
+        squares += q * q;
+      }
+  CHECK(n == 2 * (9 + 12 + 14));
+  CHECK(std::abs(sum / n) < 0.35);
+  CHECK(std::abs(squares / n - 1) < 0.5);
+}
+
 TEST_CASE("Equal runs give equal bits, another seed others") {
   for (int ranks : {1, 2, 3, 4}) {
     const auto a = train<float>(ranks, 4, {.rank = 2});
