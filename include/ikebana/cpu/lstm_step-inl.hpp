@@ -84,9 +84,8 @@ void one_lstm_step(const lstm_step<T>& s) {
   constexpr dim_t w = vec<T>::size;
   constexpr std::size_t together = lstm_together<T>;
   dim_t j = 0;
-  for (; j + static_cast<dim_t>(together) * w <= s.hidden; j += static_cast<dim_t>(together) * w)
-    lstm_units<together>(s, j, all_lanes<T>{});
   if constexpr (together > 1)
-    for (; j + w <= s.hidden; j += w) lstm_units<1>(s, j, all_lanes<T>{});
-  if (j < s.hidden) lstm_units<1>(s, j, some_lanes<T>{s.hidden - j});
+    for (; j + static_cast<dim_t>(together) * w <= s.hidden; j += static_cast<dim_t>(together) * w)
+      lstm_units<together>(s, j, all_lanes<T>{});
+  for (; j < s.hidden; j += w) lstm_units<1>(s, j, some_lanes<T>{s.hidden - j});
 }

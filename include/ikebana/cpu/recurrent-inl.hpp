@@ -1,4 +1,4 @@
-/// The first `count` lanes, or all of them, at an offset into rows.
+/// All lanes or, at the end of a row, the first of them.
 template <class T>
 struct all_lanes {
   IKEBANA_CPU_INLINE vec<T> load(const T* p) const { return vec<T>::load(p); }
@@ -7,17 +7,18 @@ struct all_lanes {
 template <class T>
 struct some_lanes {
   dim_t count;
-  IKEBANA_CPU_INLINE vec<T> load(const T* p) const { return vec<T>::load(p, count); }
-  IKEBANA_CPU_INLINE void store(vec<T> v, T* p) const { v.store(p, count); }
+  IKEBANA_CPU_INLINE vec<T> load(const T* p) const {
+    return count >= vec<T>::size ? vec<T>::load(p) : vec<T>::load(p, count);
+  }
+  IKEBANA_CPU_INLINE void store(vec<T> v, T* p) const {
+    count >= vec<T>::size ? v.store(p) : v.store(p, count);
+  }
 };
 
 /// f(lanes, i) for i = 0, size, 2 size, ... below n.
 template <class T, class F>
 IKEBANA_CPU_INLINE void along_row(dim_t n, F f) {
-  constexpr dim_t w = vec<T>::size;
-  dim_t i = 0;
-  for (; i + w <= n; i += w) f(all_lanes<T>{}, i);
-  if (i < n) f(some_lanes<T>{n - i}, i);
+  for (dim_t i = 0; i < n; i += vec<T>::size) f(some_lanes<T>{n - i}, i);
 }
 
 #define IKEBANA_CPU_ALONG [=](auto lanes, dim_t i) __attribute__((always_inline))
