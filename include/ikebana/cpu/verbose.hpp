@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "ikebana/cpu/detail/targets.hpp"
+
 namespace ikebana::cpu {
 
 namespace detail {
