@@ -28,6 +28,7 @@
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/local_response_norm.hpp"
 #include "ikebana/nn/loss.hpp"
+#include "ikebana/nn/lp_pool.hpp"
 #include "ikebana/nn/lstm.hpp"
 #include "ikebana/nn/margin_loss.hpp"
 #include "ikebana/nn/mode.hpp"

@@ -139,7 +139,7 @@ namespace ikebana::detail {
   WORD(hinge_embedding_loss) WORD(huber_loss) WORD(i) WORD(into) WORD(kl_div) WORD(l1_loss)        \
   WORD(label_smoothing) WORD(loader) WORD(blank) WORD(logit) WORD(probability) WORD(cosine_embedding_loss) WORD(ctc_loss) WORD(distances) \
   WORD(gaussian_nll_loss) WORD(margin_ranking_loss) WORD(means) WORD(sample) WORD(triplet_margin_loss) WORD(variances) WORD(S) \
-  WORD(local_response_norm) WORD(log) WORD(m) WORD(mask)        \
+  WORD(local_response_norm) WORD(lp_pool1d) WORD(lp_pool2d) WORD(lp_pool3d) WORD(log) WORD(m) WORD(mask)        \
   WORD(memory_key_padding_mask) WORD(merged) WORD(mode) WORD(multiple) WORD(nll_loss)              \
   WORD(normalized_shape) WORD(order) WORD(otherwise) WORD(outlive) WORD(passed)                    \
   WORD(pixel_shuffle) WORD(pixel_unshuffle) WORD(poisson_nll_loss) WORD(position)                  \
