@@ -109,12 +109,10 @@ TEST_CASE("what is not known of channels is built for any") {
   };
   constexpr auto unknown = cpu::detail::needed_for<float>(forward, with(-1, -1));
   CHECK(unknown.has(winograd));
-  CHECK(unknown.has(panels));
   CHECK(unknown.has(bands));
   CHECK(!unknown.strides);
   constexpr auto few = cpu::detail::needed_for<float>(forward, with(4, 31));
   CHECK(!few.has(winograd));
-  CHECK(!few.has(panels));
   CHECK(few.has(bands));
   CHECK(!few.has(col2im));
   CHECK(cpu::detail::needed_for<float>(weights, with(-1, -1)).has(channels_in_lanes));
@@ -212,8 +210,8 @@ TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, 
     }
   };
   using enum conv_algorithm;
-  was_made(conv_direction::forward, {im2col, product, images_in_lanes, panels, bands, plain});
-  was_made(conv_direction::data, {col2im, im2col, product, images_in_lanes, panels, bands, plain});
+  was_made(conv_direction::forward, {im2col, product, images_in_lanes, bands, plain});
+  was_made(conv_direction::data, {col2im, im2col, product, images_in_lanes, bands, plain});
   was_made(conv_direction::weights,
            {im2col, product, channels_in_lanes, images_in_lanes, bands, plain});
 }

@@ -11,6 +11,7 @@
 
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/gemm.hpp"
+#include "ikebana/cpu/grouped_conv.hpp"
 #include "ikebana/cpu/pool.hpp"
 #include "ikebana/cpu/threads.hpp"
 
@@ -53,7 +54,37 @@ void pool() {
       nullptr);
 }
 
+/// All directions of a convolution of two groups, or a depthwise one.
+void convolve(dim_t groups, dim_t channels) {
+  const cpu::conv_geometry g{2,         channels,  channels,  groups,    {1, 9, 9},
+                             {1, 9, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}};
+  std::vector<float> x(static_cast<std::size_t>(2 * channels * 81)),
+      y = x, w(static_cast<std::size_t>(channels * channels / groups * 9));
+  cpu::grouped_conv_forward<float>(g, x.data(), w.data(), nullptr, y.data());
+  cpu::grouped_conv_backward_data<float>(g, y.data(), w.data(), x.data());
+  cpu::grouped_conv_backward_weights<float>(g, x.data(), y.data(), w.data(), false);
+}
+
 }  // namespace
+
+TEST_CASE("a line for each plan of a convolution is printed if asked for") {
+  const std::string isa = name(cpu::active_instruction_set());
+  cpu::set_verbose(true);
+  const std::string dense = printed_by([] { convolve(2, 10); }),
+                    depthwise = printed_by([] { convolve(9, 9); });
+  cpu::set_verbose(false);
+  // Once for both groups, which are computed alike.
+  const std::string problem = " 2x5x1x9x9 to 5x1x9x9 kernel 1x3x3 stride 1x1x1,",
+                    work = ",36450 multiply-adds\n",
+                    start = "ikebana_verbose,conv," + isa + ",f32,";
+  CHECK(dense == start + "forward" + problem + "bands" + work + start + "pass" + problem + "bands" +
+                     work + start + "weights" + problem + "bands" + work);
+  CHECK(depthwise.find(start +
+                       "forward 2x1x1x9x9 to 1x1x9x9 kernel 1x3x3 stride 1x1x1,depthwise ") == 0);
+  CHECK(depthwise.find(start + "data 2x1x1x9x9 ") != std::string::npos);
+  CHECK(depthwise.find(start + "weights 2x1x1x9x9 ") != std::string::npos);
+  CHECK(printed_by([] { convolve(2, 10); }).empty());
+}
 
 TEST_CASE("a line for each plan of a product and of a pool is printed if asked for") {
   const std::string isa = name(cpu::active_instruction_set());

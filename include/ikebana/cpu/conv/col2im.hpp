@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
@@ -27,7 +28,8 @@ struct conv_col2im {
   dim_t plane = lines * row, from_plane = conv_geometry::volume(p.from);
   dim_t channels = 0, rows = 0;  // of a block, of a band
 
-  static constexpr dim_t most = conv_costs::handed_bytes / dim_t{sizeof(T)}, most_positions = 400;
+  static constexpr dim_t most = conv_costs::scattered_bytes / dim_t{sizeof(T)},
+                         most_positions = conv_costs::most_scattered_positions;
 
   conv_col2im(const conv_tiles<T>& t, const conv_pass& forward) : tiles{t}, p{forward} {}
 

@@ -109,14 +109,6 @@ void copy_planes_apart(const detail::copy_job<T>& job) {
       });
 }
 
-/// Of either.
-template <class T>
-void copy_rows(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, dim_t stride,
-               T* to, dim_t pitch) {
-  if (stride == 1) return copy_lines(rows, lead, length, from, from_step, to, pitch);
-  copy_apart(rows, lead, length, from, from_step, stride, to, pitch);
-}
-
 /// Puts rows of `length` elements in their places.
 template <class T>
 void place_lines(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step) {
@@ -218,22 +210,4 @@ void finish_rows(dim_t rows, dim_t length, T* y, dim_t step, const detail::conv_
             .store(to + i, length - i);
     }
   rest.function(rows, length, y, step);
-}
-
-/// panel[p * panel_step + move.to + l] = copy[image_at[p] + move.from + l].
-template <class T>
-void pack_panel(dim_t depth, const T* copy, const std::int32_t* image_at,
-                const detail::conv_move* moves, dim_t count, T* panel, dim_t panel_step) {
-  constexpr dim_t w = vec<T>::size;
-  for (; count > 0; --count, ++moves) {
-    const T* const from = copy + moves->from;
-    T* to = panel + moves->to;
-    const dim_t lanes = moves->lanes;
-    if (lanes == w)
-      for (dim_t p = 0; p < depth; ++p, to += panel_step)
-        vec<T>::load(from + image_at[p]).store(to);
-    else
-      for (dim_t p = 0; p < depth; ++p, to += panel_step)
-        vec<T>::load(from + image_at[p], lanes).store(to, lanes);
-  }
 }

@@ -8,7 +8,10 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/depthwise/lanes.hpp"
 #include "ikebana/cpu/conv/depthwise/planes.hpp"
+#include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv/print_plan.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/verbose.hpp"
 
 // Convolutions of few channels a group, depthwise ones above all, where there
 // is no matrix product to speak of: plane by plane, or with channels in lanes.
@@ -73,6 +76,14 @@ bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g
   return true;
 }
 
+/// True; prints a line about the plan, if wanted (verbose.hpp).
+inline bool ran(conv_direction direction, const conv_geometry& g, const char* algorithm,
+                dim_t element, dim_t lanes) {
+  if (is_verbose()) [[unlikely]]
+    print_plan(problem_of(direction, g, element, lanes), algorithm);
+  return true;
+}
+
 /// As conv_forward, conv_backward_data and conv_backward_weights, of which they
 /// are the ways for few channels a group. Each is false, having done nothing,
 /// where the geometry does not fit, or its way is none of `Ways` (depthwise/ways.hpp).
@@ -87,13 +98,14 @@ bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* 
   if (then.residual == nullptr && then.scale == nullptr &&
       (relu || then.function == activation::none)) {
     if constexpr ((Ways & planes) != 0)
-      if (convolve_planes(kernels, g, false, x, w, bias, relu, y)) return true;
+      if (convolve_planes(kernels, g, false, x, w, bias, relu, y))
+        return ran(conv_direction::forward, g, "depthwise planes", dim_t{sizeof(T)}, kernels.width);
   }
   if constexpr ((Ways & lanes) != 0) {
     depthwise_lanes<T> some{kernels, g, of};
     if (some.fit()) {
       some.run(x, w, bias, then, y);
-      return true;
+      return ran(conv_direction::forward, g, "depthwise lanes", dim_t{sizeof(T)}, kernels.width);
     }
   }
   return false;
@@ -106,12 +118,13 @@ bool depthwise_backward_data(const conv_geometry& g, const T* dy, const T* w, co
   const depthwise_kernels<T>& kernels =
       IKEBANA_CPU_DISPATCH_AVX(kernels_for_depthwise<T, of, Ways>)();
   if constexpr ((Ways & planes) != 0)
-    if (convolve_planes(kernels, g, true, dy, w, bias, false, dx)) return true;
+    if (convolve_planes(kernels, g, true, dy, w, bias, false, dx))
+      return ran(conv_direction::data, g, "depthwise planes", dim_t{sizeof(T)}, kernels.width);
   if constexpr ((Ways & lanes) != 0) {
     depthwise_lanes<T> some{kernels, g, of};
     if (some.fit()) {
       some.run(dy, w, bias, {}, dx);
-      return true;
+      return ran(conv_direction::data, g, "depthwise lanes", dim_t{sizeof(T)}, kernels.width);
     }
   }
   return false;
@@ -124,11 +137,12 @@ bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy,
   const depthwise_kernels<T>& kernels =
       IKEBANA_CPU_DISPATCH_AVX(kernels_for_depthwise<T, of, Ways>)();
   if constexpr ((Ways & (planes_3 | planes_3_by_2)) != 0)
-    if (plane_gradients(kernels, g, x, dy, dw, accumulate)) return true;
+    if (plane_gradients(kernels, g, x, dy, dw, accumulate))
+      return ran(conv_direction::weights, g, "depthwise planes", dim_t{sizeof(T)}, kernels.width);
   depthwise_lanes<T> lanes{kernels, g, of};
   if (!lanes.fit()) return false;
   lanes.run_weights(x, dy, dw, accumulate);
-  return true;
+  return ran(conv_direction::weights, g, "depthwise lanes", dim_t{sizeof(T)}, kernels.width);
 }
 
 IKEBANA_CPU_KERNEL(depthwise_forward)

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -46,8 +47,8 @@ struct conv_im2col {
   std::int32_t* offsets = nullptr;
 
   // Elements of a copy: of any product, and of dot products, which read rows again and again.
-  static constexpr dim_t room = conv_costs::im2col_room, most_dotted = dim_t{160} * 1024;
-  static constexpr dim_t most_positions = 256;
+  static constexpr dim_t room = conv_costs::im2col_room, most_dotted = conv_costs::most_dotted;
+  static constexpr dim_t most_positions = conv_costs::most_gathered_positions;
 
   [[gnu::noinline]] conv_im2col(const conv_tiles<T>& t, const conv_pass& forward)
       : tiles{t},
@@ -101,7 +102,10 @@ struct conv_im2col {
 
   /// Of those walked at a time, planes stay in the first level of the cache, many of which begin at
   /// the same place of a page.
-  dim_t some_sources() const { return least(p.sources, 8 + 8192 / from_plane / 4 * 4); }
+  dim_t some_sources() const {
+    return least(p.sources, conv_costs::least_walked_planes +
+                                conv_costs::walked_elements / from_plane / 4 * 4);
+  }
 
   void gather(const T* x, dim_t begin, dim_t n) const {
     T* to = rows;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/layout.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -34,7 +35,7 @@ struct image_lanes {
   }
   void lay_out() {
     plain = whole() && p.stands();
-    layout = conv_layout{p, p.to[2], rows, false, false, 64 / static_cast<dim_t>(sizeof(T))};
+    layout = conv_layout{p, p.to[2], rows, false, false, conv_costs::line_bytes / dim_t{sizeof(T)}};
     if (!plain) return;
     layout.channel = conv_geometry::volume(p.from);
     layout.slice = p.dilation[0] * p.from[1] * p.from[2];
@@ -93,7 +94,10 @@ struct image_lanes {
   /// About how many cycles it takes to carry rows of so many elements to lanes or back.
   double carried(dim_t n, dim_t length) const {
     const double registers = real(length) / real(tiles.width);
-    return real(n) * (6 * real(length) + (whole() ? 20 : real(tiles.width) * (6 + 2 * registers)));
+    return real(n) * (conv_costs::transposed_element * real(length) +
+                      (whole() ? conv_costs::transposed_row
+                               : real(tiles.width) * (conv_costs::transposed_element +
+                                                      conv_costs::transposed_vector * registers)));
   }
   /// Those of a block's copy.
   double copied() const {

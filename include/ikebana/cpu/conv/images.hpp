@@ -6,6 +6,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/band_plan.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/image_lanes.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
@@ -63,12 +64,15 @@ struct images_run : image_lanes<T> {
       const dim_t left = p.to[2] % s.registers;
       const bool narrow = left == 1 && s.narrow != nullptr;
       const double n = real(p.to[2] / s.registers + (left > 0 && !narrow));
-      computed += n * (each * real(s.rows * s.registers + 1) / 2 + 30);
-      if (narrow) computed += each * 5 + 20;
+      computed += n * (each * real(s.rows * s.registers + 1) / 2 + conv_costs::lane_tile);
+      if (narrow) computed += each * conv_costs::narrow_product + conv_costs::narrow_lane_tile;
       r += s.rows;
     }
-    return real(blocks()) * (copied() + (p.stride[2] > 1 ? 1.1 : 1.25) * real(rows) * computed +
-                             this->carried(p.results * rows, p.to[2]));
+    return real(blocks()) *
+           (copied() +
+            (p.stride[2] > 1 ? conv_costs::strided_tile_loss : conv_costs::tile_loss) * real(rows) *
+                computed +
+            this->carried(p.results * rows, p.to[2]));
   }
 
   /// Divides the calling thread's scratch. False if it is too small.
@@ -93,13 +97,7 @@ struct images_run : image_lanes<T> {
 
   [[gnu::noinline]] void run(dim_t begin, dim_t end) const {
     this->list_offsets(all_image_at);
-    std::int32_t* at = all_weight_at;
-    for (dim_t c = 0; c < p.sources; ++c)
-      for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
-        for (dim_t ky = 0; ky < p.kernel[1]; ++ky)
-          for (dim_t kx = 0; kx < p.kernel[2]; ++kx)
-            *at++ = static_cast<std::int32_t>(c * p.weight_source + kz * p.weight_tap[0] +
-                                              ky * p.weight_tap[1] + kx * p.weight_tap[2]);
+    p.list_weights(p.sources, all_weight_at);
     for (dim_t i = begin; i < end; ++i) {
       const dim_t first = i * tiles.width, used = least(slots() - first, tiles.width);
       base::copy(of.source, first, used, apart, copy);
@@ -189,9 +187,7 @@ struct images_run : image_lanes<T> {
     for (dim_t i = 0; i < used; ++i) {
       const auto s = this->slot(first + i);
       const dim_t at = s.image * p.result_image + p.result_at(s.z, s.y, 0);
-      tiles.finish_rows(p.results, least(rows, p.to[1] - s.y) * p.to[2], of.result + at,
-                        p.result_plane(), {of.then.scale, of.shift, of.then.function},
-                        of.then.residual == nullptr ? nullptr : of.then.residual + at);
+      of.finish(tiles, p.results, least(rows, p.to[1] - s.y) * p.to[2], at, p.result_plane(), 0);
     }
   }
 };
@@ -200,7 +196,7 @@ struct images_run : image_lanes<T> {
 template <class T>
 bool run_images(const conv_table<T>& table, const conv_pass& p, const conv_operands<T>& of) {
   const conv_tiles<T>& tiles = table.tiles();
-  band_plan<T> plan{tiles, p, false};
+  band_plan plan{tiles.sizes(), p};
   if (p.taps() == 0 || conv_geometry::volume(p.from) == 0 || !plan.fit() ||
       plan.channels != p.sources)
     return false;

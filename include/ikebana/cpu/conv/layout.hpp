@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
@@ -96,7 +97,8 @@ struct conv_layout {
             dim_t y0, dim_t x0, T* to) const {
     const dim_t step = conv_geometry::volume(p.from);
     dim_t some = channels;
-    if (y.phases * x.phases > 1) some = 1 + 4096 / (height * y.stride * p.from[2]);
+    if (y.phases * x.phases > 1)
+      some = 1 + conv_costs::first_level_elements / (height * y.stride * p.from[2]);
     for (dim_t c = 0; c < channels; c += some)
       copy_some(tiles, p, least(channels - c, some), from + c * step, z, y0, x0, to + c * channel,
                 dim_t{1});

@@ -2,10 +2,13 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
+#include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/caches.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
@@ -40,6 +43,15 @@ struct conv_pass {
         return false;
     return sources * conv_geometry::volume(from) < (dim_t{1} << 30);
   }
+  /// Where each weight of a result's first `channels` sources lies.
+  void list_weights(dim_t channels, std::int32_t* at) const {
+    for (dim_t c = 0; c < channels; ++c)
+      for (dim_t kz = 0; kz < kernel[0]; ++kz)
+        for (dim_t ky = 0; ky < kernel[1]; ++ky)
+          for (dim_t kx = 0; kx < kernel[2]; ++kx)
+            *at++ = static_cast<std::int32_t>(c * weight_source + kz * weight_tap[0] +
+                                              ky * weight_tap[1] + kx * weight_tap[2]);
+  }
   dim_t result_plane() const { return conv_geometry::volume(whole); }
   dim_t result_at(dim_t z, dim_t y, dim_t x) const {
     return ((first[0] + z * step[0]) * whole[1] + first[1] + y * step[1]) * whole[2] + first[2] +
@@ -49,7 +61,7 @@ struct conv_pass {
 
 /// Whether so many multiply-adds are worth more than one thread, and how many of `parts` equal
 /// parts of them are worth one.
-inline constexpr dim_t multiply_adds_for_thread = dim_t{1} << 20;
+using conv_costs::multiply_adds_for_thread;
 inline bool shares_work(dim_t multiply_adds) {
   return multiply_adds > 2 * multiply_adds_for_thread && num_threads() > 1;
 }
@@ -94,6 +106,14 @@ struct conv_operands {
   /// Whether tiles do all that follows.
   bool relu() const {
     return then.residual == nullptr && then.scale == nullptr && then.function == activation::relu;
+  }
+  /// What tiles have not done, of rows of results from number r on, `step` apart.
+  void finish(const conv_tiles<T>& tiles, dim_t rows, dim_t length, dim_t at, dim_t step,
+              dim_t r) const {
+    tiles.finish_rows(rows, length, result + at, step,
+                      {then.scale == nullptr ? nullptr : then.scale + r,
+                       shift == nullptr ? nullptr : shift + r, then.function},
+                      then.residual == nullptr ? nullptr : then.residual + at);
   }
   /// Whether anything follows that they do not.
   bool finishes() const {

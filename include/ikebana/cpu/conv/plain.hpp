@@ -49,8 +49,7 @@ template <class T>
   const dim_t whole = p.result_plane();
   for (dim_t b = 0; b < p.batch; ++b) {
     const dim_t at = b * p.result_image;
-    tiles.finish_rows(p.results, whole, result + at, whole, {then.scale, of.shift, then.function},
-                      then.residual == nullptr ? nullptr : then.residual + at);
+    of.finish(tiles, p.results, whole, at, whole, 0);
   }
   return true;
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 
 namespace ikebana::cpu {
@@ -22,21 +23,18 @@ enum class conv_algorithm : unsigned char {
   product,            ///< 1x1: a product of the image itself.
   channels_in_lanes,  ///< Weights: input channels are the lanes, summed over positions.
   images_in_lanes,    ///< Images, or bands of their rows, are the lanes.
-  panels,             ///< Bands whose receptive fields are packed for many output channels.
   bands,              ///< Bands that tiles read where they are.
   plain,              ///< Loops, for kernels of which no copy fits.
 };
 inline constexpr conv_algorithm conv_algorithms[] = {
-    conv_algorithm::winograd,        conv_algorithm::col2im,
-    conv_algorithm::im2col,          conv_algorithm::passes,
-    conv_algorithm::product,         conv_algorithm::channels_in_lanes,
-    conv_algorithm::images_in_lanes, conv_algorithm::panels,
-    conv_algorithm::bands,           conv_algorithm::plain};
+    conv_algorithm::winograd,        conv_algorithm::col2im,  conv_algorithm::im2col,
+    conv_algorithm::passes,          conv_algorithm::product, conv_algorithm::channels_in_lanes,
+    conv_algorithm::images_in_lanes, conv_algorithm::bands,   conv_algorithm::plain};
 
 constexpr const char* name(conv_algorithm a) {
-  constexpr const char* names[] = {
-      "Winograd",          "col2im",          "im2col", "passes", "product",
-      "channels in lanes", "images in lanes", "panels", "bands",  "plain"};
+  constexpr const char* names[] = {"Winograd",        "col2im",  "im2col",
+                                   "passes",          "product", "channels in lanes",
+                                   "images in lanes", "bands",   "plain"};
   return names[static_cast<int>(a)];
 }
 
@@ -72,51 +70,6 @@ constexpr conv_problem problem_of(conv_direction direction, const conv_geometry&
   return {direction, g.batch,  back ? out : in, back ? in : out, g.in,    g.out,
           g.kernel,  g.stride, g.padding,       g.dilation,      element, lanes};
 }
-
-/// The constants of the choice.
-namespace detail::conv_costs {
-
-// Winograd. Channels and positions that pay for the transforms:
-inline constexpr dim_t least_winograd_channels = 16, full_winograd_channels = 32;
-inline constexpr dim_t least_winograd_positions = 144, least_positions_of_few_channels = 256;
-/// elements of transformed weights, of which many pay for more positions,
-inline constexpr dim_t many_transformed = dim_t{3} << 20, most_transformed = dim_t{10} << 20;
-inline constexpr dim_t least_positions_of_many = 400;
-/// and channels whose transformed tiles fit any thread's scratch.
-inline constexpr dim_t most_winograd_sources = 1024;
-/// For the gradient of the weights: channels that pay for it,
-inline constexpr dim_t least_winograd_sources = 8;
-/// and positions of all images.
-inline constexpr dim_t least_positions_of_weights = 144;
-
-// im2col: positions of an image, the channels from which these pay, elements of the copy.
-inline constexpr dim_t few_positions = 8, some_positions = 16, most_positions = 64;
-inline constexpr dim_t least_im2col_sources = 16, least_im2col_results = 4,
-                       least_plain_channels = 32;
-inline constexpr dim_t im2col_room = dim_t{480} * 1024;
-/// Weights: positions of all images, of few results and of many.
-inline constexpr dim_t fewest_positions = 4, few_summed = 32, some_summed = 64, many_rows = 128;
-
-// col2im: bytes of what a band hands over; results it needs for a source, in fifths for each tap
-// that a position meets.
-inline constexpr dim_t handed_bytes = dim_t{256} * 1024;
-inline constexpr dim_t most_unstrided_sources = 16, least_unstrided_results = 24,
-                       least_handed_results = 6;
-
-/// From so many results on, what they meet is packed for all of them.
-inline constexpr dim_t many_results = 32;
-/// But the few channels of a first layer stay in the first-level cache: sources, products of a
-/// result, where registers are whole cache lines and where not; results; positions.
-inline constexpr dim_t few_sources[] = {16, 6}, few_products[] = {400, 160},
-                       most_results_unpacked = 96, least_plane_unpacked = 128;
-
-/// Of an algorithm whose cycles are estimated, by those of the one it stands in for.
-inline constexpr double least_gain = 0.95;
-
-/// Weights: positions of a row of which any copy fits.
-inline constexpr dim_t longest_row = 2048;
-
-}  // namespace detail::conv_costs
 
 namespace detail {
 
@@ -173,13 +126,15 @@ constexpr bool im2col_applies(const conv_problem& p) {
   if (plane == 0 || plane > costs::most_positions || sources == 0 || results == 0 || p.taps() == 0)
     return false;
   if (plane * (p.taps() * (sources + 1) + results) + 64 > costs::im2col_room) return false;
-  const bool plain = is_product(p), wide = plain && sources >= costs::least_plain_channels &&
-                                           results >= costs::least_plain_channels;
+  const bool plain = is_product(p);
   const bool few = plane <= costs::few_positions, some = plane <= costs::some_positions;
   if (p.direction == conv_direction::forward)
-    return few || (some && (plain || sources >= costs::least_im2col_sources)) || wide;
+    return few || (some && (plain || sources >= costs::least_im2col_channels)) ||
+           (plain ? sources >= costs::least_plain_channels && results >= costs::least_plain_channels
+                  : sources >= costs::least_wide_channels && results >= costs::least_wide_channels);
   if (back)
-    return few || (some && results >= costs::least_im2col_results) || p.has_strides() || wide;
+    return few || (some && results >= costs::least_im2col_results) || p.has_strides() ||
+           results >= costs::least_im2col_channels;
   return plane <= costs::fewest_positions ||
          (p.batch * plane <=
               (results >= costs::many_rows ? costs::some_summed : costs::few_summed) &&
@@ -198,10 +153,10 @@ constexpr bool col2im_applies(const conv_problem& p) {
   // Few positions are rows of a product, whose results are handed over one by one.
   const dim_t plane = p.plane(), image = conv_geometry::volume(p.in), taps = p.taps();
   const bool halves = p.stride[2] == 2;
-  if (plane <= (sources <= 8              ? 16
-                : halves || sources <= 16 ? 36
-                                          : 64) ||
-      image == 0 || taps * p.out[2] > costs::handed_bytes / p.element)
+  if (plane <= (sources <= 8              ? costs::few_scattered
+                : halves || sources <= 16 ? costs::some_scattered
+                                          : costs::many_scattered) ||
+      image == 0 || taps * p.out[2] > costs::scattered_bytes / p.element)
     return false;
   if (halves && plane <= costs::most_positions) return true;
   dim_t classes = 1;  // of elements of the image, by the places of the kernel that they meet
@@ -212,33 +167,14 @@ constexpr bool col2im_applies(const conv_problem& p) {
   if (classes == 1 && strides &&
       (sources >= costs::most_unstrided_sources || results < costs::least_unstrided_results))
     return false;
-  const dim_t each = taps / classes, fifths = classes == 1   ? 40
-                                              : sources < 32 ? 2 * each + 1
-                                                             : 5 * each - 5;
+  const dim_t each = taps / classes, fifths = classes == 1 ? costs::fifths_of_one_class
+                                              : sources < costs::many_scattered_sources
+                                                  ? 2 * each + 1
+                                                  : 5 * each - 5;
   // Other algorithms also multiply where a kernel leaves the results.
   const dim_t all = image / (conv_geometry::volume(p.stride) * plane);
-  return results >= costs::least_handed_results &&
+  return results >= costs::least_scattered_results &&
          results > fifths * sources / (5 * (all < 1 ? 1 : all));
-}
-
-/// Whether tiles of many results read the bands themselves, too.
-constexpr bool has_few_products(const conv_problem& p) {
-  namespace costs = conv_costs;
-  if (!p.knows_extents() || p.inputs < 0 || p.apart) return false;
-  bool stands = p.stride[1] == 1 && p.stride[2] == 1;
-  for (std::size_t d = 0; d < 3; ++d)
-    stands = stands && p.padding[d] == 0 &&
-             (p.out[d] - 1) * p.stride[d] + (p.kernel[d] - 1) * p.dilation[d] < p.in[d];
-  const int narrow = p.lanes * p.element < 64;
-  return p.inputs <= costs::few_sources[narrow] &&
-         p.inputs * p.taps() <= costs::few_products[narrow] &&
-         p.outputs <= costs::most_results_unpacked && !stands && p.out[0] == 1 && p.out[1] > 1 &&
-         p.plane() >= costs::least_plane_unpacked;
-}
-
-constexpr bool panels_apply(const conv_problem& p) {
-  return p.direction == conv_direction::forward && at_least(p.outputs, conv_costs::many_results) &&
-         !has_few_products(p);
 }
 
 }  // namespace detail
@@ -263,12 +199,13 @@ constexpr bool applies(conv_algorithm algorithm, const conv_problem& p) {
              detail::at_most(p.out[2], detail::conv_costs::longest_row);
     case conv_algorithm::images_in_lanes: {
       // Not where bands of an image would be many: their copies overlap. Those of strides are dear.
-      if (back || p.lanes == 1 || (p.knows_extents() && detail::panels_apply(p))) return false;
+      if (back || p.lanes == 1) return false;
+      if (p.outputs >= detail::conv_costs::many_results &&
+          p.inputs > detail::conv_costs::most_lane_sources)
+        return false;
       const dim_t images = p.batch * p.out[0];
       return !p.knows_extents() || (p.stride[2] == 1 ? 2 * images : images) >= p.lanes;
     }
-    case conv_algorithm::panels:
-      return detail::panels_apply(p);
     case conv_algorithm::bands:
     case conv_algorithm::plain:
       return !back;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/conv/band_plan.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -26,12 +26,15 @@ struct conv_product {
       : tiles{t}, p{pass}, of{operands}, plane{conv_geometry::volume(p.to)} {
     columns = plane;
     rows = p.results;
-    if (of.bias != nullptr) rows = even_part(rows, 256);
-    if (of.finishes()) divide(288);
+    if (of.bias != nullptr) rows = even_part(rows, conv_costs::product_results);
+    if (of.finishes()) divide(conv_costs::finished_positions);
     if (shares_work(p.multiply_adds()))
-      while (blocks() < 2 * num_threads() && columns > 192) divide((columns + 1) / 2);
+      while (blocks() < 2 * num_threads() && columns > conv_costs::least_product_positions)
+        divide((columns + 1) / 2);
   }
-  void divide(dim_t most) { columns = rounded_up(even_part(plane, most), 48); }
+  void divide(dim_t most) {
+    columns = rounded_up(even_part(plane, most), conv_costs::product_unit);
+  }
   dim_t across() const { return parts(plane, columns); }
   dim_t blocks() const { return p.batch * across() * parts(p.results, rows); }
 
@@ -68,15 +71,10 @@ struct conv_product {
     const dim_t n = plane - j < columns ? plane - j : columns;
     const dim_t m = p.results - r < rows ? p.results - r : rows;
     const dim_t at = image * p.result_image + r * result_plane + j;
-    T* const to = of.result + at;
     gemm_epilogue<T> then{.function = of.relu() ? of.then.function : final_activation<T>{}};
     if (of.bias != nullptr) then.row_bias = of.bias + r;
     run_gemm_part(whole, product(r, m, image, j, n, then));
-    if (of.finishes())
-      tiles.finish_rows(m, n, to, result_plane,
-                        {of.then.scale == nullptr ? nullptr : of.then.scale + r,
-                         of.shift == nullptr ? nullptr : of.shift + r, of.then.function},
-                        of.then.residual == nullptr ? nullptr : of.then.residual + at);
+    if (of.finishes()) of.finish(tiles, m, n, at, result_plane, r);
   }
 };
 

@@ -7,12 +7,14 @@
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv/print_plan.hpp"
 #include "ikebana/cpu/conv/table.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/exact_convolution.hpp"
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
+#include "ikebana/cpu/verbose.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
@@ -23,12 +25,17 @@ namespace ikebana::cpu {
 
 namespace detail {
 
-/// Runs the first algorithm of the table that applies to p and has memory for it.
+/// Runs the first algorithm of the table that applies to p and has memory for it; prints a line
+/// about it, if wanted (verbose.hpp) and this is the first `part` of a call.
 template <class Table, class... Args>
-void run_first(const Table& table, const conv_problem& p, const Args&... args) {
+void run_first(const Table& table, const conv_problem& p, dim_t part, const Args&... args) {
   for (const conv_algorithm a : conv_algorithms)
-    if (const auto run = table.run[static_cast<int>(a)]; run != nullptr && applies(a, p))
-      if (run(table, args...)) return;
+    if (const auto run = table.run[static_cast<int>(a)];
+        run != nullptr && applies(a, p) && run(table, args...)) {
+      if (part == 0 && is_verbose()) [[unlikely]]
+        print_plan(p, name(a));
+      return;
+    }
 }
 
 template <class T>
@@ -94,7 +101,7 @@ void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
                                       {then.residual == nullptr ? nullptr : then.residual + at,
                                        then.function, scales ? then.scale + first : nullptr},
                                       shift};
-    detail::run_first(table, problem, pass, of);
+    detail::run_first(table, problem, group, pass, of);
   });
 }
 template <class T>
@@ -105,7 +112,9 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx, 
   const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
   const conv_problem problem = detail::planned(conv_direction::data, g, table.tiles());
   for (const conv_algorithm a : {conv_algorithm::col2im, conv_algorithm::im2col})
-    if (table.has(a) && applies(a, problem))
+    if (table.has(a) && applies(a, problem)) {
+      if (is_verbose()) [[unlikely]]
+        detail::print_plan(problem, name(a));
       return detail::share_groups(g.groups, all.multiply_adds(), [&](dim_t group) {
         const dim_t first = group * all.sources;
         table.run[static_cast<int>(a)](table, all,
@@ -116,6 +125,7 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx, 
                                         {},
                                         nullptr});
       });
+    }
   detail::fill_unmet(g, table.tiles(), bias, dx);
   // What all passes write in turn stays in the second level of the cache.
   const detail::data_blocks blocks{g, static_cast<dim_t>(sizeof(T))};
@@ -135,7 +145,7 @@ void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx, 
               dx + i * pass.result_image + first * in_plane,
               {},
               nullptr};
-          detail::run_first(table, part, pass, of);
+          detail::run_first(table, part, i + first, pass, of);
         });
       });
 }
@@ -159,7 +169,7 @@ void conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* d
                                      dy + group * pass.results * plane,
                                      dw + group * size,
                                      accumulate};
-    detail::run_first(table, problem, job);
+    detail::run_first(table, problem, group, job);
   });
 }
 template <class T>

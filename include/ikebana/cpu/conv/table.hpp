@@ -12,7 +12,6 @@
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/im2col.hpp"
 #include "ikebana/cpu/conv/images.hpp"
-#include "ikebana/cpu/conv/panels.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plain.hpp"
 #include "ikebana/cpu/conv/product.hpp"
@@ -82,11 +81,8 @@ template <class T, conv_set Set, bool Back>
 constexpr conv_table<T> make_conv_table() {
   using enum conv_algorithm;
   constexpr bool walks = Set.has(bands) || Set.has(images_in_lanes);
-  constexpr conv_parts parts{.strides = Set.strides,
-                             .adds = Back && Set.has(col2im),
-                             .slides = walks,
-                             .dots = false,
-                             .panels = Set.has(panels)};
+  constexpr conv_parts parts{
+      .strides = Set.strides, .adds = Back && Set.has(col2im), .slides = walks, .dots = false};
   conv_table<T> table{};
   table.tiles = &tiles_of<T, parts>;
   const auto set = [&](conv_algorithm a, conv_run<T> run) { table.run[static_cast<int>(a)] = run; };
@@ -95,7 +91,6 @@ constexpr conv_table<T> make_conv_table() {
   if constexpr (Set.has(im2col)) set(im2col, Back ? &run_im2col_back<T> : &run_im2col<T>);
   if constexpr (Set.has(product)) set(product, &run_product<T>);
   if constexpr (Set.has(images_in_lanes)) set(images_in_lanes, &run_images<T>);
-  if constexpr (Set.has(panels)) set(panels, &run_panels<T>);
   if constexpr (Set.has(bands)) set(bands, &run_bands<T>);
   set(plain, &run_plain<T>);
   return table;
@@ -109,8 +104,7 @@ constexpr weights_table<T> make_weights_table() {
   constexpr conv_parts parts{.strides = Set.strides,
                              .adds = false,
                              .slides = Set.has(channels_in_lanes),
-                             .dots = Set.has(bands) || Set.has(images_in_lanes),
-                             .panels = false};
+                             .dots = Set.has(bands) || Set.has(images_in_lanes)};
   weights_table<T> table{};
   table.tiles = &tiles_of<T, parts>;
   const auto set = [&](conv_algorithm a, weights_run<T> run) {

@@ -32,8 +32,7 @@ IKEBANA_CPU_INLINE void put_part(const detail::conv_job<T>& job, const T* tile, 
     }
 }
 
-/// Where `Along`, the image lies in steps of the tile's width, whatever image_at is.
-template <class T, int Rows, int Registers, bool Along, std::size_t... J, std::size_t... I>
+template <class T, int Rows, int Registers, std::size_t... J, std::size_t... I>
 IKEBANA_CPU_INLINE void slide_tile(const detail::conv_job<T>& job, std::index_sequence<J...>,
                                    std::index_sequence<I...>) {
   constexpr std::size_t n = Registers;
@@ -46,10 +45,10 @@ IKEBANA_CPU_INLINE void slide_tile(const detail::conv_job<T>& job, std::index_se
   const T* rows[] = {job.weights + static_cast<dim_t>(I / n % near) * job.weight_step...};
   (keep_in_register(rows[I < near * n ? I / n * n : 0]), ...);
   const T* image = job.image;
-  [[maybe_unused]] const std::int32_t* image_at = job.image_at;
+  const std::int32_t* image_at = job.image_at;
   const std::int32_t* weight_at = job.weight_at;
   const auto add_products = [&](dim_t later) __attribute__((always_inline)) {
-    const T* const from = image + (Along ? later * width : dim_t{image_at[later]});
+    const T* const from = image + image_at[later];
     const dim_t factor = weight_at[later];
     const vec<T> columns[n] = {vec<T>::load(from + static_cast<dim_t>(J) * w)...};
     vec<T> x;
@@ -64,13 +63,8 @@ IKEBANA_CPU_INLINE void slide_tile(const detail::conv_job<T>& job, std::index_se
   const auto go_on = [&](dim_t steps) __attribute__((always_inline)) {
     weight_at += steps;
     keep_in_register(weight_at);
-    if constexpr (Along) {
-      image += steps * width;
-      keep_in_register(image);
-    } else {
-      image_at += steps;
-      keep_in_register(image_at);
-    }
+    image_at += steps;
+    keep_in_register(image_at);
   };
   dim_t depth = job.depth;
 #if IKEBANA_CPU_WIDTH == 32
@@ -101,10 +95,10 @@ IKEBANA_CPU_INLINE void slide_tile(const detail::conv_job<T>& job, std::index_se
   (sums[I].store(tile + static_cast<dim_t>(I) * w), ...);
   put_part<T>(job, tile, Rows, width);
 }
-template <class T, int Rows, int Registers, bool Along = false>
+template <class T, int Rows, int Registers>
 [[gnu::noinline]] void slide_tile(const detail::conv_job<T>& job) {
-  slide_tile<T, Rows, Registers, Along>(job, std::make_index_sequence<Registers>{},
-                                        std::make_index_sequence<std::size_t{Rows} * Registers>{});
+  slide_tile<T, Rows, Registers>(job, std::make_index_sequence<Registers>{},
+                                 std::make_index_sequence<std::size_t{Rows} * Registers>{});
 }
 
 #if IKEBANA_CPU_WIDTH == 0

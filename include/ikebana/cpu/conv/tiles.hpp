@@ -34,11 +34,6 @@ struct copy_job {
   dim_t pitch, above, rows, below, lead, length;
 };
 
-/// `lanes` elements from one place of a copy to one of a panel.
-struct conv_move {
-  std::int32_t from, to, lanes;
-};
-
 /// A tile's work: out[r * out_step + j] = (adds ? the same : start[r]) + the sum over p < depth of
 /// weights[weight_at[p] + r * weight_step] * image[image_at[p] + j], for every row r of the tile
 /// and j < count; then its positive part where `relu`. Reads the image up to the tile's whole
@@ -74,13 +69,20 @@ struct conv_parts {
   bool strides = true;  // rows whose elements lie apart
   bool adds = true;     // add_rows
   bool slides = true, dots = true;
-  bool panels = true;  // tiles along panels, and what packs these
+};
+
+/// What plans know of an instruction set and type: bytes of an element, elements of a vector, and
+/// the largest tile.
+struct tile_sizes {
+  static constexpr dim_t most_registers = 8;
+  dim_t element, width, rows, registers;
 };
 
 /// The tiles' shapes by falling rows, the last of 1, and how wide a register is.
 template <class T>
 struct conv_tiles {
-  static constexpr dim_t most_rows = 8, most_registers = 8, most_taps = 9, most_sums = 24;
+  static constexpr dim_t most_rows = 8, most_registers = tile_sizes::most_registers, most_taps = 9,
+                         most_sums = 24;
 
   using slide = void (*)(const conv_job<T>&);
   /// The ends of planes take `narrow` tiles of one register, if there are any.
@@ -109,8 +111,6 @@ struct conv_tiles {
                    dim_t stride);
   void (*finish_rows)(dim_t rows, dim_t length, T* y, dim_t step, const conv_rest<T>& rest,
                       const T* residual);
-  void (*pack)(dim_t depth, const T* copy, const std::int32_t* image_at, const conv_move* moves,
-               dim_t count, T* panel, dim_t panel_step);
   /// to[p * width + i] = from[i * ld + p] for p < depth, i < count; zero for count <= i < width.
   /// May write up to a register past the end of `to`.
   void (*pack_across)(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t count);
@@ -118,10 +118,12 @@ struct conv_tiles {
   /// part. Reads whole registers of `from`.
   void (*place_across)(dim_t rows, dim_t positions, const T* from, dim_t from_step, const T* bias,
                        bool relu, T* to, dim_t to_step);
-  /// The shape for panels.
-  slide_shape panel;
   const slide_shape* slides;
   const dot_shape* dots;
+
+  tile_sizes sizes() const {
+    return {dim_t{sizeof(T)}, width, slides[0].rows, slides[0].registers};
+  }
 
   void copy_rows(const copy_job<T>& job) const { (job.stride == 1 ? copy_lines : copy_apart)(job); }
   void place_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,

@@ -53,23 +53,6 @@ constexpr detail::conv_tiles<T> make_conv_tiles() {
   if constexpr (Parts.adds) t.add_rows = &add_rows<T>;
   if constexpr (Parts.slides) t.slides = conv_slides<T>;
   if constexpr (Parts.dots) t.dots = conv_dots<T>;
-    // Its size is known to all plans.
-#if IKEBANA_CPU_WIDTH == 64
-  t.panel = {8, 3, nullptr, nullptr};
-#elif IKEBANA_CPU_WIDTH != 0
-  t.panel = {4, 3, nullptr, nullptr};
-#else
-  t.panel = {4, 2, nullptr, nullptr};
-#endif
-  if constexpr (Parts.panels) {
-    t.pack = &pack_panel<T>;
-#if IKEBANA_CPU_WIDTH >= 32
-    t.panel.whole = &slide_tile<T, IKEBANA_CPU_WIDTH / 8, 3, true>;
-    t.panel.narrow = &slide_tile<T, IKEBANA_CPU_WIDTH / 8, 1>;
-#else
-    t.panel.whole = &slide_tile < T, 4, IKEBANA_CPU_WIDTH == 0 ? 2 : 3 > ;
-#endif
-  }
   return t;
 }
 template <class T, detail::conv_parts Parts = detail::conv_parts{}>

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -58,7 +59,7 @@ bool run_dots(const weights_table<T>& table, const weights_job<T>& job) {
     return true;
   }
   if (p.to[2] == 1) return false;
-  const dim_t columns = even_part(p.to[2], least(parts(p.to[2], 2), 1024));
+  const dim_t columns = even_part(p.to[2], least(parts(p.to[2], 2), conv_costs::part_of_row));
   bool adds = job.accumulate;
   for (dim_t z = 0; z < p.to[0]; ++z)
     for (dim_t y = 0; y < p.to[1]; ++y)

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/layout.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
@@ -26,7 +27,6 @@ struct winograd_run : winograd_tiles<T> {
   using unit = typename base::unit;
   using base::block, base::kernels, base::p, base::positions, base::segment, base::tiles;
   using base::pitch, base::units;
-  static constexpr dim_t most_depth = 64;
 
   const T *weights, *bias;
   T* result;
@@ -56,10 +56,10 @@ struct winograd_run : winograd_tiles<T> {
     const dim_t columns = this->across = parts(p.to[2], 4);
     this->down = parts(p.to[1], 4);
     panels = parts(parts(p.results, kernels.width), kernels.registers);
-    depth = parts(p.sources, parts(p.sources, most_depth));
+    depth = parts(p.sources, parts(p.sources, conv_costs::winograd_depth));
     const dim_t wide = widest();
     // Where weights are many, few tiles at a time would wait for them.
-    large = p.sources > 128;
+    large = p.sources > conv_costs::many_winograd_sources;
     const dim_t room =
         static_cast<dim_t>((scratch_bytes().b + scratch_bytes().a) / sizeof(T)) * (large ? 2 : 1);
     const dim_t each = positions * (p.sources + wide);  // for every tile of a block

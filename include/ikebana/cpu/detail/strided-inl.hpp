@@ -90,16 +90,6 @@ IKEBANA_CPU_INLINE R take_lanes_of(R taken, R a, std::index_sequence<L...>) {
                                       ? static_cast<int>(L) * Stride + First
                                       : static_cast<int>(L))...);
 }
-/// Every Stride-th element of the registers, from number First on.
-template <int First, class T, std::size_t... Part>
-IKEBANA_CPU_INLINE vec<T> take_every(const vec<T>* of, std::index_sequence<Part...>) {
-  [[maybe_unused]] constexpr int stride = sizeof...(Part) + 1;
-  vec<T> taken = of[0];
-  ((taken.v = take_lanes_of<stride, static_cast<int>(Part) + 1, First>(taken.v, of[Part + 1].v,
-                                                                       lane_sequence<T>{})),
-   ...);
-  return taken;
-}
 #endif
 
 /// f(integral_constant) of a number of phases: 1, 2 or 4.

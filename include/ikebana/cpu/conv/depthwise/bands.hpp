@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/depthwise/kernels.hpp"
 #include "ikebana/cpu/conv/depthwise/ways.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
@@ -86,7 +87,10 @@ struct depthwise_bands {
     rows = axes[1].count;
     columns = axes[2].count;
     // Near the first-level cache; but bands overlap.
-    const dim_t room = (width * dim_t{sizeof(T)} == 64 ? 112 : 40) * 1024 / dim_t{sizeof(T)};
+    const dim_t room =
+        (width * dim_t{sizeof(T)} == conv_costs::line_bytes ? conv_costs::wide_band_bytes
+                                                            : conv_costs::narrow_band_bytes) /
+        dim_t{sizeof(T)};
     constexpr dim_t most_quads = 8192;
     while ((lay_out() > room || part_count * quads() > most_quads) && rows * columns > 1) {
       if (rows > 1)

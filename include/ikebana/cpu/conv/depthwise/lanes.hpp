@@ -1,6 +1,7 @@
 #pragma once
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/depthwise/bands.hpp"
 #include "ikebana/cpu/conv/depthwise/kernels.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -31,7 +32,7 @@ struct depthwise_lanes : depthwise_bands<T> {
       depthwise_lanes mine = *this;
       mine.place();
       // As many at a time as the second-level cache holds while there are bands.
-      const dim_t together = 1 + (dim_t{1} << 19) / mine.unit_bytes();
+      const dim_t together = 1 + conv_costs::lanes_bytes / mine.unit_bytes();
       for (dim_t last; begin < end; begin = last) {
         last = least(begin + together, end);
         mine.each_band([&](dim_t y0, dim_t x0) {

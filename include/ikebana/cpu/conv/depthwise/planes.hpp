@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/depthwise/kernels.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
@@ -16,7 +17,9 @@
 namespace ikebana::cpu::detail {
 
 /// How many planes of so many multiply-adds are worth a thread's while.
-constexpr dim_t planes_worth(dim_t multiply_adds) { return 1 + 300000 / (multiply_adds + 1); }
+constexpr dim_t planes_worth(dim_t multiply_adds) {
+  return 1 + conv_costs::plane_multiply_adds_for_thread / (multiply_adds + 1);
+}
 
 /// One direction of a depthwise convolution: the source, and the result that meets it with
 /// stride 1 or 2 (dy, for the gradient of the weights).
@@ -95,7 +98,9 @@ struct plane_sweep {
   void run(void (*kernel)(const depthwise_planes<T>&), const T* source, const T* w, const T* bias,
            bool relu, T* result) const {
     // Dilated planes are met row_dilation times: what stays in the first-level cache meanwhile.
-    const dim_t together = row_dilation == 1 ? channels : 1 + 4096 / (plane() + out_plane());
+    const dim_t together = row_dilation == 1
+                               ? channels
+                               : 1 + conv_costs::first_level_elements / (plane() + out_plane());
     parallel_for(0, batch * channels, planes_worth(out_plane() * taps), [&](dim_t b, dim_t e) {
       plane_sweep mine = *this;
       mine.job.relu = relu;

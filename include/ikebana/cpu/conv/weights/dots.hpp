@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/conv/band_plan.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/layout.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
@@ -21,8 +21,8 @@ struct weights_by_dots : weights_job<T> {
   using job_type = weights_job<T>;
   using job_type::accumulate, job_type::dw, job_type::dy, job_type::p, job_type::tiles, job_type::x;
   using job_type::dy_plane, job_type::plane;
-  static constexpr dim_t line = job_type::line, copy_room = 256 * job_type::kib,
-                         near_bytes = dim_t{16} * 1024;
+  static constexpr dim_t line = job_type::line,
+                         copy_room = conv_costs::dot_copy_bytes / dim_t{sizeof(T)};
 
   dim_t channels = p.sources, rows = p.to[1], slots = 1;  // of a band
   conv_layout layout{};
@@ -33,7 +33,7 @@ struct weights_by_dots : weights_job<T> {
   bool fit() {
     // Every few taps read a tile's rows of dy again: near, they leave room for the copy. The order
     // of summation follows from it, so it is the same for all caches.
-    const dim_t near = near_bytes / (tiles.dots[0].rows * dim_t{sizeof(T)});
+    const dim_t near = conv_costs::dot_rows_bytes / (tiles.dots[0].rows * dim_t{sizeof(T)});
     if (rows * p.to[2] > near) rows = even_part(rows, std::max(near / p.to[2], dim_t{1}));
     while (!lay_out()) {
       if (rows > 4)
@@ -53,7 +53,7 @@ struct weights_by_dots : weights_job<T> {
       slots = least(copy_room / (layout.channel * channels), near / plane());
       slots = slots < 1 ? 1 : even_part(p.batch, slots);
     }
-    return copy_size() <= band_plan<T>::total &&
+    return copy_size() <= static_cast<dim_t>((packed_b_bytes + packed_a_bytes) / sizeof(T)) &&
            static_cast<std::size_t>(channels * p.taps()) * sizeof(std::int32_t) <= list_bytes;
   }
   bool lay_out() {
@@ -117,8 +117,10 @@ struct weights_by_dots : weights_job<T> {
     double tiles_of_band = 0;
     for (dim_t r = 0; r < p.results;) {
       const auto& s = shape_for(tiles.dots, p.results - r);
-      const double each = steps * real(s.rows * s.taps) / 2 * 1.3 + real(s.rows + s.taps) / 2 + 8;
-      tiles_of_band += real(parts(p.sources * p.taps(), s.taps)) * (each + 60 / real(slots));
+      const double each = steps * real(s.rows * s.taps) / 2 * conv_costs::dot_loads +
+                          real(s.rows + s.taps) / 2 + conv_costs::dot_tile;
+      tiles_of_band +=
+          real(parts(p.sources * p.taps(), s.taps)) * (each + conv_costs::dot_sums / real(slots));
       r += s.rows;
     }
     return all * high *

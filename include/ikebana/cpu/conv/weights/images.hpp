@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/conv/band_plan.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/image_lanes.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
@@ -55,13 +55,14 @@ struct weights_by_images : weights_job<T> {
     for (dim_t r = 0; r < p.results;) {
       const auto& s = shape_for(tiles.dots, p.results - r);
       computed += real(parts(p.sources * p.taps(), s.taps)) *
-                  (real(lanes.rows) * (real(p.to[2] * s.rows * s.taps) / 2 + 8) + 60);
+                  (real(lanes.rows) * (real(p.to[2] * s.rows * s.taps) / 2 + conv_costs::dot_tile) +
+                   conv_costs::dot_sums);
       r += s.rows;
     }
     // What comes from the second level of the cache for every tile.
     const dim_t size = p.sources * (lanes.met() + lanes.rows) * tiles.width +
                        p.results * lanes.positions() * tiles.width;
-    if (size > 256 * job_type::kib) computed *= 1.1;
+    if (size * dim_t{sizeof(T)} > conv_costs::dot_copy_bytes) computed *= conv_costs::far_lanes;
     return real(lanes.blocks()) *
            (lanes.copied() + lanes.carried(p.results * lanes.rows, p.to[2]) + computed);
   }

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/conv/band_plan.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
@@ -14,7 +14,8 @@ namespace ikebana::cpu::detail {
 /// positions of dy times what the forward pass p reads of x there.
 template <class T>
 struct weights_job {
-  static constexpr dim_t line = band_plan<T>::line, kib = band_plan<T>::kib;
+  static constexpr dim_t line = conv_costs::line_bytes / dim_t{sizeof(T)},
+                         kib = conv_costs::kib / dim_t{sizeof(T)};
 
   const conv_tiles<T>& tiles;
   const conv_pass& p;

@@ -5,7 +5,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
-#include "ikebana/cpu/conv/band_plan.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -24,7 +24,8 @@ struct weights_by_lanes : weights_job<T> {
   using shape_type = typename conv_tiles<T>::slide_shape;
   using job_type::accumulate, job_type::dw, job_type::dy, job_type::p, job_type::tiles, job_type::x;
   using job_type::dy_plane, job_type::plane;
-  static constexpr dim_t line = job_type::line, kib = job_type::kib;
+  static constexpr dim_t line = job_type::line,
+                         most_copied = conv_costs::copied_bytes / dim_t{sizeof(T)};
 
   const shape_type* shape = nullptr;
   dim_t lanes = 0, tile_lanes = 0;  // of one place of the kernel, of a tile
@@ -55,7 +56,7 @@ struct weights_by_lanes : weights_job<T> {
       return fit(four != nullptr && places(4) < places(3) ? four : three, 1);
     }
     // Few rows reach the products' rate less well.
-    const dim_t tenths = four != nullptr && four->rows < 6 ? 12 : 10;
+    const dim_t tenths = four != nullptr && four->rows < 6 ? conv_costs::few_rows_tenths : 10;
     if (four != nullptr && (three == nullptr || tenths * waste(4) <= 10 * waste(3)))
       return fit(four, 4);
     return three != nullptr && fit(three, 3);
@@ -75,25 +76,29 @@ struct weights_by_lanes : weights_job<T> {
     kx_tiles = parts(p.kernel[2], kx_step);
     // Where most lanes are empty, sums over positions are cheaper.
     const dim_t computed = parts(p.sources, lanes) * lanes * kx_tiles * kx_step;
-    if (plane() >= 36 && 5 * computed > 9 * p.sources * p.kernel[2]) return false;
+    if (plane() >= conv_costs::least_full_positions &&
+        conv_costs::full_ninths * computed > 9 * p.sources * p.kernel[2])
+      return false;
     row_size = p.kernel[0] * p.kernel[1] * kx_tiles * tile_lanes;
     // Results whose sums, and rows whose copy, stay in the cache.
-    results = 192 * kib / (row_size * shape->rows) * shape->rows;
+    results = conv_costs::summed_bytes / dim_t{sizeof(T)} / (row_size * shape->rows) * shape->rows;
     if (results < shape->rows) return false;
     results = even_part(parts(p.results, shape->rows), results / shape->rows) * shape->rows;
     pitch = (p.to[2] - 1) * p.stride[2] + p.dilation[2] * (p.kernel[2] - 1) + 1;
     const dim_t reach = p.dilation[1] * (p.kernel[1] - 1) + 1;
-    const dim_t room = 208 * kib - overhang();
-    rows = least((room / (pitch * lanes) - reach) / p.stride[1] + 1, 2048 / p.to[2]);
+    const dim_t room = most_copied - overhang();
+    rows = least((room / (pitch * lanes) - reach) / p.stride[1] + 1,
+                 conv_costs::band_positions / p.to[2]);
     if (rows < 1 || room / (pitch * lanes) < reach) return false;
     rows = even_part(p.to[1], rows);
     slot_size = height() * pitch * lanes;
     if (p.to[0] == 1 && rows == p.to[1]) {
-      slots = least(room / slot_size, 512 / plane());
+      slots = least(room / slot_size, conv_costs::gathered_positions / plane());
       slots = slots < 1 ? 1 : even_part(p.batch, slots);
       // Weights are then written one result after the other.
       whole = slots == p.batch && p.kernel[0] == 1 && parts(p.sources, lanes) > 1 &&
-              parts(p.sources, lanes) * slots * slot_size <= 384 * kib;
+              parts(p.sources, lanes) * slots * slot_size * dim_t{sizeof(T)} <=
+                  conv_costs::all_copied_bytes;
       if (whole) results = shape->rows;
     }
     return place();
@@ -173,7 +178,7 @@ struct weights_by_lanes : weights_job<T> {
     const dim_t positions = used * least(p.to[1] - y, rows) * p.to[2];
     const dim_t z = slot % p.to[0], first_image = slot / p.to[0];
     const T* const dy_from = dy + first_image * p.result_image + (z * p.to[1] + y) * p.to[2];
-    const dim_t depth = even_part(positions, 384);
+    const dim_t depth = even_part(positions, conv_costs::positions_at_once);
     for (dim_t at = 0; at < positions; at += depth, adds = true) {
       job.depth = least(positions - at, depth);
       job.weight_at = dy_at + at;

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/winograd/kernels.hpp"
@@ -81,7 +82,7 @@ struct winograd_tiles {
           job.rows[y] = top + y >= 0 && top + y < p.from[1] ? from + y * p.from[2] : zeros;
         job.tiles = u->tiles;
         // Of the next channel, which the processor does not foresee.
-        for (dim_t at = 0; at < 4 * p.from[2]; at += 64 / static_cast<dim_t>(sizeof(T)))
+        for (dim_t at = 0; at < 4 * p.from[2]; at += conv_costs::line_bytes / dim_t{sizeof(T)})
           __builtin_prefetch(from + plane + at);
         kernels.take(job);
         job.to += u->tiles;

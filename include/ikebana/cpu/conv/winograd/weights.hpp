@@ -5,6 +5,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -28,8 +29,6 @@ struct winograd_weights : winograd_tiles<T> {
   using unit = typename base::unit;
   using base::block, base::kernels, base::p, base::positions, base::segment, base::tiles;
   using base::pitch, base::units;
-  static constexpr dim_t most_tiles = 56, most_segment = 48, most_results = 64, most_channels = 256,
-                         most_depth = 16;
 
   const T* dy;
   T* dw;
@@ -54,16 +53,17 @@ struct winograd_weights : winograd_tiles<T> {
   void fit() {
     this->across = parts(p.to[2], 4);
     this->down = parts(p.to[1], 4);
-    segment = even_part(this->across, most_segment);
+    segment = even_part(this->across, conv_costs::winograd_segment);
     this->segments = parts(this->across, segment);
-    block = even_part(units(), least(most_tiles / segment, base::most_units));
+    block = even_part(units(), least(conv_costs::winograd_tiles / segment, base::most_units));
     const dim_t w = kernels.width, threads = num_threads();
-    results = even_part(parts(p.results, w), most_results / w) * w;
-    channels = even_part(p.sources, most_channels);
-    while (jobs() % threads != 0 && jobs() < 4 * threads && channels > most_depth)
+    results = even_part(parts(p.results, w), conv_costs::winograd_results / w) * w;
+    channels = even_part(p.sources, conv_costs::winograd_channels);
+    while (jobs() % threads != 0 && jobs() < 4 * threads &&
+           channels > conv_costs::winograd_channels_at_once)
       channels = parts(channels, 2);
     while (jobs() < threads && results > w) results = parts(results / w, 2) * w;
-    depth = even_part(channels, most_depth);
+    depth = even_part(channels, conv_costs::winograd_channels_at_once);
     panel = least(results, kernels.registers * w);
   }
 

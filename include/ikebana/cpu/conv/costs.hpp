@@ -1,0 +1,103 @@
+#pragma once
+
+#include "ikebana/core/shape.hpp"
+
+/// The constants by which convolutions are planned, with their units; bytes are those of copies
+/// that are to stay in a level of the cache. Found by measuring on AMD Zen 4 and 5; sums are
+/// divided by them, so that they depend on no cache that was found.
+namespace ikebana::cpu::detail::conv_costs {
+
+inline constexpr dim_t kib = 1024;
+inline constexpr dim_t line_bytes = 64;
+
+// Work for a thread: multiply-adds, and those of planes, each of which is little.
+inline constexpr dim_t multiply_adds_for_thread = dim_t{1} << 20,
+                       plane_multiply_adds_for_thread = 300000;
+
+// Winograd. Channels and positions that pay for the transforms:
+inline constexpr dim_t least_winograd_channels = 16, full_winograd_channels = 32;
+inline constexpr dim_t least_winograd_positions = 144, least_positions_of_few_channels = 256;
+/// elements of transformed weights, of which many pay for more positions,
+inline constexpr dim_t many_transformed = dim_t{3} << 20, most_transformed = dim_t{10} << 20;
+inline constexpr dim_t least_positions_of_many = 400;
+/// and channels whose transformed tiles fit any thread's scratch.
+inline constexpr dim_t most_winograd_sources = 1024;
+/// Channels that are multiplied at once, and so many that weights are waited for.
+inline constexpr dim_t winograd_depth = 64, many_winograd_sources = 128;
+/// For the gradient of the weights: channels that pay for it,
+inline constexpr dim_t least_winograd_sources = 8;
+/// positions of all images,
+inline constexpr dim_t least_positions_of_weights = 144;
+/// and tiles, tiles of a row, results and channels of a job, channels at once.
+inline constexpr dim_t winograd_tiles = 56, winograd_segment = 48, winograd_results = 64,
+                       winograd_channels = 256, winograd_channels_at_once = 16;
+
+// im2col: positions of an image, the channels from which these pay (wide: from which any do,
+// forward), elements of the copy.
+inline constexpr dim_t few_positions = 8, some_positions = 16, most_positions = 64;
+inline constexpr dim_t least_im2col_channels = 16, least_im2col_results = 4,
+                       least_plain_channels = 32, least_wide_channels = 64;
+inline constexpr dim_t im2col_room = 480 * kib;
+/// Elements of a copy whose rows dot products read again and again; positions of several images.
+inline constexpr dim_t most_dotted = 160 * kib, most_gathered_positions = 256;
+/// Elements of the planes that are walked at a time, in the first-level cache; planes at least.
+inline constexpr dim_t walked_elements = 8 * kib, least_walked_planes = 8;
+/// Weights: positions of all images, of few results and of many.
+inline constexpr dim_t fewest_positions = 4, few_summed = 32, some_summed = 64, many_rows = 128;
+
+// col2im: bytes and positions of a band's products,
+inline constexpr dim_t scattered_bytes = 256 * kib, most_scattered_positions = 400;
+/// positions from which it pays: of up to 8 output channels, of up to 16 or stride 2, of others;
+inline constexpr dim_t few_scattered = 16, some_scattered = 36, many_scattered = 64;
+/// and results it needs for a source, in fifths for each tap that a position reads.
+inline constexpr dim_t most_unstrided_sources = 16, least_unstrided_results = 24,
+                       least_scattered_results = 6, many_scattered_sources = 32,
+                       fifths_of_one_class = 40;
+
+// Products of the image: results with a bias, positions that are finished in the cache, the fewest
+// of a thread, and what they are multiples of.
+inline constexpr dim_t product_results = 256, finished_positions = 288,
+                       least_product_positions = 192, product_unit = 48;
+
+// Bands. Bytes of the copy and of the results, in the second-level cache, and of what stays in the
+// first; products of a result at once.
+inline constexpr dim_t copied_bytes = 208 * kib, out_bytes = 208 * kib, near_bytes = 40 * kib,
+                       most_depth = 16 * kib;
+/// By how much copying must be cheaper than tiles over what lies between rows,
+inline constexpr double copying_gain = 0.9;
+/// and cycles, of a row that is copied and that is put in its place, of each vector there; the part
+/// of a tile that its narrow form takes; loads that cross lines; a line from the second level.
+inline constexpr double copied_row = 4, placed_row = 5, placed_vector = 2, narrow_tile = 0.8,
+                        crossing_lines = 1.2, streamed_line = 2.5;
+
+// Images in lanes. By how much one whose cycles are estimated must be cheaper than what it stands
+// in for;
+inline constexpr double least_gain = 0.95;
+/// input channels, with many output channels,
+inline constexpr dim_t many_results = 32, most_lane_sources = 4;
+/// and cycles: of a tile beside its products, of a narrow one and each of its products; what tiles
+/// take longer, and of strides; of a transposed element and row, of a vector of a band's row.
+inline constexpr double lane_tile = 30, narrow_lane_tile = 20, narrow_product = 5, tile_loss = 1.25,
+                        strided_tile_loss = 1.1, transposed_element = 6, transposed_row = 20,
+                        transposed_vector = 2;
+
+// Weights by dot products: positions of a row of which any copy fits, and of part of a longer one;
+// bytes of the copy and of a tile's rows of dy;
+inline constexpr dim_t longest_row = 2048, part_of_row = 1024, dot_copy_bytes = 256 * kib,
+                       dot_rows_bytes = 16 * kib;
+/// cycles of a tile and of its lanes' sums; what loads cost; by what the second-level cache delays.
+inline constexpr double dot_tile = 8, dot_sums = 60, dot_loads = 1.3, far_lanes = 1.1;
+
+// Weights with channels in lanes: bytes of sums and of the copy, and of all of it; positions of a
+// band, of several images, and at once;
+inline constexpr dim_t summed_bytes = 192 * kib, all_copied_bytes = 384 * kib,
+                       band_positions = 2048, gathered_positions = 512, positions_at_once = 384;
+/// positions from which lanes must be full, in what part; by how much few rows are slower.
+inline constexpr dim_t least_full_positions = 36, full_ninths = 5, few_rows_tenths = 12;
+
+// Depthwise: bytes of a band in lanes, of vectors of a cache line and narrower ones; of what the
+// second-level cache holds; elements that stay in the first.
+inline constexpr dim_t wide_band_bytes = 112 * kib, narrow_band_bytes = 40 * kib,
+                       lanes_bytes = 512 * kib, first_level_elements = 4 * kib;
+
+}  // namespace ikebana::cpu::detail::conv_costs

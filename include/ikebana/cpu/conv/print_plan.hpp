@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdio>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/plan.hpp"
+#include "ikebana/cpu/conv_geometry.hpp"
+#include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/verbose.hpp"
+
+namespace ikebana::cpu::detail {
+
+/// A line about the plan of a convolution of one group (verbose.hpp).
+[[gnu::noinline, gnu::cold]] inline void print_plan(const conv_problem& p, const char* algorithm) {
+  constexpr const char* directions[] = {"forward", "data", "weights"};
+  const auto wide = [](dim_t n) { return static_cast<long long>(n); };
+  char work[48];
+  const dim_t each = conv_geometry::volume(p.direction == conv_direction::data ? p.in : p.out);
+  std::snprintf(work, sizeof work, "%lld multiply-adds",
+                wide(p.batch * p.inputs * p.outputs * p.taps() * each));
+  print_plan("conv", algorithm, work,
+             "%s,f%d,%s %lldx%lldx%lldx%lldx%lld to %lldx%lldx%lldx%lld kernel %lldx%lldx%lld "
+             "stride %lldx%lldx%lld",
+             name(active_instruction_set()), static_cast<int>(8 * p.element),
+             p.is_pass ? "pass" : directions[static_cast<int>(p.direction)], wide(p.batch),
+             wide(p.inputs), wide(p.in[0]), wide(p.in[1]), wide(p.in[2]), wide(p.outputs),
+             wide(p.out[0]), wide(p.out[1]), wide(p.out[2]), wide(p.kernel[0]), wide(p.kernel[1]),
+             wide(p.kernel[2]), wide(p.stride[0]), wide(p.stride[1]), wide(p.stride[2]));
+}
+
+}  // namespace ikebana::cpu::detail
