@@ -1,6 +1,7 @@
 #pragma once
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 
 /// The constants by which convolutions are planned, with their units; bytes are those of copies
 /// that are to stay in a level of the cache. Found by measuring on AMD Zen 4 and 5; sums are
