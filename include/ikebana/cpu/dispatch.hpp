@@ -175,8 +175,12 @@ struct given_elsewhere {
   template <class T>
   operator T() const;
 };
-template <class... Arguments>
-given_elsewhere kernel_elsewhere(const Arguments&...);
+/// An object, since clang deduces no type from the name of a template.
+struct kernel_elsewhere_type {
+  template <class... Arguments>
+  given_elsewhere operator()(const Arguments&...) const;
+};
+inline constexpr kernel_elsewhere_type kernel_elsewhere{};
 
 #if IKEBANA_CPU_DIRECT
 // No kernel call looks at IKEBANA_ISA here, so the program refuses at its start what it cannot do.
