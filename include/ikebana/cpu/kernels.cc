@@ -15,6 +15,7 @@
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/embedding.hpp"
 #include "ikebana/cpu/fold.hpp"
+#include "ikebana/cpu/fused_loop.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/grouped_conv.hpp"
 #include "ikebana/cpu/layer_norm.hpp"
@@ -29,3 +30,5 @@
 #include "ikebana/cpu/round.hpp"
 #include "ikebana/cpu/softmax.hpp"
 #include "ikebana/cpu/weight_norm.hpp"
+// Not a kernel, but as large, and compiled once just as well.
+#include "ikebana/model/loop_builder.hpp"

@@ -23,10 +23,13 @@ class carried_forward {
       : workspace_{std::move(workspace)},
         values_(static_cast<dim_t>(n.current.n.values)),
         saved_(static_cast<dim_t>(n.current.n.saved)),
-        ran_backward_(static_cast<dim_t>(n.current.n.nodes)) {
+        ran_backward_(static_cast<dim_t>(n.current.n.nodes)),
+        is_step_(static_cast<dim_t>(n.current.n.nodes)) {
     std::copy_n(n.values, values_.size(), values_.data());
     std::copy_n(n.saved, saved_.size(), saved_.data());
     std::copy_n(n.plan.runs_backward, ran_backward_.size(), ran_backward_.data());
+    for (dim_t k = 0; k < is_step_.size(); ++k)
+      is_step_.data()[k] = n.plan.fusion.calls[k].loop > 0;
   }
 
   /// The memory that views of the last outputs show.
@@ -40,7 +43,7 @@ class carried_forward {
   /// everything it left is available. Returns whether it did.
   bool carry(const execution<T>& run, const program_saved* saved, int k) const {
     const program_node& node = run.nodes[k];
-    if (node.is_view || node.choice >= 0) return false;
+    if (node.is_view || node.choice >= 0 || is_step_.data()[k]) return false;
     if (!ran_backward_[k] && (run.leaves[node.leaf].buffer_count == 0 || node.role.is_frozen))
       return false;
     if (!run.does_run(node)) return true;
@@ -67,11 +70,12 @@ class carried_forward {
   aligned_buffer<T*> values_;
   aligned_buffer<std::byte*> saved_;
   aligned_buffer<bool> ran_backward_;
+  aligned_buffer<bool> is_step_;  ///< Of a loop, which keeps no results between its steps.
 };
 
 /// Visits the leaves in order and restores what each kept in the last forward. Leaves before the
-/// first parameter kept nothing and run again, except those with buffers, which may have changed
-/// since.
+/// first parameter, and steps of a loop, kept nothing and run again, except those with buffers,
+/// which may have changed since.
 template <class E, bool Partial>
 struct carry_pass {
   using T = element_of<E>;

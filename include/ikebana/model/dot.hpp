@@ -8,7 +8,8 @@
 namespace ikebana {
 
 /// The network as a Graphviz graph with one node per module and one edge per value, labelled with
-/// its shape. `dot -Tsvg network.dot` renders it. Allocates.
+/// its shape; steps that are fused into one loop are in a box. `dot -Tsvg network.dot` renders it.
+/// Allocates.
 template <class Model>
 std::string to_dot(const Model& m) {
   const model_summary s = summarize(m);
@@ -45,6 +46,17 @@ std::string to_dot(const Model& m) {
       made_by.push_back(id);
       shapes.push_back(row.output);
     }
+  }
+  for (std::size_t k = 0; k < s.rows.size(); ++k) {
+    const int loop = s.rows[k].loop;
+    bool is_first = loop > 0;
+    for (std::size_t j = 0; j < k; ++j) is_first = is_first && s.rows[j].loop != loop;
+    if (!is_first) continue;
+    const std::string number = std::to_string(loop);
+    out += "  subgraph cluster_loop" + number + " { label=\"loop " + number + "\";";
+    for (std::size_t j = k; j < s.rows.size(); ++j)
+      if (s.rows[j].loop == loop) out += " n" + std::to_string(j) + ';';
+    out += " }\n";
   }
   for (std::size_t i = 0; i < s.output_values.size(); ++i) {
     const auto v = static_cast<std::size_t>(s.output_values[i]);

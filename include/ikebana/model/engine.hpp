@@ -106,6 +106,7 @@ class engine : protected prepared_network<E, M, Inputs> {
 
   void run_leaves(const execution<T>& run) {
     tables_->left_out = false;
+    tables_->ran_fused = run_watched_ == nullptr && run.fused != nullptr;
     if (run_watched_ != nullptr) return run_watched_(*this, unfused(run));
     tables_->left_out =
         run.fused != nullptr && !training_ && tables_->memory.fusion.evaluation_leaves_out;
@@ -146,6 +147,7 @@ class engine : protected prepared_network<E, M, Inputs> {
   void run_backward(bool accumulate, Completed&& completed) {
     const exclusive_use guard(tables_->user);
     execution<T>& run = execution_tables(accumulate);
+    if (tables_->ran_fused) run.fused = fused_calls();
     if constexpr (requires { completed.boundary; }) run.fused = nullptr;
     if (run.watch != nullptr) run.fused = nullptr;
     if (tables_->left_out) {
@@ -227,6 +229,11 @@ class engine : protected prepared_network<E, M, Inputs> {
     t.ran_forward = true;
   }
 
+  const fused_call* fused_calls() const {
+    const auto& fusion = tables_->memory.fusion;
+    return (training_ ? fusion.calls : fusion.evaluation_calls).data();
+  }
+
   /// The tables of a pass; valid until the next one.
   execution<T>& execution_tables(bool accumulate) {
     tables& t = *tables_;
@@ -238,8 +245,7 @@ class engine : protected prepared_network<E, M, Inputs> {
     run.accumulate = accumulate;
     run.stamp = boundary_ == nullptr ? stamp_ : 0;
     run.fused = nullptr;
-    if (fuses_)
-      run.fused = (training_ ? t.memory.fusion.calls : t.memory.fusion.evaluation_calls).data();
+    if (fuses_) run.fused = fused_calls();
     if constexpr (is_partial) run.partial.runs = t.partial.now.runs.data();
     return run;
   }

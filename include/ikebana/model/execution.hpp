@@ -13,6 +13,8 @@
 
 namespace ikebana::detail {
 
+struct loop_tables;
+
 /// Tables of a pass in which some leaves do not run; null if all do.
 template <class T>
 struct partial_tables {
@@ -34,6 +36,10 @@ struct partial_tables {
 
 template <class T>
 struct execution;
+
+/// How the loops of a network run; see loop_run.hpp.
+template <class T>
+using loop_function = void (*)(const execution<T>&, int k, bool backward);
 
 /// Callbacks of a backward around the backward of each leaf, by which hooks run. k is the node;
 /// only nodes that a gradient reaches are reported.
@@ -86,6 +92,8 @@ struct execution {
   cpu::activation_kernel<T> activate = nullptr;  ///< For all activations of the network.
   /// For all layers that can run in one call.
   void (*make_product)(const cpu::gemm_call<T>&) = nullptr;
+  const loop_tables* loops = nullptr;
+  loop_function<T> run_loop = nullptr;  ///< Null if the network has no loops.
   partial_tables<T> partial{};
   backward_watch<T>* watch = nullptr;  ///< Of the backward of this forward; null without hooks.
 
@@ -97,6 +105,20 @@ struct execution {
 
   std::size_t bytes_of(int value) const {
     return static_cast<std::size_t>(shapes[value].numel()) * sizeof(T);
+  }
+
+  /// Whether node k is a step of a loop, which runs with the last of them.
+  bool is_step(int k) const { return fused[k].loop > 0 && (run_step(k), true); }
+  [[gnu::noinline]] void run_step(int k) const {
+    const program_node& node = nodes[k];
+    if (node.is_view) values[node.first_output] = values[node.inputs[0]];
+    if (fused[k].runs_loop) run_loop(*this, k, false);
+  }
+  /// The same of its backward.
+  bool is_step_backward(int k) const {
+    if (fused == nullptr || fused[k].loop == 0) return false;
+    if (fused[k].runs_loop_backward) run_loop(*this, k, true);
+    return true;
   }
 
   void take_norm(const program_node& norm, context<T>& c) const;

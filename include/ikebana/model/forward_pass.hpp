@@ -38,7 +38,7 @@ struct forward_pass {
     const program_node& node = run.nodes[k++];
     if constexpr (Partial)
       if (!run.does_run(node)) return;
-    if (run.fused != nullptr && run.fused[k - 1].forward_is_done) return;
+    if (run.fused != nullptr && (run.fused[k - 1].forward_is_done || run.is_step(k - 1))) return;
     if (run.repeats && node.role.is_stateful) return;
     if constexpr (!std::is_same_v<Boundary, no_boundary>)
       if (boundary != nullptr) boundary->before_forward(run, k - 1);

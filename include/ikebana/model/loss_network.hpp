@@ -35,7 +35,10 @@ class loss_network : public loss_memory, public model<T, Graph, In...> {
 
   /// Prepares for tensors of these shapes; throws shape_error if they do not match.
   void prepare_for(const Graph& g, const shape_list& shapes, seed s, std::uint64_t step) {
-    if constexpr (!is_stateless<Graph>()) network::module_ = g;
+    if constexpr (!is_stateless<Graph>()) {
+      network::module_ = g;
+      network::change_numbers();
+    }
     network::seed_ = s;
     network::step_ = step;
     network::prepare_for(shapes);

@@ -73,10 +73,12 @@ class memory_planner {
   /// Returns the bytes of the workspace.
   [[gnu::cold]] constexpr dim_t run() {
     find_uses(p_, uses_);
-    fusion_planner(p_, static_cast<std::size_t>(inputs_), purpose_, plan_.fusion, uses_, taker_)
+    fusion_planner(p_, static_cast<std::size_t>(inputs_), purpose_, plan_.fusion, uses_, taker_,
+                   element_size_)
         .run();
     begin_values();
     follow_forward();
+    find_loop_backwards();
     begin_early();
     keep_activations();
     share_gradients();
@@ -91,6 +93,11 @@ class memory_planner {
   constexpr int backward_time(int node) const { return 2 * nodes_ - node; }
   constexpr bool is_kept(int k) const {
     return !is_inference() && is_kept_until_backward(p_, uses_, k);
+  }
+  /// When the backward of node k, or of its loop, runs.
+  constexpr int contribution_time(int k) const {
+    const fused_call& f = plan_.fusion.calls[k];
+    return backward_time(f.loop > 0 ? f.loop_end : k);
   }
   constexpr lifetime& alive(int v) { return values_[plan_.root[v]].alive; }
   static constexpr bool keeps(const program_node& node, kept what) {
@@ -114,7 +121,7 @@ class memory_planner {
     for (int k = 0; k < nodes_; ++k) {
       const program_node& node = p_.nodes[k];
       bool backward = p_.leaves[node.leaf].parameter_count > 0;
-      for (std::size_t i = 0; i < node.input_count; ++i)
+      for (std::size_t i = 0; i < node.input_count && !node.role.is_source; ++i)
         backward = backward || values_[node.inputs[i]].needs_gradient;
       backward = backward && !is_inference();
       plan_.runs_backward[k] = backward;
@@ -127,6 +134,19 @@ class memory_planner {
         if (shared >= 0) plan_.root[v] = plan_.root[node.inputs[shared]];
       }
     }
+  }
+
+  /// The backward of a loop runs first of those of its steps.
+  [[gnu::cold]] constexpr void find_loop_backwards() {
+    for (int k = 0; k < nodes_; ++k)
+      if (plan_.fusion.calls[k].loop > 0)
+        for (fused_call* calls : {plan_.fusion.calls, plan_.fusion.evaluation_calls}) {
+          const int last = calls[k].loop_end;
+          bool is_last = plan_.runs_backward[k];
+          for (int j = k + 1; j <= last && is_last; ++j)
+            is_last = calls[j].loop != calls[k].loop || !plan_.runs_backward[j];
+          calls[k].runs_loop_backward = is_last;
+        }
   }
 
   /// A fused call writes another's output before that call's own time.
@@ -150,6 +170,7 @@ class memory_planner {
         a.cover(k);
         if (backward && keeps(node, kept::input)) a.cover(backward_time(k));
       }
+      if (plan_.fusion.calls[k].loop > 0) keep_for_loop(k);
       for (int i = 0; i < static_cast<int>(node.output_count); ++i) {
         lifetime& a = alive(node.first_output + i);
         a.cover(k);
@@ -167,6 +188,19 @@ class memory_planner {
       for (std::size_t i = 0; i < node.input_count; ++i)
         alive(node.inputs[i]).cover(values_[node.first_output].alive.end);
     }
+  }
+
+  /// A loop reads its inputs when it runs, and again in backward, which reads results of rows, too.
+  constexpr void keep_for_loop(int k) {
+    const program_node& node = p_.nodes[k];
+    const fused_call& f = plan_.fusion.calls[k];
+    const int until = is_inference() ? f.loop_end : backward_time(k);
+    for (std::size_t i = 0; i < node.input_count; ++i) {
+      alive(node.inputs[i]).cover(f.loop_end);
+      alive(node.inputs[i]).cover(until);
+    }
+    alive(node.first_output).cover(f.loop_end);
+    if (f.of_rows || f.is_costly) alive(node.first_output).cover(until);
   }
 
   /// A view passes its gradient on without a copy if it is the only contribution, and so does a
@@ -201,6 +235,13 @@ class memory_planner {
       if (use.producer >= 0) cover(backward_time(use.producer));
       plan_.gradient_written[v] = use.is_output;
     }
+    // A loop writes the gradients of all its inputs at once.
+    for (int k = 0; k < nodes_; ++k)
+      if (plan_.fusion.calls[k].loop > 0)
+        for (std::size_t i = 0; i < p_.nodes[k].input_count; ++i) {
+          lifetime& a = values_[plan_.gradient_root[p_.nodes[k].inputs[i]]].gradient_alive;
+          if (contribution_time(k) < a.begin) a.begin = contribution_time(k);
+        }
   }
 
   [[gnu::cold]] constexpr void request(const shape& extents, std::size_t element_size, lifetime a,
@@ -218,12 +259,12 @@ class memory_planner {
       for (int i = 0; i < static_cast<int>(node.input_count); ++i) {
         const int e = node.first_edge + i, v = node.inputs[i];
         plan_.edge_scratch[e] = -1;
-        plan_.edge_needed[e] = backward && values_[v].needs_gradient;
+        plan_.edge_needed[e] = backward && values_[v].needs_gradient && !node.role.is_source;
         if (!plan_.edge_needed[e]) continue;
         const bool same_memory =
             node.is_view && plan_.gradient_root[v] == plan_.gradient_root[node.first_output];
         if (plan_.gradient_written[v] && !same_memory && node.choice < 0)
-          request(p_.values[v], element_size_, {backward_time(k), backward_time(k)},
+          request(p_.values[v], element_size_, {contribution_time(k), backward_time(k)},
                   plan_.edge_scratch[e], node.arm);
         plan_.gradient_written[v] = true;
       }

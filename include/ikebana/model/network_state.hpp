@@ -49,9 +49,10 @@ struct network_state {
   bool input_gradients = false;
   unsigned inputs_with_gradients = ~0U;  ///< A bit for each input that has one if any has.
   bool ran_forward = false;
-  bool of_loss = false;   ///< The last forward was a training step's: its inputs may be gone.
-  bool left_out = false;  ///< The last forward skipped what a backward needs.
-  bool checked = false;   ///< The leaves' checks passed, in the mode checked_training.
+  bool of_loss = false;    ///< The last forward was a training step's: its inputs may be gone.
+  bool ran_fused = false;  ///< The last forward was fused, so its backward is.
+  bool left_out = false;   ///< The last forward skipped what a backward needs.
+  bool checked = false;    ///< The leaves' checks passed, in the mode checked_training.
   bool checked_training = false;
   bool only_layers = false;  ///< In evaluation, only layers in one call run.
   aligned_buffer<T> packed_layers;

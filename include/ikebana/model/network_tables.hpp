@@ -9,6 +9,7 @@
 #include "ikebana/model/element.hpp"
 #include "ikebana/model/layout.hpp"
 #include "ikebana/model/leaf_visits.hpp"
+#include "ikebana/model/loop_run.hpp"
 #include "ikebana/model/memory_plan.hpp"
 #include "ikebana/model/network_state.hpp"
 #include "ikebana/model/partial_execution.hpp"
@@ -30,6 +31,8 @@ struct network_tables : network_state<element_of<E>> {
   static constexpr bool has_layers = find_layers<E, M>().found;
   struct always_whole {};
   struct all_alike {};
+  static constexpr bool has_loops = loop_leaves_of<M>.leads && !is_partial;
+  struct no_loops {};
 
   program<sizes> lowered_program{};
   program<sizes> current_program{};
@@ -55,6 +58,8 @@ struct network_tables : network_state<element_of<E>> {
   program_table<cpu::dense_layer<T>, has_layers ? sizes.nodes : 0> layer_table{};
   program_table<cpu::dense_chain<T>, has_layers ? sizes.nodes : 0> chain_table{};
 
+  std::conditional_t<has_loops, loop_storage<sizes>, no_loops> loops{};
+
   [[gnu::cold]] network_tables() {
     state::inputs = Inputs;
     state::lowered = lowered_program.view();
@@ -78,9 +83,18 @@ struct network_tables : network_state<element_of<E>> {
     state::chains = chain_table.data();
     state::run.activate = cpu::detail::activation_kernel_of<T, questions_of<T, M>().activations>();
     if constexpr (has_layers) state::run.make_product = &cpu::detail::make_product<T>;
+    if constexpr (has_loops) {
+      state::run.loops = &loops.tables;
+      state::run.run_loop = &run_loop<T, loop_leaves_of<M>.activations>;
+    }
     if constexpr (is_partial) state::edge_scratch = partial.scratch.data();
   }
   network_tables(const network_tables&) = delete;
+
+  /// Writes the loops of the plan.
+  [[gnu::cold]] void build_loops() requires has_loops {
+    detail::build_loops<T>(current_program.view(), state::plan, loops.tables);
+  }
 
   /// Called after point_execution: sets the tables of a pass in which some leaves do not run.
   [[gnu::cold]] void set_up_partial(T* flat_gradients) requires is_partial {

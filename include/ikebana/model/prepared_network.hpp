@@ -108,7 +108,19 @@ class prepared_network : protected model_memory<element_of<E>> {
         sizeof(T), t.inputs_with_gradients);
     memory::place(t, t.memory.bytes);
     if constexpr (has_layers) t.point_layers();
+    if constexpr (tables::has_loops) t.build_loops();
     t.current_inputs = inputs;
+  }
+
+  /// Takes over numbers of the module that changed, which loops contain. Does not allocate.
+  void change_numbers() {
+    tables& t = *tables_;
+    if constexpr (tables::has_loops) {
+      if (t.current_inputs.size() == 0) return;
+      change_steps change{t.current_program.nodes.data()};
+      for_each_leaf(module_, change);
+      t.build_loops();
+    }
   }
 
   /// Checks the shapes of inputs and prepares for them. Changes no state that is visible outside.

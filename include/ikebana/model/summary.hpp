@@ -20,6 +20,7 @@ struct summary_row {
   dim_t multiply_adds = 0;     ///< The largest dim_t if there are more.
   std::vector<int> inputs{};   ///< Values that it reads, for drawing.
   std::vector<int> outputs{};  ///< Values that it defines.
+  int loop = 0;                ///< The number of the loop into which it is fused; 0 for none.
 };
 
 /// Composition and cost of a network, for the largest input so far or, before any, for one sample.
@@ -120,19 +121,25 @@ model_summary summarize(const Model& m) {
   for (std::size_t i = 0; i < p.output_count; ++i) out.output_values.push_back(p.outputs[i]);
   out.parameter_bytes = out.parameters * static_cast<dim_t>(sizeof(T));
   out.buffer_bytes = static_cast<dim_t>(m.buffers().size());
-  out.workspace_bytes = plan_memory<T>(p, in.size()).bytes;
+  const auto plan = plan_memory<T>(p, in.size());
+  out.workspace_bytes = plan.bytes;
+  for (std::size_t k = 0; k < n.nodes && m.fuses(); ++k)
+    out.rows[k].loop = plan.fusion.calls[k].loop;
   return out;
 }
 
 /// A table: path, module, output shape, parameters and multiply-adds of every module, and totals
-/// with the bytes of the parameters and of the workspace of a training step. Allocates.
+/// with the bytes of the parameters and of the workspace of a training step. Steps with the same
+/// `loop` are fused: one pass over memory. Allocates.
 template <class = void>
 std::string to_string(const model_summary& s) {
   using row_text = std::array<std::string, 5>;
   std::vector<row_text> table{{"path", "module", "output", "parameters", "multiply-adds"}};
   for (const summary_row& row : s.rows)
-    table.push_back({row.path, row.kind, std::string{text<128>{}.append(row.output).view()},
-                     detail::grouped(row.parameters), detail::grouped(row.multiply_adds)});
+    table.push_back(
+        {row.path, row.loop > 0 ? row.kind + " (loop " + std::to_string(row.loop) + ')' : row.kind,
+         std::string{text<128>{}.append(row.output).view()}, detail::grouped(row.parameters),
+         detail::grouped(row.multiply_adds)});
   table.push_back(
       {"total", "", "", detail::grouped(s.parameters), detail::grouped(s.multiply_adds)});
   std::array<std::size_t, 5> width{};

@@ -7,6 +7,7 @@
 
 #include "ikebana/cpu/broadcast.hpp"
 #include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/cpu/loop_step.hpp"
 #include "ikebana/module/broadcast_shapes.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/module.hpp"
@@ -42,6 +43,12 @@ struct add {
       return diagnostic{"add expects shapes that can be broadcast, got {input} and {other}", 0, 0,
                         a, b};
     return out;
+  }
+
+  constexpr cpu::loop_step loop_step() const {
+    return {.kind = cpu::loop_step::kinds::map,
+            .f = static_cast<unsigned char>(cpu::tensor_op::add),
+            .operands = 2};
   }
 
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
@@ -102,6 +109,13 @@ struct mul {
       return diagnostic{"mul expects shapes that can be broadcast, got {input} and {other}", 0, 0,
                         a, b};
     return out;
+  }
+
+  constexpr cpu::loop_step loop_step() const {
+    return {.kind = cpu::loop_step::kinds::map,
+            .f = static_cast<unsigned char>(cpu::tensor_op::mul),
+            .operands = 2,
+            .leads = true};
   }
 
   constexpr dim_t multiply_adds(const shape_list&, const shape_list& out) const {

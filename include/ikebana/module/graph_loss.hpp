@@ -1,7 +1,6 @@
 #pragma once
 
-#include <array>
-#include <bit>
+#include <cstring>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -108,8 +107,8 @@ bool same_options(const L& a, const L& b) {
   if constexpr (requires { bool{a == b}; }) {
     return a == b;
   } else {
-    using bytes = std::array<unsigned char, sizeof(L)>;
-    return std::bit_cast<bytes>(a) == std::bit_cast<bytes>(b);
+    // g++ 12 rejects std::bit_cast of a lambda within a lambda.
+    return std::memcmp(&a, &b, sizeof(L)) == 0;
   }
 }
 

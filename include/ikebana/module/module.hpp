@@ -13,6 +13,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/loop_step.hpp"
 #include "ikebana/module/alike.hpp"
 #include "ikebana/module/named.hpp"
 #include "ikebana/module/shape_list.hpp"
@@ -59,6 +60,8 @@ namespace ikebana {
 /// - `is_identity_in_evaluation`: in evaluation, forward returns its input;
 /// - `adds_before`: before all else, forward adds `context::residual()` to input 0 in place;
 /// - `takes_slope`: backward applies `context::input_slope()` to the gradient of input 0;
+/// - `loop_step()`: what it computes of each element or row, for fusion with others into one loop;
+/// - `is_source`: it uses the shapes of its inputs alone, and no gradient goes back to them;
 /// - `is_stateful`: forward changes buffers in evaluation too (default: true if there are buffers);
 /// - `skips_parameter_gradients`: backward leaves out the gradients of its parameters if
 ///   `parameter_gradient(0)` is null, as it is if it is frozen;
@@ -111,9 +114,11 @@ struct leaf_role {
   bool is_layer = false;
   bool is_stateful = false;  ///< See is_stateful().
   bool is_frozen = false;    ///< Its buffers do not change in training, either.
+  bool is_source = false;
   cpu::activation as_activation = cpu::activation::none;
   bool is_affine = false;  ///< Of a channel norm, as `eps` is.
   double eps = 0;
+  cpu::loop_step step{};
 };
 
 /// A composition as values: step s runs child `steps[s].child` on the values `steps[s].inputs` and
@@ -198,6 +203,18 @@ constexpr bool is_stateful() {
 }
 
 template <class M>
+constexpr cpu::loop_step loop_step_of([[maybe_unused]] const M& m) {
+  if constexpr (requires { m.loop_step(); })
+    return m.loop_step();
+  else if constexpr (requires { M::as_activation; })
+    return {.kind = cpu::loop_step::kinds::function,
+            .f = static_cast<unsigned char>(M::as_activation),
+            .cost = 1};
+  else
+    return {};
+}
+
+template <class M>
 constexpr leaf_role role_of([[maybe_unused]] const M& m) {
   leaf_role role;
   if constexpr (requires { M::in_place; }) role.in_place = M::in_place;
@@ -215,7 +232,9 @@ constexpr leaf_role role_of([[maybe_unused]] const M& m) {
   if constexpr (requires { M::adds_before; }) role.adds_before = M::adds_before;
   if constexpr (requires { M::takes_slope; }) role.takes_slope = M::takes_slope;
   if constexpr (requires { M::is_layer; }) role.is_layer = M::is_layer;
+  if constexpr (requires { M::is_source; }) role.is_source = M::is_source;
   if constexpr (requires { M::as_activation; }) role.as_activation = M::as_activation;
+  role.step = loop_step_of(m);
   role.is_stateful = is_stateful<M>();
   // The parameters of a frozen leaf are buffers, which what calls several leaves does not know.
   if constexpr (requires { M::is_frozen; }) {

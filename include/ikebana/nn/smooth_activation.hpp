@@ -2,7 +2,9 @@
 
 #include <string_view>
 
+#include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/cpu/loop_step.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/module.hpp"
@@ -20,6 +22,11 @@ struct silu {
   static constexpr kept keeps = kept::input;
 
   constexpr inferred infer(const shape& in) const { return in; }
+  constexpr cpu::loop_step loop_step() const {
+    return {.kind = cpu::loop_step::kinds::function,
+            .f = static_cast<unsigned char>(cpu::activation::silu),
+            .cost = 1};
+  }
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
 
   template <class T>

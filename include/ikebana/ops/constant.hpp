@@ -43,6 +43,7 @@ struct stop_gradient {
 /// One number in the shape of the input.
 struct full_like {
   static constexpr std::string_view kind = "full_like";
+  static constexpr bool is_source = true;
   static constexpr kept keeps = kept::nothing;
 
   double value = 0;
@@ -66,6 +67,7 @@ struct full_like {
 /// 0, 1, .. up to the extent of a dimension of the input.
 struct arange_like {
   static constexpr std::string_view kind = "arange_like";
+  static constexpr bool is_source = true;
   static constexpr kept keeps = kept::nothing;
 
   dim_t dim = -1;
@@ -99,6 +101,7 @@ struct parameter {
   static_assert(Extents.is_static(), "ikebana: the extents of a parameter are numbers");
 
   static constexpr std::string_view kind = "parameter";
+  static constexpr bool is_source = true;
   static constexpr kept keeps = kept::nothing;
 
   initializer init = initializer::constant(1);

@@ -78,6 +78,16 @@ struct elementwise {
     }
   }
 
+  constexpr cpu::loop_step loop_step() const {
+    return {.kind = cpu::loop_step::kinds::map,
+            .f = static_cast<unsigned char>(f),
+            .operands = operands,
+            .numbers = numbers,
+            .leads = true,
+            .cost = cost(),
+            .number = {number[0], number[1], number[2]}};
+  }
+
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
 
   void describe(description& d) const {
@@ -111,6 +121,11 @@ struct elementwise {
   }
 
  private:
+  constexpr unsigned char cost() const {
+    if (f == cpu::tensor_op::pow) return 2;
+    return f == cpu::tensor_op::exp || f == cpu::tensor_op::log || f == cpu::tensor_op::erf;
+  }
+
   template <class T>
   void open(const context<T>& c, cpu::broadcast_operand<T>* x) const {
     std::size_t input = 0;

@@ -28,6 +28,7 @@ void no_gradient(const context<T>& c) {
 /// Normal numbers in the shape of the input: torch.randn_like, with mean and deviation.
 struct normal_like {
   static constexpr std::string_view kind = "normal_like";
+  static constexpr bool is_source = true;
   static constexpr kept keeps = kept::nothing;
   static constexpr bool is_random = true;
 
@@ -56,6 +57,7 @@ struct normal_like {
 /// Uniform numbers in [low, high), in the shape of the input: torch.rand_like.
 struct uniform_like {
   static constexpr std::string_view kind = "uniform_like";
+  static constexpr bool is_source = true;
   static constexpr kept keeps = kept::nothing;
   static constexpr bool is_random = true;
 

@@ -11,6 +11,7 @@
 #include "ikebana/core/text.hpp"
 #include "ikebana/cpu/broadcast.hpp"
 #include "ikebana/cpu/fold.hpp"
+#include "ikebana/cpu/loop_step.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/module.hpp"
@@ -24,7 +25,7 @@ namespace ikebana {
 
 namespace ops {
 
-enum class reduction_op : unsigned char { sum, mean, var, max, min, logsumexp, norm };
+using cpu::reduction_op;
 
 inline constexpr std::string_view reduction_names[] = {"sum", "mean",      "var", "max",
                                                        "min", "logsumexp", "norm"};
@@ -81,6 +82,16 @@ struct reduction {
     if (f == reduction_op::sum || f == reduction_op::mean) return {{{0, shape{0}}}};
     const inferred out = infer(in[0]);
     return {{{0, out.ok() ? out.output() : shape{0}}}};
+  }
+
+  constexpr cpu::loop_step loop_step() const {
+    cpu::loop_step s{.kind = cpu::loop_step::kinds::fold,
+                     .f = static_cast<unsigned char>(f),
+                     .leads = true,
+                     .number = {p}};
+    for (std::size_t i = 0; i < dims.size(); ++i)
+      if (has_dim(dims[i], shape::max_rank)) s.dims |= 1U << (dims[i] >= 0 ? dims[i] : 7 - dims[i]);
+    return s;
   }
 
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }

@@ -1,0 +1,288 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "ikebana/compose/graph.hpp"
+#include "ikebana/compose/loss.hpp"
+#include "ikebana/cpu/threads.hpp"
+#include "ikebana/deploy/freeze.hpp"
+#include "ikebana/model/dot.hpp"
+#include "ikebana/model/gradient_check.hpp"
+#include "ikebana/model/hooks.hpp"
+#include "ikebana/model/initialize.hpp"
+#include "ikebana/model/summary.hpp"
+#include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/smooth_activation.hpp"
+#include "ikebana/ops.hpp"
+#include "ikebana/optim/sgd.hpp"
+
+using namespace ikebana;
+using namespace ikebana::literals;
+
+namespace {
+
+constexpr auto layer_norm_formula = graph([](auto x, auto w, auto b) {
+  const auto d = x - mean<-1>(x, keepdim);
+  return d * rsqrt(mean<-1>(square(d), keepdim) + 1e-5) * w + b;
+});
+constexpr auto softmax_loss = graph([](auto x, auto t) {
+  const auto s = x - max<-1>(x, keepdim);
+  return mean(sum<-1>(t * (log(sum<-1>(exp(s), keepdim)) - s)));
+});
+constexpr auto gates = graph([](auto i, auto f, auto g, auto c) {
+  const auto next = sigmoid{}(f)*c + sigmoid{}(i)*ikebana::tanh{}(g);
+  return silu{}(next) * (1 - next);
+});
+
+/// The number of loops of a model.
+template <class Model>
+std::size_t loops_of(const Model& m) {
+  std::set<int> loops;
+  for (const auto& row : summarize(m).rows)
+    if (row.loop > 0) loops.insert(row.loop);
+  return loops.size();
+}
+
+template <shape>
+struct shape_of {};
+
+/// Inputs of numbers within [-1, 1], and tensors of their shapes.
+template <class T, shape... In, std::size_t... I>
+auto inputs_of(const shape_list& actual, std::index_sequence<I...>) {
+  const auto numbers = [](auto t, std::size_t i) {
+    for (dim_t k = 0; k < t.size(); ++k)
+      t.data()[k] =
+          static_cast<T>(std::sin(static_cast<double>(k * 7 + 3 * static_cast<dim_t>(i))));
+    return t;
+  };
+  return std::pair{std::tuple{numbers(tensor<T, In>(actual[I]), I)...},
+                   std::tuple{tensor<T, In>(actual[I])...}};
+}
+
+/// The largest difference between a fused and an unfused run, of the output and the gradients of
+/// all inputs and parameters, relative to the largest number.
+template <class T, shape... In>
+double difference(const auto& net, std::size_t loops, const shape_list& actual = {In...}) {
+  const auto run = [&](bool fuses) {
+    auto model = initialize<T, In...>(net, seed{1});
+    model.set_fusion(fuses);
+    if (fuses) {
+      CHECK(loops_of(model) == loops);
+    }
+    const auto [x, start] = inputs_of<T, In...>(actual, std::index_sequence_for<shape_of<In>...>{});
+    auto dx = start;
+    std::vector<double> all;
+    const auto keep = [&](const auto& t) {
+      for (dim_t i = 0; i < t.size(); ++i) all.push_back(static_cast<double>(t.data()[i]));
+    };
+    // The second run is of memory that was used before.
+    for (int step = 0; step < 2; ++step) {
+      all.clear();
+      const auto y = std::apply([&](const auto&... each) { return model(each...); }, x);
+      tensor<T, std::remove_cvref_t<decltype(y)>::static_shape> dy(y.extents());
+      for (dim_t i = 0; i < dy.size(); ++i) dy.data()[i] = static_cast<T>(1 + i % 3);
+      keep(y);
+      model.zero_grad();
+      std::apply([&](auto&... each) { model.backward(dy, each...); }, dx);
+      std::apply([&](auto&... each) { (keep(each), ...); }, dx);
+      for (const T g : model.gradients()) all.push_back(static_cast<double>(g));
+    }
+    return all;
+  };
+  const auto fused = run(true), single = run(false);
+  REQUIRE(fused.size() == single.size());
+  double largest = 1, worst = 0;
+  for (std::size_t i = 0; i < fused.size(); ++i) {
+    largest = std::max(largest, std::abs(single[i]));
+    // Not-a-number is different from everything.
+    const double d = std::abs(fused[i] - single[i]);
+    if (!(d <= worst)) worst = d;
+  }
+  return worst / largest;
+}
+
+template <shape... In>
+void agrees(const auto& net, std::size_t loops = 1) {
+  CHECK(difference<float, In...>(net, loops) < 3e-6);
+  CHECK(difference<double, In...>(net, loops) < 1e-14);
+}
+
+}  // namespace
+
+TEST_CASE("a loop computes what its steps compute, and its gradients") {
+  agrees<shape{3, 5}>(graph([](auto x) { return 0.5 * x * (1 + erf(x * 0.7071)); }));
+  agrees<shape{3, 5}, shape{5}>(graph([](auto x, auto y) { return where(x > 0.25, y, -1.5 * x); }));
+  agrees<shape{2, 3, 7}, shape{3, 1}, shape{}>(
+      graph([](auto x, auto y, auto z) { return exp(x * y) / (abs(x) + z + 2) + y; }));
+  agrees<shape{7, 33}, shape{33}, shape{33}>(layer_norm_formula);
+  agrees<shape{5, 9}, shape{5, 9}>(softmax_loss);
+  agrees<shape{5, 7}, shape{5, 7}, shape{5, 7}, shape{5, 7}>(gates);
+  agrees<shape{4, 6}, shape{4, 1}>(graph([](auto x, auto r) {
+    return var<1>(x * r, keepdim) * x + logsumexp<1>(x - r, keepdim) +
+           min<1>(maximum(x, r), keepdim) * square(x) + norm<1>(x, keepdim) * r;
+  }));
+}
+
+TEST_CASE("a loop is cut where a value of another shape is needed") {
+  // Sums of columns are no reductions of rows.
+  agrees<shape{6, 6}>(graph([](auto x) { return exp(x) - mean<0>(exp(x) * 2) * x; }), 2);
+  // A view does not cut it.
+  agrees<shape{4, 6}>(graph([](auto x) {
+    const auto groups = reshape<4, 2, 3>(square(x) + x);
+    const auto d = groups - mean<-1>(groups, keepdim);
+    return reshape<4, 6>(d * rsqrt(mean<-1>(square(d), keepdim) + 0.1)) * 2;
+  }));
+  // A value that others read is stored.
+  agrees<shape{4, 4}>(graph([](auto x) {
+                        const auto h = exp(x) * x;
+                        return matmul(h, square(h)) + h;
+                      }),
+                      1);
+}
+
+TEST_CASE("what comes between the steps of a loop does not end it, unless it reads them") {
+  agrees<shape{4, 4}, shape{4, 4}>(graph([](auto x, auto y) {
+    const auto h = exp(x) * 2;
+    return h * matmul(y, y);
+  }));
+  // The gradient of x is a sum, in the order in which backward visits its readers.
+  agrees<shape{4, 4}, shape{4, 4}>(graph([](auto x, auto y) {
+                                     const auto h = exp(x) * 2;
+                                     return h * matmul(x, y) + x;
+                                   }),
+                                   2);
+  agrees<shape{4, 3}>(graph([](auto x) {
+    const auto h = square(x) - 1;
+    return h * parameter<"scale", shape{3}>(h) + parameter<"bias", shape{3}>(x);
+  }));
+}
+
+TEST_CASE("blocks of a loop are parts of long rows, or several short ones") {
+  agrees<shape{3, 5003}, shape{3, 5003}>(
+      graph([](auto x, auto t) { return sum<1>(square(x - t) * x) + 2 * mean<1>(exp(x) * t); }));
+  agrees<shape{9001}, shape{9001}>(
+      graph([](auto x, auto t) { return mean(where(abs(x) < 0.5, square(x), t)) * 3; }));
+  agrees<shape{1500, 3}, shape{3}, shape{3}>(layer_norm_formula);
+  // Rows that no block holds are not reduced and read again in one loop.
+  agrees<shape{2, 3001}, shape{3001}, shape{3001}>(layer_norm_formula, 2);
+}
+
+TEST_CASE("loops of batches of any size") {
+  for (const dim_t n : {dim_t{0}, dim_t{1}, dim_t{6}}) {
+    CHECK(difference<float, shape{dynamic, 5}, shape{5}, shape{5}>(
+              layer_norm_formula, 1, {shape{n, 5}, shape{5}, shape{5}}) < 3e-6);
+    CHECK(difference<double, shape{dynamic}>(graph([](auto x) { return exp(x) * x; }), 0,
+                                             {shape{n}}) < 1e-14);
+  }
+}
+
+TEST_CASE("the gradients of loops are exact") {
+  const auto x = uniform<double, shape{3, 4}>(seed{2});
+  const auto w = uniform<double, shape{4}>(seed{3});
+  CHECK(gradient_check(layer_norm_formula, std::tuple{x, w, w}).largest < 1e-7);
+  CHECK(gradient_check(softmax_loss, std::tuple{x, x}).largest < 1e-7);
+  CHECK(gradient_check(gates, std::tuple{x, x, x, x}).largest < 1e-7);
+}
+
+TEST_CASE("threads do not change the results of loops") {
+  const auto run = [](int threads) {
+    const int before = num_threads();
+    set_num_threads(threads);
+    auto model =
+        initialize<float, shape{4000, 40}, shape{40}, shape{40}>(layer_norm_formula, seed{1});
+    const auto x = uniform<float, shape{4000, 40}>(seed{2});
+    const auto w = uniform<float, shape{40}>(seed{3});
+    tensor<float, shape{4000, 40}> y, dx;
+    tensor<float, shape{40}> dw, db;
+    std::ranges::copy(model(x, w, w), y.begin());
+    model.backward(x, dx, dw, db);
+    set_num_threads(before);
+    return std::tuple{std::move(y), std::move(dx), std::move(dw)};
+  };
+  const auto [y, dx, dw] = run(1);
+  const auto [y3, dx3, dw3] = run(3);
+  CHECK(std::memcmp(y.data(), y3.data(), sizeof(float) * 160000) == 0);
+  CHECK(std::memcmp(dx.data(), dx3.data(), sizeof(float) * 160000) == 0);
+  CHECK(std::memcmp(dw.data(), dw3.data(), sizeof(float) * 40) == 0);
+}
+
+TEST_CASE("a loop with captured numbers follows them") {
+  auto model = initialize<double, shape{4, 3}>(linear<3, 2>{}, seed{1});
+  const auto x = uniform<double, shape{4, 3}>(seed{2});
+  const auto t = uniform<double, shape{4, 2}>(seed{3});
+  sgd optimizer{model, {.lr = 0}};
+  const auto value = [&](double weight) {
+    return model.train_step(
+        x, t, [weight](auto y, auto target) { return mean(square(y - target) * weight + 1); },
+        optimizer);
+  };
+  const double one = value(1), three = value(3);
+  CHECK(three - 1 == doctest::Approx(3 * (one - 1)));
+}
+
+TEST_CASE("fusion may be switched between forward and backward, and hooks run single steps") {
+  constexpr auto net = graph([](auto x) {
+    const auto h = "fc"_m(linear<4, 4>{}, exp(x) * 2 - x);
+    return ikebana::tanh{}(square(h) + h) * h;
+  });
+  const auto x = uniform<double, shape{3, 4}>(seed{2}), dy = uniform<double, shape{3, 4}>(seed{3});
+  const auto run = [&](auto between) {
+    auto model = initialize<double, shape{3, 4}>(net, seed{1});
+    tensor<double, shape{3, 4}> dx;
+    model(x);
+    // The first backward with input gradients plans the memory anew.
+    between(model, dx);
+    model.zero_grad();
+    model.backward(dy, dx);
+    double total = 0;
+    for (const double d : dx) total += std::abs(d);
+    for (const double d : model.gradients()) total += std::abs(d);
+    return total;
+  };
+  const double expected = run([](auto& m, auto&) { m.set_fusion(true); });
+  CHECK(run([](auto& m, auto&) { m.set_fusion(false); }) == doctest::Approx(expected));
+  CHECK(run([&](auto& m, auto&) {
+          m.set_fusion(false);
+          m(x);
+          m.set_fusion(true);
+        }) == doctest::Approx(expected));
+  CHECK(run([&](auto& m, auto& dx) {
+          m.backward(dy, dx);
+          m(x);
+        }) == doctest::Approx(expected));
+  CHECK(run([&](auto& m, auto&) {
+          m.register_forward_hook("fc"_s, [](const module_call&) {});
+          m(x);
+        }) == doctest::Approx(expected));
+}
+
+TEST_CASE("frozen networks run the steps of a loop one by one") {
+  auto model =
+      initialize<float, shape{dynamic, 9}, shape{9}, shape{9}>(layer_norm_formula, seed{1});
+  tensor<float, shape{dynamic, 9}> x(shape{5, 9});
+  for (dim_t k = 0; k < x.size(); ++k) x.data()[k] = static_cast<float>(k % 7);
+  const auto w = uniform<float, shape{9}>(seed{3});
+  model.eval();
+  const auto frozen = freeze(model);
+  auto lane = frozen.lane();
+  const auto y = model(x, w, w), z = frozen(lane, x, w, w);
+  for (dim_t i = 0; i < y.size(); ++i) CHECK(y.data()[i] == doctest::Approx(z.data()[i]));
+}
+
+TEST_CASE("summary and to_dot show loops") {
+  const auto model =
+      initialize<float, shape{4, 8}, shape{8}, shape{8}>(layer_norm_formula, seed{1});
+  CHECK(summary(model).find("mul (loop 1)") != std::string::npos);
+  CHECK(to_dot(model).find("subgraph cluster_loop1 { label=\"loop 1\"; n0; n1;") !=
+        std::string::npos);
+  auto single = initialize<float, shape{4, 8}, shape{8}, shape{8}>(layer_norm_formula, seed{1});
+  single.set_fusion(false);
+  CHECK(summary(single).find("loop") == std::string::npos);
+}
