@@ -359,35 +359,25 @@ struct cross_entropy {
   template <class T, class Sum, class Target>
   T compute_targets(dim_t outer, dim_t classes, dim_t inner, const T* x, T* gradient,
                     double divisor, const Sum& sum_of, const Target& q) const {
+    // By plain loops: the vector kernels of softmax would be compiled for every cross_entropy.
     if (reduction == ikebana::reduction::sum) divisor = 1;
     double sum = 0;
-    if (gradient == nullptr) {
-      for (dim_t o = 0; o < outer; ++o)
-        for (dim_t j = 0; j < inner; ++j) {
-          const T* const row = x + o * classes * inner + j;
-          T most = row[0], exponentials{};
-          for (dim_t k = 1; k < classes; ++k)
-            if (row[k * inner] > most) most = row[k * inner];
-          for (dim_t k = 0; k < classes; ++k) exponentials += std::exp(row[k * inner] - most);
-          const double log_total = static_cast<double>(most + std::log(exponentials));
-          for (dim_t k = 0; k < classes; ++k)
-            if (const double t = q(o, k, j); t != 0)
-              sum += t * (log_total - static_cast<double>(row[k * inner]));
-        }
-      return static_cast<T>(sum / divisor);
-    }
-    cpu::log_softmax_forward<T>(outer, classes, inner, x, gradient);
-    for (dim_t o = 0, at = 0; o < outer; ++o)
-      for (dim_t k = 0; k < classes; ++k)
-        for (dim_t j = 0; j < inner; ++j, ++at)
-          if (const double t = q(o, k, j); t != 0) sum -= t * static_cast<double>(gradient[at]);
-    cpu::exp<T>(outer * classes * inner, gradient, gradient);
     for (dim_t o = 0; o < outer; ++o)
       for (dim_t j = 0; j < inner; ++j) {
-        const double all = sum_of(o, j);
+        const dim_t first = o * classes * inner + j;
+        const T* const row = x + first;
+        T most = row[0], exponentials{};
+        for (dim_t k = 1; k < classes; ++k)
+          if (row[k * inner] > most) most = row[k * inner];
+        for (dim_t k = 0; k < classes; ++k) exponentials += std::exp(row[k * inner] - most);
+        const double log_total = static_cast<double>(most + std::log(exponentials));
+        const double all = gradient == nullptr ? 0 : sum_of(o, j);
         for (dim_t k = 0; k < classes; ++k) {
-          T& g = gradient[(o * classes + k) * inner + j];
-          g = static_cast<T>((static_cast<double>(g) * all - q(o, k, j)) / divisor);
+          const double t = q(o, k, j);
+          if (t != 0) sum += t * (log_total - static_cast<double>(row[k * inner]));
+          if (gradient == nullptr) continue;
+          const double p = static_cast<double>(std::exp(row[k * inner] - most) / exponentials);
+          gradient[first + k * inner] = static_cast<T>((p * all - t) / divisor);
         }
       }
     return static_cast<T>(sum / divisor);
