@@ -36,6 +36,8 @@
 #include "ikebana/nn/softmax.hpp"
 #include "ikebana/nn/transformer_encoder_layer.hpp"
 #include "ikebana/nn/weight_norm.hpp"
+#include "ikebana/ops/elementwise.hpp"
+#include "ikebana/ops/reduction.hpp"
 #include "ikebana/optim/sgd.hpp"
 #include "test/support/count_allocations.hpp"
 #include "test/support/stack_of.hpp"
@@ -357,6 +359,10 @@ TEST_CASE("a call takes at most 8 KiB of stack, however deep the network") {
   check_stack<shape{2, 1, 8, 8}>(images);
   check_stack<shape{2, 9}>(diamond);
   check_stack<step>(stream);
+  check_stack<shape{3, 20}>(ike::graph([](auto x) {
+    const auto d = x - ike::mean<-1>(x, ike::keepdim);
+    return d * ike::rsqrt(ike::mean<-1>(ike::square(d), ike::keepdim) + 1e-5);
+  }));
   check_stack<shape{2, 5, 8}>(ike::transformer_encoder_layer<8, 2, 16>{});
   check_stack<shape{3, 20}>(deep(std::make_index_sequence<4>{}));
   check_stack<shape{3, 20}>(deep(std::make_index_sequence<40>{}));

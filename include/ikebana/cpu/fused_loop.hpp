@@ -7,6 +7,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/loop_step.hpp"
 #include "ikebana/cpu/parallel.hpp"
@@ -84,8 +85,9 @@ struct loop_memory {
   void (*activate_backward)(activation f, dim_t n, const T* x, const T* dy, T* dx) = nullptr;
 };
 
-/// On the stack of each thread that takes part.
+/// Of the packing buffer of each thread that takes part: no product runs within a loop.
 inline constexpr dim_t loop_scratch_bytes = 64 * 1024;
+static_assert(loop_scratch_bytes <= static_cast<dim_t>(detail::packed_b_bytes));
 /// The number of reductions of rows that are not in one block.
 inline constexpr int most_loop_folds = 8;
 
@@ -349,12 +351,12 @@ class loop_runner {
 
 }  // namespace detail
 
-/// Runs the loop. Results do not depend on the number of threads. Does not allocate or throw.
+/// Runs the loop. Results do not depend on the number of threads. Allocates at
+/// most what a thread keeps, at its first use.
 template <class T>
 void run_fused_loop(const loop_program& p, const loop_memory<T>& memory) {
   const auto with_scratch = [&p, &memory](auto f) {
-    alignas(64) std::byte bytes[loop_scratch_bytes];
-    detail::loop_runner<T> runner(p, memory, reinterpret_cast<T*>(bytes));
+    detail::loop_runner<T> runner(p, memory, detail::thread_scratch<T>());
     f(runner);
   };
   const auto rows = [&](dim_t first, dim_t last) {

@@ -88,6 +88,7 @@ class lane_memory {
     t.place(workspace(t.memory.bytes));
     if constexpr (tables::has_layers)
       if (!weights_->packed_layers.empty()) share_layers();
+    if constexpr (tables::has_loops) t.build_loops();
     t.current_inputs = inputs;
   }
 

@@ -123,8 +123,7 @@ class fusion_planner {
   /// before it, or comes right after it; what is between the steps of a loop reads nothing of it,
   /// and no other input of its steps.
   [[gnu::cold]] constexpr void find_loops() {
-    // The blocks of a loop are on the stack, of which a call of a frozen network takes little.
-    if (is_inference || p.n.choices > 0 || p.output_count != 1) return;
+    if (p.n.choices > 0 || p.output_count != 1) return;
     for (std::size_t v = 0; v < p.n.values; ++v) taker[v] = 0;
     open_loop loop;
     int number = 0;
