@@ -536,7 +536,7 @@ class loop_builder {
       i.y = block(false);
       return emit(body, i).y;
     };
-    const auto share = [&] {
+    const auto shared = [&] {
       return emit(body, {.code = code::share,
                          .f = s.f,
                          .of_rows = true,
@@ -557,9 +557,9 @@ class loop_builder {
       case cpu::reduction_op::logsumexp:
         return wide(cpu::fold_op::exp, y, g, 1);
       case cpu::reduction_op::norm:
-        return wide(cpu::fold_op::square, {}, share(), 1);
+        return wide(cpu::fold_op::square, {}, shared(), 1);
       default:
-        return wide(cpu::fold_op::max, y, share(), 1);
+        return wide(cpu::fold_op::max, y, shared(), 1);
     }
   }
 
