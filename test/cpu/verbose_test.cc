@@ -83,8 +83,8 @@ TEST_CASE("a line for each plan of a convolution is printed if asked for") {
                     work = ",36450 multiply-adds\n",
                     start = "ikebana_verbose,conv," + isa + ",f32,",
                     of_weights = isa == "sse42" || isa == "neon" ? "channels in lanes" : "bands";
-  CHECK(dense == start + "forward" + problem + "bands" + work + start + "pass" + problem + "bands" +
-                     work + start + "weights" + problem + of_weights + work);
+  CHECK(dense == start + "forward" + problem + "bands" + work + start + "data as forward" +
+                     problem + "bands" + work + start + "weights" + problem + of_weights + work);
   CHECK(depthwise.find(start +
                        "forward 2x1x1x9x9 to 1x1x9x9 kernel 1x3x3 stride 1x1x1,depthwise ") == 0);
   CHECK(depthwise.find(start + "data 2x1x1x9x9 ") != std::string::npos);

@@ -351,8 +351,8 @@ class loop_runner {
 
 }  // namespace detail
 
-/// Runs the loop. Results do not depend on the number of threads. Allocates at
-/// most what a thread keeps, at its first use.
+/// Runs the loop. Results do not depend on the number of threads. Does not throw; allocates only a
+/// thread's scratch, at its first use.
 template <class T>
 void run_fused_loop(const loop_program& p, const loop_memory<T>& memory) {
   const auto with_scratch = [&p, &memory](auto f) {

@@ -22,10 +22,11 @@ namespace ikebana::cpu::detail {
              "%s,f%d,%s %lldx%lldx%lldx%lldx%lld to %lldx%lldx%lldx%lld kernel %lldx%lldx%lld "
              "stride %lldx%lldx%lld",
              name(active_instruction_set()), static_cast<int>(8 * p.element),
-             p.is_pass ? "pass" : directions[static_cast<int>(p.direction)], wide(p.batch),
-             wide(p.inputs), wide(p.in[0]), wide(p.in[1]), wide(p.in[2]), wide(p.outputs),
-             wide(p.out[0]), wide(p.out[1]), wide(p.out[2]), wide(p.kernel[0]), wide(p.kernel[1]),
-             wide(p.kernel[2]), wide(p.stride[0]), wide(p.stride[1]), wide(p.stride[2]));
+             p.is_pass ? "data as forward" : directions[static_cast<int>(p.direction)],
+             wide(p.batch), wide(p.inputs), wide(p.in[0]), wide(p.in[1]), wide(p.in[2]),
+             wide(p.outputs), wide(p.out[0]), wide(p.out[1]), wide(p.out[2]), wide(p.kernel[0]),
+             wide(p.kernel[1]), wide(p.kernel[2]), wide(p.stride[0]), wide(p.stride[1]),
+             wide(p.stride[2]));
 }
 
 }  // namespace ikebana::cpu::detail

@@ -8,7 +8,8 @@ IKEBANA_CPU_INLINE void store_some(vec<T> s, T* to, dim_t left) {
     s.store(to, left);
 }
 
-/// What there is around elements, and what is watched of them.
+/// How the elements of a window are joined: by which operation, with which element in the padding,
+/// and how values that are not finite are noticed.
 struct by_sum {
   template <class T>
   IKEBANA_CPU_INLINE static vec<T> none() {
