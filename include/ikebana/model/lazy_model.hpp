@@ -52,13 +52,14 @@ inline constexpr char model_tag = 0;
 template <class Model, std::size_t Inputs>
 struct resolved_holder final : resolved_base, Model {
   using value_type = typename Model::value_type;
+  using Model::engine_;
 
   template <class M>
   resolved_holder(M&& m, seed s, const shape_list& extents, std::shared_ptr<hook_set> hooks)
       : Model(std::forward<M>(m), s, extents) {
     tag = &model_tag<Model>;
     type = dtype_of<value_type>;
-    Model::share_hooks(std::move(hooks));
+    engine_.share_hooks(std::move(hooks));
   }
 
   template <class... X>
@@ -67,14 +68,15 @@ struct resolved_holder final : resolved_base, Model {
     return Model::arguments::data(x...);
   }
   void run(const void* const* data, const shape_list& extents) override {
-    Model::prepare_for(extents);
+    engine_.network.prepare_for(extents);
     std::array<const void*, Inputs + 1> given{};
     for (std::size_t i = 0; i < Inputs; ++i) given[i] = data[i];
-    Model::run_forward(given);
+    engine_.run_forward(given);
   }
   std::pair<const void*, shape> output_of(std::size_t i) const override {
-    const int v = Model::tables_->lowered.outputs[i];
-    return {Model::tables_->values[v], Model::tables_->current.values[v]};
+    const auto& t = engine_.tables();
+    const int v = t.lowered.outputs[i];
+    return {t.values[v], t.current.values[v]};
   }
   state_view state() const override { return get_state_dict(static_cast<const Model&>(*this)); }
   state_differences load(const state_dict& dict, const load_options& options,

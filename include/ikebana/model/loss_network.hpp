@@ -22,55 +22,66 @@ namespace detail {
 /// The network of a graph loss for T and these shapes of the outputs and then the targets, with
 /// its memory. It writes the gradients of the outputs.
 template <class T, class Graph, std::size_t Outputs, shape... In>
-class loss_network : public loss_memory, public model<T, Graph, In...> {
+class loss_network : public loss_memory {
   using network = model<T, Graph, In...>;
-  using network::tables_;
+  using engine = detail::engine<T, Graph, sizeof...(In)>;
 
  public:
-  explicit loss_network(const Graph& g) : network(g, seed{}, shape_list{In...}) {
-    tables_->input_gradients = true;
-    tables_->inputs_with_gradients = (1U << Outputs) - 1;
-    if (tables_->current_inputs.size() > 0) network::prepare(shape_list{In...});
+  explicit loss_network(const Graph& g)
+      : engine_(g, seed{}, shape_list{In...}, shape_list{In...},
+                lowerer_of<engine::sizes, Graph, In...>()) {
+    auto& t = engine_.tables();
+    t.input_gradients = true;
+    t.inputs_with_gradients = (1U << Outputs) - 1;
+    if (t.current_inputs.size() > 0) engine_.network.prepare(shape_list{In...});
+  }
+
+  /// The error of a call with arguments of these types, if any; a constant expression.
+  template <class... A>
+  static constexpr diagnostic check_call() {
+    return network::template check_call<A...>();
   }
 
   /// Prepares for tensors of these shapes; throws shape_error if they do not match.
   void prepare_for(const Graph& g, const shape_list& shapes, seed s, std::uint64_t step) {
     if constexpr (!is_stateless<Graph>()) {
-      network::module_ = g;
-      network::change_numbers();
+      engine_.network.module = g;
+      engine_.network.change_numbers();
     }
-    network::seed_ = s;
-    network::step_ = step;
-    network::prepare_for(shapes);
+    engine_.network.seed = s;
+    engine_.network.step = step;
+    engine_.network.prepare_for(shapes);
   }
 
   template <class... X>
   T value(const X&... x) {
-    network::run_forward({x.data()..., nullptr});
-    return network::output().data()[0];
+    engine_.run_forward({x.data()..., nullptr});
+    const auto& t = engine_.tables();
+    return *t.values[t.lowered.outputs[0]];
   }
 
   /// Writes the gradients of the outputs; null for those that depend on no parameter.
   void gradients(const std::array<T*, Outputs>& to) {
     const T one{1};
-    *tables_->output_gradient(0) = one;
-    network::set_output_written(0, true);
+    auto& t = engine_.tables();
+    *t.output_gradient(0) = one;
+    engine_.set_output_written(0, true);
     std::array<T*, sizeof...(In) + 1> all{};
     for (std::size_t i = 0; i < Outputs; ++i) all[i] = to[i] != nullptr ? to[i] : unwanted(i);
-    tables_->set_input_gradients(all.data(), network::workspace_.data());
-    network::run_backward(false, no_listener{});
-    const std::array<T*, sizeof...(In) + 1> none{};
-    tables_->set_input_gradients(none.data(), network::workspace_.data());
+    t.set_input_gradients(all.data(), engine_.network.memory.workspace.data());
+    engine_.run_backward(false, no_listener{});
+    end_input_gradients(engine_);
   }
 
  private:
   /// Memory for the gradient of an output that depends on no parameter.
   T* unwanted(std::size_t i) {
-    const dim_t n = tables_->current.values[i].numel();
+    const dim_t n = engine_.tables().current.values[i].numel();
     if (unwanted_[i].size() < n) unwanted_[i] = aligned_buffer<T>(n);
     return unwanted_[i].data();
   }
 
+  engine engine_;
   std::array<aligned_buffer<T>, Outputs> unwanted_;
 };
 

@@ -15,6 +15,7 @@
 #include "ikebana/model/choices.hpp"
 #include "ikebana/model/element.hpp"
 #include "ikebana/model/exclusive_use.hpp"
+#include "ikebana/model/gradient_exchange.hpp"
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/input_check.hpp"
 #include "ikebana/model/inputs.hpp"
@@ -91,6 +92,9 @@ class model : public detail::model_contents<E, M, In...>,
   using contents = detail::model_contents<E, M, In...>;
   using T = element_of<E>;
   using contents::declared_inputs;
+
+ protected:
+  using contents::engine_;
 
  public:
   using contents::input_count;
@@ -270,7 +274,7 @@ class model : public detail::model_contents<E, M, In...>,
   requires(detail::keeps_temporary<X...>&& takes<std::remove_cvref_t<X>...>) output_view operator()(
       X&&... x) & {
     const output_view y = operator()(std::as_const(x)...);
-    tables_->kept_inputs.keep(std::forward<X>(x)...);
+    engine_.tables().kept_inputs.keep(std::forward<X>(x)...);
     return y;
   }
 
@@ -315,7 +319,7 @@ class model : public detail::model_contents<E, M, In...>,
       forward(X&&... x)
   &{
     const output_view y = forward(std::as_const(x)...);
-    tables_->kept_inputs.keep(std::forward<X>(x)...);
+    engine_.tables().kept_inputs.keep(std::forward<X>(x)...);
     return y;
   }
 
@@ -329,12 +333,12 @@ class model : public detail::model_contents<E, M, In...>,
   /// Output I of the last forward.
   template <std::size_t I>
   tensor_view<const T, shape_of_output<I>> output() const {
-    const auto v = tables_->lowered.outputs[I];
+    const auto v = engine_.tables().lowered.outputs[I];
     if constexpr (shape_of_output<I>.is_static())
-      return tensor_view<const T, shape_of_output<I>>(tables_->values[v]);
+      return tensor_view<const T, shape_of_output<I>>(engine_.tables().values[v]);
     else
-      return tensor_view<const T, shape_of_output<I>>(tables_->values[v],
-                                                      tables_->current.values[v]);
+      return tensor_view<const T, shape_of_output<I>>(engine_.tables().values[v],
+                                                      engine_.tables().current.values[v]);
   }
 
   /// Adds the gradients of the parameters for the last forward, given the gradient of its output,
@@ -343,8 +347,8 @@ class model : public detail::model_contents<E, M, In...>,
   /// forward: that of train_step or loss_backward does not count, for its inputs may be gone.
   template <class G>
   requires(detail::accepts_backward<model, G>) void backward(const G& output_gradient) {
-    contents::set_output_gradients(output_gradient);
-    contents::run_backward(true, detail::no_listener{});
+    begin_gradients(output_gradient);
+    engine_.run_backward(true, detail::no_listener{});
   }
 
   /// The same, and writes the gradients of those inputs that are numbers to `input_gradients`.
@@ -353,9 +357,9 @@ class model : public detail::model_contents<E, M, In...>,
   requires(sizeof...(X) > 0 &&
            detail::accepts_backward<model, G, X...>) void backward(const G& output_gradient,
                                                                    X&&... input_gradients) {
-    begin_input_gradients(output_gradient, input_gradients...);
-    contents::run_backward(true, detail::no_listener{});
-    contents::end_input_gradients();
+    begin_gradients(output_gradient, input_gradients...);
+    engine_.run_backward(true, detail::no_listener{});
+    detail::end_input_gradients(engine_);
   }
   template <class... A>
   requires(!detail::accepts_backward<model, A...>) auto backward(A&&...)
@@ -398,8 +402,6 @@ class model : public detail::model_contents<E, M, In...>,
       -> decltype(detail::refuse_for<detail::misuse::training_of_a_const_model, A...>());
 
  protected:
-  using contents::tables_;
-
   template <class G>
   static constexpr diagnostic check_output_gradients(std::type_identity<G>) {
     return check_output_gradients(std::type_identity<std::tuple<G>>{});
@@ -434,18 +436,18 @@ class model : public detail::model_contents<E, M, In...>,
   /// Forward with arguments whose shapes the compiler has checked.
   template <class... X>
   void call(const X&... x) {
-    const detail::exclusive_use guard(tables_->user);
-    contents::run_forward(prepared(x...));
+    const detail::exclusive_use guard(engine_.tables().user);
+    engine_.run_forward(prepared(x...));
   }
 
   /// Prepares a call and returns its arguments in the order of the inputs.
   template <class... X>
   typename arguments::pointers prepared(const X&... x) {
     if constexpr (takes_one_shape<X...>) {
-      contents::prepare_for_declared();
+      engine_.network.prepare_for_declared();
       return arguments::data(x...);
     } else {
-      contents::prepare_for(arguments::shapes(x...));
+      engine_.network.prepare_for(arguments::shapes(x...));
       return arguments::data(x...);
     }
   }
@@ -456,12 +458,18 @@ class model : public detail::model_contents<E, M, In...>,
       (In.is_static() && ... && true) &&
       (detail::argument_tensor<X>::type::static_shape.is_static() && ... && true);
 
-  /// Makes the next run_backward also write the gradients of the inputs.
+  /// Sets the gradients that the next run_backward begins with, and where it writes those of the
+  /// inputs, if anywhere.
   template <class G, class... X>
-  void begin_input_gradients(const G& output_gradient, X&... input_gradients) {
-    const shape extents[] = {input_gradients.extents()...};
-    T* const data[] = {input_gradients.data()...};
-    contents::set_gradients(contents::gradient_list::of(output_gradient), extents, data);
+  void begin_gradients(const G& output_gradient, X&... input_gradients) {
+    const auto given = detail::output_gradients<T, output_count>::of(output_gradient);
+    if constexpr (sizeof...(X) == 0) {
+      detail::set_output_gradients(engine_, given);
+    } else {
+      const shape extents[] = {input_gradients.extents()...};
+      T* const data[] = {input_gradients.data()...};
+      detail::begin_input_gradients(engine_, given, extents, data);
+    }
   }
 
   /// Forward, loss and backward. `completed(n)` is called during backward, whenever the first n
@@ -469,7 +477,7 @@ class model : public detail::model_contents<E, M, In...>,
   template <class X, class Y, class Loss, class Completed>
   T run_loss(const X& x, const Y& target, const Loss& loss, bool accumulate,
              Completed&& completed) {
-    const detail::exclusive_use guard(tables_->user);
+    const detail::exclusive_use guard(engine_.tables().user);
     const auto data = [&] {
       if constexpr (detail::is_input_pack<X>)
         return std::apply([&](const auto&... each) { return prepared(each...); }, x.items);
@@ -496,14 +504,14 @@ class model : public detail::model_contents<E, M, In...>,
   template <class Y, class Loss, class Completed>
   T run_loss_of_one_output(const typename arguments::pointers& data, const Y& target,
                            const Loss& loss, bool accumulate, Completed& completed) {
-    loss.validate(tables_->current.output(), target);
-    contents::run_forward(data);
-    tables_->of_loss = true;
+    loss.validate(engine_.tables().current.output(), target);
+    engine_.run_forward(data);
+    engine_.tables().of_loss = true;
     const tensor_view<const typename Y::value_type, Y::static_shape> wanted(target.data(),
                                                                             target.extents());
-    contents::set_output_written(0, true);
-    const T value = loss.backward(output(), wanted, tables_->output_gradient(0));
-    contents::run_backward(accumulate, completed);
+    engine_.set_output_written(0, true);
+    const T value = loss.backward(output(), wanted, engine_.tables().output_gradient(0));
+    engine_.run_backward(accumulate, completed);
     return value;
   }
 
@@ -515,15 +523,14 @@ class model : public detail::model_contents<E, M, In...>,
     const auto& graph = loss.graph_of_loss();
     auto& own = detail::loss_network_in<
         loss_network_of<typename Loss::graph_type, std::remove_const_t<Y>...>>(losses_, graph);
-    own.prepare_for(graph, shape_list{tables_->current.output(I)..., target.extents()...},
-                    contents::seed_, contents::step_);
-    contents::run_forward(data);
-    tables_->of_loss = true;
+    own.prepare_for(graph, shape_list{engine_.tables().current.output(I)..., target.extents()...},
+                    engine_.network.seed, engine_.network.step);
+    engine_.run_forward(data);
+    engine_.tables().of_loss = true;
     const T value = own.value(output<I>()..., target...);
-    if constexpr (requires { loss.begin_backward(); }) loss.begin_backward();
-    (contents::set_output_written(I, true), ...);
-    own.gradients({tables_->output_gradient(I)...});
-    contents::run_backward(accumulate, completed);
+    (engine_.set_output_written(I, true), ...);
+    own.gradients({engine_.tables().output_gradient(I)...});
+    engine_.run_backward(accumulate, completed);
     return value;
   }
   std::unique_ptr<detail::loss_memory> losses_;  ///< One for each type of graph loss seen.

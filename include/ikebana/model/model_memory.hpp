@@ -40,19 +40,23 @@ template <class T>
 
 /// The memory of a model, which the tables of its network point to. Not instantiated per network.
 template <class T>
-class model_memory {
- protected:
+struct model_memory {
+  aligned_buffer<T> parameters;
+  aligned_buffer<T> gradients;
+  aligned_buffer<std::byte> buffers;
+  aligned_buffer<std::byte> workspace;
+
   /// Allocates the parameters, their gradients and the buffers, all zero.
   [[gnu::cold]] void allocate(network_state<T>& n, dim_t parameter_elements, dim_t buffer_bytes) {
-    parameters_ = aligned_buffer<T>(parameter_elements);
-    gradients_ = aligned_buffer<T>(parameter_elements);
-    buffers_ = aligned_buffer<std::byte>(buffer_bytes);
+    parameters = aligned_buffer<T>(parameter_elements);
+    gradients = aligned_buffer<T>(parameter_elements);
+    buffers = aligned_buffer<std::byte>(buffer_bytes);
     for (std::size_t i = 0; i < n.lowered.n.parameters; ++i) {
-      n.parameters[i] = parameters_.data() + n.offsets[i];
-      n.gradients[i] = gradients_.data() + n.offsets[i];
+      n.parameters[i] = parameters.data() + n.offsets[i];
+      n.gradients[i] = gradients.data() + n.offsets[i];
     }
     for (std::size_t i = 0; i < n.lowered.n.buffers; ++i)
-      n.buffers[i] = buffers_.data() + n.buffer_offsets[i];
+      n.buffers[i] = buffers.data() + n.buffer_offsets[i];
   }
 
   /// Initialises the parameters from their specs.
@@ -79,21 +83,15 @@ class model_memory {
 
   /// Copies the numbers of another model of the same network.
   [[gnu::cold]] void copy(const model_memory& other) {
-    std::copy_n(other.parameters_.data(), other.parameters_.size(), parameters_.data());
-    std::copy_n(other.buffers_.data(), other.buffers_.size(), buffers_.data());
+    std::copy_n(other.parameters.data(), other.parameters.size(), parameters.data());
+    std::copy_n(other.buffers.data(), other.buffers.size(), buffers.data());
   }
 
   /// Sets the pointers of each activation, gradient and saved tensor according to the plan.
   [[gnu::cold]] void place(network_state<T>& n, dim_t workspace_bytes) {
-    if (workspace_bytes > workspace_.size())
-      workspace_ = aligned_buffer<std::byte>(workspace_bytes);
-    n.place(workspace_.data());
+    if (workspace_bytes > workspace.size()) workspace = aligned_buffer<std::byte>(workspace_bytes);
+    n.place(workspace.data());
   }
-
-  aligned_buffer<T> parameters_;
-  aligned_buffer<T> gradients_;
-  aligned_buffer<std::byte> buffers_;
-  aligned_buffer<std::byte> workspace_;
 };
 
 }  // namespace ikebana::detail

@@ -51,44 +51,44 @@ struct watched_forward {
   /// With hooks, and a boundary if there is one.
   template <class Engine>
   static void with_hooks(Engine& e, const execution<typename Engine::T>& run) {
-    auto& t = *e.tables_;
+    auto& t = e.tables();
     using hooks_type = hooked_calls<typename Engine::T>;
-    auto& own = static_cast<hooks_type&>(*e.hooked_calls_);
+    auto& own = static_cast<hooks_type&>(*e.calls_with_hooks);
     t.run.watch = nullptr;
-    own.restore_outputs(t, e.workspace_.data());
-    if (!e.hooks_->any_of_modules()) {
-      if (e.boundary_ != nullptr) return with_boundary(e, run);
-      forward_pass<typename Engine::model_element_type, no_boundary, Engine::has_choices> pass{run};
-      return for_each_leaf(e.module_, pass);
+    own.restore_outputs(t, e.network.memory.workspace.data());
+    if (!e.hooks->any_of_modules()) {
+      if (e.boundary != nullptr) return with_boundary(e, run);
+      forward_pass<typename Engine::element_type, no_boundary, Engine::has_choices> pass{run};
+      return for_each_leaf(e.network.module, pass);
     }
     if (own.calls.empty()) {
       using program_type = std::remove_cvref_t<decltype(t.current_program)>;
       own.calls.resize(count_calls<typename Engine::module_type>(t.inputs));
       const auto scratch = std::make_unique<program_type>();
-      lower_into(*scratch, e.module_, t.current_inputs, own.calls.data());
+      lower_into(*scratch, e.network.module, t.current_inputs, own.calls.data());
     }
-    const std::shared_ptr<hook_set> set = e.hooks_;
-    own.begin_forward(*set, e.training_, e.buffers_.span());
+    const std::shared_ptr<hook_set> set = e.hooks;
+    own.begin_forward(*set, e.network.training, e.network.memory.buffers.span());
     const struct leaving {
       hooks_type& hooks;
       ~leaving() { hooks.leave_forward(); }
     } leaves{own};
-    if (e.boundary_ != nullptr) e.boundary_->begin_forward(run);
-    hooked_forward_pass<typename Engine::model_element_type, Engine::has_choices> pass{run, own,
-                                                                                       e.boundary_};
-    for_each_leaf(e.module_, pass);
+    if (e.boundary != nullptr) e.boundary->begin_forward(run);
+    hooked_forward_pass<typename Engine::element_type, Engine::has_choices> pass{run, own,
+                                                                                 e.boundary};
+    for_each_leaf(e.network.module, pass);
     if (own.end_forward()) t.run.watch = &own;
-    if (e.boundary_ != nullptr) e.boundary_->end_forward(run);
+    if (e.boundary != nullptr) e.boundary->end_forward(run);
   }
 
   template <class Engine>
   static void with_boundary(Engine& e, const execution<typename Engine::T>& run) {
-    e.boundary_->begin_forward(run);
-    forward_pass<typename Engine::model_element_type, leaf_boundary<typename Engine::T>*,
+    e.boundary->begin_forward(run);
+    forward_pass<typename Engine::element_type, leaf_boundary<typename Engine::T>*,
                  Engine::has_choices>
-        pass{run, 0, e.boundary_};
-    for_each_leaf(e.module_, pass);
-    e.boundary_->end_forward(run);
+        pass{run, 0, e.boundary};
+    for_each_leaf(e.network.module, pass);
+    e.boundary->end_forward(run);
   }
 };
 

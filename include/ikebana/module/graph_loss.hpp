@@ -55,15 +55,6 @@ inline constexpr bool is_graph_loss = requires {
   typename L::graph_type;
 };
 
-/// A base of what wraps a loss.
-template <class L>
-struct as_graph_loss {};
-template <class L>
-requires is_graph_loss<L>
-struct as_graph_loss<L> {
-  using graph_type = typename L::graph_type;
-};
-
 /// For finding `make_loss` (compose/loss.hpp) by its argument.
 struct of_function {};
 

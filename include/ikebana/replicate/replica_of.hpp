@@ -59,6 +59,8 @@ class replica_of : protected Model {
   using model_type = Model;
 
  protected:
+  using Model::engine_;
+
   explicit replica_of(Model made) : Model{std::move(made)} {}
   replica_of(replica_of&&) noexcept = default;
 };

@@ -62,6 +62,7 @@ class replicated : public detail::replica_of<Model>,
                    public joining_replica<replicated<Policy, Model, Group>, Policy>,
                    public elastic_replica<replicated<Policy, Model, Group>, Policy, Group> {
   using base = detail::replica_of<Model>;
+  using base::engine_;
   using synchronisation = synchronised_replica<replicated<Policy, Model, Group>, Policy>;
   using joining = joining_replica<replicated<Policy, Model, Group>, Policy>;
   using elasticity = elastic_replica<replicated<Policy, Model, Group>, Policy, Group>;
@@ -101,7 +102,7 @@ class replicated : public detail::replica_of<Model>,
     detail::prepare_features(features_, *this);
     if constexpr (is_mixed) {
       auto& boundary = feature<detail::mixed_precision_key>().boundary();
-      Model::set_boundary(&boundary, boundary.parameters(), boundary.gradients());
+      engine_.set_boundary(&boundary, boundary.parameters(), boundary.gradients());
     }
   }
 
@@ -119,7 +120,7 @@ class replicated : public detail::replica_of<Model>,
       output_view
       operator()(X&&... x) & {
     const output_view y = forward(std::as_const(x)...);
-    Model::tables_->kept_inputs.keep(std::forward<X>(x)...);
+    engine_.tables().kept_inputs.keep(std::forward<X>(x)...);
     return y;
   }
   template <class... X>
@@ -151,7 +152,7 @@ class replicated : public detail::replica_of<Model>,
       output_view forward(X&&... x)
   &{
     const output_view y = forward(std::as_const(x)...);
-    Model::tables_->kept_inputs.keep(std::forward<X>(x)...);
+    engine_.tables().kept_inputs.keep(std::forward<X>(x)...);
     return y;
   }
   template <class... X>
@@ -167,7 +168,7 @@ class replicated : public detail::replica_of<Model>,
           const output_view y = forward(argument...);
           std::apply(
               [this](auto&&... one) {
-                Model::tables_->kept_inputs.keep(std::forward<decltype(one)>(one)...);
+                engine_.tables().kept_inputs.keep(std::forward<decltype(one)>(one)...);
               },
               std::move(tensors));
           return y;
@@ -192,9 +193,8 @@ class replicated : public detail::replica_of<Model>,
   requires(detail::accepts_backward<Model, G>) void backward(const G& output_gradient) {
     refuse_in_backward_steps();
     const abandon_on_exception guard{*this};
-    Model::set_output_gradients(output_gradient);
-    begin_backward(true);
-    Model::run_backward(true, listener());
+    Model::begin_gradients(output_gradient);
+    engine_.run_backward(true, listener(true));
     end_backward();
   }
 
@@ -205,10 +205,9 @@ class replicated : public detail::replica_of<Model>,
                                                                    X&&... input_gradients) {
     refuse_in_backward_steps();
     const abandon_on_exception guard{*this};
-    Model::begin_input_gradients(output_gradient, input_gradients...);
-    begin_backward(true);
-    Model::run_backward(true, listener());
-    Model::end_input_gradients();
+    Model::begin_gradients(output_gradient, input_gradients...);
+    engine_.run_backward(true, listener(true));
+    detail::end_input_gradients(engine_);
     end_backward();
   }
   template <class... A>
@@ -361,47 +360,24 @@ class replicated : public detail::replica_of<Model>,
   using groups = detail::parameter_groups<Policy>;
   using features_type = typename Policy::template features<Model, Group>;
 
-  /// Tells the reducer what backward has finished.
-  struct finished_prefix {
+  /// Starts the reduction when backward begins, and tells the reducer what backward has finished.
+  struct backward_listener {
     replicated& self;
+    bool accumulate;
+
+    void begin() const { self.begin_backward(accumulate); }
     void operator()(dim_t elements) const { self.reducer_.advance(elements, self.features_); }
     void before_leaf(int node) const { detail::tell_before_leaf_backward(self.features_, node); }
     void after_leaf(int node) const { detail::tell_after_leaf_backward(self.features_, node); }
   };
 
-  /// The receiver of finished gradients.
-  auto listener() {
+  auto listener(bool accumulate) {
     if constexpr (is_mixed)
-      return detail::completed_at_boundary<value_type, finished_prefix>{
-          {*this}, &feature<detail::mixed_precision_key>().boundary()};
+      return detail::completed_at_boundary<value_type, backward_listener>{
+          {*this, accumulate}, &feature<detail::mixed_precision_key>().boundary()};
     else
-      return finished_prefix{*this};
+      return backward_listener{*this, accumulate};
   }
-
-  /// The loss; its backward starts the model's backward. Until then, forward may throw and earlier
-  /// reductions may be in flight.
-  template <class Loss>
-  struct loss_before_backward : detail::as_graph_loss<Loss> {
-    replicated& self;
-    const Loss& loss;
-    bool accumulate;
-
-    loss_before_backward(replicated& r, const Loss& l, bool adds)
-        : self{r}, loss{l}, accumulate{adds} {}
-
-    const auto& graph_of_loss() const { return loss.graph_of_loss(); }
-    void begin_backward() const { self.begin_backward(accumulate); }
-
-    template <class X, class Y>
-    void validate(const X& output, const Y& target) const {
-      loss.validate(output, target);
-    }
-    template <class... A>
-    value_type backward(const A&... a) const {
-      self.begin_backward(accumulate);
-      return loss.backward(a...);
-    }
-  };
 
   /// What is in flight when an exception ends a backward must not outlive the group.
   struct abandon_on_exception {
@@ -475,8 +451,7 @@ class replicated : public detail::replica_of<Model>,
   value_type loss_and_gradients(const X& x, const Y& target, const Loss& loss, bool accumulate) {
     const abandon_on_exception guard{*this};
     begin_forward();
-    const value_type value = Model::run_loss(
-        x, target, loss_before_backward<Loss>(*this, loss, accumulate), accumulate, listener());
+    const value_type value = Model::run_loss(x, target, loss, accumulate, listener(accumulate));
     end_backward();
     return value;
   }
@@ -511,7 +486,7 @@ class replicated : public detail::replica_of<Model>,
     in_backward_ = true;
     if constexpr (Model::may_lack_gradients) {
       drain();
-      unused_.begin([this](const auto& f) { this->Model::predict_reached(f); }, *Model::presence(),
+      unused_.begin([this](const auto& f) { this->engine_.predict_reached(f); }, *Model::presence(),
                     Model::gradients(), reducer_, may_synchronise_, accumulate, whose);
     }
     reducer_.set_share(join_.template share<value_type>(group().size()));

@@ -61,6 +61,7 @@ inline constexpr bool is_only_invariant<replicate_policy<Options...>> =
 template <class Policy, class Model, process_group Group>
 class invariant_replicated : public detail::replica_of<Model> {
   using base = detail::replica_of<Model>;
+  using base::engine_;
 
  public:
   using policy_type = Policy;
@@ -89,10 +90,11 @@ class invariant_replicated : public detail::replica_of<Model> {
       group.broadcast(Model::buffers(), 0);
     }
     // The state that dropout draws from.
-    std::array<std::uint64_t, 3> drawn{Model::seed_.value, Model::seed_.path, Model::step_};
+    std::array<std::uint64_t, 3> drawn{engine_.network.seed.value, engine_.network.seed.path,
+                                       engine_.network.step};
     group.broadcast(std::span<std::uint64_t>{drawn}, 0);
-    Model::seed_ = {drawn[0], drawn[1]};
-    Model::step_ = drawn[2];
+    engine_.network.seed = {drawn[0], drawn[1]};
+    engine_.network.step = drawn[2];
   }
 
   invariant_replicated(invariant_replicated&&) noexcept = default;
@@ -209,7 +211,7 @@ class invariant_replicated : public detail::replica_of<Model> {
                    x.items);
       else
         shapes = Model::arguments::shapes(x);
-      self.Model::prepare_for(shapes);
+      self.engine_.network.prepare_for(shapes);
     }
   };
 
@@ -235,7 +237,7 @@ class invariant_replicated : public detail::replica_of<Model> {
     for (dim_t s = own.begin; s < own.end; ++s) {
       const index_range rows = local_rows(all, s);
       if (rows.size() == size)
-        loss.validate(Model::tables_->current.output(),
+        loss.validate(engine_.tables().current.output(),
                       detail::batch_rows_of<Y>::make(target, rows));
     }
   }
@@ -251,20 +253,20 @@ class invariant_replicated : public detail::replica_of<Model> {
   /// is restored, except the buffers after a completed step.
   struct running {
     invariant_replicated& self;
-    std::uint64_t step = self.Model::step_;
-    std::uint32_t stream = self.Model::stream_;
+    std::uint64_t step = self.engine_.network.step;
+    std::uint32_t stream = self.engine_.network.stream;
     bool completed = false;
 
     ~running() {
-      write_gradients_to(self.Model::gradients_.data());
-      self.Model::stream_ = stream;
+      write_gradients_to(self.engine_.network.memory.gradients.data());
+      self.engine_.network.stream = stream;
       if (completed) return;
-      self.Model::step_ = step;
+      self.engine_.network.step = step;
       self.buffers_of_shards_.restore(self.Model::buffers());
       self.presence_.restore(self.Model::presence());
     }
     void write_gradients_to(value_type* to) {
-      auto& t = *self.Model::tables_;
+      auto& t = self.engine_.tables();
       for (std::size_t i = 0; i < Model::parameter_count; ++i)
         t.gradients[i] = to + t.layout.offsets[i];
     }
@@ -298,8 +300,8 @@ class invariant_replicated : public detail::replica_of<Model> {
         const value_type share = equal ? value_type{1} : static_cast<value_type>(rows.size());
         buffers_of_shards_.restore(Model::buffers());
         presence_.begin_shard(Model::presence());
-        Model::step_ = run.step;
-        Model::stream_ = static_cast<std::uint32_t>(s);
+        engine_.network.step = run.step;
+        engine_.network.stream = static_cast<std::uint32_t>(s);
         run.write_gradients_to(to);
         const detail::weighted_loss<Loss, value_type> part{loss, weighted ? share : value_type{1}};
         to[elements] = batch::with(x, rows,
@@ -314,7 +316,7 @@ class invariant_replicated : public detail::replica_of<Model> {
     buffers_of_shards_.share(*group_);
 
     const value_type divisor = static_cast<value_type>(weighted ? all : shards);
-    value_type* const mean = Model::gradients_.data();
+    value_type* const mean = engine_.network.memory.gradients.data();
     if (accumulate)
       for (dim_t i = 0; i < elements; ++i) mean[i] += total[i] / divisor;
     else
@@ -322,7 +324,7 @@ class invariant_replicated : public detail::replica_of<Model> {
     presence_.finish(total + reached, accumulate, Model::presence());
     buffers_of_shards_.finish(total + state, static_cast<value_type>(equal ? shards : all),
                               Model::buffers());
-    Model::step_ = run.step + (Model::is_training() ? 1 : 0);
+    engine_.network.step = run.step + (Model::is_training() ? 1 : 0);
     run.completed = true;
     return total[elements] / divisor;
   }

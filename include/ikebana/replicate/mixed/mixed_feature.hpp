@@ -14,6 +14,7 @@ struct completed_at_boundary {
   Completed inner;
   mixed_boundary<T>* boundary;
 
+  void begin() const { inner.begin(); }
   void operator()(dim_t n) const {
     boundary->complete(n);
     inner(n);
