@@ -1,4 +1,4 @@
-#include "ikebana/model/fusion.hpp"
+#include "ikebana/model/plan/fusion.hpp"
 
 #include <doctest/doctest.h>
 

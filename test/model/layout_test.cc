@@ -1,4 +1,4 @@
-#include "ikebana/model/layout.hpp"
+#include "ikebana/model/plan/layout.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "ikebana/model/lazy_state.hpp"
+#include "ikebana/model/lazy/lazy_state.hpp"
 
 #include <doctest/doctest.h>
 

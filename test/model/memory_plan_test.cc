@@ -1,4 +1,4 @@
-#include "ikebana/model/memory_plan.hpp"
+#include "ikebana/model/plan/memory_plan.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "ikebana/model/name_index.hpp"
+#include "ikebana/model/state/name_index.hpp"
 
 #include <doctest/doctest.h>
 

@@ -9,8 +9,8 @@
 
 #include "ikebana/compose/choose.hpp"
 #include "ikebana/compose/sequential.hpp"
-#include "ikebana/model/gradient_presence.hpp"
 #include "ikebana/model/initialize.hpp"
+#include "ikebana/model/passes/gradient_presence.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
 #include "ikebana/optim/adam.hpp"

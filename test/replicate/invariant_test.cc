@@ -7,7 +7,7 @@
 
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/model/gradient_presence.hpp"
+#include "ikebana/model/passes/gradient_presence.hpp"
 #include "ikebana/replicate/invariant/invariant_presence.hpp"
 #include "ikebana/replicate/invariant/invariant_sum.hpp"
 #include "ikebana/replicate/launch.hpp"

@@ -11,7 +11,7 @@
 #include "ikebana/deploy/embedded.hpp"
 #include "ikebana/deploy/frozen_weights.hpp"
 #include "ikebana/deploy/lane_memory.hpp"
-#include "ikebana/model/call_arguments.hpp"
+#include "ikebana/model/calls/call_arguments.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/model.hpp"
 #include "ikebana/module/refusal.hpp"

@@ -11,10 +11,10 @@
 #include "ikebana/core/random.hpp"
 #include "ikebana/deploy/embedded.hpp"
 #include "ikebana/model/element.hpp"
-#include "ikebana/model/layout.hpp"
-#include "ikebana/model/model_memory.hpp"
-#include "ikebana/model/network_tables.hpp"
-#include "ikebana/model/parameter_stamp.hpp"
+#include "ikebana/model/network/model_memory.hpp"
+#include "ikebana/model/network/network_tables.hpp"
+#include "ikebana/model/network/parameter_stamp.hpp"
+#include "ikebana/model/plan/layout.hpp"
 
 namespace ikebana::detail {
 

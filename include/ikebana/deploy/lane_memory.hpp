@@ -12,11 +12,11 @@
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/deploy/frozen_weights.hpp"
-#include "ikebana/model/forward_pass.hpp"
-#include "ikebana/model/input_check.hpp"
-#include "ikebana/model/leaf_visits.hpp"
-#include "ikebana/model/lowerer.hpp"
-#include "ikebana/model/memory_plan.hpp"
+#include "ikebana/model/network/input_check.hpp"
+#include "ikebana/model/network/lowerer.hpp"
+#include "ikebana/model/passes/forward_pass.hpp"
+#include "ikebana/model/passes/leaf_visits.hpp"
+#include "ikebana/model/plan/memory_plan.hpp"
 
 namespace ikebana::detail {
 

@@ -20,7 +20,7 @@
 #include "ikebana/io/safetensors_header.hpp"
 #include "ikebana/io/safetensors_layout.hpp"
 #include "ikebana/io/safetensors_parse.hpp"
-#include "ikebana/model/state_comparison.hpp"
+#include "ikebana/model/state/state_comparison.hpp"
 #include "ikebana/model/state_dict.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/refusal.hpp"

@@ -16,7 +16,7 @@
 #include "ikebana/io/file.hpp"
 #include "ikebana/io/safetensors_header.hpp"
 #include "ikebana/io/safetensors_sax.hpp"
-#include "ikebana/model/name_index.hpp"
+#include "ikebana/model/state/name_index.hpp"
 #include "ikebana/model/state_dict.hpp"
 
 namespace ikebana::detail {

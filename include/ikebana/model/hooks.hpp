@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "ikebana/core/error.hpp"
-#include "ikebana/model/module_call.hpp"
-#include "ikebana/model/module_gradients.hpp"
+#include "ikebana/model/hooks/module_call.hpp"
+#include "ikebana/model/hooks/module_gradients.hpp"
 #include "ikebana/module/lazy.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/module/unknown_path.hpp"

@@ -5,7 +5,7 @@
 
 #include "ikebana/model/model.hpp"
 #include "ikebana/model/named_parameters.hpp"
-#include "ikebana/model/patterns.hpp"
+#include "ikebana/model/state/patterns.hpp"
 #include "ikebana/module/named.hpp"
 
 namespace ikebana {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ikebana/core/random.hpp"
-#include "ikebana/model/loss_network.hpp"
+#include "ikebana/model/calls/loss_network.hpp"
 #include "ikebana/model/model.hpp"
 #include "ikebana/module/lazy.hpp"
 #include "ikebana/module/refusal.hpp"

@@ -4,7 +4,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/fused_loop.hpp"
-#include "ikebana/model/memory_planner.hpp"
+#include "ikebana/model/plan/memory_planner.hpp"
 #include "ikebana/module/program.hpp"
 
 namespace ikebana::detail {

@@ -12,13 +12,13 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/model/choices.hpp"
 #include "ikebana/model/element.hpp"
-#include "ikebana/model/engine.hpp"
-#include "ikebana/model/gradient_presence.hpp"
+#include "ikebana/model/engine/engine.hpp"
 #include "ikebana/model/hooks.hpp"
-#include "ikebana/model/layout.hpp"
-#include "ikebana/model/lowerer.hpp"
-#include "ikebana/model/parameter_stamp.hpp"
-#include "ikebana/model/views_by_path.hpp"
+#include "ikebana/model/network/lowerer.hpp"
+#include "ikebana/model/network/parameter_stamp.hpp"
+#include "ikebana/model/passes/gradient_presence.hpp"
+#include "ikebana/model/plan/layout.hpp"
+#include "ikebana/model/state/views_by_path.hpp"
 #include "ikebana/module/lowering.hpp"
 
 namespace ikebana::detail {
@@ -155,8 +155,8 @@ class model_contents {
   bool is_training() const { return engine_.network.training; }
 
   /// Whether modules may be fused (the initial mode): an activation into the product before it, and
-  /// so on (model/fusion.hpp). Results agree within rounding. With a forward hook, each module runs
-  /// by itself in any case.
+  /// so on (model/plan/fusion.hpp). Results agree within rounding. With a forward hook, each module
+  /// runs by itself in any case.
   void set_fusion(bool on) { engine_.network.fuses = on; }
   bool fuses() const { return engine_.network.fuses; }
 

@@ -13,7 +13,7 @@
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/model.hpp"
 #include "ikebana/model/only.hpp"
-#include "ikebana/model/state_comparison.hpp"
+#include "ikebana/model/state/state_comparison.hpp"
 #include "ikebana/model/state_dict.hpp"
 #include "ikebana/module/refusal.hpp"
 

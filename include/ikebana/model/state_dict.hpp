@@ -19,7 +19,7 @@
 #include "ikebana/core/span_of.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/core/text.hpp"
-#include "ikebana/model/name_index.hpp"
+#include "ikebana/model/state/name_index.hpp"
 #include "ikebana/module/refusal.hpp"
 
 namespace ikebana {

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-#include "ikebana/model/memory_plan.hpp"
 #include "ikebana/model/model.hpp"
+#include "ikebana/model/plan/memory_plan.hpp"
 
 namespace ikebana {
 

@@ -100,7 +100,7 @@ enum class element_kind : unsigned char { real, index, boolean };
 /// forward.
 enum class kept : unsigned char { nothing = 0, input = 1, output = 2, both = 3 };
 
-/// What a leaf offers for fusion with the calls before and after it (see model/fusion.hpp).
+/// What a leaf offers for fusion with the calls before and after it (see model/plan/fusion.hpp).
 struct leaf_role {
   bool in_place = false;
   bool is_sum = false;

@@ -15,7 +15,7 @@
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/model/patterns.hpp"
+#include "ikebana/model/state/patterns.hpp"
 #include "ikebana/optim/optimizer_options.hpp"
 
 namespace ikebana {

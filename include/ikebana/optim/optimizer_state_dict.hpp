@@ -13,7 +13,7 @@
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/model/optimizer_check.hpp"
+#include "ikebana/model/calls/optimizer_check.hpp"
 #include "ikebana/model/parameter_shards.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/model/state_dict.hpp"

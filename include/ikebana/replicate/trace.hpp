@@ -13,7 +13,7 @@
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/model/module_call.hpp"
+#include "ikebana/model/hooks/module_call.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/module/refusal.hpp"
 #include "ikebana/replicate/gradient_bucket.hpp"

@@ -13,7 +13,7 @@
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/span_of.hpp"
-#include "ikebana/model/gradient_presence.hpp"
+#include "ikebana/model/passes/gradient_presence.hpp"
 #include "ikebana/replicate/buckets/bucket_planner.hpp"
 #include "ikebana/replicate/buckets/buckets.hpp"
 #include "ikebana/replicate/buckets/rebuilt_buckets.hpp"

@@ -25,7 +25,7 @@
 #include "ikebana/io/data_loader.hpp"
 #include "ikebana/io/safetensors.hpp"
 #include "ikebana/model/state.hpp"
-#include "ikebana/model/state_comparison.hpp"
+#include "ikebana/model/state/state_comparison.hpp"
 #include "ikebana/model/state_dict.hpp"
 #include "ikebana/optim/grad_scaler.hpp"
 #include "ikebana/optim/reduce_lr_on_plateau.hpp"

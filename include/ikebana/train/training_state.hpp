@@ -19,7 +19,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/model/optimizer_check.hpp"
+#include "ikebana/model/calls/optimizer_check.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/model/state_dict.hpp"
 #include "ikebana/optim/group.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/model/layout.hpp"
+#include "ikebana/model/plan/layout.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/replicate/buckets/buckets.hpp"
 #include "ikebana/replicate/buckets/delayed_reduction.hpp"

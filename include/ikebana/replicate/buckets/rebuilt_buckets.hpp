@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/model/gradient_presence.hpp"
+#include "ikebana/model/passes/gradient_presence.hpp"
 #include "ikebana/replicate/buckets/bucket_planner.hpp"
 #include "ikebana/replicate/buckets/buckets.hpp"
 #include "ikebana/replicate/gradient_bucket.hpp"

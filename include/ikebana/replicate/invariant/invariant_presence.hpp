@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/model/gradient_presence.hpp"
+#include "ikebana/model/passes/gradient_presence.hpp"
 
 namespace ikebana::detail {
 

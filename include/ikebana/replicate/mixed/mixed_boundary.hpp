@@ -12,7 +12,7 @@
 #include "ikebana/core/number_format.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/round.hpp"
-#include "ikebana/model/execution.hpp"
+#include "ikebana/model/passes/execution.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/replicate/mixed/mixed_plan.hpp"
 

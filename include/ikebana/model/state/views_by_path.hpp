@@ -6,7 +6,7 @@
 
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/tensor.hpp"
-#include "ikebana/model/network_state.hpp"
+#include "ikebana/model/network/network_state.hpp"
 #include "ikebana/module/program.hpp"
 #include "ikebana/module/unknown_path.hpp"
 

@@ -9,8 +9,8 @@
 #include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/dense_layer.hpp"
 #include "ikebana/model/element.hpp"
-#include "ikebana/model/execution.hpp"
-#include "ikebana/model/forward_pass.hpp"
+#include "ikebana/model/passes/execution.hpp"
+#include "ikebana/model/passes/forward_pass.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/lowering.hpp"
 

@@ -15,11 +15,11 @@
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/cpu/elementwise.hpp"
-#include "ikebana/model/execution.hpp"
 #include "ikebana/model/hooks.hpp"
-#include "ikebana/model/module_call.hpp"
-#include "ikebana/model/module_gradients.hpp"
-#include "ikebana/model/network_state.hpp"
+#include "ikebana/model/hooks/module_call.hpp"
+#include "ikebana/model/hooks/module_gradients.hpp"
+#include "ikebana/model/network/network_state.hpp"
+#include "ikebana/model/passes/execution.hpp"
 #include "ikebana/module/lowering.hpp"
 
 namespace ikebana::detail {

@@ -5,7 +5,7 @@
 
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/model/element.hpp"
-#include "ikebana/model/execution.hpp"
+#include "ikebana/model/passes/execution.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/lowering.hpp"
 

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "ikebana/cpu/dense_layer.hpp"
-#include "ikebana/model/fusion.hpp"
-#include "ikebana/model/gradient_presence.hpp"
+#include "ikebana/model/passes/gradient_presence.hpp"
+#include "ikebana/model/plan/fusion.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/program.hpp"
 

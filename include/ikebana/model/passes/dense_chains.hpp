@@ -5,8 +5,8 @@
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/cpu/dense_layer.hpp"
-#include "ikebana/model/execution.hpp"
-#include "ikebana/model/fusion.hpp"
+#include "ikebana/model/passes/execution.hpp"
+#include "ikebana/model/plan/fusion.hpp"
 
 namespace ikebana::detail {
 

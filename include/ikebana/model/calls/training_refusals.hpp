@@ -11,7 +11,7 @@
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/core/tensor.hpp"
-#include "ikebana/model/output_gradients.hpp"
+#include "ikebana/model/passes/output_gradients.hpp"
 #include "ikebana/module/element_mismatch.hpp"
 #include "ikebana/module/graph_loss.hpp"
 #include "ikebana/module/lower_module.hpp"

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "ikebana/core/error.hpp"
-#include "ikebana/model/leaf_visits.hpp"
+#include "ikebana/model/passes/leaf_visits.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/module/module.hpp"
 

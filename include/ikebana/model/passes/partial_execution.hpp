@@ -10,10 +10,10 @@
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/model/choices.hpp"
 #include "ikebana/model/element.hpp"
-#include "ikebana/model/execution.hpp"
-#include "ikebana/model/forward_pass.hpp"
-#include "ikebana/model/gradient_presence.hpp"
-#include "ikebana/model/layout.hpp"
+#include "ikebana/model/passes/execution.hpp"
+#include "ikebana/model/passes/forward_pass.hpp"
+#include "ikebana/model/passes/gradient_presence.hpp"
+#include "ikebana/model/plan/layout.hpp"
 #include "ikebana/module/lowering.hpp"
 
 namespace ikebana::detail {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ikebana/model/views_by_path.hpp"
+#include "ikebana/model/state/views_by_path.hpp"
 #include "ikebana/module/path_pattern.hpp"
 #include "ikebana/module/unknown_path.hpp"
 

@@ -10,8 +10,8 @@
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/tensor.hpp"
+#include "ikebana/model/calls/loss_memory.hpp"
 #include "ikebana/model/inputs.hpp"
-#include "ikebana/model/loss_memory.hpp"
 #include "ikebana/model/model.hpp"
 #include "ikebana/module/graph_loss.hpp"
 

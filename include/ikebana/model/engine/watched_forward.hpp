@@ -5,11 +5,11 @@
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/model/element.hpp"
-#include "ikebana/model/execution.hpp"
-#include "ikebana/model/forward_pass.hpp"
-#include "ikebana/model/hooked_calls.hpp"
 #include "ikebana/model/hooks.hpp"
-#include "ikebana/model/leaf_visits.hpp"
+#include "ikebana/model/hooks/hooked_calls.hpp"
+#include "ikebana/model/passes/execution.hpp"
+#include "ikebana/model/passes/forward_pass.hpp"
+#include "ikebana/model/passes/leaf_visits.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/lowering.hpp"
 

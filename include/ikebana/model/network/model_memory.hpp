@@ -8,8 +8,8 @@
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/random.hpp"
-#include "ikebana/model/layout.hpp"
-#include "ikebana/model/network_state.hpp"
+#include "ikebana/model/network/network_state.hpp"
+#include "ikebana/model/plan/layout.hpp"
 #include "ikebana/module/parameter.hpp"
 
 namespace ikebana::detail {

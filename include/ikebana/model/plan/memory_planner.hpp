@@ -3,9 +3,9 @@
 #include <cstddef>
 
 #include "ikebana/core/aligned_buffer.hpp"
-#include "ikebana/model/fusion.hpp"
-#include "ikebana/model/memory_placement.hpp"
-#include "ikebana/model/value_uses.hpp"
+#include "ikebana/model/plan/fusion.hpp"
+#include "ikebana/model/plan/memory_placement.hpp"
+#include "ikebana/model/plan/value_uses.hpp"
 #include "ikebana/module/program.hpp"
 
 namespace ikebana::detail {

@@ -9,7 +9,7 @@
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/model/engine.hpp"
+#include "ikebana/model/engine/engine.hpp"
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/model/state_dict.hpp"

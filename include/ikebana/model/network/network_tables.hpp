@@ -7,12 +7,12 @@
 #include "ikebana/cpu/dense_layer.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/model/element.hpp"
-#include "ikebana/model/layout.hpp"
-#include "ikebana/model/leaf_visits.hpp"
 #include "ikebana/model/loop_run.hpp"
-#include "ikebana/model/memory_plan.hpp"
-#include "ikebana/model/network_state.hpp"
-#include "ikebana/model/partial_execution.hpp"
+#include "ikebana/model/network/network_state.hpp"
+#include "ikebana/model/passes/leaf_visits.hpp"
+#include "ikebana/model/passes/partial_execution.hpp"
+#include "ikebana/model/plan/layout.hpp"
+#include "ikebana/model/plan/memory_plan.hpp"
 #include "ikebana/module/lowering.hpp"
 
 namespace ikebana::detail {

@@ -3,9 +3,9 @@
 #include <array>
 #include <cstddef>
 
-#include "ikebana/model/fusion.hpp"
-#include "ikebana/model/memory_planner.hpp"
-#include "ikebana/model/value_uses.hpp"
+#include "ikebana/model/plan/fusion.hpp"
+#include "ikebana/model/plan/memory_planner.hpp"
+#include "ikebana/model/plan/value_uses.hpp"
 #include "ikebana/module/program.hpp"
 
 namespace ikebana {

@@ -8,9 +8,9 @@
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/model/element.hpp"
-#include "ikebana/model/execution.hpp"
-#include "ikebana/model/forward_pass.hpp"
-#include "ikebana/model/network_state.hpp"
+#include "ikebana/model/network/network_state.hpp"
+#include "ikebana/model/passes/execution.hpp"
+#include "ikebana/model/passes/forward_pass.hpp"
 
 namespace ikebana::detail {
 

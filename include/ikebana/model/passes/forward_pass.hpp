@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include "ikebana/model/element.hpp"
-#include "ikebana/model/execution.hpp"
+#include "ikebana/model/passes/execution.hpp"
 #include "ikebana/module/lowering.hpp"
 
 namespace ikebana::detail {

@@ -6,7 +6,7 @@
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/model/output_gradients.hpp"
+#include "ikebana/model/passes/output_gradients.hpp"
 #include "ikebana/module/program.hpp"
 
 namespace ikebana::detail {

@@ -6,7 +6,7 @@
 #include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/loop_step.hpp"
 #include "ikebana/cpu/strided.hpp"
-#include "ikebana/model/value_uses.hpp"
+#include "ikebana/model/plan/value_uses.hpp"
 #include "ikebana/module/program.hpp"
 
 namespace ikebana {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "ikebana/model/module_call.hpp"
+#include "ikebana/model/hooks/module_call.hpp"
 
 namespace ikebana {
 
