@@ -1,4 +1,4 @@
-// expect: data_loader takes a dataset, such as tensor_dataset\(features, targets\)
+// expect: data_loader takes a dataset: tensor_dataset\(features, targets\), or a class of one's own with size\(\) and sample\(i\), which returns a std::tuple of tensors and numbers
 #include <ikebana/io/data_loader.hpp>
 
 namespace ike = ikebana;

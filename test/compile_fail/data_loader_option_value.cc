@@ -1,4 +1,4 @@
-// expect: data_loader takes a dataset and its options in braces, data_loader\{data, \{.batch = 32, .shuffle = seed\{1\}\}\}, which are batch, shuffle, shard, drop_last
+// expect: data_loader takes a dataset and its options in braces, data_loader\{data, \{.batch = 32, .shuffle = seed\{1\}\}\}, which are batch, shuffle, shard, drop_last, weights, strata, workers, prefetch, padding
 #include <ikebana/io/data_loader.hpp>
 
 namespace ike = ikebana;
