@@ -224,6 +224,7 @@ struct graph_table {
   std::array<numbered_child, N.numbered> numbered{};
   int type[N.children + 1]{};        ///< By child: the position of its type in the set.
   int first_step[N.children + 1]{};  ///< By child.
+  int shape_options[N.steps + 1]{};
 };
 
 /// Calls step(s, child, part, numbered) for each step of a trace, and before it child(type, s) and
@@ -292,6 +293,7 @@ struct traced_graph {
         },
         [&](int s, int of, int part, int number) {
           auto& step = w.steps[s];
+          g.shape_options[s] = t[s].shape_options;
           step.child = of;
           step.part = part;
           step.numbered = number;
@@ -360,6 +362,7 @@ struct traced_graph {
     for (int s = 0; s < t.size(); ++s) {
       const auto& step = w.steps[s];
       if (t[s].type != table.type[step.child]) return false;
+      if (t[s].shape_options != table.shape_options[s]) return false;
       for (int i = 0; i < t[s].input_count; ++i)
         if (t[s].inputs[i] != step.inputs[i]) return false;
     }

@@ -60,6 +60,9 @@ namespace ikebana {
 /// - `is_identity_in_evaluation`: in evaluation, forward returns its input;
 /// - `adds_before`: before all else, forward adds `context::residual()` to input 0 in place;
 /// - `takes_slope`: backward applies `context::input_slope()` to the gradient of input 0;
+/// - `shape_options()`: a number for those of its options on which output shapes depend, if these
+/// are
+///   members: what a graph captures must not change it;
 /// - `loop_step()`: what it computes of each element or row, for fusion with others into one loop;
 /// - `is_source`: it uses the shapes of its inputs alone, and no gradient goes back to them;
 /// - `is_stateful`: forward changes buffers in evaluation too (default: true if there are buffers);

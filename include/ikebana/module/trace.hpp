@@ -65,6 +65,7 @@ struct traced_step {
   int input_count = 0;
   int outputs = 1;
   int first_value = 0;
+  int shape_options = 0;             ///< Of options on which output shapes depend.
   bool is_shared = false;            ///< Several applications are of one child.
   const held_child* held = nullptr;  ///< Null if the child's type determines it.
 };

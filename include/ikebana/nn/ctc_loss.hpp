@@ -74,7 +74,7 @@ struct ctc {
     if (x.back() >= 0 && x.back() <= blank)
       return diagnostic{"ctc_loss expects blank = {expected} to be one of {got} classes", blank,
                         x.back(), x};
-    return shape{};
+    return reduction == ikebana::reduction::none ? batch : shape{};
   }
 
   /// The forward variables of all samples, their log-likelihoods, and two rows of scratch.
@@ -90,10 +90,11 @@ struct ctc {
     return {{alpha, {0, batched ? shape{x[1]} : shape{1}}, {0, shape{2, row}}}};
   }
 
+  constexpr int shape_options() const { return reduction == ikebana::reduction::none ? 1 : 0; }
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
   void describe(description& d) const {
     d.add("blank", blank)
-        .add("reduction", std::string_view{reduction == ikebana::reduction::mean ? "mean" : "sum"})
+        .add("reduction", std::string_view{name_of_reduction(reduction)})
         .add("zero_infinity", zero_infinity);
   }
 
@@ -142,9 +143,11 @@ struct ctc {
                                ? (s.length == 0 ? T{0} : never)
                                : log_sum(alpha[row - 1], row > 1 ? alpha[row - 2] : never, never);
       c.template saved<T>(1)[i] = likelihood;
-      if (!(zero_infinity && likelihood == never))
-        sum -= static_cast<double>(likelihood) * share(s.length, batch);
+      const bool counts = !(zero_infinity && likelihood == never);
+      if (counts) sum -= static_cast<double>(likelihood) * share(s.length, batch);
+      if (reduction == ikebana::reduction::none) c.output()[i] = counts ? -likelihood : T{0};
     });
+    if (reduction == ikebana::reduction::none) return;
     if (batch == 0 && reduction == ikebana::reduction::mean)
       sum = std::numeric_limits<double>::quiet_NaN();
     c.output()[0] = static_cast<T>(sum);
@@ -157,11 +160,12 @@ struct ctc {
     if (dx == nullptr) return;
     cpu::fill<T>(c.input_shape().numel(), dx, T{0});
     const dim_t batch = sizes(c).batch;
-    const T above = c.output_gradient()[0];
+    const bool reduces = reduction != ikebana::reduction::none;
     for_each_sample(c, [&](const sample<T>& s, dim_t i) {
       const T likelihood = c.template saved<T>(1)[i];
       if (zero_infinity && likelihood == never) return;
       const dim_t row = 2 * s.length + 1;
+      const T above = c.output_gradient()[reduces ? 0 : i];
       const T scale = above * static_cast<T>(share(s.length, batch));
       // beta[k]: of what comes after step t, given position k at t.
       T *beta = c.template saved<T>(2), *next = beta + row;
@@ -244,7 +248,7 @@ struct ctc {
     return k % 2 == 1 && k > 1 && s.labels[k / 2] != s.labels[k / 2 - 1];
   }
   double share(dim_t length, dim_t batch) const {
-    if (reduction == ikebana::reduction::sum) return 1;
+    if (reduction != ikebana::reduction::mean) return 1;
     return 1 / (static_cast<double>(length > 1 ? length : 1) * static_cast<double>(batch));
   }
 };

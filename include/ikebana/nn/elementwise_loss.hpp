@@ -11,13 +11,17 @@
 #include "ikebana/core/text.hpp"
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/pointwise.hpp"
+#include "ikebana/module/loss_leaf.hpp"
 #include "ikebana/module/refusal.hpp"
+#include "ikebana/module/symbol.hpp"
 #include "ikebana/nn/detail/spatial.hpp"
 #include "ikebana/nn/loss.hpp"
 
 // Losses that are a sum, or a mean, over the elements of a prediction and a target of its shape and
-// type, with PyTorch's formulas and options. Throws shape_error unless the shapes are equal:
-// nothing is broadcast. The mean over no elements is NaN. O(elements); no allocation.
+// type, with PyTorch's formulas and options. Within graphs, and with loss_values, reduction::none
+// gives the loss of each element. Gradients go back to the target, too, as if it were a prediction.
+// Throws shape_error unless the shapes are equal: nothing is broadcast. The mean over no elements
+// is NaN. O(elements); no allocation.
 namespace ikebana {
 
 namespace detail {
@@ -33,21 +37,36 @@ inline constexpr text<200> wrong_target = text<200>{}
                                               .append(", got ")
                                               .append(element_name<U>());
 
+/// What the mean, or the sum, is divided by.
+template <class Loss>
+double divisor_of(const Loss& loss, const shape& extents) {
+  if constexpr (requires { loss.batch_mean; })
+    if (loss.batch_mean) return static_cast<double>(extents.rank() == 0 ? 1 : extents[0]);
+  return loss.reduction == reduction::mean ? static_cast<double>(extents.numel()) : 1;
+}
+
 /// The value of a loss, and its derivatives where gradient is given, block by block.
 template <class T, class Loss>
-T elementwise_loss(const Loss& loss, const shape& extents, const T* x, const T* t, T* gradient) {
-  const dim_t n = extents.numel();
-  double divisor = loss.reduction == reduction::mean ? static_cast<double>(n) : 1;
-  if constexpr (requires { loss.batch_mean; })
-    if (loss.batch_mean) divisor = static_cast<double>(extents.rank() == 0 ? 1 : extents[0]);
+T elementwise_loss(const Loss& loss, const loss_call<T, T>& c) {
+  const dim_t n = c.extents.numel();
+  const bool is_reduced = loss.reduction != reduction::none;
+  const double divisor = is_reduced ? divisor_of(loss, c.extents) : 1;
   const auto factor = static_cast<T>(1 / divisor);
-  T unused[block_of_loss];
+  T values[block_of_loss], slopes[block_of_loss];
   double sum = 0;
   for (dim_t i = 0; i < n; i += block_of_loss) {
     const dim_t count = n - i < block_of_loss ? n - i : block_of_loss;
-    T* const slope = gradient == nullptr ? unused : gradient + i;
-    sum += loss.template block<T>(count, x + i, t + i, slope);
-    if (gradient != nullptr && factor != T{1}) cpu::scale<T>(count, factor, slope);
+    T* const value = c.values == nullptr ? values : c.values + i;
+    T* const slope = c.gradient == nullptr ? slopes : c.gradient + i;
+    loss.template block<T>(count, c.x + i, c.target + i, value, slope);
+    T of_block{};
+    for (dim_t k = 0; k < count; ++k) of_block += value[k];
+    sum += static_cast<double>(of_block);
+    if (c.gradient == nullptr) continue;
+    if (c.weights != nullptr)
+      cpu::multiply<T>(count, slope, c.weights + i, slope);
+    else if (factor != T{1})
+      cpu::scale<T>(count, factor, slope);
   }
   // The mean over no elements is 0 / 0 = NaN.
   return static_cast<T>(sum / divisor);
@@ -58,12 +77,17 @@ T elementwise_loss(const Loss& loss, const shape& extents, const T* x, const T* 
 // The members of a loss that has a member `reduction` and
 //
 //     template <class T>
-//     double block(dim_t n, const T* x, const T* t, T* slope) const
+//     void block(dim_t n, const T* x, const T* t, T* value, T* slope) const
+//     template <class T>
+//     T target_slope(T x, T t) const
 //
-// which returns the sum of the losses of n elements, at most block_of_loss, and writes their
-// derivatives with respect to x. Not a base class: with one, g++ warns of each initializer that
-// names members, huber_loss{.delta = 2}.
+// which write the losses of n elements, at most block_of_loss, with their derivatives with respect
+// to x, and return that of one with respect to t. Not a base class: with one, g++ warns of each
+// initializer that names members, huber_loss{.delta = 2}.
 #define IKEBANA_ELEMENTWISE_LOSS(Self)                                                            \
+  static constexpr std::string_view name = #Self;                                                 \
+  static constexpr element_kind target_kind = element_kind::real;                                 \
+  constexpr bool operator==(const Self&) const = default;                                         \
   template <class T, class U>                                                                     \
   static constexpr diagnostic check_elements() {                                                  \
     if constexpr (std::is_same_v<U, T>)                                                           \
@@ -75,10 +99,21 @@ T elementwise_loss(const Loss& loss, const shape& extents, const T* x, const T* 
     if (compatible(prediction, target)) return {};                                                \
     return {#Self " expects a target of shape {input}, got {other}", 0, 0, prediction, target};   \
   }                                                                                               \
+  template <class U>                                                                              \
+  static constexpr shape value_shape(const shape& prediction, const shape&) {                     \
+    return prediction;                                                                            \
+  }                                                                                               \
+  template <class U>                                                                              \
+  void check_values(const shape&, const shape&, const U*) const {}                                \
   template <tensor_like Target>                                                                   \
   void validate(const shape& prediction, const Target& target) const {                            \
     const diagnostic wrong = check(prediction, target.extents());                                 \
     if (!wrong.ok()) throw shape_error(wrong);                                                    \
+    detail::check_reduction(reduction);                                                           \
+  }                                                                                               \
+  template <symbolic X, symbolic Y>                                                               \
+  constexpr auto operator()(const X& x, const Y& target) const {                                  \
+    return detail::apply_loss(*this, x, target);                                                  \
   }                                                                                               \
   template <tensor_like X, tensor_like Y>                                                         \
   requires(detail::takes_target<Self, X, Y>) auto operator()(const X& x, const Y& target) const { \
@@ -91,11 +126,24 @@ T elementwise_loss(const Loss& loss, const shape& extents, const T* x, const T* 
   requires(detail::takes_target<Self, X, Y>) T backward(const X& x, const Y& target, T* gradient) \
   const {                                                                                         \
     validate(x.extents(), target);                                                                \
-    return detail::elementwise_loss<T>(*this, x.extents(), x.data(), target.data(), gradient);    \
+    return run(detail::loss_call<T, T>{x.extents(), target.extents(), x.data(), target.data(),    \
+                                       gradient});                                                \
   }                                                                                               \
   template <tensor_like X, tensor_like Y, class T>                                                \
   requires(!detail::takes_target<Self, X, Y>) auto backward(const X&, const Y&, T*)               \
-      const->decltype(detail::refuse<detail::check_loss_of<Self, X, Y>>())
+      const->decltype(detail::refuse<detail::check_loss_of<Self, X, Y>>());                       \
+  template <class T>                                                                              \
+  T run(const detail::loss_call<T, T>& c) const {                                                 \
+    return detail::elementwise_loss<T>(*this, c);                                                 \
+  }                                                                                               \
+  template <class T>                                                                              \
+  void target_gradient(const detail::loss_call<T, T>& c, T factor) const {                        \
+    if (c.weights == nullptr) factor /= static_cast<T>(detail::divisor_of(*this, c.extents));     \
+    for (dim_t i = 0; i < c.extents.numel(); ++i)                                                 \
+      c.gradient[i] =                                                                             \
+          (c.weights == nullptr ? factor : c.weights[i]) * target_slope(c.x[i], c.target[i]);     \
+  }                                                                                               \
+  static_assert(true)
 
 /// |x - t|.
 struct l1_loss {
@@ -104,14 +152,18 @@ struct l1_loss {
   ikebana::reduction reduction = ikebana::reduction::mean;
 
   template <class T>
-  double block(dim_t n, const T* x, const T* t, T* slope) const {
-    T sum{};
+  void block(dim_t n, const T* x, const T* t, T* value, T* slope) const {
     for (dim_t i = 0; i < n; ++i) {
       const T d = x[i] - t[i];
       slope[i] = d > 0 ? T{1} : d < 0 ? T{-1} : d;
-      sum += std::abs(d);
+      value[i] = std::abs(d);
     }
-    return static_cast<double>(sum);
+  }
+  template <class T>
+  T target_slope(T x, T t) const {
+    T value, slope;
+    block(1, &x, &t, &value, &slope);
+    return -slope;
   }
 };
 
@@ -124,15 +176,19 @@ struct smooth_l1_loss {
   double beta = 1;
 
   template <class T>
-  double block(dim_t n, const T* x, const T* t, T* slope) const {
+  void block(dim_t n, const T* x, const T* t, T* value, T* slope) const {
     const auto b = static_cast<T>(beta);
-    T sum{};
     for (dim_t i = 0; i < n; ++i) {
       const T d = x[i] - t[i], a = std::abs(d);
       slope[i] = a < b ? d / b : d > 0 ? T{1} : d < 0 ? T{-1} : d;
-      sum += a < b ? d * d / (2 * b) : a - b / 2;
+      value[i] = a < b ? d * d / (2 * b) : a - b / 2;
     }
-    return static_cast<double>(sum);
+  }
+  template <class T>
+  T target_slope(T x, T t) const {
+    T value, slope;
+    block(1, &x, &t, &value, &slope);
+    return -slope;
   }
 };
 
@@ -145,15 +201,19 @@ struct huber_loss {
   double delta = 1;
 
   template <class T>
-  double block(dim_t n, const T* x, const T* t, T* slope) const {
+  void block(dim_t n, const T* x, const T* t, T* value, T* slope) const {
     const auto most = static_cast<T>(delta);
-    T sum{};
     for (dim_t i = 0; i < n; ++i) {
       const T d = x[i] - t[i], a = std::abs(d);
       slope[i] = a < most ? d : d > 0 ? most : d < 0 ? -most : d;
-      sum += a < most ? d * d / 2 : most * (a - most / 2);
+      value[i] = a < most ? d * d / 2 : most * (a - most / 2);
     }
-    return static_cast<double>(sum);
+  }
+  template <class T>
+  T target_slope(T x, T t) const {
+    T value, slope;
+    block(1, &x, &t, &value, &slope);
+    return -slope;
   }
 };
 
@@ -176,21 +236,25 @@ struct bce_with_logits {
   }
 
   template <class T>
-  double block(dim_t n, const T* x, const T* t, T* slope) const {
+  void block(dim_t n, const T* x, const T* t, T* value, T* slope) const {
     // With q = 1 + (pos_weight - 1) t: (1 - t) x + q log(1 + exp(-x)), whose derivative is (1 - t)
     // - q (1 - sigmoid(x)).
     const T more = static_cast<T>(pos_weight - 1);
     T entropy[detail::block_of_loss];
     cpu::pointwise_forward<T>(cpu::pointwise::log_sigmoid, n, T{}, T{}, T{}, x, entropy);
     cpu::sigmoid_forward<T>(n, x, slope);
-    T sum{};
     for (dim_t i = 0; i < n; ++i) {
       const T q = 1 + more * t[i];
       // Of 0 times infinity, 0.
-      sum += (t[i] == 1 ? T{0} : (1 - t[i]) * x[i]) - q * entropy[i];
+      value[i] = (t[i] == 1 ? T{0} : (1 - t[i]) * x[i]) - q * entropy[i];
       slope[i] = (1 - t[i]) - q + q * slope[i];
     }
-    return static_cast<double>(sum);
+  }
+  template <class T>
+  T target_slope(T x, T) const {
+    // log sigmoid(x).
+    const T entropy = (x < 0 ? x : T{0}) - std::log1p(std::exp(-std::abs(x)));
+    return -x - static_cast<T>(pos_weight - 1) * entropy;
   }
 };
 
@@ -202,17 +266,20 @@ struct bce_loss {
   ikebana::reduction reduction = ikebana::reduction::mean;
 
   template <class T>
-  double block(dim_t n, const T* x, const T* t, T* slope) const {
-    T sum{};
+  void block(dim_t n, const T* x, const T* t, T* value, T* slope) const {
     for (dim_t i = 0; i < n; ++i) {
       const T p = x[i], rest = 1 - p;
       const T log_p = std::log(p) > -100 ? std::log(p) : T{-100};
       const T log_rest = std::log1p(-p) > -100 ? std::log1p(-p) : T{-100};
-      sum -= t[i] * log_p + (1 - t[i]) * log_rest;
+      value[i] = -(t[i] * log_p + (1 - t[i]) * log_rest);
       const T spread = p * rest, least = 1e-12f;  // a float in PyTorch, too
       slope[i] = (p - t[i]) / (spread > least ? spread : least);
     }
-    return static_cast<double>(sum);
+  }
+  template <class T>
+  T target_slope(T x, T) const {
+    const T log_p = std::log(x), log_rest = std::log1p(-x);
+    return (log_rest > -100 ? log_rest : T{-100}) - (log_p > -100 ? log_p : T{-100});
   }
 };
 
@@ -228,17 +295,20 @@ struct kl_div {
   bool log_target = false;
 
   template <class T>
-  double block(dim_t n, const T* x, const T* t, T* slope) const {
-    T sum{};
+  void block(dim_t n, const T* x, const T* t, T* value, T* slope) const {
     for (dim_t i = 0; i < n; ++i) {
       const T p = log_target ? std::exp(t[i]) : t[i];
       slope[i] = -p;
       if (log_target)
-        sum += p * (t[i] - x[i]);
+        value[i] = p * (t[i] - x[i]);
       else
-        sum += p == 0 ? T{0} : p * (std::log(p) - x[i]);
+        value[i] = p == 0 ? T{0} : p * (std::log(p) - x[i]);
     }
-    return static_cast<double>(sum);
+  }
+  template <class T>
+  T target_slope(T x, T t) const {
+    if (log_target) return std::exp(t) * (t - x + 1);
+    return t == 0 ? T{0} : std::log(t) + 1 - x;
   }
 };
 
@@ -253,23 +323,26 @@ struct poisson_nll_loss {
   double eps = 1e-8;
 
   template <class T>
-  double block(dim_t n, const T* x, const T* t, T* slope) const {
+  void block(dim_t n, const T* x, const T* t, T* value, T* slope) const {
     const auto e = static_cast<T>(eps);
-    T sum{};
     for (dim_t i = 0; i < n; ++i) {
       if (log_input) {
         const T rate = std::exp(x[i]);
-        sum += rate - t[i] * x[i];
+        value[i] = rate - t[i] * x[i];
         slope[i] = rate - t[i];
       } else {
-        sum += x[i] - t[i] * std::log(x[i] + e);
+        value[i] = x[i] - t[i] * std::log(x[i] + e);
         slope[i] = 1 - t[i] / (x[i] + e);
       }
       if (full && t[i] > 1)
-        sum +=
+        value[i] +=
             t[i] * std::log(t[i]) - t[i] + std::log(static_cast<T>(6.283185307179586) * t[i]) / 2;
     }
-    return static_cast<double>(sum);
+  }
+  template <class T>
+  T target_slope(T x, T t) const {
+    const T rate = log_input ? -x : -std::log(x + static_cast<T>(eps));
+    return full && t > 1 ? rate + std::log(t) + 1 / (2 * t) : rate;
   }
 };
 
@@ -280,17 +353,19 @@ struct soft_margin_loss {
   ikebana::reduction reduction = ikebana::reduction::mean;
 
   template <class T>
-  double block(dim_t n, const T* x, const T* t, T* slope) const {
+  void block(dim_t n, const T* x, const T* t, T* value, T* slope) const {
     T margin[detail::block_of_loss];
     cpu::multiply<T>(n, x, t, margin);
     cpu::sigmoid_forward<T>(n, margin, slope);
     cpu::pointwise_forward<T>(cpu::pointwise::log_sigmoid, n, T{}, T{}, T{}, margin, margin);
-    T sum{};
     for (dim_t i = 0; i < n; ++i) {
-      sum -= margin[i];
+      value[i] = -margin[i];
       slope[i] = t[i] * (slope[i] - 1);
     }
-    return static_cast<double>(sum);
+  }
+  template <class T>
+  T target_slope(T x, T t) const {
+    return -x / (1 + std::exp(t * x));
   }
 };
 
@@ -303,16 +378,18 @@ struct hinge_embedding_loss {
   double margin = 1;
 
   template <class T>
-  double block(dim_t n, const T* x, const T* t, T* slope) const {
+  void block(dim_t n, const T* x, const T* t, T* value, T* slope) const {
     const auto m = static_cast<T>(margin);
-    T sum{};
     for (dim_t i = 0; i < n; ++i) {
       const bool similar = t[i] != -1;
       const T apart = m - x[i];
-      sum += similar ? x[i] : apart > 0 ? apart : T{0};
+      value[i] = similar ? x[i] : apart > 0 ? apart : T{0};
       slope[i] = similar ? T{1} : apart > 0 ? T{-1} : T{0};
     }
-    return static_cast<double>(sum);
+  }
+  template <class T>
+  T target_slope(T, T) const {
+    return T{0};
   }
 };
 

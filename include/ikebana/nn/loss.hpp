@@ -15,8 +15,10 @@
 #include "ikebana/cpu/reduce.hpp"
 #include "ikebana/cpu/softmax.hpp"
 #include "ikebana/module/element_mismatch.hpp"
+#include "ikebana/module/loss_leaf.hpp"
 #include "ikebana/module/loss_reduction.hpp"
 #include "ikebana/module/refusal.hpp"
+#include "ikebana/module/symbol.hpp"
 
 namespace ikebana {
 
@@ -37,6 +39,8 @@ namespace ikebana {
 // - `T backward(prediction, target, T* gradient) const`, which computes the loss and its gradient
 //   with respect to the prediction in one pass; `gradient` may be null.
 //
+// What is also a leaf of graphs has the members that module/loss_leaf.hpp lists.
+//
 // Predictions and targets are tensors or views. The last two check everything before they write
 // anything, and allocate nothing.
 
@@ -54,11 +58,16 @@ constexpr diagnostic check_shapes(const shape& prediction, const shape& target) 
 /// The error of a prediction and a target that is known at compile time, if any.
 template <class Loss, class Prediction, class Target>
 constexpr diagnostic check_loss_of() {
-  const diagnostic wrong =
-      Loss::template check_elements<typename Prediction::value_type, typename Target::value_type>();
-  return wrong.ok() ? check_shapes<Loss, typename Target::value_type>(Prediction::static_shape,
-                                                                      Target::static_shape)
-                    : wrong;
+  // clang 14 substitutes values of a graph before it compares constraints.
+  if constexpr (!tensor_like<Prediction> || !tensor_like<Target>) {
+    return {"a loss takes tensors"};
+  } else {
+    const diagnostic wrong = Loss::template check_elements<typename Prediction::value_type,
+                                                           typename Target::value_type>();
+    return wrong.ok() ? check_shapes<Loss, typename Target::value_type>(Prediction::static_shape,
+                                                                        Target::static_shape)
+                      : wrong;
+  }
 }
 template <class Loss, class Prediction, class Target>
 inline constexpr bool takes_target = accepts<check_loss_of<Loss, Prediction, Target>>;
@@ -80,7 +89,35 @@ inline constexpr bool takes_target = accepts<check_loss_of<Loss, Prediction, Tar
   throw error(said);
 }
 
+/// Refuses a loss that gives several values where one is expected. Throws error.
+template <class = void>
+void check_reduction(reduction r) {
+  if (r != reduction::none) return;
+  throw error(
+      "a loss with reduction::none has a value for each element or row: reduce them in a graph, or "
+      "call loss_values");
+}
+
 }  // namespace detail
+
+/// The loss of each element or row, PyTorch's reduction="none": `loss_values(cross_entropy{},
+/// logits, labels)`. Throws as the loss does. Allocates.
+template <class Loss, tensor_like X, tensor_like Y>
+requires(detail::takes_target<Loss, X, Y>) auto loss_values(Loss loss, const X& x,
+                                                            const Y& target) {
+  using T = typename X::value_type;
+  using U = typename Y::value_type;
+  loss.reduction = reduction::mean;
+  loss.validate(x.extents(), target);
+  loss.reduction = reduction::none;
+  constexpr shape extents = Loss::template value_shape<U>(X::static_shape, Y::static_shape);
+  tensor<T, extents> values(Loss::template value_shape<U>(x.extents(), target.extents()));
+  const shape of_x = x.extents(), of_target = target.extents();
+  detail::loss_call<T, U> call{of_x, of_target, x.data(), target.data()};
+  call.values = values.data();
+  loss.run(call);
+  return values;
+}
 
 /// A weight for each class: a view of floats or doubles, such as a tensor, an array or a
 /// std::vector, which must outlive it. None is 1 for each.
@@ -102,6 +139,7 @@ class class_weights {
            }) constexpr class_weights(const R& r)
       : twice_{r.data()}, size_{static_cast<dim_t>(r.size())} {}
 
+  constexpr bool operator==(const class_weights&) const = default;
   constexpr bool empty() const { return single_ == nullptr && twice_ == nullptr; }
   constexpr dim_t size() const { return size_; }
   constexpr double operator[](dim_t i) const {
@@ -127,12 +165,19 @@ class class_weights {
 /// shape are probabilities of the classes, whose mean is taken over the rows. Throws shape_error if
 /// the shapes do not match, and error if a label is neither in [0, C) nor ignore_index, if
 /// label_smoothing is outside [0, 1], if there is not one weight for each class, or if an
-/// ignore_index from 0 on is set for probabilities. O(elements); no allocation.
+/// ignore_index from 0 on is set for probabilities. Within a graph, a target that is an input of
+/// the graph has class indices, and a computed one, such as stop_gradient(p), has probabilities.
+/// There, and with loss_values, reduction::none gives the loss of each row. O(elements); no
+/// allocation.
 struct cross_entropy {
+  static constexpr std::string_view name = "cross_entropy";
+
   ikebana::reduction reduction = ikebana::reduction::mean;
   double label_smoothing = 0;
   std::int64_t ignore_index = -100;
   class_weights weight{};
+
+  constexpr bool operator==(const cross_entropy&) const = default;
 
   template <class T, class U>
   static constexpr diagnostic check_elements() {
@@ -201,18 +246,42 @@ struct cross_entropy {
     return {};
   }
 
+  /// One for each row.
+  template <class U>
+  static constexpr shape value_shape(const shape& prediction, const shape& target) {
+    if constexpr (std::is_same_v<U, std::int64_t>) {
+      return target;
+    } else {
+      shape rows;
+      const std::size_t c = prediction.rank() == 1 ? 0 : 1;
+      for (std::size_t i = 0; i < prediction.rank(); ++i)
+        if (i != c) rows.push_back(prediction[i]);
+      return rows;
+    }
+  }
+
   template <tensor_like Target>
   void validate(const shape& prediction, const Target& target) const {
     using U = typename Target::value_type;
     const diagnostic wrong = check_shapes<U>(prediction, target.extents());
     if (!wrong.ok()) throw shape_error(wrong);
+    detail::check_reduction(reduction);
+    check_values(prediction, target.extents(), target.data());
+  }
+  template <class U>
+  void check_values(const shape& prediction, const shape& target, const U* values) const {
     check_smoothing();
     const dim_t classes = prediction[prediction.rank() == 1 ? 0 : 1];
     weight.check("cross_entropy", classes);
     if constexpr (std::is_same_v<U, std::int64_t>)
-      count_labels(target.data(), target.extents().numel(), classes);
+      count_labels(values, target.numel(), classes);
     else
       check_ignored();
+  }
+
+  template <symbolic X, symbolic Y>
+  constexpr auto operator()(const X& x, const Y& target) const {
+    return detail::apply_loss(*this, x, target);
   }
 
   template <tensor_like Prediction, tensor_like Target>
@@ -229,13 +298,14 @@ struct cross_entropy {
   requires(detail::takes_target<cross_entropy, Prediction, Target>) T
       backward(const Prediction& prediction, const Target& target, T* gradient)
   const {
+    detail::check_reduction(reduction);
     if constexpr (std::is_same_v<typename Target::value_type, std::int64_t>) {
       return compute<T, (Prediction::static_shape.rank() > 2)>(
           prediction.data(), prediction.extents(), target.data(), target.extents(), gradient);
     } else {
       validate(prediction.extents(), target);
-      return compute_of_probabilities<T>(prediction.data(), prediction.extents(), target.data(),
-                                         gradient);
+      return compute_of_probabilities<T>(
+          {prediction.extents(), target.extents(), prediction.data(), target.data(), gradient});
     }
   }
   template <tensor_like Prediction, tensor_like Target, class T>
@@ -243,7 +313,63 @@ struct cross_entropy {
       const Prediction&, const Target&, T*) const
       -> decltype(detail::refuse<detail::check_loss_of<cross_entropy, Prediction, Target>>());
 
+  /// See module/loss_leaf.hpp. The arguments have been checked.
+  template <class T, class U>
+  T run(const detail::loss_call<T, U>& c) const {
+    if constexpr (!std::is_same_v<U, std::int64_t>) {
+      return compute_of_probabilities(c);
+    } else {
+      if (reduction != ikebana::reduction::none)
+        return compute<T, true>(c.x, c.extents, c.target, c.target_extents, c.gradient);
+      const std::size_t axis = c.extents.rank() == 1 ? 0 : 1;
+      const dim_t outer = c.extents.numel(0, axis), classes = c.extents[axis],
+                  inner = c.extents.numel(axis + 1, c.extents.rank());
+      if (!weight.empty() || inner != 1) return compute_weighted(outer, classes, inner, c);
+      for (dim_t i = 0; i < outer; ++i) {
+        T value{};
+        std::int64_t counted = 0;
+        cpu::cross_entropy<T>(1, classes, c.x + i * classes, c.target + i,
+                              static_cast<T>(label_smoothing), ignore_index, &value, &counted,
+                              c.gradient == nullptr ? nullptr : c.gradient + i * classes,
+                              c.weights == nullptr ? T{1} : c.weights[i]);
+        if (c.values != nullptr) c.values[i] = value;
+      }
+      return T{};
+    }
+  }
+
+  /// With respect to probabilities.
+  template <class T>
+  void target_gradient(const detail::loss_call<T, T>& c, T factor) const {
+    const std::size_t axis = c.extents.rank() == 1 ? 0 : 1;
+    const dim_t outer = c.extents.numel(0, axis), classes = c.extents[axis],
+                inner = c.extents.numel(axis + 1, c.extents.rank());
+    if (reduction == ikebana::reduction::mean) factor /= static_cast<T>(outer * inner);
+    factor *= static_cast<T>(1 - label_smoothing);
+    for (dim_t o = 0; o < outer; ++o)
+      for (dim_t j = 0; j < inner; ++j) {
+        const dim_t first = o * classes * inner + j;
+        const T log_total = row_sum<T>(c.x + first, classes, inner).logarithm();
+        const T by = c.weights == nullptr ? factor : factor * c.weights[o * inner + j];
+        for (dim_t k = 0; k < classes; ++k)
+          c.gradient[first + k * inner] =
+              by * static_cast<T>(weight[k]) * (log_total - c.x[first + k * inner]);
+      }
+  }
+
  private:
+  template <class T>
+  struct row_sum {
+    T most, exponentials;
+
+    row_sum(const T* row, dim_t classes, dim_t inner) : most{row[0]}, exponentials{} {
+      for (dim_t k = 1; k < classes; ++k)
+        if (row[k * inner] > most) most = row[k * inner];
+      for (dim_t k = 0; k < classes; ++k) exponentials += std::exp(row[k * inner] - most);
+    }
+    T logarithm() const { return most + std::log(exponentials); }
+  };
+
   template <class = void>
   [[gnu::cold]] void check_smoothing() const {
     if (label_smoothing >= 0 && label_smoothing <= 1) return;
@@ -287,7 +413,8 @@ struct cross_entropy {
       if (gradient != nullptr) cpu::fill<T>(prediction.numel(), gradient, T{0});
       return mean ? std::numeric_limits<T>::quiet_NaN() : T{0};
     }
-    if (!weight.empty()) return compute_weighted(outer, classes, inner, x, labels, gradient);
+    if (!weight.empty())
+      return compute_weighted<T>(outer, classes, inner, {prediction, target, x, labels, gradient});
     const T divisor = mean ? static_cast<T>(counted) : T{1};
     const T smoothing = static_cast<T>(label_smoothing);
     T sum{};
@@ -312,8 +439,9 @@ struct cross_entropy {
 
   /// Of labels with a weight for each class.
   template <class T>
-  [[gnu::noinline]] T compute_weighted(dim_t outer, dim_t classes, dim_t inner, const T* x,
-                                       const std::int64_t* labels, T* gradient) const {
+  [[gnu::noinline]] T compute_weighted(dim_t outer, dim_t classes, dim_t inner,
+                                       const detail::loss_call<T, std::int64_t>& c) const {
+    const std::int64_t* const labels = c.target;
     double total = 0;
     for (dim_t k = 0; k < classes; ++k) total += weight[k];
     double divisor = 0;
@@ -321,7 +449,7 @@ struct cross_entropy {
       if (labels[i] != ignore_index) divisor += weight[labels[i]];
     const double smooth = label_smoothing / static_cast<double>(classes);
     return compute_targets<T>(
-        outer, classes, inner, x, gradient, divisor,
+        outer, classes, inner, c, divisor,
         [&](dim_t o, dim_t j) {
           const std::int64_t label = labels[o * inner + j];
           return label == ignore_index ? 0 : (1 - label_smoothing) * weight[label] + smooth * total;
@@ -334,18 +462,18 @@ struct cross_entropy {
   }
 
   template <class T>
-  [[gnu::noinline]] T compute_of_probabilities(const T* x, const shape& extents, const T* target,
-                                               T* gradient) const {
+  [[gnu::noinline]] T compute_of_probabilities(const detail::loss_call<T, T>& call) const {
+    const shape& extents = call.extents;
     const std::size_t c = extents.rank() == 1 ? 0 : 1;
     const dim_t outer = extents.numel(0, c), classes = extents[c],
                 inner = extents.numel(c + 1, extents.rank());
     const double smooth = label_smoothing / static_cast<double>(classes);
     const auto of = [&](dim_t o, dim_t k, dim_t j) {
-      const double p = static_cast<double>(target[(o * classes + k) * inner + j]);
+      const double p = static_cast<double>(call.target[(o * classes + k) * inner + j]);
       return weight[k] * (p * (1 - label_smoothing) + smooth);
     };
     return compute_targets<T>(
-        outer, classes, inner, x, gradient, static_cast<double>(outer * inner),
+        outer, classes, inner, call, static_cast<double>(outer * inner),
         [&](dim_t o, dim_t j) {
           double sum = 0;
           for (dim_t k = 0; k < classes; ++k) sum += of(o, k, j);
@@ -356,29 +484,31 @@ struct cross_entropy {
 
   /// The sum of -q log p of targets q(o, k, j) of class k, whose sum is sum_of(o, j); its gradient
   /// is p sum - q.
-  template <class T, class Sum, class Target>
-  T compute_targets(dim_t outer, dim_t classes, dim_t inner, const T* x, T* gradient,
+  template <class T, class U, class Sum, class Target>
+  T compute_targets(dim_t outer, dim_t classes, dim_t inner, const detail::loss_call<T, U>& c,
                     double divisor, const Sum& sum_of, const Target& q) const {
     // By plain loops: the vector kernels of softmax would be compiled for every cross_entropy.
-    if (reduction == ikebana::reduction::sum) divisor = 1;
+    if (reduction != ikebana::reduction::mean) divisor = 1;
     double sum = 0;
     for (dim_t o = 0; o < outer; ++o)
       for (dim_t j = 0; j < inner; ++j) {
         const dim_t first = o * classes * inner + j;
-        const T* const row = x + first;
-        T most = row[0], exponentials{};
-        for (dim_t k = 1; k < classes; ++k)
-          if (row[k * inner] > most) most = row[k * inner];
-        for (dim_t k = 0; k < classes; ++k) exponentials += std::exp(row[k * inner] - most);
-        const double log_total = static_cast<double>(most + std::log(exponentials));
-        const double all = gradient == nullptr ? 0 : sum_of(o, j);
+        const T* const row = c.x + first;
+        const row_sum<T> total(row, classes, inner);
+        const auto log_total = static_cast<double>(total.logarithm());
+        const double all = c.gradient == nullptr ? 0 : sum_of(o, j);
+        const double by = c.weights == nullptr ? 1 : static_cast<double>(c.weights[o * inner + j]);
+        double of_row = 0;
         for (dim_t k = 0; k < classes; ++k) {
           const double t = q(o, k, j);
-          if (t != 0) sum += t * (log_total - static_cast<double>(row[k * inner]));
-          if (gradient == nullptr) continue;
-          const double p = static_cast<double>(std::exp(row[k * inner] - most) / exponentials);
-          gradient[first + k * inner] = static_cast<T>((p * all - t) / divisor);
+          if (t != 0) of_row += t * (log_total - static_cast<double>(row[k * inner]));
+          if (c.gradient == nullptr) continue;
+          const double p =
+              static_cast<double>(std::exp(row[k * inner] - total.most) / total.exponentials);
+          c.gradient[first + k * inner] = static_cast<T>(by * (p * all - t) / divisor);
         }
+        if (c.values != nullptr) c.values[o * inner + j] = static_cast<T>(of_row);
+        sum += of_row;
       }
     return static_cast<T>(sum / divisor);
   }
@@ -441,7 +571,12 @@ struct cross_entropy {
 /// shapes are equal: nothing is broadcast. The mean over no elements is NaN. O(elements); no
 /// allocation.
 struct mse_loss {
+  static constexpr std::string_view name = "mse_loss";
+  static constexpr element_kind target_kind = element_kind::real;
+
   ikebana::reduction reduction = ikebana::reduction::mean;
+
+  constexpr bool operator==(const mse_loss&) const = default;
 
   template <class T, class U>
   static constexpr diagnostic check_elements() {
@@ -462,6 +597,18 @@ struct mse_loss {
   void validate(const shape& prediction, const Target& target) const {
     const diagnostic wrong = check(prediction, target.extents());
     if (!wrong.ok()) throw shape_error(wrong);
+    detail::check_reduction(reduction);
+  }
+  template <class U>
+  void check_values(const shape&, const shape&, const U*) const {}
+  template <class U>
+  static constexpr shape value_shape(const shape& prediction, const shape&) {
+    return prediction;
+  }
+
+  template <symbolic X, symbolic Y>
+  constexpr auto operator()(const X& x, const Y& target) const {
+    return detail::apply_loss(*this, x, target);
   }
 
   template <tensor_like Prediction, tensor_like Target>
@@ -479,16 +626,39 @@ struct mse_loss {
       backward(const Prediction& prediction, const Target& target, T* gradient)
   const {
     validate(prediction.extents(), target);
-    const dim_t n = prediction.extents().numel();
-    const T divisor = reduction == ikebana::reduction::mean ? static_cast<T>(n) : T{1};
-    // The mean over no elements is 0 / 0 = NaN.
-    return cpu::mse<T>(n, prediction.data(), target.data(), gradient, 2 / divisor) / divisor;
+    return run(detail::loss_call<T, T>{prediction.extents(), target.extents(), prediction.data(),
+                                       target.data(), gradient});
   }
   template <tensor_like Prediction, tensor_like Target, class T>
   requires(!detail::takes_target<mse_loss, Prediction, Target>) auto backward(const Prediction&,
                                                                               const Target&,
                                                                               T*) const
       -> decltype(detail::refuse<detail::check_loss_of<mse_loss, Prediction, Target>>());
+
+  template <class T>
+  T run(const detail::loss_call<T, T>& c) const {
+    const dim_t n = c.extents.numel();
+    if (reduction == ikebana::reduction::none) {
+      for (dim_t i = 0; i < n; ++i) {
+        const T d = c.x[i] - c.target[i];
+        if (c.values != nullptr) c.values[i] = d * d;
+        if (c.gradient != nullptr)
+          c.gradient[i] = c.weights == nullptr ? 2 * d : 2 * d * c.weights[i];
+      }
+      return T{};
+    }
+    const T divisor = reduction == ikebana::reduction::mean ? static_cast<T>(n) : T{1};
+    // The mean over no elements is 0 / 0 = NaN.
+    return cpu::mse<T>(n, c.x, c.target, c.gradient, 2 / divisor) / divisor;
+  }
+  template <class T>
+  void target_gradient(const detail::loss_call<T, T>& c, T factor) const {
+    const dim_t n = c.extents.numel();
+    factor *= reduction == ikebana::reduction::mean ? 2 / static_cast<T>(n) : T{2};
+    for (dim_t i = 0; i < n; ++i)
+      c.gradient[i] =
+          (c.weights == nullptr ? factor : factor * c.weights[i]) * (c.target[i] - c.x[i]);
+  }
 };
 
 }  // namespace ikebana

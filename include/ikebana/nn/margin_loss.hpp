@@ -5,18 +5,22 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/module/element_mismatch.hpp"
+#include "ikebana/module/loss_leaf.hpp"
 #include "ikebana/module/refusal.hpp"
+#include "ikebana/module/symbol.hpp"
 #include "ikebana/nn/loss.hpp"
 
 // Losses of scores of classes, (N, C) or (C), that are a sum over the classes of each sample and a
 // sum or a mean over the samples, with PyTorch's formulas and options. Throws shape_error if the
 // shapes do not match, and error for labels that are no classes, before anything is written. The
-// mean over no samples is NaN. No allocation.
+// mean over no samples is NaN. Within graphs, and with loss_values, reduction::none gives the loss
+// of each sample. No allocation.
 namespace ikebana {
 
 namespace detail {
@@ -30,15 +34,19 @@ namespace detail {
   throw error(said);
 }
 
-template <class T, class Loss, class U>
-T loss_of_rows(const Loss& loss, const shape& extents, const T* x, const U* target, dim_t per_row,
-               T* gradient) {
-  const dim_t classes = extents.back(), rows = extents.numel(0, extents.rank() - 1);
+template <class T, class U, class Loss>
+T loss_of_rows(const Loss& loss, const loss_call<T, U>& c, dim_t per_row) {
+  const dim_t classes = c.extents.back(), rows = c.extents.numel(0, c.extents.rank() - 1);
   const double divisor = loss.reduction == reduction::mean ? static_cast<double>(rows) : 1;
   double sum = 0;
-  for (dim_t r = 0; r < rows; ++r)
-    sum += loss.template row<T>(classes, x + r * classes, target + r * per_row, 1 / divisor,
-                                gradient == nullptr ? nullptr : gradient + r * classes);
+  for (dim_t r = 0; r < rows; ++r) {
+    const double weight = c.weights == nullptr ? 1 : static_cast<double>(c.weights[r]);
+    const double value =
+        loss.template row<T>(classes, c.x + r * classes, c.target + r * per_row, weight / divisor,
+                             c.gradient == nullptr ? nullptr : c.gradient + r * classes);
+    if (c.values != nullptr) c.values[r] = static_cast<T>(value);
+    sum += value;
+  }
   return static_cast<T>(sum / divisor);
 }
 
@@ -52,11 +60,26 @@ T loss_of_rows(const Loss& loss, const shape& extents, const T* x, const U* targ
 // which returns the loss of one sample and writes factor times its derivatives, unless slope is
 // null. Target is std::int64_t for labels.
 #define IKEBANA_LOSS_OF_ROWS(Self)                                                                \
+  static constexpr std::string_view name = #Self;                                                 \
+  constexpr bool operator==(const Self&) const = default;                                         \
+  template <class U>                                                                              \
+  void check_values(const shape& prediction, const shape&, const U* target) const {               \
+    check_labels(prediction, target);                                                             \
+  }                                                                                               \
+  template <class U>                                                                              \
+  static constexpr shape value_shape(const shape& prediction, const shape&) {                     \
+    return prediction.rank() == 1 ? shape{} : shape{prediction[0]};                               \
+  }                                                                                               \
   template <tensor_like Target>                                                                   \
   void validate(const shape& prediction, const Target& target) const {                            \
     const diagnostic wrong = check(prediction, target.extents());                                 \
     if (!wrong.ok()) throw shape_error(wrong);                                                    \
+    detail::check_reduction(reduction);                                                           \
     check_labels(prediction, target.data());                                                      \
+  }                                                                                               \
+  template <symbolic X, symbolic Y>                                                               \
+  constexpr auto operator()(const X& x, const Y& target) const {                                  \
+    return detail::apply_loss(*this, x, target);                                                  \
   }                                                                                               \
   template <tensor_like X, tensor_like Y>                                                         \
   requires(detail::takes_target<Self, X, Y>) auto operator()(const X& x, const Y& target) const { \
@@ -69,18 +92,24 @@ T loss_of_rows(const Loss& loss, const shape& extents, const T* x, const U* targ
   requires(detail::takes_target<Self, X, Y>) T backward(const X& x, const Y& target, T* gradient) \
   const {                                                                                         \
     validate(x.extents(), target);                                                                \
-    return detail::loss_of_rows<T>(*this, x.extents(), x.data(), target.data(),                   \
-                                   row_size(x.extents()), gradient);                              \
+    return run(detail::loss_call<T, typename Y::value_type>{x.extents(), target.extents(),        \
+                                                            x.data(), target.data(), gradient});  \
   }                                                                                               \
   template <tensor_like X, tensor_like Y, class T>                                                \
   requires(!detail::takes_target<Self, X, Y>) auto backward(const X&, const Y&, T*)               \
-      const->decltype(detail::refuse<detail::check_loss_of<Self, X, Y>>())
+      const->decltype(detail::refuse<detail::check_loss_of<Self, X, Y>>());                       \
+  template <class T, class U>                                                                     \
+  T run(const detail::loss_call<T, U>& c) const {                                                 \
+    return detail::loss_of_rows<T, U>(*this, c, row_size(c.extents));                             \
+  }                                                                                               \
+  static_assert(true)
 
 /// The sum of max(0, margin - x[label] + x[i])^p over the other classes i, divided by C, for labels
 /// (N) or (): a support vector machine for several classes (Crammer and Singer, 2001). p is 1 or 2.
 /// O(elements).
 struct multi_margin_loss {
   IKEBANA_LOSS_OF_ROWS(multi_margin_loss);
+  static constexpr element_kind target_kind = element_kind::index;
 
   ikebana::reduction reduction = ikebana::reduction::mean;
   int p = 1;
@@ -136,6 +165,7 @@ struct multi_margin_loss {
 /// C).
 struct multilabel_margin_loss {
   IKEBANA_LOSS_OF_ROWS(multilabel_margin_loss);
+  static constexpr element_kind target_kind = element_kind::index;
 
   ikebana::reduction reduction = ikebana::reduction::mean;
 
@@ -195,6 +225,7 @@ struct multilabel_margin_loss {
 /// sum is C times less. O(elements).
 struct multilabel_soft_margin_loss {
   IKEBANA_LOSS_OF_ROWS(multilabel_soft_margin_loss);
+  static constexpr element_kind target_kind = element_kind::real;
 
   ikebana::reduction reduction = ikebana::reduction::mean;
 
@@ -230,6 +261,15 @@ struct multilabel_soft_margin_loss {
         slope[i] = static_cast<T>(scale * factor * ((v >= 0 ? 1 / (1 + e) : e / (1 + e)) - share));
     }
     return sum * scale;
+  }
+  template <class T>
+  void target_gradient(const detail::loss_call<T, T>& c, T factor) const {
+    const dim_t classes = c.extents.back(), n = c.extents.numel();
+    factor /= static_cast<T>(classes);
+    if (reduction == ikebana::reduction::mean)
+      factor /= static_cast<T>(c.extents.numel(0, c.extents.rank() - 1));
+    for (dim_t i = 0; i < n; ++i)
+      c.gradient[i] = -c.x[i] * (c.weights == nullptr ? factor : factor * c.weights[i / classes]);
   }
 };
 

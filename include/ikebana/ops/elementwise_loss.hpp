@@ -11,9 +11,9 @@
 
 namespace ikebana::ops {
 
-/// The mean, or the sum, of a formula of several values of one shape, element by element; nothing
-/// is broadcast. The mean of no elements is NaN. A formula has `kind`, `inputs`, the sentence
-/// `shapes` for values of different shapes, and
+/// The mean, the sum or, with reduction::none, the values of a formula of several values of one
+/// shape, element by element; nothing is broadcast. The mean of no elements is NaN. A formula has
+/// `kind`, `inputs`, the sentence `shapes` for values of different shapes, and
 ///
 ///     template <class T>
 ///     T at(const T (&x)[inputs], T (&slopes)[inputs]) const
@@ -33,11 +33,12 @@ struct elementwise_loss {
   constexpr inferred infer(const shape_list& in) const {
     for (std::size_t i = 1; i < in.size(); ++i)
       if (!compatible(in[0], in[i])) return diagnostic{Formula::shapes, 0, 0, in[0], in[i]};
-    return shape{};
+    return reduces() ? shape{} : in[0];
   }
+  constexpr int shape_options() const { return reduces() ? 0 : 1; }
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
   void describe(description& d) const {
-    d.add("reduction", std::string_view{reduction == ikebana::reduction::mean ? "mean" : "sum"});
+    d.add("reduction", std::string_view{detail::name_of_reduction(reduction)});
   }
 
   template <class T>
@@ -47,25 +48,29 @@ struct elementwise_loss {
     const dim_t n = c.input_shape().numel();
     for (dim_t k = 0; k < n; ++k) {
       for (std::size_t i = 0; i < inputs; ++i) x[i] = c.input(i)[k];
-      sum += static_cast<double>(f.at(x, unused));
+      const T value = f.at(x, unused);
+      if (!reduces()) c.output()[k] = value;
+      sum += static_cast<double>(value);
     }
-    c.output()[0] = static_cast<T>(sum / divisor(n));
+    if (reduces()) c.output()[0] = static_cast<T>(sum / divisor(n));
   }
 
   template <class T>
   void backward(const context<T>& c) const {
     T x[inputs], slopes[inputs];
     const dim_t n = c.input_shape().numel();
-    const T scale = c.output_gradient()[0] / static_cast<T>(divisor(n));
+    T scale = reduces() ? c.output_gradient()[0] / static_cast<T>(divisor(n)) : T{1};
     for (dim_t k = 0; k < n; ++k) {
       for (std::size_t i = 0; i < inputs; ++i) x[i] = c.input(i)[k];
       f.at(x, slopes);
+      if (!reduces()) scale = c.output_gradient()[k];
       for (std::size_t i = 0; i < inputs; ++i)
         if (T* const dx = c.input_gradient(i); dx != nullptr) dx[k] = scale * slopes[i];
     }
   }
 
  private:
+  constexpr bool reduces() const { return reduction != ikebana::reduction::none; }
   double divisor(dim_t n) const {
     return reduction == ikebana::reduction::mean ? static_cast<double>(n) : 1;
   }
