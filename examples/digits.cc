@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "examples/line_plot.hpp"
 #include "ikebana/ikebana.hpp"
 #include "ikebana/io.hpp"
 #include "ikebana/io/safetensors.hpp"
 #include "ikebana/replicate.hpp"
+#include "ikebana/train/plot.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -95,6 +95,7 @@ int run(const settings& how, const Dataset& train, const Dataset& test) {
   }
 
   history log;
+  ike::plot figure;
   const std::string file = how.output + "/digits.safetensors";
   double reached = 0;
   ike::launch(ike::threads{how.replicas}, [&](ike::process_group auto& group) {
@@ -140,11 +141,14 @@ int run(const settings& how, const Dataset& train, const Dataset& test) {
       const evaluation e = evaluate(model, test);
       report(e);
       reached = e.confusion.accuracy();
+      figure.confusion("test set", e.confusion);
     }
   });
-  write_line_plot(how.output + "/training.svg", "epoch",
-                  {{"loss", {{"train", log.train_loss}, {"test", log.test_loss}}, true},
-                   {"accuracy", {{"train", log.train_accuracy}, {"test", log.test_accuracy}}}});
+  figure.curves({.title = "loss", .logarithmic_y = true},
+                {{"train", log.train_loss}, {"test", log.test_loss}});
+  figure.curves({.title = "accuracy"},
+                {{"train", log.train_accuracy}, {"test", log.test_accuracy}});
+  figure.save(how.output + "/training.svg");
   std::printf("wrote %s and %s/training.svg\n", file.c_str(), how.output.c_str());
   if (reached < how.required)
     std::printf("the accuracy is below the %.2f %% asked for\n", 100 * how.required);

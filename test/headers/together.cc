@@ -12,5 +12,9 @@
 #include <ikebana/model/dot.hpp>
 #include <ikebana/model/gradient_check.hpp>
 #include <ikebana/model/precision.hpp>
+#include <ikebana/train/checkpointer.hpp>
+#include <ikebana/train/find_lr.hpp>
 #include <ikebana/train/fit.hpp>
+#include <ikebana/train/log.hpp>
+#include <ikebana/train/plot.hpp>
 // clang-format on
