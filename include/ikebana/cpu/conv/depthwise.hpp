@@ -15,9 +15,6 @@
 
 // Convolutions of few channels a group, depthwise ones above all, where there
 // is no matrix product to speak of: plane by plane, or with channels in lanes.
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/halves-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
-
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/columns-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
@@ -41,9 +38,8 @@ namespace ikebana::cpu::detail {
 /// Whether so few channels meet that there is nothing for a matrix product to
 /// gain, and groups fill lanes or go plane by plane.
 inline bool may_be_by_channel(const conv_geometry& g) {
-  const bool often = g.kernel[0] == 1 && g.kernel[1] == g.kernel[2] &&
-                     (g.kernel[1] == 3 || g.kernel[1] == 5) && g.stride[1] < 3 &&
-                     g.stride[2] == g.stride[1];
+  const bool often =
+      g.kernel == std::array<dim_t, 3>{1, 3, 3} && g.stride[1] < 3 && g.stride[2] == g.stride[1];
   return g.groups > 1 && g.in_channels / g.groups * (g.out_channels / g.groups) <= 4 &&
          conv_geometry::volume(g.in) > 0 && conv_geometry::volume(g.out) > 0 &&
          (g.groups >= 8 || often);
@@ -69,9 +65,7 @@ bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g
                      const T* dy, T* dw, bool accumulate) {
   plane_sweep<T> sweep{kernels, g, false};
   if (sweep.shape == nullptr || sweep.shape->gradients == nullptr) return false;
-  // Of stride 2, two planes a register pay.
-  const bool by_two = g.stride[2] == 2 && g.out[2] > 2 && kernels.width == 16;
-  if ((g.out[2] <= 4 && !by_two) || !sweep.finds_gradients() || !sweep.fit()) return false;
+  if (g.out[2] <= 4 || !sweep.finds_gradients() || !sweep.fit()) return false;
   sweep.find_gradients(x, dy, dw, accumulate);
   return true;
 }
@@ -136,7 +130,7 @@ bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy,
   constexpr auto of = lanes_of::backward_weights;
   const depthwise_kernels<T>& kernels =
       IKEBANA_CPU_DISPATCH_AVX(kernels_for_depthwise<T, of, Ways>)();
-  if constexpr ((Ways & (planes_3 | planes_3_by_2)) != 0)
+  if constexpr ((Ways & planes) != 0)
     if (plane_gradients(kernels, g, x, dy, dw, accumulate))
       return ran(conv_direction::weights, g, "depthwise planes", dim_t{sizeof(T)}, kernels.width);
   depthwise_lanes<T> lanes{kernels, g, of};

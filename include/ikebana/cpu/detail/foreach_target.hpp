@@ -18,9 +18,11 @@
 
 #if IKEBANA_CPU_FLOOR == 0
 #define IKEBANA_CPU_WIDTH 0
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::scalar {
 #include IKEBANA_CPU_BODY
 }
+IKEBANA_CPU_END_SMALL
 #undef IKEBANA_CPU_WIDTH
 #endif
 

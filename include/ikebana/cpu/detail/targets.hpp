@@ -188,3 +188,14 @@ namespace cpu {}
   IKEBANA_CPU_PRAGMA(GCC push_options) IKEBANA_CPU_PRAGMA(GCC target(features))
 #define IKEBANA_CPU_END_TARGET IKEBANA_CPU_PRAGMA(GCC pop_options)
 #endif
+// Between these two, functions are small rather than fast: the scalar set's, which hardly a machine
+// runs, where there are others.
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && \
+    (IKEBANA_CPU_X86 || IKEBANA_CPU_ARM64)
+#define IKEBANA_CPU_BEGIN_SMALL \
+  IKEBANA_CPU_PRAGMA(GCC push_options) IKEBANA_CPU_PRAGMA(GCC optimize("Os"))
+#define IKEBANA_CPU_END_SMALL IKEBANA_CPU_PRAGMA(GCC pop_options)
+#else
+#define IKEBANA_CPU_BEGIN_SMALL
+#define IKEBANA_CPU_END_SMALL
+#endif

@@ -9,7 +9,7 @@
 
 namespace ikebana::cpu::detail {
 
-/// `count` planes of a depthwise convolution, which are not copied: `top` rows and `left`
+/// `count` planes of a depthwise convolution of 3x3, which are not copied: `top` rows and `left`
 /// columns of zeros are before each. For the gradient of the weights, `count` channels of `batch`
 /// images of `channels`. Planes are `plane` and
 /// `out_plane` apart; what a dilation takes together is `dilation` columns and `row_step` and
@@ -71,13 +71,12 @@ struct depthwise_kernels {
   void (*finish_rows)(dim_t rows, dim_t length, T* y, dim_t step, const conv_rest<T>& rest,
                       const T* residual);
   struct plane_shape {
-    int kernel, stride;
     void (*find_masks)(dim_t out_width, dim_t width, dim_t left, dim_t dilation, void* to);
     void (*convolve)(const depthwise_planes<T>&);
     void (*gradients)(const depthwise_planes<T>&);
     void (*spread)(const depthwise_planes<T>&);
   };
-  plane_shape planes[4];
+  plane_shape planes[2];  // of stride 1, and 2
 };
 
 }  // namespace ikebana::cpu::detail

@@ -1,4 +1,4 @@
-// Depthwise convolutions of square kernels, of stride 1 or 2, whole planes at a time
+// Depthwise convolutions of 3x3, of stride 1 or 2, whole planes at a time
 // (depthwise/planes.hpp).
 
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
@@ -7,22 +7,18 @@
 /// along rows.
 inline constexpr dim_t most_rows_of_plane = 32, rows_of_block = 16;
 
-/// A strip of a plane from row `first` up to `end`, or of two channels' (`Two`) whose rows are
-/// short (takes_two_planes), as halves of registers: each row of the source is loaded once for all
+/// A strip of a plane from row `first` up to `end`: each row of the source is loaded once for all
 /// rows of the result that meet it, whose sums move up. `Apart`: dilated, or what lies beside rows
 /// may not be read.
-template <bool Apart, int Kernel, int Stride, bool Two, class T, class Mask, std::size_t... K,
-          std::size_t... M>
+template <bool Apart, int Stride, class T, class Mask, std::size_t... M>
 IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, const T* x,
                                        const Mask* mask, const vec<T>* weights, vec<T> start,
                                        dim_t first, dim_t end, dim_t lanes, T* out,
-                                       std::index_sequence<K...> columns,
                                        std::index_sequence<M...>) {
-  constexpr int live = sizeof...(M), before = Kernel - Stride;
+  constexpr int live = sizeof...(M), before = 3 - Stride;
   const dim_t row_step = job.row_step, height = job.height, out_step = job.out_step;
   const dim_t dilation = Apart ? job.dilation : 1;
-  const Mask masks[] = {of_parts<Two, T>(mask[K])..., mask[Kernel], mask[Kernel + 1],
-                        mask[Kernel + 2]};
+  const Mask masks[] = {mask[0], mask[1], mask[2], mask[3], mask[4], mask[5]};
   vec<T> sums[] = {(static_cast<void>(M), start)...};
   dim_t i = Stride * first - job.top;
   const T* from = x + i * row_step;
@@ -30,21 +26,18 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
   // The next row, which is kernel row k of the oldest sum.
   const auto meet = [&](auto row, auto turn) __attribute__((always_inline)) {
     constexpr int k = decltype(row)::value, oldest = decltype(turn)::value;
-    const auto load = [&]() __attribute__((always_inline)) {
-      if constexpr (Two)
-        return load_two_columns<Stride>(from, from + job.plane, columns);
-      else
-        return load_columns<Apart, Stride>(from, masks, dilation, columns);
-    };
-    const auto seen = load();
-    const auto add = [&](auto sum) __attribute__((always_inline)) {
-      constexpr int m = static_cast<int>(decltype(sum)::value), at = k - Stride * m;
-      if constexpr (at >= 0 && at < Kernel) {
-        vec<T>& s = sums[(m + oldest) % live];
-        ((s = fma_where(weights[Kernel * at + static_cast<int>(K)], seen.at[K], s, masks[K])), ...);
-      }
-    };
-    (add(std::integral_constant<std::size_t, M>{}), ...);
+    visit_columns<Apart, Stride>(
+        from, masks, dilation, [&](auto column, vec<T> seen) __attribute__((always_inline)) {
+          constexpr int c = static_cast<int>(decltype(column)::value);
+          const auto add = [&](auto sum) __attribute__((always_inline)) {
+            constexpr int m = static_cast<int>(decltype(sum)::value), at = k - Stride * m;
+            if constexpr (at >= 0 && at < 3) {
+              vec<T>& s = sums[(m + oldest) % live];
+              s = fma_where(weights[3 * at + c], seen, s, masks[c]);
+            }
+          };
+          (add(std::integral_constant<std::size_t, M>{}), ...);
+        });
   };
   const auto meet_if_inside = [&](auto row) __attribute__((always_inline)) {
     if (i >= 0 && i < height) meet(row, std::integral_constant<int, 0>{});
@@ -56,9 +49,7 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
     sum = start;
     if constexpr (Stride == 2) found = ordered(found);
     if (job.relu) found = max(vec<T>::zero(), found);
-    if constexpr (Two)
-      store_two(found, to, to + job.out_plane, lanes);
-    else if (lanes == vec<T>::size)
+    if (lanes == vec<T>::size)
       found.store(to);
     else
       found.store(to, lanes);
@@ -75,7 +66,7 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
         meet(std::integral_constant<int, before>{}, turn);
         from += row_step;
         if constexpr (Stride == 2) {
-          meet(std::integral_constant<int, Kernel - 1>{}, turn);
+          meet(std::integral_constant<int, 2>{}, turn);
           from += row_step;
         }
         put(sums[turn]);
@@ -87,7 +78,7 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
       t += live;
     } else {
       meet_if_inside(std::integral_constant<int, before>{});
-      if constexpr (Stride == 2) meet_if_inside(std::integral_constant<int, Kernel - 1>{});
+      if constexpr (Stride == 2) meet_if_inside(std::integral_constant<int, 2>{});
       put(sums[0]);
       const vec<T> done = sums[0];
       ((sums[M] = M + 1 < sizeof...(M) ? sums[M + 1 < sizeof...(M) ? M + 1 : 0] : done), ...);
@@ -95,25 +86,22 @@ IKEBANA_CPU_INLINE void convolve_strip(const detail::depthwise_planes<T>& job, c
     }
   }
 }
-/// One plane, or two channels'.
-template <int Kernel, int Stride, bool Two, class T>
+template <int Stride, class T>
 IKEBANA_CPU_INLINE void convolve_plane(const detail::depthwise_planes<T>& job, const T* x,
                                        const vec<T>* weights, vec<T> start, T* out) {
-  constexpr dim_t strip = Two ? vec<T>::size / 2 : strip_of_planes<T, Stride, Kernel>,
-                  met = Stride * vec<T>::size + Kernel - 1;
+  constexpr dim_t strip = strip_of_planes<T, Stride>, met = Stride * vec<T>::size + 2;
   const dim_t out_width = job.out_width, out_height = job.out_height;
   const bool in_blocks = out_height > most_rows_of_plane && job.dilation == 1;
   const dim_t block = in_blocks ? rows_of_block : most_rows_of_plane;
   for (dim_t first = 0; first < out_height; first += block) {
     const dim_t end = first + block < out_height ? first + block : out_height;
     const auto* mask = static_cast<const typename column_mask<T>::type*>(job.masks);
-    for (dim_t j = 0; j < out_width; j += strip, mask += masks_of_strip<Kernel>) {
+    for (dim_t j = 0; j < out_width; j += strip, mask += masks_of_strip) {
       const dim_t lanes = out_width - j < strip ? out_width - j : strip, at = Stride * j - job.left;
       const auto convolve = [&](auto apart) __attribute__((always_inline)) {
-        convolve_strip<decltype(apart)::value, Kernel, Stride, Two>(
+        convolve_strip<decltype(apart)::value, Stride>(
             job, x + at, mask, weights, start, first, end, lanes, out + j,
-            std::make_index_sequence<std::size_t{Kernel}>{},
-            std::make_index_sequence<std::size_t{(Kernel + Stride - 1) / Stride}>{});
+            std::make_index_sequence<std::size_t{(2 + Stride) / Stride}>{});
       };
       // With masks, loads cost nothing more on AVX-512.
       if (IKEBANA_CPU_WIDTH == 64 || at < 0 || at + met > job.width || job.dilation != 1)
@@ -123,37 +111,16 @@ IKEBANA_CPU_INLINE void convolve_plane(const detail::depthwise_planes<T>& job, c
     }
   }
 }
-/// Planes from `c` up to `end`, one or two at a time.
-template <bool Two, int Kernel, int Stride, class T, std::size_t... I>
-[[gnu::noinline]] void convolve_some(const detail::depthwise_planes<T>& job, dim_t c, dim_t end,
-                                     std::index_sequence<I...>) {
-  constexpr auto taps = static_cast<dim_t>(sizeof...(I));
-  const auto both = [](const T* p, dim_t next) __attribute__((always_inline)) {
-#if IKEBANA_CPU_WIDTH == 64
-    if constexpr (Two) return broadcast_two(*p, p[next]);
-#endif
-    static_cast<void>(next);
-    return vec<T>::broadcast(*p);
-  };
-  for (; c < end; c += 1 + Two) {
-    const T* const w = job.w + c * taps;
-    const vec<T> weights[] = {opaque(both(w + (job.turned ? sizeof...(I) - 1 - I : I), taps))...};
-    convolve_plane<Kernel, Stride, Two>(
-        job, job.x + c * job.plane, weights,
-        job.bias != nullptr ? both(job.bias + c, 1) : vec<T>::zero(), job.out + c * job.out_plane);
-  }
-}
-template <class T, int Kernel, int Stride>
+template <class T, int Stride>
 [[gnu::noinline]] void convolve_planes(const detail::depthwise_planes<T>& job) {
-  constexpr auto taps = std::make_index_sequence<std::size_t{Kernel * Kernel}>{};
-#if IKEBANA_CPU_WIDTH == 64
-  if constexpr (sizeof(T) == 4)
-    if (job.dilation == 1 &&
-        takes_two_planes<T, Stride, Kernel>(job.out_width, job.width, job.left))
-      return each_pair_of_planes(job.count, job.plane, [&](dim_t begin, dim_t end, auto two) {
-        convolve_some<decltype(two)::value, Kernel, Stride>(job, begin, end, taps);
-      });
-#endif
-  convolve_some<false, Kernel, Stride>(job, 0, job.count, taps);
+  const auto convolve = [&]<std::size_t... I>(dim_t c, std::index_sequence<I...>)
+      __attribute__((always_inline)) {
+    const T* const w = job.w + c * 9;
+    const vec<T> weights[] = {opaque(vec<T>::broadcast(w[job.turned ? 8 - I : I]))...};
+    convolve_plane<Stride>(job, job.x + c * job.plane, weights,
+                           vec<T>::broadcast(job.bias != nullptr ? job.bias[c] : T(0)),
+                           job.out + c * job.out_plane);
+  };
+  for (dim_t c = 0; c < job.count; ++c) convolve(c, std::make_index_sequence<9>{});
 }
 #endif

@@ -12,7 +12,7 @@
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
-// Depthwise convolutions of square kernels straight from the source: planes one after the other in
+// Depthwise convolutions of 3x3 straight from the source: planes one after the other in
 // one call, for of small ones the calls and tables cost more than the sums.
 namespace ikebana::cpu::detail {
 
@@ -26,7 +26,7 @@ constexpr dim_t planes_worth(dim_t multiply_adds) {
 template <class T>
 struct plane_sweep {
   const depthwise_kernels<T>& kernels;
-  dim_t channels, batch, stride, row_dilation, taps;
+  dim_t channels, batch, stride, row_dilation;
   const typename depthwise_kernels<T>::plane_shape* shape;
   depthwise_planes<T> job{};
 
@@ -36,7 +36,6 @@ struct plane_sweep {
         batch{g.batch},
         stride{g.stride[1]},
         row_dilation{g.dilation[1]},
-        taps{g.kernel[1] * g.kernel[2]},
         shape{find_shape(k, g)} {
     const auto &from = backward ? g.out : g.in, &to = backward ? g.in : g.out;
     job.height = from[1];
@@ -44,7 +43,7 @@ struct plane_sweep {
     job.out_height = to[1];
     job.out_width = to[2];
     job.dilation = g.dilation[2];
-    const dim_t down = (g.kernel[1] - 1) * row_dilation, across = (g.kernel[2] - 1) * job.dilation;
+    const dim_t down = 2 * row_dilation, across = 2 * job.dilation;
     job.top = backward ? down - g.padding[1] : g.padding[1];
     job.left = backward ? across - g.padding[2] : g.padding[2];
     job.plane = plane();
@@ -59,20 +58,18 @@ struct plane_sweep {
   /// Null where there is none for such a geometry.
   static auto find_shape(const depthwise_kernels<T>& kernels, const conv_geometry& g) -> const
       typename depthwise_kernels<T>::plane_shape* {
-    if (g.kernel[0] != 1 || g.kernel[1] != g.kernel[2] || g.in[0] != 1 || g.out[0] != 1 ||
+    if (g.kernel != std::array<dim_t, 3>{1, 3, 3} || g.in[0] != 1 || g.out[0] != 1 ||
         g.padding[0] != 0 || g.in_channels != g.groups || g.out_channels != g.groups ||
-        g.stride[1] != g.stride[2] ||
+        g.stride[1] != g.stride[2] || g.stride[1] > 2 ||
         (g.stride[1] != 1 && (g.dilation[1] != 1 || g.dilation[2] != 1)))
       return nullptr;
-    for (const auto& s : kernels.planes)
-      if (s.kernel == g.kernel[1] && s.stride == g.stride[1]) return &s;
-    return nullptr;
+    return &kernels.planes[g.stride[1] - 1];
   }
   /// Whether rows fill enough of a register.
   bool convolves() const { return shape->convolve != nullptr && 8 * job.out_width > kernels.width; }
   /// Whether backward by data of stride 2 goes by pairs of rows and columns.
   bool spreads() const {
-    return shape->spread != nullptr && job.top == shape->kernel / 2 && job.left == job.top &&
+    return shape->spread != nullptr && job.top == 1 && job.left == job.top &&
            job.height == (job.out_height + 1) / 2 && job.width == (job.out_width + 1) / 2;
   }
   /// Whether all rows of dy but the first two and what lies below them meet rows of the source.
@@ -87,8 +84,7 @@ struct plane_sweep {
   /// Keeps the masks of the columns among the calling thread's lists. False where there is no room.
   bool fit() {
     const dim_t lanes = rounded_up(job.out_width + kernels.width, kernels.width);
-    if (2 * (lanes * static_cast<dim_t>(sizeof(T)) + 64) * (shape->kernel + 1) >
-        static_cast<dim_t>(list_bytes))
+    if (2 * (lanes * static_cast<dim_t>(sizeof(T)) + 64) * 4 > static_cast<dim_t>(list_bytes))
       return false;
     job.masks = thread_lists();
     shape->find_masks(job.out_width, job.width, job.left, job.dilation, thread_lists());
@@ -101,14 +97,14 @@ struct plane_sweep {
     const dim_t together = row_dilation == 1
                                ? channels
                                : 1 + conv_costs::first_level_elements / (plane() + out_plane());
-    parallel_for(0, batch * channels, planes_worth(out_plane() * taps), [&](dim_t b, dim_t e) {
+    parallel_for(0, batch * channels, planes_worth(out_plane() * 9), [&](dim_t b, dim_t e) {
       plane_sweep mine = *this;
       mine.job.relu = relu;
       for (dim_t end; b < e; b = end) {
         const dim_t c = b % channels;
         end = std::min({e, b - c + channels, b + together});
         mine.job.x = source + b * plane();
-        mine.job.w = w + c * taps;
+        mine.job.w = w + c * 9;
         mine.job.bias = bias == nullptr ? nullptr : bias + c;
         mine.job.out = result + b * out_plane();
         mine.job.count = end - b;

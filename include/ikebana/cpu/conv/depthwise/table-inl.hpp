@@ -19,25 +19,20 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
     if constexpr (forward) all.finish_rows = &finish_rows<T>;
   }
 #if IKEBANA_CPU_WIDTH == 32 || IKEBANA_CPU_WIDTH == 64
-  const auto list_planes = [&]<int Kernel, int Stride>(auto& to) {
-    to = {Kernel, Stride, nullptr, nullptr, nullptr, nullptr};
+  const auto list_planes = [&]<int Stride>(std::integral_constant<int, Stride>) {
+    auto& to = all.planes[Stride - 1];
     if constexpr (backward && Stride == 2) {
-      to.spread = &spread_planes<T, Kernel>;
-    } else if constexpr (weights) {
-      to.find_masks = &find_plane_masks<T, Stride, Kernel>;
-      to.gradients = &gradients_of_planes<T, Stride>;
-    } else if constexpr (IKEBANA_CPU_WIDTH == 64 || Kernel == 3) {
-      // The weights of 5x5 fill all registers of AVX2, and more.
-      to.find_masks = &find_plane_masks<T, Stride, Kernel>;
-      to.convolve = &convolve_planes<T, Kernel, Stride>;
+      to.spread = &spread_planes<T>;
+    } else {
+      to.find_masks = &find_plane_masks<T, Stride>;
+      if constexpr (weights)
+        to.gradients = &gradients_of_planes<T, Stride>;
+      else
+        to.convolve = &convolve_planes<T, Stride>;
     }
   };
-  if constexpr ((Ways & planes_3) != 0) list_planes.template operator()<3, 1>(all.planes[0]);
-  if constexpr ((Ways & planes_3_by_2) != 0) list_planes.template operator()<3, 2>(all.planes[1]);
-  if constexpr ((Ways & planes_5) != 0 && !weights)
-    list_planes.template operator()<5, 1>(all.planes[2]);
-  if constexpr ((Ways & planes_5_by_2) != 0 && !weights)
-    list_planes.template operator()<5, 2>(all.planes[3]);
+  if constexpr ((Ways & planes_by_1) != 0) list_planes(std::integral_constant<int, 1>{});
+  if constexpr ((Ways & planes_by_2) != 0) list_planes(std::integral_constant<int, 2>{});
 #endif
   return all;
 }

@@ -14,13 +14,11 @@ enum class lanes_of : unsigned char { forward, backward_data, backward_weights }
 /// need not be built.
 namespace depthwise_way {
 enum : unsigned {
-  planes_3 = 1,  // square kernels of 3 and 5, of stride 1 and 2
-  planes_3_by_2 = 2,
-  planes_5 = 4,
-  planes_5_by_2 = 8,
-  lanes = 16,  // whatever else there is
-  all = 31,
-  planes = planes_3 | planes_3_by_2 | planes_5 | planes_5_by_2,
+  planes_by_1 = 1,  // kernels of 3x3, of stride 1 and 2
+  planes_by_2 = 2,
+  planes = planes_by_1 | planes_by_2,
+  lanes = 4,  // whatever else there is
+  all = planes | lanes,
 };
 }  // namespace depthwise_way
 
@@ -40,9 +38,9 @@ constexpr unsigned depthwise_ways_of(const conv_geometry& g) {
   unsigned ways = lanes;
   const bool whole = s[1] == 1 && s[2] == 1, halves = s[1] == 2 && s[2] == 2;
   const bool is_plain = d[1] == 1 && d[2] == 1;
-  const bool is_square = k[1] == k[2] && (k[1] == 3 || k[1] == 5);
-  if (is_square && whole) ways |= k[1] == 3 ? planes_3 : planes_5;
-  if (is_square && halves && is_plain) ways |= k[1] == 3 ? planes_3_by_2 : planes_5_by_2;
+  if (k[1] != 3 || k[2] != 3) return ways;
+  if (whole) ways |= planes_by_1;
+  if (halves && is_plain) ways |= planes_by_2;
   return ways;
 }
 
