@@ -41,14 +41,11 @@ int main() {
     }
     if (epoch == 0) first = last;
   }
-  auto draw = ike::initialize<float, shape{6, latent}>(decoder, ike::seed{2});
   std::printf("loss %.0f, then %.0f\n", static_cast<double>(first), static_cast<double>(last));
-  draw["fc1.weight"_s] = model["decoder.fc1.weight"_s];
-  draw["fc1.bias"_s] = model["decoder.fc1.bias"_s];
-  draw["fc2.weight"_s] = model["decoder.fc2.weight"_s];
-  draw["fc2.bias"_s] = model["decoder.fc2.bias"_s];
   ike::tensor<float, shape{6, latent}> z;
   ike::fill_normal(ike::random_stream{ike::seed{3}, 0}, 0, 1, z.data(), z.size());
+  model.eval();
+  auto draw = model.part<"decoder">();
   const auto digits = draw(z);
   for (int i = 0; i < 6 * 64; ++i)  // row i / 48 of digit i / 8 % 6
     std::printf("%c%s",

@@ -48,6 +48,11 @@ namespace detail {
 template <class T, class Graph, std::size_t Outputs, shape... In>
 class loss_network;
 
+/// Makes a part of a model; defined in model/part.hpp.
+template <literal Path, class Model>
+struct part_maker;
+struct part_access;
+
 /// Its name appears in the compiler's message about a copy.
 struct a_model_is_not_copied_but_cloned_by_clone {};
 
@@ -257,6 +262,18 @@ class model : public detail::model_contents<E, M, In...>,
   /// model so far, to be loaded by load_state_dict later. Needs <ikebana/model/state.hpp>.
   /// Allocates.
   auto snapshot() const { return get_state_dict(*this).clone(); }
+
+  /// The module at a path, or a method (compose/methods.hpp), with calls and training of its own:
+  /// `model.part<"encoder">()`, a `model_part`. It refers to this model, which must not be moved or
+  /// destroyed while it is used. The first call for a path allocates. Needs
+  /// <ikebana/model/part.hpp>.
+  template <detail::literal Path>
+      auto part() & requires(detail::part_maker<Path, model>::exists) {
+    return detail::part_maker<Path, model>::make(*this);
+  }
+  template <detail::literal Path>
+  requires(!detail::part_maker<Path, model>::
+               exists) auto part() & -> decltype(detail::part_maker<Path, model>::refuse());
 
   /// The output for the inputs x: memory of the model, valid until its next call. Backward reads
   /// the inputs in place, so they must live until then; temporary tensors are kept (not what a view
@@ -533,7 +550,9 @@ class model : public detail::model_contents<E, M, In...>,
     engine_.run_backward(accumulate, completed);
     return value;
   }
-  std::unique_ptr<detail::loss_memory> losses_;  ///< One for each type of graph loss seen.
+  friend struct detail::part_access;
+  /// One for each type of graph loss, and each part, seen.
+  std::unique_ptr<detail::loss_memory> losses_;
 };
 
 }  // namespace ikebana

@@ -128,6 +128,8 @@ class optimizer_target {
   /// Whether these are the parameters of the model, and the model still exists.
   template <class Model>
   bool updates(const Model& model) const {
+    if constexpr (requires { model.presence(); })
+      if (presence_ != model.presence()) return false;
     return !is_gone() && parameters_.data() == model.parameters().data();
   }
 

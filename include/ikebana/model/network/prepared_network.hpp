@@ -89,7 +89,8 @@ struct prepared_network {
     if constexpr (traits::has_exceptions) t.find_exceptions();
     bool known = true;
     for (std::size_t i = 0; i < inputs.size(); ++i) known = known && inputs[i].is_static();
-    if (known) prepare(inputs);
+    // Methods run one by one, with memory of their own.
+    if (known && !requires { M::is_methods; }) prepare(inputs);
   }
 
   /// Prepares for inputs of these shapes, which are known to match.
