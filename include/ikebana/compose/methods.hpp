@@ -253,6 +253,11 @@ constexpr auto make_methods(const boost::hana::tuple<M...>& all, std::index_sequ
   return made{{child_of_methods<Table, Table::template origin<I>>(all)...}};
 }
 
+template <class First, class... Rest>
+constexpr First first_of(const First& first, const Rest&...) {
+  return first;
+}
+
 template <class M>
 constexpr bool is_method() {
   if constexpr (is_named<M>)
@@ -288,7 +293,7 @@ constexpr auto methods(const M&... method) {
       return detail::make_methods<table>(boost::hana::tuple<M...>{method...},
                                          std::make_index_sequence<table::children>{});
     else
-      return (method, ...);  // so that its uses are no further errors
+      return detail::first_of(method...);  // so that its uses are no further errors
   }
 }
 
