@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -63,6 +64,15 @@ bool same_bits(const A& a, const B& b) {
          std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size()) * sizeof(*a.data())) ==
              0;
 }
+/// To rounding, if norms are folded into weights.
+template <class A, class B>
+bool same_numbers(const A& a, const B& b) {
+  const double eps = sizeof(*a.data()) == 4 ? 1e-5 : 1e-14;
+  bool same = a.extents() == b.extents();
+  for (dim_t i = 0; same && i < a.size(); ++i)
+    same = std::abs(static_cast<double>(a.data()[i]) - static_cast<double>(b.data()[i])) < eps;
+  return same;
+}
 
 constexpr auto mlp =
     ike::sequential("fc1"_m = ike::lazy_linear<128>{}, ike::relu{}, ike::dropout{},
@@ -83,7 +93,7 @@ constexpr auto diamond = ike::graph([](auto x) {
 });
 
 /// Trains a model a little, so that its buffers are not those of the beginning, then compares.
-template <class T, shape In, class Net>
+template <class T, shape In, bool Folds = false, class Net>
 void compare(const Net& net, std::initializer_list<dim_t> batches) {
   auto model = ike::initialize<T, In>(net, ike::seed{1});
   using number = ike::element_of<T>;
@@ -96,9 +106,10 @@ void compare(const Net& net, std::initializer_list<dim_t> batches) {
     model.eval();
     const auto input = x(n);
     const auto expected = model(input);
-    CHECK(same_bits(frozen(lane, input), expected));
+    const auto y = frozen(lane, input);
+    CHECK((Folds ? same_numbers(y, expected) : same_bits(y, expected)));
     auto other = frozen.lane(shape{input.extents()});
-    CHECK(same_bits(frozen(other, input), expected));
+    CHECK(same_bits(frozen(other, input), y));
     CHECK(other.workspace_bytes() <= model.workspace_bytes());
   }
 }
@@ -108,11 +119,12 @@ void compare(const Net& net, std::initializer_list<dim_t> batches) {
 TEST_CASE_TEMPLATE("a frozen network gives the bits of the model in evaluation, in less memory", T,
                    float, double) {
   compare<T, shape{ike::dynamic, 20}>(mlp, {1, 7, 0, 33, 2});
-  compare<T, shape{ike::dynamic, 1, 8, 8}>(images, {3, 1, 0, 9});
+  compare<T, shape{ike::dynamic, 1, 8, 8}, true>(images, {3, 1, 0, 9});
   compare<T, shape{ike::dynamic, 9}>(diamond, {2, 5});
-  compare<T, shape{ike::dynamic, 5, 8}>(ike::sequential(ike::transformer_encoder_layer<8, 2, 16>{},
-                                                        ike::weight_norm(ike::linear<8, 4>{})),
-                                        {2, 3});
+  compare<T, shape{ike::dynamic, 5, 8}, true>(
+      ike::sequential(ike::transformer_encoder_layer<8, 2, 16>{},
+                      ike::weight_norm(ike::linear<8, 4>{})),
+      {2, 3});
 }
 
 TEST_CASE("layers within a network, and networks without fusion, give the bits of the model") {

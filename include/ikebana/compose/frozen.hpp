@@ -1,23 +1,20 @@
 #pragma once
 
 #include <array>
-#include <boost/hana/tuple.hpp>
-#include <boost/hana/unpack.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
 #include <utility>
 
+#include "ikebana/compose/replace_leaves.hpp"
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/module/alike.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/lazy.hpp"
 #include "ikebana/module/lower_module.hpp"
 #include "ikebana/module/module.hpp"
-#include "ikebana/module/named.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/path_pattern.hpp"
 #include "ikebana/module/program.hpp"
@@ -49,6 +46,9 @@ struct frozen_leaf : Leaf {
 
   constexpr frozen_leaf() = default;
   constexpr explicit frozen_leaf(const Leaf& leaf) : Leaf(leaf) {}
+
+  /// The leaf as it was.
+  constexpr const Leaf& trainable() const { return *this; }
 
   void parameters() const = delete;
 
@@ -176,48 +176,18 @@ struct freezing {
   }();
 };
 
-template <class Freezing, std::size_t First, any_module M>
-constexpr auto freeze(const M& m);
-
-/// The number of leaves of M before those of this child.
-template <composite_module M>
-constexpr std::size_t leaves_before(std::size_t child) {
-  std::size_t c = 0;
-  for (const numbered_child& n : numbered_children_of<M>) {
-    if (n.child == static_cast<int>(child)) break;
-    ++c;
+/// Freezes the leaves that Freezing tells.
+template <class Freezing>
+struct freeze_leaf {
+  template <std::size_t L, leaf_module Leaf>
+  static constexpr auto replace(const Leaf& leaf) {
+    if constexpr (Freezing::frozen[L] && parameter_count<Leaf>() + buffer_count<Leaf>() > 0 &&
+                  !requires { Leaf::is_frozen; })
+      return frozen_leaf<Leaf>(leaf);
+    else
+      return leaf;
   }
-  return static_cast<std::size_t>(children_of<M>.starts[c].leaf);
-}
-
-/// Leaves that are alike have no parameters.
-template <class Freezing, std::size_t First, class C>
-constexpr auto freeze_child(const C& child) {
-  if constexpr (is_alike<C>)
-    return child;
-  else
-    return renamed<C>(freeze<Freezing, First>(module_of(child)));
-}
-
-template <class Freezing, std::size_t First, class M, std::size_t... I, class... C>
-constexpr auto freeze_children(const M&, std::index_sequence<I...>, const C&... child) {
-  return M::rebind(freeze_child<Freezing, First + leaves_before<M>(I)>(child)...);
-}
-
-/// M with its frozen leaves replaced. First is the index of its first leaf.
-template <class Freezing, std::size_t First, any_module M>
-constexpr auto freeze(const M& m) {
-  if constexpr (composite_module<M>)
-    return boost::hana::unpack(m.children, [&](const auto&... child) {
-      return freeze_children<Freezing, First>(m, std::make_index_sequence<sizeof...(child)>{},
-                                              child...);
-    });
-  else if constexpr (Freezing::frozen[First] && parameter_count<M>() + buffer_count<M>() > 0 &&
-                     !requires { M::is_frozen; })
-    return frozen_leaf<M>(m);
-  else
-    return m;
-}
+};
 
 /// The paths of the modules of M.
 template <any_module M>
@@ -258,8 +228,8 @@ template <detail::literal... Patterns, any_module M>
 requires(detail::all_are_modules<M, detail::pattern_list<Patterns...>>) constexpr auto frozen(
     const M& net) {
   // Without patterns, those that none covers are all.
-  return detail::freeze<
-      detail::freezing<M, detail::pattern_list<Patterns...>, (sizeof...(Patterns) > 0)>, 0>(net);
+  return detail::replace_leaves<detail::freeze_leaf<
+      detail::freezing<M, detail::pattern_list<Patterns...>, (sizeof...(Patterns) > 0)>>>(net);
 }
 template <detail::literal... Patterns, any_module M>
 auto frozen(const M&) ->
@@ -271,7 +241,8 @@ template <detail::literal... Patterns, any_module M>
 requires(sizeof...(Patterns) > 0 &&
          detail::all_are_modules<
              M, detail::pattern_list<Patterns...>>) constexpr auto trainable(const M& net) {
-  return detail::freeze<detail::freezing<M, detail::pattern_list<Patterns...>, false>, 0>(net);
+  return detail::replace_leaves<
+      detail::freeze_leaf<detail::freezing<M, detail::pattern_list<Patterns...>, false>>>(net);
 }
 template <detail::literal... Patterns, any_module M>
 auto trainable(const M&) ->

@@ -9,6 +9,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/deploy/embedded.hpp"
+#include "ikebana/deploy/fold.hpp"
 #include "ikebana/deploy/frozen_weights.hpp"
 #include "ikebana/deploy/lane_memory.hpp"
 #include "ikebana/model/calls/call_arguments.hpp"
@@ -54,8 +55,9 @@ class lane {
 
 /// A network for inference, created by `freeze`: its parameters, shared by lanes, each of which one
 /// thread calls it with: `net(lane, x)`. Calls are const and may run at the same time, each with
-/// its own lane; they give the bits that the model gives in evaluation mode. Copies share the
-/// parameters, which live as long as a copy or a lane.
+/// its own lane; they give the bits that the model gives in evaluation mode, or, if it has batch
+/// norms that are folded into weights, its numbers to rounding. Copies share the parameters, which
+/// live as long as a copy or a lane.
 ///
 /// A call with inputs of the extents that the lane was made for allocates nothing, takes no lock
 /// and makes no system call, once the calling thread has called prepare_thread() and if no thread
@@ -74,7 +76,9 @@ class inference_model {
   using output_view = typename trained::output_view;
   static constexpr std::size_t input_count = sizeof...(In);
 
-  explicit inference_model(const trained& model) : weights_{make_weights(model)} {}
+  /// Of a model that Folding makes M of.
+  template <class Model, class Folding>
+  inference_model(const Model& model, Folding folds) : weights_{make_weights(model, folds)} {}
   /// Of weights that outlive it and that `freeze` has compared with the network.
   inference_model(const M& module, const detail::embedded_view<value_type>& given)
       : weights_{std::make_shared<weights>(module, trained::lowered(), given)} {}
@@ -136,7 +140,8 @@ class inference_model {
   }
 
   const M& module() const { return weights_->module; }
-  /// All parameters as one array, in the order of the model's or of the embedded weights.
+  /// All parameters as one array, in the order of `model::parameters()` of this module or of the
+  /// embedded weights.
   std::span<const value_type> parameters() const { return weights_->parameters; }
 
  private:
@@ -147,8 +152,9 @@ class inference_model {
       (In.is_static() && ... && true) &&
       (detail::argument_tensor<X>::type::static_shape.is_static() && ... && true);
 
-  static std::shared_ptr<const weights> make_weights(const trained& model) {
-    auto made = std::make_shared<weights>(model);
+  template <class Model, class Folding>
+  static std::shared_ptr<const weights> make_weights(const Model& model, Folding folds) {
+    auto made = std::make_shared<weights>(model, folds);
     if constexpr (weights::tables::has_layers) {
       memory m(made, {});
       shape_list one;
@@ -191,13 +197,16 @@ class inference_model {
 };
 
 /// Makes an inference_model of a model as it is now: without gradients and optimizer state, in
-/// evaluation mode, with a memory plan in which values live only until their last reader. Layers
-/// that run in one call have their weights packed once, for all lanes. The model is unchanged and
-/// not needed afterwards. Throws state_error if a function chooses the alternative of a `choose`.
-/// O(parameters); allocates.
+/// evaluation mode, with a memory plan in which values live only until their last reader. Its
+/// module is another: batch norms right after a linear module or a convolution are part of the
+/// latter's weights, weights that weight_norm and spectral_norm compute are plain ones, and
+/// nothing is dropped or frozen. Layers that run in one call have their weights packed once, for
+/// all lanes. The model is unchanged and not needed afterwards. Throws state_error if a function
+/// chooses the alternative of a `choose`. O(parameters); allocates.
 template <model_element E, resolved_module M, shape... In>
-inference_model<E, M, In...> freeze(const model<E, M, In...>& m) {
-  return inference_model<E, M, In...>(m);
+auto freeze(const model<E, M, In...>& m) {
+  using folds = detail::folding<M, In...>;
+  return inference_model<E, typename folds::type, In...>(m, folds{});
 }
 
 /// Makes an inference_model for inputs of the shapes In of a module and of weights that

@@ -1,20 +1,23 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/random.hpp"
 #include "ikebana/deploy/embedded.hpp"
+#include "ikebana/deploy/fold.hpp"
 #include "ikebana/model/element.hpp"
 #include "ikebana/model/network/model_memory.hpp"
 #include "ikebana/model/network/network_tables.hpp"
 #include "ikebana/model/network/parameter_stamp.hpp"
 #include "ikebana/model/plan/layout.hpp"
+#include "ikebana/module/lowering.hpp"
+#include "ikebana/module/shape_list.hpp"
 
 namespace ikebana::detail {
 
@@ -44,28 +47,45 @@ struct frozen_weights {
   aligned_buffer<T> packed_layers;
   by_node<std::uint64_t> transposed_stamps{};  ///< By node: dense_layer::turned_stamp.
 
-  /// Copies those of a model.
-  template <class Model>
-  requires(Model::input_count == Inputs) [[gnu::cold]] explicit frozen_weights(const Model& model)
-      : module{model.module()},
-        lowered{model.current_program()},
-        seed{model.seed()},
-        fuses{model.fuses()},
-        own_parameters(static_cast<dim_t>(model.parameters().size())),
-        parameters{own_parameters.span()},
-        buffers(static_cast<dim_t>(model.buffers().size())),
-        persistent_bytes{model.layout().persistent_bytes} {
+  /// Those of a model, folded into M.
+  template <class Model, class Folding>
+  [[gnu::cold]] frozen_weights(const Model& model, Folding)
+      : module{Folding::fold(model.module())}, seed{model.seed()}, fuses{model.fuses()} {
+    const auto& from = model.current_program();
+    shape_list inputs;
+    for (std::size_t i = 0; i < Inputs; ++i) inputs.push_back(from.values[i]);
+    lower_into(lowered, module, inputs);
     for (std::size_t c = 0; c < sizes.choices; ++c) {
       choices[c] = model.set_choice(c);
       if (choices[c] < 0)
         throw state_error(std::string(lowered.path(lowered.choices[c]).view()) +
                           ": a function chooses the alternative; freeze needs one that is set");
     }
-    std::copy_n(model.parameters().data(), own_parameters.size(), own_parameters.data());
-    std::copy_n(model.buffers().data(), persistent_bytes, buffers.data());
+    const parameter_layout<sizes> layout = lay_out<T>(lowered);
+    own_parameters = aligned_buffer<T>(layout.parameter_elements);
+    parameters = own_parameters.span();
+    buffers = aligned_buffer<std::byte>(layout.buffer_bytes);
+    persistent_bytes = layout.persistent_bytes;
+    place_buffers(layout);
+    program_table<T*, sizes.parameters> to_parameters{};
+    program_table<std::byte*, sizes.buffers> to_buffers{};
     for (std::size_t i = 0; i < sizes.parameters; ++i)
-      parameter_table[i] = own_parameters.data() + model.layout().offsets[i];
-    place_buffers(model.layout());
+      parameter_table[i] = to_parameters[i] = own_parameters.data() + layout.offsets[i];
+    for (std::size_t b = 0; b < sizes.buffers; ++b)
+      to_buffers[b] = buffers.data() + layout.buffer_offsets[b];
+
+    constexpr program_sizes n = std::remove_cvref_t<decltype(from)>::sizes;
+    program_table<const T*, n.parameters> parameters_from{};
+    program_table<const std::byte*, n.buffers> buffers_from{};
+    for (std::size_t i = 0; i < n.parameters; ++i)
+      parameters_from[i] = model.parameters().data() + model.layout().offsets[i];
+    for (std::size_t b = 0; b < n.buffers; ++b)
+      buffers_from[b] = model.buffers().data() + model.layout().buffer_offsets[b];
+    const program_view made = lowered.view();
+    fold_values<T> write{
+        from.nodes.data(),    from.leaves.data(), parameters_from.data(), buffers_from.data(), made,
+        to_parameters.data(), to_buffers.data(),  Folding::into.data()};
+    for_each_leaf(model.module(), write);
   }
 
   /// Reads `given` in place: weights that the compiler compared with the network.

@@ -58,6 +58,11 @@ namespace ikebana {
 /// - `is_channel_norm`: in evaluation it is such a map, given by the parameters weight and bias if
 ///   `is_affine`, the buffers mean and variance, `eps`, and two saved values per channel;
 /// - `is_identity_in_evaluation`: in evaluation, forward returns its input;
+/// - `folded()` and `fold_parameters(parameters, buffers, to)`: the module, and its parameters,
+/// that
+///   give the same in evaluation, if some can be computed when the model is frozen;
+/// - `with_bias()`: the module with a second parameter that is added to channel c of its output,
+///   where c is dimension 0 of the first, a weight that it multiplies by;
 /// - `adds_before`: before all else, forward adds `context::residual()` to input 0 in place;
 /// - `takes_slope`: backward applies `context::input_slope()` to the gradient of input 0;
 /// - `shape_options()`: a number for those of its options on which output shapes depend, if these

@@ -42,6 +42,10 @@ struct option_set {
                                   ((times_given<typename Options::option, Given...> <= 1) && ...);
 };
 
+/// Option in place of Given, if they are of one kind.
+template <class Option, class Given>
+using set_option = std::conditional_t<is_option_of<Given, typename Option::option>, Option, Given>;
+
 /// One value for each of N spatial dimensions, from an option with one value or N values.
 template <std::size_t N, class Option>
 constexpr std::array<dim_t, N> spatial() {

@@ -98,6 +98,11 @@ struct causal_conv1d {
     inner.bind_state(parameters, buffers);
   }
 
+  /// The same with a bias, into which inference folds a norm.
+  constexpr auto with_bias() const {
+    return causal_conv1d<In, Out, detail::set_option<bias<true>, Options>...>{inner.with_bias()};
+  }
+
   constexpr auto parameters() const { return inner.parameters(); }
   constexpr std::array<buffer_spec, 1> buffers() const requires(state_batch > 0) {
     return {buffer_spec{.name = "state",

@@ -148,6 +148,11 @@ struct conv {
       return {weight};
   }
 
+  /// The same with a bias, into which inference folds a norm.
+  constexpr auto with_bias() const {
+    return conv<Spatial, In, Out, detail::set_option<ikebana::bias<true>, Options>...>{in_channels};
+  }
+
   /// The padded input; in backward, its gradient.
   constexpr std::array<saved_spec, is_zeros ? 0 : 1> saved(const shape_list& in) const {
     if constexpr (is_zeros)

@@ -74,6 +74,11 @@ struct linear {
       return {weight};
   }
 
+  /// The same with a bias, into which inference folds a norm.
+  constexpr auto with_bias() const {
+    return linear<In, Out, detail::set_option<bias<true>, Options>...>{in_features};
+  }
+
   constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const {
     return (saturated{in[0].numel()} * Out).value;
   }

@@ -109,6 +109,23 @@ struct spectral_norm : detail::reparametrized<M, Name> {
     base::template finish_inner<T>(parameters, parameters[original_at], buffers);
   }
 
+  /// M, for inference: with the parameters that fold_parameters writes it gives the same.
+  constexpr const M& folded() const { return *this; }
+  /// Writes M's parameters, the computed one included.
+  template <class T>
+  void fold_parameters(const T* const* parameters, const std::byte* const* buffers,
+                       T* const* to) const {
+    const detail::channel_sizes n = sizes();
+    base::copy_others(parameters, to);
+    const auto vector = [&](std::size_t i) {
+      return reinterpret_cast<const T*>(buffers[base::inner_buffers + i]);
+    };
+    const T sigma = cpu::spectral_sigma<T>(n.outer, n.channels, n.inner, parameters[original_at],
+                                           vector(0), vector(1));
+    cpu::spectral_norm_forward<T>(rest(n) * n.channels, parameters[original_at], sigma,
+                                  to[base::replaced]);
+  }
+
   void describe(description& d) const {
     if constexpr (requires(const M& m) { m.describe(d); }) M::describe(d);
     d.add("spectral_norm", std::string_view{Name.data, Name.size()});

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/cpu/weight_norm.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
@@ -81,6 +82,20 @@ struct weight_norm : detail::reparametrized<M, Name> {
     base::template finish_inner<T>(parameters, parameters[v], buffers);
     const detail::channel_sizes n = sizes();
     cpu::channel_norms<T>(n.outer, n.channels, n.inner, parameters[v], parameters[g]);
+  }
+
+  /// M, for inference: with the parameters that fold_parameters writes it gives the same.
+  constexpr const M& folded() const { return *this; }
+  /// Writes M's parameters, the computed one included. Allocates.
+  template <class T>
+  void fold_parameters(const T* const* parameters, const std::byte* const*, T* const* to) const {
+    const detail::channel_sizes n = sizes();
+    base::copy_others(parameters, to);
+    if (n.outer * n.channels * n.inner == 0) return;
+    aligned_buffer<T> norms(n.channels);
+    cpu::channel_norms<T>(n.outer, n.channels, n.inner, parameters[v], norms.data());
+    cpu::weight_norm_forward<T>(n.outer, n.channels, n.inner, parameters[v], parameters[g],
+                                norms.data(), to[base::replaced]);
   }
 
   void describe(description& d) const {

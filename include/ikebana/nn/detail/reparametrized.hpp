@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
@@ -102,6 +103,14 @@ struct reparametrized : M {
     for (std::size_t i = 0, n = 0; i < inner_parameters; ++i)
       out[i] = i == replaced ? own : table[n++];
     return out;
+  }
+
+  /// Copies all parameters of M but the computed one.
+  template <class T>
+  void copy_others(const T* const* from, T* const* to) const {
+    const auto inner = M::parameters();
+    for (std::size_t i = 0, n = 0; i < inner_parameters; ++i)
+      if (i != replaced) std::copy_n(from[n++], inner[i].extents.numel(), to[i]);
   }
 
   template <class Context, class T = typename Context::value_type>

@@ -1,0 +1,131 @@
+#include "ikebana/deploy/fold.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+#include "ikebana/compose/frozen.hpp"
+#include "ikebana/compose/graph.hpp"
+#include "ikebana/compose/residual.hpp"
+#include "ikebana/compose/sequential.hpp"
+#include "ikebana/deploy/freeze.hpp"
+#include "ikebana/model/initialize.hpp"
+#include "ikebana/module/lowering.hpp"
+#include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/batch_norm.hpp"
+#include "ikebana/nn/causal_conv1d.hpp"
+#include "ikebana/nn/conv.hpp"
+#include "ikebana/nn/dropout.hpp"
+#include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/spectral_norm.hpp"
+#include "ikebana/nn/weight_norm.hpp"
+#include "ikebana/ops/elementwise.hpp"
+
+namespace ike = ikebana;
+using namespace ike::literals;
+using ike::dim_t;
+using ike::shape;
+
+namespace {
+
+/// The kinds of a module's leaves that have parameters, or that something was folded into.
+template <class M>
+std::string kinds(const M& m) {
+  std::string all;
+  const auto p = ike::outline(m);
+  for (const auto& leaf : p.all_leaves()) {
+    if (leaf.parameter_count == 0 && leaf.kind != "identity") continue;
+    all += std::string(all.empty() ? "" : " ") + std::string(leaf.kind);
+    all += "/" + std::to_string(leaf.parameter_count);
+  }
+  return all;
+}
+
+/// Freezes a model whose running statistics have moved, and compares it with the model. Returns
+/// what it runs.
+template <class T, shape In, class Net>
+std::string folded(const Net& net, double rounding = 1) {
+  auto model = ike::initialize<T, In>(net, ike::seed{1});
+  for (std::size_t i = 0; i < model.parameters().size(); ++i)
+    model.parameters()[i] += static_cast<T>(0.03 * static_cast<double>(i % 7));
+  for (std::uint64_t i = 0; i < 3; ++i) model(ike::uniform<T, In>(ike::seed{5 + i}, dim_t{6}));
+  model.eval();
+  const auto frozen = ike::freeze(model);
+  auto lane = frozen.lane();
+  for (const dim_t n : {dim_t{3}, dim_t{1}, dim_t{0}}) {
+    const auto x = ike::uniform<T, In>(ike::seed{9}, n);
+    const auto expected = model(x);
+    const auto y = frozen(lane, x);
+    REQUIRE(y.extents() == expected.extents());
+    const double eps = rounding * (std::is_same_v<T, float> ? 3e-6 : 3e-15);
+    for (dim_t i = 0; i < y.size(); ++i)
+      CHECK(y.data()[i] ==
+            doctest::Approx(static_cast<double>(expected.data()[i])).scale(1).epsilon(eps));
+  }
+  return kinds(frozen.module());
+}
+
+constexpr shape rows{ike::dynamic, 5};
+constexpr shape images{ike::dynamic, 3, 7, 5};
+constexpr shape sequences{ike::dynamic, 3, 9};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("a batch norm after a linear module or a convolution is part of its weights", T,
+                   float, double) {
+  CHECK(folded<T, rows>(ike::sequential(ike::lazy_linear<7>{}, ike::lazy_batch_norm1d<>{},
+                                        ike::relu{}, ike::dropout{}, ike::lazy_linear<3>{})) ==
+        "linear/2 identity/0 identity/0 linear/2");
+  CHECK(folded<T, images>(
+            ike::sequential(ike::lazy_conv2d<6, ike::kernel<3>, ike::groups<3>, ike::bias<false>>{},
+                            ike::lazy_batch_norm2d<ike::affine<false>>{},
+                            ike::residual(ike::lazy_conv2d<6, ike::kernel<3>, ike::same_padding>{},
+                                          ike::lazy_batch_norm2d<>{.eps = 0.5}),
+                            ike::relu{})) == "conv2d/2 identity/0 conv2d/2 identity/0");
+  CHECK(folded<T, sequences>(ike::sequential(
+            ike::lazy_causal_conv1d<4, ike::kernel<2>, ike::dilation<2>, ike::bias<false>>{},
+            ike::lazy_batch_norm1d<>{}, ike::tanh{})) == "causal_conv1d/2 identity/0");
+}
+
+TEST_CASE("a batch norm stays where its channels are not those of the weights") {
+  // Its channels are the second dimension.
+  CHECK(folded<double, shape{ike::dynamic, 4, 5}>(ike::sequential(
+            ike::lazy_linear<7>{}, ike::lazy_batch_norm1d<>{})) == "linear/2 batch_norm1d/2");
+  // Something else reads what it normalises.
+  CHECK(folded<double, rows>(ike::graph([](auto x) {
+          auto y = "fc"_m(ike::lazy_linear<5>{}, x);
+          return y + "norm"_m(ike::lazy_batch_norm1d<>{}, y);
+        })) == "linear/2 batch_norm1d/2");
+  CHECK(folded<double, rows>(
+            ike::sequential(ike::lazy_linear<7>{}, ike::relu{}, ike::lazy_batch_norm1d<>{})) ==
+        "linear/2 batch_norm1d/2");
+  // The second of two.
+  CHECK(folded<double, rows>(ike::sequential(ike::lazy_linear<7>{}, ike::lazy_batch_norm1d<>{},
+                                             ike::lazy_batch_norm1d<>{})) ==
+        "linear/2 identity/0 batch_norm1d/2");
+}
+
+TEST_CASE_TEMPLATE("computed weights are computed once", T, float, double) {
+  CHECK(folded<T, rows>(ike::sequential(ike::weight_norm(ike::linear<5, 4>{}), ike::tanh{},
+                                        ike::spectral_norm(ike::linear<4, 3, ike::bias<false>>{}),
+                                        ike::lazy_batch_norm1d<>{})) ==
+        "linear/2 linear/2 identity/0");
+  CHECK(folded<T, images>(ike::sequential(
+            ike::weight_norm<ike::conv2d<3, 4, ike::kernel<2>>, "weight", 1>{},
+            ike::spectral_norm(ike::conv2d<4, 2, ike::kernel<3>>{}))) == "conv2d/2 conv2d/2");
+  // The weights themselves, not only their product.
+  auto model = ike::initialize<T, shape{1, 5}>(ike::weight_norm(ike::linear<5, 4>{}), ike::seed{1});
+  CHECK(ike::freeze(model).parameters().size() < model.parameters().size());
+}
+
+TEST_CASE("frozen modules have parameters again") {
+  constexpr auto net =
+      ike::sequential("a"_m = ike::lazy_linear<6>{}, "norm"_m = ike::lazy_batch_norm1d<>{},
+                      ike::relu{}, "b"_m = ike::weight_norm(ike::linear<6, 2>{}));
+  CHECK(folded<double, rows>(ike::frozen<"a", "norm">(net)) == "linear/2 identity/0 linear/2");
+  CHECK(folded<double, rows>(ike::frozen<"norm", "b">(net)) == "linear/2 identity/0 linear/2");
+  CHECK(folded<float, rows>(ike::frozen(net)) == "linear/2 identity/0 linear/2");
+}
