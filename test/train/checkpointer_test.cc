@@ -224,3 +224,36 @@ TEST_CASE("replicas resume with another number of ranks") {
   REQUIRE(resumed.size() == whole.size());
   for (std::size_t i = 0; i < whole.size(); ++i) CHECK(std::abs(resumed[i] - whole[i]) <= 1e-5f);
 }
+
+TEST_CASE("the errors of powersgd are part of a checkpoint") {
+  scratch_directory scratch;
+  constexpr auto plain = ike::sequential("fc1"_m = ike::lazy_linear<24>{}, ike::relu{},
+                                         "fc2"_m = ike::lazy_linear<2>{});
+  const auto train = [&](int ranks, int from, int to, bool saves) {
+    std::vector<float> end;
+    ike::launch(ike::threads{ranks}, [&](ike::process_group auto& group) {
+      auto model = ike::replicate<ike::replicate_policy<ike::comm_hook<ike::powersgd>>>(
+          ike::initialize<float, rows>(plain, ike::seed{1}, ike::shape{4, 3}), group);
+      ike::adam optimizer{model, {.lr = 0.1}};
+      ike::data_loader loader{
+          data, {.batch = 4 / ranks, .shuffle = ike::seed{5}, .shard = group, .drop_last = true}};
+      ike::checkpointer run{scratch.path(), model, optimizer, loader};
+      if (from > 0) CHECK(run.resume());
+      int step = from;
+      while (step < to)
+        for (auto [x, t] : loader) {
+          model.train_step(x, t, ike::mse_loss{}, optimizer);
+          if (++step == to) break;
+        }
+      if (saves) run.save();
+      if (group.rank() == 0) end.assign(model.parameters().begin(), model.parameters().end());
+    });
+    return end;
+  };
+  const auto whole = train(2, 0, 7, false);
+  train(2, 0, 3, true);
+  CHECK(train(2, 3, 7, false) == whole);
+  const auto alone = train(1, 3, 7, false);
+  REQUIRE(alone.size() == whole.size());
+  for (std::size_t i = 0; i < whole.size(); ++i) CHECK(std::abs(alone[i] - whole[i]) <= 1e-4f);
+}

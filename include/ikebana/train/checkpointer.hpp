@@ -109,9 +109,10 @@ std::vector<std::pair<std::int64_t, std::filesystem::path>> checkpoints_in(
 /// (lr_scheduler, reduce_lr_on_plateau), a data_loader's position, an averaged_model, a
 /// grad_scaler. All must outlive the checkpointer, and not move.
 ///
-/// With replicas, all ranks must call save; rank 0 writes. A run may be resumed with another number
-/// of ranks, if the batches of all ranks together have the same size. The state of communication
-/// hooks is not saved.
+/// With replicas, all ranks must call save; rank 0 writes. The state of the model's communication
+/// hook is part of it: powersgd's errors, of each rank. A run may be resumed with another number of
+/// ranks, if the batches of all ranks together have the same size; then each rank gets the mean of
+/// the errors.
 template <class Model, class Optimizer, class... Parts>
 class checkpointer {
   static_assert((detail::run_part<Parts> && ...),
@@ -248,7 +249,99 @@ class checkpointer {
       }
     });
   }
-  static constexpr std::string_view average_prefix = "run.average.";
+  static constexpr std::string_view average_prefix = "run.average.", hook_prefix = "run.hook.",
+                                    ranks_name = "run.ranks";
+
+  /// Whether the model's communication hook has a state, such as the errors of powersgd.
+  static constexpr bool has_hook = requires(Model & m, state_view& v, const state_dict& d) {
+    m.group().rank();
+    m.hook().save(v, std::string_view{});
+    m.hook().load(d, std::string_view{});
+  };
+  /// Each rank has errors of its own: they are saved as [ranks, elements].
+  static bool is_of_rank(std::string_view name) { return name.ends_with(".error"); }
+
+  void add_hook(state_view& to) {
+    if constexpr (has_hook) {
+      auto& group = model_->group();
+      state_view own;
+      model_->hook().save(own, hook_prefix);
+      for (const auto& e : own) {
+        const bool gathers = is_of_rank(e.name);
+        std::byte* const all = to.add_owned(
+            e.name, e.type, gathers ? shape{group.size(), e.extents.numel()} : e.extents);
+        if (e.bytes.empty()) continue;
+        if (gathers)
+          group.all_gather(e.bytes, std::span<std::byte>{all, e.bytes.size() * ranks()});
+        else
+          std::memcpy(all, e.bytes.data(), e.bytes.size());
+      }
+      const auto size = static_cast<std::int64_t>(ranks());
+      std::memcpy(to.add_owned(std::string(ranks_name), dtype::int64, shape{}), &size, sizeof size);
+    }
+  }
+
+  std::size_t ranks() const {
+    if constexpr (has_hook)
+      return static_cast<std::size_t>(model_->group().size());
+    else
+      return 1;
+  }
+
+  /// What a file has to contain of a hook; of the errors, those of as many ranks as it says.
+  void expect_hook(state_view& expected, const state_dict& own) {
+    if constexpr (has_hook) {
+      state_view mine;
+      model_->hook().save(mine, hook_prefix);
+      std::int64_t saved = 0;
+      if (const auto* e = own.find(std::string(ranks_name));
+          e != nullptr && e->type == dtype::int64 && e->bytes.size() == sizeof saved)
+        std::memcpy(&saved, e->bytes.data(), sizeof saved);
+      for (const auto& e : mine)
+        expected.add_uninitialized(
+            e.name, e.type,
+            is_of_rank(e.name) ? shape{saved < 1 ? 1 : saved, e.extents.numel()} : e.extents);
+      expected.add_uninitialized(std::string(ranks_name), dtype::int64, shape{});
+    }
+  }
+
+  /// Loads a hook's state: of as many ranks as before, each its own errors; otherwise each their
+  /// mean, so that the next average of all ranks is the same.
+  void load_hook(const state_dict& own) {
+    if constexpr (has_hook) {
+      state_view mine, given;
+      model_->hook().save(mine, hook_prefix);
+      for (const auto& e : mine) {
+        const auto& from = own.at(e.name);
+        if (!is_of_rank(e.name)) {
+          given.add_view(e.name, e.type, e.extents, from.bytes.data());
+          continue;
+        }
+        const auto saved = static_cast<std::size_t>(from.extents[0]);
+        if (saved == ranks()) {
+          given.add_view(e.name, e.type, e.extents,
+                         from.bytes.data() +
+                             static_cast<std::size_t>(model_->group().rank()) * e.bytes.size());
+          continue;
+        }
+        const auto all = detail::saved_numbers(from);
+        const std::size_t n = all.size() / saved;
+        std::byte* const to = given.add_owned(e.name, e.type, e.extents);
+        for (std::size_t i = 0; i < n; ++i) {
+          double sum = 0;
+          for (std::size_t r = 0; r < saved; ++r) sum += all[r * n + i];
+          const double mean = sum / static_cast<double>(saved);
+          if (e.type == dtype::float64) {
+            std::memcpy(to + i * sizeof mean, &mean, sizeof mean);
+          } else {
+            const auto single_mean = static_cast<float>(mean);
+            std::memcpy(to + i * sizeof single_mean, &single_mean, sizeof single_mean);
+          }
+        }
+      }
+      model_->hook().load(given, hook_prefix);
+    }
+  }
 
   /// The samples of a batch of all ranks.
   template <class Loader>
@@ -275,6 +368,7 @@ class checkpointer {
       if (std::byte* to = all.add_owned(name, type, extents))
         std::memcpy(to, bytes.data(), bytes.size());
     });
+    add_hook(all);
     all.set_metadata(detail::run_note, std::to_string(detail::run_version));
     return all;
   }
@@ -294,9 +388,12 @@ class checkpointer {
         [&](const std::string& name, dtype type, const shape& extents, std::span<const std::byte>) {
           expected.add_uninitialized(name, type, extents);
         });
+    expect_hook(expected, own);
     detail::state_complaint wrong;
     wrong.compare(expected, own, true);
     wrong.throw_if_any();
+    for (const auto& e : own)
+      if (e.name == std::string(hook_prefix) + "iteration") detail::check_counters(e);
     each_part([&]<class P>(P& part) {
       if constexpr (detail::is_loader_part<P>) {
         check_position(part, own);
@@ -327,6 +424,7 @@ class checkpointer {
         part.set_n_averaged(integer(own, "n_averaged", 0));
       }
     });
+    load_hook(own);
     const double best = number(own, "best");
     best_ = best == best ? std::optional{best} : std::nullopt;
   }
