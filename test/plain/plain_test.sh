@@ -20,4 +20,4 @@ if said=$("$compiler" "$TEST_TMPDIR/main.o" -pthread -o "$TEST_TMPDIR/unlinked" 
   echo 'linked without kernels'
   exit 1
 fi
-grep -q 'kernels_are_not_linked::compile_cpu_kernels_cc_once_or_do_not_define_IKEBANA_EXTERN_KERNELS' <<<"$said"
+grep -q 'kernels_are_not_linked::compile_ikebana_kernels_cc_once_or_do_not_define_IKEBANA_EXTERN_KERNELS' <<<"$said"

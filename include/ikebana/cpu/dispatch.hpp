@@ -12,7 +12,7 @@
 
 /// Which instruction set kernels use. By default every kernel is built for all sets of the
 /// architecture, and the widest that the machine supports is picked at run time. SSE4.2 is left
-/// out, unless the kernels are built apart (cpu/kernels.cc) or by flags that promise it
+/// out, unless the kernels are built apart (kernels.cc) or by flags that promise it
 /// (-msse4.2): machines that have nothing wider then run the scalar set. Where the
 /// compiler's flags allow a set everywhere (-march=native, -mavx2 -mfma), the narrower ones are not
 /// built; if they allow the widest, calls are direct, and nothing is picked at run time.
@@ -22,7 +22,7 @@
 /// were built for another. (Not with clang: there one of each function remains, which runs wherever
 /// the whole program does, but may not heed a set that the other kind of unit has forced.) Programs
 /// that define IKEBANA_EXTERN_KERNELS have one kind, whose sets are those of the flags that
-/// cpu/kernels.cc is compiled with.
+/// kernels.cc is compiled with.
 namespace ikebana::cpu {
 
 /// Every instruction set there is a kernel for, on any machine; of one machine's, the widest last.

@@ -8,7 +8,7 @@
 #include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
-// As IKEBANA_CPU_KERNEL, of kernels that are built in cpu/low_precision_kernels.cc.
+// As IKEBANA_CPU_KERNEL, of kernels that are built in low_precision_kernels.cc.
 #if defined(IKEBANA_LOW_PRECISION_KERNELS)
 #define IKEBANA_CPU_LOW_PRECISION_KERNEL(f, ...) template decltype(f<__VA_ARGS__>) f<__VA_ARGS__>;
 #elif !IKEBANA_CPU_HERE

@@ -83,8 +83,8 @@ class lane_memory {
       t.current_inputs = last;
       throw shape_error(wrong);
     }
-    plan_memory_into(t.memory, t.planning, t.current_program, input_count, pass_purpose::inference,
-                     sizeof(T));
+    plan_memory_into<T>(t.memory, t.planning, t.current_program, input_count,
+                        pass_purpose::inference);
     t.place(workspace(t.memory.bytes));
     if constexpr (tables::has_layers)
       if (!weights_->packed_layers.empty()) share_layers();

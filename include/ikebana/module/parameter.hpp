@@ -8,6 +8,7 @@
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 
 namespace ikebana {
 
@@ -55,36 +56,52 @@ struct initializer {
 
   /// Writes the initial values of an array with these extents. O(elements); no allocation.
   template <class T>
-  void fill(const random_stream& stream, T* x, const shape& extents) const {
-    const dim_t n = extents.numel();
-    switch (what) {
-      case kind::constant:
-        for (dim_t i = 0; i < n; ++i) x[i] = static_cast<T>(value);
-        break;
-      case kind::uniform:
-        fill_uniform(stream, static_cast<T>(value), x, n);
-        break;
-      case kind::uniform_sqrt:
-        fill_uniform(stream, static_cast<T>(value > 0 ? 1 / std::sqrt(value) : 0), x, n);
-        break;
-      case kind::normal:
-        fill_normal(stream, value, deviation, x, n);
-        break;
-      case kind::unit_normal: {
-        fill_normal(stream, 0, 1, x, n);
-        double squares = 0;
-        for (dim_t i = 0; i < n; ++i)
-          squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-        if (squares > 0)
-          for (dim_t i = 0; i < n; ++i)
-            x[i] = static_cast<T>(static_cast<double>(x[i]) / std::sqrt(squares));
-        break;
-      }
-    }
-    if (zero_row >= 0 && extents.rank() > 0 && extents.back() > 0 && zero_row < n / extents.back())
-      for (dim_t i = 0; i < extents.back(); ++i) x[zero_row * extents.back() + i] = T{0};
-  }
+  void fill(const random_stream& stream, T* x, const shape& extents) const;
 };
+
+namespace detail {
+
+/// See initializer::fill.
+template <class T>
+[[gnu::cold]] void fill_initial(const initializer& init, const random_stream& stream, T* x,
+                                const shape& extents) {
+  const dim_t n = extents.numel();
+  switch (init.what) {
+    case initializer::kind::constant:
+      for (dim_t i = 0; i < n; ++i) x[i] = static_cast<T>(init.value);
+      break;
+    case initializer::kind::uniform:
+      fill_uniform(stream, static_cast<T>(init.value), x, n);
+      break;
+    case initializer::kind::uniform_sqrt:
+      fill_uniform(stream, static_cast<T>(init.value > 0 ? 1 / std::sqrt(init.value) : 0), x, n);
+      break;
+    case initializer::kind::normal:
+      fill_normal(stream, init.value, init.deviation, x, n);
+      break;
+    case initializer::kind::unit_normal: {
+      fill_normal(stream, 0, 1, x, n);
+      double squares = 0;
+      for (dim_t i = 0; i < n; ++i)
+        squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+      if (squares > 0)
+        for (dim_t i = 0; i < n; ++i)
+          x[i] = static_cast<T>(static_cast<double>(x[i]) / std::sqrt(squares));
+      break;
+    }
+  }
+  if (init.zero_row >= 0 && extents.rank() > 0 && extents.back() > 0 &&
+      init.zero_row < n / extents.back())
+    for (dim_t i = 0; i < extents.back(); ++i) x[init.zero_row * extents.back() + i] = T{0};
+}
+IKEBANA_CPU_KERNEL(fill_initial)
+
+}  // namespace detail
+
+template <class T>
+void initializer::fill(const random_stream& stream, T* x, const shape& extents) const {
+  detail::fill_initial(*this, stream, x, extents);
+}
 
 /// A parameter as declared by a module. `name` is a literal: "weight".
 struct parameter_spec {

@@ -186,7 +186,8 @@ requires(sizeof...(X) > 0) constexpr auto apply(const Child& child, const X&... 
   static_assert(sizeof...(X) <= max_arity, "ikebana: in a graph, a module takes at most 8 values");
   using set = typename detail::united<typename X::set_type..., detail::child_set<Child>>::type;
   constexpr std::size_t outputs = detail::output_count<module_type>();
-  detail::trace_builder& t = *std::get<0>(std::tie(x...)).trace;
+  detail::trace_builder* traces[] = {x.trace...};
+  detail::trace_builder& t = *traces[0];
   const int numbers = detail::unite_numbers<set>(x...);
   detail::traced_step step;
   step.type = t.number(numbers + detail::position_in<Child, set>);

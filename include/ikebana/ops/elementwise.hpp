@@ -8,6 +8,7 @@
 
 #include "ikebana/core/text.hpp"
 #include "ikebana/cpu/broadcast.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/module/arithmetic.hpp"
 #include "ikebana/module/broadcast_shapes.hpp"
 #include "ikebana/module/context.hpp"
@@ -36,6 +37,12 @@ inline constexpr auto broadcast_sentences = [] {
         .append(" expects shapes that can be broadcast, got {input} and {other}");
   return all;
 }();
+
+struct elementwise;
+template <class T>
+void elementwise_forward(const elementwise& leaf, const context<T>& c);
+template <class T>
+void elementwise_backward(const elementwise& leaf, const context<T>& c);
 
 /// f of up to three operands, broadcast against each other, of which those whose bit is set in
 /// `numbers` are numbers.
@@ -98,26 +105,12 @@ struct elementwise {
 
   template <class T>
   void forward(const context<T>& c) const {
-    cpu::broadcast_operand<T> x[3];
-    open(c, x);
-    cpu::broadcast_forward<T>(f, operands, x, c.output_shape().numel(), c.output());
+    elementwise_forward(*this, c);
   }
 
   template <class T>
   void backward(const context<T>& c) const {
-    cpu::broadcast_operand<T> x[3];
-    open(c, x);
-    const auto kept_values = static_cast<unsigned>(keeps());
-    const int read = (kept_values & 1) != 0 ? operands : 0;
-    std::size_t input = 0;
-    for (int i = 0; i < operands; ++i) {
-      if ((numbers >> i & 1) != 0) continue;
-      if (T* const d = c.input_gradient(input); d != nullptr)
-        cpu::broadcast_backward<T>(f, i, read, x, c.output_shape().numel(),
-                                   (kept_values & 2) != 0 ? c.output() : nullptr,
-                                   c.output_gradient(), c.input_shape(input).numel(), d);
-      ++input;
-    }
+    elementwise_backward(*this, c);
   }
 
  private:
@@ -125,21 +118,47 @@ struct elementwise {
     if (f == cpu::tensor_op::pow) return 2;
     return f == cpu::tensor_op::exp || f == cpu::tensor_op::log || f == cpu::tensor_op::erf;
   }
+};
 
-  template <class T>
-  void open(const context<T>& c, cpu::broadcast_operand<T>* x) const {
-    std::size_t input = 0;
-    for (int i = 0; i < operands; ++i) {
-      if ((numbers >> i & 1) != 0) {
-        x[i].number = static_cast<T>(number[i]);
-      } else {
-        x[i].data = c.input(input);
-        x[i].map = cpu::broadcast_map(c.input_shape(input), c.output_shape());
-        ++input;
-      }
+template <class T>
+void open_operands(const elementwise& leaf, const context<T>& c, cpu::broadcast_operand<T>* x) {
+  std::size_t input = 0;
+  for (int i = 0; i < leaf.operands; ++i) {
+    if ((leaf.numbers >> i & 1) != 0) {
+      x[i].number = static_cast<T>(leaf.number[i]);
+    } else {
+      x[i].data = c.input(input);
+      x[i].map = cpu::broadcast_map(c.input_shape(input), c.output_shape());
+      ++input;
     }
   }
-};
+}
+
+template <class T>
+void elementwise_forward(const elementwise& leaf, const context<T>& c) {
+  cpu::broadcast_operand<T> x[3];
+  open_operands(leaf, c, x);
+  cpu::broadcast_forward<T>(leaf.f, leaf.operands, x, c.output_shape().numel(), c.output());
+}
+IKEBANA_CPU_KERNEL(elementwise_forward)
+
+template <class T>
+void elementwise_backward(const elementwise& leaf, const context<T>& c) {
+  cpu::broadcast_operand<T> x[3];
+  open_operands(leaf, c, x);
+  const auto kept_values = static_cast<unsigned>(leaf.keeps());
+  const int read = (kept_values & 1) != 0 ? leaf.operands : 0;
+  std::size_t input = 0;
+  for (int i = 0; i < leaf.operands; ++i) {
+    if ((leaf.numbers >> i & 1) != 0) continue;
+    if (T* const d = c.input_gradient(input); d != nullptr)
+      cpu::broadcast_backward<T>(leaf.f, i, read, x, c.output_shape().numel(),
+                                 (kept_values & 2) != 0 ? c.output() : nullptr, c.output_gradient(),
+                                 c.input_shape(input).numel(), d);
+    ++input;
+  }
+}
+IKEBANA_CPU_KERNEL(elementwise_backward)
 
 }  // namespace ops
 

@@ -3,9 +3,9 @@
 #include "ikebana/core/language.hpp"
 
 // A program that defines IKEBANA_EXTERN_KERNELS is spared the kernels, even their text: they are
-// built once, in cpu/kernels.cc. By default there is nothing to link: a unit builds what it
+// built once, in kernels.cc. By default there is nothing to link: a unit builds what it
 // uses. IKEBANA_CPU_KERNEL says it of each kernel.
-#if defined(IKEBANA_LOW_PRECISION_KERNELS)  // cpu/low_precision_kernels.cc, beside the others
+#if defined(IKEBANA_LOW_PRECISION_KERNELS)  // low_precision_kernels.cc, beside the others
 #define IKEBANA_CPU_HERE 1
 #define IKEBANA_CPU_KERNEL(f)                  \
   extern template decltype(f<float>) f<float>; \
@@ -33,13 +33,13 @@
 #if defined(IKEBANA_KERNELS_OF) || defined(IKEBANA_ALL_KERNELS)
 namespace ikebana::kernels_are_not_linked {
 [[gnu::used]] inline const char
-    compile_cpu_kernels_cc_once_or_do_not_define_IKEBANA_EXTERN_KERNELS = 0;
+    compile_ikebana_kernels_cc_once_or_do_not_define_IKEBANA_EXTERN_KERNELS = 0;
 }  // namespace ikebana::kernels_are_not_linked
 #elif defined(IKEBANA_EXTERN_KERNELS) && !defined(IKEBANA_LOW_PRECISION_KERNELS)
 namespace ikebana::kernels_are_not_linked {
-extern const char compile_cpu_kernels_cc_once_or_do_not_define_IKEBANA_EXTERN_KERNELS;
+extern const char compile_ikebana_kernels_cc_once_or_do_not_define_IKEBANA_EXTERN_KERNELS;
 [[gnu::used]] inline const char* const needed =
-    &compile_cpu_kernels_cc_once_or_do_not_define_IKEBANA_EXTERN_KERNELS;
+    &compile_ikebana_kernels_cc_once_or_do_not_define_IKEBANA_EXTERN_KERNELS;
 }  // namespace ikebana::kernels_are_not_linked
 #endif
 

@@ -107,10 +107,10 @@ struct prepared_network {
     // current_inputs are set last, so that the next call repeats what a failed allocation
     // interrupted.
     t.ran_forward = t.checked = false;
-    plan_memory_into(
+    plan_memory_into<T>(
         t.memory, t.planning, t.current_program, Inputs,
         t.input_gradients ? pass_purpose::training_with_input_gradients : pass_purpose::training,
-        sizeof(T), t.inputs_with_gradients);
+        t.inputs_with_gradients);
     memory.place(t, t.memory.bytes);
     if constexpr (has_layers) t.point_layers();
     if constexpr (tables_type::has_loops) t.build_loops();

@@ -70,5 +70,6 @@ template <class T>
   }
   return used;
 }
+IKEBANA_CPU_KERNEL(point_chains)
 
 }  // namespace ikebana::detail

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "ikebana/cpu/dense_layer.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/model/passes/gradient_presence.hpp"
 #include "ikebana/model/plan/fusion.hpp"
 #include "ikebana/module/context.hpp"
@@ -58,6 +59,13 @@ class backward_watch {
   virtual void repeat_before(int k) = 0;
   virtual void repeat_after(int k) = 0;
 };
+
+template <class T>
+struct execution;
+template <class T>
+context<T> fused_forward_context(const execution<T>& run, const program_node& node);
+template <class T>
+context<T> fused_backward_context(const execution<T>& run, const program_node& node);
 
 /// Everything that a pass over the leaves needs, as plain tables without the types of the network.
 template <class T>
@@ -121,8 +129,6 @@ struct execution {
     return true;
   }
 
-  void take_norm(const program_node& norm, context<T>& c) const;
-
   context<T> context_of(const program_node& node) const {
     const program_leaf& leaf = leaves[node.leaf];
     // Designated initialisers for all members avoid filling them with zeros first, which takes
@@ -143,21 +149,12 @@ struct execution {
             .stream = random_stream{model_seed, leaf.path_hash, step, stream}};
   }
 
-  /// The same with what is fused into the call. Not inlined: shared by all leaves.
-  [[gnu::noinline]] context<T> forward_context_of(const program_node& node) const {
-    context<T> c = context_of(node);
-    if (fused == nullptr) return c;
-    const fused_call& f = fused[&node - nodes];
-    if (f.adds) c.added = values[f.added];
-    c.applied = {f.function, activate};
-    if (f.gives_other) c.other_output = values[f.output];
-    if (f.normalises) take_norm(nodes[f.norm], c);
-    return c;
+  /// The same with what is fused into the call.
+  context<T> forward_context_of(const program_node& node) const {
+    return fused_forward_context(*this, node);
   }
   context<T> backward_context_of(const program_node& node) const {
-    context<T> c = context_of(node);
-    if (fused != nullptr) c.slope = fused[&node - nodes].slope;
-    return c;
+    return fused_backward_context(*this, node);
   }
 
   /// The backward of a view: the gradient of its input is its own, possibly in the same memory
@@ -170,21 +167,45 @@ struct execution {
 
 // scale[c] x + shift[c] = (x - mean) / sqrt(variance + eps) weight + bias.
 template <class T>
-void execution<T>::take_norm(const program_node& norm, context<T>& c) const {
-  const program_leaf& leaf = leaves[norm.leaf];
-  T* const* const affine = parameters + leaf.first_parameter;
+void take_norm(const execution<T>& run, const program_node& norm, context<T>& c) {
+  const program_leaf& leaf = run.leaves[norm.leaf];
+  T* const* const affine = run.parameters + leaf.first_parameter;
   const auto buffer = [&](int i) {
-    return reinterpret_cast<const T*>(buffers[leaf.first_buffer + i]);
+    return reinterpret_cast<const T*>(run.buffers[leaf.first_buffer + i]);
   };
-  c.scale = reinterpret_cast<T*>(saved[norm.first_saved]);
-  c.shift = reinterpret_cast<T*>(saved[norm.first_saved + 1]);
+  c.scale = reinterpret_cast<T*>(run.saved[norm.first_saved]);
+  c.shift = reinterpret_cast<T*>(run.saved[norm.first_saved + 1]);
   const T eps = static_cast<T>(norm.role.eps);
-  for (dim_t i = 0; i < shapes[norm.inputs[0]][1]; ++i) {
+  for (dim_t i = 0; i < run.shapes[norm.inputs[0]][1]; ++i) {
     const T weight = norm.role.is_affine ? affine[0][i] : T{1};
     c.scale[i] = weight / std::sqrt(buffer(1)[i] + eps);
     c.shift[i] = (norm.role.is_affine ? affine[1][i] : T{0}) - buffer(0)[i] * c.scale[i];
   }
 }
+
+// Not inlined: shared by all leaves.
+template <class T>
+[[gnu::noinline]] context<T> fused_forward_context(const execution<T>& run,
+                                                   const program_node& node) {
+  context<T> c = run.context_of(node);
+  if (run.fused == nullptr) return c;
+  const fused_call& f = run.fused[&node - run.nodes];
+  if (f.adds) c.added = run.values[f.added];
+  c.applied = {f.function, run.activate};
+  if (f.gives_other) c.other_output = run.values[f.output];
+  if (f.normalises) take_norm(run, run.nodes[f.norm], c);
+  return c;
+}
+IKEBANA_CPU_KERNEL(fused_forward_context)
+
+template <class T>
+[[gnu::noinline]] context<T> fused_backward_context(const execution<T>& run,
+                                                    const program_node& node) {
+  context<T> c = run.context_of(node);
+  if (run.fused != nullptr) c.slope = run.fused[&node - run.nodes].slope;
+  return c;
+}
+IKEBANA_CPU_KERNEL(fused_backward_context)
 
 /// Reports the begin of a backward to its watch, and its end, also by an exception.
 template <class T>

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/model/plan/fusion.hpp"
 #include "ikebana/model/plan/memory_planner.hpp"
 #include "ikebana/model/plan/value_uses.hpp"
@@ -51,15 +52,26 @@ struct planning_tables {
 };
 
 template <program_sizes N>
-[[gnu::cold]] constexpr void plan_memory_into(memory_plan<N>& plan, planning_tables<N>& scratch,
-                                              const program<N>& p, std::size_t inputs,
-                                              pass_purpose purpose, std::size_t element_size,
-                                              unsigned inputs_with_gradients = ~0U) {
-  memory_planner planner(
-      p.view(), inputs, purpose, element_size, plan.tables(),
-      {scratch.uses.data(), scratch.values.data(), scratch.indices.data(), scratch.requests.data()},
-      inputs_with_gradients);
-  plan.bytes = planner.run();
+constexpr planner_scratch scratch_of(planning_tables<N>& t) {
+  return {t.uses.data(), t.values.data(), t.indices.data(), t.requests.data()};
+}
+
+/// Plans the memory of a network of T at run time; returns the bytes.
+template <class T>
+[[gnu::cold]] dim_t plan_memory_at_run_time(const program_view& p, std::size_t inputs,
+                                            pass_purpose purpose, const memory_tables& plan,
+                                            const planner_scratch& scratch,
+                                            unsigned inputs_with_gradients) {
+  return memory_planner(p, inputs, purpose, sizeof(T), plan, scratch, inputs_with_gradients).run();
+}
+IKEBANA_CPU_KERNEL(plan_memory_at_run_time)
+
+template <class T, program_sizes N>
+void plan_memory_into(memory_plan<N>& plan, planning_tables<N>& scratch, const program<N>& p,
+                      std::size_t inputs, pass_purpose purpose,
+                      unsigned inputs_with_gradients = ~0U) {
+  plan.bytes = plan_memory_at_run_time<T>(p.view(), inputs, purpose, plan.tables(),
+                                          scratch_of(scratch), inputs_with_gradients);
 }
 
 }  // namespace detail
@@ -72,7 +84,9 @@ template <class T, program_sizes N>
                                                    pass_purpose purpose = pass_purpose::training) {
   memory_plan<N> plan;
   detail::planning_tables<N> scratch;
-  detail::plan_memory_into(plan, scratch, p, inputs, purpose, sizeof(T));
+  plan.bytes = detail::memory_planner(p.view(), inputs, purpose, sizeof(T), plan.tables(),
+                                      detail::scratch_of(scratch))
+                   .run();
   return plan;
 }
 

@@ -1,4 +1,5 @@
-// The kernels, for programs that define IKEBANA_EXTERN_KERNELS: for float and double, or for the
+// What is compiled once for programs that define IKEBANA_EXTERN_KERNELS: the kernels, and what else
+// no type of a network changes, such as the planning of memory. For float and double, or for the
 // type IKEBANA_KERNELS_OF alone, so that two units can be built side by side.
 #ifndef IKEBANA_KERNELS_OF
 #define IKEBANA_ALL_KERNELS
@@ -30,5 +31,9 @@
 #include "ikebana/cpu/round.hpp"
 #include "ikebana/cpu/softmax.hpp"
 #include "ikebana/cpu/weight_norm.hpp"
-// Not a kernel, but as large, and compiled once just as well.
 #include "ikebana/model/loop_builder.hpp"
+#include "ikebana/model/passes/dense_chains.hpp"
+#include "ikebana/model/passes/execution.hpp"
+#include "ikebana/model/plan/memory_plan.hpp"
+#include "ikebana/module/parameter.hpp"
+#include "ikebana/ops/elementwise.hpp"
