@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -206,4 +207,31 @@ TEST_CASE("a step of a formula allocates nothing") {
   model.zero_grad();
   model.backward(dy, dx);
   CHECK(allocation_count_here == before);
+}
+
+TEST_CASE("products read a transposed operand in place") {
+  constexpr auto attend = [](auto q, auto k) { return matmul(q, transpose<-2, -1>(k)); };
+  constexpr auto by_name = [](auto q, auto k) { return matmul_nt(q, k); };
+  constexpr auto twice = [](auto q, auto k) {
+    const auto t = transpose<-1, -2>(k);
+    return matmul_tn(transpose<-1, -2>(q), t) + mean(t);
+  };
+  constexpr shape of_q{2, 3, 4}, of_k{2, 5, 4};
+  using one = decltype(initialize<double, of_q, of_k>(graph(attend), seed{1}));
+  using other = decltype(initialize<double, of_q, of_k>(graph(by_name), seed{1}));
+  static_assert(one::lowered().sizes.nodes == 1 && other::lowered().sizes.nodes == 1);
+  const std::tuple x{uniform<double, of_q>(seed{1}), uniform<double, of_k>(seed{2})};
+  auto a = initialize<double, of_q, of_k>(graph(attend), seed{1});
+  auto b = initialize<double, of_q, of_k>(graph(by_name), seed{1});
+  CHECK(std::ranges::equal(a(std::get<0>(x), std::get<1>(x)), b(std::get<0>(x), std::get<1>(x))));
+  CHECK(gradient_check(graph(attend), x).largest < 1e-7);
+  // What else reads the transposed value finds it.
+  CHECK(gradient_check(graph(twice), x).largest < 1e-7);
+  auto c = initialize<double, of_q, of_k>(graph(twice), seed{1});
+  double total = 0;
+  for (const double v : std::get<1>(x)) total += v / static_cast<double>(std::get<1>(x).size());
+  const auto sum = c(std::get<0>(x), std::get<1>(x));
+  const auto product = b(std::get<0>(x), std::get<1>(x));
+  for (dim_t i = 0; i < sum.size(); ++i)
+    CHECK(sum[i] == doctest::Approx(product[i] + total).epsilon(1e-12));
 }

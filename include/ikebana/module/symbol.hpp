@@ -194,6 +194,7 @@ requires(sizeof...(X) > 0) constexpr auto apply(const Child& child, const X&... 
   ((step.inputs[step.input_count++] = x.id), ...);
   step.outputs = static_cast<int>(outputs);
   step.is_shared = detail::is_named<Child>;
+  if constexpr (requires { child.exchanges_last(); }) step.exchanges_last = child.exchanges_last();
   if constexpr (requires { child.shape_options(); }) step.shape_options = child.shape_options();
   if constexpr (!detail::is_determined_by_type<module_type>()) step.held = t.hold(child);
   const int first = t.add_step(step, numbers);

@@ -66,6 +66,7 @@ struct traced_step {
   int outputs = 1;
   int first_value = 0;
   int shape_options = 0;             ///< Of options on which output shapes depend.
+  bool exchanges_last = false;       ///< It exchanges the last two dimensions of its input.
   bool is_shared = false;            ///< Several applications are of one child.
   const held_child* held = nullptr;  ///< Null if the child's type determines it.
 };
@@ -132,6 +133,14 @@ class trace_builder {
     for (int i = 0; i < step.outputs; ++i) makers_.push({s, numbers});
     return step.first_value;
   }
+  /// The input of the application that exchanges its last two dimensions to make this value; the
+  /// value itself if another makes it.
+  constexpr int without_exchange(int value) const {
+    const int s = makers_[value].step;
+    return s >= 0 && steps_[s].exchanges_last ? steps_[s].inputs[0] : value;
+  }
+  /// Makes the application whose output this is read another value as its input i.
+  constexpr void redirect(int value, int i, int to) { steps_[makers_[value].step].inputs[i] = to; }
   template <class C>
   constexpr const held_child* hold(const C& child) {
     auto* const h = new traced_child<C>{child};

@@ -266,21 +266,35 @@ struct equation {
 
 }  // namespace ops
 
+namespace ops {
+
+/// Of an operand that transpose<-2, -1> makes, its input is read, transposed.
+template <symbolic A, symbolic B>
+constexpr auto apply_matmul(bool ta, bool tb, const A& a, const B& b) {
+  const int of_a = a.trace->without_exchange(a.id), of_b = b.trace->without_exchange(b.id);
+  const auto y = apply(matmul{ta != (of_a != a.id), tb != (of_b != b.id)}, a, b);
+  y.trace->redirect(y.id, 0, of_a);
+  y.trace->redirect(y.id, 1, of_b);
+  return y;
+}
+
+}  // namespace ops
+
 /// The product of matrices, batches of which are broadcast as in NumPy; of vectors, as in
-/// torch.matmul.
+/// torch.matmul. An operand transpose<-2, -1>(x) is x, read transposed in place.
 template <symbolic A, symbolic B>
 constexpr auto matmul(const A& a, const B& b) {
-  return apply(ops::matmul{}, a, b);
+  return ops::apply_matmul(false, false, a, b);
 }
 /// With the last two dimensions of b exchanged, as which b is read in place: a b^T.
 template <symbolic A, symbolic B>
 constexpr auto matmul_nt(const A& a, const B& b) {
-  return apply(ops::matmul{false, true}, a, b);
+  return ops::apply_matmul(false, true, a, b);
 }
 /// With the last two dimensions of a exchanged: a^T b.
 template <symbolic A, symbolic B>
 constexpr auto matmul_tn(const A& a, const B& b) {
-  return apply(ops::matmul{true, false}, a, b);
+  return ops::apply_matmul(true, false, a, b);
 }
 
 /// torch.einsum of two operands: `einsum<"bhqd,bhkd->bhqk">(q, k)`. Does not compile if the

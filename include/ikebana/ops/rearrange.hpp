@@ -49,6 +49,10 @@ struct rearrange {
   dim_t step = 1;
 
   constexpr bool operator==(const rearrange&) const = default;
+  /// For products, which then read its input instead. Known for dimensions that count from the end.
+  constexpr bool exchanges_last() const {
+    return f == rearrange_op::transpose && dims[0] + dims[1] == -3 && dims[0] < 0 && dims[1] < 0;
+  }
   constexpr std::string_view name() const { return rearrange_names[static_cast<std::size_t>(f)]; }
 
   constexpr inferred infer(const shape& in) const {
