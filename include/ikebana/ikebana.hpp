@@ -11,6 +11,7 @@
 #include "ikebana/compose/graph.hpp"
 #include "ikebana/compose/loss.hpp"
 #include "ikebana/compose/methods.hpp"
+#include "ikebana/compose/observe.hpp"
 #include "ikebana/compose/parallel.hpp"
 #include "ikebana/compose/repeat.hpp"
 #include "ikebana/compose/residual.hpp"

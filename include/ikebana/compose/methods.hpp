@@ -172,8 +172,9 @@ struct methods_table {
           to.inputs[i] = value(of.steps[s].inputs[i]);
         values += static_cast<int>(outputs[at.child + static_cast<std::size_t>(of.steps[s].child)]);
       }
+      // What a method observes is an output of the method alone.
       for (std::size_t o = 0; o < of.output_count; ++o)
-        w.outputs[w.output_count++] = value(of.outputs[o]);
+        if (of.outputs[o] >= 0) w.outputs[w.output_count++] = value(of.outputs[o]);
     };
     (add(wiring_of<typename M::module_type>, numbered_children_of<typename M::module_type>), ...);
     return t;

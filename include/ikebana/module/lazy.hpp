@@ -133,7 +133,9 @@ constexpr auto record_inputs(const shape_list& in) {
 /// the cost per leaf does not grow with the depth.
 template <any_module M>
 constexpr shape_list output_shapes(const shape_list& in) {
-  if constexpr (composite_module<M>)
+  if constexpr (requires { M::observed_paths; })
+    return infer(M{}, in).outputs;
+  else if constexpr (composite_module<M>)
     return record_inputs<M>(in).outputs();
   else
     return infer_leaf(M{}, in).outputs;

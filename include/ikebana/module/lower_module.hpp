@@ -256,6 +256,7 @@ requires has_protocol<M>
   }
   ++to.n.nodes;
   to.end_call(call, out);
+  to.watch(scope, out);
   return out;
 }
 
@@ -334,7 +335,16 @@ constexpr value_list lower_children(const M& m, program_builder& to, const value
     if constexpr (is_choice_module<M>()) to.arm = outer;
   }
   value_list out;
-  for (; out.count < w.output_count; ++out.count) out.ids[out.count] = local[w.outputs[out.count]];
+  [[maybe_unused]] int observed = 0;
+  for (; out.count < w.output_count; ++out.count) {
+    const int from = w.outputs[out.count];
+    out.ids[out.count] = from < 0 ? to.watched.values[observed++] : local[from];
+    // The gradients of two outputs would be in the same memory.
+    if (from < 0 && !to.counting() && to.error.ok())
+      for (std::size_t i = 0; i < out.count; ++i)
+        if (out.ids[i] == out.ids[out.count])
+          to.refuse({"an observed value is an output of the network already"}, start.scope);
+  }
   return out;
 }
 
@@ -343,9 +353,14 @@ constexpr value_list lower(const M& m, program_builder& to, const value_list& in
                            module_start start) {
   const std::size_t call = to.begin_call(M::kind, in, start.scope, input_names_of<M>());
   to.check_input_count(wiring_of<M>.inputs, in.count, start.scope);
+  [[maybe_unused]] const watch_list outer = to.watched;
+  if constexpr (requires { M::observed_paths; })
+    to.watched = {M::observed_paths, start.scope, to.arm};
   const value_list out =
       lower_children(m, to, in, start, std::make_index_sequence<child_count<M>>{});
+  if constexpr (requires { M::observed_paths; }) to.watched = outer;
   to.end_call(call, out);
+  to.watch(start.scope, out);
   return out;
 }
 

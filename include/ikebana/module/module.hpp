@@ -88,7 +88,8 @@ concept leaf_module = requires {
 
 /// A module made of modules: `children` is a hana::tuple of modules and `named` ones, `wiring()`
 /// tells which values each step takes, and `rebind(child...)` makes the same composition with other
-/// children. A graph has `alike` children too, and `numbered_children()`, the array of what bears
+/// children. `observed_paths` are those of modules whose outputs are its last ones (-1 in the
+/// wiring). A graph has `alike` children too, and `numbered_children()`, the array of what bears
 /// an index or a name; elsewhere each child is one of these.
 template <class M>
 concept composite_module = requires(const M& m) {

@@ -20,6 +20,14 @@ namespace ikebana::detail {
       expected, static_cast<dim_t>(got)};
 }
 
+/// The modules whose outputs are asked for, by their paths within a scope.
+struct watch_list {
+  std::span<const std::string_view> paths{};
+  int scope = 0;
+  int arm = -1;  ///< That of the scope.
+  int values[max_arity]{};
+};
+
 /// Writes a network as a flat program while inferring every shape. Not a template, so that code
 /// that visits leaves is instantiated per leaf only. With null tables it only counts.
 struct program_builder {
@@ -40,6 +48,7 @@ struct program_builder {
   std::size_t call_count = 0;
   int clock = 0;              ///< Counts the begins and ends of calls.
   std::size_t inputs = 0;     ///< The number of values that the caller passes.
+  watch_list watched{};       ///< What an `observe` around the modules being lowered asks for.
   bool claimed[max_arity]{};  ///< Per input: a module has declared its element kind.
   dim_t elements = 0;         ///< Of all tensors so far whose extents are static.
   diagnostic error{};
@@ -71,6 +80,19 @@ struct program_builder {
     calls[call].end = clock++;
     calls[call].end_node = static_cast<int>(n.nodes);
     calls[call].outputs = out;
+  }
+  /// Records the first output of the module of this scope if it is asked for.
+  constexpr void watch(int scope, const value_list& out) {
+    if (watched.paths.empty() || counting()) return;
+    for (std::size_t i = 0; i < watched.paths.size(); ++i) {
+      const program_scope& base = scopes[watched.scope];
+      std::uint64_t hash = base.path_hash;
+      if (base.path_size > 0) hash = hash_path(".", hash);
+      if (scopes[scope].path_hash != hash_path(watched.paths[i], hash)) continue;
+      watched.values[i] = out.ids[0];
+      if (arm != watched.arm && error.ok())
+        refuse({"is observed, but belongs to an alternative, which may not run"}, scope);
+    }
   }
   constexpr int add_choice(int scope, int alternatives) {
     const auto first = static_cast<int>(n.arms), added = static_cast<int>(n.choices++);

@@ -25,13 +25,13 @@ namespace ikebana::detail {
   WORD(adapted) WORD(adaptive) WORD(adaptive_avg_pool1d) WORD(adaptive_avg_pool2d)                 \
   WORD(adaptive_avg_pool3d) WORD(adaptive_max_pool1d) WORD(adaptive_max_pool2d)                    \
   WORD(adaptive_max_pool3d) WORD(add) WORD(affine) WORD(again) WORD(alike) WORD(all)               \
-  WORD(alloc_storage) WORD(alone) WORD(along) WORD(already) WORD(alternatives) WORD(amsgrad)       \
+  WORD(alloc_storage) WORD(alone) WORD(along) WORD(already) WORD(alternative) WORD(alternatives) WORD(amsgrad)       \
   WORD(an) WORD(angle) WORD(another) WORD(any) WORD(apart) WORD(applied) WORD(approximate)         \
   WORD(are) WORD(argument) WORD(arguments) WORD(array) WORD(as) WORD(ask) WORD(assigned)           \
   WORD(at) WORD(attn_mask) WORD(average) WORD(averages) WORD(avg_pool1d) WORD(avg_pool2d)          \
   WORD(avg_pool3d) WORD(backward) WORD(batch) WORD(batch_first) WORD(batch_norm1d)                 \
   WORD(batch_norm2d) WORD(batch_norm3d) WORD(be) WORD(become) WORD(before) WORD(begin)             \
-  WORD(begin_step) WORD(below) WORD(betas) WORD(between) WORD(bf16)                    \
+  WORD(begin_step) WORD(below) WORD(belongs) WORD(betas) WORD(between) WORD(bf16)                    \
   WORD(bf16_compress) WORD(bfloat16) WORD(bias) WORD(bidirectional) WORD(bilinear) WORD(bind)      \
   WORD(bind_state) WORD(body) WORD(both) WORD(braces) WORD(brackets) WORD(branches)                \
   WORD(broadcast) WORD(broadcast_buffers) WORD(bucket) WORD(bucket_cap) WORD(bucket_caps) WORD(bucket_plan)        \
@@ -86,7 +86,7 @@ namespace ikebana::detail {
   WORD(need_weights) WORD(needed) WORD(needs) WORD(neither) WORD(nesterov) WORD(network)           \
   WORD(no) WORD(no_sync) WORD(none) WORD(nonlinearity) WORD(nor) WORD(norm) WORD(norm_first)       \
   WORD(nothing) WORD(num_channels) WORD(num_embeddings) WORD(num_features) WORD(num_groups)        \
-  WORD(num_heads) WORD(num_layers) WORD(number) WORD(numbers) WORD(of) WORD(on) WORD(once)         \
+  WORD(num_heads) WORD(num_layers) WORD(number) WORD(numbers) WORD(observed) WORD(of) WORD(on) WORD(once)         \
   WORD(one) WORD(ones) WORD(only) WORD(operations) WORD(optimizer) WORD(optimizer_in_backward)     \
   WORD(option) WORD(optional) WORD(options) WORD(other) WORD(others) WORD(ours) WORD(out)          \
   WORD(out_channels) WORD(out_features) WORD(outlives) WORD(output) WORD(output_padding)           \
@@ -141,7 +141,7 @@ namespace ikebana::detail {
   WORD(label_smoothing) WORD(loader) WORD(blank) WORD(logit) WORD(probability) WORD(cosine_embedding_loss) WORD(ctc_loss) WORD(distances) \
   WORD(gaussian_nll_loss) WORD(margin_ranking_loss) WORD(means) WORD(sample) WORD(triplet_margin_loss) WORD(variances) WORD(S) \
   WORD(local_response_norm) WORD(lp_pool1d) WORD(lp_pool2d) WORD(lp_pool3d) WORD(log) WORD(m) WORD(mask)        \
-  WORD(memory_key_padding_mask) WORD(merged) WORD(mode) WORD(multiple) WORD(nll_loss)              \
+  WORD(memory_key_padding_mask) WORD(may) WORD(merged) WORD(mode) WORD(multiple) WORD(nll_loss)              \
   WORD(normalized_shape) WORD(order) WORD(otherwise) WORD(outlive) WORD(passed)                    \
   WORD(pixel_shuffle) WORD(pixel_unshuffle) WORD(poisson_nll_loss) WORD(position)                  \
   WORD(prediction) WORD(prelu) WORD(probabilities) WORD(product) WORD(reflection_pad1d)            \
