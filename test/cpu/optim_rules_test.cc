@@ -91,12 +91,12 @@ TEST_CASE_TEMPLATE("adamax, nadam, radam and lion follow their formulas", T, flo
              });
     for (const double root : {0.0, 1.5}) {
       INFO("root " << root);
-      check<T>(cpu::mixed_adam_step<T>, 2, {0.125, 0.25, root, 0.75, 0.25, 0.875, 0.125, 0.5},
+      check<T>(cpu::mixed_adam_step<T>, 2, {0.125, 0.25, root, 0.75, 0.25, 0.875, 0.125, 0.5, 0.75},
                [=](double p, double g, double** s) {
                  *s[0] = 0.75 * *s[0] + 0.25 * g;
                  *s[1] = 0.875 * *s[1] + 0.125 * g * g;
                  const double d = 0.125 * g + 0.25 * *s[0];
-                 return p - (root == 0 ? d : d / (root * std::sqrt(*s[1]) + 0.5));
+                 return 0.75 * p - (root == 0 ? d : d / (root * std::sqrt(*s[1]) + 0.5));
                });
     }
     check<T>(cpu::lion_step<T>, 1, {0.125, 0.875, 0.75, 0.25, 0.5, 0.5},
@@ -123,6 +123,26 @@ TEST_CASE_TEMPLATE("asgd and rprop follow their formulas", T, float, double) {
       *s[1] = std::clamp(*s[1] * (agreement > 0 ? 2 : agreement < 0 ? 0.5 : 1), 0.0625, 0.25);
       *s[0] = agreement < 0 ? 0 : g;
       return p - sign(*s[0]) * *s[1];
+    });
+  });
+}
+
+TEST_CASE_TEMPLATE("lamb and adafactor find their updates by their formulas", T, float, double) {
+  for_each_set([&] {
+    check<T>(cpu::lamb_step<T>, 3, {1.5, 0.75, 0.75, 0.25, 0.875, 0.125, 0.5, 0.25},
+             [](double p, double g, double** s) {
+               *s[0] = 0.75 * *s[0] + 0.25 * g;
+               *s[1] = 0.875 * *s[1] + 0.125 * g * g;
+               *s[2] = 1.5 * *s[0] / (0.75 * std::sqrt(*s[1]) + 0.5) + 0.25 * p;
+               return p;
+             });
+    check<T>(cpu::square_means_step<T>, 1, {0.75, 0.25}, [](double p, double g, double** s) {
+      *s[0] = 0.75 * *s[0] + 0.25 * g * g;
+      return p;
+    });
+    check<T>(cpu::adafactor_step<T>, 2, {0.5, 0.125}, [](double p, double g, double** s) {
+      *s[1] = g / std::sqrt(std::max(0.5 * *s[0], 0.125));
+      return p;
     });
   });
 }

@@ -95,7 +95,7 @@ void mixed_adam_update(const optimizer_arrays<T>& a) {
                of_mean = vec<T>::broadcast(-a.factor[1]), root = vec<T>::broadcast(a.factor[2]),
                beta1 = vec<T>::broadcast(a.factor[3]), fresh1 = vec<T>::broadcast(a.factor[4]),
                beta2 = vec<T>::broadcast(a.factor[5]), fresh2 = vec<T>::broadcast(a.factor[6]),
-               eps = vec<T>::broadcast(a.factor[7]);
+               eps = vec<T>::broadcast(a.factor[7]), kept = vec<T>::broadcast(a.factor[8]);
   const bool is_adaptive = a.factor[2] != T(0);
   apply_rule(
       a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
@@ -104,7 +104,7 @@ void mixed_adam_update(const optimizer_arrays<T>& a) {
         store(0, mean);
         store(1, square);
         const vec<T> step = fma(of_gradient, g, of_mean * mean);
-        return is_adaptive ? p + step / fma(sqrt(square), root, eps) : p + step;
+        return fma(p, kept, is_adaptive ? step / fma(sqrt(square), root, eps) : step);
       });
 }
 
@@ -153,5 +153,43 @@ void lion_update(const optimizer_arrays<T>& a) {
         const vec<T> mean = load(0);
         store(0, fma(beta2, mean, fresh2 * g));
         return fma(rate, sign_of(fma(beta1, mean, fresh1 * g)), p * kept);
+      });
+}
+
+template <class T>
+void lamb_direction(const optimizer_arrays<T>& a) {
+  const vec<T> correction = vec<T>::broadcast(a.factor[0]), root = vec<T>::broadcast(a.factor[1]),
+               beta1 = vec<T>::broadcast(a.factor[2]), fresh1 = vec<T>::broadcast(a.factor[3]),
+               beta2 = vec<T>::broadcast(a.factor[4]), fresh2 = vec<T>::broadcast(a.factor[5]),
+               eps = vec<T>::broadcast(a.factor[6]), decay = vec<T>::broadcast(a.factor[7]);
+  apply_rule(
+      a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
+        const vec<T> mean = fma(beta1, load(0), fresh1 * g),
+                     square = fma(beta2, load(1), fresh2 * (g * g));
+        store(0, mean);
+        store(1, square);
+        store(2, fma(decay, p, correction * mean / fma(sqrt(square), root, eps)));
+        return p;
+      });
+}
+
+template <class T>
+void square_means(const optimizer_arrays<T>& a) {
+  const vec<T> kept = vec<T>::broadcast(a.factor[0]), fresh = vec<T>::broadcast(a.factor[1]);
+  apply_rule(
+      a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
+        store(0, fma(kept, load(0), fresh * (g * g)));
+        return p;
+      });
+}
+
+template <class T>
+void adafactor_direction(const optimizer_arrays<T>& a) {
+  const vec<T> row = vec<T>::broadcast(a.factor[0]), least = vec<T>::broadcast(a.factor[1]);
+  apply_rule(
+      a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
+        const vec<T> variance = row * load(0);
+        store(1, g / sqrt(select(variance < least, least, variance)));
+        return p;
       });
 }

@@ -31,6 +31,8 @@ struct group {
   std::optional<double> dampening{};
   std::optional<std::pair<double, double>> betas{};
   std::optional<double> eps{};
+  std::optional<bool> decoupled_weight_decay{};
+  std::optional<bool> use_muon{};
   std::optional<double> weight_decay{};
   std::optional<bool> nesterov{};
   std::optional<bool> maximize{};

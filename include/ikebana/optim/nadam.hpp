@@ -17,6 +17,8 @@ struct nadam_options {
   std::pair<double, double> betas{0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0;  ///< L2 penalty: added to the gradient, times the parameter.
+  bool decoupled_weight_decay =
+      false;  ///< Instead, parameters shrink by lr times this (PyTorch 2).
   double momentum_decay = 4e-3;
   bool maximize = false;
   double max_norm = std::numeric_limits<double>::infinity();  ///< Clips by norm, see adam.
@@ -65,9 +67,12 @@ struct nadam_rule {
                       1 - o.betas.first,
                       o.betas.second,
                       1 - o.betas.second,
-                      o.eps};
+                      o.eps,
+                      1 - (o.decoupled_weight_decay ? o.lr * o.weight_decay : 0)};
   }
-  static double weight_decay([[maybe_unused]] const options& o) { return o.weight_decay; }
+  static double weight_decay(const options& o) {
+    return o.decoupled_weight_decay ? 0 : o.weight_decay;
+  }
   template <class T>
   static void step(const cpu::optimizer_arrays<T>& a) {
     cpu::mixed_adam_step<T>(a);

@@ -41,18 +41,28 @@ concept sharded_optimizable = optimizable<M> && requires(M& m) {
   { m.shards() } -> std::same_as<parameter_shards<typename M::value_type>*>;
 };
 
+/// Where an array of an optimizer's state has the numbers of one parameter.
+struct optimizer_state_part {
+  std::size_t parameter;  ///< Its number in the program.
+  dim_t at;               ///< Its first element in the array.
+  shape extents;
+};
+
 /// One part of an optimizer's state, under PyTorch's name: `exp_avg`. Arrays are laid out like the
 /// model's parameters; if ranks share the optimizer's work, they hold this rank's elements, range
-/// after range. A state is restored by writing to it.
+/// after range. Arrays of other shapes say where the numbers of each parameter are. A state is
+/// restored by writing to it.
 struct optimizer_state {
   std::string_view name;
   dtype type;
   std::span<std::byte> bytes;
   bool in_use = true;  ///< False if the options do not need it.
+  bool is_in_parts = false;
+  std::span<const optimizer_state_part> parts{};  ///< If is_in_parts, for parameters that have one.
 
   template <class T>
   static optimizer_state of(std::string_view name, std::span<T> values, bool in_use = true) {
-    return {name, dtype_of<T>, std::as_writable_bytes(values), in_use};
+    return {name, dtype_of<T>, std::as_writable_bytes(values), in_use, false, {}};
   }
 };
 

@@ -13,6 +13,9 @@ constexpr void for_each_option_name(F&& f) {
   f("dampening", nullptr, [](auto& o) -> decltype((o.dampening)) { return o.dampening; });
   f("beta1", "beta2", [](auto& o) -> decltype((o.betas)) { return o.betas; });
   f("eps", nullptr, [](auto& o) -> decltype((o.eps)) { return o.eps; });
+  f("decoupled_weight_decay", nullptr,
+    [](auto& o) -> decltype((o.decoupled_weight_decay)) { return o.decoupled_weight_decay; });
+  f("use_muon", nullptr, [](auto& o) -> decltype((o.use_muon)) { return o.use_muon; });
   f("weight_decay", nullptr, [](auto& o) -> decltype((o.weight_decay)) { return o.weight_decay; });
   f("nesterov", nullptr, [](auto& o) -> decltype((o.nesterov)) { return o.nesterov; });
   f("maximize", nullptr, [](auto& o) -> decltype((o.maximize)) { return o.maximize; });
@@ -50,6 +53,20 @@ void for_each_option(Options& o, F&& f) {
     }
   });
   if constexpr (requires { o.amsgrad; }) f("amsgrad", o.amsgrad);
+  if constexpr (requires { o.beta2_decay; }) {
+    f("beta2_decay", o.beta2_decay);
+    f("eps1", o.eps1);
+    f("eps2", o.eps2);
+    f("d", o.d);
+  }
+  if constexpr (requires { o.ns_steps; }) {
+    f("ns_a", o.ns_coefficients[0]);
+    f("ns_b", o.ns_coefficients[1]);
+    f("ns_c", o.ns_coefficients[2]);
+    f("ns_steps", o.ns_steps);
+    f("match_rms_adamw", o.match_rms_adamw);
+    f("adamw_eps", o.adamw_eps);
+  }
   if constexpr (requires { o.max_norm; }) f("max_norm", o.max_norm);
 }
 

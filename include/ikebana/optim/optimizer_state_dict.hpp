@@ -33,7 +33,15 @@ std::string optimizer_key(const Program& p, const Parameter& parameter, std::str
 /// number for all parameters, or one per parameter.
 template <class T>
 bool is_elementwise(const optimizer_state& s) {
-  return s.type == dtype_of<T>;
+  return s.type == dtype_of<T> && !s.is_in_parts;
+}
+
+/// The numbers of one parameter in an array in parts.
+template <class = void>
+std::span<std::byte> bytes_of(const optimizer_state& s, const optimizer_state_part& part) {
+  const std::size_t size = size_of(s.type);
+  return s.bytes.subspan(static_cast<std::size_t>(part.at) * size,
+                         static_cast<std::size_t>(part.extents.numel()) * size);
 }
 
 /// Throws state_error if a counter is negative.
@@ -136,6 +144,13 @@ state_dict get_optimizer_state_dict(Model& model, Optimizer& optimizer) {
   state_dict dict;
   for (const optimizer_state& s : optimizer.state()) {
     if (!s.in_use) continue;
+    for (const optimizer_state_part& part : s.parts) {
+      const auto from = detail::bytes_of(s, part);
+      std::memcpy(dict.add_owned(detail::optimizer_key(p, parameters[part.parameter], s.name),
+                                 s.type, part.extents),
+                  from.data(), from.size());
+    }
+    if (s.is_in_parts) continue;
     aligned_buffer<T> whole;
     if (detail::is_elementwise<T>(s)) whole = detail::gather_state(model, s);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -168,6 +183,10 @@ void set_optimizer_state_dict(Model& model, Optimizer& optimizer, const state_di
     state_dict expected;
     for (const optimizer_state& s : states) {
       if (!s.in_use) continue;
+      for (const optimizer_state_part& part : s.parts)
+        expected.add_uninitialized(detail::optimizer_key(p, parameters[part.parameter], s.name),
+                                   s.type, part.extents);
+      if (s.is_in_parts) continue;
       detail::check_optimizer_of(model, s);
       for (const auto& parameter : parameters)
         expected.add_uninitialized(detail::optimizer_key(p, parameter, s.name), s.type,
@@ -179,7 +198,7 @@ void set_optimizer_state_dict(Model& model, Optimizer& optimizer, const state_di
     for (const auto& e : dict) detail::check_counters(e);
   }
   for (const optimizer_state& s : states) {
-    if (!s.in_use || detail::is_elementwise<T>(s) || parameters.empty()) continue;
+    if (!s.in_use || s.is_in_parts || detail::is_elementwise<T>(s) || parameters.empty()) continue;
     if (s.bytes.size() > size_of(s.type)) continue;
     const auto& first = dict.at(detail::optimizer_key(p, parameters[0], s.name));
     for (const auto& parameter : parameters) {
@@ -191,6 +210,10 @@ void set_optimizer_state_dict(Model& model, Optimizer& optimizer, const state_di
   }
   for (const optimizer_state& s : states) {
     if (!s.in_use) continue;
+    for (const optimizer_state_part& part : s.parts)
+      detail::copy_elements(detail::bytes_of(s, part).data(), s.type,
+                            dict.at(detail::optimizer_key(p, parameters[part.parameter], s.name)));
+    if (s.is_in_parts) continue;
     if (!detail::is_elementwise<T>(s)) {
       for (std::size_t i = 0; i < parameters.size(); ++i)
         detail::copy_elements(s.bytes.data() + detail::offset_of_number(model, s, i), s.type,

@@ -17,6 +17,8 @@ struct radam_options {
   std::pair<double, double> betas{0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0;  ///< L2 penalty: added to the gradient, times the parameter.
+  bool decoupled_weight_decay =
+      false;  ///< Instead, parameters shrink by lr times this (PyTorch 2).
   bool maximize = false;
   double max_norm = std::numeric_limits<double>::infinity();  ///< Clips by norm, see adam.
   bool error_if_nonfinite = false;  ///< Throws error if the norm of the gradients is not finite.
@@ -50,11 +52,19 @@ struct radam_rule {
                         ((longest - 4) * (longest - 2) * length));
       root = 1;
     }
-    return std::array{
-        0.0,  rate, root, o.betas.first, 1 - o.betas.first, o.betas.second, 1 - o.betas.second,
-        o.eps};
+    return std::array{0.0,
+                      rate,
+                      root,
+                      o.betas.first,
+                      1 - o.betas.first,
+                      o.betas.second,
+                      1 - o.betas.second,
+                      o.eps,
+                      1 - (o.decoupled_weight_decay ? o.lr * o.weight_decay : 0)};
   }
-  static double weight_decay([[maybe_unused]] const options& o) { return o.weight_decay; }
+  static double weight_decay(const options& o) {
+    return o.decoupled_weight_decay ? 0 : o.weight_decay;
+  }
   template <class T>
   static void step(const cpu::optimizer_arrays<T>& a) {
     cpu::mixed_adam_step<T>(a);

@@ -239,6 +239,10 @@ void for_each_optimizer_state(Model& m, Optimizer& optimizer, [[maybe_unused]] s
     if (state.bytes.empty()) continue;
     const std::size_t element = size_of(state.type);
     const std::string name = "optimizer." + std::string(state.name);
+    for (const optimizer_state_part& part : state.parts)
+      f(name + '.' + p.path(p.all_parameters()[part.parameter]).c_str(), state.type, part.extents,
+        bytes_of(state, part));
+    if (state.is_in_parts) continue;
     if (state.bytes.size() / element != static_cast<std::size_t>(layout.parameter_elements)) {
       f(name, state.type, shape{state.bytes.size() / element}, state.bytes);
       continue;
