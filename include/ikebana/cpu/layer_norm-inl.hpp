@@ -27,111 +27,29 @@ IKEBANA_CPU_INLINE vec<T> sum_of_row(dim_t n, F f) {
   return n < vec<T>::size ? f(dim_t{0}, n) : sum_by_lanes<T>(n, f);
 }
 
-template <class T, unsigned Norms>
+template <class T>
 IKEBANA_CPU_INLINE void normalize_row(dim_t n, const T* x, const T* gamma, const T* beta,
                                       vec<T> center, vec<T> factor, T* y) {
-  constexpr dim_t w = vec<T>::size;
   const auto scaled = IKEBANA_CPU_TERMS { return (load_lanes(x + i, lanes) - center) * factor; };
-  if constexpr ((Norms & detail::row_norm::partly) != 0) {
-    if (gamma == nullptr && beta == nullptr) return map_terms(n, y, scaled);
-    if (gamma == nullptr)
-      return map_terms(
-          n, y, IKEBANA_CPU_TERMS { return scaled(i, lanes) + load_lanes(beta + i, lanes); });
-    if (beta == nullptr)
-      return map_terms(
-          n, y, IKEBANA_CPU_TERMS { return scaled(i, lanes) * load_lanes(gamma + i, lanes); });
-  }
-  const auto term = IKEBANA_CPU_TERMS {
-    return fma(scaled(i, lanes), load_lanes(gamma + i, lanes), load_lanes(beta + i, lanes));
-  };
-  dim_t i = 0;
-  for (; i + 2 * w <= n; i += 2 * w) {
-    const vec<T> a = term(i, w), b = term(i + w, w);
-    a.store(y + i);
-    b.store(y + i + w);
-  }
-  if (i + w <= n) {
-    term(i, w).store(y + i);
-    i += w;
-  }
-  if (i < n) term(i, n - i).store(y + i, n - i);
+  if (gamma != nullptr && beta != nullptr)
+    return map_terms(
+        n, y, IKEBANA_CPU_TERMS {
+          return fma(scaled(i, lanes), load_lanes(gamma + i, lanes), load_lanes(beta + i, lanes));
+        });
+  map_terms(
+      n, y, IKEBANA_CPU_TERMS {
+        const vec<T> v = scaled(i, lanes);
+        return gamma != nullptr  ? v * load_lanes(gamma + i, lanes)
+               : beta != nullptr ? v + load_lanes(beta + i, lanes)
+                                 : v;
+      });
 }
 
-/// Lane r: the sum of part(r, k) of the K registers of row r.
-template <class T, int K, class F>
-IKEBANA_CPU_INLINE vec<T> sum_short_rows(F part) {
-  return sum_lanes<T>([&](dim_t r) __attribute__((always_inline)) {
-    vec<T> s = part(r, 0);
-    for (int k = 1; k < K; ++k) s = s + part(r, k);
-    return s;
-  });
-}
-
-/// normalize_rows of rows of K registers, as many together as a register has lanes: each row is
-/// read once.
-template <class T, int K>
-void normalize_short_rows(dim_t rows, dim_t n, const T* x, const T* residual, T* total,
-                          const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds) {
-  constexpr dim_t w = vec<T>::size;
-  const dim_t last = n - (K - 1) * w;
-  const auto lanes = [=](int k) __attribute__((always_inline)) { return k < K - 1 ? w : last; };
-  const bits_of<T> kept =
-      last == w ? bits_of<T>::broadcast(typename number<T>::bits{-1}) : last_lanes<T>(n);
-  const vec<T> count = vec<T>::broadcast(static_cast<T>(n));
-  vec<T> weight[K], offset[K];
-  for (int k = 0; k < K; ++k) {
-    weight[k] = gamma == nullptr ? vec<T>::broadcast(T(1)) : load_lanes(gamma + k * w, lanes(k));
-    offset[k] = beta == nullptr ? vec<T>::zero() : load_lanes(beta + k * w, lanes(k));
-  }
-  vec<T> d[w][K];
-  T each[w];
-  for (; rows > 0; rows -= w, x += w * n, y += w * n, invstds += w) {
-    const dim_t here = rows < w ? rows : w;
-    for (dim_t r = 0; r < here; ++r)
-      for (int k = 0; k < K; ++k) d[r][k] = load_lanes(x + r * n + k * w, lanes(k));
-    if (residual != nullptr) {
-      for (dim_t r = 0; r < here; ++r)
-        for (int k = 0; k < K; ++k) {
-          d[r][k] = d[r][k] + load_lanes(residual + r * n + k * w, lanes(k));
-          store_lanes(d[r][k], total + r * n + k * w, lanes(k));
-        }
-      residual += w * n;
-      total += w * n;
-    }
-    for (dim_t r = here; r < w; ++r)
-      for (int k = 0; k < K; ++k) d[r][k] = vec<T>::zero();
-    if (means != nullptr) {
-      const vec<T> mean = sum_short_rows<T, K>([&](dim_t r, int k) __attribute__((always_inline)) {
-                            return d[r][k];
-                          }) /
-                          count;
-      store_lanes(mean, means, here);
-      means += w;
-      mean.store(each);
-      for (dim_t r = 0; r < here; ++r) {
-        const vec<T> center = vec<T>::broadcast(each[r]);
-        for (int k = 0; k < K; ++k) d[r][k] = d[r][k] - center;
-        d[r][K - 1] = keep_lanes(d[r][K - 1], kept);
-      }
-    }
-    const vec<T> variance =
-        sum_short_rows<T, K>([&](dim_t r, int k)
-                                 __attribute__((always_inline)) { return d[r][k] * d[r][k]; }) /
-        count;
-    const vec<T> inverse = inverse_deviation(variance, eps);
-    store_lanes(inverse, invstds, here);
-    inverse.store(each);
-    for (dim_t r = 0; r < here; ++r)
-      for (int k = 0; k < K; ++k)
-        store_lanes(fma(d[r][k] * vec<T>::broadcast(each[r]), weight[k], offset[k]),
-                    y + r * n + k * w, lanes(k));
-  }
-}
-
-template <class T, unsigned Norms>
-IKEBANA_CPU_INLINE void normalize_long_rows(dim_t rows, dim_t n, dim_t groups, const T* x,
-                                            const T* residual, T* total, const T* gamma,
-                                            const T* beta, T eps, T* y, T* means, T* invstds) {
+/// Of x, or of total = x + residual. Root mean square norm where `means` is null.
+template <class T>
+void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* residual, T* total,
+                    const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds) {
+  if (n == 0) return;
   constexpr dim_t w = vec<T>::size;
   const dim_t together = rows_together<T>(n);
   const vec<T> count = vec<T>::broadcast(static_cast<T>(n));
@@ -181,50 +99,17 @@ IKEBANA_CPU_INLINE void normalize_long_rows(dim_t rows, dim_t n, dim_t groups, c
       const dim_t part = groups == 1 ? 0 : (first + r) % groups * n;
       const T* weight = gamma == nullptr ? nullptr : gamma + part;
       const T* offset = beta == nullptr ? nullptr : beta + part;
-      normalize_row<T, Norms>(n, row, weight, offset, center, factor, y + (first + r) * n);
+      normalize_row(n, row, weight, offset, center, factor, y + (first + r) * n);
     }
   }
 }
 
-/// Of x, or of total = x + residual. Root mean square norm where `means` is null.
-template <class T, unsigned Norms = detail::row_norm::all>
-void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* residual, T* total,
-                    const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds) {
-  if (n == 0) return;
-  constexpr dim_t w = vec<T>::size;
-  constexpr int registers = detail::row_registers(Norms, w, 3);
-  [[maybe_unused]] const auto of_registers = [&](auto k) {
-    normalize_short_rows<T, k>(rows, n, x, residual, total, gamma, beta, eps, y, means, invstds);
-  };
-  if constexpr (registers > 0) return of_registers(std::integral_constant<int, registers>{});
-  if constexpr (registers == 0)
-    if (groups == 1 && n <= 3 * w) {
-      if (n <= w) return of_registers(std::integral_constant<int, 1>{});
-      if (n <= 2 * w) return of_registers(std::integral_constant<int, 2>{});
-      return of_registers(std::integral_constant<int, 3>{});
-    }
-  if constexpr (registers <= 0)
-    normalize_long_rows<T, Norms>(rows, n, groups, x, residual, total, gamma, beta, eps, y, means,
-                                  invstds);
-}
-
-/// By rows whose elements each have the factors of their channel, where `by_elements`.
-template <class T, unsigned Norms = detail::row_norm::all>
-void normalize_groups(dim_t batch, dim_t channels, dim_t inner, dim_t groups, bool by_elements,
-                      const T* x, const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds,
+template <class T>
+void normalize_groups(dim_t batch, dim_t channels, dim_t inner, dim_t groups, const T* x,
+                      const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds,
                       T* variances) {
   const dim_t each = groups == 0 ? 0 : channels / groups, n = each * inner;
   if (n == 0) return;
-  if (by_elements) {
-    T* const lists = detail::thread_scratch<T>();
-    const auto of_elements = [=](const T* factors, T* to) {
-      if (factors != nullptr) spread_over_planes(channels, inner, factors, to);
-      return factors != nullptr ? to : nullptr;
-    };
-    return normalize_rows<T, Norms>(
-        batch * groups, n, groups, x, nullptr, nullptr, of_elements(gamma, lists),
-        of_elements(beta, lists + channels * inner + vec<T>::size), eps, y, means, invstds);
-  }
   const double count = static_cast<double>(n);
   for (dim_t r = 0; r < batch * groups; ++r) {
     const T mean = static_cast<T>(static_cast<double>(sum_array<T>(n, x + r * n)) / count);

@@ -7,36 +7,6 @@
 #include "ikebana/cpu/norm.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
-namespace ikebana::cpu::detail {
-
-/// What is known of rows and their factors: what a caller's type rules out need not be built.
-namespace row_norm {
-enum : unsigned {
-  partly = 1,     // gamma or beta may be missing
-  eighths = 2,    // times the length in eights of elements, for one group of rows of up to 48
-  long_rows = 14  // rows that are longer, or of several groups
-};
-inline constexpr unsigned all = partly;
-}  // namespace row_norm
-/// Of rows of n elements, negative if that is not known.
-constexpr unsigned row_norms_of(dim_t n, bool is_one_group, bool has_both) {
-  // Where kernels are built apart, they are all there.
-  if (!IKEBANA_CPU_HERE) return row_norm::all;
-  const unsigned length = !is_one_group || n > 48 ? row_norm::long_rows
-                          : n <= 0                ? 0
-                                   : static_cast<unsigned>((n + 7) / 8) * row_norm::eighths;
-  return length | (has_both ? 0u : row_norm::partly);
-}
-/// How many registers such a row takes; 0 if that is not known, -1 if too many for `most`.
-constexpr int row_registers(unsigned norms, dim_t lanes, int most) {
-  const unsigned length = norms / row_norm::eighths * row_norm::eighths;
-  if (lanes < 8 || length == row_norm::long_rows) return -1;
-  const int n = static_cast<int>(length / row_norm::eighths * 8), w = static_cast<int>(lanes);
-  return (n + w - 1) / w > most ? -1 : (n + w - 1) / w;
-}
-
-}  // namespace ikebana::cpu::detail
-
 #define IKEBANA_CPU_BODY "ikebana/cpu/layer_norm-inl.hpp"
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
@@ -54,13 +24,13 @@ namespace ikebana::cpu {
 namespace detail {
 
 /// Whole groups of rows, for row r has part r % groups of gamma and beta.
-template <class T, unsigned Norms>
+template <class T>
 [[gnu::always_inline]] inline void share_row_norm(dim_t rows, dim_t n, dim_t groups, const T* x,
                                                   const T* residual, T* total, const T* gamma,
                                                   const T* beta, T eps, T* y, T* means,
                                                   T* invstds) {
   share_rows(
-      rows, n, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_rows<T, Norms>),
+      rows, n, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_rows<T>),
       [=](auto* kernel, dim_t b, dim_t e) {
         kernel(e - b, n, groups, x + b * n, residual == nullptr ? residual : residual + b * n,
                total == nullptr ? total : total + b * n, gamma, beta, eps, y + b * n,
@@ -68,14 +38,14 @@ template <class T, unsigned Norms>
       },
       groups);
 }
-template <class T, unsigned Norms>
+template <class T>
 [[gnu::always_inline]] inline void share_row_norm_backward(dim_t rows, dim_t n, dim_t groups,
                                                            const T* x, const T* dy, const T* gamma,
                                                            const T* means, const T* invstds, T* dx,
                                                            T* dgamma, T* dbeta, bool accumulate) {
   // The kernel takes 32 rows of a group at a time.
   share_rows_of_sums(rows, n, 32 * groups, groups * n, dgamma, dbeta, accumulate,
-                     IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_rows_backward<T, Norms>),
+                     IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_rows_backward<T>),
                      [=](auto* kernel, dim_t b, dim_t e, T* gamma_sums, T* beta_sums, bool adds) {
                        kernel(e - b, n, groups, x + b * n, dy + b * n, gamma,
                               means == nullptr ? means : means + b, invstds + b,
@@ -88,67 +58,64 @@ template <class T, unsigned Norms>
 /// y = gamma[j] (x - mean) / sqrt(variance + eps) + beta[j] for element j of each of `rows` rows of
 /// n; the biased variance, taken in a second pass. Row r has part r % groups of gamma and beta,
 /// which are (groups, n). Stores mean and 1 / sqrt(variance + eps). y may be x.
-template <class T, unsigned Norms = detail::row_norm::all>
+template <class T>
 void layer_norm_forward(dim_t rows, dim_t n, dim_t groups, const T* x, const T* gamma,
                         const T* beta, T eps, T* y, T* save_mean, T* save_invstd) {
-  detail::share_row_norm<T, Norms>(rows, n, groups, x, nullptr, nullptr, gamma, beta, eps, y,
-                                   save_mean, save_invstd);
+  detail::share_row_norm<T>(rows, n, groups, x, nullptr, nullptr, gamma, beta, eps, y, save_mean,
+                            save_invstd);
 }
 /// The same of total = x + residual, which is stored too and may be either.
-template <class T, unsigned Norms = detail::row_norm::all>
+template <class T>
 void add_layer_norm_forward(dim_t rows, dim_t n, const T* x, const T* residual, T* total,
                             const T* gamma, const T* beta, T eps, T* y, T* save_mean,
                             T* save_invstd) {
-  detail::share_row_norm<T, Norms>(rows, n, 1, x, residual, total, gamma, beta, eps, y, save_mean,
-                                   save_invstd);
+  detail::share_row_norm<T>(rows, n, 1, x, residual, total, gamma, beta, eps, y, save_mean,
+                            save_invstd);
 }
 /// dx may be dy.
-template <class T, unsigned Norms = detail::row_norm::all>
+template <class T>
 void layer_norm_backward(dim_t rows, dim_t n, dim_t groups, const T* x, const T* dy, const T* gamma,
                          const T* save_mean, const T* save_invstd, T* dx, T* dgamma, T* dbeta,
                          bool accumulate) {
-  detail::share_row_norm_backward<T, Norms>(rows, n, groups, x, dy, gamma, save_mean, save_invstd,
-                                            dx, dgamma, dbeta, accumulate);
+  detail::share_row_norm_backward<T>(rows, n, groups, x, dy, gamma, save_mean, save_invstd, dx,
+                                     dgamma, dbeta, accumulate);
 }
 
 /// y = gamma[j] x / sqrt(mean of x^2 + eps) for element j of each of `rows` rows of n. Stores the
 /// inverse of the root.
-template <class T, unsigned Norms = detail::row_norm::all>
+template <class T>
 void rms_norm_forward(dim_t rows, dim_t n, const T* x, const T* gamma, T eps, T* y,
                       T* save_invrms) {
-  detail::share_row_norm<T, Norms>(rows, n, 1, x, nullptr, nullptr, gamma, nullptr, eps, y, nullptr,
-                                   save_invrms);
+  detail::share_row_norm<T>(rows, n, 1, x, nullptr, nullptr, gamma, nullptr, eps, y, nullptr,
+                            save_invrms);
 }
 /// The same of total = x + residual, which is stored too and may be either.
-template <class T, unsigned Norms = detail::row_norm::all>
+template <class T>
 void add_rms_norm_forward(dim_t rows, dim_t n, const T* x, const T* residual, T* total,
                           const T* gamma, T eps, T* y, T* save_invrms) {
-  detail::share_row_norm<T, Norms>(rows, n, 1, x, residual, total, gamma, nullptr, eps, y, nullptr,
-                                   save_invrms);
+  detail::share_row_norm<T>(rows, n, 1, x, residual, total, gamma, nullptr, eps, y, nullptr,
+                            save_invrms);
 }
-template <class T, unsigned Norms = detail::row_norm::all>
+template <class T>
 void rms_norm_backward(dim_t rows, dim_t n, const T* x, const T* dy, const T* gamma,
                        const T* save_invrms, T* dx, T* dgamma, bool accumulate) {
-  detail::share_row_norm_backward<T, Norms>(rows, n, 1, x, dy, gamma, nullptr, save_invrms, dx,
-                                            dgamma, nullptr, accumulate);
+  detail::share_row_norm_backward<T>(rows, n, 1, x, dy, gamma, nullptr, save_invrms, dx, dgamma,
+                                     nullptr, accumulate);
 }
 
 /// The same as layer norm for each of `groups` groups of channels of (batch, channels, inner), with
 /// one gamma and beta for each channel. `groups` divides `channels`. Stores (batch, groups) means,
 /// 1 / sqrt(variance + eps) and, where asked for, unbiased variances.
-template <class T, unsigned Norms = detail::row_norm::all>
+template <class T>
 void group_norm_forward(dim_t batch, dim_t channels, dim_t inner, dim_t groups, const T* x,
                         const T* gamma, const T* beta, T eps, T* y, T* save_mean, T* save_invstd,
                         T* save_variance = nullptr) {
-  constexpr dim_t short_plane = 64, most_elements = 16384;
   const dim_t size = channels * inner;
-  const bool by_elements =
-      save_variance == nullptr && inner <= short_plane && size <= most_elements;
-  detail::share_rows(batch, size, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_groups<T, Norms>),
+  detail::share_rows(batch, size, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_groups<T>),
                      [=](auto* kernel, dim_t b, dim_t e) {
                        kernel(
-                           e - b, channels, inner, groups, by_elements, x + b * size, gamma, beta,
-                           eps, y + b * size, save_mean + b * groups, save_invstd + b * groups,
+                           e - b, channels, inner, groups, x + b * size, gamma, beta, eps,
+                           y + b * size, save_mean + b * groups, save_invstd + b * groups,
                            save_variance == nullptr ? save_variance : save_variance + b * groups);
                      });
 }

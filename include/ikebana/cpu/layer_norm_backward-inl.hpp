@@ -26,70 +26,17 @@ IKEBANA_CPU_INLINE void add_row_gradients(dim_t first, dim_t last, dim_t step, d
   }
 }
 
-/// normalize_rows_backward of rows of K registers, as many together as a register has lanes: each
-/// row is read once. Adds to dgamma and dbeta.
-template <class T, int K>
-void short_rows_backward(dim_t rows, dim_t n, const T* x, const T* dy, const T* gamma,
-                         const T* means, const T* invstds, T* dx, T* dgamma, T* dbeta) {
-  constexpr dim_t w = vec<T>::size;
-  const dim_t last = n - (K - 1) * w;
-  const auto lanes = [=](int k) __attribute__((always_inline)) { return k < K - 1 ? w : last; };
-  const vec<T> count = vec<T>::broadcast(static_cast<T>(n));
-  vec<T> weight[K], slopes[K], totals[K], d[w][K], g[w][K];
-  for (int k = 0; k < K; ++k) {
-    weight[k] = gamma == nullptr ? vec<T>::broadcast(T(1)) : load_lanes(gamma + k * w, lanes(k));
-    slopes[k] = totals[k] = vec<T>::zero();
-  }
-  T slope[w], mean_dy[w];
-  for (dim_t first = 0; first < rows; first += w) {
-    const dim_t here = rows - first < w ? rows - first : w;
-    for (dim_t r = 0; r < here; ++r) {
-      const vec<T> middle = vec<T>::broadcast(means == nullptr ? T(0) : means[first + r]),
-                   scale = vec<T>::broadcast(invstds[first + r]);
-      for (int k = 0; k < K; ++k) {
-        const dim_t at = (first + r) * n + k * w;
-        const vec<T> given = load_lanes(dy + at, lanes(k));
-        d[r][k] = load_lanes(x + at, lanes(k)) - middle;
-        slopes[k] = fma(given * d[r][k], scale, slopes[k]);
-        totals[k] = totals[k] + given;
-        g[r][k] = given * weight[k];
-      }
-    }
-    // Partial sums stay small.
-    if ((first + w) % 32 == 0 || rows - first <= w)
-      for (int k = 0; k < K; ++k) {
-        if (dgamma != nullptr) add_lanes(slopes[k], dgamma + k * w, lanes(k));
-        if (dbeta != nullptr) add_lanes(totals[k], dbeta + k * w, lanes(k));
-        slopes[k] = totals[k] = vec<T>::zero();
-      }
-    if (dx == nullptr) continue;
-    for (dim_t r = here; r < w; ++r)
-      for (int k = 0; k < K; ++k) d[r][k] = g[r][k] = vec<T>::zero();
-    const vec<T> inverse = load_lanes(invstds + first, here);
-    const vec<T> mean_slope =
-        sum_short_rows<T, K>([&](dim_t r, int k)
-                                 __attribute__((always_inline)) { return g[r][k] * d[r][k]; }) /
-        count;
-    (-(mean_slope * inverse * inverse)).store(slope);
-    if (means != nullptr)
-      (sum_short_rows<T, K>([&](dim_t r, int k)
-                                __attribute__((always_inline)) { return g[r][k]; }) /
-       count)
-          .store(mean_dy);
-    for (dim_t r = 0; r < here; ++r) {
-      const vec<T> scale = vec<T>::broadcast(invstds[first + r]), by = vec<T>::broadcast(slope[r]),
-                   less = vec<T>::broadcast(means == nullptr ? T(0) : mean_dy[r]);
-      for (int k = 0; k < K; ++k)
-        store_lanes(scale * fma(d[r][k], by, g[r][k] - less), dx + (first + r) * n + k * w,
-                    lanes(k));
-    }
-  }
-}
-
 template <class T>
-IKEBANA_CPU_INLINE void long_rows_backward(dim_t rows, dim_t n, dim_t groups, const T* x,
-                                           const T* dy, const T* gamma, const T* means,
-                                           const T* invstds, T* dx, T* dgamma, T* dbeta) {
+void normalize_rows_backward(dim_t rows, dim_t n, dim_t groups, const T* x, const T* dy,
+                             const T* gamma, const T* means, const T* invstds, T* dx, T* dgamma,
+                             T* dbeta, bool accumulate) {
+  if (n == 0) return;
+  if (!accumulate)
+    for (T* gradient : {dgamma, dbeta})
+      if (gradient != nullptr)
+        map_terms(
+            groups * n, gradient,
+            [](dim_t, dim_t) __attribute__((always_inline)) { return vec<T>::zero(); });
   // Some rows at a time, so that they are still near for dx, and that partial sums stay small.
   const dim_t step = 32 * groups;
   const dim_t together = rows_together<T>(n);
@@ -142,32 +89,6 @@ IKEBANA_CPU_INLINE void long_rows_backward(dim_t rows, dim_t n, dim_t groups, co
       }
     }
   }
-}
-
-template <class T, unsigned Norms = detail::row_norm::all>
-void normalize_rows_backward(dim_t rows, dim_t n, dim_t groups, const T* x, const T* dy,
-                             const T* gamma, const T* means, const T* invstds, T* dx, T* dgamma,
-                             T* dbeta, bool accumulate) {
-  if (n == 0) return;
-  if (!accumulate)
-    for (T* gradient : {dgamma, dbeta})
-      if (gradient != nullptr)
-        map_terms(
-            groups * n, gradient,
-            [](dim_t, dim_t) __attribute__((always_inline)) { return vec<T>::zero(); });
-  constexpr dim_t w = vec<T>::size;
-  constexpr int registers = detail::row_registers(Norms, w, 2);
-  [[maybe_unused]] const auto of_registers = [&](auto k) {
-    short_rows_backward<T, k>(rows, n, x, dy, gamma, means, invstds, dx, dgamma, dbeta);
-  };
-  if constexpr (registers > 0) return of_registers(std::integral_constant<int, registers>{});
-  if constexpr (registers == 0)
-    if (groups == 1 && n <= 2 * w) {
-      if (n <= w) return of_registers(std::integral_constant<int, 1>{});
-      return of_registers(std::integral_constant<int, 2>{});
-    }
-  if constexpr (registers <= 0)
-    long_rows_backward(rows, n, groups, x, dy, gamma, means, invstds, dx, dgamma, dbeta);
 }
 
 template <class T>

@@ -144,11 +144,6 @@ void normalize_batch(dim_t batch, dim_t channels, dim_t wanted, dim_t inner, con
   if (inner == 1)
     return normalize_batch_columns(batch, channels, wanted, x, gamma, beta, eps, function, y,
                                    save_mean, save_invstd, running_mean, running_var, momentum);
-  const dim_t together = channels_together<T>(batch * inner);
-  if (together > 1)
-    return normalize_short_channels(batch, channels, wanted, inner, together, x, gamma, beta, eps,
-                                    function, y, save_mean, save_invstd, running_mean, running_var,
-                                    momentum);
   const double count = static_cast<double>(batch * inner);
   for (dim_t c = 0; c < wanted; ++c) {
     const channel_moments m = moments_of_channel(batch, channels, inner, c, x);
@@ -164,9 +159,6 @@ void normalize_by_running(dim_t batch, dim_t channels, dim_t wanted, dim_t inner
                           const T* gamma, const T* beta, T eps, const T* running_mean,
                           const T* running_var, final_activation<T> function, T* y) {
   constexpr dim_t w = vec<T>::size;
-  if (inner > 1 && are_planes_joined<T>(batch < 4 ? 2 * inner : inner))
-    return normalize_joined_by_running(batch, channels, wanted, inner, x, gamma, beta, eps,
-                                       running_mean, running_var, function, y);
   const auto factor_of = [=](dim_t c) {
     return (gamma != nullptr ? gamma[c] : T(1)) * inverse_of_running(running_var[c], eps);
   };

@@ -5,19 +5,11 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activate.hpp"
 #include "ikebana/cpu/detail/math.hpp"
-#include "ikebana/cpu/detail/quotients.hpp"
-#include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/final_activation.hpp"
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/norm/sums-inl.hpp"
-#define IKEBANA_CPU_SETS 1
-#include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/norm/planes-inl.hpp"
-#define IKEBANA_CPU_SETS 1
-#include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/norm/short-inl.hpp"
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/norm-inl.hpp"

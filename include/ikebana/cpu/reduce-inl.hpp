@@ -118,15 +118,6 @@ T sum_squared_difference(dim_t n, const T* x, const T* t, T* dx, T grad_scale) {
       },
       lanes_before(x));
 }
-
-/// to[k * inner + i] = each[k] for k < here. Writes up to a register more.
-template <class T>
-IKEBANA_CPU_INLINE void spread_over_planes(dim_t here, dim_t inner, const T* each, T* to) {
-  for (dim_t k = 0; k < here; ++k, to += inner) {
-    const vec<T> value = vec<T>::broadcast(each[k]);
-    for (dim_t i = 0; i < inner; i += vec<T>::size) value.store(to + i);
-  }
-}
 #undef IKEBANA_CPU_TERMS
 
 // ---- rows that are reduced together ----

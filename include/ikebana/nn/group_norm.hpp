@@ -90,9 +90,6 @@ struct group_norm {
         .add("affine", is_affine);
   }
 
-  /// The forms that rows (groups) can have.
-  static constexpr unsigned norms = cpu::detail::row_norms_of(-1, Groups == 1, is_affine);
-
   template <class T>
   void forward(const context<T>& c) const {
     const sizes n(c.input_shape());
@@ -100,13 +97,13 @@ struct group_norm {
     const T* bias = is_affine ? c.parameter(1) : nullptr;
     // Without spatial dimensions, a group is a row with its own weights.
     if (n.inner == 1)
-      cpu::layer_norm_forward<T, norms>(n.batch * Groups, n.channels / Groups, Groups, c.input(),
-                                        weight, bias, static_cast<T>(eps), c.output(),
-                                        c.template saved<T>(0), c.template saved<T>(1));
+      cpu::layer_norm_forward<T>(n.batch * Groups, n.channels / Groups, Groups, c.input(), weight,
+                                 bias, static_cast<T>(eps), c.output(), c.template saved<T>(0),
+                                 c.template saved<T>(1));
     else
-      cpu::group_norm_forward<T, norms>(n.batch, n.channels, n.inner, Groups, c.input(), weight,
-                                        bias, static_cast<T>(eps), c.output(),
-                                        c.template saved<T>(0), c.template saved<T>(1));
+      cpu::group_norm_forward<T>(n.batch, n.channels, n.inner, Groups, c.input(), weight, bias,
+                                 static_cast<T>(eps), c.output(), c.template saved<T>(0),
+                                 c.template saved<T>(1));
   }
 
   template <class T>
@@ -116,10 +113,10 @@ struct group_norm {
     T* dweight = is_affine ? c.parameter_gradient(0) : nullptr;
     T* dbias = is_affine ? c.parameter_gradient(1) : nullptr;
     if (n.inner == 1)
-      cpu::layer_norm_backward<T, norms>(n.batch * Groups, n.channels / Groups, Groups, c.input(),
-                                         c.output_gradient(), weight, c.template saved<T>(0),
-                                         c.template saved<T>(1), c.input_gradient(), dweight, dbias,
-                                         c.accumulate());
+      cpu::layer_norm_backward<T>(n.batch * Groups, n.channels / Groups, Groups, c.input(),
+                                  c.output_gradient(), weight, c.template saved<T>(0),
+                                  c.template saved<T>(1), c.input_gradient(), dweight, dbias,
+                                  c.accumulate());
     else
       cpu::group_norm_backward<T>(n.batch, n.channels, n.inner, Groups, c.input(),
                                   c.output_gradient(), weight, c.template saved<T>(0),

@@ -86,33 +86,28 @@ struct layer_norm {
     if (is_affine) d.add("bias", has_bias);
   }
 
-  /// The forms that its rows can have.
-  static constexpr unsigned norms =
-      cpu::detail::row_norms_of(detail::known_numel(Normalized), true, is_affine&& has_bias);
-
   template <class T>
   void forward(const context<T>& c) const {
     const detail::row_sizes n(c.input_shape(), Normalized.rank());
     const T* const gamma = is_affine ? c.parameter(0) : nullptr;
     const T* const beta = has_bias ? c.parameter(1) : nullptr;
     if (c.residual() != nullptr)
-      cpu::add_layer_norm_forward<T, norms>(
-          n.rows, n.each, c.input(), c.residual(), c.summed_input(), gamma, beta,
-          static_cast<T>(eps), c.output(), c.template saved<T>(0), c.template saved<T>(1));
+      cpu::add_layer_norm_forward<T>(n.rows, n.each, c.input(), c.residual(), c.summed_input(),
+                                     gamma, beta, static_cast<T>(eps), c.output(),
+                                     c.template saved<T>(0), c.template saved<T>(1));
     else
-      cpu::layer_norm_forward<T, norms>(n.rows, n.each, 1, c.input(), gamma, beta,
-                                        static_cast<T>(eps), c.output(), c.template saved<T>(0),
-                                        c.template saved<T>(1));
+      cpu::layer_norm_forward<T>(n.rows, n.each, 1, c.input(), gamma, beta, static_cast<T>(eps),
+                                 c.output(), c.template saved<T>(0), c.template saved<T>(1));
   }
 
   template <class T>
   void backward(const context<T>& c) const {
     const detail::row_sizes n(c.input_shape(), Normalized.rank());
-    cpu::layer_norm_backward<T, norms>(
-        n.rows, n.each, 1, c.input(), c.output_gradient(), is_affine ? c.parameter(0) : nullptr,
-        c.template saved<T>(0), c.template saved<T>(1), c.input_gradient(),
-        is_affine ? c.parameter_gradient(0) : nullptr, has_bias ? c.parameter_gradient(1) : nullptr,
-        c.accumulate());
+    cpu::layer_norm_backward<T>(n.rows, n.each, 1, c.input(), c.output_gradient(),
+                                is_affine ? c.parameter(0) : nullptr, c.template saved<T>(0),
+                                c.template saved<T>(1), c.input_gradient(),
+                                is_affine ? c.parameter_gradient(0) : nullptr,
+                                has_bias ? c.parameter_gradient(1) : nullptr, c.accumulate());
   }
 
   template <class... X>

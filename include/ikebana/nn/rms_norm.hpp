@@ -83,30 +83,26 @@ struct rms_norm {
     d.add("elementwise_affine", is_affine);
   }
 
-  /// The forms that its rows can have.
-  static constexpr unsigned norms =
-      cpu::detail::row_norms_of(detail::known_numel(Normalized), true, false);
-
   template <class T>
   void forward(const context<T>& c) const {
     const detail::row_sizes n(c.input_shape(), Normalized.rank());
     const T epsilon = eps ? static_cast<T>(*eps) : std::numeric_limits<T>::epsilon();
     const T* const gamma = is_affine ? c.parameter(0) : nullptr;
     if (c.residual() != nullptr)
-      cpu::add_rms_norm_forward<T, norms>(n.rows, n.each, c.input(), c.residual(), c.summed_input(),
-                                          gamma, epsilon, c.output(), c.template saved<T>(0));
+      cpu::add_rms_norm_forward<T>(n.rows, n.each, c.input(), c.residual(), c.summed_input(), gamma,
+                                   epsilon, c.output(), c.template saved<T>(0));
     else
-      cpu::rms_norm_forward<T, norms>(n.rows, n.each, c.input(), gamma, epsilon, c.output(),
-                                      c.template saved<T>(0));
+      cpu::rms_norm_forward<T>(n.rows, n.each, c.input(), gamma, epsilon, c.output(),
+                               c.template saved<T>(0));
   }
 
   template <class T>
   void backward(const context<T>& c) const {
     const detail::row_sizes n(c.input_shape(), Normalized.rank());
-    cpu::rms_norm_backward<T, norms>(n.rows, n.each, c.input(), c.output_gradient(),
-                                     is_affine ? c.parameter(0) : nullptr, c.template saved<T>(0),
-                                     c.input_gradient(),
-                                     is_affine ? c.parameter_gradient(0) : nullptr, c.accumulate());
+    cpu::rms_norm_backward<T>(n.rows, n.each, c.input(), c.output_gradient(),
+                              is_affine ? c.parameter(0) : nullptr, c.template saved<T>(0),
+                              c.input_gradient(), is_affine ? c.parameter_gradient(0) : nullptr,
+                              c.accumulate());
   }
 
   template <class... X>

@@ -22,6 +22,28 @@ IKEBANA_CPU_INLINE channel_slope<T> slope_of_channel(dim_t c, double count, doub
           static_cast<T>(total / count)};
 }
 
+/// dx = scale (slope (x - center) + dy - mean_dy) for channel c, or scale dy.
+template <class T>
+[[gnu::noinline]] void pass_channel(dim_t batch, dim_t channels, dim_t inner, dim_t c, const T* x,
+                                    const T* dy, T center, T scale, T slope, T mean_dy,
+                                    bool through_batch, T* dx) {
+  const vec<T> by = vec<T>::broadcast(scale), rise = vec<T>::broadcast(slope),
+               less = vec<T>::broadcast(mean_dy), middle = vec<T>::broadcast(center);
+  for (dim_t b = 0; b < batch; ++b) {
+    const dim_t row = (b * channels + c) * inner;
+    const T *const from = x + row, *const given = dy + row;
+    if (through_batch)
+      map_terms(
+          inner, dx + row, IKEBANA_CPU_TERMS {
+            return by * fma(load_lanes(from + i, lanes) - middle, rise,
+                            load_lanes(given + i, lanes) - less);
+          });
+    else
+      map_terms(
+          inner, dx + row, IKEBANA_CPU_TERMS { return by * load_lanes(given + i, lanes); });
+  }
+}
+
 template <class T>
 void normalize_columns_backward(dim_t rows, dim_t channels, dim_t wanted, const T* x, const T* dy,
                                 const T* gamma, const T* means, const T* spread, T eps,
@@ -71,10 +93,6 @@ void normalize_backward(dim_t batch, dim_t channels, dim_t wanted, dim_t inner, 
   if (inner == 1)
     return normalize_columns_backward(batch, channels, wanted, x, dy, gamma, means, spread, eps,
                                       through_batch, dx, dgamma, dbeta, accumulate);
-  const dim_t together = channels_together<T>(batch * inner);
-  if (together > 1)
-    return short_channels_backward(batch, channels, wanted, inner, together, x, dy, gamma, means,
-                                   spread, eps, through_batch, dx, dgamma, dbeta, accumulate);
   for (dim_t c = 0; c < wanted; ++c) {
     const T center = means[c];
     double total = 0, total_x = 0;

@@ -114,11 +114,9 @@ template <class T>
   return {(s0 + s1) + (s2 + s3), (t0 + t1) + (t2 + t3)};
 }
 
-/// 1 / sqrt(variance + eps) in T: what registers of channels compute, to the last bit, for the
-/// number of images decides which of the two is taken.
+/// 1 / sqrt(variance + eps) in T.
 template <class T>
 IKEBANA_CPU_INLINE T inverse_of_running(T variance, T eps) {
-  // The root is rounded once: that in double has more than twice the digits of float.
   return T(1) / static_cast<T>(__builtin_sqrt(static_cast<double>(variance + eps)));
 }
 

@@ -24,13 +24,6 @@ constexpr bool has_dynamic(const shape& s) {
   return false;
 }
 
-/// The number of elements of s, or -1 if unknown.
-constexpr dim_t known_numel(const shape& s) {
-  dim_t n = 1;
-  for (dim_t d : s) n = n < 0 || d < 0 ? -1 : n * d;
-  return n;
-}
-
 /// The last n extents of s, whose rank is at least n.
 constexpr shape last_extents(const shape& s, std::size_t n) {
   shape out;
