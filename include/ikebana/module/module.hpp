@@ -70,6 +70,7 @@ namespace ikebana {
 ///   members: what a graph captures must not change it;
 /// - `loop_step()`: what it computes of each element or row, for fusion with others into one loop;
 /// - `is_source`: it uses the shapes of its inputs alone, and no gradient goes back to them;
+/// - `is_affine_in_each_input`: it is, with one output, so that `jvp` costs forwards alone;
 /// - `is_stateful`: forward changes buffers in evaluation too (default: true if there are buffers);
 /// - `skips_parameter_gradients`: backward leaves out the gradients of its parameters if
 ///   `parameter_gradient(0)` is null, as it is if it is frozen;

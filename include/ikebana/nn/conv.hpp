@@ -62,6 +62,7 @@ struct conv {
       detail::option_or<padding_mode<"zeros">, Options...>::value;
   static constexpr bool is_lazy = In == lazy;
   static constexpr kept keeps = kept::input;
+  static constexpr bool is_affine_in_each_input = true;
   static constexpr bool takes_residual = true;
   static constexpr bool takes_function = true;
   static constexpr bool takes_norm = true;

@@ -95,6 +95,8 @@ struct matmul {
   static constexpr std::string_view kind = "matmul";
   static constexpr kept keeps = kept::input;
 
+  static constexpr bool is_affine_in_each_input = true;
+
   bool ta = false, tb = false;
 
   constexpr bool operator==(const matmul&) const = default;
@@ -176,6 +178,8 @@ struct matmul {
 struct einsum {
   static constexpr std::string_view kind = "einsum";
   static constexpr kept keeps = kept::input;
+
+  static constexpr bool is_affine_in_each_input = true;
 
   labels a{}, b{}, c{};
 
