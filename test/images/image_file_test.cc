@@ -29,8 +29,9 @@ constexpr shape any_rgb{3, dynamic, dynamic}, any_grey{1, dynamic, dynamic},
 /// The colour of a block of 8 x 8 pixels.
 constexpr int blocks[4][3] = {{255, 0, 0}, {0, 128, 0}, {20, 40, 200}, {255, 255, 255}};
 
-/// A JPEG file of 16 x 16 pixels in four blocks, as libjpeg writes it.
-std::string jpeg() {
+/// A JPEG file of 16 x 16 pixels in four blocks, as libjpeg writes it. A grey one has 48 columns,
+/// the channels of each pixel.
+std::string jpeg(bool grey = false) {
   jpeg_compress_struct state{};
   jpeg_error_mgr errors{};
   state.err = jpeg_std_error(&errors);
@@ -38,9 +39,10 @@ std::string jpeg() {
   unsigned char* bytes = nullptr;
   unsigned long n = 0;
   jpeg_mem_dest(&state, &bytes, &n);
-  state.image_width = state.image_height = 16;
-  state.input_components = 3;
-  state.in_color_space = JCS_RGB;
+  state.image_width = grey ? 48 : 16;
+  state.image_height = 16;
+  state.input_components = grey ? 1 : 3;
+  state.in_color_space = grey ? JCS_GRAYSCALE : JCS_RGB;
   jpeg_set_defaults(&state);
   jpeg_set_quality(&state, 100, TRUE);
   state.comp_info[0].h_samp_factor = state.comp_info[0].v_samp_factor = 1;
@@ -114,6 +116,12 @@ TEST_CASE("a JPEG file is read as what was compressed, to rounding") {
       CHECK(std::abs(grey(0, i, j) - (0.299 * c[0] + 0.587 * c[1] + 0.114 * c[2])) <= 2);
     }
   CHECK(values(ike::load_image<std::uint8_t, any_rgb>("test/data/image.jpg")) == values(rgb));
+  scratch.write("a.jpg", jpeg(true));
+  const auto opaque = ike::load_image<std::uint8_t, any_rgba>(path);
+  REQUIRE(opaque.extents() == shape{4, 16, 48});
+  CHECK(opaque(1, 9, 45) == opaque(0, 9, 45));
+  CHECK(opaque(3, 9, 2) == 255);
+  CHECK(std::abs(opaque(0, 9, 2) - 200) <= 40);
 }
 
 TEST_CASE("damaged images are refused") {

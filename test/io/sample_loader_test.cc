@@ -296,3 +296,20 @@ TEST_CASE("mixtures are those of their shares") {
   data_loader wrong{less, {.batch = 6}};
   CHECK_THROWS_AS(wrong.begin(), ike::error);
 }
+
+TEST_CASE("a dataset of one's own is split by a permutation of the seed") {
+  const numbers data;
+  const auto [train, test] = ike::random_split(data, 17, ike::seed{1});
+  CHECK(train.size() == 17);
+  CHECK(test.size() == 6);
+  data_loader first{train, {.batch = 4}}, second{test, {.batch = 4}};
+  std::vector<double> all;
+  for (const auto& part : {epoch_of(first), epoch_of(second)})
+    for (const row& r : part) all.push_back(r[1]);
+  CHECK(!std::is_sorted(all.begin(), all.end()));
+  std::sort(all.begin(), all.end());
+  for (std::size_t i = 0; i < 23; ++i) CHECK(all[i] == static_cast<double>(i));
+  CHECK_THROWS_AS(ike::random_split(data, 24, ike::seed{1}), ike::shape_error);
+  CHECK_THROWS_WITH_AS(ike::subset(data, {0, 23}), "subset: there is no sample 23 of 23",
+                       ike::error);
+}

@@ -28,6 +28,10 @@ IKEBANA_MISUSE(
     "data_loader takes a dataset: tensor_dataset(features, targets), or a class of one's "
     "own with size() and sample(i), which returns a std::tuple of tensors and numbers");
 
+IKEBANA_MISUSE(data_loader_of_samples_needs_its_header,
+               "a data_loader of a dataset with sample(i) needs a header: #include "
+               "<ikebana/io/sample_loader.hpp>");
+
 }  // namespace detail::misuse
 
 namespace detail {
@@ -56,8 +60,14 @@ struct no_dataset;
 template <class D>
 struct dataset_or_misuse
     : std::type_identity<no_dataset<misuse::data_loader_takes_a_dataset<later<D>>>> {};
+template <dataset D>
+struct dataset_or_misuse<D> : std::type_identity<D> {};
+/// <ikebana/io/sample_loader.hpp> specialises it.
 template <class D>
-requires(dataset<D> || has_samples<D>) struct dataset_or_misuse<D> : std::type_identity<D> {
+struct samples_or_misuse
+    : std::type_identity<no_dataset<misuse::data_loader_of_samples_needs_its_header<later<D>>>> {};
+template <has_samples D>
+requires(!dataset<D>) struct dataset_or_misuse<D> : samples_or_misuse<D> {
 };
 
 }  // namespace detail
@@ -82,8 +92,6 @@ requires(dataset<D> || has_samples<D>) struct dataset_or_misuse<D> : std::type_i
 /// Datasets of one's own, which read each sample when it is needed: <ikebana/io/sample_loader.hpp>.
 template <class Dataset>
 class data_loader : public detail::loader_order {
-  static_assert(detail::dataset<Dataset>,
-                "ikebana: a data_loader of samples needs #include <ikebana/io/sample_loader.hpp>");
   using features = detail::samples_of<typename Dataset::features_type>;
   using targets = detail::samples_of<typename Dataset::targets_type>;
 

@@ -41,11 +41,20 @@ namespace ikebana {
 
 namespace detail {
 
+/// A number, or a tensor of static shape but for the first dimension of a sequence.
+template <class X>
+inline constexpr bool is_sample_element = std::is_arithmetic_v<X>;
+template <tensor_like X>
+inline constexpr bool is_sample_element<X> = [] {
+  constexpr shape own = X::static_shape;
+  for (std::size_t i = 1; i < own.rank(); ++i)
+    if (own[i] < 0) return false;
+  return own.rank() < shape::max_rank;
+}();
+
 /// How an element of a sample is stored in a batch.
 template <class X>
 struct sample_element {
-  static_assert(std::is_arithmetic_v<X>,
-                "ikebana: a sample consists of numbers and tensors; an element is neither");
   using type = std::conditional_t<std::is_floating_point_v<X>, X, std::int64_t>;
   static constexpr shape batch_shape{dynamic};
   static constexpr bool is_sequence = false;
@@ -56,14 +65,6 @@ struct sample_element<X> {
   using type = typename X::value_type;
   static constexpr shape own = X::static_shape;
   static constexpr bool is_sequence = own.rank() > 0 && own[0] == dynamic;
-  static_assert(own.rank() < shape::max_rank, "ikebana: a sample has at most 7 dimensions");
-  static_assert(
-      [] {
-        for (std::size_t i = 1; i < own.rank(); ++i)
-          if (own[i] < 0) return false;
-        return true;
-      }(),
-      "ikebana: only the first dimension of a sample's tensor can be dynamic");
   static constexpr shape batch_shape = [] {
     shape s{dynamic};
     for (const dim_t d : own) s.push_back(d);
@@ -77,7 +78,7 @@ struct sample_element<X> {
 template <class X>
 auto as_tuple(X&& sample) {
   using S = std::remove_cvref_t<X>;
-  if constexpr (tensor_like<S> || std::is_arithmetic_v<S>)
+  if constexpr (!requires { std::tuple_size<S>::value; })
     return std::tuple<S>(std::forward<X>(sample));
   else
     return std::apply(
@@ -123,7 +124,6 @@ struct batch_of<std::tuple<E...>> {
   using views = std::tuple<
       tensor_view<const typename sample_element<E>::type, sample_element<E>::batch_shape>...>;
   static constexpr std::size_t size = sizeof...(E);
-  static_assert(size >= 1 && size <= 8, "ikebana: a sample has from 1 to 8 elements");
 
   std::tuple<aligned_buffer<typename sample_element<E>::type>...> memory;
   std::array<dim_t, size> lengths{};
@@ -185,6 +185,26 @@ struct batch_of<std::tuple<E...>> {
   }
 };
 
+template <class Sample>
+inline constexpr bool is_sample = false;
+template <class... E>
+inline constexpr bool is_sample<std::tuple<E...>> = sizeof...(E) >= 1 && sizeof...(E) <= 8 &&
+                                                    (is_sample_element<E> && ...);
+
+template <class D>
+using sample_of_dataset = decltype(sample_of(std::declval<const D&>(), dim_t{}, random_stream{}));
+
+namespace misuse {
+IKEBANA_MISUSE(a_sample_consists_of_numbers_and_tensors,
+               "a sample consists of up to 8 numbers and tensors, whose dimensions are static, but "
+               "for the first one of a sequence");
+}
+template <has_samples D>
+struct samples_or_misuse<D>
+    : std::type_identity<std::conditional_t<
+          is_sample<sample_of_dataset<D>>, D,
+          no_dataset<misuse::a_sample_consists_of_numbers_and_tensors<later<D>>>>> {};
+
 /// What the threads of a loader share.
 template <class Batch>
 struct read_ahead {
@@ -224,9 +244,7 @@ struct read_ahead {
 /// sample() itself, an epoch allocates only when a batch is longer than any before it.
 template <detail::has_samples Dataset>
 class data_loader<Dataset> : public detail::loader_order {
-  using sample_type =
-      decltype(detail::sample_of(std::declval<const Dataset&>(), dim_t{}, random_stream{}));
-  using slot = detail::batch_of<sample_type>;
+  using slot = detail::batch_of<detail::sample_of_dataset<Dataset>>;
 
  public:
   /// The views of a batch.

@@ -11,12 +11,14 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/core/tensor.hpp"
+#include "ikebana/io/dataset.hpp"
 #include "ikebana/io/sample_loader.hpp"
 
 // Transforms of samples, applied when a data_loader reads them, on its worker threads:
@@ -136,6 +138,52 @@ class transformed_dataset {
 template <class Dataset, class... F>
 auto transformed(Dataset&& dataset, F... f) {
   return transformed_dataset<Dataset, F...>(std::forward<Dataset>(dataset), std::move(f)...);
+}
+
+/// The samples of a dataset at these indices: see subset.
+template <class Dataset>
+class subset_dataset {
+ public:
+  subset_dataset(Dataset&& dataset, std::vector<dim_t> indices)
+      : dataset_(std::forward<Dataset>(dataset)), indices_{std::move(indices)} {
+    for (const dim_t i : indices_)
+      if (i < 0 || i >= dataset_.size())
+        throw error("subset: there is no sample " + std::to_string(i) + " of " +
+                    std::to_string(dataset_.size()));
+  }
+
+  dim_t size() const { return static_cast<dim_t>(indices_.size()); }
+  auto sample(dim_t i, const random_stream& stream) const {
+    return detail::sample_of(dataset_, indices_[static_cast<std::size_t>(i)], stream);
+  }
+
+ private:
+  Dataset dataset_;
+  std::vector<dim_t> indices_;
+};
+
+/// The samples at these indices of a dataset, which is held by reference unless it is moved in.
+/// Throws error for an index that is none.
+template <class Dataset>
+auto subset(Dataset&& dataset, std::vector<dim_t> indices) {
+  return subset_dataset<Dataset>(std::forward<Dataset>(dataset), std::move(indices));
+}
+
+/// Splits a dataset of one's own, which must outlive both parts, by a permutation that depends only
+/// on the seed: `auto [train, test] = random_split(data, data.size() * 4 / 5, seed{1})`. Throws
+/// shape_error if train_count exceeds the number of samples. O(samples).
+template <detail::has_samples Dataset>
+auto random_split(const Dataset& dataset, dim_t train_count, seed s) {
+  const dim_t count = dataset.size();
+  if (train_count < 0 || train_count > count)
+    throw shape_error(
+        diagnostic{"random_split expects at most {expected} samples to train on, got {got}", count,
+                   train_count});
+  std::vector<dim_t> order(static_cast<std::size_t>(count));
+  shuffle(random_stream{s, hash_path("split")}, order.data(), count);
+  return dataset_split<subset_dataset<const Dataset&>>{
+      subset(dataset, {order.begin(), order.begin() + train_count}),
+      subset(dataset, {order.begin() + train_count, order.end()})};
 }
 
 /// The part [H, W] of an image at a random offset, after `padding` zeros on each side

@@ -124,6 +124,7 @@ namespace ikebana::detail {
   WORD(traced) WORD(track_running_stats) WORD(train_step) WORD(trained) WORD(training)             \
   WORD(transformer_encoder) WORD(transformer_encoder_layer) WORD(transpose) WORD(transposed) WORD(treats)          \
   WORD(truth) WORD(tuple) WORD(twice) WORD(two) WORD(type) WORD(uint8_t) WORD(unbatched)           \
+  WORD(consists) WORD(header) WORD(hpp) WORD(include) WORD(io) WORD(methods) WORD(sample_loader)   \
   WORD(prefetch) WORD(strata) WORD(workers)                                                        \
   WORD(unchanged) WORD(under) WORD(unordered_map) WORD(unpack_arguments) WORD(up) WORD(updated)    \
   WORD(used) WORD(validate) WORD(value) WORD(values) WORD(var) WORD(variant) WORD(vdim) WORD(vector)         \
