@@ -5,7 +5,9 @@
 #include <iterator>
 #include <numbers>
 #include <string>
+#include <vector>
 
+#include "ikebana/deploy.hpp"
 #include "ikebana/ikebana.hpp"
 #include "ikebana/ops.hpp"
 
@@ -56,5 +58,14 @@ int main() {
     bits = 0.9 * bits + 0.1 * static_cast<double>(loss) / std::numbers::ln2;
   }
   std::printf("%.2f bits per character\n", bits);
+
+  const auto net = ike::freeze(model);
+  auto lane = net.lane(shape{1, length});
+  std::vector<std::int64_t> prompt;
+  for (const char c : std::string("template <class T>")) prompt.push_back(c - ' ' + 1);
+  for (const std::int64_t token :
+       ike::generate(net, lane, prompt, {.max_new_tokens = 100, .do_sample = true, .top_k = 5}))
+    std::putchar(token == 0 ? '\n' : static_cast<char>(token - 1 + ' '));
+  std::putchar('\n');
   return bits < 3.6 ? 0 : 1;
 }

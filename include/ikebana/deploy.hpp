@@ -4,4 +4,5 @@
 
 #include "ikebana/deploy/embedded.hpp"
 #include "ikebana/deploy/freeze.hpp"
+#include "ikebana/deploy/generate.hpp"
 #include "ikebana/deploy/prepare_thread.hpp"

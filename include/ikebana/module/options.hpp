@@ -33,6 +33,7 @@ struct bidirectional_option;
 struct proj_size_option;
 struct packed_option;
 struct stateful_option;
+struct kv_cache_option;
 struct kdim_option;
 struct vdim_option;
 struct is_causal_option;
@@ -229,6 +230,14 @@ template <dim_t Batch>
 struct stateful {
   using option = detail::stateful_option;
   static constexpr dim_t value = Batch;
+};
+
+/// Memory for the keys and values of Batch parallel sequences of at most Length steps; no memory if
+/// Batch is 0.
+template <dim_t Batch, dim_t Length>
+struct kv_cache {
+  using option = detail::kv_cache_option;
+  static constexpr dim_t batch = Batch, length = Length;
 };
 
 /// The numbers of features of keys and of values, if they differ from those of queries. A number,

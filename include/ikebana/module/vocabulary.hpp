@@ -37,7 +37,7 @@ namespace ikebana::detail {
   WORD(broadcast) WORD(broadcast_buffers) WORD(bucket) WORD(bucket_cap) WORD(bucket_caps) WORD(bucket_plan)        \
   WORD(bucket_plan_of) WORD(buffer) WORD(buffer_comm_hook) WORD(buffer_spec) WORD(buffers)         \
   WORD(but) WORD(by) WORD(byte) WORD(bytes) WORD(c_0) WORD(call) WORD(called) WORD(calls)          \
-  WORD(can) WORD(cannot) WORD(cast_forward_inputs) WORD(cast_inputs) WORD(casts) WORD(ceil_mode)   \
+  WORD(can) WORD(cannot) WORD(cast_forward_inputs) WORD(cast_inputs) WORD(casts) WORD(causal_attention) WORD(ceil_mode)   \
   WORD(cell) WORD(celu) WORD(changes) WORD(channel) WORD(characters) WORD(check)                   \
   WORD(checkpoint) WORD(child) WORD(children) WORD(choice) WORD(choose) WORD(circular)             \
   WORD(classes) WORD(clip_grad_norm) WORD(clip_grad_value) WORD(come) WORD(comm_hook)              \
@@ -101,7 +101,7 @@ namespace ikebana::detail {
   WORD(relu) WORD(relu6) WORD(replica) WORD(replicate) WORD(replicate_policy) WORD(replicated)     \
   WORD(replicates) WORD(reports) WORD(requires_gradient_sync) WORD(reset) WORD(reshape) WORD(residual)           \
   WORD(resolved) WORD(result) WORD(returns) WORD(rms) WORD(rms_norm) WORD(rnn) WORD(rnn_cell)      \
-  WORD(rounded) WORD(runs) WORD(safetensors) WORD(same) WORD(same_padding) WORD(save)              \
+  WORD(rotary_positions) WORD(rounded) WORD(runs) WORD(safetensors) WORD(same) WORD(same_padding) WORD(save)              \
   WORD(saved) WORD(saved_spec) WORD(say) WORD(scalar) WORD(scale_grad_by_freq) WORD(scores)        \
   WORD(second) WORD(sections) WORD(seed) WORD(select) WORD(selu) WORD(sequence) WORD(sequences)                 \
   WORD(sequential) WORD(set_process_group) WORD(several) WORD(sgd) WORD(shape) WORD(shape_list)    \
