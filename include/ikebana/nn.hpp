@@ -32,6 +32,7 @@
 #include "ikebana/nn/lp_pool.hpp"
 #include "ikebana/nn/lstm.hpp"
 #include "ikebana/nn/margin_loss.hpp"
+#include "ikebana/nn/max_unpool.hpp"
 #include "ikebana/nn/mode.hpp"
 #include "ikebana/nn/multihead_attention.hpp"
 #include "ikebana/nn/nll_loss.hpp"

@@ -1,4 +1,4 @@
-// expect: max pooling takes the options kernel, stride, padding, dilation and ceil_mode, each once
+// expect: max pooling takes the options kernel, stride, padding, dilation, ceil_mode and return_indices, each once
 // errors-clang: 2
 #include <ikebana/nn/pool.hpp>
 

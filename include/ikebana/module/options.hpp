@@ -18,6 +18,7 @@ struct groups_option;
 struct bias_option;
 struct dim_option;
 struct ceil_mode_option;
+struct return_indices_option;
 struct count_include_pad_option;
 struct divisor_override_option;
 struct output_size_option;
@@ -146,6 +147,13 @@ struct divisor_override {
 
 /// In output_size: the extent of the input.
 inline constexpr dim_t unchanged = -3;
+
+/// Whether the places of maxima are a second output.
+template <bool B>
+struct return_indices {
+  using option = detail::return_indices_option;
+  static constexpr bool value = B;
+};
 
 /// The output extents of an adaptive pooling.
 template <dim_t... N>

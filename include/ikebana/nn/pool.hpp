@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 #include <type_traits>
 
@@ -123,18 +125,31 @@ struct sliding_window {
 /// row-major order receives the gradient. Each extent becomes floor((extent + 2 padding - dilation
 /// (kernel - 1) - 1) / stride) + 1, or with ceil_mode the ceiling, minus windows that would start
 /// beyond the input and the padding before it. Options: kernel<..> (required), stride<..> (default:
-/// the kernel), padding<..> (0), dilation<..> (1), ceil_mode<bool> (false). O(output elements *
-/// kernel); no allocation.
+/// the kernel), padding<..> (0), dilation<..> (1), ceil_mode<bool> (false), return_indices<bool>
+/// (false): then the index of each maximum within its plane is a second output, for max_unpool, as
+/// a number of the model's type (exact up to 2^24 elements of float). O(output elements * kernel);
+/// no allocation.
 template <std::size_t Spatial, class... Options>
 struct max_pool : detail::sliding_window<"max_pool", Spatial, Options...> {
-  static_assert(detail::option_set<kernel<>, stride<>, padding<>, dilation<>,
-                                   ceil_mode<false>>::template accepts<Options...>,
-                "ikebana: max pooling takes the options kernel, stride, padding, dilation and "
-                "ceil_mode, each once");
+  static_assert(
+      detail::option_set<kernel<>, stride<>, padding<>, dilation<>, ceil_mode<false>,
+                         return_indices<false>>::template accepts<Options...>,
+      "ikebana: max pooling takes the options kernel, stride, padding, dilation, ceil_mode and "
+      "return_indices, each once");
   using window = typename max_pool::sliding_window;
+  static constexpr bool has_indices = detail::option_or<return_indices<false>, Options...>::value;
+  static constexpr std::size_t outputs = has_indices ? 2 : 1;
+  static constexpr kept keeps = has_indices ? kept::output : kept::nothing;
+
+  static constexpr inferred infer(const shape& in) {
+    const inferred made = window::infer(in);
+    if constexpr (has_indices)
+      if (made.ok()) return shape_list{made.output(), made.output()};
+    return made;
+  }
 
   /// Indices of the maxima within their planes.
-  constexpr std::array<saved_spec, 1> saved(const shape_list& in) const {
+  constexpr std::array<saved_spec, 1> saved(const shape_list& in) const requires(!has_indices) {
     return {saved_spec{sizeof(std::int32_t), window::infer(in[0]).output()}};
   }
 
@@ -145,20 +160,49 @@ struct max_pool : detail::sliding_window<"max_pool", Spatial, Options...> {
 
   template <class T>
   void forward(const context<T>& c) const {
-    constexpr cpu::pool_problem problem = window::problem(cpu::pool_work::maximum_with_place),
-                                evaluation = window::problem(cpu::pool_work::maximum);
-    cpu::max_pool_forward<T, cpu::pool_set_of(problem) | cpu::pool_set_of(evaluation)>(
-        window::geometry(c.input_shape(), c.output_shape()), c.input(), c.output(),
-        c.template saved<std::int32_t>(0));
+    if constexpr (has_indices) {
+      constexpr cpu::pool_problem with_place = window::problem(cpu::pool_work::maximum_with_place);
+      // Integers become numbers where they stand, the last one first, since none is longer.
+      auto* const places = reinterpret_cast<std::byte*>(c.output(1));
+      cpu::max_pool_forward<T, cpu::pool_set_of(with_place)>(
+          window::geometry(c.input_shape(), c.output_shape()), c.input(), c.output(),
+          reinterpret_cast<std::int32_t*>(places));
+      for (dim_t i = c.output_shape().numel(); i-- > 0;) {
+        std::int32_t place;
+        std::memcpy(&place, places + i * dim_t{sizeof place}, sizeof place);
+        const auto number = static_cast<T>(place);
+        std::memcpy(places + i * dim_t{sizeof number}, &number, sizeof number);
+      }
+      return;
+    } else {
+      constexpr cpu::pool_problem problem = window::problem(cpu::pool_work::maximum_with_place),
+                                  evaluation = window::problem(cpu::pool_work::maximum);
+      cpu::max_pool_forward<T, cpu::pool_set_of(problem) | cpu::pool_set_of(evaluation)>(
+          window::geometry(c.input_shape(), c.output_shape()), c.input(), c.output(),
+          c.template saved<std::int32_t>(0));
+    }
   }
 
   template <class T>
   void backward(const context<T>& c) const {
-    constexpr cpu::pool_problem problem = window::problem(cpu::pool_work::maximum_backward);
-    if (c.input_gradient() != nullptr)
+    if (c.input_gradient() == nullptr) return;
+    if constexpr (has_indices) {
+      const dim_t n = c.input_shape().numel(),
+                  area = c.input_shape().numel(c.input_shape().rank() - Spatial,
+                                               c.input_shape().rank()),
+                  windows = n == 0 ? 0 : c.output_shape().numel() / (n / area);
+      std::fill_n(c.input_gradient(), n, T{0});
+      for (dim_t plane = 0; windows > 0 && plane < n / area; ++plane)
+        for (dim_t i = 0; i < windows; ++i)
+          c.input_gradient()[plane * area + static_cast<dim_t>(c.output(1)[plane * windows + i])] +=
+              c.output_gradient()[plane * windows + i];
+      return;
+    } else {
+      constexpr cpu::pool_problem problem = window::problem(cpu::pool_work::maximum_backward);
       cpu::max_pool_backward<T, cpu::pool_set_of(problem)>(
           window::geometry(c.input_shape(), c.output_shape()), c.output_gradient(),
           c.template saved<std::int32_t>(0), c.input_gradient());
+    }
   }
 
   template <class... X>
