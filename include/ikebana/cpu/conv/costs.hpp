@@ -86,8 +86,6 @@ inline constexpr double lane_tile = 30, narrow_lane_tile = 20, narrow_product = 
 // bytes of the copy and of a tile's rows of dy;
 inline constexpr dim_t longest_row = 2048, part_of_row = 1024, dot_copy_bytes = 256 * kib,
                        dot_rows_bytes = 16 * kib;
-/// cycles of a tile and of its lanes' sums; what loads cost; by what the second-level cache delays.
-inline constexpr double dot_tile = 8, dot_sums = 60, dot_loads = 1.3, far_lanes = 1.1;
 
 // Weights with channels in lanes: bytes of sums and of the copy, and of all of it; positions of a
 // band, of several images, and at once;

@@ -8,56 +8,148 @@
 #include "ikebana/cpu/conv/band_plan.hpp"
 #include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
-#include "ikebana/cpu/conv/image_lanes.hpp"
+#include "ikebana/cpu/conv/layout.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/shapes.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 
 namespace ikebana::cpu::detail {
 
-/// A pass of few channels and small planes with images as lanes. Its bits are those of the plan
-/// that it stands in for: every sum is of the same products in the same order, but for zeros.
+/// A pass of few channels and small planes with images, or bands of rows of them, as the lanes of
+/// registers, which rows of any length then fill. Its bits are those of the plan that it stands in
+/// for: every sum is of the same products in the same order, but for zeros.
 template <class T>
-struct images_run : image_lanes<T> {
-  using base = image_lanes<T>;
+struct images_run {
   using slide_shape = typename conv_tiles<T>::slide_shape;
-  using base::blocks, base::copied, base::p, base::positions, base::real, base::rows, base::slots,
-      base::tiles, base::whole;
 
+  const conv_tiles<T>& tiles;
+  const conv_pass& p;
   const conv_operands<T>& of;
   dim_t depth = p.sources * p.taps();
+  dim_t rows = 0, bands = 0;  // of a band; of a plane
+  bool plain = false;         // lanes are images, which need no zeros around them
+  conv_layout layout{};
   // Parts of a thread's scratch.
   T *copy = nullptr, *apart = nullptr, *out = nullptr;
   std::int32_t *image_at = nullptr, *weight_at = nullptr;  // of a row of positions
   std::int32_t *all_image_at = nullptr, *all_weight_at = nullptr;
 
   images_run(const conv_tiles<T>& t, const conv_pass& pass, const conv_operands<T>& operands)
-      : base{t, pass}, of{operands} {}
+      : tiles{t}, p{pass}, of{operands} {}
+
+  static double real(dim_t n) { return static_cast<double>(n); }
+
+  dim_t images() const { return p.batch * p.to[0]; }
+  dim_t most_bands() const {
+    return p.stride[2] == 1 ? least(p.to[1], parts(2 * tiles.width, images())) : 1;
+  }
+  void divide(dim_t n) {
+    rows = parts(p.to[1], n);
+    bands = parts(p.to[1], rows);
+  }
+  void lay_out() {
+    plain = whole() && p.stands();
+    layout = conv_layout{p, p.to[2], rows, false, false, conv_costs::line_bytes / dim_t{sizeof(T)}};
+    if (!plain) return;
+    layout.channel = conv_geometry::volume(p.from);
+    layout.slice = p.dilation[0] * p.from[1] * p.from[2];
+    layout.pitch = p.from[2];
+  }
+  bool whole() const { return bands == 1 && p.to[0] == 1; }
+  dim_t slots() const { return images() * bands; }
+  dim_t blocks() const { return parts(slots(), tiles.width); }
+  dim_t positions() const { return rows * p.to[2]; }
+  /// Elements of a block's copy, and of what is beside it while it is made.
+  dim_t copy_size() const {
+    return (layout.channel * p.sources + 2 * conv_tiles<T>::most_registers) * tiles.width;
+  }
+  dim_t apart_size() const {
+    return plain ? 0 : ((whole() ? met() : layout.channel) + 1) * tiles.width;
+  }
+  /// The elements of a channel up to the last that may be met.
+  dim_t met() const { return ((p.met[0] - 1) * p.from[1] + p.met[1] - 1) * p.from[2] + p.met[2]; }
+
+  struct slot_place {
+    dim_t image, z, y;
+  };
+  slot_place slot(dim_t i) const {
+    return {i / bands / p.to[0], i / bands % p.to[0], i % bands * rows};
+  }
+
+  /// Copies `used` slots from number `first` on.
+  void copy_sources(dim_t first, dim_t used) const {
+    const T* source = of.source;
+    T* to = copy;
+    const dim_t w = tiles.width, from_plane = conv_geometry::volume(p.from);
+    // Of what stands, nothing behind the last element that is met is read.
+    const dim_t size = plain ? layout.offset(p.kernel[0] - 1, p.kernel[1] - 1, p.kernel[2] - 1) +
+                                   (p.to[1] - 1) * layout.pitch + p.to[2]
+                             : layout.planes * layout.y.phases * layout.x.phases * layout.slice;
+    for (dim_t c = 0; c < p.sources; ++c, to += layout.channel * w, source += from_plane) {
+      if (plain) {
+        tiles.pack_across(to, w, source + first * p.source_image, p.source_image, size, used);
+        continue;
+      }
+      if (whole()) {
+        tiles.pack_across(apart, w, source + first * p.source_image, p.source_image, met(), used);
+        layout.copy_registers(tiles, p, apart, to);
+        continue;
+      }
+      for (dim_t i = 0; i < used; ++i) {
+        const slot_place s = slot(first + i);
+        layout.copy(tiles, p, 1, source + s.image * p.source_image, s.z, s.y, dim_t{0},
+                    apart + i * layout.channel);
+      }
+      tiles.pack_across(to, w, apart, layout.channel, size, used);
+    }
+  }
+  void list_offsets(std::int32_t* to) const {
+    layout.list_offsets(p, p.sources, to);
+    for (dim_t i = 0; i < p.sources * p.taps(); ++i)
+      to[i] *= static_cast<std::int32_t>(tiles.width);
+  }
+
+  /// About how many cycles it takes to carry rows of so many elements to lanes or back.
+  double carried(dim_t n, dim_t length) const {
+    const double registers = real(length) / real(tiles.width);
+    return real(n) * (conv_costs::transposed_element * real(length) +
+                      (whole() ? conv_costs::transposed_row
+                               : real(tiles.width) * (conv_costs::transposed_element +
+                                                      conv_costs::transposed_vector * registers)));
+  }
+  /// Those of a block's copy.
+  double copied() const {
+    const auto reach = [&](std::size_t d, dim_t n) {
+      return (n - 1) * p.stride[d] + p.dilation[d] * (p.kernel[d] - 1) + 1;
+    };
+    return carried(p.sources * p.kernel[0] * reach(1, rows), reach(2, p.to[2]));
+  }
 
   /// Chooses the bands that cost least, and less than `most_cycles`. False if there are none, or
   /// nothing fits.
   bool fit(double most_cycles) {
     double best = most_cycles;
     dim_t chosen = 0;
-    for (dim_t n = 1; n <= this->most_bands(); ++n) {
-      this->divide(n);
+    for (dim_t n = 1; n <= most_bands(); ++n) {
+      divide(n);
       const double all = cost();
       if (all < best) best = all, chosen = n;
     }
     if (chosen == 0) return false;
-    this->divide(chosen);
+    divide(chosen);
     if (shares_work(p.multiply_adds()) && blocks() < num_threads()) return false;
-    this->lay_out();
+    lay_out();
     return place();
   }
 
   /// Of all blocks, in cycles, about.
   double cost() const {
-    dim_t met = 0;
-    for (dim_t y = 0; y < rows; ++y) met += seen(y).end - seen(y).begin;
-    const double each = real(p.sources * p.kernel[0] * p.kernel[2] * met) / real(rows);
+    dim_t kernel_rows_met = 0;
+    for (dim_t y = 0; y < rows; ++y) kernel_rows_met += seen(y).end - seen(y).begin;
+    const double each = real(p.sources * p.kernel[0] * p.kernel[2] * kernel_rows_met) / real(rows);
     double computed = 0;
     for (dim_t r = 0; r < p.results;) {
       const slide_shape& s = shape_for(tiles.slides, p.results - r);
@@ -72,15 +164,15 @@ struct images_run : image_lanes<T> {
            (copied() +
             (p.stride[2] > 1 ? conv_costs::strided_tile_loss : conv_costs::tile_loss) * real(rows) *
                 computed +
-            this->carried(p.results * rows, p.to[2]));
+            carried(p.results * rows, p.to[2]));
   }
 
   /// Divides the calling thread's scratch. False if it is too small.
   bool place() {
     monotonic_scratch scratch = monotonic_scratch::of<T>(), lists = monotonic_scratch::of_lists();
     const dim_t result = positions() * tiles.width;
-    scratch.allocate(copy, this->copy_size());
-    scratch.allocate(apart, std::max(this->apart_size(), result));
+    scratch.allocate(copy, copy_size());
+    scratch.allocate(apart, std::max(apart_size(), result));
     scratch.allocate(out, result * p.results);
     for (std::int32_t** list : {&image_at, &weight_at, &all_image_at, &all_weight_at})
       lists.allocate(*list, depth);
@@ -96,11 +188,11 @@ struct images_run : image_lanes<T> {
   }
 
   [[gnu::noinline]] void run(dim_t begin, dim_t end) const {
-    this->list_offsets(all_image_at);
+    list_offsets(all_image_at);
     p.list_weights(p.sources, all_weight_at);
     for (dim_t i = begin; i < end; ++i) {
       const dim_t first = i * tiles.width, used = least(slots() - first, tiles.width);
-      base::copy(of.source, first, used, apart, copy);
+      copy_sources(first, used);
       multiply();
       put(first, used);
       if (of.finishes()) finish(first, used);
@@ -158,7 +250,7 @@ struct images_run : image_lanes<T> {
           if (!narrow && columns - x < shape.registers && columns > shape.registers)
             from = columns - shape.registers;
           job.count = (narrow ? 1 : least(columns - from, shape.registers)) * w;
-          job.image = copy + (y * this->layout.pitch + from) * w;
+          job.image = copy + (y * layout.pitch + from) * w;
           job.out = out + (r * positions() + y * columns + from) * w;
           (narrow ? shape.narrow : shape.whole)(job);
         }
@@ -175,7 +267,7 @@ struct images_run : image_lanes<T> {
       tiles.place_across(used, n, out + r * n * tiles.width, tiles.width, nullptr, false,
                          direct ? to : apart, direct ? p.result_image : n);
       for (dim_t i = 0; !direct && i < used; ++i) {
-        const auto s = this->slot(first + i);
+        const auto s = slot(first + i);
         tiles.place_rows(least(rows, p.to[1] - s.y), p.to[2], apart + i * n, p.to[2],
                          to + s.image * p.result_image + p.result_at(s.z, s.y, 0),
                          p.step[1] * p.whole[2], p.step[2]);
@@ -185,7 +277,7 @@ struct images_run : image_lanes<T> {
 
   void finish(dim_t first, dim_t used) const {
     for (dim_t i = 0; i < used; ++i) {
-      const auto s = this->slot(first + i);
+      const auto s = slot(first + i);
       const dim_t at = s.image * p.result_image + p.result_at(s.z, s.y, 0);
       of.finish(tiles, p.results, least(rows, p.to[1] - s.y) * p.to[2], at, p.result_plane(), 0);
     }

@@ -22,7 +22,7 @@ enum class conv_algorithm : unsigned char {
   passes,             ///< Data: forward convolutions of dy, one for each residue by the strides.
   product,            ///< 1x1: a product of the image itself.
   channels_in_lanes,  ///< Weights: input channels are the lanes, summed over positions.
-  images_in_lanes,    ///< Images, or bands of their rows, are the lanes.
+  images_in_lanes,    ///< Forward: images, or bands of their rows, are the lanes.
   bands,              ///< Bands that tiles read where they are.
   plain,              ///< Loops, for kernels of which no copy fits.
 };
@@ -199,7 +199,7 @@ constexpr bool applies(conv_algorithm algorithm, const conv_problem& p) {
              detail::at_most(p.out[2], detail::conv_costs::longest_row);
     case conv_algorithm::images_in_lanes: {
       // Not where bands of an image would be many: their copies overlap. Those of strides are dear.
-      if (back || p.lanes == 1) return false;
+      if (p.direction != conv_direction::forward || p.lanes == 1) return false;
       if (p.outputs >= detail::conv_costs::many_results &&
           p.inputs > detail::conv_costs::most_lane_sources)
         return false;

@@ -104,7 +104,7 @@ constexpr weights_table<T> make_weights_table() {
   constexpr conv_parts parts{.strides = Set.strides,
                              .adds = false,
                              .slides = Set.has(channels_in_lanes),
-                             .dots = Set.has(bands) || Set.has(images_in_lanes)};
+                             .dots = Set.has(bands)};
   weights_table<T> table{};
   table.tiles = &tiles_of<T, parts>;
   const auto set = [&](conv_algorithm a, weights_run<T> run) {
@@ -114,7 +114,6 @@ constexpr weights_table<T> make_weights_table() {
   if constexpr (Set.has(im2col)) set(im2col, &run_im2col_weights<T>);
   if constexpr (Set.has(product)) set(product, &run_weights_product<T>);
   if constexpr (Set.has(channels_in_lanes)) set(channels_in_lanes, &run_channels<T>);
-  if constexpr (Set.has(images_in_lanes)) set(images_in_lanes, &run_weights_images<T>);
   if constexpr (Set.has(bands)) set(bands, &run_dots<T>);
   set(plain, &run_weights_plain<T>);
   return table;

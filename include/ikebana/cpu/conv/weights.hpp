@@ -1,14 +1,11 @@
 #pragma once
 
-#include <limits>
-
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/weights/dots.hpp"
-#include "ikebana/cpu/conv/weights/images.hpp"
 #include "ikebana/cpu/conv/weights/job.hpp"
 #include "ikebana/cpu/conv/weights/lanes.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
@@ -34,19 +31,6 @@ bool run_channels(const weights_table<T>&, const weights_job<T>& job) {
   weights_by_lanes<T> lanes{job};
   if (!lanes.fit()) return false;
   lanes.run();
-  return true;
-}
-
-/// Where it is faster than the bands that it stands in for.
-template <class T>
-bool run_weights_images(const weights_table<T>& table, const weights_job<T>& job) {
-  weights_by_dots<T> dots{job};
-  if (job.p.to[2] > conv_costs::longest_row || !dots.fit()) return false;
-  weights_by_images<T> images{job};
-  if (!images.fit(table.has(conv_algorithm::bands) ? conv_costs::least_gain * dots.cost()
-                                                   : std::numeric_limits<double>::infinity()))
-    return false;
-  images.run();
   return true;
 }
 

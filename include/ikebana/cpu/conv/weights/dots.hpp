@@ -108,25 +108,6 @@ struct weights_by_dots : weights_job<T> {
         }
     }
   }
-
-  /// About how many cycles it takes.
-  double cost() const {
-    const auto real = [](dim_t n) { return static_cast<double>(n); };
-    const double w = real(tiles.width), all = real(p.batch * p.to[0]),
-                 high = real(parts(p.to[1], rows)), steps = real(rows * p.to[2]) / w;
-    double tiles_of_band = 0;
-    for (dim_t r = 0; r < p.results;) {
-      const auto& s = shape_for(tiles.dots, p.results - r);
-      const double each = steps * real(s.rows * s.taps) / 2 * conv_costs::dot_loads +
-                          real(s.rows + s.taps) / 2 + conv_costs::dot_tile;
-      tiles_of_band +=
-          real(parts(p.sources * p.taps(), s.taps)) * (each + conv_costs::dot_sums / real(slots));
-      r += s.rows;
-    }
-    return all * high *
-           (tiles_of_band +
-            real(p.sources * layout.channel) / real(p.to[2]) * (6 + 2 * real(p.to[2]) / w));
-  }
 };
 
 }  // namespace ikebana::cpu::detail
