@@ -290,8 +290,11 @@ namespace {
 
 /// Whether the algorithms that G's type allows give the bits of all algorithms together.
 template <conv_geometry G>
-bool same_by_its_ways() {
-  constexpr unsigned ways = cpu::detail::depthwise_ways_of(G);
+bool same_by_what_is_needed() {
+  using enum cpu::conv_direction;
+  constexpr auto of = [](cpu::conv_direction d) {
+    return cpu::detail::built(cpu::detail::needed_for<float>(d, G));
+  };
   generator r(96);
   const sizes<float> n(G);
   const guarded<float> x(n.x, r), w(n.w, r), dy(n.y, r);
@@ -301,9 +304,10 @@ bool same_by_its_ways() {
     cpu::grouped_conv_forward<float>(G, x.data(), w.data(), nullptr, y.data());
     cpu::grouped_conv_backward_data<float>(G, dy.data(), w.data(), dx.data());
     cpu::grouped_conv_backward_weights<float>(G, x.data(), dy.data(), dw.data(), false);
-    cpu::grouped_conv_forward<float, ways>(G, x.data(), w.data(), nullptr, y2.data());
-    cpu::grouped_conv_backward_data<float, ways>(G, dy.data(), w.data(), dx2.data());
-    cpu::grouped_conv_backward_weights<float, ways>(G, x.data(), dy.data(), dw2.data(), false);
+    cpu::grouped_conv_forward<float, of(forward)>(G, x.data(), w.data(), nullptr, y2.data());
+    cpu::grouped_conv_backward_data<float, of(data)>(G, dy.data(), w.data(), dx2.data());
+    cpu::grouped_conv_backward_weights<float, of(weights)>(G, x.data(), dy.data(), dw2.data(),
+                                                           false);
     const auto equal = [](const guarded<float>& a, const guarded<float>& b) {
       return std::equal(a.data(), a.data() + a.size(), b.data());
     };
@@ -314,20 +318,28 @@ bool same_by_its_ways() {
 
 }  // namespace
 
-TEST_CASE("depthwise convolutions whose type rules ways out take one that is left") {
-  CHECK(same_by_its_ways<geometry(2, 9, 1, 1, {1, 9, 17}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>());
-  CHECK(same_by_its_ways<geometry(2, 9, 1, 1, {1, 4, 4}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>());
-  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 9, 17}, {1, 3, 3}, {1, 1, 1}, {0, 2, 2},
-                                  {1, 2, 2})>());
-  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 29, 30}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1})>());
-  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 27, 28}, {1, 3, 3}, {1, 2, 2}, {0, 0, 0})>());
-  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 9, 53}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2})>());
-  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 29, 30}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2})>());
-  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 9, 14}, {1, 7, 7}, {1, 1, 1}, {0, 3, 3})>());
-  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 1, 130}, {1, 1, 5}, {1, 1, 1}, {0, 0, 2})>());
-  CHECK(same_by_its_ways<geometry(1, 9, 1, 1, {1, 1, 130}, {1, 1, 5}, {1, 1, 3}, {0, 0, 2})>());
-  CHECK(same_by_its_ways<geometry(1, 9, 1, 2, {1, 8, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>());
-  CHECK(same_by_its_ways<geometry(1, 3, 4, 4, {1, 8, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>());
+TEST_CASE("depthwise convolutions whose type rules algorithms out take one that is left") {
+  CHECK(
+      same_by_what_is_needed<geometry(2, 9, 1, 1, {1, 9, 17}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>());
+  CHECK(same_by_what_is_needed<geometry(2, 9, 1, 1, {1, 4, 4}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>());
+  CHECK(same_by_what_is_needed<geometry(1, 9, 1, 1, {1, 9, 17}, {1, 3, 3}, {1, 1, 1}, {0, 2, 2},
+                                        {1, 2, 2})>());
+  CHECK(
+      same_by_what_is_needed<geometry(1, 9, 1, 1, {1, 29, 30}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1})>());
+  CHECK(
+      same_by_what_is_needed<geometry(1, 9, 1, 1, {1, 27, 28}, {1, 3, 3}, {1, 2, 2}, {0, 0, 0})>());
+  CHECK(
+      same_by_what_is_needed<geometry(1, 9, 1, 1, {1, 9, 53}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2})>());
+  CHECK(
+      same_by_what_is_needed<geometry(1, 9, 1, 1, {1, 29, 30}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2})>());
+  CHECK(
+      same_by_what_is_needed<geometry(1, 9, 1, 1, {1, 9, 14}, {1, 7, 7}, {1, 1, 1}, {0, 3, 3})>());
+  CHECK(
+      same_by_what_is_needed<geometry(1, 9, 1, 1, {1, 1, 130}, {1, 1, 5}, {1, 1, 1}, {0, 0, 2})>());
+  CHECK(
+      same_by_what_is_needed<geometry(1, 9, 1, 1, {1, 1, 130}, {1, 1, 5}, {1, 1, 3}, {0, 0, 2})>());
+  CHECK(same_by_what_is_needed<geometry(1, 9, 1, 2, {1, 8, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>());
+  CHECK(same_by_what_is_needed<geometry(1, 3, 4, 4, {1, 8, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})>());
 }
 
 TEST_CASE("depthwise convolutions: what is not a number reaches what sees it and nothing else") {

@@ -2,7 +2,6 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv.hpp"
-#include "ikebana/cpu/conv/depthwise/ways.hpp"
 #include "ikebana/cpu/conv/table.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/targets.hpp"
@@ -15,49 +14,46 @@
 /// of their own, that other networks need not build.
 namespace ikebana::cpu {
 
-/// As conv_forward. Ways among `Ways` are taken (conv/depthwise/ways.hpp), and no others built; 0
-/// where channels that meet are surely many. `others` are those of conv_forward.
-template <class T, unsigned Ways = detail::depthwise_way::all>
+/// As conv_forward, by algorithms of `Set`: no others are built.
+template <class T, detail::conv_set Set = detail::conv_set{}>
 void grouped_conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
-                          const conv_epilogue<T>& then = {},
-                          const detail::conv_table<T>& others = detail::forward_algorithms<T>());
+                          const conv_epilogue<T>& then = {});
 /// As conv_backward_data.
-template <class T, unsigned Ways = detail::depthwise_way::all>
+template <class T, detail::conv_set Set = detail::conv_set{}>
 void grouped_conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
-                                const T* bias = nullptr,
-                                const detail::conv_table<T>& others = detail::data_algorithms<T>());
+                                const T* bias = nullptr);
 /// As conv_backward_weights.
-template <class T, unsigned Ways = detail::depthwise_way::all>
-void grouped_conv_backward_weights(
-    const conv_geometry& g, const T* x, const T* dy, T* dw, bool accumulate,
-    const detail::weights_table<T>& others = detail::weights_algorithms<T>());
+template <class T, detail::conv_set Set = detail::conv_set{}>
+void grouped_conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
+                                   bool accumulate);
 
 #if IKEBANA_CPU_HERE
-template <class T, unsigned Ways>
+template <class T, detail::conv_set Set>
 void grouped_conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
-                          const conv_epilogue<T>& then, const detail::conv_table<T>& others) {
-  if constexpr (Ways != 0)
-    if (detail::may_be_by_channel(g) && detail::depthwise_forward<T, Ways>(g, x, w, bias, then, y))
+                          const conv_epilogue<T>& then) {
+  if constexpr (Set.has(conv_algorithm::depthwise_lanes))
+    if (detail::goes_by_groups(conv_direction::forward, g) &&
+        detail::depthwise_forward<T, detail::depthwise_of(Set)>(g, x, w, bias, then, y))
       return;
-  conv_forward<T>(g, x, w, bias, y, then, others);
+  conv_forward<T>(g, x, w, bias, y, then, detail::forward_algorithms_for<T, Set>());
 }
-template <class T, unsigned Ways>
+template <class T, detail::conv_set Set>
 void grouped_conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
-                                const T* bias, const detail::conv_table<T>& others) {
-  if constexpr (Ways != 0)
-    if (detail::may_be_by_channel(g) &&
-        detail::depthwise_backward_data<T, Ways>(g, dy, w, bias, dx))
+                                const T* bias) {
+  if constexpr (Set.has(conv_algorithm::depthwise_lanes))
+    if (detail::goes_by_groups(conv_direction::data, g) &&
+        detail::depthwise_backward_data<T, detail::depthwise_of(Set)>(g, dy, w, bias, dx))
       return;
-  conv_backward_data<T>(g, dy, w, dx, bias, others);
+  conv_backward_data<T>(g, dy, w, dx, bias, detail::data_algorithms_for<T, Set>());
 }
-template <class T, unsigned Ways>
+template <class T, detail::conv_set Set>
 void grouped_conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
-                                   bool accumulate, const detail::weights_table<T>& others) {
-  if constexpr (Ways != 0)
-    if (detail::may_be_by_channel(g) &&
-        detail::depthwise_backward_weights<T, Ways>(g, x, dy, dw, accumulate))
+                                   bool accumulate) {
+  if constexpr (Set.has(conv_algorithm::depthwise_lanes))
+    if (detail::goes_by_groups(conv_direction::weights, g) &&
+        detail::depthwise_backward_weights<T, detail::depthwise_of(Set)>(g, x, dy, dw, accumulate))
       return;
-  conv_backward_weights<T>(g, x, dy, dw, accumulate, others);
+  conv_backward_weights<T>(g, x, dy, dw, accumulate, detail::weights_algorithms_for<T, Set>());
 }
 #endif
 

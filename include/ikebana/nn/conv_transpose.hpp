@@ -161,13 +161,13 @@ struct conv_transpose {
   void forward(const context<T>& c) const {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* const bias = options::bias ? c.parameter(1) : nullptr;
-    const auto& others = cpu::detail::data_algorithms_for<
-        T, options::template needed<T>(cpu::conv_direction::data, options::geometry(), Out, In)>();
+    constexpr auto others = cpu::detail::built(
+        options::template needed<T>(cpu::conv_direction::data, options::geometry(), Out, In));
     if constexpr (options::groups == 1)
-      cpu::conv_backward_data<T>(g, c.input(), c.parameter(0), c.output(), bias, others);
+      cpu::conv_backward_data<T>(g, c.input(), c.parameter(0), c.output(), bias,
+                                 cpu::detail::data_algorithms_for<T, others>());
     else
-      cpu::grouped_conv_backward_data<T, ways>(g, c.input(), c.parameter(0), c.output(), bias,
-                                               others);
+      cpu::grouped_conv_backward_data<T, others>(g, c.input(), c.parameter(0), c.output(), bias);
   }
 
   template <class T>
@@ -175,29 +175,25 @@ struct conv_transpose {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* dy = c.output_gradient();
     // The convolution of which this is the transpose reads what this module writes.
-    const auto& to_weights =
-        cpu::detail::weights_algorithms_for<T, options::template needed<T>(
-                                                   cpu::conv_direction::weights,
-                                                   options::geometry(), Out, In)>();
+    constexpr auto to_weights = cpu::detail::built(
+        options::template needed<T>(cpu::conv_direction::weights, options::geometry(), Out, In));
     if constexpr (options::groups == 1)
       cpu::conv_backward_weights<T>(g, dy, c.input(), c.parameter_gradient(0), c.accumulate(),
-                                    to_weights);
+                                    cpu::detail::weights_algorithms_for<T, to_weights>());
     else
-      cpu::grouped_conv_backward_weights<T, ways>(g, dy, c.input(), c.parameter_gradient(0),
-                                                  c.accumulate(), to_weights);
+      cpu::grouped_conv_backward_weights<T, to_weights>(g, dy, c.input(), c.parameter_gradient(0),
+                                                        c.accumulate());
     if constexpr (options::bias)
       cpu::channel_sums<T>(g.batch, Out, cpu::conv_geometry::volume(g.in), dy,
                            c.parameter_gradient(1), c.accumulate());
     if (c.input_gradient() == nullptr) return;
-    const auto& to_data =
-        cpu::detail::forward_algorithms_for<T, options::template needed<T>(
-                                                   cpu::conv_direction::forward,
-                                                   options::geometry(), Out, In)>();
+    constexpr auto to_data = cpu::detail::built(
+        options::template needed<T>(cpu::conv_direction::forward, options::geometry(), Out, In));
     if constexpr (options::groups == 1)
-      cpu::conv_forward<T>(g, dy, c.parameter(0), nullptr, c.input_gradient(), {}, to_data);
+      cpu::conv_forward<T>(g, dy, c.parameter(0), nullptr, c.input_gradient(), {},
+                           cpu::detail::forward_algorithms_for<T, to_data>());
     else
-      cpu::grouped_conv_forward<T, ways>(g, dy, c.parameter(0), nullptr, c.input_gradient(), {},
-                                         to_data);
+      cpu::grouped_conv_forward<T, to_data>(g, dy, c.parameter(0), nullptr, c.input_gradient());
   }
 
   template <class... X>
@@ -209,14 +205,6 @@ struct conv_transpose {
   template <detail::literal... Text>
   static constexpr const char* says =
       detail::joined<"conv_transpose", detail::digit<Spatial>, "d", Text...>;
-
-  /// The algorithms that a depthwise convolution of this type can use.
-  static constexpr unsigned ways = [] {
-    cpu::conv_geometry g = options::geometry();
-    g.in_channels = Out;
-    g.out_channels = In;
-    return cpu::detail::depthwise_ways_of(g);
-  }();
 
   /// The geometry of the convolution from `out` to `in`.
   static cpu::conv_geometry geometry(const shape& in, const shape& out) {

@@ -94,8 +94,10 @@ inline constexpr dim_t summed_bytes = 192 * kib, all_copied_bytes = 384 * kib,
 /// positions from which lanes must be full, in what part; by how much few rows are slower.
 inline constexpr dim_t least_full_positions = 36, full_ninths = 5, few_rows_tenths = 12;
 
-// Depthwise: bytes of a band in lanes, of vectors of a cache line and narrower ones; of what the
-// second-level cache holds; elements that stay in the first.
+// Depthwise: products of a group at most, groups from which any kernel pays; bytes of a band in
+// lanes, of vectors of a cache line and narrower ones; of what the second-level cache holds;
+// elements that stay in the first.
+inline constexpr dim_t most_group_products = 4, least_lane_groups = 8;
 inline constexpr dim_t wide_band_bytes = 112 * kib, narrow_band_bytes = 40 * kib,
                        lanes_bytes = 512 * kib, first_level_elements = 4 * kib;
 

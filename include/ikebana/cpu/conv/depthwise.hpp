@@ -35,22 +35,11 @@
 
 namespace ikebana::cpu::detail {
 
-/// Whether so few channels meet that there is nothing for a matrix product to
-/// gain, and groups fill lanes or go plane by plane.
-inline bool may_be_by_channel(const conv_geometry& g) {
-  const bool often =
-      g.kernel == std::array<dim_t, 3>{1, 3, 3} && g.stride[1] < 3 && g.stride[2] == g.stride[1];
-  return g.groups > 1 && g.in_channels / g.groups * (g.out_channels / g.groups) <= 4 &&
-         conv_geometry::volume(g.in) > 0 && conv_geometry::volume(g.out) > 0 &&
-         (g.groups >= 8 || often);
-}
-
 /// Plane by plane. Each is false, having done nothing, where it does not fit.
 template <class T>
 bool convolve_planes(const depthwise_kernels<T>& kernels, const conv_geometry& g, bool backward,
                      const T* source, const T* w, const T* bias, bool relu, T* result) {
   plane_sweep<T> sweep{kernels, g, backward};
-  if (sweep.shape == nullptr) return false;
   if (backward && g.stride[1] == 2) {
     if (!sweep.spreads()) return false;
     sweep.run(sweep.shape->spread, source, w, bias, false, result);
@@ -64,79 +53,82 @@ template <class T>
 bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g, const T* x,
                      const T* dy, T* dw, bool accumulate) {
   plane_sweep<T> sweep{kernels, g, false};
-  if (sweep.shape == nullptr || sweep.shape->gradients == nullptr) return false;
+  if (sweep.shape->gradients == nullptr) return false;
   if (g.out[2] <= 4 || !sweep.finds_gradients() || !sweep.fit()) return false;
   sweep.find_gradients(x, dy, dw, accumulate);
   return true;
 }
 
 /// True; prints a line about the plan, if wanted (verbose.hpp).
-inline bool ran(conv_direction direction, const conv_geometry& g, const char* algorithm,
-                dim_t element, dim_t lanes) {
+inline bool ran(const conv_problem& p, conv_algorithm a) {
   if (is_verbose()) [[unlikely]]
-    print_plan(problem_of(direction, g, element, lanes), algorithm);
+    print_plan(p, name(a));
   return true;
 }
 
-/// As conv_forward, conv_backward_data and conv_backward_weights, of which they
-/// are the ways for few channels a group. Each is false, having done nothing,
-/// where the geometry does not fit, or its way is none of `Ways` (depthwise/ways.hpp).
-template <class T, unsigned Ways = depthwise_way::all>
+/// Whether the algorithms for few channels a group are those for g.
+inline bool goes_by_groups(conv_direction direction, const conv_geometry& g) {
+  return applies(conv_algorithm::depthwise_lanes, problem_of(direction, g, 0, 1));
+}
+/// What of a set is of depthwise convolutions.
+constexpr conv_set depthwise_of(conv_set s) {
+  return {s.algorithms & (1U << static_cast<unsigned>(conv_algorithm::depthwise_planes) |
+                          1U << static_cast<unsigned>(conv_algorithm::depthwise_lanes)),
+          s.strides};
+}
+
+/// As conv_forward, conv_backward_data and conv_backward_weights, of which they run the algorithms
+/// of `Set` for few channels a group. Each is false, having done nothing, where none has memory.
+template <class T, conv_set Set = depthwise_of({})>
 bool depthwise_forward(const conv_geometry& g, const T* x, const T* w, const T* bias,
                        const conv_epilogue<T>& then, T* y) {
-  using namespace depthwise_way;
-  constexpr auto of = lanes_of::forward;
+  using enum conv_algorithm;
+  constexpr auto of = conv_direction::forward;
   const depthwise_kernels<T>& kernels =
-      IKEBANA_CPU_DISPATCH_AVX(kernels_for_depthwise<T, of, Ways>)();
+      IKEBANA_CPU_DISPATCH_AVX(kernels_for_depthwise<T, of, Set>)();
+  const conv_problem p = problem_of(of, g, dim_t{sizeof(T)}, kernels.width);
   const bool relu = then.function == activation::relu;
-  if (then.residual == nullptr && then.scale == nullptr &&
-      (relu || then.function == activation::none)) {
-    if constexpr ((Ways & planes) != 0)
-      if (convolve_planes(kernels, g, false, x, w, bias, relu, y))
-        return ran(conv_direction::forward, g, "depthwise planes", dim_t{sizeof(T)}, kernels.width);
-  }
-  if constexpr ((Ways & lanes) != 0) {
-    depthwise_lanes<T> some{kernels, g, of};
-    if (some.fit()) {
-      some.run(x, w, bias, then, y);
-      return ran(conv_direction::forward, g, "depthwise lanes", dim_t{sizeof(T)}, kernels.width);
-    }
-  }
-  return false;
+  if constexpr (Set.has(depthwise_planes))
+    if (applies(depthwise_planes, p) && then.residual == nullptr && then.scale == nullptr &&
+        (relu || then.function == activation::none) &&
+        convolve_planes(kernels, g, false, x, w, bias, relu, y))
+      return ran(p, depthwise_planes);
+  depthwise_by_lanes<T> lanes{kernels, g, of};
+  if (!lanes.fit()) return false;
+  lanes.run(x, w, bias, then, y);
+  return ran(p, depthwise_lanes);
 }
-template <class T, unsigned Ways = depthwise_way::all>
+template <class T, conv_set Set = depthwise_of({})>
 bool depthwise_backward_data(const conv_geometry& g, const T* dy, const T* w, const T* bias,
                              T* dx) {
-  using namespace depthwise_way;
-  constexpr auto of = lanes_of::backward_data;
+  using enum conv_algorithm;
+  constexpr auto of = conv_direction::data;
   const depthwise_kernels<T>& kernels =
-      IKEBANA_CPU_DISPATCH_AVX(kernels_for_depthwise<T, of, Ways>)();
-  if constexpr ((Ways & planes) != 0)
-    if (convolve_planes(kernels, g, true, dy, w, bias, false, dx))
-      return ran(conv_direction::data, g, "depthwise planes", dim_t{sizeof(T)}, kernels.width);
-  if constexpr ((Ways & lanes) != 0) {
-    depthwise_lanes<T> some{kernels, g, of};
-    if (some.fit()) {
-      some.run(dy, w, bias, {}, dx);
-      return ran(conv_direction::data, g, "depthwise lanes", dim_t{sizeof(T)}, kernels.width);
-    }
-  }
-  return false;
+      IKEBANA_CPU_DISPATCH_AVX(kernels_for_depthwise<T, of, Set>)();
+  const conv_problem p = problem_of(of, g, dim_t{sizeof(T)}, kernels.width);
+  if constexpr (Set.has(depthwise_planes))
+    if (applies(depthwise_planes, p) && convolve_planes(kernels, g, true, dy, w, bias, false, dx))
+      return ran(p, depthwise_planes);
+  depthwise_by_lanes<T> lanes{kernels, g, of};
+  if (!lanes.fit()) return false;
+  lanes.run(dy, w, bias, {}, dx);
+  return ran(p, depthwise_lanes);
 }
-template <class T, unsigned Ways = depthwise_way::all>
+template <class T, conv_set Set = depthwise_of({})>
 bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
                                 bool accumulate) {
-  using namespace depthwise_way;
-  constexpr auto of = lanes_of::backward_weights;
+  using enum conv_algorithm;
+  constexpr auto of = conv_direction::weights;
   const depthwise_kernels<T>& kernels =
-      IKEBANA_CPU_DISPATCH_AVX(kernels_for_depthwise<T, of, Ways>)();
-  if constexpr ((Ways & planes) != 0)
-    if (plane_gradients(kernels, g, x, dy, dw, accumulate))
-      return ran(conv_direction::weights, g, "depthwise planes", dim_t{sizeof(T)}, kernels.width);
-  depthwise_lanes<T> lanes{kernels, g, of};
+      IKEBANA_CPU_DISPATCH_AVX(kernels_for_depthwise<T, of, Set>)();
+  const conv_problem p = problem_of(of, g, dim_t{sizeof(T)}, kernels.width);
+  if constexpr (Set.has(depthwise_planes))
+    if (applies(depthwise_planes, p) && plane_gradients(kernels, g, x, dy, dw, accumulate))
+      return ran(p, depthwise_planes);
+  depthwise_by_lanes<T> lanes{kernels, g, of};
   if (!lanes.fit()) return false;
   lanes.run_weights(x, dy, dw, accumulate);
-  return ran(conv_direction::weights, g, "depthwise lanes", dim_t{sizeof(T)}, kernels.width);
+  return ran(p, depthwise_lanes);
 }
 
 IKEBANA_CPU_KERNEL(depthwise_forward)

@@ -16,6 +16,8 @@ enum class conv_direction : unsigned char { forward, data, weights };
 
 /// How a convolution is computed, in the order in which the algorithms are considered.
 enum class conv_algorithm : unsigned char {
+  depthwise_planes,   ///< Groups of one channel, 3x3: plane by plane.
+  depthwise_lanes,    ///< Groups of few channels are the lanes.
   winograd,           ///< F(4x4, 3x3).
   col2im,             ///< Data: a product whose results are added where receptive fields lie.
   im2col,             ///< Receptive fields of few positions are rows of a product.
@@ -26,15 +28,22 @@ enum class conv_algorithm : unsigned char {
   bands,              ///< Bands that tiles read where they are.
   plain,              ///< Loops, for kernels of which no copy fits.
 };
-inline constexpr conv_algorithm conv_algorithms[] = {
-    conv_algorithm::winograd,        conv_algorithm::col2im,  conv_algorithm::im2col,
-    conv_algorithm::passes,          conv_algorithm::product, conv_algorithm::channels_in_lanes,
-    conv_algorithm::images_in_lanes, conv_algorithm::bands,   conv_algorithm::plain};
+inline constexpr conv_algorithm conv_algorithms[] = {conv_algorithm::depthwise_planes,
+                                                     conv_algorithm::depthwise_lanes,
+                                                     conv_algorithm::winograd,
+                                                     conv_algorithm::col2im,
+                                                     conv_algorithm::im2col,
+                                                     conv_algorithm::passes,
+                                                     conv_algorithm::product,
+                                                     conv_algorithm::channels_in_lanes,
+                                                     conv_algorithm::images_in_lanes,
+                                                     conv_algorithm::bands,
+                                                     conv_algorithm::plain};
 
 constexpr const char* name(conv_algorithm a) {
-  constexpr const char* names[] = {"Winograd",        "col2im",  "im2col",
-                                   "passes",          "product", "channels in lanes",
-                                   "images in lanes", "bands",   "plain"};
+  constexpr const char* names[] = {
+      "depthwise planes", "depthwise lanes",   "Winograd",        "col2im", "im2col", "passes",
+      "product",          "channels in lanes", "images in lanes", "bands",  "plain"};
   return names[static_cast<int>(a)];
 }
 
@@ -51,6 +60,7 @@ struct conv_problem {
   bool apart = false;    ///< A pass of `passes` that writes only some positions.
   bool is_pass = false;  ///< A pass of `passes`.
   bool exact = false;    ///< Winograd's algorithm is disabled.
+  dim_t groups = 1;      ///< Of the whole convolution.
 
   constexpr bool knows_extents() const { return batch >= 0 && in[2] >= 0 && out[2] >= 0; }
   constexpr dim_t taps() const { return conv_geometry::volume(kernel); }
@@ -67,8 +77,10 @@ constexpr conv_problem problem_of(conv_direction direction, const conv_geometry&
   };
   const dim_t in = of_group(g.in_channels), out = of_group(g.out_channels);
   const bool back = direction == conv_direction::data;
-  return {direction, g.batch,  back ? out : in, back ? in : out, g.in,    g.out,
-          g.kernel,  g.stride, g.padding,       g.dilation,      element, lanes};
+  conv_problem p{direction, g.batch,  back ? out : in, back ? in : out, g.in,    g.out,
+                 g.kernel,  g.stride, g.padding,       g.dilation,      element, lanes};
+  p.groups = g.groups;
+  return p;
 }
 
 namespace detail {
@@ -81,6 +93,27 @@ constexpr dim_t whole_units(dim_t n, dim_t unit) { return (n + unit - 1) / unit 
 constexpr bool is_product(const conv_problem& p) {
   const std::array<dim_t, 3> none{0, 0, 0}, one{1, 1, 1};
   return p.kernel == one && p.stride == one && p.padding == none && p.in == p.out && !p.apart;
+}
+
+/// Whether so few channels meet that there is nothing for a matrix product to gain, and groups fill
+/// lanes or are common.
+constexpr bool depthwise_lanes_apply(const conv_problem& p) {
+  namespace costs = conv_costs;
+  if (p.groups <= 1 || p.is_pass) return false;
+  if (p.inputs >= 0 && p.outputs >= 0 && p.inputs * p.outputs > costs::most_group_products)
+    return false;
+  const bool common =
+      p.kernel == std::array<dim_t, 3>{1, 3, 3} && p.stride[1] <= 2 && p.stride[2] == p.stride[1];
+  if (p.groups < costs::least_lane_groups && !common) return false;
+  return !p.knows_extents() ||
+         (conv_geometry::volume(p.in) > 0 && conv_geometry::volume(p.out) > 0);
+}
+constexpr bool depthwise_planes_apply(const conv_problem& p) {
+  return depthwise_lanes_apply(p) && at_most(p.inputs, 1) && at_most(p.outputs, 1) &&
+         p.kernel == std::array<dim_t, 3>{1, 3, 3} && p.padding[0] == 0 &&
+         p.stride[1] == p.stride[2] &&
+         (p.stride[1] == 1 || (p.stride[1] == 2 && p.dilation[1] == 1 && p.dilation[2] == 1)) &&
+         (!p.knows_extents() || (p.in[0] == 1 && p.out[0] == 1));
 }
 
 constexpr bool winograd_applies(const conv_problem& p) {
@@ -183,6 +216,10 @@ constexpr bool col2im_applies(const conv_problem& p) {
 constexpr bool applies(conv_algorithm algorithm, const conv_problem& p) {
   const bool back = p.direction == conv_direction::data;
   switch (algorithm) {
+    case conv_algorithm::depthwise_planes:
+      return detail::depthwise_planes_apply(p);
+    case conv_algorithm::depthwise_lanes:
+      return detail::depthwise_lanes_apply(p);
     case conv_algorithm::winograd:
       return detail::winograd_applies(p);
     case conv_algorithm::col2im:
@@ -212,5 +249,19 @@ constexpr bool applies(conv_algorithm algorithm, const conv_problem& p) {
   }
   return false;
 }
+
+namespace detail {
+
+/// The algorithms that a caller may need, a bit for each, and what they need of strides.
+struct conv_set {
+  unsigned algorithms = ~0U;
+  bool strides = true;  // that are not 1
+
+  constexpr bool has(conv_algorithm a) const {
+    return (algorithms >> static_cast<unsigned>(a) & 1U) != 0;
+  }
+};
+
+}  // namespace detail
 
 }  // namespace ikebana::cpu

@@ -25,16 +25,6 @@
 // channels has tables of what may apply, and nothing else is built.
 namespace ikebana::cpu::detail {
 
-/// The algorithms that a caller may need, a bit for each, and what they need of strides.
-struct conv_set {
-  unsigned algorithms = ~0U;
-  bool strides = true;  // that are not 1
-
-  constexpr bool has(conv_algorithm a) const {
-    return (algorithms >> static_cast<unsigned>(a) & 1U) != 0;
-  }
-};
-
 /// What of a problem's passes the compiler knows.
 constexpr conv_problem passes_of(conv_problem p) {
   p.direction = conv_direction::forward;
@@ -163,6 +153,9 @@ constexpr conv_set needed_for(conv_direction direction, conv_geometry g) {
   return needed_for(
       problem_of(direction, g, dim_t{sizeof(T)}, narrowest_register / dim_t{sizeof(T)}));
 }
+
+/// What is built of it: where kernels are built apart, all of them are there.
+constexpr conv_set built(conv_set needed) { return IKEBANA_CPU_HERE ? needed : conv_set{}; }
 
 /// The tables of what is needed. Programs that take their kernels from elsewhere have all.
 template <class T, conv_set Needed>

@@ -8,8 +8,8 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/depthwise/kernels.hpp"
-#include "ikebana/cpu/conv/depthwise/ways.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
+#include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
@@ -37,7 +37,7 @@ struct depthwise_bands {
 
   const depthwise_kernels<T>& kernels;
   const conv_geometry& g;
-  lanes_of direction;
+  conv_direction direction;
   dim_t width, sources, results, taps, group_size;  // of a group
   extents from, to;                                 // the source's, the result's
   axis axes[3];
@@ -48,9 +48,9 @@ struct depthwise_bands {
   lane_term* terms = nullptr;
   lane_results* lists = nullptr;
 
-  depthwise_bands(const depthwise_kernels<T>& k, const conv_geometry& of, lanes_of d)
+  depthwise_bands(const depthwise_kernels<T>& k, const conv_geometry& of, conv_direction d)
       : kernels{k}, g{of}, direction{d}, width{k.width} {
-    const bool back = d == lanes_of::backward_data;
+    const bool back = d == conv_direction::data;
     sources = (back ? g.out_channels : g.in_channels) / g.groups;
     results = (back ? g.in_channels : g.out_channels) / g.groups;
     taps = conv_geometry::volume(g.kernel);
@@ -60,14 +60,14 @@ struct depthwise_bands {
   }
 
   conv_pass pass(dim_t i) const {
-    if (direction != lanes_of::backward_data) return forward_pass(g);
+    if (direction != conv_direction::data) return forward_pass(g);
     const extents& s = g.stride;
     return backward_pass(g, {i / (s[1] * s[2]), i / s[2] % s[1], i % s[2]});
   }
 
   /// Divides the work and the calling thread's scratch. False where it is too small.
   bool fit() {
-    const bool back = direction == lanes_of::backward_data;
+    const bool back = direction == conv_direction::data;
     part_count = back ? conv_geometry::volume(g.stride) : 1;
     if (part_count > most_parts) return false;
     for (std::size_t d = 0; d < 3; ++d)
@@ -114,7 +114,7 @@ struct depthwise_bands {
   bool place() {
     monotonic_scratch scratch = monotonic_scratch::of<T>(), places = monotonic_scratch::of_lists();
     const dim_t beyond = lane_results::most * width * std::max(g.stride[2], g.dilation[2]);
-    const bool by_tap = direction == lanes_of::backward_weights;
+    const bool by_tap = direction == conv_direction::weights;
     const dim_t tap_quads = slabs() * g.kernel[1] * detail::parts(g.kernel[2], lane_results::most);
     places.allocate(parts, part_count);
     scratch.allocate(x, slabs() * slab() * width + beyond + 2 * width);
@@ -132,7 +132,7 @@ struct depthwise_bands {
 
   /// The band from (y0, x0) on: what each part sums up.
   void list(dim_t y0, dim_t x0) {
-    if (direction == lanes_of::backward_weights) return list_weights(y0, x0);
+    if (direction == conv_direction::weights) return list_weights(y0, x0);
     const auto lane = [&](dim_t i) { return static_cast<std::int32_t>(i * width); };
     const dim_t row = columns * axes[2].spread;
     dim_t n = 0, m = 0;

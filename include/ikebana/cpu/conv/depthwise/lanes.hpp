@@ -16,7 +16,7 @@ namespace ikebana::cpu::detail {
 /// by side, with zeros around; then every result is a sum over rows of the kernel, or, for the
 /// weights' gradient, of positions.
 template <class T>
-struct depthwise_lanes : depthwise_bands<T> {
+struct depthwise_by_lanes : depthwise_bands<T> {
   using bands = depthwise_bands<T>;
   using bands::axes, bands::blocks, bands::columns, bands::copy, bands::direction, bands::from,
       bands::g, bands::group_size, bands::kernels, bands::lists, bands::parts, bands::results,
@@ -29,7 +29,7 @@ struct depthwise_lanes : depthwise_bands<T> {
   void run(const T* source, const T* weights, const T* bias, const conv_epilogue<T>& then,
            T* result) const {
     parallel_for(0, blocks() * g.batch, worth(), [&](dim_t begin, dim_t end) {
-      depthwise_lanes mine = *this;
+      depthwise_by_lanes mine = *this;
       mine.place();
       // As many at a time as the second-level cache holds while there are bands.
       const dim_t together = 1 + conv_costs::lanes_bytes / mine.unit_bytes();
@@ -92,7 +92,7 @@ struct depthwise_lanes : depthwise_bands<T> {
   }
   const extents& axes_spread() const {
     static constexpr extents one{1, 1, 1};
-    return direction == lanes_of::backward_data ? g.stride : one;
+    return direction == conv_direction::data ? g.stride : one;
   }
 
   static bool is_finished_later(const conv_epilogue<T>& then) {
@@ -127,7 +127,7 @@ struct depthwise_lanes : depthwise_bands<T> {
 
   void run_weights(const T* source, const T* dy, T* dw, bool accumulate) const {
     parallel_for(0, blocks(), worth() / (g.batch + 1) + 1, [&](dim_t begin, dim_t end) {
-      depthwise_lanes mine = *this;
+      depthwise_by_lanes mine = *this;
       mine.place();
       const bool banded = rows < to[1] || columns < to[2];
       // One band after the other where tables are the same for all groups.

@@ -21,8 +21,8 @@ constexpr dim_t planes_worth(dim_t multiply_adds) {
   return 1 + conv_costs::plane_multiply_adds_for_thread / (multiply_adds + 1);
 }
 
-/// One direction of a depthwise convolution: the source, and the result that meets it with
-/// stride 1 or 2 (dy, for the gradient of the weights).
+/// One direction of a depthwise convolution that goes by planes (depthwise_planes_apply): the
+/// source, and the result that meets it with stride 1 or 2 (dy, for the gradient of the weights).
 template <class T>
 struct plane_sweep {
   const depthwise_kernels<T>& kernels;
@@ -36,7 +36,7 @@ struct plane_sweep {
         batch{g.batch},
         stride{g.stride[1]},
         row_dilation{g.dilation[1]},
-        shape{find_shape(k, g)} {
+        shape{&k.planes[g.stride[1] - 1]} {
     const auto &from = backward ? g.out : g.in, &to = backward ? g.in : g.out;
     job.height = from[1];
     job.width = from[2];
@@ -55,16 +55,6 @@ struct plane_sweep {
     job.turned = backward;
   }
 
-  /// Null where there is none for such a geometry.
-  static auto find_shape(const depthwise_kernels<T>& kernels, const conv_geometry& g) -> const
-      typename depthwise_kernels<T>::plane_shape* {
-    if (g.kernel != std::array<dim_t, 3>{1, 3, 3} || g.in[0] != 1 || g.out[0] != 1 ||
-        g.padding[0] != 0 || g.in_channels != g.groups || g.out_channels != g.groups ||
-        g.stride[1] != g.stride[2] || g.stride[1] > 2 ||
-        (g.stride[1] != 1 && (g.dilation[1] != 1 || g.dilation[2] != 1)))
-      return nullptr;
-    return &kernels.planes[g.stride[1] - 1];
-  }
   /// Whether rows fill enough of a register.
   bool convolves() const { return shape->convolve != nullptr && 8 * job.out_width > kernels.width; }
   /// Whether backward by data of stride 2 goes by pairs of rows and columns.

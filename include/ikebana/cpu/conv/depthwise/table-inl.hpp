@@ -1,16 +1,14 @@
 // What there is for convolutions of few channels a group: the general kernels
-// for every set, special ones where they pay, and of these what `Ways` (depthwise/ways.hpp) need.
+// for every set, special ones where they pay, and of these what `Set` needs.
 
-template <class T, detail::lanes_of Of, unsigned Ways>
+template <class T, conv_direction Of, detail::conv_set Set>
 constexpr detail::depthwise_kernels<T> list_depthwise() {
-  using namespace detail::depthwise_way;
-  using detail::lanes_of;
-  [[maybe_unused]] constexpr bool forward = Of == lanes_of::forward,
-                                  backward = Of == lanes_of::backward_data,
-                                  weights = Of == lanes_of::backward_weights;
+  [[maybe_unused]] constexpr bool forward = Of == conv_direction::forward,
+                                  backward = Of == conv_direction::data,
+                                  weights = Of == conv_direction::weights;
   detail::depthwise_kernels<T> all{};
   all.width = vec<T>::size;
-  if constexpr ((Ways & lanes) != 0) {
+  if constexpr (Set.has(conv_algorithm::depthwise_lanes)) {
     all.clear = &clear_array<T>;
     all.sum_lanes = &sum_lanes<T>;
     all.pack_across = &pack_across<T>;
@@ -31,13 +29,15 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
         to.convolve = &convolve_planes<T, Stride>;
     }
   };
-  if constexpr ((Ways & planes_by_1) != 0) list_planes(std::integral_constant<int, 1>{});
-  if constexpr ((Ways & planes_by_2) != 0) list_planes(std::integral_constant<int, 2>{});
+  if constexpr (Set.has(conv_algorithm::depthwise_planes)) {
+    list_planes(std::integral_constant<int, 1>{});
+    if constexpr (Set.strides) list_planes(std::integral_constant<int, 2>{});
+  }
 #endif
   return all;
 }
-template <class T, detail::lanes_of Of, unsigned Ways>
+template <class T, conv_direction Of, detail::conv_set Set>
 const detail::depthwise_kernels<T>& kernels_for_depthwise() {
-  static constexpr detail::depthwise_kernels<T> all = list_depthwise<T, Of, Ways>();
+  static constexpr detail::depthwise_kernels<T> all = list_depthwise<T, Of, Set>();
   return all;
 }
