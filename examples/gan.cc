@@ -63,7 +63,7 @@ int main() {
     return z;
   };
   const ike::tensor untrained{make(draw())};
-  for (int epoch = 0; epoch < 80; ++epoch)
+  for (int epoch = 0; epoch < 40; ++epoch)
     for (ike::dim_t i = 0; i + batch <= pixels.extent(0); i += batch) {
       // The discriminator learns from real digits and from made ones.
       judge.zero_grad();
