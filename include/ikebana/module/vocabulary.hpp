@@ -78,7 +78,7 @@ namespace ikebana::detail {
   WORD(lr) WORD(lstm) WORD(lstm_cell) WORD(machine) WORD(made) WORD(make) WORD(makes)              \
   WORD(managed_modules) WORD(many) WORD(map) WORD(map_tensors) WORD(masks) WORD(matmul) WORD(matrix)            \
   WORD(max) WORD(max_length) WORD(max_norm) WORD(max_pool1d) WORD(max_pool2d) WORD(max_pool3d)     \
-  WORD(max_unpool1d) WORD(max_unpool2d) WORD(max_unpool3d) WORD(maximize) WORD(mean) WORD(meet) WORD(members) WORD(memory) WORD(mesh) WORD(methods) WORD(minus) WORD(mish)           \
+  WORD(max_unpool1d) WORD(max_unpool2d) WORD(max_unpool3d) WORD(maximize) WORD(mean) WORD(meet) WORD(members) WORD(memory) WORD(mesh) WORD(minus) WORD(mish)           \
   WORD(mixed_precision) WORD(mixed_precision_at) WORD(model) WORD(module) WORD(module_call)        \
   WORD(module_gradients) WORD(module_list) WORD(modules) WORD(moment) WORD(momentum) WORD(more)    \
   WORD(most) WORD(mse_loss) WORD(mul) WORD(multihead_attention) WORD(multiply_adds) WORD(must)     \
