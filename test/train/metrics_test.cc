@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "ikebana/nn/loss.hpp"
+
 namespace ike = ikebana;
 using ike::dynamic;
 using ike::shape;
@@ -133,4 +135,10 @@ TEST_CASE("a running mean weighs what it is given") {
   mean.reset();
   mean.add(2);
   CHECK(mean.value() == 2);
+}
+
+TEST_CASE("the perplexity of equally likely tokens is their number") {
+  const double loss =
+      ike::cross_entropy{}(ike::zeros<double, shape{2, 7}>(), ike::zeros<std::int64_t, shape{2}>());
+  CHECK(ike::perplexity(loss) == doctest::Approx(7));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -236,6 +237,10 @@ double r2_score(const Y& y, const Target& t) {
   if (total == 0) return residual == 0 ? 1 : 0;
   return 1 - residual / total;
 }
+
+/// e to the mean cross entropy of tokens, as for a language model: the number of equally likely
+/// tokens that would be as hard to predict.
+inline double perplexity(double mean_cross_entropy) { return std::exp(mean_cross_entropy); }
 
 /// The mean of numbers with weights, such as the losses of batches by their sizes.
 class running_mean {
