@@ -20,6 +20,7 @@
 #include "ikebana/nn/flatten.hpp"
 #include "ikebana/nn/fold.hpp"
 #include "ikebana/nn/glu.hpp"
+#include "ikebana/nn/grid_sample.hpp"
 #include "ikebana/nn/group_norm.hpp"
 #include "ikebana/nn/gru.hpp"
 #include "ikebana/nn/hard_activation.hpp"

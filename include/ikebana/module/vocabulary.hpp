@@ -24,7 +24,7 @@ namespace ikebana::detail {
   WORD(_s) WORD(a) WORD(above) WORD(accuracy) WORD(activation) WORD(adam) WORD(adamw)              \
   WORD(adapted) WORD(adaptive) WORD(adaptive_avg_pool1d) WORD(adaptive_avg_pool2d)                 \
   WORD(adaptive_avg_pool3d) WORD(adaptive_max_pool1d) WORD(adaptive_max_pool2d)                    \
-  WORD(adaptive_max_pool3d) WORD(add) WORD(affine) WORD(again) WORD(alike) WORD(all)               \
+  WORD(adaptive_max_pool3d) WORD(add) WORD(affine) WORD(affine_grid) WORD(again) WORD(alike) WORD(all)               \
   WORD(alloc_storage) WORD(alone) WORD(along) WORD(already) WORD(alternative) WORD(alternatives) WORD(amsgrad)       \
   WORD(an) WORD(angle) WORD(another) WORD(any) WORD(apart) WORD(applied) WORD(approximate)         \
   WORD(are) WORD(argument) WORD(arguments) WORD(array) WORD(as) WORD(ask) WORD(assigned)           \
@@ -59,7 +59,7 @@ namespace ikebana::detail {
   WORD(free_storage) WORD(from) WORD(from_chars) WORD(full_precision_at) WORD(function)            \
   WORD(gelu) WORD(get_state_dict) WORD(give) WORD(given) WORD(gives) WORD(go) WORD(goes)           \
   WORD(got) WORD(grad_scaler) WORD(gradient) WORD(gradient_accumulation)                           \
-  WORD(gradient_divide_factor) WORD(gradients) WORD(graph) WORD(group) WORD(group_norm)            \
+  WORD(gradient_divide_factor) WORD(gradients) WORD(graph) WORD(grid_sample) WORD(group) WORD(group_norm)            \
   WORD(groups) WORD(groups_by_module) WORD(gru) WORD(gru_cell) WORD(h_0) WORD(hana) WORD(handle)   \
   WORD(hard_sigmoid) WORD(hardswish) WORD(hardtanh) WORD(has) WORD(have) WORD(hidden_size)         \
   WORD(hold) WORD(holds) WORD(hook) WORD(how) WORD(identity) WORD(ignore) WORD(ignored)            \
