@@ -82,8 +82,6 @@ template <class T>
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm/result-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/gemm/line_reader-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm/dots-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm/vector-inl.hpp"

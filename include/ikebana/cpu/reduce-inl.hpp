@@ -1,65 +1,8 @@
-#if IKEBANA_CPU_WIDTH >= 32
-/// Lanes n and up of a, then those of b below n.
-template <class T>
-IKEBANA_CPU_INLINE vec<T> lanes_from(dim_t n, vec<T> a, vec<T> b) {
-#if IKEBANA_CPU_WIDTH == 64
-  using B = typename number<T>::bits;
-  return pick_lanes(a, lane_numbers<T>() + bits_of<T>::broadcast(static_cast<B>(n)), b);
-#else
-  using words = vec<std::int32_t>;
-  const words at =
-      lane_numbers<float>() + words::broadcast(static_cast<std::int32_t>(n * dim_t{sizeof(T)} / 4));
-  const auto turned = [at](vec<T> x) __attribute__((always_inline)) {
-    return words{__builtin_bit_cast(
-        words::raw, _mm256_permutevar8x32_epi32(__builtin_bit_cast(__m256i, x.v),
-                                                __builtin_bit_cast(__m256i, at.v)))};
-  };
-  return as<T>(select(at < words::broadcast(words::size), turned(a), turned(b)));
-#endif
-}
-
-/// sum_terms of many, read as if `before` others, less than a register, came before them. Each is
-/// added to the same lane in the same order as there.
-template <class T, class F>
-[[gnu::noinline]] T sum_terms_from_line(dim_t n, F f, dim_t before) {
-  constexpr dim_t w = vec<T>::size;
-  vec<T> s1 = vec<T>::zero(), s2 = s1, s3 = s1;
-  vec<T> s0 = lanes_from(w - before, s1, f(dim_t{0}, w - before));
-  dim_t i = w - before;
-  const auto add_three = [&]() __attribute__((always_inline)) {
-    s1 = s1 + f(i, w);
-    s2 = s2 + f(i + w, w);
-    s3 = s3 + f(i + 2 * w, w);
-    i += 3 * w;
-  };
-  add_three();
-  const dim_t whole = n - n % (4 * w);
-  while (i + 4 * w <= whole) {
-    s0 = s0 + f(i, w);
-    i += w;
-    add_three();
-  }
-  // Lanes below `before` are of the register ahead.
-  const vec<T> next = s0 + f(i, before);
-  s0 = lanes_from(before, next, s1), s1 = lanes_from(before, s1, s2);
-  s2 = lanes_from(before, s2, s3), s3 = lanes_from(before, s3, next);
-  for (i = whole; i + w <= n; i += w) s0 = s0 + f(i, w);
-  if (i < n) s1 = s1 + f(i, n - i);
-  return sum((s0 + s1) + (s2 + s3));
-}
-#endif
-
 /// The sum over i of f(loads...) in four interleaved partial sums. `f(i, lanes)` yields the terms i
-/// to i + lanes; what lies past `lanes` must be zero. `before` may be lanes_before(what is read);
-/// the result does not depend on it.
+/// to i + lanes; what lies past `lanes` must be zero.
 template <class T, class F>
-IKEBANA_CPU_INLINE T sum_terms(dim_t n, F f, [[maybe_unused]] dim_t before = 0) {
+IKEBANA_CPU_INLINE T sum_terms(dim_t n, F f) {
   constexpr dim_t w = vec<T>::size;
-#if IKEBANA_CPU_WIDTH >= 32
-  // What lies across lines of L1 costs the shorter registers less.
-  constexpr dim_t least = IKEBANA_CPU_WIDTH == 64 ? 128 * w : 512 * w;
-  if (before != 0 && n >= least) return sum_terms_from_line<T>(n, f, before);
-#endif
   vec<T> s0 = vec<T>::zero(), s1 = s0, s2 = s0, s3 = s0;
   dim_t i = 0;
   for (; i + 4 * w <= n; i += 4 * w) {
@@ -98,25 +41,22 @@ IKEBANA_CPU_INLINE vec<T> first_of(vec<T> x, dim_t lanes) {
 template <class T>
 T sum_array(dim_t n, const T* x) {
   return sum_terms<T>(
-      n, IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes); }, lanes_before(x));
+      n, IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes); });
 }
 template <class T>
 T dot_arrays(dim_t n, const T* x, const T* y) {
   return sum_terms<T>(
-      n, IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes) * load_lanes(y + i, lanes); },
-      lanes_before(x));
+      n, IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes) * load_lanes(y + i, lanes); });
 }
 template <class T>
 T sum_squared_difference(dim_t n, const T* x, const T* t, T* dx, T grad_scale) {
   const vec<T> factor = vec<T>::broadcast(grad_scale);
   return sum_terms<T>(
-      n,
-      IKEBANA_CPU_TERMS {
+      n, IKEBANA_CPU_TERMS {
         const vec<T> d = load_lanes(x + i, lanes) - load_lanes(t + i, lanes);
         if (dx != nullptr) store_lanes(d * factor, dx + i, lanes);
         return d * d;
-      },
-      lanes_before(x));
+      });
 }
 #undef IKEBANA_CPU_TERMS
 

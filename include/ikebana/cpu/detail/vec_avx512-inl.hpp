@@ -41,13 +41,6 @@ IKEBANA_CPU_INLINE void vec<T>::store(T* p, dim_t n) const {
   else
     _mm512_mask_storeu_pd(p, static_cast<__mmask8>(first_lanes(n)), __builtin_bit_cast(__m512d, v));
 }
-/// Lanes n and up; the others are zero, their memory is not touched.
-IKEBANA_CPU_INLINE vec<float> load_from(const float* p, dim_t n) {
-  return {_mm512_maskz_loadu_ps(static_cast<__mmask16>(all16 << n), p)};
-}
-IKEBANA_CPU_INLINE vec<double> load_from(const double* p, dim_t n) {
-  return {_mm512_maskz_loadu_pd(static_cast<__mmask8>(all8 << n), p)};
-}
 /// The lanes of `mask`, and those of `old`; the memory of these is not touched.
 IKEBANA_CPU_INLINE vec<float> load_lanes(vec<float> old, unsigned mask, const float* p) {
   return {_mm512_mask_loadu_ps(old.v, static_cast<__mmask16>(mask), p)};
@@ -61,26 +54,6 @@ IKEBANA_CPU_INLINE vec<float> pick_lanes(vec<float> a, vec<std::int32_t> lanes, 
 }
 IKEBANA_CPU_INLINE vec<double> pick_lanes(vec<double> a, vec<std::int64_t> lanes, vec<double> b) {
   return {_mm512_permutex2var_pd(a.v, __builtin_bit_cast(__m512i, lanes.v), b.v)};
-}
-/// Lane i: lane at[i] of x where `mask` has bit i, else zero.
-IKEBANA_CPU_INLINE vec<float> pick_lanes(unsigned mask, vec<std::int32_t> at, vec<float> x) {
-  return {_mm512_maskz_permutexvar_ps(static_cast<__mmask16>(mask),
-                                      __builtin_bit_cast(__m512i, at.v), x.v)};
-}
-IKEBANA_CPU_INLINE vec<double> pick_lanes(unsigned mask, vec<std::int64_t> at, vec<double> x) {
-  return {_mm512_maskz_permutexvar_pd(static_cast<__mmask8>(mask),
-                                      __builtin_bit_cast(__m512i, at.v), x.v)};
-}
-/// The same of a, then of b.
-IKEBANA_CPU_INLINE vec<float> pick_lanes(unsigned mask, vec<float> a, vec<std::int32_t> at,
-                                         vec<float> b) {
-  return {_mm512_maskz_permutex2var_ps(static_cast<__mmask16>(mask), a.v,
-                                       __builtin_bit_cast(__m512i, at.v), b.v)};
-}
-IKEBANA_CPU_INLINE vec<double> pick_lanes(unsigned mask, vec<double> a, vec<std::int64_t> at,
-                                          vec<double> b) {
-  return {_mm512_maskz_permutex2var_pd(static_cast<__mmask8>(mask), a.v,
-                                       __builtin_bit_cast(__m512i, at.v), b.v)};
 }
 
 IKEBANA_CPU_INLINE vec<float> scale_by_power(vec<float> a, vec<float> n) {

@@ -95,15 +95,6 @@ IKEBANA_CPU_INLINE void dot_tiles(dim_t count, dim_t k, const T* x, dim_t ldx, d
        ...);
     };
     dim_t p = 0;
-#if IKEBANA_CPU_WIDTH == 64
-    if (line_reader<T>::pays(y, count, k, ldy)) {
-      line_reader<T> r0{y}, r1{y1}, r2{y2}, r3{y3};
-      for (; p + 2 * w <= k; p += w) {
-        const vec<T> a[] = {vec<T>::load(xs[P] + p)...};
-        step(r0.next(), r1.next(), r2.next(), r3.next(), a);
-      }
-    }
-#endif
     for (; p + w <= k; p += w) {
       const vec<T> a[] = {vec<T>::load(xs[P] + p)...};
       step(vec<T>::load(y + p), vec<T>::load(y1 + p), vec<T>::load(y2 + p), vec<T>::load(y3 + p),
