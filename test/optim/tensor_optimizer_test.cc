@@ -202,7 +202,11 @@ TEST_CASE("adafactor keeps the averages of rows and columns, and saves them by p
   CHECK(dict.contains("state.fc2.bias.step"));
 
   // Both kinds of checkpoints resume with the same bits.
-  ike::load_training_state(b, of_b, ike::get_training_state(a, of_a));
+  const auto run = ike::get_training_state(a, of_a);
+  CHECK(run.at("optimizer.row_var.fc1.weight").extents == shape{6, 1});
+  CHECK(run.at("optimizer.variance.fc1.bias").extents == shape{6});
+  CHECK(!run.contains("optimizer.row_var"));
+  ike::load_training_state(b, of_b, run);
   auto c = make<float>(3);
   ike::adafactor of_c{c};
   ike::load_state_dict(c, ike::get_state_dict(a));
