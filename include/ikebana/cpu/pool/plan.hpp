@@ -40,18 +40,19 @@ constexpr const char* name(pool_work w) {
 /// How windows are pooled, in the order in which the algorithms are considered.
 enum class pool_algorithm : unsigned char {
   whole_planes,     ///< A plane is a window.
+  halves,           ///< Two by two that share nothing: pairs are joined in registers.
   planes_in_lanes,  ///< A plane in each lane, band by band.
-  neighbours,       ///< Windows of up to three by three: neighbours are joined in registers.
+  neighbours,       ///< Other windows of up to three by three: rows are joined in registers.
   separable,        ///< Rows are joined first, then columns of what came out.
   plain,            ///< Element by element.
 };
 inline constexpr pool_algorithm pool_algorithms[] = {
-    pool_algorithm::whole_planes, pool_algorithm::planes_in_lanes, pool_algorithm::neighbours,
-    pool_algorithm::separable, pool_algorithm::plain};
+    pool_algorithm::whole_planes, pool_algorithm::halves,    pool_algorithm::planes_in_lanes,
+    pool_algorithm::neighbours,   pool_algorithm::separable, pool_algorithm::plain};
 
 constexpr const char* name(pool_algorithm a) {
-  constexpr const char* names[] = {"whole planes", "planes in lanes", "neighbours", "separable",
-                                   "plain"};
+  constexpr const char* names[] = {"whole planes", "halves",    "planes in lanes",
+                                   "neighbours",   "separable", "plain"};
   return names[static_cast<int>(a)];
 }
 
@@ -102,10 +103,9 @@ constexpr bool is_two_by_two(const pool_geometry& g) {
 constexpr bool are_halves(const pool_geometry& g) {
   return is_two_by_two(g) && 2 * g.out[1] <= g.in[1] && 2 * g.out[2] <= g.in[2];
 }
-/// Whether windows are so small that neighbours are joined in registers: two by two that share
-/// nothing, three by three, and for places up to three rows of two or three columns.
+/// Whether windows are so small that neighbours are joined in registers: three by three, and for
+/// places up to three rows of two or three columns.
 constexpr bool are_neighbours(const pool_geometry& g, bool with_place) {
-  if (is_two_by_two(g)) return true;
   return g.kernel[0] == 1 && g.stride[0] == 1 && g.padding[0] == 0 && g.stride[2] <= 2 &&
          g.padding[2] <= 1 && g.dilation[1] == 1 && g.dilation[2] == 1 && g.kernel[1] <= 3 &&
          (g.kernel[2] == 3 || (with_place && g.kernel[2] == 2)) && (with_place || g.kernel[1] == 3);
@@ -117,6 +117,7 @@ constexpr bool are_neighbours(const pool_geometry& g, bool with_place) {
 constexpr bool computes(pool_algorithm algorithm, pool_work work) {
   switch (algorithm) {
     case pool_algorithm::whole_planes:
+    case pool_algorithm::neighbours:
       return work != pool_work::maximum_backward;
     case pool_algorithm::planes_in_lanes:
       return work == pool_work::maximum_with_place;
@@ -135,8 +136,8 @@ constexpr bool computes(pool_algorithm algorithm, pool_work work) {
   using enum pool_fit;
   const pool_geometry& g = p.windows;
   if (!computes(algorithm, p.work)) return never;
-  const bool halves = detail::is_two_by_two(g),
-             neighbours = detail::are_neighbours(g, p.work == pool_work::maximum_with_place);
+  const bool two_by_two = detail::is_two_by_two(g),
+             with_place = p.work == pool_work::maximum_with_place;
   switch (algorithm) {
     case pool_algorithm::whole_planes:
       if (g.padding != std::array<dim_t, 3>{0, 0, 0}) return never;
@@ -145,33 +146,31 @@ constexpr bool computes(pool_algorithm algorithm, pool_work work) {
       for (std::size_t d = 0; d < 3; ++d)
         if (g.out[d] != 1 || g.kernel[d] < g.in[d]) return never;
       return p.work == pool_work::average ? p.one_divisor : always;
+    case pool_algorithm::halves: {
+      if (!two_by_two) return never;
+      const bool backward = p.work == pool_work::maximum_backward;
+      if (!p.is_known() && (p.ceils || backward)) return perhaps;
+      if (p.is_known() && !detail::are_halves(g)) return never;
+      if (p.is_known() && backward && g.out[2] < costs::least_halved_row) return never;
+      const bool averages = p.work == pool_work::average || p.work == pool_work::average_backward;
+      return averages ? p.one_divisor : always;
+    }
     case pool_algorithm::planes_in_lanes:
-      if (!neighbours) return always;
-      if (halves) return never;
+      if (two_by_two) return never;
+      if (!detail::are_neighbours(g, with_place)) return always;
       if (!p.is_known()) return perhaps;
       return costs::rows_per_vector * g.out[2] <= p.lanes &&
                      costs::planes_per_result * g.out[2] <= g.planes
                  ? always
                  : never;
-    case pool_algorithm::neighbours: {
-      if (!neighbours) return never;
-      const pool_fit fits = !halves                 ? always
-                            : !p.is_known()         ? (p.ceils ? perhaps : always)
-                            : detail::are_halves(g) ? always
-                                                    : never;
-      if (p.work == pool_work::maximum_with_place) return always;
-      if (p.work == pool_work::maximum) return fits;
-      if (p.work == pool_work::maximum_backward)
-        return !halves                                              ? never
-               : p.is_known() && g.out[2] < costs::least_halved_row ? never
-               : p.is_known()                                       ? fits
-                                                                    : perhaps;
+    case pool_algorithm::neighbours:
+      if (!detail::are_neighbours(g, with_place)) return never;
       // Backward, the windows of dx's elements have to be such windows, too.
-      if (p.work == pool_work::average_backward && !halves &&
+      if (p.work == pool_work::average_backward &&
           !(g.stride[1] == 1 && g.stride[2] == 1 && g.padding[2] == 1))
         return never;
-      return fits == always ? p.one_divisor : fits;
-    }
+      return p.work == pool_work::average || p.work == pool_work::average_backward ? p.one_divisor
+                                                                                   : always;
     default:
       return always;
   }
@@ -201,7 +200,8 @@ constexpr pool_set whole_plane_set() {
 }
 /// Those for windows that share nothing, of sizes that are not known.
 constexpr pool_set uneven_set() {
-  return IKEBANA_CPU_HERE ? all_pool_algorithms & ~only(pool_algorithm::neighbours)
+  return IKEBANA_CPU_HERE ? all_pool_algorithms & ~only(pool_algorithm::halves) &
+                                ~only(pool_algorithm::neighbours)
                           : all_pool_algorithms;
 }
 namespace detail {

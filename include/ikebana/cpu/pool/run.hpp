@@ -24,6 +24,9 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool/planes-inl.hpp"
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/pool/halves-inl.hpp"
+#define IKEBANA_CPU_SETS 2
+#include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool/neighbours-inl.hpp"
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
@@ -84,29 +87,43 @@ bool run_whole_planes(const pool_geometry& g, const pool_job<T>& job) {
 }
 
 template <pool_work Work, class T>
-bool run_neighbours(const pool_geometry& g, const pool_job<T>& job) {
-  // A row of nothing has to fit.
-  if (static_cast<std::size_t>(std::max(g.in[2], g.out[2])) * sizeof(T) > packed_b_bytes)
-    return false;
+bool run_halves(const pool_geometry& g, const pool_job<T>& job) {
   if constexpr (Work == pool_work::average) {
-    IKEBANA_CPU_DISPATCH_AVX(sums_of_neighbours<T>)(g, job.source, job.factor, job.result);
-  } else if constexpr (Work == pool_work::maximum_backward) {
-    IKEBANA_CPU_DISPATCH_AVX(halve_backward<T>)(g, job.source, job.maxima, T(1), job.result);
-  } else if constexpr (Work == pool_work::average_backward) {
-    if (is_two_by_two(g)) {
-      IKEBANA_CPU_DISPATCH_AVX(halve_backward<T>)(g, job.source, nullptr, job.factor, job.result);
-      return true;
-    }
-    pool_geometry back = g;
-    back.in = g.out;
-    back.out = g.in;
-    for (std::size_t d = 1; d < 3; ++d) back.padding[d] = g.kernel[d] - 1 - g.padding[d];
-    IKEBANA_CPU_DISPATCH_AVX(sums_of_neighbours<T>)(back, job.source, job.factor, job.result);
+    IKEBANA_CPU_DISPATCH_AVX(sums_of_halves<T>)(g, job.source, job.factor, job.result);
+  } else if constexpr (Work == pool_work::maximum_backward || Work == pool_work::average_backward) {
+    const bool averages = Work == pool_work::average_backward;
+    IKEBANA_CPU_DISPATCH_AVX(halve_backward<T>)
+    (g, job.source, averages ? nullptr : job.maxima, averages ? job.factor : T(1), job.result);
   } else {
     maxima_but_of_doubtful_planes(
         dilated_windows_of(g), job,
         [&](dim_t planes, const T* x, T* y, std::int32_t* indices) -> dim_t {
-          return IKEBANA_CPU_DISPATCH_AVX(maxima_of_neighbours<T>)(g, planes, x, y, indices);
+          return IKEBANA_CPU_DISPATCH_AVX(maxima_of_halves<T>)(g, planes, x, y, indices);
+        });
+  }
+  return true;
+}
+
+template <pool_work Work, class T>
+bool run_neighbours(const pool_geometry& g, const pool_job<T>& job) {
+  // A row of nothing has to fit.
+  if (static_cast<std::size_t>(std::max(g.in[2], g.out[2])) * sizeof(T) > packed_b_bytes)
+    return false;
+  if constexpr (Work == pool_work::average || Work == pool_work::average_backward) {
+    pool_geometry of = g;
+    if (Work == pool_work::average_backward) {
+      std::swap(of.in, of.out);
+      for (std::size_t d = 1; d < 3; ++d) of.padding[d] = g.kernel[d] - 1 - g.padding[d];
+    }
+    IKEBANA_CPU_DISPATCH_AVX(sums_of_neighbours<T>)(of, job.source, job.factor, job.result);
+  } else {
+    maxima_but_of_doubtful_planes(
+        dilated_windows_of(g), job,
+        [&](dim_t planes, const T* x, T* y, std::int32_t* indices) -> dim_t {
+          if constexpr (Work == pool_work::maximum)
+            return IKEBANA_CPU_DISPATCH_AVX(maxima_of_neighbours<T>)(g, planes, x, y);
+          else
+            return IKEBANA_CPU_DISPATCH_AVX(places_of_neighbours<T>)(g, planes, x, y, indices);
         });
   }
   return true;
@@ -203,6 +220,8 @@ bool run_pool_by(const pool_geometry& g, const pool_job<T>& job) {
   using enum pool_algorithm;
   if constexpr (Algorithm == whole_planes)
     return run_whole_planes<Work>(g, job);
+  else if constexpr (Algorithm == halves)
+    return run_halves<Work>(g, job);
   else if constexpr (Algorithm == planes_in_lanes)
     return maxima_in_lanes<T>(dilated_windows_of(g), job.source, job.result, job.indices);
   else if constexpr (Algorithm == neighbours)
