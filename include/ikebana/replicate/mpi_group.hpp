@@ -197,7 +197,7 @@ class mpi_group : public blocking_collectives<mpi_group> {
       engine_->stop(wrong);
   }
 
-  mpi_work start(const detail::request& asked, detail::reduction reduce = nullptr) {
+  mpi_work start(const detail::request& asked, detail::reduce_function reduce = nullptr) {
     return {*engine_, engine_->announce(asked, reduce)};
   }
 

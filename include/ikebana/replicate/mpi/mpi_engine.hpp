@@ -62,7 +62,7 @@ class mpi_engine final : mpi_listener {
   std::chrono::nanoseconds timeout() const { return timeout_; }
 
   /// Starts a collective. Waits only if `max_in_flight` are in flight.
-  std::uint64_t announce(const request& asked, reduction reduce) {
+  std::uint64_t announce(const request& asked, reduce_function reduce) {
     if (failure_ || process_.failure()) stop_after_failure(asked, 0);
     const std::uint64_t number = issued_;
     operation& o = slot(number);

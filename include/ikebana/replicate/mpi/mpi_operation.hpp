@@ -15,8 +15,8 @@
 namespace ikebana::detail {
 
 /// Reduces one element type over `size` pieces of memory; see reduce_slice.
-using reduction = void (*)(reduce_op op, dim_t n, const std::byte* const* in, int size,
-                           std::byte* out);
+using reduce_function = void (*)(reduce_op op, dim_t n, const std::byte* const* in, int size,
+                                 std::byte* out);
 
 template <class T>
 void reduce_bytes(reduce_op op, dim_t n, const std::byte* const* in, int size, std::byte* out) {
@@ -63,7 +63,7 @@ static_assert(sizeof(mpi_header) == 32);
 /// A collective in flight, on one rank.
 struct mpi_operation {
   request asked{};
-  reduction reduce = nullptr;
+  reduce_function reduce = nullptr;
   std::uint64_t number = 0;
   int phase = 0;
   bool active = false;
