@@ -4,8 +4,9 @@
 namespace ike = ikebana;
 using namespace ike::literals;
 
-constexpr auto network = ike::sequential("fc1"_m = ike::lazy_linear<4>{}, "relu"_m = ike::relu{},
-                                         "fc2"_m = ike::lazy_linear<1>{});
+constexpr auto network =
+    ike::sequential("fc1"_m = ike::lazy_linear<4>{}, "norm"_m = ike::lazy_batch_norm1d<>{},
+                    "relu"_m = ike::relu{}, "fc2"_m = ike::lazy_linear<1>{});
 
 int main() {
   auto model = ike::initialize<float, ike::shape{2, 3}>(network, ike::seed{1});

@@ -61,10 +61,10 @@ struct initializer {
 
 namespace detail {
 
-/// See initializer::fill.
+/// See initializer::fill; built where it is called.
 template <class T>
-[[gnu::cold]] void fill_initial(const initializer& init, const random_stream& stream, T* x,
-                                const shape& extents) {
+[[gnu::cold]] void fill_initial_here(const initializer& init, const random_stream& stream, T* x,
+                                     const shape& extents) {
   const dim_t n = extents.numel();
   switch (init.what) {
     case initializer::kind::constant:
@@ -93,6 +93,12 @@ template <class T>
   if (init.zero_row >= 0 && extents.rank() > 0 && extents.back() > 0 &&
       init.zero_row < n / extents.back())
     for (dim_t i = 0; i < extents.back(); ++i) x[init.zero_row * extents.back() + i] = T{0};
+}
+/// The same for a model of T, built with the kernels of T.
+template <class T>
+[[gnu::cold]] void fill_initial(const initializer& init, const random_stream& stream, T* x,
+                                const shape& extents) {
+  fill_initial_here(init, stream, x, extents);
 }
 IKEBANA_CPU_KERNEL(fill_initial)
 

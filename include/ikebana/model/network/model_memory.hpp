@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/dtype.hpp"
@@ -19,8 +20,11 @@ template <class T>
 [[gnu::cold]] void fill_buffer(const buffer_spec& spec, const random_stream& stream,
                                std::byte* to) {
   const auto fill = [&]<class U>(U) {
-    if constexpr (floating<U>)
+    // A program may have the kernels of T alone.
+    if constexpr (std::is_same_v<U, T>)
       spec.init.template fill<U>(stream, reinterpret_cast<U*>(to), spec.extents);
+    else if constexpr (floating<U>)
+      fill_initial_here(spec.init, stream, reinterpret_cast<U*>(to), spec.extents);
     else
       std::fill_n(reinterpret_cast<U*>(to), spec.extents.numel(), static_cast<U>(spec.init.value));
   };
