@@ -1,6 +1,7 @@
 // Trains a small network, freezes it, and calls it from four threads and from memory of the
 // program's own.
 
+#include <array>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "ikebana/deploy.hpp"
+#include "ikebana/deploy/quantize.hpp"
 #include "ikebana/ikebana.hpp"
 
 namespace ike = ikebana;
@@ -53,6 +55,12 @@ int main() {
   std::vector<std::byte> memory(frozen.lane_bytes(shape{1, 2}));
   auto placed = frozen.lane(std::span(memory), shape{1, 2});
   wrong.push_back(frozen(placed, x)(0, 0) != y(0, 0));
+
+  // Weights of one byte each; what the layers read is rounded to bytes of the ranges seen here.
+  const std::array batches{ike::uniform<float, shape{64, 2}>(ike::seed{2000})};
+  const auto bytes = ike::quantize<ike::int8>(model, batches);
+  auto lane_of_bytes = bytes.lane(shape{1, 2});
+  std::printf("with weights of 8 bits %.3f\n", bytes(lane_of_bytes, x)(0, 0));
 
   int all = 0;
   for (int count : wrong) all += count;

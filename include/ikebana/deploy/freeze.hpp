@@ -76,9 +76,7 @@ class inference_model {
   using output_view = typename trained::output_view;
   static constexpr std::size_t input_count = sizeof...(In);
 
-  /// Of a model that Folding makes M of.
-  template <class Model, class Folding>
-  inference_model(const Model& model, Folding folds) : weights_{make_weights(model, folds)} {}
+  explicit inference_model(std::shared_ptr<weights> made) : weights_{packed(std::move(made))} {}
   /// Of weights that outlive it and that `freeze` has compared with the network.
   inference_model(const M& module, const detail::embedded_view<value_type>& given)
       : weights_{std::make_shared<weights>(module, trained::lowered(), given)} {}
@@ -152,9 +150,7 @@ class inference_model {
       (In.is_static() && ... && true) &&
       (detail::argument_tensor<X>::type::static_shape.is_static() && ... && true);
 
-  template <class Model, class Folding>
-  static std::shared_ptr<const weights> make_weights(const Model& model, Folding folds) {
-    auto made = std::make_shared<weights>(model, folds);
+  static std::shared_ptr<const weights> packed(std::shared_ptr<weights> made) {
     if constexpr (weights::tables::has_layers) {
       memory m(made, {});
       shape_list one;
@@ -206,7 +202,9 @@ class inference_model {
 template <model_element E, resolved_module M, shape... In>
 auto freeze(const model<E, M, In...>& m) {
   using folds = detail::folding<M, In...>;
-  return inference_model<E, typename folds::type, In...>(m, folds{});
+  using module = typename folds::type;
+  return inference_model<E, module, In...>(
+      std::make_shared<detail::frozen_weights<E, module, sizeof...(In)>>(m, folds{}));
 }
 
 /// Makes an inference_model for inputs of the shapes In of a module and of weights that

@@ -33,7 +33,7 @@ struct frozen_weights {
   using by_node = program_table<X, tables::has_layers ? sizes.nodes : 0>;
 
   M module;
-  program<sizes> lowered;
+  program<sizes> lowered{};
   ikebana::seed seed;
   bool fuses;
   std::uint64_t stamp = new_parameter_stamp();
@@ -42,7 +42,7 @@ struct frozen_weights {
   program_table<const T*, sizes.parameters> parameter_table;
   aligned_buffer<std::byte> buffers;  ///< Those that are not persistent have their initial values.
   program_table<const std::byte*, sizes.buffers> buffer_table;
-  dim_t persistent_bytes;  ///< At the begin of `buffers`, not needed by a lane.
+  dim_t persistent_bytes = 0;  ///< At the begin of `buffers`, not needed by a lane.
   program_table<int, sizes.choices> choices{};
   aligned_buffer<T> packed_layers;
   by_node<std::uint64_t> transposed_stamps{};  ///< By node: dense_layer::turned_stamp.
@@ -52,28 +52,13 @@ struct frozen_weights {
   [[gnu::cold]] frozen_weights(const Model& model, Folding)
       : module{Folding::fold(model.module())}, seed{model.seed()}, fuses{model.fuses()} {
     const auto& from = model.current_program();
-    shape_list inputs;
-    for (std::size_t i = 0; i < Inputs; ++i) inputs.push_back(from.values[i]);
-    lower_into(lowered, module, inputs);
+    allocate(from);
     for (std::size_t c = 0; c < sizes.choices; ++c) {
       choices[c] = model.set_choice(c);
       if (choices[c] < 0)
         throw state_error(std::string(lowered.path(lowered.choices[c]).view()) +
                           ": a function chooses the alternative; freeze needs one that is set");
     }
-    const parameter_layout<sizes> layout = lay_out<T>(lowered);
-    own_parameters = aligned_buffer<T>(layout.parameter_elements);
-    parameters = own_parameters.span();
-    buffers = aligned_buffer<std::byte>(layout.buffer_bytes);
-    persistent_bytes = layout.persistent_bytes;
-    place_buffers(layout);
-    program_table<T*, sizes.parameters> to_parameters{};
-    program_table<std::byte*, sizes.buffers> to_buffers{};
-    for (std::size_t i = 0; i < sizes.parameters; ++i)
-      parameter_table[i] = to_parameters[i] = own_parameters.data() + layout.offsets[i];
-    for (std::size_t b = 0; b < sizes.buffers; ++b)
-      to_buffers[b] = buffers.data() + layout.buffer_offsets[b];
-
     constexpr program_sizes n = std::remove_cvref_t<decltype(from)>::sizes;
     program_table<const T*, n.parameters> parameters_from{};
     program_table<const std::byte*, n.buffers> buffers_from{};
@@ -82,10 +67,28 @@ struct frozen_weights {
     for (std::size_t b = 0; b < n.buffers; ++b)
       buffers_from[b] = model.buffers().data() + model.layout().buffer_offsets[b];
     const program_view made = lowered.view();
-    fold_values<T> write{
-        from.nodes.data(),    from.leaves.data(), parameters_from.data(), buffers_from.data(), made,
-        to_parameters.data(), to_buffers.data(),  Folding::into.data()};
+    fold_values<T> write{from.nodes.data(),
+                         from.leaves.data(),
+                         parameters_from.data(),
+                         buffers_from.data(),
+                         made,
+                         own_parameter_table(),
+                         own_buffer_table(),
+                         Folding::into.data()};
     for_each_leaf(model.module(), write);
+  }
+
+  /// Those of another frozen network, some of whose leaves M has replaced: `write`, a visitor of
+  /// the other's leaves, converts them.
+  template <any_module Other, class Write>
+  [[gnu::cold]] frozen_weights(const frozen_weights<E, Other, Inputs>& from, const M& m,
+                               Write& write)
+      : module{m}, seed{from.seed}, fuses{from.fuses}, choices{from.choices} {
+    allocate(from.lowered);
+    write.made = lowered.view();
+    write.made_parameters = own_parameter_table();
+    write.made_buffers = own_buffer_table();
+    for_each_leaf(from.module, write);
   }
 
   /// Reads `given` in place: weights that the compiler compared with the network.
@@ -104,6 +107,27 @@ struct frozen_weights {
   }
 
  private:
+  /// Memory for the parameters and buffers of `module`, for the inputs of this program.
+  template <class Program>
+  void allocate(const Program& from) {
+    shape_list inputs;
+    for (std::size_t i = 0; i < Inputs; ++i) inputs.push_back(from.values[i]);
+    lower_into(lowered, module, inputs);
+    const parameter_layout<sizes> layout = lay_out<T>(lowered);
+    own_parameters = aligned_buffer<T>(layout.parameter_elements);
+    parameters = own_parameters.span();
+    for (std::size_t i = 0; i < sizes.parameters; ++i)
+      parameter_table[i] = own_parameters.data() + layout.offsets[i];
+    buffers = aligned_buffer<std::byte>(layout.buffer_bytes);
+    persistent_bytes = layout.persistent_bytes;
+    place_buffers(layout);
+  }
+  /// As what is made now.
+  T* const* own_parameter_table() { return const_cast<T* const*>(parameter_table.data()); }
+  std::byte* const* own_buffer_table() {
+    return const_cast<std::byte* const*>(buffer_table.data());
+  }
+
   /// Gives each buffer its place, and those that are not persistent their initial values.
   void place_buffers(const parameter_layout<sizes>& layout) {
     for (std::size_t b = 0; b < sizes.buffers; ++b) {

@@ -99,10 +99,11 @@ class lane_memory {
     prepare(given);
   }
 
-  void run(const std::array<const void*, input_count + 1>& data) {
+  using pointers = std::array<const void*, input_count + 1>;
+
+  void run(const pointers& data) {
     tables& t = *tables_;
-    for (std::size_t i = 0; i < input_count; ++i)
-      t.value_table[i] = static_cast<T*>(const_cast<void*>(data[i]));
+    point_inputs(data);
     if constexpr (tables::has_layers)
       if (t.only_layers && t.run.fused != nullptr)
         return run_layers_of<E, M>(t.value_table[0], t.chain_table[0], t.run.stamp);
@@ -117,6 +118,16 @@ class lane_memory {
     }
     forward_pass<E, no_boundary, tables::has_choices> pass{t.run};
     for_each_leaf(module_, pass);
+  }
+
+  /// Runs all leaves one by one, unfused, and tells `watch` of each.
+  [[gnu::cold]] void run_watched(const pointers& data, leaf_boundary<T>& watch) {
+    tables& t = *tables_;
+    point_inputs(data);
+    const fused_call* const fused = std::exchange(t.run.fused, nullptr);
+    forward_pass<E, leaf_boundary<T>*, tables::has_choices> pass{t.run, 0, &watch};
+    for_each_leaf(module_, pass);
+    t.run.fused = fused;
   }
 
   /// Makes what layers that run in one call need of their weights, for all lanes.
@@ -145,6 +156,11 @@ class lane_memory {
   }
 
  private:
+  void point_inputs(const pointers& data) {
+    for (std::size_t i = 0; i < input_count; ++i)
+      tables_->value_table[i] = static_cast<T*>(const_cast<void*>(data[i]));
+  }
+
   static dim_t bytes_of(const buffer_spec& spec) {
     return spec.extents.numel() *
            static_cast<dim_t>(spec.follows_model ? sizeof(T) : size_of(spec.type));

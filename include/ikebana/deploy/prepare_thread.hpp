@@ -5,6 +5,7 @@
 
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/module/module.hpp"
 
 namespace ikebana {
 
@@ -16,6 +17,24 @@ inline void prepare_thread() {
   std::byte* const scratch = cpu::detail::thread_memory();
   for (std::size_t i = 0; i < cpu::detail::thread_memory_bytes(); i += 4096)
     scratch[i] = std::byte{0};
+}
+
+namespace detail {
+struct prepare_leaves {
+  template <class Leaf>
+  void operator()(const Leaf&) const {
+    if constexpr (requires { Leaf::prepare_thread(); }) Leaf::prepare_thread();
+  }
+};
+}  // namespace detail
+
+/// The same, with what the modules of a network need beyond it: those of `quantize` 2 MB.
+template <class Net>
+requires requires(const Net& n) { n.module(); }
+void prepare_thread(const Net& net) {
+  prepare_thread();
+  const detail::prepare_leaves prepare;
+  for_each_leaf(net.module(), prepare);
 }
 
 }  // namespace ikebana
