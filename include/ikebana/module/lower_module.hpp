@@ -335,16 +335,23 @@ constexpr value_list lower_children(const M& m, program_builder& to, const value
     if constexpr (is_choice_module<M>()) to.arm = outer;
   }
   value_list out;
-  [[maybe_unused]] int observed = 0;
+  int observed = 0;
   for (; out.count < w.output_count; ++out.count) {
     const int from = w.outputs[out.count];
-    out.ids[out.count] = from < 0 ? to.watched.values[observed++] : local[from];
-    // The gradients of two outputs would be in the same memory.
-    if (from < 0 && !to.counting() && to.error.ok())
-      for (std::size_t i = 0; i < out.count; ++i)
-        if (out.ids[i] == out.ids[out.count])
-          to.refuse({"an observed value is an output of the network already"}, start.scope);
+    out.ids[out.count] = from < 0 ? to.take_watched(observed++, out, start.scope) : local[from];
   }
+  return out;
+}
+
+// Apart, since a stack frame of each level of nesting would have the list.
+template <composite_module M>
+constexpr value_list lower_observed(const M& m, program_builder& to, const value_list& in,
+                                    module_start start) {
+  const watch_list outer = to.watched;
+  to.watched = {M::observed_paths, start.scope, to.arm};
+  const value_list out =
+      lower_children(m, to, in, start, std::make_index_sequence<child_count<M>>{});
+  to.watched = outer;
   return out;
 }
 
@@ -353,12 +360,11 @@ constexpr value_list lower(const M& m, program_builder& to, const value_list& in
                            module_start start) {
   const std::size_t call = to.begin_call(M::kind, in, start.scope, input_names_of<M>());
   to.check_input_count(wiring_of<M>.inputs, in.count, start.scope);
-  [[maybe_unused]] const watch_list outer = to.watched;
+  value_list out;
   if constexpr (requires { M::observed_paths; })
-    to.watched = {M::observed_paths, start.scope, to.arm};
-  const value_list out =
-      lower_children(m, to, in, start, std::make_index_sequence<child_count<M>>{});
-  if constexpr (requires { M::observed_paths; }) to.watched = outer;
+    out = lower_observed(m, to, in, start);
+  else
+    out = lower_children(m, to, in, start, std::make_index_sequence<child_count<M>>{});
   to.end_call(call, out);
   to.watch(start.scope, out);
   return out;

@@ -94,6 +94,16 @@ struct program_builder {
         refuse({"is observed, but belongs to an alternative, which may not run"}, scope);
     }
   }
+  /// The value of the nth module that is watched, an output beside the others.
+  constexpr int take_watched(int nth, const value_list& others, int scope) {
+    const int value = watched.values[nth];
+    // The gradients of two outputs would be in the same memory.
+    if (!counting() && error.ok())
+      for (std::size_t i = 0; i < others.count; ++i)
+        if (others.ids[i] == value)
+          refuse({"an observed value is an output of the network already"}, scope);
+    return value;
+  }
   constexpr int add_choice(int scope, int alternatives) {
     const auto first = static_cast<int>(n.arms), added = static_cast<int>(n.choices++);
     n.arms += static_cast<std::size_t>(alternatives);
