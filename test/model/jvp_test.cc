@@ -137,5 +137,19 @@ TEST_CASE("J v of several inputs and outputs, and beside indices") {
   }
   CHECK(of_sum[1] == doctest::Approx(va[3] + va[4] + va[5]).epsilon(1e-12));
   CHECK(std::get<0>(y)[0] == std::get<0>(m.output())[0]);
-  CHECK_THROWS_AS(jvp(m, inputs(a, b, index), inputs(vb, vb)), shape_error);
+  CHECK_THROWS_WITH_AS(jvp(m, inputs(a, b, index), inputs(vb, vb)),
+                       "jvp takes a direction of the shape of its input, [2, 3], got [3]",
+                       shape_error);
+  const char* const number = "jvp takes a direction for each input that is numbers, and no other";
+  CHECK_THROWS_WITH_AS(jvp(m, inputs(a, b, index), inputs(va)), number, shape_error);
+  CHECK_THROWS_WITH_AS(jvp(m, inputs(a, b, index), inputs(va, vb, vb)), number, shape_error);
+}
+
+TEST_CASE("a wrong direction is refused before running statistics change") {
+  auto m = initialize<float, shape{dynamic, 3}>(batch_norm1d<3>{}, seed{1});
+  const auto x = uniform<float, shape{4, 3}>(seed{2});
+  const tensor<float, shape{dynamic, 3}> v(shape{5, 3});
+  CHECK_THROWS_AS(jvp(m, x, v), shape_error);
+  for (const auto& e : get_state_dict(m))
+    if (e.name == "running_mean") CHECK(reinterpret_cast<const float*>(e.bytes.data())[0] == 0);
 }

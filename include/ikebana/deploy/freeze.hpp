@@ -19,6 +19,27 @@
 
 namespace ikebana {
 
+namespace detail {
+
+/// Whether X is a model, or is derived from one.
+template <class E, class M, shape... In>
+void as_model(const model<E, M, In...>*);
+template <class X>
+concept freezable = requires(const X* m) {
+  detail::as_model(m);
+};
+
+namespace misuse {
+IKEBANA_MISUSE(freeze_takes_an_initialized_model,
+               "freeze takes an initialized model: freeze(initialize<float, shape{dynamic, "
+               "4}>(module, seed{1}))");
+IKEBANA_MISUSE(inference_without_a_lane,
+               "an inference_model is called with a lane, which outlives its output, then the "
+               "inputs: auto lane = net.lane(); net(lane, x)");
+}  // namespace misuse
+
+}  // namespace detail
+
 template <model_element E, resolved_module M, shape... In>
 class inference_model;
 
@@ -104,6 +125,9 @@ class inference_model {
   template <class... X>
   requires(!takes<X...>) auto operator()(lane_type&, const X&...) const
       -> decltype(detail::refuse<check_call<X...>>());
+  template <class... X>
+  auto operator()(const X&...) const
+      -> decltype(detail::refuse_for<detail::misuse::inference_without_a_lane, X...>());
 
   /// A lane for inputs of the declared extents, or of `inputs`, the largest that it will see, if
   /// some are dynamic (else its first call allocates). Allocates. Throws shape_error if `inputs` do
@@ -220,5 +244,8 @@ requires(detail::accepts<detail::check_embedded<Weights, M, In...>>) auto freeze
 template <embedded_weights Weights, shape... In, any_module M>
 requires(!detail::accepts<detail::check_embedded<Weights, M, In...>>) auto freeze(const M&)
     -> decltype(detail::refuse<detail::check_embedded<Weights, M, In...>>());
+template <class X>
+requires(!detail::freezable<X>) auto freeze(const X&)
+    -> decltype(detail::refuse_for<detail::misuse::freeze_takes_an_initialized_model, X>());
 
 }  // namespace ikebana

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -16,6 +17,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/deploy/freeze.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
@@ -235,5 +237,17 @@ std::vector<std::int64_t> generate(const inference_model<E, M, In>& net, lane<E,
   }
   return tokens;
 }
+
+namespace detail::misuse {
+IKEBANA_MISUSE(generate_takes_a_frozen_model,
+               "generate takes an inference_model, its lane and a prompt: auto net = "
+               "freeze(model); auto lane = net.lane(); generate(net, lane, prompt)");
+}  // namespace detail::misuse
+
+template <class Net, class Lane, class... X>
+requires(!requires {
+  requires std::same_as<Lane, typename Net::lane_type>;
+}) auto generate(const Net&, const Lane&, const X&...)
+    -> decltype(detail::refuse_for<detail::misuse::generate_takes_a_frozen_model, Net>());
 
 }  // namespace ikebana

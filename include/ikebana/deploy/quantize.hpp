@@ -21,6 +21,7 @@
 #include "ikebana/model/passes/execution.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/program.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
@@ -128,6 +129,17 @@ const auto& calibration_input(const Batch& b) {
 
 }  // namespace detail
 
+namespace detail {
+template <class M, shape... In>
+void as_model_of_float(const model<float, M, In...>*);
+
+namespace misuse {
+IKEBANA_MISUSE(quantize_takes_int8,
+               "quantize takes int8, an initialized model of float and batches of its inputs: "
+               "quantize<int8>(model, batches)");
+}  // namespace misuse
+}  // namespace detail
+
 /// Freezes a model of float as `freeze` does and makes bytes of the weights of its linear modules
 /// and convolutions (`quantized<linear<..>>` in the type of the module), except those with a
 /// padding mode: `quantize<int8>(model, batches)`. `batches`, tensors or what a data_loader gives,
@@ -162,5 +174,13 @@ auto quantize(const model<float, M, In...>& m, Batches&& batches) {
   return inference_model<float, quantised, In...>(
       std::make_shared<detail::frozen_weights<float, quantised, n>>(*plain, module, write));
 }
+template <class Number, class Model, class Batches>
+requires(!std::same_as<Number, int8> ||
+         !requires(const Model* m) { detail::as_model_of_float(m); }) auto quantize(const Model&,
+                                                                                    Batches&&)
+    -> decltype(detail::refuse_for<detail::misuse::quantize_takes_int8, Number, Model>());
+template <class Model, class Batches>
+auto quantize(const Model&, const Batches&)
+    -> decltype(detail::refuse_for<detail::misuse::quantize_takes_int8, Model, Batches>());
 
 }  // namespace ikebana

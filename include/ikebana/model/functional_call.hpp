@@ -5,6 +5,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/model/state_dict.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
@@ -33,5 +34,15 @@ auto functional_call(Model& model, const state_dict& replaced, const X&... x) {
   load_state_dict(model, replaced, {.strict = false});
   return model(x...);
 }
+
+namespace detail::misuse {
+IKEBANA_MISUSE(functional_call_takes_a_model,
+               "functional_call takes an initialized model, a state_dict and the inputs: "
+               "functional_call(model, state, x)");
+}  // namespace detail::misuse
+
+template <class Model, class... X>
+requires(!initialized_model<Model>) auto functional_call(const Model&, const X&...)
+    -> decltype(detail::refuse_for<detail::misuse::functional_call_takes_a_model, Model>());
 
 }  // namespace ikebana

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <tuple>
@@ -8,16 +9,21 @@
 #include <utility>
 #include <vector>
 
+#include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/core/tensor.hpp"
+#include "ikebana/model/calls/call_arguments.hpp"
 #include "ikebana/model/element.hpp"
 #include "ikebana/model/inputs.hpp"
 #include "ikebana/model/part.hpp"
 #include "ikebana/model/passes/execution.hpp"
 #include "ikebana/model/passes/forward_pass.hpp"
+#include "ikebana/model/state.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/lowering.hpp"
+#include "ikebana/module/refusal.hpp"
+#include "ikebana/module/shape_list.hpp"
 
 namespace ikebana {
 
@@ -275,6 +281,9 @@ class jvp_pass {
   int k_ = 0;
 };
 
+inline constexpr char direction_shape[] =
+    "jvp takes a direction of the shape of its input, {input}, got {other}";
+
 template <class Model, std::size_t... O>
 auto tangents_of(Model& m, const jvp_pass<typename Model::value_type>& pass,
                  std::index_sequence<O...>) {
@@ -300,7 +309,7 @@ auto tangents_of(Model& m, const jvp_pass<typename Model::value_type>& pass,
 /// is numbers; of several outputs, tuples. It is that of one forward, which it runs, with its
 /// random numbers and choices; parameters are constant. Element-wise leaves and products cost about
 /// two forwards, other leaves a backward for each element of their outputs. Throws shape_error if a
-/// direction has not the shape of its input. Allocates.
+/// direction has not the shape of its input, or one is missing, before the forward. Allocates.
 template <class Model, class... X, class... V>
 requires(Model::template takes<X...>) auto jvp(Model& model, const input_pack<X...>& x,
                                                const input_pack<V...>& v) {
@@ -312,26 +321,76 @@ requires(Model::template takes<X...>) auto jvp(Model& model, const input_pack<X.
       "ikebana: jvp is for models of float or double");
   auto& engine = detail::part_access::engine(model);
   auto& t = engine.tables();
+  // Checked before the forward, which may change running statistics.
+  const shape_list given = std::apply(
+      [](const auto&... each) { return detail::call_arguments<Model>::shapes(each...); }, x.items);
+  std::array<const T*, Model::input_count + 1> directions{};
+  std::size_t input = 0;
+  const auto skip = [&] {
+    while (input < t.inputs && t.lowered.kinds[input] != element_kind::real) ++input;
+  };
+  const auto number = [] {
+    return shape_error("jvp takes a direction for each input that is numbers, and no other");
+  };
+  const auto set = [&](const auto& direction) {
+    skip();
+    if (input == t.inputs) throw number();
+    if (!(direction.extents() == given[input]))
+      throw shape_error(
+          diagnostic{detail::direction_shape, 0, 0, given[input], direction.extents()});
+    directions[input++] = direction.data();
+  };
+  std::apply([&](const auto&... each) { (set(each), ...); }, v.items);
+  skip();
+  if (input < t.inputs) throw number();
+
   std::apply([&](const auto&... each) { model(each...); }, x.items);
   detail::jvp_pass<T> pass(
       engine.execution_tables(false), t.current, engine.network.memory.parameters.size(),
       {engine.network.memory.buffers.data(),
        engine.network.memory.buffers.data() + engine.network.memory.buffers.size()},
       t.buffer_offsets, t.offsets);
-  std::size_t input = 0;
-  const auto set = [&](const auto& direction) {
-    while (input < t.inputs && t.lowered.kinds[input] != element_kind::real) ++input;
-    if (input == t.inputs || !(direction.extents() == t.current.values[input]))
-      throw shape_error("jvp takes a direction in the shape of each input that is numbers");
-    pass.set_tangent(input++, direction.data());
-  };
-  std::apply([&](const auto&... each) { (set(each), ...); }, v.items);
+  for (std::size_t i = 0; i < t.inputs; ++i)
+    if (t.lowered.kinds[i] == element_kind::real) pass.set_tangent(i, directions[i]);
   for_each_leaf(engine.network.module, pass);
   return detail::tangents_of(model, pass, std::make_index_sequence<Model::output_count>{});
 }
 template <class Model, tensor_like X, tensor_like V>
-requires(Model::template takes<X>) auto jvp(Model& model, const X& x, const V& v) {
+requires(Model::template takes<X>&& compatible(X::static_shape,
+                                               V::static_shape)) auto jvp(Model& model, const X& x,
+                                                                          const V& v) {
   return jvp(model, inputs(x), inputs(v));
 }
+
+namespace detail {
+
+template <class Model, class X, class V>
+constexpr diagnostic check_jvp() {
+  // clang 14 asks before it looks at the constraints.
+  if constexpr (tensor_like<X> && tensor_like<V>) {
+    constexpr diagnostic call = Model::template check_call<X>();
+    if (!call.ok()) return call;
+    return {direction_shape, 0, 0, X::static_shape, V::static_shape};
+  } else {
+    return {};
+  }
+}
+
+namespace misuse {
+IKEBANA_MISUSE(jvp_takes_a_model,
+               "jvp takes an initialized model, an input and a direction of its shape: jvp(model, "
+               "x, v)");
+}  // namespace misuse
+
+}  // namespace detail
+
+template <class Model, tensor_like X, tensor_like V>
+requires(initialized_model<Model> &&
+         !(Model::template takes<X> &&
+           compatible(X::static_shape, V::static_shape))) auto jvp(Model&, const X&, const V&)
+    -> decltype(detail::refuse<detail::check_jvp<Model, X, V>>());
+template <class Model, class... X>
+requires(!initialized_model<Model>) auto jvp(const Model&, const X&...)
+    -> decltype(detail::refuse_for<detail::misuse::jvp_takes_a_model, Model>());
 
 }  // namespace ikebana

@@ -7,6 +7,7 @@
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/optim/group.hpp"
 #include "ikebana/train/fit.hpp"
 #include "ikebana/train/training_state.hpp"
@@ -107,5 +108,16 @@ lr_curve find_lr(Model& model, Loader& batches, const Loss& loss, Optimizer& opt
   restore();
   return curve;
 }
+
+namespace detail::misuse {
+IKEBANA_MISUSE(find_lr_takes_a_model_a_loader_a_loss_and_an_optimizer,
+               "find_lr takes a model, a loader, a loss and an optimizer: find_lr(model, batches, "
+               "cross_entropy{}, optimizer)");
+}  // namespace detail::misuse
+
+template <class... X>
+auto find_lr(const X&...)
+    -> decltype(detail::refuse_for<
+                detail::misuse::find_lr_takes_a_model_a_loader_a_loss_and_an_optimizer, X...>());
 
 }  // namespace ikebana
