@@ -99,11 +99,14 @@ requires(!std::is_reference_v<R> && !std::is_const_v<R> &&
          !std::is_trivially_destructible_v<R>) void as_tensor(R&& elements) = delete;
 
 /// The same elements under another shape: `reshape<shape{dynamic, 64}>(images)`. At most one extent
-/// is `dynamic`. Throws shape_error if the numbers of elements differ. O(1).
+/// is `dynamic`. Does not compile, or throws shape_error, if the numbers of elements differ. O(1).
 template <shape S, tensor_like X>
 constexpr auto reshape(X&& x) {
   detail::refuse_temporary<X>();
   static_assert(S.dynamic_count() <= 1, "ikebana: reshape finds one dynamic extent");
+  constexpr shape given = std::remove_cvref_t<X>::static_shape;
+  if constexpr (S.is_static() && given.is_static())
+    static_assert(S.numel() == given.numel(), "ikebana: reshape keeps the number of elements");
   return tensor_view<detail::element_of_view<std::remove_reference_t<X>>, S>(
       x.data(), detail::shape_for(S, x.extents().numel()));
 }

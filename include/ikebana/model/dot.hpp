@@ -67,4 +67,8 @@ std::string to_dot(const Model& m) {
   return out += "}\n";
 }
 
+template <any_module M>
+auto to_dot(const M&)
+    -> decltype(detail::refuse_for<detail::misuse::summary_needs_an_initialized_model, M>());
+
 }  // namespace ikebana

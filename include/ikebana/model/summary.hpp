@@ -7,6 +7,7 @@
 #include "ikebana/core/saturated.hpp"
 #include "ikebana/model/model.hpp"
 #include "ikebana/module/print.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
@@ -172,5 +173,18 @@ template <class Model>
 std::string summary(const Model& m) {
   return to_string(summarize(m));
 }
+
+namespace detail::misuse {
+IKEBANA_MISUSE(summary_needs_an_initialized_model,
+               "summary and to_dot need an initialized model: initialize<T, shape>(module, seed) "
+               "gives one");
+}  // namespace detail::misuse
+
+template <any_module M>
+auto summarize(const M&)
+    -> decltype(detail::refuse_for<detail::misuse::summary_needs_an_initialized_model, M>());
+template <any_module M>
+auto summary(const M&)
+    -> decltype(detail::refuse_for<detail::misuse::summary_needs_an_initialized_model, M>());
 
 }  // namespace ikebana

@@ -155,7 +155,7 @@ namespace ikebana::detail {
   WORD(windows) WORD(zero_pad1d) WORD(zero_pad2d) WORD(zero_pad3d)                                 \
   WORD(arange_like) WORD(arg_extreme) WORD(bernoulli) WORD(causal_conv1d) WORD(cumsum)             \
   WORD(elementwise) WORD(full_like) WORD(masked_fill) WORD(normal_like) WORD(pad)                  \
-  WORD(direction) WORD(find_lr) WORD(freeze) WORD(functional_call) WORD(generate)                  \
+  WORD(summary) WORD(to_dot) WORD(direction) WORD(find_lr) WORD(freeze) WORD(functional_call) WORD(generate)                  \
   WORD(inference_model) WORD(int8) WORD(jvp) WORD(lane) WORD(prompt) WORD(quantize)                \
   WORD(rearrange) WORD(reduction) WORD(stack) WORD(stop_gradient) WORD(uniform_like)
 

@@ -11,6 +11,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/module/module.hpp"
 #include "ikebana/optim/optimizer.hpp"
 
 namespace ikebana {
@@ -29,6 +30,9 @@ struct averaging_options {
 /// running statistics, are the model's at the last update.
 template <class Model>
 class averaged_model {
+  static_assert(!any_module<Model>,
+                "ikebana: averaged_model needs an initialized model: initialize<T, shape>(module, "
+                "seed) gives one");
   using T = typename Model::value_type;
 
  public:
