@@ -87,6 +87,14 @@ def decoder(inputs, layers, *args, norm=False, **options):
     return Case(make, inputs, options=written((layers, *args), {"norm": norm, **options}))
 
 
+def transformer(inputs, *args, causal=False, masks=(), **options):
+    def call(m, src, tgt, *given):
+        mask = torch.ones(len_of(tgt, options), len_of(tgt, options), dtype=torch.bool).triu(1)
+        return m(src, tgt, tgt_mask=mask if causal else None, **dict(zip(masks, given)))
+    return Case(lambda: nn.Transformer(*args, dropout=0.0, **options), inputs, call=call,
+                options=written(args, {"causal": causal, **options}))
+
+
 def len_of(x, options):
     return x.shape[1 if options.get("batch_first") else 0]
 
@@ -177,4 +185,10 @@ def cases():
          constant([[False, False, True], [True, False, False]])], 4, 2, 5,
         masks=("tgt_key_padding_mask", "memory_key_padding_mask"))
     c["decoder"] = decoder([[5, 2, 4], [3, 2, 4]], 2, 4, 2, 5, norm=True, activation="gelu")
+    c["transformer"] = transformer([[3, 2, 4], [5, 2, 4]], 4, 2, 1, 2, 5, activation="gelu")
+    c["transformer_masks"] = transformer(
+        [[2, 3, 6], [2, 5, 6], constant([[False, False, True], [True, False, False]]),
+         constant([[False] * 4 + [True], [False] * 5]), constant([[False, True, False], [False] * 3])],
+        6, 3, 2, 1, 5, causal=True, batch_first=True, norm_first=True, activation="gelu",
+        masks=("src_key_padding_mask", "tgt_key_padding_mask", "memory_key_padding_mask"))
     return c

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 
+import torch
 from torch import nn
 
 from layers import Case, constant, values
@@ -51,9 +52,27 @@ def cases():
     c["kl_div_batchmean"] = Case(lambda: nn.KLDivLoss(reduction="batchmean"), [values([5, 3], -4, 0), values([5, 3], 0, 1)],
                                  options="batchmean")
     c["bce_with_logits_pos_weight"] = Case(lambda: PosWeight(), [values([7, 90], -3, 3), share], options="pos_weight 2.5")
+    # Weights of elements, and of classes, both of which are broadcast.
+    c["bce_with_logits_weights"] = Case(lambda: Weights(), [values([7, 5], -3, 3), values([7, 5], 0, 1)],
+                                        options="weight of 5, pos_weight of 5")
+    c["bce_loss_weight"] = Case(lambda: Weights(probabilities=True), [sure, values([5, 3], 0, 1)],
+                                options="weight of 5 by 3")
     return c
 
 
 class PosWeight(nn.Module):
     def forward(self, x, t):
         return nn.functional.binary_cross_entropy_with_logits(x, t, pos_weight=x.new_tensor([2.5]))
+
+
+class Weights(nn.Module):
+    def __init__(self, probabilities=False):
+        super().__init__()
+        self.probabilities = probabilities
+
+    def forward(self, x, t):
+        if self.probabilities:
+            weight = (torch.arange(x.numel()).reshape(x.shape) % 4).to(x.dtype) / 2
+            return nn.functional.binary_cross_entropy(x, t, weight=weight)
+        weight, pos_weight = x.new_tensor([0.5, 1, 2, 0, 1.5]), x.new_tensor([3, 1, 0.5, 2, 0.25])
+        return nn.functional.binary_cross_entropy_with_logits(x, t, weight=weight, pos_weight=pos_weight)

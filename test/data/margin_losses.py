@@ -21,11 +21,25 @@ SETS = torch.tensor([[3, 0, -1, 1, 2, 5, 6], [-1] * 7, [0, 1, 2, 3, 4, 5, 6], [6
                      [2, 4, 6, -1, 0, 0, 0], [1, 0, -1, 4, 4, 4, 4], [5, 4, 3, 2, 1, -1, -1],
                      [4, -1, 4, 4, 4, 4, 4], [0, 6, -1, 1, 1, 1, 1]])
 
+WEIGHTS = [0.5, 1.0, 2.0, 0.25, 1.5, 0.0, 3.0]
+
+
+class Weighted(nn.Module):
+    def __init__(self, loss, **options):
+        super().__init__()
+        self.loss, self.options = loss, options
+
+    def forward(self, x, target):
+        return self.loss(weight=x.new_tensor(WEIGHTS), **self.options)(x, target)
+
+
 LOSSES = {
     "multi_margin": (lambda r: nn.MultiMarginLoss(reduction=r), LABELS),
     "multi_margin_squared": (lambda r: nn.MultiMarginLoss(p=2, margin=0.7, reduction=r), LABELS),
     "multilabel_margin": (lambda r: nn.MultiLabelMarginLoss(reduction=r), SETS),
     "multilabel_soft_margin": (lambda r: nn.MultiLabelSoftMarginLoss(reduction=r), None),
+    "multi_margin_weight": (lambda r: Weighted(nn.MultiMarginLoss, p=2, reduction=r), LABELS),
+    "multilabel_soft_margin_weight": (lambda r: Weighted(nn.MultiLabelSoftMarginLoss, reduction=r), None),
 }
 
 

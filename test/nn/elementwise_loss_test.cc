@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -66,6 +67,13 @@ TEST_CASE("losses of equal shapes compute what PyTorch recorded") {
   compare_both<matrix>("bce_with_logits", bce_with_logits{});
   compare_both<list>("bce_with_logits_far", bce_with_logits{});
   compare_loss<matrix>("bce_with_logits_pos_weight", bce_with_logits{.pos_weight = 2.5});
+  const std::vector<float> of_classes{0.5f, 1, 2, 0, 1.5f};
+  const std::array<double, 5> of_positive{3, 1, 0.5, 2, 0.25};
+  compare_loss<matrix>("bce_with_logits_weights",
+                       bce_with_logits{.weight = of_classes, .pos_weight = of_positive});
+  std::vector<double> of_elements(15);
+  for (std::size_t i = 0; i < 15; ++i) of_elements[i] = static_cast<double>(i % 4) / 2;
+  compare_loss<matrix>("bce_loss_weight", bce_loss{.weight = of_elements});
   compare_both<matrix>("bce_loss", bce_loss{});
   compare_both<list>("bce_loss_ends", bce_loss{});
   compare_both<matrix>("kl_div", kl_div{});
@@ -77,6 +85,25 @@ TEST_CASE("losses of equal shapes compute what PyTorch recorded") {
   compare_both<matrix, true>("soft_margin_loss", soft_margin_loss{});
   compare_both<matrix, true>("hinge_embedding_loss", hinge_embedding_loss{.margin = 1.5});
   CHECK(layers_not_compared("losses").empty());
+}
+
+TEST_CASE("weights that no broadcast gives to the elements are refused") {
+  const auto x = uniform<double, shape{4, 3}>(seed{1});
+  const auto message = [&](const auto& loss) {
+    try {
+      loss(x, x);
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+    return std::string{};
+  };
+  const std::vector<double> four(4), three(3), twelve(12), one(1);
+  CHECK(message(bce_with_logits{.pos_weight = four}) ==
+        "bce_with_logits expects as many elements of pos_weight as the last dimensions of the "
+        "prediction have, got 4");
+  CHECK(message(bce_loss{.weight = four}).substr(0, 44) ==
+        "bce_loss expects as many elements of weight ");
+  for (const auto* w : {&three, &twelve, &one}) CHECK(message(bce_with_logits{.weight = *w}) == "");
 }
 
 TEST_CASE("a model trains with such a loss, and bce_with_logits refuses a sigmoid before it") {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -66,6 +67,10 @@ void compare_all() {
        ike::tensor_view<const std::int64_t, one_row>(sets.data()));
   both("multilabel_soft_margin", ike::multilabel_soft_margin_loss{}, shares,
        ike::tensor_view<const T, one_row>(shares.data()));
+  const std::array<float, 7> weights{0.5f, 1, 2, 0.25f, 1.5f, 0, 3};
+  both("multi_margin_weight", ike::multi_margin_loss{.p = 2, .weight = weights}, labels, label);
+  both("multilabel_soft_margin_weight", ike::multilabel_soft_margin_loss{.weight = weights}, shares,
+       ike::tensor_view<const T, one_row>(shares.data()));
 }
 
 template <class Error, class F>
@@ -107,6 +112,9 @@ TEST_CASE("losses by margins train a network, and refuse what is no label") {
   labels[4] = 1;
   CHECK(error_of<ike::error>([&] { ike::multi_margin_loss{.p = 3}(model(x), labels); }) ==
         "multi_margin_loss expects p = 1 or 2, got 3");
+  CHECK(error_of<ike::error>([&] {
+          ike::multi_margin_loss{.weight = std::array<float, 2>{}}(model(x), labels);
+        }) == "multi_margin_loss expects a weight for each of 3 classes, got 2");
   auto sets = ike::zeros<std::int64_t, ike::shape{6, 3}>();
   sets(1, 0) = -2;
   CHECK(error_of<ike::error>([&] { ike::multilabel_margin_loss{}(model(x), sets); }) ==

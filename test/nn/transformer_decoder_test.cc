@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "encoder_run.hpp"
+#include "ikebana/nn/transformer.hpp"
 
 using ike::is_causal;
 using ike::memory_key_padding_mask;
@@ -18,7 +19,7 @@ namespace {
 template <dim_t D, dim_t Heads, class... Options>
 using layer = ike::transformer_decoder_layer<D, Heads, 5, Options...>;
 
-/// Compares a model of target and memory, with masks of these shapes, with PyTorch's record.
+/// Compares a model of two sequences, with masks of these shapes, with PyTorch's record.
 template <class T, shape Target, shape Memory, shape... Masks, class M, std::size_t... I>
 void compare_once(const std::string& name, const M& m, const std::string& where,
                   std::index_sequence<I...>) {
@@ -26,14 +27,15 @@ void compare_once(const std::string& name, const M& m, const std::string& where,
   auto net = ike::initialize<T, Target, Memory, Masks...>(m, ike::seed{1});
   const run data(net);
   data.fill(name);
-  ike::tensor<T, Target> x, dy, dx;
+  ike::tensor<T, Target> x, dx;
   ike::tensor<T, Memory> memory, dmemory;
   copy_bytes(x.data(), run::at(name, "x0"));
   copy_bytes(memory.data(), run::at(name, "x1"));
-  copy_bytes(dy.data(), run::at(name, "gy0"));
   const std::tuple<ike::tensor<bool, Masks>...> masks{mask_of<Masks>(name, 2 + I)...};
   const auto y = net(x, memory, std::get<I>(masks)...);
   const ike::tensor kept(y);
+  decltype(ike::tensor(y)) dy;
+  copy_bytes(dy.data(), run::at(name, "gy0"));
   net.backward(dy, dx, dmemory);
   data.check(name, kept.data(), dx.data(), where);
   check_close<T>(dmemory.data(), run::at(name, "gx1"), name + " gx1" + where);
@@ -62,6 +64,31 @@ TEST_CASE("transformer decoders compute what PyTorch recorded") {
   compare_decoder<shape{5, 2, 4}, shape{3, 2, 4}>(
       "decoder", transformer_decoder<2, one, ike::layer_norm<lazy>>{one{no_dropout}, {}});
   CHECK(layers_not_compared("attention", "decoder").empty());
+}
+
+TEST_CASE("transformers compute what PyTorch recorded") {
+  compare_decoder<shape{3, 2, 4}, shape{5, 2, 4}>(
+      "transformer", ike::transformer<4, 2, 1, 2, 5, gelu>{no_dropout});
+  using masks =
+      ike::lazy_transformer<3, 2, 1, 5, is_causal<true>, batched, first, gelu,
+                            ike::src_key_padding_mask<true>, ike::tgt_key_padding_mask<true>,
+                            memory_key_padding_mask<true>>;
+  compare_decoder<shape{2, 3, 6}, shape{2, 5, 6}, shape{2, 3}, shape{2, 5}, shape{2, 3}>(
+      "transformer_masks", masks{no_dropout});
+  CHECK(layers_not_compared("attention", "transformer").empty());
+  static_assert(masks::input_names[2] == "src_key_padding_mask");
+}
+
+TEST_CASE("a lazy transformer becomes one of the same name, with its settings") {
+  using net = ike::lazy_transformer<2, 1, 2, 5>;
+  static_assert(ike::is_lazy_v<net>);
+  static_assert(
+      std::is_same_v<ike::become_t<net, shape{dynamic, dynamic, 4}, shape{dynamic, dynamic, 4}>,
+                     ike::transformer<4, 2, 1, 2, 5>>);
+  const net made{{.dropout = 0.25, .layer_norm_eps = 0.5}};
+  const auto& encoder = ike::detail::module_of(boost::hana::at_c<0>(made.children));
+  CHECK(ike::detail::module_of(boost::hana::at_c<1>(encoder.children)).eps == 0.5);
+  CHECK(net::kind == "transformer");
 }
 
 TEST_CASE("a lazy transformer_decoder becomes one of the same name") {

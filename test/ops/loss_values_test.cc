@@ -111,6 +111,8 @@ constexpr auto distillation = [](auto y, auto teacher) {
   return 4 * softened + cross_entropy{}(y, softmax<dim<1>>{}(teacher));
 };
 
+constexpr std::array<double, 4> of_four{0.5, 2, 0, 1.5};
+
 }  // namespace
 
 TEST_CASE("losses without a reduction compute what PyTorch recorded") {
@@ -173,8 +175,10 @@ TEST_CASE("gradients of reduced losses by their targets are exact") {
   CHECK(largest(mse_loss{.reduction = reduction::sum}, pair) < 1e-7);
   CHECK(largest(huber_loss{.delta = 0.2}, pair) < 1e-7);
   CHECK(largest(bce_with_logits{.pos_weight = 3}, pair) < 1e-7);
+  CHECK(largest(bce_with_logits{.weight = of_four, .pos_weight = of_four}, pair) < 1e-7);
   CHECK(largest(soft_margin_loss{}, pair) < 1e-7);
   CHECK(largest(multilabel_soft_margin_loss{}, pair) < 1e-7);
+  CHECK(largest(multilabel_soft_margin_loss{.weight = of_four}, pair) < 1e-7);
   for (double& p : t) p = 0.5 + p / 4;
   CHECK(largest(kl_div{.batch_mean = true}, std::tuple{x, t}) < 1e-7);
   CHECK(largest([](auto y, auto p) { return cross_entropy{.label_smoothing = 0.2}(y, 1 * p); },

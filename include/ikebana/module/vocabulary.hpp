@@ -150,7 +150,7 @@ namespace ikebana::detail {
   WORD(replication_pad2d) WORD(replication_pad3d) WORD(row) WORD(rrelu) WORD(scale_factor)         \
   WORD(smooth_l1_loss) WORD(soft_margin_loss) WORD(softshrink) WORD(squared)                       \
   WORD(standard_scaler) WORD(store) WORD(tanhshrink) WORD(threshold) WORD(too)                     \
-  WORD(transformer_decoder) WORD(transformer_decoder_layer) WORD(unflatten)                        \
+  WORD(transformer) WORD(transformer_decoder) WORD(transformer_decoder_layer) WORD(unflatten)                        \
   WORD(unflattened_size) WORD(unfold) WORD(upsample) WORD(use) WORD(uses) WORD(v) WORD(variable) WORD(width)            \
   WORD(windows) WORD(zero_pad1d) WORD(zero_pad2d) WORD(zero_pad3d)                                 \
   WORD(arange_like) WORD(arg_extreme) WORD(bernoulli) WORD(causal_conv1d) WORD(cumsum)             \

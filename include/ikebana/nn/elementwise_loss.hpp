@@ -15,6 +15,7 @@
 #include "ikebana/module/refusal.hpp"
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/nn/detail/spatial.hpp"
+#include "ikebana/nn/element_weights.hpp"
 #include "ikebana/nn/loss.hpp"
 
 // Losses that are a sum, or a mean, over the elements of a prediction and a target of its shape and
@@ -45,6 +46,19 @@ double divisor_of(const Loss& loss, const shape& extents) {
   return loss.reduction == reduction::mean ? static_cast<double>(extents.numel()) : 1;
 }
 
+template <class Loss>
+inline constexpr bool has_element_weights = requires(const Loss& l) {
+  l.weight.are_one();
+};
+
+/// Throws error if the weights of a loss are not those of a prediction of these extents.
+template <class Loss>
+void check_element_weights(const Loss& loss, const shape& extents) {
+  if constexpr (has_element_weights<Loss>) loss.weight.check(Loss::name.data(), "weight", extents);
+  if constexpr (requires { loss.pos_weight; })
+    loss.pos_weight.check(Loss::name.data(), "pos_weight", extents);
+}
+
 /// The value of a loss, and its derivatives where gradient is given, block by block.
 template <class T, class Loss>
 T elementwise_loss(const Loss& loss, const loss_call<T, T>& c) {
@@ -58,7 +72,17 @@ T elementwise_loss(const Loss& loss, const loss_call<T, T>& c) {
     const dim_t count = n - i < block_of_loss ? n - i : block_of_loss;
     T* const value = c.values == nullptr ? values : c.values + i;
     T* const slope = c.gradient == nullptr ? slopes : c.gradient + i;
-    loss.template block<T>(count, c.x + i, c.target + i, value, slope);
+    if constexpr (has_element_weights<Loss>) {
+      loss.template block<T>(count, c.x + i, c.target + i, value, slope, i);
+      if (!loss.weight.are_one())
+        for (dim_t k = 0; k < count; ++k) {
+          const auto w = static_cast<T>(loss.weight[i + k]);
+          value[k] *= w;
+          slope[k] *= w;
+        }
+    } else {
+      loss.template block<T>(count, c.x + i, c.target + i, value, slope);
+    }
     T of_block{};
     for (dim_t k = 0; k < count; ++k) of_block += value[k];
     sum += static_cast<double>(of_block);
@@ -72,6 +96,20 @@ T elementwise_loss(const Loss& loss, const loss_call<T, T>& c) {
   return static_cast<T>(sum / divisor);
 }
 
+/// `factor` times the gradients of the target.
+template <class T, class Loss>
+void loss_target_gradient(const Loss& loss, const loss_call<T, T>& c, T factor) {
+  if (c.weights == nullptr) factor /= static_cast<T>(divisor_of(loss, c.extents));
+  for (dim_t i = 0; i < c.extents.numel(); ++i) {
+    const T by = c.weights == nullptr ? factor : c.weights[i];
+    if constexpr (has_element_weights<Loss>)
+      c.gradient[i] =
+          by * static_cast<T>(loss.weight[i]) * loss.target_slope(c.x[i], c.target[i], i);
+    else
+      c.gradient[i] = by * loss.target_slope(c.x[i], c.target[i]);
+  }
+}
+
 }  // namespace detail
 
 // The members of a loss that has a member `reduction` and
@@ -82,8 +120,9 @@ T elementwise_loss(const Loss& loss, const loss_call<T, T>& c) {
 //     T target_slope(T x, T t) const
 //
 // which write the losses of n elements, at most block_of_loss, with their derivatives with respect
-// to x, and return that of one with respect to t. Not a base class: with one, g++ warns of each
-// initializer that names members, huber_loss{.delta = 2}.
+// to x, and return that of one with respect to t. One with element_weights `weight` is told, last,
+// the index of the (first) element; its own functions leave `weight` out. Not a base class: with
+// one, g++ warns of each initializer that names members, huber_loss{.delta = 2}.
 #define IKEBANA_ELEMENTWISE_LOSS(Self)                                                            \
   static constexpr std::string_view name = #Self;                                                 \
   static constexpr element_kind target_kind = element_kind::real;                                 \
@@ -104,12 +143,15 @@ T elementwise_loss(const Loss& loss, const loss_call<T, T>& c) {
     return prediction;                                                                            \
   }                                                                                               \
   template <class U>                                                                              \
-  void check_values(const shape&, const shape&, const U*) const {}                                \
+  void check_values(const shape& prediction, const shape&, const U*) const {                      \
+    detail::check_element_weights(*this, prediction);                                             \
+  }                                                                                               \
   template <tensor_like Target>                                                                   \
   void validate(const shape& prediction, const Target& target) const {                            \
     const diagnostic wrong = check(prediction, target.extents());                                 \
     if (!wrong.ok()) throw shape_error(wrong);                                                    \
     detail::check_reduction(reduction);                                                           \
+    detail::check_element_weights(*this, prediction);                                             \
   }                                                                                               \
   template <symbolic X, symbolic Y>                                                               \
   constexpr auto operator()(const X& x, const Y& target) const {                                  \
@@ -138,10 +180,7 @@ T elementwise_loss(const Loss& loss, const loss_call<T, T>& c) {
   }                                                                                               \
   template <class T>                                                                              \
   void target_gradient(const detail::loss_call<T, T>& c, T factor) const {                        \
-    if (c.weights == nullptr) factor /= static_cast<T>(detail::divisor_of(*this, c.extents));     \
-    for (dim_t i = 0; i < c.extents.numel(); ++i)                                                 \
-      c.gradient[i] =                                                                             \
-          (c.weights == nullptr ? factor : c.weights[i]) * target_slope(c.x[i], c.target[i]);     \
+    detail::loss_target_gradient<T>(*this, c, factor);                                            \
   }                                                                                               \
   static_assert(true)
 
@@ -219,12 +258,15 @@ struct huber_loss {
 
 /// The binary cross entropy of logits: -(pos_weight t log sigmoid(x) + (1 - t) log(1 -
 /// sigmoid(x))), without overflow at any x. Targets are between 0 and 1. PyTorch's
-/// BCEWithLogitsLoss.
+/// BCEWithLogitsLoss. `weight` and `pos_weight` are a number, or as many as the last dimensions of
+/// the prediction have: one for each class, or for each element. The mean is divided by the number
+/// of elements, whatever their weights.
 struct bce_with_logits {
   IKEBANA_ELEMENTWISE_LOSS(bce_with_logits);
 
   ikebana::reduction reduction = ikebana::reduction::mean;
-  double pos_weight = 1;  ///< The weight of the positive targets.
+  element_weights weight{};      ///< Times the loss of an element.
+  element_weights pos_weight{};  ///< The weight of the positive targets.
 
   static constexpr diagnostic check_last(std::string_view kind) {
     if (kind == "sigmoid")
@@ -236,14 +278,16 @@ struct bce_with_logits {
   }
 
   template <class T>
-  void block(dim_t n, const T* x, const T* t, T* value, T* slope) const {
+  void block(dim_t n, const T* x, const T* t, T* value, T* slope, dim_t at) const {
     // With q = 1 + (pos_weight - 1) t: (1 - t) x + q log(1 + exp(-x)), whose derivative is (1 - t)
     // - q (1 - sigmoid(x)).
-    const T more = static_cast<T>(pos_weight - 1);
+    const bool same = pos_weight.is_number();
+    T more = static_cast<T>(pos_weight[0] - 1);
     T entropy[detail::block_of_loss];
     cpu::pointwise_forward<T>(cpu::pointwise::log_sigmoid, n, T{}, T{}, T{}, x, entropy);
     cpu::sigmoid_forward<T>(n, x, slope);
     for (dim_t i = 0; i < n; ++i) {
+      if (!same) more = static_cast<T>(pos_weight[at + i] - 1);
       const T q = 1 + more * t[i];
       // Of 0 times infinity, 0.
       value[i] = (t[i] == 1 ? T{0} : (1 - t[i]) * x[i]) - q * entropy[i];
@@ -251,10 +295,10 @@ struct bce_with_logits {
     }
   }
   template <class T>
-  T target_slope(T x, T) const {
+  T target_slope(T x, T, dim_t at) const {
     // log sigmoid(x).
     const T entropy = (x < 0 ? x : T{0}) - std::log1p(std::exp(-std::abs(x)));
-    return -x - static_cast<T>(pos_weight - 1) * entropy;
+    return -x - static_cast<T>(pos_weight[at] - 1) * entropy;
   }
 };
 
@@ -264,9 +308,10 @@ struct bce_loss {
   IKEBANA_ELEMENTWISE_LOSS(bce_loss);
 
   ikebana::reduction reduction = ikebana::reduction::mean;
+  element_weights weight{};  ///< Times the loss of an element, see bce_with_logits.
 
   template <class T>
-  void block(dim_t n, const T* x, const T* t, T* value, T* slope) const {
+  void block(dim_t n, const T* x, const T* t, T* value, T* slope, dim_t) const {
     for (dim_t i = 0; i < n; ++i) {
       const T p = x[i], rest = 1 - p;
       const T log_p = std::log(p) > -100 ? std::log(p) : T{-100};
@@ -277,7 +322,7 @@ struct bce_loss {
     }
   }
   template <class T>
-  T target_slope(T x, T) const {
+  T target_slope(T x, T, dim_t) const {
     const T log_p = std::log(x), log_rest = std::log1p(-x);
     return (log_rest > -100 ? log_rest : T{-100}) - (log_p > -100 ? log_p : T{-100});
   }

@@ -106,7 +106,7 @@ T loss_of_rows(const Loss& loss, const loss_call<T, U>& c, dim_t per_row) {
 
 /// The sum of max(0, margin - x[label] + x[i])^p over the other classes i, divided by C, for labels
 /// (N) or (): a support vector machine for several classes (Crammer and Singer, 2001). p is 1 or 2.
-/// O(elements).
+/// With `weight`, the losses of a sample count as much as its label's weight. O(elements).
 struct multi_margin_loss {
   IKEBANA_LOSS_OF_ROWS(multi_margin_loss);
   static constexpr element_kind target_kind = element_kind::index;
@@ -114,6 +114,7 @@ struct multi_margin_loss {
   ikebana::reduction reduction = ikebana::reduction::mean;
   int p = 1;
   double margin = 1;
+  class_weights weight{};
 
   template <class T, class U>
   static constexpr diagnostic check_elements() {
@@ -135,6 +136,7 @@ struct multi_margin_loss {
   void check_labels(const shape& x, const std::int64_t* labels) const {
     if (p != 1 && p != 2)
       throw error("multi_margin_loss expects p = 1 or 2, got " + std::to_string(p));
+    weight.check("multi_margin_loss", x.back());
     const dim_t rows = x.rank() == 1 ? 1 : x[0];
     for (dim_t i = 0; i < rows; ++i)
       if (labels[i] < 0 || labels[i] >= x.back())
@@ -144,7 +146,7 @@ struct multi_margin_loss {
 
   template <class T>
   double row(dim_t classes, const T* x, const std::int64_t* label, double factor, T* slope) const {
-    const double scale = 1 / static_cast<double>(classes);
+    const double scale = weight[*label] / static_cast<double>(classes);
     double sum = 0, below = 0;
     for (dim_t i = 0; i < classes; ++i) {
       if (slope != nullptr) slope[i] = T{0};
@@ -222,12 +224,13 @@ struct multilabel_margin_loss {
 
 /// For each class a probability t, of x's shape and type: the mean over the classes of -t log
 /// sigmoid(x) - (1 - t) log sigmoid(-x). The mean over the samples is that of bce_with_logits, the
-/// sum is C times less. O(elements).
+/// sum is C times less. With `weight`, each class counts as much. O(elements).
 struct multilabel_soft_margin_loss {
   IKEBANA_LOSS_OF_ROWS(multilabel_soft_margin_loss);
   static constexpr element_kind target_kind = element_kind::real;
 
   ikebana::reduction reduction = ikebana::reduction::mean;
+  class_weights weight{};
 
   template <class T, class U>
   static constexpr diagnostic check_elements() {
@@ -246,7 +249,9 @@ struct multilabel_soft_margin_loss {
     return {};
   }
   template <class T>
-  void check_labels(const shape&, const T*) const {}
+  void check_labels(const shape& x, const T*) const {
+    weight.check("multilabel_soft_margin_loss", x.back());
+  }
   static dim_t row_size(const shape& x) { return x.back(); }
 
   template <class T>
@@ -256,9 +261,10 @@ struct multilabel_soft_margin_loss {
     for (dim_t i = 0; i < classes; ++i) {
       const double v = static_cast<double>(x[i]), share = static_cast<double>(t[i]);
       const double e = std::exp(-std::abs(v));
-      sum += (v > 0 ? v : 0) - v * share + std::log1p(e);
+      sum += weight[i] * ((v > 0 ? v : 0) - v * share + std::log1p(e));
       if (slope != nullptr)
-        slope[i] = static_cast<T>(scale * factor * ((v >= 0 ? 1 / (1 + e) : e / (1 + e)) - share));
+        slope[i] = static_cast<T>(scale * factor * weight[i] *
+                                  ((v >= 0 ? 1 / (1 + e) : e / (1 + e)) - share));
     }
     return sum * scale;
   }
@@ -269,7 +275,8 @@ struct multilabel_soft_margin_loss {
     if (reduction == ikebana::reduction::mean)
       factor /= static_cast<T>(c.extents.numel(0, c.extents.rank() - 1));
     for (dim_t i = 0; i < n; ++i)
-      c.gradient[i] = -c.x[i] * (c.weights == nullptr ? factor : factor * c.weights[i / classes]);
+      c.gradient[i] = -c.x[i] * static_cast<T>(weight[i % classes]) *
+                      (c.weights == nullptr ? factor : factor * c.weights[i / classes]);
   }
 };
 
