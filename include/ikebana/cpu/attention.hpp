@@ -14,6 +14,7 @@
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 /// `width` is that of one head.
@@ -63,6 +64,7 @@ struct attention_head {
 };
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/attention/tile-inl.hpp"
 #define IKEBANA_CPU_SETS 2
@@ -74,6 +76,7 @@ struct attention_head {
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// Scaled dot-product attention (Vaswani et al., Attention Is All You Need, 2017) over operands
 /// that stand where a projection left them. Softmax is computed online (Milakov and Gimelshein,
 /// 2018) while blocks of keys pass blocks of queries, and once more for backward (Dao et al.,
@@ -185,3 +188,4 @@ IKEBANA_CPU_KERNEL(attention_forward)
 IKEBANA_CPU_KERNEL(attention_backward)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

@@ -7,6 +7,7 @@
 #include "ikebana/cpu/strided.hpp"
 #include "ikebana/cpu/tensor_ops.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// Element-wise functions of operands of different shapes, repeated as NumPy does. Operands are
 /// read through blocks on the stack, unless they have every element in order. None allocates or
 /// throws; O(elements of the result).
@@ -117,3 +118,4 @@ IKEBANA_CPU_KERNEL(broadcast_forward)
 IKEBANA_CPU_KERNEL(broadcast_backward)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

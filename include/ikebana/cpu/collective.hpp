@@ -13,6 +13,7 @@
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// The arithmetic of collectives over memory that all ranks can see. None allocates or throws.
 namespace ikebana::cpu {
 
@@ -46,3 +47,4 @@ IKEBANA_CPU_KERNEL(from_bf16)
 IKEBANA_CPU_KERNEL(round_to_bf16)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

@@ -5,6 +5,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/gemm.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 /// A dimension of a contraction: its extent, and how far a step along it leads in the two factors
@@ -152,3 +153,4 @@ void contract(const contraction& of, T alpha, const T* a, const T* b, dim_t size
 IKEBANA_CPU_KERNEL(contract)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

@@ -8,6 +8,7 @@
 #include "ikebana/cpu/dense_layer.hpp"
 #include "ikebana/cpu/gemm.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 template <class T>
@@ -37,11 +38,13 @@ template <class T>
 }
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/dense_layers-inl.hpp"
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 /// Runs layers one after another, all of the same rows: one call, for where a call takes as long as
@@ -55,3 +58,4 @@ void run_dense_chain(const T* x, dense_chain<T>& chain, std::uint64_t stamp) {
 IKEBANA_CPU_KERNEL(run_dense_chain)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

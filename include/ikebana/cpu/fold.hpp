@@ -7,6 +7,7 @@
 #include "ikebana/cpu/strided.hpp"
 #include "ikebana/cpu/tensor_ops.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// Reductions over any dimensions of an array. What is added to what depends on the extents and the
 /// instruction set alone: blocks of some thousand terms, whose sums are added in double. None
 /// allocates or throws; O(elements).
@@ -128,3 +129,4 @@ IKEBANA_CPU_KERNEL(fold)
 IKEBANA_CPU_KERNEL(fold_gradient)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

@@ -14,6 +14,7 @@
 #include "ikebana/cpu/strided.hpp"
 #include "ikebana/cpu/tensor_ops.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// Several element-wise operations and reductions of rows in one pass over memory: blocks that stay
 /// in the first-level cache go through all of them, each with its vectorised kernel. The loop is
 /// data, so that none is compiled for each formula.
@@ -377,3 +378,4 @@ void run_fused_loop(const loop_program& p, const loop_memory<T>& memory) {
 IKEBANA_CPU_KERNEL(run_fused_loop)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

@@ -10,6 +10,7 @@
 #include "ikebana/cpu/conv/depthwise.hpp"
 #endif
 
+IKEBANA_CPU_BEGIN_SMALL
 /// The same convolutions for those of several groups, which may be of few channels each: kernels
 /// of their own, that other networks need not build.
 namespace ikebana::cpu {
@@ -62,3 +63,4 @@ IKEBANA_CPU_KERNEL(grouped_conv_backward_data)
 IKEBANA_CPU_KERNEL(grouped_conv_backward_weights)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

@@ -14,6 +14,7 @@
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// Normalization of each row by its own mean and variance: layer norm (Ba, Kiros, Hinton, 2016),
 /// group norm (Wu, He, 2018), instance norm (Ulyanov, Vedaldi, Lempitsky, 2016), and root mean
 /// square norm (Zhang, Sennrich, 2019). `gamma` and `beta` may be null (1 and 0), as may `dx`,
@@ -145,3 +146,4 @@ IKEBANA_CPU_KERNEL(group_norm_forward)
 IKEBANA_CPU_KERNEL(group_norm_backward)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

@@ -11,6 +11,7 @@
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/recurrent.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 /// One step of one sequence through an LSTM, in one call.
@@ -46,11 +47,13 @@ template <class T>
 }
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/lstm_step-inl.hpp"
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 /// As lstm_gates after the products that give its sums. O(hidden (in + hidden)); allocates nothing.
@@ -61,3 +64,4 @@ void run_lstm_step(const lstm_step<T>& step) {
 IKEBANA_CPU_KERNEL(run_lstm_step)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

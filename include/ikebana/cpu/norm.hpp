@@ -19,6 +19,7 @@
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// Batch normalization (Ioffe and Szegedy, 2015) of arrays (batch, channels, inner). `gamma` and
 /// `beta` may be null (1 and 0), as may `dx`, `dgamma`, `dbeta`. `function` is applied
 /// to what comes out. None allocates or throws.
@@ -103,3 +104,4 @@ IKEBANA_CPU_KERNEL(batch_norm_backward)
 IKEBANA_CPU_KERNEL(batch_norm_backward_eval)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

@@ -10,6 +10,7 @@
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// What one Adam step multiplies by, computed once in double as PyTorch does.
@@ -33,11 +34,13 @@ constexpr double one_less_power(double beta, std::int64_t step) {
 }
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/optim-inl.hpp"
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// Optimizer updates, one pass over flat buffers. Formulas and their order are PyTorch 1.13's
 /// (torch/optim/sgd.py, adam.py, adamw.py). Gradients are taken times `gradient_scale`: the factor
 /// that clips their norm, what undoes the scale of a loss, or both, without a pass of their own.
@@ -93,3 +96,4 @@ IKEBANA_CPU_KERNEL(sgd_step)
 IKEBANA_CPU_KERNEL(adam_step)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

@@ -5,6 +5,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/optim.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 /// One step of an element-wise optimizer: g = grads * gradient_scale + params * weight_decay, then
@@ -33,11 +34,13 @@ struct optimizer_arrays {
 };
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/optim_rules-inl.hpp"
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 // Optimizer updates in one pass. The formulas and their order are those of PyTorch 1.13
 // (torch/optim), except for lion, lamb and adafactor. State and factors in the order given; none
 // allocates or throws.
@@ -124,3 +127,4 @@ IKEBANA_CPU_KERNEL(square_means_step)
 IKEBANA_CPU_KERNEL(adafactor_step)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

@@ -37,6 +37,7 @@ void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_
 }  // namespace ikebana::cpu
 
 #if IKEBANA_CPU_HERE
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// f(geometry, offset of the input, offset of the output) for parts of the planes.
@@ -111,6 +112,7 @@ void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_
 }
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL
 #endif
 
 namespace ikebana::cpu {

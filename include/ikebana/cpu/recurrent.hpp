@@ -32,6 +32,7 @@ struct rows_of {
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// One time step of the gates of recurrent modules, for m sequences and n hidden units: a pass over
 /// rows. What h becomes goes to y, too, where given. Backward's `dy`, where given, is added to
 /// `dh`, the gradient that comes from later steps. None allocates or throws.
@@ -146,3 +147,4 @@ IKEBANA_CPU_KERNEL(gru_gates_backward)
 IKEBANA_CPU_KERNEL(move_rows)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

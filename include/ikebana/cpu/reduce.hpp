@@ -13,6 +13,7 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/column_sums-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// Sums over arrays. What is added to what depends on n and the instruction set alone, not on
 /// threads: blocks of some thousand terms, then pairs of blocks, pairs of these and so on, so that
 /// the error grows with the logarithm of their number. None allocates or throws.
@@ -135,3 +136,4 @@ IKEBANA_CPU_KERNEL(column_sums)
 IKEBANA_CPU_KERNEL(mse)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

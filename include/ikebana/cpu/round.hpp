@@ -12,6 +12,7 @@
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// Rounding to smaller precisions: to nearest, ties to even, a double through float, as PyTorch
 /// does. Of bfloat16 see collective.hpp. None allocates or throws.
 namespace ikebana::cpu {
@@ -74,3 +75,4 @@ IKEBANA_CPU_KERNEL(from_double)
 IKEBANA_CPU_KERNEL(scale_finite)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

@@ -20,6 +20,7 @@
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// Softmax along the middle of three dimensions (outer, n, inner), and cross entropy. Results may
 /// be written over an operand. None allocates or throws.
 namespace ikebana::cpu {
@@ -116,3 +117,4 @@ IKEBANA_CPU_KERNEL(log_softmax_backward)
 IKEBANA_CPU_KERNEL(cross_entropy)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

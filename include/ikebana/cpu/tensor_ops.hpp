@@ -8,6 +8,7 @@
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 /// Functions of up to three numbers. Comparisons yield 1 or 0; `where` is a != 0 ? b : c; `clamp`
@@ -58,6 +59,7 @@ enum class fold_op : unsigned char {
 };
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/tensor_ops-inl.hpp"
 #define IKEBANA_CPU_SETS 1
@@ -66,6 +68,7 @@ enum class fold_op : unsigned char {
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// The element-wise functions and reductions of values of a graph, on contiguous arrays. None
 /// allocates or throws.
 namespace ikebana::cpu {
@@ -166,3 +169,4 @@ IKEBANA_CPU_KERNEL(fold_row)
 IKEBANA_CPU_KERNEL(fold_backward)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

@@ -10,6 +10,7 @@
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// Reparametrizations of a weight of (outer, channels, inner) by its channels. None allocates or
 /// throws.
 namespace ikebana::cpu {
@@ -78,3 +79,4 @@ IKEBANA_CPU_KERNEL(spectral_norm_forward)
 IKEBANA_CPU_KERNEL(spectral_norm_backward)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

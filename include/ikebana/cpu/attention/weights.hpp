@@ -17,6 +17,7 @@
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 /// Attention that hands out its weights: what attention.hpp computes, with a matrix of queries by
 /// keys. None allocates or throws.
 namespace ikebana::cpu {
@@ -113,3 +114,4 @@ IKEBANA_CPU_KERNEL(attention_weights_forward)
 IKEBANA_CPU_KERNEL(attention_weights_backward)
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

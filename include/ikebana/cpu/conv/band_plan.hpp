@@ -11,6 +11,7 @@
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// How a convolution of one group is divided: into bands of positions whose results and copies stay
@@ -192,3 +193,4 @@ struct band_plan {
 };
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

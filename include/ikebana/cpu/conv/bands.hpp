@@ -12,6 +12,7 @@
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// The bands of a plan, by one thread.
@@ -115,3 +116,4 @@ bool run_bands(const conv_table<T>& table, const conv_pass& p, const conv_operan
 }
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

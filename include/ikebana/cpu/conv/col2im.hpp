@@ -14,6 +14,7 @@
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/gemm.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// The gradient of the data as a product of the transposed weights and dy as it stands: what each
@@ -140,3 +141,4 @@ bool run_col2im(const conv_table<T>& table, const conv_pass& forward, const conv
 }
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

@@ -33,6 +33,7 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/depthwise/table-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// Plane by plane. Each is false, having done nothing, where it does not fit.
@@ -136,3 +137,4 @@ IKEBANA_CPU_KERNEL(depthwise_backward_data)
 IKEBANA_CPU_KERNEL(depthwise_backward_weights)
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

@@ -16,6 +16,7 @@
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// A pass of few channels and small planes with images, or bands of rows of them, as the lanes of
@@ -303,3 +304,4 @@ bool run_images(const conv_table<T>& table, const conv_pass& p, const conv_opera
 }
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

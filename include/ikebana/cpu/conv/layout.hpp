@@ -9,6 +9,7 @@
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// How one dimension of the source is copied: once for each residue of the kernel elements'
@@ -162,3 +163,4 @@ struct conv_layout {
 };
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

@@ -14,6 +14,7 @@
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// A forward convolution of one group. Backward by data is one for each residue of the input's
@@ -266,3 +267,4 @@ struct data_blocks {
 };
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

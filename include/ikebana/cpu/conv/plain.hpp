@@ -10,6 +10,7 @@
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/weights/job.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// Without any copy, for kernels so large that none fits.
@@ -84,3 +85,4 @@ template <class T>
 }
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

@@ -9,6 +9,7 @@
 #include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 /// What a convolution gives: y, or the gradient of x or of the weights.
@@ -265,3 +266,4 @@ struct conv_set {
 }  // namespace detail
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

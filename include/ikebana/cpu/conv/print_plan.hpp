@@ -8,6 +8,7 @@
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/verbose.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// A line about the plan of a convolution of one group (verbose.hpp).
@@ -30,3 +31,4 @@ namespace ikebana::cpu::detail {
 }
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

@@ -9,6 +9,7 @@
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/gemm.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// The weights of a pass times an image, by blocks: what follows it finds them
@@ -85,3 +86,4 @@ bool run_product(const conv_table<T>& table, const conv_pass& p, const conv_oper
 }
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

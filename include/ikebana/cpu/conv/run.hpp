@@ -19,6 +19,7 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 // How conv.hpp's functions run the algorithms of their tables. Units that take their kernels from
 // elsewhere do not read it.
 namespace ikebana::cpu {
@@ -185,3 +186,4 @@ void conv_backward_bias(const conv_geometry& g, const T* dy, T* db, bool accumul
 }
 
 }  // namespace ikebana::cpu
+IKEBANA_CPU_END_SMALL

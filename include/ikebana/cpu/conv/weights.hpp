@@ -11,6 +11,7 @@
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/gemm.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 // The algorithms for the gradient of the weights. Nothing but dy and x (with the zeros around it)
 // is ever multiplied, but by Winograd's.
 namespace ikebana::cpu::detail {
@@ -63,3 +64,4 @@ bool run_dots(const weights_table<T>& table, const weights_job<T>& job) {
 }
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

@@ -17,6 +17,7 @@
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// A pass of 3x3 by tiles of 4x4 results. Blocks of tiles are such that what is made of them stays
@@ -214,3 +215,4 @@ bool run_winograd(const conv_table<T>& table, const conv_pass& p, const conv_ope
 IKEBANA_CPU_KERNEL(run_winograd)
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

@@ -188,8 +188,9 @@ namespace cpu {}
   IKEBANA_CPU_PRAGMA(GCC push_options) IKEBANA_CPU_PRAGMA(GCC target(features))
 #define IKEBANA_CPU_END_TARGET IKEBANA_CPU_PRAGMA(GCC pop_options)
 #endif
-// Between these two, functions are small rather than fast: the scalar set's, which hardly a machine
-// runs, where there are others.
+// Between these two, functions are small rather than fast: what plans and shares out work, as its
+// time goes into the kernels; and the scalar set, which hardly a machine runs, where there are
+// others.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && \
     (IKEBANA_CPU_X86 || IKEBANA_CPU_ARM64)
 #define IKEBANA_CPU_BEGIN_SMALL \

@@ -13,6 +13,7 @@
 #include "ikebana/cpu/pool/plan.hpp"
 #include "ikebana/cpu/pool/windows.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 // Maxima of windows of any kind, with their places: a plane in each lane.
 namespace ikebana::cpu::detail {
 
@@ -39,6 +40,7 @@ struct lane_kernel {
 };
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool/maximum-inl.hpp"
 #define IKEBANA_CPU_SETS 2
@@ -47,6 +49,7 @@ struct lane_kernel {
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// False, having done nothing, where there are no lanes or a band does not fit the scratch.
@@ -125,3 +128,4 @@ bool maxima_in_lanes(const any_windows& g, const T* x, T* y, std::int32_t* indic
 }
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

@@ -34,6 +34,7 @@
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 // Each algorithm of pool/plan.hpp, for each work that it does. False, having done nothing, if it
 // declines for want of scratch.
 namespace ikebana::cpu::detail {
@@ -287,3 +288,4 @@ void run_pool(const pool_geometry& g, const pool_job<T>& job) {
 }
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

@@ -15,6 +15,7 @@
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// How a convolution of few channels a group, with groups as lanes, is divided into bands of
@@ -248,3 +249,4 @@ struct depthwise_bands {
 };
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

@@ -9,6 +9,7 @@
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// Convolutions of few channels a group with groups as lanes, of any kernel, stride and dilation: a
@@ -180,3 +181,4 @@ struct depthwise_by_lanes : depthwise_bands<T> {
 };
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

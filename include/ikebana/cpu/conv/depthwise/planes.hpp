@@ -12,6 +12,7 @@
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 // Depthwise convolutions of 3x3 straight from the source: planes one after the other in
 // one call, for of small ones the calls and tables cost more than the sums.
 namespace ikebana::cpu::detail {
@@ -136,3 +137,4 @@ struct plane_sweep {
 };
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

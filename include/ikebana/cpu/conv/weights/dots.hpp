@@ -13,6 +13,7 @@
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// Weights of few channels: positions are the lanes, and every tile ends with sums over them.
@@ -111,3 +112,4 @@ struct weights_by_dots : weights_job<T> {
 };
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

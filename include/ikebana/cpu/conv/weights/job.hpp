@@ -8,6 +8,7 @@
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// The gradient of the weights of one group: dw = (accumulate ? dw : 0) + the sum over images and
@@ -62,3 +63,4 @@ struct weights_job {
 };
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

@@ -13,6 +13,7 @@
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// Weights of many channels: these are the lanes of tiles of results times channels, at one or more
@@ -276,3 +277,4 @@ struct weights_by_lanes : weights_job<T> {
 };
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL

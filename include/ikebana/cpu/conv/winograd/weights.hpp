@@ -17,6 +17,7 @@
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
+IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// The gradient of 3x3 weights by tiles of 4x4 results: what is made of dy and of x by the
@@ -189,3 +190,4 @@ bool run_winograd_weights(const weights_table<T>&, const weights_job<T>& of) {
 IKEBANA_CPU_KERNEL(run_winograd_weights)
 
 }  // namespace ikebana::cpu::detail
+IKEBANA_CPU_END_SMALL
