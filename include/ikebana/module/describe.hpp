@@ -14,8 +14,10 @@ namespace ikebana {
 /// bias=true`.
 class description {
  public:
-  /// What stands for a `dynamic` extent.
-  explicit description(std::string_view unknown = "dynamic") : unknown_{unknown} {}
+  /// `unknown` stands for a `dynamic` extent; fractions have `digits` significant digits, of which
+  /// 17 are exact.
+  explicit description(std::string_view unknown = "dynamic", int digits = 6)
+      : unknown_{unknown}, digits_{digits} {}
 
   description& add(std::string_view option, dim_t value) {
     begin(option);
@@ -33,7 +35,7 @@ class description {
   }
   description& add(std::string_view option, double value) {
     char digits[32];
-    std::snprintf(digits, sizeof digits, "%g", value);
+    std::snprintf(digits, sizeof digits, "%.*g", digits_, value);
     begin(option) += digits;
     return *this;
   }
@@ -65,6 +67,7 @@ class description {
     return (text_ += option) += '=';
   }
   std::string_view unknown_;
+  int digits_;
   std::string text_;
 };
 

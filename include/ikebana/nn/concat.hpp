@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <string>
 #include <string_view>
 
 #include "ikebana/module/context.hpp"
@@ -51,7 +52,7 @@ struct concat {
 
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
 
-  void describe(description& d) const { d.add("dim", along); }
+  void describe(description& d) const { d.add("dim", std::to_string(along)); }
 
   template <class T>
   void forward(const context<T>& c) const {

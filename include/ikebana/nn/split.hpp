@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "ikebana/module/context.hpp"
@@ -61,7 +62,9 @@ struct split {
 
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
 
-  void describe(description& d) const { d.add("sections", sizes).add("dim", along); }
+  void describe(description& d) const {
+    d.add("sections", sizes).add("dim", std::to_string(along));
+  }
 
   template <class T>
   void forward(const context<T>& c) const {

@@ -116,6 +116,7 @@ struct rearrange {
     if (f == rearrange_op::slice || f == rearrange_op::select || f == rearrange_op::narrow ||
         f == rearrange_op::chunk || f == rearrange_op::roll)
       d.add("first", std::to_string(first)).add("last", std::to_string(last));
+    if (step != 1) d.add("step", std::to_string(step));
   }
 
   template <class T>

@@ -1,0 +1,73 @@
+"""Checks the ONNX files of test/data/onnx, and records what ONNX Runtime computes of them.
+
+    IKEBANA_RECORD_ONNX=1 bazel-bin/test/io/onnx_test   # in the source tree: writes the files
+    /usr/bin/python3 test/data/onnx.py                  # python3-onnx; npm install onnxruntime-node
+
+The inputs are those of test/io/onnx_test.cc: a dimension without a number is 2.
+"""
+
+import json
+import os
+import subprocess
+from collections import OrderedDict
+
+import numpy
+import torch
+
+# The script's own folder has a folder of its name.
+import sys
+sys.path.pop(0)
+import onnx  # noqa: E402
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from common import HERE, write_safetensors  # noqa: E402
+
+RUN = """
+const ort = require('onnxruntime-node');
+const pattern = (n, first) => [...Array(n).keys()].map(i => ((37 * i + first) % 101) / 50 - 1);
+const integers = (n, limit) => [...Array(n).keys()].map(i => BigInt((5 * i + 1) % limit));
+const bools = n => [...Array(n).keys()].map(i => i % 3 == 2 ? 1 : 0);
+(async () => {
+  const files = JSON.parse(require('fs').readFileSync(0)), results = {};
+  for (const {file, name, inputs} of files) {
+    try {
+    const session = await ort.InferenceSession.create(file, {graphOptimizationLevel: 'disabled'});
+    const feeds = {};
+    inputs.forEach(({name, type, dims}, i) => {
+      const n = dims.reduce((a, b) => a * b, 1);
+      const data = type == 'float32' ? Float32Array.from(pattern(n, i + 1))
+                 : type == 'float64' ? Float64Array.from(pattern(n, i + 1))
+                 : type == 'bool' ? Uint8Array.from(bools(n)) : BigInt64Array.from(integers(n, 3));
+      feeds[name] = new ort.Tensor(type, data, dims);
+    });
+    const out = await session.run(feeds);
+    session.outputNames.forEach((o, i) => {
+      results[name + '.' + i] = {dims: out[o].dims, data: Array.from(out[o].data, Number)};
+    });
+    } catch (e) { console.error(name + ': ' + e); process.exitCode = 1; }
+  }
+  console.log(JSON.stringify(results));
+})();
+"""
+TYPES = {1: "float32", 11: "float64", 7: "int64", 9: "bool"}
+
+
+def main():
+    runs = []
+    for file in sorted(f for f in os.listdir(os.path.join(HERE, "onnx")) if f.endswith(".onnx")):
+        path = os.path.join(HERE, "onnx", file)
+        model = onnx.load(path)
+        onnx.checker.check_model(model, full_check=True)
+        inputs = [{"name": i.name, "type": TYPES[i.type.tensor_type.elem_type],
+                   "dims": [d.dim_value if d.HasField("dim_value") else 2
+                            for d in i.type.tensor_type.shape.dim]} for i in model.graph.input]
+        runs.append({"file": path, "name": file[:-len(".onnx")], "inputs": inputs})
+    done = subprocess.run(["node", "-e", RUN], input=json.dumps(runs).encode(), check=True,
+                          stdout=subprocess.PIPE)
+    tensors = OrderedDict()
+    for name, value in sorted(json.loads(done.stdout).items()):
+        tensors[name] = torch.tensor(value["data"], dtype=torch.float64).reshape(value["dims"])
+    write_safetensors(os.path.join(HERE, "onnx", "values.safetensors"), tensors, {})
+    print(len(runs), "files,", len(tensors), "outputs")
+
+
+main()
