@@ -7,6 +7,7 @@
 #include <ikebana/io.hpp>
 #include <ikebana/replicate.hpp>
 #include <ikebana/deploy.hpp>
+#include <ikebana/serve.hpp>
 #include <ikebana/ikebana.hpp>
 #include <ikebana/io/safetensors.hpp>
 #include <ikebana/model/dot.hpp>
