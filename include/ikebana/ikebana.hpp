@@ -21,6 +21,7 @@
 #include "ikebana/core/rearrange.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/core/views.hpp"
+#include "ikebana/core/with_exceptions.hpp"
 #include "ikebana/cpu/threads.hpp"
 #include "ikebana/io/data_loader.hpp"
 #include "ikebana/io/dataset.hpp"

@@ -4,6 +4,7 @@
 // data_loader; datasets of one's own, read by threads, and transforms of samples. States are read
 // and written by <ikebana/io/safetensors.hpp>, which needs nlohmann/json.
 
+#include "ikebana/core/with_exceptions.hpp"
 #include "ikebana/io/csv.hpp"
 #include "ikebana/io/data_loader.hpp"
 #include "ikebana/io/dataset.hpp"

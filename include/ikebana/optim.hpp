@@ -3,6 +3,7 @@
 // All optimizers, and averages of models. <ikebana/ikebana.hpp> has sgd, adam and adamw, and the
 // schedules.
 
+#include "ikebana/core/with_exceptions.hpp"
 #include "ikebana/optim/adadelta.hpp"
 #include "ikebana/optim/adafactor.hpp"
 #include "ikebana/optim/adagrad.hpp"

@@ -7,6 +7,7 @@
 
 // <ikebana/replicate/mpi_group.hpp> (MPI), <ikebana/model/precision.hpp> (products of bfloat16),
 // <ikebana/replicate/utils/..>, such as map_tensors.hpp.
+#include "ikebana/core/with_exceptions.hpp"
 #include "ikebana/replicate/compress.hpp"
 #include "ikebana/replicate/elastic_threads.hpp"
 #include "ikebana/replicate/launch.hpp"

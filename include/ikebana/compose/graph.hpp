@@ -448,7 +448,8 @@ constexpr auto graph_with_captures(const F& f) {
   using trace = traced_graph<F, N>;
   return run_traced<F, N>(f, false, [](const trace_builder& t, const int* outputs) {
     if (!trace::is_wired_like(t, outputs))
-      throw error("the function of a graph captures what changes its modules or their wiring");
+      throw_error(
+          error("the function of a graph captures what changes its modules or their wiring"));
     return make_graph<trace, Names...>(trace::all_children(t));
   });
 }

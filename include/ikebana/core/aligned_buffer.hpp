@@ -30,7 +30,7 @@ class aligned_buffer {
     if (size == 0) return;
     if (size < 0 ||
         size > std::numeric_limits<std::ptrdiff_t>::max() / static_cast<dim_t>(sizeof(T)))
-      throw std::bad_array_new_length();
+      throw_error(std::bad_array_new_length());
     const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T);
     data_ = static_cast<T*>(::operator new (bytes, std::align_val_t{storage_alignment}));
     std::memset(static_cast<void*>(data_), 0, bytes);

@@ -22,8 +22,8 @@ struct allclose_options {
 template <tensor_like A, tensor_like B>
 bool allclose(const A& a, const B& b, const allclose_options& within = {}) {
   if (!(a.extents() == b.extents()))
-    throw shape_error(diagnostic{"allclose expects equal shapes, got {input} and {other}", 0, 0,
-                                 a.extents(), b.extents()});
+    throw_error(shape_error(diagnostic{"allclose expects equal shapes, got {input} and {other}", 0,
+                                       0, a.extents(), b.extents()}));
   const dim_t n = a.extents().numel();
   for (dim_t i = 0; i < n; ++i) {
     const auto x = static_cast<double>(a.data()[i]), y = static_cast<double>(b.data()[i]);
@@ -52,10 +52,10 @@ auto argmax(const X& x) {
   };
   const shape s = x.extents();
   if (s[d] == 0)
-    throw shape_error(
-        diagnostic{"argmax expects an extent of at least {expected}, got {got} (of "
-                   "{input})",
-                   1, 0, s});
+    throw_error(
+        shape_error(diagnostic{"argmax expects an extent of at least {expected}, got {got} (of "
+                               "{input})",
+                               1, 0, s}));
   constexpr shape result = without(X::static_shape);
   tensor<std::int64_t, result> out(without(s));
   const dim_t inner = s.numel(d + 1, s.rank()), outer = s.numel(0, d);

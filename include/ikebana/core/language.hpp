@@ -10,11 +10,6 @@
 #include "ikebana needs -std=c++20"
 #endif
 
-#if !defined(__cpp_exceptions)
-#error "Ikebana reports errors as exceptions: compile without -fno-exceptions"
-#include "ikebana needs exceptions"
-#endif
-
 #if defined(_LIBCPP_VERSION) && _LIBCPP_VERSION < 200000
 #error "Ikebana needs std::from_chars of float, which libc++ has from 20 on: -stdlib=libstdc++"
 #include "ikebana needs another standard library"

@@ -52,16 +52,16 @@ auto pad_sequence(std::span<const tensor<T, S>> sequences, const pad_options<T>&
   static_assert(detail::is_sequence(S),
                 "ikebana: pad_sequence takes tensors [dynamic, ...] of at most 7 dimensions");
   if (sequences.empty())
-    throw shape_error(
-        diagnostic{"pad_sequence expects at least {expected} sequence, got {got}", 1, 0});
+    throw_error(shape_error(
+        diagnostic{"pad_sequence expects at least {expected} sequence, got {got}", 1, 0}));
   dim_t longest = 0;
   shape extents = sequences[0].extents();
   for (const auto& s : sequences) {
     longest = std::max(longest, s.extents()[0]);
     if (s.extents().with(0, 0) != extents.with(0, 0))
-      throw shape_error(
+      throw_error(shape_error(
           diagnostic{"pad_sequence expects elements of one shape, got {input} and {other}", 0, 0,
-                     extents, s.extents()});
+                     extents, s.extents()}));
   }
   const auto n = static_cast<dim_t>(sequences.size());
   shape all{options.batch_first ? n : longest, options.batch_first ? longest : n};
@@ -94,14 +94,14 @@ auto unpad_sequence(const X& padded, std::span<const std::int64_t> lengths,
   const shape& all = padded.extents();
   const dim_t n = all[batch_first ? 0 : 1], longest = all[batch_first ? 1 : 0];
   if (static_cast<dim_t>(lengths.size()) != n)
-    throw shape_error(
+    throw_error(shape_error(
         diagnostic{"unpad_sequence expects {expected} lengths, got {got} (input {input})", n,
-                   static_cast<dim_t>(lengths.size()), all});
+                   static_cast<dim_t>(lengths.size()), all}));
   for (const std::int64_t length : lengths)
     if (length < 0 || length > longest)
-      throw shape_error(
+      throw_error(shape_error(
           diagnostic{"unpad_sequence expects lengths up to {expected}, got {got} (input {input})",
-                     longest, static_cast<dim_t>(length), all});
+                     longest, static_cast<dim_t>(length), all}));
   const dim_t element = all.numel(2, all.rank());
   std::vector<tensor<T, S>> out;
   for (dim_t i = 0; i < n; ++i) {

@@ -110,7 +110,7 @@ inline void shape::refuse_elements() const {
   std::string said = "a tensor has at most 2^56 elements, got the shape [";
   for (std::size_t i = 0; i < count; ++i)
     said += (i == 0 ? "" : ", ") + (extents[i] < 0 ? "dynamic" : std::to_string(extents[i]));
-  throw shape_error(said + "]");
+  throw_error(shape_error(said + "]"));
 }
 
 /// The product of two extents that are not negative. If it exceeds shape::max_elements, the result

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "ikebana/core/language.hpp"
+#include "ikebana/core/throw_error.hpp"
 
 namespace ikebana {
 

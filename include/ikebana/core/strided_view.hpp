@@ -246,11 +246,11 @@ constexpr auto sliced(X&& x, dim_t first, dim_t last, dim_t step = 1) {
   using view = std::remove_const_t<decltype(v)>;
   const shape s = v.extents();
   if (first < 0 || first > last || last > s[Dim])
-    throw shape_error(
-        diagnostic{"a slice ends within the {expected} elements of its dimension, "
-                   "got {got} (of {input})",
-                   s[Dim], first < 0 || first > last ? first : last, s});
-  if (step < 1) throw error("sliced expects a step above 0");
+    throw_error(
+        shape_error(diagnostic{"a slice ends within the {expected} elements of its dimension, "
+                               "got {got} (of {input})",
+                               s[Dim], first < 0 || first > last ? first : last, s}));
+  if (step < 1) throw_error(error("sliced expects a step above 0"));
   auto strides = v.strides();
   strides[Dim] *= step;
   const dim_t left = (last - first) / step + ((last - first) % step != 0);
@@ -269,8 +269,8 @@ constexpr auto selected(X&& x, dim_t i) {
   using view = std::remove_const_t<decltype(v)>;
   const shape s = v.extents();
   if (i < 0 || i >= s[Dim])
-    throw shape_error(
-        diagnostic{"index {got} is not in [0, {expected}) (of {input})", s[Dim], i, s});
+    throw_error(shape_error(
+        diagnostic{"index {got} is not in [0, {expected}) (of {input})", s[Dim], i, s}));
   constexpr shape left = detail::without_dim<view::view_shape, Dim>();
   shape extents;
   std::array<dim_t, left.rank()> strides{};
@@ -304,8 +304,8 @@ constexpr void strided_view<T, S>::assign(const X& x) const {
                 "ikebana: the shape of what is assigned is not that of the view");
   const shape own = extents(), given = from.extents();
   if (!(given == own))
-    throw shape_error(diagnostic{"a view of shape {input} cannot be assigned elements of {other}",
-                                 0, 0, own, given});
+    throw_error(shape_error(diagnostic{
+        "a view of shape {input} cannot be assigned elements of {other}", 0, 0, own, given}));
   std::array<dim_t, S.rank() + 1> index{};
   const shape s = own;
   const value_type* at = from.data();

@@ -46,16 +46,17 @@ requires(S.is_static()) struct extents_of<S> {
 
 inline void check_extents(const shape& declared, const shape& given) {
   if (!compatible(declared, given) || !given.is_static())
-    throw shape_error(diagnostic{"tensor expects {input}, got {other}", 0, 0, declared, given});
+    throw_error(
+        shape_error(diagnostic{"tensor expects {input}, got {other}", 0, 0, declared, given}));
   if (!given.is_countable()) given.refuse_elements();
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void refuse_index(const shape& s, dim_t index,
                                                                 dim_t end) {
-  throw error(diagnostic{"index {got} of a tensor of shape {input} is not in [0, {expected})", end,
-                         index, s}
-                  .message()
-                  .c_str());
+  throw_error(error(diagnostic{"index {got} of a tensor of shape {input} is not in [0, {expected})",
+                               end, index, s}
+                        .message()
+                        .c_str()));
 }
 
 // In a checked build (IKEBANA_CHECKED), an index out of bounds throws error.
@@ -124,8 +125,8 @@ class tensor_view {
                   "ikebana: the shape of what is assigned is not that of the view");
     const shape own = extents(), given = x.extents();
     if (!(given == own))
-      throw shape_error(diagnostic{"a view of shape {input} cannot be assigned elements of {other}",
-                                   0, 0, own, given});
+      throw_error(shape_error(diagnostic{
+          "a view of shape {input} cannot be assigned elements of {other}", 0, 0, own, given}));
     if constexpr (!std::is_const_v<T>)
       if (const dim_t n = size(); n > 0)
         std::memmove(data_, x.data(), static_cast<std::size_t>(n) * sizeof(T));
@@ -304,8 +305,9 @@ tensor<T, S> uniform(seed s, D... dynamic_extents) {
 template <class T, shape S>
 requires(S.is_static()) tensor<T, S> tensor_of(std::initializer_list<T> elements) {
   if (static_cast<dim_t>(elements.size()) != S.numel())
-    throw shape_error(diagnostic{"tensor_of expects {expected} elements for {input}, got {got}",
-                                 S.numel(), static_cast<dim_t>(elements.size()), S});
+    throw_error(
+        shape_error(diagnostic{"tensor_of expects {expected} elements for {input}, got {got}",
+                               S.numel(), static_cast<dim_t>(elements.size()), S}));
   tensor<T, S> t;
   T* out = t.data();
   for (const T& x : elements) *out++ = x;

@@ -40,8 +40,8 @@ constexpr shape shape_for(const shape& s, dim_t elements) {
                     : others == 0    ? elements == 0
                                      : elements % others == 0;
   if (!fits)
-    throw shape_error(
-        diagnostic{"a view of shape {input} cannot have {got} elements", others, elements, s});
+    throw_error(shape_error(
+        diagnostic{"a view of shape {input} cannot have {got} elements", others, elements, s}));
   return open == s.rank() ? s : s.with(open, others == 0 ? 0 : elements / others);
 }
 
@@ -75,10 +75,10 @@ inline constexpr shape rows_shape = std::remove_cvref_t<X>::static_shape.with(0,
 
 inline void check_rows(const shape& s, dim_t first, dim_t last) {
   if (first < 0 || first > last || last > s[0])
-    throw shape_error(
+    throw_error(shape_error(
         diagnostic{"a slice ends within the {expected} elements of the first dimension, got {got} "
                    "(of {input})",
-                   s[0], first < 0 || first > last ? first : last, s});
+                   s[0], first < 0 || first > last ? first : last, s}));
 }
 
 }  // namespace detail

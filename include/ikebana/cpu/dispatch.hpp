@@ -96,9 +96,9 @@ inline bool supports(instruction_set s) {
 /// Throws `ikebana::error` if this machine or this build does not support it.
 inline void set_instruction_set(instruction_set s) {
   if (!supports(s))
-    throw error(std::string(detail::is_built(s) ? "this machine does not support"
-                                                : "this build has no kernels for") +
-                " the instruction set " + name(s));
+    throw_error(error(std::string(detail::is_built(s) ? "this machine does not support"
+                                                      : "this build has no kernels for") +
+                      " the instruction set " + name(s)));
   detail::active_index.store(static_cast<int>(s), std::memory_order_relaxed);
 }
 
@@ -107,7 +107,7 @@ namespace detail {
 [[noreturn, gnu::cold]] inline void refuse_set(const char* wanted, bool known) {
   std::string text = "IKEBANA_ISA is \"";
   text.append(wanted).append("\"");
-  if (known) throw error(text.append(", which this machine does not support"));
+  if (known) throw_error(error(text.append(", which this machine does not support")));
   const char* before = "; in this build it can be ";
   for (const instruction_set& s : instruction_sets) {
     if (!is_built(s)) continue;
@@ -115,7 +115,7 @@ namespace detail {
     // The widest is always built.
     before = &s + 2 == std::end(instruction_sets) ? " or " : ", ";
   }
-  throw error(text);
+  throw_error(error(text));
 }
 
 /// The set that IKEBANA_ISA asks for, or -1.

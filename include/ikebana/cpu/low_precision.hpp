@@ -90,8 +90,8 @@ inline dot_extension detect_extension() {
   while (found >= 0 && wanted != name(static_cast<dot_extension>(found))) --found;
   if (found >= 0) {
     if (!machine_has_extension(static_cast<dot_extension>(found)))
-      throw error("IKEBANA_ISA is \"" + std::string(wanted) +
-                  "\", which this machine does not support");
+      throw_error(error("IKEBANA_ISA is \"" + std::string(wanted) +
+                        "\", which this machine does not support"));
   } else {
     found = static_cast<int>(dot_extension::amx);
     while (found > 0 && !(machine_has_extension(static_cast<dot_extension>(found)) &&
@@ -111,7 +111,7 @@ inline bool supports(dot_extension e) { return detail::machine_has_extension(e);
 /// For tests and benchmarks. Throws `ikebana::error` if this machine does not support it.
 inline void set_dot_extension(dot_extension e) {
   if (!supports(e))
-    throw error(std::string("this machine does not support the instructions ") + name(e));
+    throw_error(error(std::string("this machine does not support the instructions ") + name(e)));
   detail::active_extension.store(static_cast<int>(e), std::memory_order_relaxed);
 }
 

@@ -12,6 +12,7 @@
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/core/throw_error.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
@@ -74,11 +75,9 @@ class basic_thread_team {
     for (;;) {
       const dim_t from = next_.fetch_add(step_, std::memory_order_relaxed);
       if (from >= end_) return;
-      try {
-        run_(f_, from, end_ - from < step_ ? end_ : from + step_);
-      } catch (...) {
-        if (!failed_.exchange(true)) failure_ = std::current_exception();
-      }
+      std::exception_ptr failure = ikebana::detail::failure_of(
+          [&] { run_(f_, from, end_ - from < step_ ? end_ : from + step_); });
+      if (failure && !failed_.exchange(true)) failure_ = std::move(failure);
     }
   }
 
@@ -104,11 +103,8 @@ class basic_thread_team {
     auto& t = *static_cast<basic_thread_team*>(team);
     threads_of_this = 1;
     std::uint32_t task = t.first_task_;
-    try {
-      cpu::detail::thread_memory();
-    } catch (...) {
-      // Then the first kernel that needs it tries again.
-    }
+    // If it fails, the first kernel that needs it tries again.
+    static_cast<void>(ikebana::detail::failure_of([] { cpu::detail::thread_memory(); }));
     t.leave();
     for (;;) {
       task = wait_while(t.task_, task);
@@ -173,7 +169,7 @@ void work_in_parallel(int threads, range_function run, const void* f, dim_t begi
 /// n, if it can be a number of threads; more than one can be had from here on.
 template <class = void>
 int wanted_threads(int n, const char* who) {
-  if (n < 1) throw error(std::string(who) + ": at least 1 thread is needed");
+  if (n < 1) throw_error(error(std::string(who) + ": at least 1 thread is needed"));
   if (n > 1) team_of_threads.store(&work_in_parallel<>, std::memory_order_release);
   return n;
 }

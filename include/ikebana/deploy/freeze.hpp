@@ -117,7 +117,7 @@ class inference_model {
   requires takes<X...> output_view operator()(lane_type& l, const X&... x) const {
     memory& m = *l.memory_;
     if (!m.is_of(weights_)) [[unlikely]]
-      throw state_error("the lane belongs to another inference model");
+      throw_error(state_error("the lane belongs to another inference model"));
     if constexpr (!takes_one_shape<X...>) m.prepare_for(arguments::shapes(x...));
     m.run(arguments::data(x...));
     return output(m, std::make_index_sequence<trained::output_count>{});

@@ -56,8 +56,9 @@ struct frozen_weights {
     for (std::size_t c = 0; c < sizes.choices; ++c) {
       choices[c] = model.set_choice(c);
       if (choices[c] < 0)
-        throw state_error(std::string(lowered.path(lowered.choices[c]).view()) +
-                          ": a function chooses the alternative; freeze needs one that is set");
+        throw_error(
+            state_error(std::string(lowered.path(lowered.choices[c]).view()) +
+                        ": a function chooses the alternative; freeze needs one that is set"));
     }
     constexpr program_sizes n = std::remove_cvref_t<decltype(from)>::sizes;
     program_table<const T*, n.parameters> parameters_from{};

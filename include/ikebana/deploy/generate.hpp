@@ -39,7 +39,7 @@ namespace detail {
 template <class = void>
 void check_generate(std::span<const std::int64_t> prompt, const generate_options& o) {
   const auto need = [](bool in_order, const char* what) {
-    if (!in_order) throw error(std::string("generate needs ") + what);
+    if (!in_order) throw_error(error(std::string("generate needs ") + what));
   };
   need(!prompt.empty(), "a prompt of at least one token");
   need(o.max_new_tokens >= 0, "max_new_tokens of at least 0");

@@ -36,23 +36,16 @@ class lane_memory {
     void* at = given.data();
     std::size_t room = given.size();
     if (given.data() == nullptr) {
-      own_tables_ = std::make_unique<tables>();
-      tables_ = own_tables_.get();
+      tables_ = {new tables, {}};
     } else {
       if (std::align(alignof(tables), sizeof(tables), at, room) == nullptr) refuse_room();
-      tables_ = new (at) tables;
+      tables_ = {new (at) tables, {false}};
       given_ = {static_cast<std::byte*>(at) + sizeof(tables), room - sizeof(tables)};
     }
-    try {
-      set_up();
-    } catch (...) {
-      end_tables();
-      throw;
-    }
+    set_up();
   }
   lane_memory(const lane_memory&) = delete;
   lane_memory& operator=(const lane_memory&) = delete;
-  ~lane_memory() { end_tables(); }
 
   /// The bytes of the caller's memory that a lane prepared like this one takes.
   std::size_t bytes_needed() const {
@@ -62,7 +55,8 @@ class lane_memory {
            2 * storage_alignment;
   }
   [[noreturn, gnu::cold]] static void refuse_room() {
-    throw error("the memory given for a lane is too small: lane_bytes() tells what it takes");
+    throw_error(
+        error("the memory given for a lane is too small: lane_bytes() tells what it takes"));
   }
 
   bool is_of(const std::shared_ptr<const weights>& from) const { return weights_ == from; }
@@ -81,7 +75,7 @@ class lane_memory {
     if (!wrong.ok()) [[unlikely]] {
       if (last.size() > 0) lower(t.current_program, module_, last, false);
       t.current_inputs = last;
-      throw shape_error(wrong);
+      throw_error(shape_error(wrong));
     }
     plan_memory_into<T>(t.memory, t.planning, t.current_program, input_count,
                         pass_purpose::inference);
@@ -95,7 +89,7 @@ class lane_memory {
   void prepare_for(const shape_list& given) {
     if (same(given, tables_->current_inputs)) return;
     if (constexpr shape_list declared{In...}; !all_compatible(declared, given))
-      throw shape_error(check_inputs(module_, declared, given));
+      throw_error(shape_error(check_inputs(module_, declared, given)));
     prepare(given);
   }
 
@@ -109,12 +103,11 @@ class lane_memory {
         return run_layers_of<E, M>(t.value_table[0], t.chain_table[0], t.run.stamp);
     if constexpr (any_leaf_validates<T, M>) {
       validate_leaves<T> validate{t.run};
-      try {
-        for_each_leaf(module_, validate);
-      } catch (const error&) {
-        const program_node& node = t.current.nodes[validate.k - 1];
-        rethrow_at(t.current.path(t.current.leaves[node.leaf]));
-      }
+      errors_at([&] { for_each_leaf(module_, validate); },
+                [&] {
+                  const program_node& node = t.current.nodes[validate.k - 1];
+                  return t.current.path(t.current.leaves[node.leaf]);
+                });
     }
     forward_pass<E, no_boundary, tables::has_choices> pass{t.run};
     for_each_leaf(module_, pass);
@@ -161,13 +154,21 @@ class lane_memory {
       tables_->value_table[i] = static_cast<T*>(const_cast<void*>(data[i]));
   }
 
+  /// Ends tables of its own, or in the caller's memory.
+  struct ends {
+    bool owns = true;
+    void operator()(tables* t) const {
+      if (owns)
+        delete t;
+      else
+        t->~tables();
+    }
+  };
+  bool owns_memory() const { return tables_.get_deleter().owns; }
+
   static dim_t bytes_of(const buffer_spec& spec) {
     return spec.extents.numel() *
            static_cast<dim_t>(spec.follows_model ? sizeof(T) : size_of(spec.type));
-  }
-
-  void end_tables() {
-    if (own_tables_ == nullptr) tables_->~tables();
   }
 
   [[gnu::cold]] void set_up() {
@@ -222,7 +223,7 @@ class lane_memory {
   }
 
   [[gnu::cold]] std::byte* take_buffers(dim_t bytes) {
-    if (own_tables_ != nullptr) return (own_buffers_ = aligned_buffer<std::byte>(bytes)).data();
+    if (owns_memory()) return (own_buffers_ = aligned_buffer<std::byte>(bytes)).data();
     std::byte* const at = aligned(given_.data());
     const auto used =
         static_cast<std::size_t>(at - given_.data()) + static_cast<std::size_t>(bytes);
@@ -232,7 +233,7 @@ class lane_memory {
   }
 
   [[gnu::cold]] std::byte* workspace(dim_t bytes) {
-    if (own_tables_ != nullptr) {
+    if (owns_memory()) {
       if (bytes > own_workspace_.size()) own_workspace_ = aligned_buffer<std::byte>(bytes);
       return own_workspace_.data();
     }
@@ -257,8 +258,7 @@ class lane_memory {
   std::shared_ptr<const weights> weights_;
   M module_;
   std::span<std::byte> given_;
-  std::unique_ptr<tables> own_tables_;
-  tables* tables_ = nullptr;
+  std::unique_ptr<tables, ends> tables_;
   aligned_buffer<std::byte> own_buffers_, own_workspace_;
 };
 

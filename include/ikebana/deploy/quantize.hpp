@@ -165,7 +165,8 @@ auto quantize(const model<float, M, In...>& m, Batches&& batches) {
       lane.run_watched(arguments::data(x), ranges);
       any = true;
     }
-    if (!any) throw error("quantize needs a batch of inputs, which tells the ranges of numbers");
+    if (!any)
+      throw_error(error("quantize needs a batch of inputs, which tells the ranges of numbers"));
   }
   detail::quantize_values<leaves> write{plain->lowered.view(), plain->parameter_table.data(),
                                         plain->buffer_table.data(), ranges};

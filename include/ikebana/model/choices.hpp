@@ -44,8 +44,8 @@ struct choice_policy_of final : choice_policy {
 
 inline void check_alternative(std::string_view path, int alternatives, std::size_t given) {
   if (given >= static_cast<std::size_t>(alternatives))
-    throw error(std::string{path} + ": has " + std::to_string(alternatives) +
-                " alternatives, got " + std::to_string(given));
+    throw_error(error(std::string{path} + ": has " + std::to_string(alternatives) +
+                      " alternatives, got " + std::to_string(given)));
 }
 
 /// The index of M's choice at this path; the number of choices if there is none.
@@ -116,7 +116,7 @@ class choice_selection {
       const std::string_view name = view(which);
       const int alternative = detail::alternative_at<M>(c, name);
       if (alternative < 0)
-        throw error(std::string{where} + ": has no alternative '" + std::string{name} + "'");
+        throw_error(error(std::string{where} + ": has no alternative '" + std::string{name} + "'"));
       self().set_choice(c, alternative);
     }
   }
@@ -154,7 +154,7 @@ class choice_selection {
     } else {
       const std::size_t c = detail::choice_at<M>(path);
       if (c == choices)
-        throw error("the network has no choose at '" + std::string{view(path)} + "'");
+        throw_error(error("the network has no choose at '" + std::string{view(path)} + "'"));
       return c;
     }
   }

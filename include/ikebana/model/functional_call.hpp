@@ -22,9 +22,9 @@ auto functional_call(Model& model, const state_dict& replaced, const X&... x) {
   const state_dict own = get_state_dict(model).clone();
   for (const auto& e : replaced) {
     const auto* to = own.find(e.name);
-    if (to == nullptr) throw state_error("functional_call: the model has no " + e.name);
+    if (to == nullptr) throw_error(state_error("functional_call: the model has no " + e.name));
     if (!(to->extents == e.extents))
-      throw state_error("functional_call: " + e.name + " has another shape in the model");
+      throw_error(state_error("functional_call: " + e.name + " has another shape in the model"));
   }
   struct restored {
     Model& model;

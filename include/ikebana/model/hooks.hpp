@@ -301,7 +301,7 @@ class hook_registration {
       return Path::c_str();
     } else {
       if (!detail::has_module<M>(path))
-        throw error("the network has no module '" + std::string{path} + "' to hook");
+        throw_error(error("the network has no module '" + std::string{path} + "' to hook"));
       return path;
     }
   }

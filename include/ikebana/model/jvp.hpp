@@ -334,15 +334,15 @@ requires(Model::template takes<X...>) auto jvp(Model& model, const input_pack<X.
   };
   const auto set = [&](const auto& direction) {
     skip();
-    if (input == t.inputs) throw number();
+    if (input == t.inputs) throw_error(number());
     if (!(direction.extents() == given[input]))
-      throw shape_error(
-          diagnostic{detail::direction_shape, 0, 0, given[input], direction.extents()});
+      throw_error(shape_error(
+          diagnostic{detail::direction_shape, 0, 0, given[input], direction.extents()}));
     directions[input++] = direction.data();
   };
   std::apply([&](const auto&... each) { (set(each), ...); }, v.items);
   skip();
-  if (input < t.inputs) throw number();
+  if (input < t.inputs) throw_error(number());
 
   std::apply([&](const auto&... each) { model(each...); }, x.items);
   detail::jvp_pass<T> pass(

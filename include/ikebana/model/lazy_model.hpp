@@ -170,10 +170,10 @@ class lazy_model : public hook_registration<lazy_model<M, T>, M> {
     using wanted = typename detail::lazy_target<call>::model_type;
     resolve<call>(x...);
     if (held_->tag != &detail::model_tag<wanted>)
-      throw shape_error(
-          diagnostic{"the model was resolved for inputs with other extents static; "
-                     "got an input {input}",
-                     0, 0, call::extents(x...)[0]});
+      throw_error(
+          shape_error(diagnostic{"the model was resolved for inputs with other extents static; "
+                                 "got an input {input}",
+                                 0, 0, call::extents(x...)[0]}));
     return static_cast<wanted&>(static_cast<typename detail::lazy_target<call>::holder&>(*held_));
   }
 
@@ -223,9 +223,9 @@ class lazy_model : public hook_registration<lazy_model<M, T>, M> {
     check_present();
     if (held_ != nullptr) return held_->load(dict, options, modules);
     if (!options.strict || !modules.empty())
-      throw error(
-          "load_state_dict: a lazy_model takes a part of a state once it is resolved: "
-          "holder.initialize_parameters(x)");
+      throw_error(
+          error("load_state_dict: a lazy_model takes a part of a state once it is resolved: "
+                "holder.initialize_parameters(x)"));
     detail::load_with_hooks(hooks_.get(), dict,
                             [this](const state_dict& given) { pending_.load(module_, given); });
     return {};
@@ -249,14 +249,14 @@ class lazy_model : public hook_registration<lazy_model<M, T>, M> {
     check_present();
     if (held_ != nullptr) {
       if (held_->type != dtype_of<element_of<typename Call::element>>)
-        throw error("the model was resolved for " + std::string{name(held_->type)} +
-                    ", got inputs of " +
-                    std::string{name(dtype_of<element_of<typename Call::element>>)});
+        throw_error(error("the model was resolved for " + std::string{name(held_->type)} +
+                          ", got inputs of " +
+                          std::string{name(dtype_of<element_of<typename Call::element>>)}));
       return;
     }
     const shape_list extents = Call::extents(x...);
     const inferred made = infer(pending_.module(), extents);
-    if (!made.ok()) throw shape_error(made.error);
+    if (!made.ok()) throw_error(shape_error(made.error));
     auto resolved = std::make_unique<typename detail::lazy_target<Call>::holder>(
         become<Call::declared>(module_), seed_, extents, hooks_);
     if (pending_.is_loaded()) {

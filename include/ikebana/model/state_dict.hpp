@@ -81,10 +81,10 @@ class basic_state_dict {
     template <class T, shape S>
     tensor_view<const T, S> view() const {
       if (uninitialized)
-        throw state_error(name + ": has no elements, for its module is still lazy");
+        throw_error(state_error(name + ": has no elements, for its module is still lazy"));
       if (type != dtype_of<T> || !compatible(S, extents))
-        throw state_error(name + ": expected " + detail::describe(dtype_of<T>, S) + ", got " +
-                          detail::describe(type, extents));
+        throw_error(state_error(name + ": expected " + detail::describe(dtype_of<T>, S) + ", got " +
+                                detail::describe(type, extents)));
       return {reinterpret_cast<const T*>(bytes.data()), extents};
     }
   };
@@ -156,7 +156,8 @@ class basic_state_dict {
     const std::size_t twice =
         index.assign(names.size(), [&](std::size_t i) -> std::string_view { return names[i]; });
     if (twice != detail::name_index::none)
-      throw state_error(names[twice] + ": would be the name of two tensors of this state_dict");
+      throw_error(
+          state_error(names[twice] + ": would be the name of two tensors of this state_dict"));
     for (std::size_t i = 0; i < names.size(); ++i) entries_[i].name.swap(names[i]);
     index_.swap(index);
   }
@@ -180,7 +181,7 @@ class basic_state_dict {
   /// The entry of that name. Throws state_error if it does not exist.
   const entry& at(std::string_view name) const {
     if (const entry* e = find(name)) return *e;
-    throw state_error(std::string(name) + ": not in this state_dict");
+    throw_error(state_error(std::string(name) + ": not in this state_dict"));
   }
 
   std::size_t size() const { return entries_.size(); }
@@ -264,26 +265,31 @@ class basic_state_dict {
   }
 
   void check_name(std::string_view name) const {
-    if (contains(name)) throw state_error(std::string(name) + ": already in this state_dict");
+    if (contains(name))
+      throw_error(state_error(std::string(name) + ": already in this state_dict"));
   }
 
   std::size_t check(std::string_view name, dtype type, const shape& extents) const {
     check_name(name);
     const dim_t size = detail::checked_byte_size(type, extents);
     if (size < 0)
-      throw state_error(std::string(name) + ": no size for " + detail::describe(type, extents));
+      throw_error(
+          state_error(std::string(name) + ": no size for " + detail::describe(type, extents)));
     return static_cast<std::size_t>(size);
   }
 
   void append(std::string_view name, dtype type, const shape& extents,
               std::span<const std::byte> bytes) {
     entries_.push_back(entry{std::string(name), type, extents, bytes, false});
-    try {
-      index_.add(name_of());
-    } catch (...) {
-      entries_.pop_back();
-      throw;
-    }
+    struct undo {
+      std::vector<entry>& entries;
+      bool added = false;
+      ~undo() {
+        if (!added) entries.pop_back();
+      }
+    } last{entries_};
+    index_.add(name_of());
+    last.added = true;
   }
 
   auto name_of() const {

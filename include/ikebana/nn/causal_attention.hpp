@@ -123,8 +123,8 @@ struct causal_attention {
     if constexpr (has_cache) {
       const dim_t end = position_of(c) + c.input_shape()[1];
       if (!c.training() && end > cache::length)
-        throw error("causal_attention keeps at most " + std::to_string(cache::length) +
-                    " steps of a sequence, got " + std::to_string(end));
+        throw_error(error("causal_attention keeps at most " + std::to_string(cache::length) +
+                          " steps of a sequence, got " + std::to_string(end)));
     }
   }
 
@@ -164,7 +164,7 @@ struct causal_attention {
   template <class T>
   void backward(const context<T>& c) const {
     if (has_cache && !c.training())
-      throw error("causal_attention with kv_cache has gradients in training only");
+      throw_error(error("causal_attention with kv_cache has gradients in training only"));
     const shape& in = c.input_shape();
     if (in.numel() == 0) return;
     const dim_t length = in[1], e = in[2], batch = length * e;

@@ -35,8 +35,8 @@ T log_sum(T a, T b, T c) {
 
 [[noreturn, gnu::cold]] inline void refuse_ctc(const char* what, std::int64_t most,
                                                std::int64_t got, dim_t index) {
-  throw error("ctc_loss expects " + std::string(what) + std::to_string(most) + ", got " +
-              std::to_string(got) + " at index " + std::to_string(index));
+  throw_error(error("ctc_loss expects " + std::string(what) + std::to_string(most) + ", got " +
+                    std::to_string(got) + " at index " + std::to_string(index)));
 }
 
 /// See ctc_loss. Forward keeps the forward variables; backward computes the others as it goes.

@@ -21,7 +21,7 @@ namespace detail {
 [[noreturn]] inline void a_probability_is_between_0_and_1(double p) {
   char digits[32];
   std::snprintf(digits, sizeof digits, "%g", p);
-  throw error(std::string("a probability is between 0 and 1, got ") + digits);
+  throw_error(error(std::string("a probability is between 0 and 1, got ") + digits));
 }
 }  // namespace detail
 

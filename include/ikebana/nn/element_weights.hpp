@@ -18,7 +18,7 @@ namespace detail {
                 "%s expects as many elements of %s as the last dimensions of the prediction have, "
                 "got %lld",
                 loss, option, static_cast<long long>(got));
-  throw error(said);
+  throw_error(error(said));
 }
 
 }  // namespace detail

@@ -149,7 +149,7 @@ void loss_target_gradient(const Loss& loss, const loss_call<T, T>& c, T factor) 
   template <tensor_like Target>                                                                   \
   void validate(const shape& prediction, const Target& target) const {                            \
     const diagnostic wrong = check(prediction, target.extents());                                 \
-    if (!wrong.ok()) throw shape_error(wrong);                                                    \
+    if (!wrong.ok()) throw_error(shape_error(wrong));                                             \
     detail::check_reduction(reduction);                                                           \
     detail::check_element_weights(*this, prediction);                                             \
   }                                                                                               \

@@ -23,9 +23,10 @@ namespace ikebana {
 namespace detail {
 
 [[noreturn]] inline void refuse_index(dim_t below, std::int64_t index) {
-  throw error(index < 0 ? "embedding expects indices of at least 0, got " + std::to_string(index)
+  throw_error(error(index < 0
+                        ? "embedding expects indices of at least 0, got " + std::to_string(index)
                         : "embedding expects indices below " + std::to_string(below) + ", got " +
-                              std::to_string(index));
+                              std::to_string(index)));
 }
 
 }  // namespace detail

@@ -55,7 +55,7 @@ inline random_stream stream_of(seed s, std::uint64_t step = 0) {
 }
 
 inline void refuse_rank(const char* what, const shape& s) {
-  throw shape_error(diagnostic{what, 0, 0, s});
+  throw_error(shape_error(diagnostic{what, 0, 0, s}));
 }
 
 struct fans {
@@ -196,8 +196,9 @@ void dirac(X&& x, dim_t groups = 1) {
   if (s.rank() < 3 || s.rank() > 5)
     detail::refuse_rank("dirac needs a convolution's weights of 3 to 5 dimensions, got {input}", s);
   if (groups < 1 || s[0] % groups != 0)
-    throw shape_error(diagnostic{
-        "dirac: the first extent of {input} is not a multiple of {expected} groups", groups, 0, s});
+    throw_error(shape_error(
+        diagnostic{"dirac: the first extent of {input} is not a multiple of {expected} groups",
+                   groups, 0, s}));
   zeros(x);
   dim_t field = 1, centre = 0;
   for (std::size_t i = 2; i < s.rank(); ++i) {
@@ -278,7 +279,8 @@ template <tensor_like X>
 void sparse(X&& x, seed s, double sparsity, double std = 0.01) {
   const shape extents = x.extents();
   if (extents.rank() != 2) detail::refuse_rank("sparse needs a matrix, got {input}", extents);
-  if (!(sparsity >= 0 && sparsity <= 1)) throw error("sparse: the sparsity is not in [0, 1]");
+  if (!(sparsity >= 0 && sparsity <= 1))
+    throw_error(error("sparse: the sparsity is not in [0, 1]"));
   normal(x, s, 0, std);
   const dim_t rows = extents[0], columns = extents[1];
   const auto zeros = static_cast<dim_t>(std::ceil(sparsity * static_cast<double>(rows)));

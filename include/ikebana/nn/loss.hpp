@@ -79,23 +79,23 @@ inline constexpr bool takes_target = accepts<check_loss_of<Loss, Prediction, Tar
                 "cross_entropy expects labels from 0 to %lld, got %lld at index %lld",
                 static_cast<long long>(classes - 1), static_cast<long long>(label),
                 static_cast<long long>(index));
-  throw error(said);
+  throw_error(error(said));
 }
 
 [[noreturn, gnu::cold]] inline void refuse_weights(const char* loss, dim_t classes, dim_t got) {
   char said[128];
   std::snprintf(said, sizeof said, "%s expects a weight for each of %lld classes, got %lld", loss,
                 static_cast<long long>(classes), static_cast<long long>(got));
-  throw error(said);
+  throw_error(error(said));
 }
 
 /// Refuses a loss that gives several values where one is expected. Throws error.
 template <class = void>
 void check_reduction(reduction r) {
   if (r != reduction::none) return;
-  throw error(
+  throw_error(error(
       "a loss with reduction::none has a value for each element or row: reduce them in a graph, or "
-      "call loss_values");
+      "call loss_values"));
 }
 
 }  // namespace detail
@@ -264,7 +264,7 @@ struct cross_entropy {
   void validate(const shape& prediction, const Target& target) const {
     using U = typename Target::value_type;
     const diagnostic wrong = check_shapes<U>(prediction, target.extents());
-    if (!wrong.ok()) throw shape_error(wrong);
+    if (!wrong.ok()) throw_error(shape_error(wrong));
     detail::check_reduction(reduction);
     check_values(prediction, target.extents(), target.data());
   }
@@ -376,13 +376,13 @@ struct cross_entropy {
     char said[400];  // A double has up to 309 digits before the point.
     std::snprintf(said, sizeof said,
                   "cross_entropy expects label_smoothing between 0 and 1, got %f", label_smoothing);
-    throw error(said);
+    throw_error(error(said));
   }
 
   void check_ignored() const {
     if (ignore_index >= 0)
-      throw error(
-          "cross_entropy of probabilities has no targets to ignore, but ignore_index is set");
+      throw_error(error(
+          "cross_entropy of probabilities has no targets to ignore, but ignore_index is set"));
   }
 
   /// The number of labels that are not ignored. Throws error at the first label outside [0, C).
@@ -401,7 +401,7 @@ struct cross_entropy {
   T compute(const T* x, const shape& prediction, const std::int64_t* labels, const shape& target,
             T* gradient) const {
     const diagnostic wrong = check(prediction, target);
-    if (!wrong.ok()) throw shape_error(wrong);
+    if (!wrong.ok()) throw_error(shape_error(wrong));
     check_smoothing();
     const std::size_t c = prediction.rank() == 1 ? 0 : 1;
     const dim_t classes = prediction[c], inner = prediction.numel(c + 1, prediction.rank());
@@ -596,7 +596,7 @@ struct mse_loss {
   template <tensor_like Target>
   void validate(const shape& prediction, const Target& target) const {
     const diagnostic wrong = check(prediction, target.extents());
-    if (!wrong.ok()) throw shape_error(wrong);
+    if (!wrong.ok()) throw_error(shape_error(wrong));
     detail::check_reduction(reduction);
   }
   template <class U>

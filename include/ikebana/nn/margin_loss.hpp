@@ -31,7 +31,7 @@ namespace detail {
   std::snprintf(said, sizeof said, "%s expects labels from 0 to %lld, got %lld at index %lld", loss,
                 static_cast<long long>(classes - 1), static_cast<long long>(label),
                 static_cast<long long>(index));
-  throw error(said);
+  throw_error(error(said));
 }
 
 template <class T, class U, class Loss>
@@ -73,7 +73,7 @@ T loss_of_rows(const Loss& loss, const loss_call<T, U>& c, dim_t per_row) {
   template <tensor_like Target>                                                                   \
   void validate(const shape& prediction, const Target& target) const {                            \
     const diagnostic wrong = check(prediction, target.extents());                                 \
-    if (!wrong.ok()) throw shape_error(wrong);                                                    \
+    if (!wrong.ok()) throw_error(shape_error(wrong));                                             \
     detail::check_reduction(reduction);                                                           \
     check_labels(prediction, target.data());                                                      \
   }                                                                                               \
@@ -135,7 +135,7 @@ struct multi_margin_loss {
   }
   void check_labels(const shape& x, const std::int64_t* labels) const {
     if (p != 1 && p != 2)
-      throw error("multi_margin_loss expects p = 1 or 2, got " + std::to_string(p));
+      throw_error(error("multi_margin_loss expects p = 1 or 2, got " + std::to_string(p)));
     weight.check("multi_margin_loss", x.back());
     const dim_t rows = x.rank() == 1 ? 1 : x[0];
     for (dim_t i = 0; i < rows; ++i)

@@ -141,8 +141,8 @@ struct max_unpool {
   }
   template <class T>
   [[noreturn, gnu::cold]] static void refuse(dim_t area, T place) {
-    throw error(std::string(kind) + " expects indices from 0 to " + std::to_string(area - 1) +
-                ", got " + std::to_string(place));
+    throw_error(error(std::string(kind) + " expects indices from 0 to " + std::to_string(area - 1) +
+                      ", got " + std::to_string(place)));
   }
 };
 

@@ -67,7 +67,7 @@ struct nll_loss {
   template <tensor_like Target>
   void validate(const shape& prediction, const Target& target) const {
     const diagnostic wrong = check(prediction, target.extents());
-    if (!wrong.ok()) throw shape_error(wrong);
+    if (!wrong.ok()) throw_error(shape_error(wrong));
     detail::check_reduction(reduction);
     check_values(prediction, target.extents(), target.data());
   }
@@ -157,7 +157,7 @@ struct nll_loss {
                   "nll_loss expects labels from 0 to %lld, got %lld at index %lld",
                   static_cast<long long>(classes - 1), static_cast<long long>(label),
                   static_cast<long long>(index));
-    throw error(said);
+    throw_error(error(said));
   }
 };
 

@@ -95,8 +95,8 @@ struct index {
     const std::int64_t* const i = c.template input<std::int64_t>(at);
     for (dim_t k = 0, n = c.input_shape(at).numel(); k < n; ++k)
       if (i[k] < 0 || i[k] >= limit)
-        throw error(std::string(name()) + " expects indices from 0 to " +
-                    std::to_string(limit - 1) + ", got " + std::to_string(i[k]));
+        throw_error(error(std::string(name()) + " expects indices from 0 to " +
+                          std::to_string(limit - 1) + ", got " + std::to_string(i[k])));
   }
 
   template <class T>

@@ -262,7 +262,7 @@ constexpr auto transpose(const X& x) {
 template <dim_t Dim, symbolic X>
 constexpr auto slice(const X& x, dim_t first, dim_t last = std::numeric_limits<dim_t>::max(),
                      dim_t step = 1) {
-  if (step < 1) throw error("slice takes a step of at least 1");
+  if (step < 1) throw_error(error("slice takes a step of at least 1"));
   return apply(
       ops::rearrange{ops::rearrange_op::slice, ops::number_list::of<Dim>(), first, last, step}, x);
 }

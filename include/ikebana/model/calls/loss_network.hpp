@@ -92,7 +92,7 @@ template <class Graph, tensor_like First, tensor_like... X>
 auto evaluate_loss(const graph_loss<Graph>& loss, const First& y, const X&... x) {
   using T = std::remove_const_t<typename First::value_type>;
   const diagnostic wrong = loss.check(y.extents(), x.extents()...);
-  if (!wrong.ok()) throw shape_error(wrong);
+  if (!wrong.ok()) throw_error(shape_error(wrong));
   detail::loss_network<T, Graph, 1, First::static_shape, X::static_shape...> n(loss.graph);
   n.prepare_for(loss.graph, shape_list{y.extents(), x.extents()...}, seed{}, 0);
   return n.value(y, x...);

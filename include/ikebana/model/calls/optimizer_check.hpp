@@ -7,7 +7,7 @@
 namespace ikebana::detail {
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void refuse_optimizer(const char* call) {
-  throw state_error(std::string(call) + ": the optimizer was made for another model");
+  throw_error(state_error(std::string(call) + ": the optimizer was made for another model"));
 }
 
 /// Throws state_error if the optimizer has `updates` and was made for another model.

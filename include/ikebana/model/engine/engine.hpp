@@ -90,14 +90,13 @@ struct engine {
     if constexpr (has_choices) run.partial.runs = t.partial.next.runs.data();
     if constexpr (any_leaf_validates<T, M>) {
       validate_leaves<T> validate{run};
-      try {
-        for_each_leaf(network.module, validate);
-      } catch (const error&) {
-        // A backward of the last forward must still find its inputs.
-        std::copy_n(last_inputs.data(), Inputs, t.values);
-        const program_node& node = t.current.nodes[validate.k - 1];
-        rethrow_at(t.current.path(t.current.leaves[node.leaf]));
-      }
+      errors_at([&] { for_each_leaf(network.module, validate); },
+                [&] {
+                  // A backward of the last forward must still find its inputs.
+                  std::copy_n(last_inputs.data(), Inputs, t.values);
+                  const program_node& node = t.current.nodes[validate.k - 1];
+                  return t.current.path(t.current.leaves[node.leaf]);
+                });
     }
     t.ran_forward = t.of_loss = false;
     if constexpr (has_choices) t.partial.now = t.partial.next;

@@ -37,11 +37,8 @@ struct hooked_forward_pass {
  private:
   template <class Leaf>
   void validate(const Leaf& leaf) const {
-    try {
-      leaf.validate(run.context_of(run.nodes[k]));
-    } catch (const error&) {
-      rethrow_at(hooks.path_of(k));
-    }
+    errors_at([&] { leaf.validate(run.context_of(run.nodes[k])); },
+              [&] { return hooks.path_of(k); });
   }
 };
 

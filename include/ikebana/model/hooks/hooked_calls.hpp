@@ -38,7 +38,7 @@ class hooked_calls final : public backward_watch<T>, forward_values {
   /// to their planned memory. Throws state_error if a hook calls its own model.
   void restore_outputs(const network_state<T>& n, std::byte* workspace) {
     if (!active_.empty() || is_running_)
-      throw state_error("a hook calls the model that it is a hook of");
+      throw_error(state_error("a hook calls the model that it is a hook of"));
     n_ = &n;
     workspace_ = workspace;
     for (hooked& h : hooked_) {

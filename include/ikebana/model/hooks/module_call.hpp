@@ -57,7 +57,7 @@ class hooked_module {
   std::size_t input_index(std::string_view name) const {
     for (std::size_t i = 0; i < input_count(); ++i)
       if (!name.empty() && input_name(i) == name) return i;
-    throw error(whose() + "it has no input '" + std::string{name} + "'");
+    throw_error(error(whose() + "it has no input '" + std::string{name} + "'"));
   }
 
   // Set by the model.
@@ -72,7 +72,7 @@ class hooked_module {
   }
   template <class = void>
   [[noreturn]] void fail(const std::string& what) const {
-    throw error(whose() + "the " + what);
+    throw_error(error(whose() + "the " + what));
   }
 
   /// Throws error if the elements of a value are not of type E.

@@ -18,8 +18,8 @@ class exclusive_use {
     if (user.compare_exchange_strong(expected, &here))
       user_ = &user;
     else if (expected != &here)
-      throw state_error(
-          "the model is called by two threads at once: give each thread its own clone()");
+      throw_error(state_error(
+          "the model is called by two threads at once: give each thread its own clone()"));
 #endif
   }
   exclusive_use(const exclusive_use&) = delete;

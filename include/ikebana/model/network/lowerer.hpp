@@ -18,19 +18,19 @@ template <program_sizes N, any_module M>
 void lower_at_run_time(program<N>& to, M& m, const shape_list& inputs, bool first) {
   lower_into(to, m, inputs);
   if (!first) return;
-  if (!to.error.ok()) throw shape_error(to.error);
+  if (!to.error.ok()) throw_error(shape_error(to.error));
   bind_leaves bind{to.nodes.data(), to.values.data()};
   for_each_leaf(m, bind);
   lower_into(to, m, inputs);
   for (const program_parameter& p : to.all_parameters())
     if (!p.spec.extents.is_static())
-      throw shape_error(
-          diagnostic{"has shape {input}; the extents of the first input must be given",
-                     0,
-                     0,
-                     p.spec.extents,
-                     {},
-                     to.path(p)});
+      throw_error(
+          shape_error(diagnostic{"has shape {input}; the extents of the first input must be given",
+                                 0,
+                                 0,
+                                 p.spec.extents,
+                                 {},
+                                 to.path(p)}));
 }
 
 /// The lowerer for inputs of the shapes In. If the compiler knows the lowered network, the lowering

@@ -151,19 +151,19 @@ struct network_state {
 
   void check_output_gradient(std::size_t i, const shape& given) const {
     if (!ran_forward || of_loss)
-      throw error(of_loss ? "backward needs a forward of its own: the last one was that of "
-                            "train_step or loss_backward"
-                          : "backward needs a forward before it");
+      throw_error(error(of_loss ? "backward needs a forward of its own: the last one was that of "
+                                  "train_step or loss_backward"
+                                : "backward needs a forward before it"));
     const shape& expected = current.output(i);
     if (!(given == expected))
-      throw shape_error(diagnostic{"the gradient of the output has shape {input}, got {other}", 0,
-                                   0, expected, given});
+      throw_error(shape_error(diagnostic{
+          "the gradient of the output has shape {input}, got {other}", 0, 0, expected, given}));
   }
 
   void check_input_gradient(std::size_t i, const shape& given) const {
     if (!(given == current.values[i]))
-      throw shape_error(diagnostic{"the gradient of an input has shape {input}, got {other}", 0, 0,
-                                   current.values[i], given});
+      throw_error(shape_error(diagnostic{"the gradient of an input has shape {input}, got {other}",
+                                         0, 0, current.values[i], given}));
   }
 
   /// Makes the next backward write the gradients of the inputs to the caller's memory; null for

@@ -7,7 +7,7 @@
 namespace ikebana::detail {
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void refuse_moved_from() {
-  throw state_error("the model was moved from: use the one that it was moved to");
+  throw_error(state_error("the model was moved from: use the one that it was moved to"));
 }
 
 /// Owns the tables of a model's network. A moved-from model has none; every access then throws

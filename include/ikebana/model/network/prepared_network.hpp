@@ -102,7 +102,7 @@ struct prepared_network {
       const diagnostic wrong = t.current_program.error;
       if (last.size() > 0) lower(t.current_program, module, last, false);
       t.current_inputs = last;
-      throw shape_error(wrong);
+      throw_error(shape_error(wrong));
     }
     // current_inputs are set last, so that the next call repeats what a failed allocation
     // interrupted.
@@ -143,7 +143,7 @@ struct prepared_network {
   }
 
   [[noreturn, gnu::cold]] void refuse(const shape_list& given) const {
-    throw shape_error(check_inputs(module, tables->declared_inputs, given));
+    throw_error(shape_error(check_inputs(module, tables->declared_inputs, given)));
   }
 
   void choose_and_check() {
@@ -158,7 +158,7 @@ struct prepared_network {
       for_each_leaf(module, check);
       if (!check.error.ok()) {
         check.error.path = t.current.path(t.current.leaves[check.leaf]);
-        throw shape_error(check.error);
+        throw_error(shape_error(check.error));
       }
       t.checked = true;
       t.checked_training = training;

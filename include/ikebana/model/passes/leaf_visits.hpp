@@ -93,17 +93,26 @@ struct validate_leaves {
   }
 };
 
-/// Throws the error that is being handled again, with the path of the leaf that it is of.
-[[noreturn, gnu::cold]] inline void rethrow_at(const path_text& path) {
-  if (path.empty()) throw;
-  const std::string at = std::string{path.view()} + ": ";
+/// Calls f. An error that it throws gets the path of the leaf that it is of: what `path` returns,
+/// which is called then.
+template <class F, class Path>
+void errors_at(const F& f, const Path& path) {
+#if defined(__cpp_exceptions)
+  const auto text = [&](const error& e) {
+    const path_text& leaf = path();
+    return (leaf.empty() ? "" : std::string{leaf.view()} + ": ") + e.what();
+  };
   try {
-    throw;
+    f();
   } catch (const shape_error& e) {
-    throw shape_error(at + e.what());
+    throw_error(shape_error(text(e)));
   } catch (const error& e) {
-    throw error(at + e.what());
+    throw_error(error(text(e)));
   }
+#else
+  static_cast<void>(path);
+  f();
+#endif
 }
 
 template <class T>

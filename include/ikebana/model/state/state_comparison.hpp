@@ -96,7 +96,7 @@ class basic_state_complaint {
     add("unexpected keys: ", joined(lists_.unexpected));
     add("mismatched: ", mismatches_);
     add("uninitialized: ", joined(lists_.uninitialized));
-    throw state_error("load_state_dict: " + text, lists_);
+    throw_error(state_error("load_state_dict: " + text, lists_));
   }
 
  private:

@@ -224,7 +224,7 @@ struct recurrent {
     const dim_t steps = steps_of(c.input_shape());
     for (dim_t b = 0; b < batch_of(c.input_shape()); ++b)
       if (lengths[b] < 1 || lengths[b] > steps)
-        throw shape_error(diagnostic{gates::wrong_length, steps, lengths[b]});
+        throw_error(shape_error(diagnostic{gates::wrong_length, steps, lengths[b]}));
   }
 
   template <class Context>
