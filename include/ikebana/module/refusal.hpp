@@ -112,6 +112,7 @@ constexpr dim_t number_in(std::string_view text) {
 
 /// Divides a sentence into words and numbers. The path that it begins with follows the first
 /// clause, which ends before the first '(' or ';'. Of "input's" it takes "input".
+template <class = void>
 constexpr encoded_sentence encode(const path_text& path, const sentence& s) {
   using kind = encoded_sentence::kind;
   const auto is_letter = [](char c) {
@@ -152,7 +153,7 @@ constexpr encoded_sentence encode(const path_text& path, const sentence& s) {
       out.add({kind::word, static_cast<dim_t>(find_word("zero"))});
     else if (n != no_number)
       out.add({kind::number, n});
-    else if (const std::size_t w = find_word(text); w < std::size(word_names))
+    else if (const std::size_t w = find_word(text); w < words_by_hash<>.count)
       out.add({kind::word, static_cast<dim_t>(w)});
     else
       out.add({kind::letters, 0, i, size});
@@ -179,7 +180,7 @@ struct type_of_code<E, encoded_sentence::kind::word, W, B, N>
     : std::type_identity<word<static_cast<std::size_t>(W)>> {};
 template <const encoded_sentence& E, dim_t Number, std::size_t B, std::size_t N>
 struct type_of_code<E, encoded_sentence::kind::number, Number, B, N>
-    : std::type_identity<word<find_word("n")>[Number]> {};
+    : std::type_identity<number_word[Number]> {};
 template <const encoded_sentence& E, dim_t W, std::size_t B, std::size_t N>
 struct type_of_code<E, encoded_sentence::kind::letters, W, B, N>
     : std::remove_pointer<decltype(spell_letters<E, B>(std::make_index_sequence<N>{}))> {};

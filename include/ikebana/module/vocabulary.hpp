@@ -159,38 +159,44 @@ namespace ikebana::detail {
   WORD(inference_model) WORD(int8) WORD(jvp) WORD(lane) WORD(prompt) WORD(quantize)                \
   WORD(rearrange) WORD(reduction) WORD(stack) WORD(stop_gradient) WORD(uniform_like)
 
-template <class First, class... Rest>
+template <class Number, class... Rest>
 struct word_types {
+  using number = Number;
   // clang's own: std::tuple_element takes as many templates as there are words.
   template <std::size_t I>
   using at = __type_pack_element<I, Rest...>;
 };
 
-#define IKEBANA_WORD(w) \
-  struct w {};
-#define IKEBANA_KEYWORD(w) \
-  struct w##_ {};
+// Declared and never defined, all but `n`, of which there are arrays: clang takes a tenth of a
+// second to define so many.
+#define IKEBANA_WORD(w) struct w;
+#define IKEBANA_KEYWORD(w) struct w##_;
 inline auto make_words() {
   IKEBANA_WORDS(IKEBANA_WORD, IKEBANA_KEYWORD)
+  struct n {};
 #undef IKEBANA_WORD
 #undef IKEBANA_KEYWORD
 #define IKEBANA_WORD(w) , w
 #define IKEBANA_KEYWORD(w) , w##_
-  return word_types<void IKEBANA_WORDS(IKEBANA_WORD, IKEBANA_KEYWORD)>{};
+  return word_types<n IKEBANA_WORDS(IKEBANA_WORD, IKEBANA_KEYWORD)>{};
 }
 #undef IKEBANA_WORD
 #undef IKEBANA_KEYWORD
 
-#define IKEBANA_WORD(w) #w,
-inline constexpr std::string_view word_names[] = {IKEBANA_WORDS(IKEBANA_WORD, IKEBANA_WORD)};
+#define IKEBANA_WORD(w) #w "\n"
+/// The words as one text, which clang reads faster than an array of them.
+inline constexpr std::string_view word_text = IKEBANA_WORDS(IKEBANA_WORD, IKEBANA_WORD);
 #undef IKEBANA_WORD
 #undef IKEBANA_WORDS
 
 /// The words by their hashes, for constant expressions, in which comparing with all of them would
-/// take a compiler seconds.
+/// take a compiler seconds. Templates, as nothing but a refused call needs the table.
+template <class>
 struct word_table {
   static constexpr std::size_t size = 4096;
-  unsigned short places[size]{};  ///< The index of a word and 1, or 0.
+  unsigned short begins[size]{};  ///< The position of a word in the text and 1, or 0.
+  unsigned short places[size]{};  ///< The index of that word.
+  unsigned short count = 0;
 
   static constexpr std::size_t hash(std::string_view word) {
     std::uint32_t h = 0x811c9dc5u;
@@ -198,27 +204,37 @@ struct word_table {
     return h ^ (h >> 15);
   }
   constexpr word_table() {
-    for (std::size_t i = 0; i < std::size(word_names); ++i) {
-      std::size_t place = hash(word_names[i]) % size;
-      while (places[place] != 0) place = (place + 1) % size;
-      places[place] = static_cast<unsigned short>(i + 1);
+    for (std::size_t begin = 0; begin < word_text.size(); ++count) {
+      std::size_t end = begin;
+      while (word_text[end] != '\n') ++end;
+      std::size_t place = hash(word_text.substr(begin, end - begin)) % size;
+      while (begins[place] != 0) place = (place + 1) % size;
+      begins[place] = static_cast<unsigned short>(begin + 1);
+      places[place] = count;
+      begin = end + 1;
     }
   }
 };
-inline constexpr word_table words_by_hash;
+template <class T = void>
+inline constexpr word_table<T> words_by_hash{};
 
 /// The index of a word; the number of words if it is not there.
+template <class T = void>
 constexpr std::size_t find_word(std::string_view word) {
-  std::size_t place = word_table::hash(word) % word_table::size;
-  for (; words_by_hash.places[place] != 0; place = (place + 1) % word_table::size)
-    if (word_names[words_by_hash.places[place] - 1] == word)
-      return words_by_hash.places[place] - 1u;
-  return std::size(word_names);
+  const word_table<T>& words = words_by_hash<T>;
+  std::size_t place = words.hash(word) % words.size;
+  for (; words.begins[place] != 0; place = (place + 1) % words.size) {
+    const std::string_view from = word_text.substr(words.begins[place] - 1u);
+    if (from.starts_with(word) && from[word.size()] == '\n') return words.places[place];
+  }
+  return words.count;
 }
 
 /// The type of the I-th word.
 template <std::size_t I>
 using word = typename decltype(make_words())::template at<I>;
+/// That of `n`.
+using number_word = decltype(make_words())::number;
 
 }  // namespace ikebana::detail
 
