@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/core/tensor.hpp"
@@ -35,14 +36,14 @@ struct print_options {
 namespace detail {
 
 /// Formats all elements of a tensor with the same precision and width.
+template <class T>
 class element_format {
  public:
-  template <class T>
   element_format(const std::vector<T>& shown, const print_options& o) : precision_{o.precision} {
     if constexpr (std::is_integral_v<T>) {
       for (const T& x : shown) width_ = std::max(width_, text(x).size());
     } else {
-      std::vector<double> values;
+      std::vector<dependent<double, T>> values;
       for (const T& x : shown) values.push_back(static_cast<double>(x));
       choose(values, o);
     }
@@ -50,7 +51,6 @@ class element_format {
 
   std::size_t width() const { return width_; }
 
-  template <class T>
   std::string operator()(const T& x) const {
     std::string s;
     if constexpr (std::is_integral_v<T>)
@@ -63,7 +63,7 @@ class element_format {
  private:
   enum class notation : unsigned char { whole, fixed, scientific };
 
-  void choose(const std::vector<double>& shown, const print_options& o) {
+  void choose(const std::vector<dependent<double, T>>& shown, const print_options& o) {
     double least = 0, most = 0;
     bool whole = true, any = false;
     for (double x : shown) {
@@ -97,9 +97,9 @@ class element_format {
     s.resize(static_cast<std::size_t>(n));
     return s;
   }
-  template <class T>
-  requires std::is_integral_v<T>
-  static std::string text(T x) { return std::to_string(x); }
+  template <class I>
+  requires std::is_integral_v<I>
+  static std::string text(I x) { return std::to_string(x); }
 
   notation notation_ = notation::fixed;
   int precision_;
@@ -153,7 +153,7 @@ class tensor_printer {
   std::string print(std::size_t dim, dim_t at, std::size_t indent) const {
     if (dim == extents_.rank()) return format_(data_[at]);
     const bool is_row = dim + 1 == extents_.rank();
-    std::vector<std::string> parts;
+    std::vector<dependent<std::string, T>> parts;
     for_each_shown(
         extents_[dim],
         [&](dim_t i) {
@@ -187,16 +187,16 @@ class tensor_printer {
   shape extents_;
   print_options options_;
   dim_t edge_;
-  element_format format_;
+  element_format<T> format_;
 };
 
 /// Appends ", size=(2, 0)", on a new line if the last one would become too long, and ")".
-template <class = void>
-std::string with_suffixes(std::string s, const std::vector<std::string>& suffixes,
-                          std::size_t indent, int linewidth) {
+template <class String>
+std::string with_suffixes(String s, const std::vector<String>& suffixes, std::size_t indent,
+                          int linewidth) {
   const std::size_t newline = s.rfind('\n');
   std::size_t last = newline == std::string::npos ? s.size() + 2 : s.size() - newline + 1;
-  for (const std::string& suffix : suffixes) {
+  for (const String& suffix : suffixes) {
     if (last + suffix.size() + 2 > static_cast<std::size_t>(linewidth)) {
       s.append(",\n").append(indent, ' ');
       last = indent + suffix.size();
@@ -221,7 +221,7 @@ std::string to_string(const X& x, const print_options& options = {}) {
   const shape extents = x.extents();
   std::string s{open};
   s += detail::tensor_printer<T>{x.data(), extents, options}.print(open.size());
-  std::vector<std::string> suffixes;
+  std::vector<detail::dependent<std::string, X>> suffixes;
   if (extents.numel() == 0 && extents.rank() != 1) {
     std::string size = "size=(";
     for (std::size_t i = 0; i < extents.rank(); ++i)

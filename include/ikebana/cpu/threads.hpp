@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/core/throw_error.hpp"
@@ -38,7 +39,7 @@ std::uint32_t wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t 
 /// The threads that help one thread. They live until it ends, or asks for another number of them.
 ///
 /// A template, so that it is compiled only where it is used.
-template <class>
+template <class X>
 class basic_thread_team {
  public:
   basic_thread_team() = default;
@@ -65,7 +66,7 @@ class basic_thread_team {
     }
     inside_.fetch_and(~open, std::memory_order_acq_rel);
     wait_for_all();
-    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    if (failure_) std::rethrow_exception(std::exchange(failure_, dependent<std::nullptr_t, X>{}));
   }
 
  private:
@@ -117,7 +118,7 @@ class basic_thread_team {
 
   void hire(int threads) {
     dismiss();
-    helpers_ = std::make_unique<pthread_t[]>(static_cast<std::size_t>(threads - 1));
+    helpers_ = std::make_unique<dependent<pthread_t, X>[]>(static_cast<std::size_t>(threads - 1));
     threads_ = threads;
     dismissed_ = false;
     first_task_ = task_.load(std::memory_order_relaxed);
@@ -144,7 +145,7 @@ class basic_thread_team {
   }
 
   int threads_ = 1, hired_ = 0;
-  std::unique_ptr<pthread_t[]> helpers_;
+  std::unique_ptr<dependent<pthread_t, X>[]> helpers_;
   std::uint32_t first_task_ = 0;
   std::atomic<bool> dismissed_{false};
   // What follows is written while nobody is inside.
@@ -159,18 +160,18 @@ class basic_thread_team {
 };
 using thread_team = basic_thread_team<void>;
 
-template <class = void>
+template <class X = void>
 void work_in_parallel(int threads, range_function run, const void* f, dim_t begin, dim_t end,
                       dim_t step) {
-  thread_local thread_team team;
+  thread_local basic_thread_team<X> team;
   team.work(threads, run, f, begin, end, step);
 }
 
 /// n, if it can be a number of threads; more than one can be had from here on.
-template <class = void>
+template <class X = void>
 int wanted_threads(int n, const char* who) {
   if (n < 1) throw_error(error(std::string(who) + ": at least 1 thread is needed"));
-  if (n > 1) team_of_threads.store(&work_in_parallel<>, std::memory_order_release);
+  if (n > 1) team_of_threads.store(&work_in_parallel<X>, std::memory_order_release);
   return n;
 }
 

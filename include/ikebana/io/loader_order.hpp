@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/random.hpp"
@@ -75,7 +76,7 @@ namespace detail {
 /// The order of a loader's samples in each epoch, and its position.
 ///
 /// A template, so that it is compiled only where it is used.
-template <class>
+template <class X>
 class basic_loader_order {
  public:
   /// Batches per epoch.
@@ -181,10 +182,10 @@ class basic_loader_order {
     check_drawn(strata.size(), "data_loader expects {expected} strata, got {got}");
     stratum_ = aligned_buffer<dim_t>(count_);
     keys_ = aligned_buffer<double>(count_);
-    aligned_buffer<std::int64_t> labels(count_);
-    std::copy(strata.begin(), strata.end(), labels.data());
+    aligned_buffer<dependent<std::int64_t, X>> labels(count_);
+    std::copy_n(strata.data(), strata.size(), labels.data());
     std::sort(labels.data(), labels.data() + count_);
-    std::int64_t* const end = std::unique(labels.data(), labels.data() + count_);
+    auto* const end = std::unique(labels.data(), labels.data() + count_);
     seen_ = aligned_buffer<dim_t>(end - labels.data());
     members_ = aligned_buffer<dim_t>(end - labels.data());
     for (dim_t i = 0; i < count_; ++i) {
@@ -201,10 +202,10 @@ class basic_loader_order {
   }
 
   void draw(std::uint32_t epoch) {
-    dim_t* const order = order_.data();
+    auto* const order = order_.data();
     if (!cumulative_.empty()) {
       const random_stream stream{*options_.shuffle, hash_path("data_loader.weights"), epoch};
-      const double* const sums = cumulative_.data();
+      const auto* const sums = cumulative_.data();
       const double total = sums[count_ - 1];
       // Of equal sums the first, so that a sample of weight 0 is never drawn.
       const dim_t last = std::lower_bound(sums, sums + count_, total) - sums;
@@ -232,9 +233,9 @@ class basic_loader_order {
   dim_t epoch_ = 0, running_ = 0;
   dim_t first_ = 0;  ///< Where the next epoch starts.
   dim_t given_ = 0;  ///< The batches of this epoch that the loop has taken; 0 before any loop.
-  aligned_buffer<dim_t> order_;
-  aligned_buffer<double> cumulative_, keys_;
-  aligned_buffer<dim_t> stratum_, members_, seen_;
+  aligned_buffer<dependent<dim_t, X>> order_;
+  aligned_buffer<dependent<double, X>> cumulative_, keys_;
+  aligned_buffer<dependent<dim_t, X>> stratum_, members_, seen_;
 };
 using loader_order = basic_loader_order<void>;
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/model/hooks/module_call.hpp"
 #include "ikebana/model/hooks/module_gradients.hpp"
@@ -60,18 +61,18 @@ struct hook_of final : hook_entry {
 
 }  // namespace detail
 
-/// The hooks of a model, in the order in which they run. Members are templates so that they are
-/// compiled only where they are used, here as elsewhere.
-class hook_set {
+/// The hooks of a model, in the order in which they run.
+///
+/// A template, so that it is compiled only where it is used.
+template <class X>
+class basic_hook_set {
  public:
-  using entry = std::shared_ptr<detail::hook_entry>;
+  using entry = std::shared_ptr<detail::dependent<detail::hook_entry, X>>;
 
-  template <class = void>
   void add(entry e, bool prepend) {
     entries_.insert(prepend ? entries_.begin() : entries_.end(), std::move(e));
     ++version_;
   }
-  template <class = void>
   void remove(const detail::hook_entry* e) {
     std::erase_if(entries_, [e](const entry& own) { return own.get() == e; });
     ++version_;
@@ -80,7 +81,6 @@ class hook_set {
   /// Changes whenever a hook is added or removed.
   std::uint64_t version() const { return version_; }
 
-  template <class = void>
   bool any_of_modules() const {
     return std::any_of(entries_.begin(), entries_.end(),
                        [](const entry& e) { return e->point <= hook_point::after_backward; });
@@ -99,16 +99,19 @@ class hook_set {
   std::vector<entry> entries_;
   std::uint64_t version_ = 1;
 };
+using hook_set = basic_hook_set<void>;
 
 /// The result of a registration. remove() unregisters the hook; it may be called repeatedly, even
 /// after the model is gone. Destroying the handle leaves the hook registered.
-class hook_handle {
+template <class X>
+class basic_hook_handle {
  public:
-  hook_handle() = default;
-  hook_handle(std::weak_ptr<hook_set> set, std::weak_ptr<detail::hook_entry> entry)
+  using hook = detail::dependent<detail::hook_entry, X>;
+
+  basic_hook_handle() = default;
+  basic_hook_handle(std::weak_ptr<basic_hook_set<X>> set, std::weak_ptr<hook> entry)
       : set_{std::move(set)}, entry_{std::move(entry)} {}
 
-  template <class = void>
   void remove() {
     const auto entry = entry_.lock();
     if (entry == nullptr) return;
@@ -117,9 +120,10 @@ class hook_handle {
   }
 
  private:
-  std::weak_ptr<hook_set> set_;
-  std::weak_ptr<detail::hook_entry> entry_;
+  std::weak_ptr<basic_hook_set<X>> set_;
+  std::weak_ptr<hook> entry_;
 };
+using hook_handle = basic_hook_handle<void>;
 
 namespace detail {
 

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/initialize.hpp"
@@ -288,7 +289,7 @@ class lazy_model : public hook_registration<lazy_model<M, T>, M> {
   ikebana::seed seed_;
   detail::pending_state<M, T> pending_;
   std::shared_ptr<hook_set> hooks_ = std::make_shared<hook_set>();
-  std::unique_ptr<detail::resolved_base> held_;
+  std::unique_ptr<detail::dependent<detail::resolved_base, M>> held_;
   detail::kept_inputs kept_inputs_;
   bool training_ = true;
 };

@@ -48,9 +48,9 @@ auto refuse_modules() -> decltype(declared(Only::template find_refusal<M>()));
 
 /// Views of the entries of a state that belong to these modules or their children, and its
 /// metadata.
-template <class = void>
-state_view of_modules(const state_dict& dict, std::span<const std::string_view> modules) {
-  state_view some;
+template <class X = void>
+state_view of_modules(const basic_state_dict<X>& dict, std::span<const std::string_view> modules) {
+  basic_state_view<X> some;
   for (const auto& e : dict)
     for (const std::string_view path : modules)
       if (path.empty() ||

@@ -227,8 +227,10 @@ struct part_of_network {
 };
 
 /// By parameter: its index in a gradient_presence, which is in memory order.
-inline std::vector<std::size_t> places_in_memory(const program_view& p, const dim_t* offsets) {
-  std::vector<std::size_t> order(p.n.parameters), places(p.n.parameters);
+template <class X = void>
+std::vector<dependent<std::size_t, X>> places_in_memory(const program_view& p,
+                                                        const dim_t* offsets) {
+  std::vector<dependent<std::size_t, X>> order(p.n.parameters), places(p.n.parameters);
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return offsets[a] < offsets[b]; });
@@ -254,14 +256,14 @@ class part_network : public loss_memory, public Network {
     auto& own = engine_.tables();
     const auto& all = whole.tables();
     const program_view &p = own.lowered, &w = all.lowered;
-    const std::vector<std::size_t> places = places_in_memory(w, all.offsets);
-    std::vector<parameter_range> ranges(w.n.parameters);
+    const auto places = places_in_memory<T>(w, all.offsets);
+    std::vector<dependent<parameter_range, T>> ranges(w.n.parameters);
     for (std::size_t i = 0; i < ranges.size(); ++i) ranges[places[i]].begin = all.offsets[i];
     for (std::size_t i = 0; i < ranges.size(); ++i)
       ranges[i].end =
           i + 1 < ranges.size() ? ranges[i + 1].begin : whole.network.memory.parameters.size();
     for (const parameter_range& r : ranges) presence_.add(r);
-    own_places_ = places_in_memory(p, own.offsets);
+    own_places_ = places_in_memory<T>(p, own.offsets);
     places_.resize(p.n.parameters);
     for (std::size_t l = 0; l < p.n.leaves; ++l) {
       const program_leaf& leaf = p.leaves[l];
@@ -339,8 +341,8 @@ class part_network : public loss_memory, public Network {
 
  private:
   std::uint32_t stream_;
-  gradient_presence presence_{};  ///< Of all parameters of the whole.
-  std::vector<std::size_t> places_, own_places_;
+  dependent<gradient_presence, T> presence_{};  ///< Of all parameters of the whole.
+  std::vector<dependent<std::size_t, T>> places_, own_places_;
 };
 
 /// Access to what a model does not show.

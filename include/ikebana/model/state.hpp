@@ -74,7 +74,7 @@ namespace detail {
 /// The state in memory, before any hook.
 template <class Model>
 state_view views_of_state(const Model& m) {
-  state_view dict;
+  dependent<state_view, Model> dict;
   for_each_state(m, [&](const path_text& path, dtype type, const shape& extents,
                         std::span<const std::byte> b) {
     dict.add_view(path.view(), type, extents, b.data());
@@ -135,7 +135,7 @@ void copy_state(Model& m, const state_dict& dict) {
 template <class Load>
 void load_with_hooks(const hook_set* hooks, const state_dict& dict, Load&& load) {
   if (hooks == nullptr) return load(dict);
-  state_view seen = dict.views();
+  dependent<state_view, Load> seen = dict.views();
   hooks->run(hook_point::loading, static_cast<state_dict&>(seen));
   load(seen);
   hooks->run(hook_point::loaded, static_cast<const state_dict&>(seen));
@@ -148,7 +148,7 @@ void load_with_hooks(const hook_set* hooks, const state_dict& dict, Load&& load)
 /// owning copy. Allocates the table.
 template <initialized_model Model>
 state_view get_state_dict(const Model& m) {
-  state_view dict = detail::views_of_state(m);
+  detail::dependent<state_view, Model> dict = detail::views_of_state(m);
   detail::for_each_versioned(m, [&](const path_text& module, const path_text&, int since) {
     if (dict.version(module.view()) < since) dict.set_version(module.view(), since);
   });
@@ -201,16 +201,16 @@ namespace detail {
 template <bool Some, class Model>
 state_differences load_selected(Model& m, const state_dict& dict, const load_options& options,
                                 std::span<const std::string_view> modules) {
-  state_complaint wrong;
+  dependent<state_complaint, Model> wrong;
   load_with_hooks(hooks_of(m), dict, [&](const state_dict& all) {
-    state_view own = views_of_state(m);
+    dependent<state_view, Model> own = views_of_state(m);
     leave_out_newer(m, own, all);
     if (!Some || modules.empty()) {
       wrong.compare(own, all, true);
       if (options.strict) wrong.throw_if_any();
       copy_state(m, all);
     } else if constexpr (Some) {
-      const state_view given = of_modules(all, modules);
+      const dependent<state_view, Model> given = of_modules(all, modules);
       wrong.compare(of_modules(own, modules), given, true);
       if (options.strict) wrong.throw_if_any();
       copy_state(m, given);

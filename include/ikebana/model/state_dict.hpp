@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
@@ -69,6 +70,8 @@ IKEBANA_MISUSE(state_view_kept_as_a_dict,
 template <class X>
 class basic_state_dict {
  public:
+  /// A note about the tensors: its key and its text.
+  using metadata_entry = std::pair<detail::dependent<std::string, X>, std::string>;
   struct entry {
     std::string name;
     dtype type;
@@ -149,7 +152,7 @@ class basic_state_dict {
   /// two names would be equal. O(entries log entries).
   template <class F>
   void rename_all(F&& f) {
-    std::vector<std::string> names;
+    std::vector<detail::dependent<std::string, X>> names;
     names.reserve(entries_.size());
     for (const entry& e : entries_) names.push_back(f(e));
     detail::name_index index;
@@ -216,9 +219,7 @@ class basic_state_dict {
   }
 
   /// Notes about the tensors (a format, an epoch), in the order in which they were set.
-  std::span<const std::pair<std::string, std::string>> metadata() const {
-    return detail::span_of(metadata_);
-  }
+  std::span<const metadata_entry> metadata() const { return detail::span_of(metadata_); }
 
   /// The note with this key, or null. O(number of notes).
   const std::string* find_metadata(std::string_view key) const {
@@ -255,9 +256,7 @@ class basic_state_dict {
   }
 
   /// Replaces all notes. Requires that their keys differ.
-  void set_metadata(std::vector<std::pair<std::string, std::string>> notes) {
-    metadata_ = std::move(notes);
-  }
+  void set_metadata(std::vector<metadata_entry> notes) { metadata_ = std::move(notes); }
 
  private:
   [[gnu::cold]] static std::string version_note(std::string_view module) {
@@ -306,9 +305,9 @@ class basic_state_dict {
   }
 
   std::vector<entry> entries_;
-  std::vector<aligned_buffer<std::byte>> owned_;
+  std::vector<aligned_buffer<detail::dependent<std::byte, X>>> owned_;
   detail::name_index index_;
-  std::vector<std::pair<std::string, std::string>> metadata_;
+  std::vector<metadata_entry> metadata_;
 };
 using state_dict = basic_state_dict<void>;
 

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
 
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/saturated.hpp"
 #include "ikebana/model/model.hpp"
 #include "ikebana/module/print.hpp"
@@ -38,6 +40,7 @@ struct model_summary {
 
 namespace detail {
 
+template <class Row>
 struct summarize_leaves {
   const program_node* nodes;
   const program_leaf* leaves;
@@ -45,14 +48,14 @@ struct summarize_leaves {
   const program_scope* scopes;
   const shape* shapes;
   const bool* first_call;
-  std::vector<summary_row>& rows;
+  std::vector<Row>& rows;
   int k = 0;
 
   template <class Leaf>
   [[gnu::noinline]] void operator()(const Leaf& leaf) {
     const program_node& node = nodes[k];
     const program_leaf& entry = leaves[node.leaf];
-    summary_row row;
+    Row row;
     row.path = scope_path(scopes, entry.scope).view();
     row.module = to_string(leaf);
     row.kind = Leaf::kind;
@@ -97,7 +100,7 @@ template <class Model>
 model_summary summarize(const Model& m) {
   using T = typename Model::value_type;
   constexpr program_sizes n = std::remove_cvref_t<decltype(m.current_program())>::sizes;
-  model_summary out;
+  detail::dependent<model_summary, Model> out;
   shape_list in = m.current_inputs();
   for (std::size_t i = 0; i < in.size(); ++i)
     for (std::size_t d = 0; d < in[i].rank(); ++d)
@@ -110,9 +113,9 @@ model_summary summarize(const Model& m) {
     first_call[k] = !s;
     s = true;
   }
-  detail::summarize_leaves visit{p.nodes.data(),  p.leaves.data(), p.parameters.data(),
-                                 p.scopes.data(), p.values.data(), first_call.data(),
-                                 out.rows};
+  detail::summarize_leaves<summary_row> visit{p.nodes.data(),  p.leaves.data(), p.parameters.data(),
+                                              p.scopes.data(), p.values.data(), first_call.data(),
+                                              out.rows};
   detail::for_each_leaf(m.module(), visit);
   for (const summary_row& row : out.rows) {
     out.parameters += row.parameters;
@@ -132,9 +135,9 @@ model_summary summarize(const Model& m) {
 /// A table: path, module, output shape, parameters and multiply-adds of every module, and totals
 /// with the bytes of the parameters and of the workspace of a training step. Steps with the same
 /// `loop` are fused: one pass over memory. Allocates.
-template <class = void>
+template <class X = void>
 std::string to_string(const model_summary& s) {
-  using row_text = std::array<std::string, 5>;
+  using row_text = std::array<detail::dependent<std::string, X>, 5>;
   std::vector<row_text> table{{"path", "module", "output", "parameters", "multiply-adds"}};
   for (const summary_row& row : s.rows)
     table.push_back(

@@ -13,8 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/core/span_of.hpp"
 #include "ikebana/model/state/patterns.hpp"
 #include "ikebana/optim/optimizer_options.hpp"
 
@@ -137,10 +139,10 @@ class grouped_options {
     }
   }
 
-  std::span<parameter_group> groups() { return groups_; }
-  std::span<const parameter_group> groups() const { return groups_; }
+  std::span<dependent<parameter_group, Options>> groups() { return span_of(groups_); }
+  std::span<const dependent<parameter_group, Options>> groups() const { return span_of(groups_); }
   /// The elements that have the same options; empty if all have.
-  const std::vector<option_segment>& segments() const { return segments_; }
+  const std::vector<dependent<option_segment, Options>>& segments() const { return segments_; }
 
   Options operator[](std::size_t set) const {
     Options o = all;
@@ -206,9 +208,10 @@ class grouped_options {
   }
 
   const char* optimizer_;
-  std::vector<parameter_group> groups_;
-  std::vector<std::uint64_t> members_{0};  ///< By set: the groups that its parameters are in.
-  std::vector<option_segment> segments_;
+  std::vector<dependent<parameter_group, Options>> groups_;
+  std::vector<dependent<std::uint64_t, Options>> members_{
+      0};  ///< By set: the groups that its parameters are in.
+  std::vector<dependent<option_segment, Options>> segments_;
 };
 
 /// The groups of an optimizer; none if it has no such member.

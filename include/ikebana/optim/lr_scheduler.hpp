@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/module/refusal.hpp"
 #include "ikebana/optim/group.hpp"
@@ -46,8 +47,8 @@ auto* momentum_option(Options& options) {
 
 /// The learning rates of the groups that have their own.
 template <class Optimizer>
-std::vector<double> group_lrs(Optimizer& optimizer) {
-  std::vector<double> all;
+std::vector<dependent<double, Optimizer>> group_lrs(Optimizer& optimizer) {
+  std::vector<dependent<double, Optimizer>> all;
   for (const parameter_group& g : groups_of(optimizer))
     if (g.options.lr) all.push_back(*g.options.lr);
   return all;
@@ -98,7 +99,9 @@ requires((lr_schedule<Schedule> && has_learning_rate<Optimizer>) ||
   /// The rate that the schedule starts from.
   double initial_lr() const { return initial_lr_; }
   /// The same of the groups that have rates of their own.
-  const std::vector<double>& initial_group_lrs() const { return initial_group_lrs_; }
+  const std::vector<detail::dependent<double, Schedule>>& initial_group_lrs() const {
+    return initial_group_lrs_;
+  }
   const Schedule& schedule() const { return schedule_; }
   /// Whether the schedule sets the optimizer's momentum, too.
   bool changes_momentum() const { return detail::momentum_of(schedule_, 0).has_value(); }
@@ -106,10 +109,10 @@ requires((lr_schedule<Schedule> && has_learning_rate<Optimizer>) ||
   /// What a checkpoint holds of it: last_epoch, initial_lr and, if groups have rates of their own,
   /// initial_group_lr. After writing to them, `restored()`.
   std::array<optimizer_state, 3> state() {
-    return {optimizer_state::of("last_epoch", std::span<std::int64_t>(&last_epoch_, 1)),
-            optimizer_state::of("initial_lr", std::span<double>(&initial_lr_, 1)),
-            optimizer_state::of("initial_group_lr", std::span<double>(initial_group_lrs_),
-                                !initial_group_lrs_.empty())};
+    return {optimizer_state::of("last_epoch", &last_epoch_, 1),
+            optimizer_state::of("initial_lr", &initial_lr_, 1),
+            optimizer_state::of("initial_group_lr", initial_group_lrs_.data(),
+                                initial_group_lrs_.size(), !initial_group_lrs_.empty())};
   }
   /// Sets the rate of the step that was written to the state.
   void restored() { apply(last_epoch_); }
@@ -136,7 +139,7 @@ requires((lr_schedule<Schedule> && has_learning_rate<Optimizer>) ||
   Optimizer* optimizer_;
   Schedule schedule_;
   double initial_lr_;
-  std::vector<double> initial_group_lrs_;
+  std::vector<detail::dependent<double, Schedule>> initial_group_lrs_;
   double last_lr_ = 0;
   std::int64_t last_epoch_ = 0;
 };

@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
@@ -62,7 +63,13 @@ struct optimizer_state {
 
   template <class T>
   static optimizer_state of(std::string_view name, std::span<T> values, bool in_use = true) {
-    return {name, dtype_of<T>, std::as_writable_bytes(values), in_use, false, {}};
+    return of(name, values.data(), values.size(), in_use);
+  }
+  /// The same for n numbers.
+  template <class T>
+  static optimizer_state of(std::string_view name, T* values, std::size_t n, bool in_use = true) {
+    return {name,   dtype_of<T>, {reinterpret_cast<std::byte*>(values), n * sizeof(T)},
+            in_use, false,       {}};
   }
 };
 
@@ -171,7 +178,7 @@ class optimizer_target {
   }
   /// The number of steps: one for all parameters, or one per parameter if run time may leave it
   /// without a gradient.
-  std::span<std::int64_t> steps() { return detail::span_of(steps_); }
+  std::span<dependent<std::int64_t, T>> steps() { return detail::span_of(steps_); }
 
   /// Calls f(n, parameters, gradients, at, step, set) for all elements that have a gradient: n
   /// elements, whose state begins at `at`, whose step is `step` and whose options are those of
@@ -271,11 +278,12 @@ class optimizer_target {
   std::span<const T> gradients_;
   parameter_shards<T>* shards_ = nullptr;
   const gradient_presence* presence_ = nullptr;
-  std::weak_ptr<const void> lifetime_;
+  std::weak_ptr<const dependent<void, T>> lifetime_;
   bool has_lifetime_ = false;
-  std::vector<std::int64_t> steps_;
+  std::vector<dependent<std::int64_t, T>> steps_;
   double norm_ = std::numeric_limits<double>::quiet_NaN();
-  std::vector<unsigned char> is_counted_;  ///< Whether this step counts for the parameter.
+  std::vector<dependent<unsigned char, T>>
+      is_counted_;  ///< Whether this step counts for the parameter.
 };
 
 }  // namespace detail

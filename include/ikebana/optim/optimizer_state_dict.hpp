@@ -40,8 +40,8 @@ bool is_elementwise(const optimizer_state& s) {
 template <class = void>
 std::span<std::byte> bytes_of(const optimizer_state& s, const optimizer_state_part& part) {
   const std::size_t size = size_of(s.type);
-  return s.bytes.subspan(static_cast<std::size_t>(part.at) * size,
-                         static_cast<std::size_t>(part.extents.numel()) * size);
+  return {s.bytes.data() + static_cast<std::size_t>(part.at) * size,
+          static_cast<std::size_t>(part.extents.numel()) * size};
 }
 
 /// Throws state_error if a counter is negative.

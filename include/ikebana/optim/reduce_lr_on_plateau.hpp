@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <span>
 #include <type_traits>
 #include <vector>
 
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/optim/lr_scheduler.hpp"
 #include "ikebana/optim/optimizer.hpp"
 
@@ -79,12 +79,12 @@ class reduce_lr_on_plateau {
 
   /// What a checkpoint holds of it. After writing to it, `restored()`.
   std::array<optimizer_state, 6> state() {
-    return {optimizer_state::of("last_epoch", std::span<std::int64_t>(&last_epoch_, 1)),
-            optimizer_state::of("num_bad_epochs", std::span<std::int64_t>(&num_bad_epochs_, 1)),
-            optimizer_state::of("cooldown_counter", std::span<std::int64_t>(&cooldown_counter_, 1)),
-            optimizer_state::of("best", std::span<double>(&best_, 1)),
-            optimizer_state::of("last_lr", std::span<double>(&last_lr_, 1)),
-            optimizer_state::of("last_group_lr", std::span<double>(last_group_lrs_),
+    return {optimizer_state::of("last_epoch", &last_epoch_, 1),
+            optimizer_state::of("num_bad_epochs", &num_bad_epochs_, 1),
+            optimizer_state::of("cooldown_counter", &cooldown_counter_, 1),
+            optimizer_state::of("best", &best_, 1),
+            optimizer_state::of("last_lr", &last_lr_, 1),
+            optimizer_state::of("last_group_lr", last_group_lrs_.data(), last_group_lrs_.size(),
                                 !last_group_lrs_.empty())};
   }
   /// Sets the rates that were written to the state.
@@ -121,7 +121,7 @@ class reduce_lr_on_plateau {
   reduce_lr_on_plateau_options options_;
   double best_ = std::numeric_limits<double>::infinity();
   double last_lr_ = 0;
-  std::vector<double> last_group_lrs_;
+  std::vector<detail::dependent<double, Optimizer>> last_group_lrs_;
   std::int64_t num_bad_epochs_ = 0;
   std::int64_t cooldown_counter_ = 0;
   std::int64_t last_epoch_ = 0;

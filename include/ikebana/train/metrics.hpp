@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/module/refusal.hpp"
@@ -28,7 +29,7 @@ constexpr dim_t argmax(const T* x, dim_t n) {
 /// columns the predicted ones.
 ///
 /// A template, so that it is compiled only where it is used.
-template <class>
+template <class X>
 class basic_confusion_matrix {
  public:
   /// Allocates classes^2 counts.
@@ -101,7 +102,7 @@ class basic_confusion_matrix {
 
  private:
   dim_t classes_;
-  std::vector<std::int64_t> counts_;
+  std::vector<detail::dependent<std::int64_t, X>> counts_;
 };
 using confusion_matrix = basic_confusion_matrix<void>;
 
@@ -188,7 +189,7 @@ double roc_auc(const Scores& scores, const Labels& labels) {
   if (labels.extents().numel() != n)
     throw shape_error(diagnostic{"roc_auc expects a label for each score, got {input} and {other}",
                                  0, 0, scores.extents(), labels.extents()});
-  std::vector<std::pair<double, bool>> sorted;
+  std::vector<std::pair<detail::dependent<double, Scores>, bool>> sorted;
   sorted.reserve(static_cast<std::size_t>(n));
   double positive = 0;
   for (dim_t i = 0; i < n; ++i) {

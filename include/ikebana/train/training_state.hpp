@@ -79,9 +79,9 @@ double saved_option(const state_dict::entry& e) {
 }
 
 /// All numbers of an entry.
-template <class = void>
-std::vector<double> saved_numbers(const state_dict::entry& e) {
-  std::vector<double> numbers(static_cast<std::size_t>(e.extents.numel()));
+template <class Number = double>
+std::vector<Number> saved_numbers(const state_dict::entry& e) {
+  std::vector<Number> numbers(static_cast<std::size_t>(e.extents.numel()));
   copy_elements(reinterpret_cast<std::byte*>(numbers.data()), dtype::float64, e);
   return numbers;
 }
@@ -183,7 +183,8 @@ void check_saved_options(Optimizer& optimizer, const state_dict& given) {
   if constexpr (requires { optimizer.check_options(); }) {
     const auto own = optimizer.options();
     const auto groups = groups_of(optimizer);
-    const std::vector<parameter_group> own_groups(groups.begin(), groups.end());
+    const std::vector<dependent<parameter_group, Optimizer>> own_groups(groups.begin(),
+                                                                        groups.end());
     const auto put_back = [&] {
       optimizer.options() = own;
       std::copy(own_groups.begin(), own_groups.end(), groups.begin());

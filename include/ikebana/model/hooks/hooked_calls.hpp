@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/cpu/elementwise.hpp"
@@ -32,7 +33,7 @@ template <class T>
 class hooked_calls final : public backward_watch<T>, forward_values {
  public:
   /// All calls of the network, in the order in which they begin; filled in once.
-  std::vector<program_call> calls;
+  std::vector<dependent<program_call, T>> calls;
 
   /// Must be called before every forward. Resets the outputs that hooks wrote in the last forward
   /// to their planned memory. Throws state_error if a hook calls its own model.
@@ -56,7 +57,7 @@ class hooked_calls final : public backward_watch<T>, forward_values {
   void begin_forward(const hook_set& set, bool training, std::span<std::byte> buffers) {
     const auto bytes = static_cast<dim_t>(buffers.size());
     if (buffers_before_.size() < bytes) buffers_before_ = aligned_buffer<std::byte>(bytes);
-    std::copy(buffers.begin(), buffers.end(), buffers_before_.data());
+    std::copy_n(buffers.data(), bytes, buffers_before_.data());
     changing_buffers_ = buffers;
     training_ = training;
     if (version_ != set.version()) bind(set);
@@ -502,14 +503,14 @@ class hooked_calls final : public backward_watch<T>, forward_values {
   }
 
   const network_state<T>* n_ = nullptr;
-  std::vector<int> roots_;  ///< By value: the value that owns its memory.
+  std::vector<dependent<int, T>> roots_;  ///< By value: the value that owns its memory.
   const std::byte* workspace_ = nullptr;
   bool training_ = true;
-  std::vector<hooked> hooked_;             ///< In the order of their beginnings.
-  std::vector<event> events_;              ///< Beginnings and ends, in order of time.
-  std::vector<std::size_t> by_end_;        ///< Indices into hooked_, the last end first.
-  std::vector<int> begins_;                ///< By node: the time at which its leaf begins.
-  std::vector<std::size_t> active_;        ///< Calls in progress, the outermost first.
+  std::vector<hooked> hooked_;                     ///< In the order of their beginnings.
+  std::vector<event> events_;                      ///< Beginnings and ends, in order of time.
+  std::vector<dependent<std::size_t, T>> by_end_;  ///< Indices into hooked_, the last end first.
+  std::vector<dependent<int, T>> begins_;          ///< By node: the time at which its leaf begins.
+  std::vector<dependent<std::size_t, T>> active_;  ///< Calls in progress, the outermost first.
   std::size_t next_ = 0;                   ///< Index into events_, or into by_end_ in backward.
   std::span<std::byte> changing_buffers_;  ///< The model's, in a forward.
   aligned_buffer<std::byte> buffers_before_;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
@@ -64,9 +65,9 @@ struct state_row {
 
 /// The rows of a program, leaf by leaf. `written` is the program of the module as written.
 template <program_sizes N>
-std::vector<state_row> rows_of(const program<N>& p, const program<N>& written,
-                               const program_table<bool, N.leaves>& is_lazy, dtype element) {
-  std::vector<state_row> rows;
+auto rows_of(const program<N>& p, const program<N>& written,
+             const program_table<bool, N.leaves>& is_lazy, dtype element) {
+  std::vector<dependent<state_row, program<N>>> rows;
   for (std::size_t l = 0; l < N.leaves; ++l) {
     const program_leaf& leaf = p.leaves[l];
     for (std::size_t i = 0; i < leaf.parameter_count; ++i) {
@@ -109,11 +110,11 @@ std::vector<state_row> rows_of(const program<N>& p, const program<N>& written,
 
 /// Marks uninitialized entries and initialises the rest. `parameters` and `buffers` receive the
 /// addresses.
-template <class T>
-state_dict initial_state(const std::vector<state_row>& rows, seed s, T** parameters,
+template <class T, class Row>
+state_dict initial_state(const std::vector<Row>& rows, seed s, T** parameters,
                          std::byte** buffers) {
-  state_dict dict;
-  for (const state_row& r : rows) {
+  dependent<state_dict, T> dict;
+  for (const Row& r : rows) {
     if (r.waits) {
       dict.add_uninitialized(r.path.view(), r.type, r.extents);
       continue;
@@ -134,14 +135,14 @@ state_dict initial_state(const std::vector<state_row>& rows, seed s, T** paramet
 /// The leaves whose complete state is given, and its extents.
 ///
 /// A template, so that it is compiled only where it is used.
-template <class>
-struct basic_given_extents {
-  std::vector<shape> parameters, buffers;
-  std::vector<char> is_there;
+template <class Row>
+struct given_extents {
+  std::vector<dependent<shape, Row>> parameters, buffers;
+  std::vector<dependent<char, Row>> is_there;
 
-  basic_given_extents(const std::vector<state_row>& rows, const state_dict& given, program_sizes n)
+  given_extents(const std::vector<Row>& rows, const state_dict& given, program_sizes n)
       : parameters(n.parameters + 1), buffers(n.buffers + 1), is_there(n.leaves + 1, 1) {
-    for (const state_row& r : rows) {
+    for (const Row& r : rows) {
       const auto* e = given.find(r.path.view());
       const bool usable =
           e != nullptr && !e->uninitialized && e->extents.rank() == r.extents.rank();
@@ -151,19 +152,18 @@ struct basic_given_extents {
     }
   }
 };
-using given_extents = basic_given_extents<void>;
 
 /// The given state converted to the types of the rows, or in its own types if none are chosen.
 /// Throws a state_error that lists all mismatches.
-template <class = void>
-state_dict take_state(const std::vector<state_row>& rows, const state_dict& given,
-                      std::size_t leaves, bool types_are_chosen) {
-  state_dict expected;
-  std::vector<char> has_some(leaves + 1);  // Of what could be uninitialized.
-  const auto is_left_out = [&](const state_row& r) {
+template <class Row>
+state_dict take_state(const std::vector<Row>& rows, const state_dict& given, std::size_t leaves,
+                      bool types_are_chosen) {
+  dependent<state_dict, Row> expected;
+  std::vector<dependent<char, Row>> has_some(leaves + 1);  // Of what could be uninitialized.
+  const auto is_left_out = [&](const Row& r) {
     return is_older(given, r.module.view(), r.path.view(), r.since);
   };
-  for (const state_row& r : rows) {
+  for (const Row& r : rows) {
     if (is_left_out(r)) continue;
     // The module's type takes precedence over extents set earlier.
     shape extents = r.extents;
@@ -173,16 +173,16 @@ state_dict take_state(const std::vector<state_row>& rows, const state_dict& give
     const auto* e = given.find(r.path.view());
     if (e != nullptr && r.waits && !e->uninitialized) has_some[r.leaf] = 1;
   }
-  state_complaint wrong;
+  dependent<state_complaint, Row> wrong;
   wrong.compare(expected, given, false);
-  for (const state_row& r : rows) {
+  for (const Row& r : rows) {
     const auto* e = given.find(r.path.view());
     if (e != nullptr && e->uninitialized && (!r.waits || has_some[r.leaf]))
       wrong.add_uninitialized(r.path.c_str());
   }
   wrong.throw_if_any();
-  state_dict taken;
-  for (const state_row& r : rows) {
+  dependent<state_dict, Row> taken;
+  for (const Row& r : rows) {
     // The model will have its initial value.
     if (is_left_out(r)) continue;
     const auto& e = given.at(r.path.view());
@@ -227,8 +227,8 @@ class pending_state {
     if (is_loaded()) return loaded_.views();
     const auto p = outline(open_);
     std::vector<element*> parameters(sizes.parameters + 1);
-    std::vector<std::byte*> buffers(sizes.buffers + 1);
-    state_dict dict = initial_state<element>(rows(p), s, parameters.data(), buffers.data());
+    std::vector<dependent<std::byte*, M>> buffers(sizes.buffers + 1);
+    auto dict = initial_state<element>(rows(p), s, parameters.data(), buffers.data());
     finish_leaves<element> finish{p.nodes.data(), p.leaves.data(), parameters.data(),
                                   buffers.data(), lazy_leaves_of<M>.data()};
     for_each_leaf(open_, finish);
@@ -250,12 +250,12 @@ class pending_state {
   }
 
  private:
-  static std::vector<state_row> rows(const program<sizes>& p) {
+  static auto rows(const program<sizes>& p) {
     return rows_of(p, outline_of<M>, lazy_leaves_of<M>, dtype_of<element>);
   }
 
   opened_t<M> open_;
-  state_dict loaded_;
+  dependent<state_dict, M> loaded_;
 };
 
 }  // namespace ikebana::detail

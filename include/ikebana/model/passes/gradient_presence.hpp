@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/model/parameter_shards.hpp"
 
@@ -18,7 +19,7 @@ namespace ikebana {
 /// every parameter; otherwise optimizers skip parameters without a gradient.
 ///
 /// A template, so that it is compiled only where it is used.
-template <class>
+template <class X>
 class basic_gradient_presence {
  public:
   std::size_t size() const { return ranges_.size(); }
@@ -45,9 +46,11 @@ class basic_gradient_presence {
   }
 
  private:
-  std::vector<parameter_range> ranges_;
-  std::vector<std::uint8_t> present_;
-  std::vector<std::uint8_t> reached_;
+  using flag = detail::dependent<std::uint8_t, X>;
+
+  std::vector<detail::dependent<parameter_range, X>> ranges_;
+  std::vector<flag> present_;
+  std::vector<flag> reached_;
 };
 using gradient_presence = basic_gradient_presence<void>;
 

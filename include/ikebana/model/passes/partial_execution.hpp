@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/model/choices.hpp"
 #include "ikebana/model/element.hpp"
@@ -37,12 +38,12 @@ struct partial_state {
   std::array<bool, max_arity> output_written{};
   program_table<bool, N.values> written{};
   program_table<T*, N.edges> scratch{};
-  gradient_presence presence{};
+  dependent<gradient_presence, T> presence{};
   program_table<int, N.leaves> places{};
   program_table<bool, N.leaves> reached{};
 
   void set_up(const program<N>& p, const parameter_layout<N>& layout) {
-    std::vector<std::size_t> order(N.parameters);
+    std::vector<dependent<std::size_t, T>> order(N.parameters);
     for (std::size_t i = 0; i < N.parameters; ++i) order[i] = i;
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       // Parameters without elements share their offset with the next one.

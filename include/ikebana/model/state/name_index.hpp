@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ikebana/core/language.hpp"
+#include "ikebana/core/dependent.hpp"
 
 namespace ikebana::detail {
 
@@ -17,7 +17,7 @@ namespace ikebana::detail {
 /// find, O(log n) amortised to add.
 ///
 /// A template, so that it is compiled only where it is used.
-template <class>
+template <class X>
 class basic_name_index {
  public:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
@@ -90,8 +90,9 @@ class basic_name_index {
     return bit;
   }
 
-  std::vector<std::uint32_t> runs_;
-  std::vector<std::uint32_t> first_;  ///< Scratch of merge_last, allocated before anything changes.
+  std::vector<dependent<std::uint32_t, X>> runs_;
+  std::vector<dependent<std::uint32_t, X>>
+      first_;  ///< Scratch of merge_last, allocated before anything changes.
 };
 using name_index = basic_name_index<void>;
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "ikebana/core/dependent.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
@@ -51,7 +52,7 @@ void copy_elements(std::byte* to, dtype type, const state_dict::entry& given) {
 /// The differences between two states, and the text of the error that lists them.
 ///
 /// A template, so that it is compiled only where it is used.
-template <class>
+template <class X>
 class basic_state_complaint {
  public:
   /// `expected` may have `dynamic` extents. Uninitialized entries are differences if `all_there`.
@@ -100,9 +101,9 @@ class basic_state_complaint {
   }
 
  private:
-  [[gnu::cold]] static std::string joined(const std::vector<std::string>& names) {
+  [[gnu::cold]] static std::string joined(const std::vector<dependent<std::string, X>>& names) {
     std::string all;
-    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+    for (const auto& name : names) all += (all.empty() ? "" : ", ") + name;
     return all;
   }
 
@@ -137,7 +138,7 @@ class basic_state_complaint {
     }
   }
 
-  state_differences lists_;
+  dependent<state_differences, X> lists_;
   std::string mismatches_, hint_;
 };
 using state_complaint = basic_state_complaint<void>;
