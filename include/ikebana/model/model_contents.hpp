@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "ikebana/model/passes/gradient_presence.hpp"
 #include "ikebana/model/plan/layout.hpp"
 #include "ikebana/model/state/views_by_path.hpp"
+#include "ikebana/module/gradient_rows.hpp"
 #include "ikebana/module/lowering.hpp"
 
 namespace ikebana::detail {
@@ -45,6 +47,13 @@ class model_contents {
 
   /// The lowered network for the declared shapes: a constant expression.
   static constexpr const program<sizes>& lowered() { return lowered_of<M, In...>; }
+  /// The number of parameters whose gradients are rows.
+  static constexpr std::size_t row_parameters = [] {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < sizes.parameters; ++i)
+      n += lowered_of<M, In...>.parameters[i].spec.rows_in >= 0;
+    return n;
+  }();
 
   /// All parameters as one array, in the order in which backward finishes them; the gaps between
   /// them are zero.
@@ -123,9 +132,34 @@ class model_contents {
 
   /// Sets all gradients to zero; if run time may leave parameters without one, all become absent.
   void zero_grad() {
-    std::fill_n(engine_.network.memory.gradients.data(), engine_.network.memory.gradients.size(),
-                T{0});
+    T* const gradients = engine_.network.memory.gradients.data();
+    const auto by_rows = gradient_rows();
+    for_each_nonzero(
+        by_rows, 0, engine_.network.memory.gradients.size(),
+        [&](dim_t begin, dim_t end) { std::fill(gradients + begin, gradients + end, T{0}); });
+    for (const ikebana::gradient_rows& r : by_rows)
+      row_list<T>(r.list, r.rows, r.width, gradients + r.begin).clear();
     if (gradient_presence* p = presence()) p->clear();
+  }
+
+  /// The parameters whose gradients are rows, `sparse<true>` of embedding, in memory order. The
+  /// lists are the model's and change with each backward.
+  std::array<ikebana::gradient_rows, row_parameters> gradient_rows() const {
+    std::array<ikebana::gradient_rows, row_parameters> all{};
+    if constexpr (row_parameters > 0) {
+      std::size_t n = 0;
+      for (std::size_t i = 0; i < sizes.parameters; ++i) {
+        const program_parameter& p = lowered().parameters[i];
+        if (p.spec.rows_in < 0) continue;
+        const auto list = static_cast<std::size_t>(
+            lowered().leaves[static_cast<std::size_t>(p.leaf)].first_buffer + p.spec.rows_in);
+        all[n++] = {layout().offsets[i], p.spec.extents[0], p.spec.extents[1],
+                    reinterpret_cast<std::int32_t*>(engine_.tables().buffers[list])};
+      }
+      std::sort(all.begin(), all.end(),
+                [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    }
+    return all;
   }
 
   /// Which parameters have a gradient; null if every backward reaches every parameter.

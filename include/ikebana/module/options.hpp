@@ -24,6 +24,7 @@ struct divisor_override_option;
 struct output_size_option;
 struct padding_idx_option;
 struct scale_grad_by_freq_option;
+struct sparse_option;
 struct affine_option;
 struct track_running_stats_option;
 struct sections_option;
@@ -174,6 +175,14 @@ struct padding_idx {
 template <bool B>
 struct scale_grad_by_freq {
   using option = detail::scale_grad_by_freq_option;
+  static constexpr bool value = B;
+};
+
+/// Whether the gradient of a table consists of the rows that the batch selects, so that a step
+/// costs what these do.
+template <bool B>
+struct sparse {
+  using option = detail::sparse_option;
   static constexpr bool value = B;
 };
 

@@ -119,6 +119,8 @@ struct parameter_spec {
   /// The version of the module that added the parameter. States of older versions, or without a
   /// version, may lack it.
   int since = 1;
+  /// The leaf's buffer that lists the rows of its gradient (module/gradient_rows.hpp); -1: none.
+  int rows_in = -1;
 };
 
 /// A buffer: state that is not trained (running statistics, counters). A persistent buffer is part

@@ -10,6 +10,7 @@
 #include "ikebana/cpu/embedding.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
+#include "ikebana/module/gradient_rows.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/named.hpp"
 #include "ikebana/module/option_set.hpp"
@@ -37,15 +38,23 @@ namespace detail {
 /// Parameter: weight (num_embeddings, embedding_dim). Row padding_idx is initialised to zeros and
 /// gets no gradient. With scale_grad_by_freq<true>, a row's gradient is divided by how often its
 /// index occurs in the input. Options: padding_idx<N> (none; negative counts from the end),
-/// scale_grad_by_freq<bool> (false).
+/// scale_grad_by_freq<bool> (false), sparse<bool> (false).
 ///
 /// O(elements of the output); backward takes O(num_embeddings * embedding_dim) more, since the
 /// gradient is dense. No allocation.
+///
+/// With sparse<true>, backward clears and writes the rows alone that the batch selects, and a step
+/// reads no others: of sgd without momentum, adagrad, sparse_adam, all without weight decay, with
+/// or without max_norm, and of clip_grad_norm. The results are those of a dense gradient. Other
+/// optimizers, and a step that updates other rows, take O(num_embeddings * embedding_dim), as does
+/// scale_grad_by_freq<true>. Costs 8 bytes per row more. A gradient that the program itself writes
+/// to other rows is not seen, nor cleared; not with replicate.
 template <dim_t Num, dim_t Dim, class... Options>
 struct embedding {
   static_assert(
-      detail::option_set<padding_idx<0>, scale_grad_by_freq<false>>::template accepts<Options...>,
-      "ikebana: embedding takes the options padding_idx and scale_grad_by_freq, each once");
+      detail::option_set<padding_idx<0>, scale_grad_by_freq<false>,
+                         sparse<false>>::template accepts<Options...>,
+      "ikebana: embedding takes the options padding_idx, scale_grad_by_freq and sparse, each once");
   static_assert(Num >= 0 && Dim >= 0,
                 "ikebana: embedding needs num_embeddings and embedding_dim, numbers");
 
@@ -63,6 +72,9 @@ struct embedding {
                                                        : given_padding;
   static constexpr bool by_frequency =
       detail::option_or<scale_grad_by_freq<false>, Options...>::value;
+  static constexpr bool is_sparse = detail::option_or<sparse<false>, Options...>::value;
+  static_assert(!is_sparse || Num <= detail::most_listed_rows,
+                "ikebana: sparse<true> takes at most 2^30 embeddings");
 
   static constexpr element_kind input_kind(std::size_t, std::size_t) { return element_kind::index; }
 
@@ -78,7 +90,11 @@ struct embedding {
 
   constexpr std::array<parameter_spec, 1> parameters() const {
     return {parameter_spec{"weight", shape{Num, Dim},
-                           initializer::normal(0, 1).with_zero_row(padding)}};
+                           initializer::normal(0, 1).with_zero_row(padding), "", 1,
+                           is_sparse ? 0 : -1}};
+  }
+  constexpr std::array<buffer_spec, 1> buffers() const requires(is_sparse) {
+    return {detail::row_list_spec(Num)};
   }
 
   /// How often each index occurs in the input.
@@ -92,6 +108,7 @@ struct embedding {
     d.add("num_embeddings", Num).add("embedding_dim", Dim);
     if (has_padding) d.add("padding_idx", padding);
     if (by_frequency) d.add("scale_grad_by_freq", true);
+    if (is_sparse) d.add("sparse", true);
   }
 
   template <class T>
@@ -108,16 +125,24 @@ struct embedding {
                         c.parameter(0), c.output());
   }
 
-  /// Scatter-adds in the order of the input. The gradient is dense, so it also costs
-  /// O(num_embeddings * embedding_dim).
+  /// Scatter-adds in the order of the input. A dense gradient also costs O(num_embeddings *
+  /// embedding_dim).
   template <class T>
   void backward(const context<T>& c) const {
     if (c.parameter_gradient(0) == nullptr) return;
     std::int32_t* frequencies = nullptr;
     if constexpr (by_frequency) frequencies = c.template saved<std::int32_t>(0);
-    cpu::scatter_rows<T>(c.input_shape().numel(), Dim, c.template input<std::int64_t>(),
-                         c.output_gradient(), Num, padding, frequencies, c.parameter_gradient(0),
-                         c.accumulate());
+    const dim_t n = c.input_shape().numel();
+    const std::int64_t* const index = c.template input<std::int64_t>();
+    if constexpr (is_sparse) {
+      detail::row_list<T> rows(c.template buffer<std::int32_t>(0), Num, Dim,
+                               c.parameter_gradient(0));
+      if (!c.accumulate()) rows.clear();
+      for (dim_t i = 0; i < n; ++i)
+        if (index[i] != padding) rows.add(index[i]);
+    }
+    cpu::scatter_rows<T>(n, Dim, index, c.output_gradient(), Num, padding, frequencies,
+                         c.parameter_gradient(0), is_sparse || c.accumulate());
   }
 
   template <class... X>

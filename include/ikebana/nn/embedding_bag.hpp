@@ -8,6 +8,7 @@
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
+#include "ikebana/module/gradient_rows.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/option_set.hpp"
 #include "ikebana/module/options.hpp"
@@ -25,12 +26,14 @@ namespace ikebana {
 /// below num_embeddings.
 ///
 /// Parameter: weight (num_embeddings, embedding_dim). Options: mode<"mean"> (default), <"sum"> or
-/// <"max">; padding_idx<N> (none; negative counts from the end). O(N L embedding_dim); backward
-/// O(num_embeddings embedding_dim) more, since the gradient is dense. No allocation.
+/// <"max">; padding_idx<N> (none; negative counts from the end); sparse<bool> (false), see
+/// embedding. O(N L embedding_dim); backward O(num_embeddings embedding_dim) more, unless sparse.
+/// No allocation.
 template <dim_t Num, dim_t Dim, class... Options>
 struct embedding_bag {
-  static_assert(detail::option_set<mode<"mean">, padding_idx<0>>::template accepts<Options...>,
-                "ikebana: embedding_bag takes the options mode and padding_idx, each once");
+  static_assert(
+      detail::option_set<mode<"mean">, padding_idx<0>, sparse<false>>::template accepts<Options...>,
+      "ikebana: embedding_bag takes the options mode, padding_idx and sparse, each once");
   static_assert(Num >= 0 && Dim >= 0,
                 "ikebana: embedding_bag needs num_embeddings and embedding_dim, numbers");
 
@@ -45,6 +48,9 @@ struct embedding_bag {
   static constexpr dim_t given_padding = detail::option_or<padding_idx<0>, Options...>::value;
   static_assert(!has_padding || (given_padding >= -Num && given_padding < Num),
                 "ikebana: padding_idx is within num_embeddings");
+  static constexpr bool is_sparse = detail::option_or<sparse<false>, Options...>::value;
+  static_assert(!is_sparse || Num <= detail::most_listed_rows,
+                "ikebana: sparse<true> takes at most 2^30 embeddings");
   /// -1 if there is none.
   static constexpr dim_t padding = !has_padding        ? -1
                                    : given_padding < 0 ? given_padding + Num
@@ -62,7 +68,11 @@ struct embedding_bag {
 
   constexpr std::array<parameter_spec, 1> parameters() const {
     return {parameter_spec{"weight", shape{Num, Dim},
-                           initializer::normal(0, 1).with_zero_row(padding)}};
+                           initializer::normal(0, 1).with_zero_row(padding), "", 1,
+                           is_sparse ? 0 : -1}};
+  }
+  constexpr std::array<buffer_spec, 1> buffers() const requires(is_sparse) {
+    return {detail::row_list_spec(Num)};
   }
 
   /// The row of each maximum, or -1.
@@ -75,6 +85,7 @@ struct embedding_bag {
   void describe(description& d) const {
     d.add("num_embeddings", Num).add("embedding_dim", Dim).add("mode", how);
     if (has_padding) d.add("padding_idx", padding);
+    if (is_sparse) d.add("sparse", true);
   }
 
   template <class T>
@@ -119,7 +130,14 @@ struct embedding_bag {
     const std::int64_t* index = c.template input<std::int64_t>();
     const T* dy = c.output_gradient();
     T* const dw = c.parameter_gradient(0);
-    if (!c.accumulate()) cpu::fill<T>(Num * Dim, dw, T(0));
+    if constexpr (is_sparse) {
+      detail::row_list<T> rows(c.template buffer<std::int32_t>(0), Num, Dim, dw);
+      if (!c.accumulate()) rows.clear();
+      for (dim_t i = 0; i < bags * length; ++i)
+        if (index[i] != padding) rows.add(index[i]);
+    } else {
+      if (!c.accumulate()) cpu::fill<T>(Num * Dim, dw, T(0));
+    }
     for (dim_t b = 0; b < bags; ++b, index += length, dy += Dim) {
       if constexpr (takes_maximum) {
         const std::int64_t* const from = c.template saved<std::int64_t>(0) + b * Dim;

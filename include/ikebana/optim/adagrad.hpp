@@ -40,6 +40,7 @@ struct adagrad_rule {
   static auto factors(const options& o, [[maybe_unused]] std::int64_t step) {
     return std::array{o.lr / (1 + static_cast<double>(step - 1) * o.lr_decay), o.eps};
   }
+  static bool keeps_zeros(const options& o) { return o.weight_decay == 0; }
   static double weight_decay([[maybe_unused]] const options& o) { return o.weight_decay; }
   template <class T>
   static void step(const cpu::optimizer_arrays<T>& a) {

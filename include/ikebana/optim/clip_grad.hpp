@@ -70,12 +70,16 @@ requires(detail::clips<Model>) double clip_grad_norm(Model& model, double max_no
   if (!(p > 0)) throw error("clip_grad_norm expects a norm type above 0");
   parameter_shards<T>* shards = nullptr;
   if constexpr (sharded_optimizable<Model>) shards = model.shards();
-  const double norm = detail::gradient_norm<T>(model.gradients(), shards, p);
+  const auto rows = detail::rows_of(model);
+  const double norm = detail::gradient_norm<T>(model.gradients(), shards, p, rows);
   if (options.error_if_nonfinite && !std::isfinite(norm)) detail::refuse_norm("clip_grad_norm", p);
   const double factor = detail::clip_factor(norm, max_norm);
   if (factor != 1) {
     const std::span<T> gradients = model.gradients();
-    cpu::scale<T>(static_cast<dim_t>(gradients.size()), static_cast<T>(factor), gradients.data());
+    detail::for_each_nonzero(
+        rows, 0, static_cast<dim_t>(gradients.size()), [&](dim_t begin, dim_t end) {
+          cpu::scale<T>(end - begin, static_cast<T>(factor), gradients.data() + begin);
+        });
   }
   return norm;
 }
@@ -90,7 +94,12 @@ template <class Model>
 requires(detail::clips<Model>) void clip_grad_value(Model& model, double value) {
   using T = typename Model::value_type;
   const T most = static_cast<T>(value);
-  for (T& g : model.gradients()) g = g > most ? most : g < -most ? -most : g;
+  T* const g = model.gradients().data();
+  detail::for_each_nonzero(detail::rows_of(model), 0, static_cast<dim_t>(model.gradients().size()),
+                           [&](dim_t begin, dim_t end) {
+                             for (dim_t i = begin; i < end; ++i)
+                               g[i] = g[i] > most ? most : g[i] < -most ? -most : g[i];
+                           });
 }
 template <class Model>
 requires(!detail::clips<Model>) auto clip_grad_value(const Model&, double)

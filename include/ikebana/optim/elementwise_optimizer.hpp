@@ -37,7 +37,8 @@ struct state_array {
 /// - `check(options)`, which throws error for invalid ones;
 /// - `arrays(options)`: the arrays of its state;
 /// - `factors(options, step)`, as its kernel takes them; `weight_decay(options)`;
-/// - `step(arrays)`: its kernel.
+/// - `step(arrays)`: its kernel;
+/// - where a step may leave elements as they are whose gradient is zero, `keeps_zeros(options)`.
 template <class T, class Rule>
 class elementwise_optimizer {
  public:
@@ -66,7 +67,12 @@ class elementwise_optimizer {
     target_.begin_step();
     scale_ = target_.clip(options_.all.max_norm, options_.all.error_if_nonfinite, Rule::name);
     begin_update();
-    target_.update(options_.segments(), updater());
+    target_.update(options_.segments(), updater(), [this]([[maybe_unused]] std::size_t set) {
+      if constexpr (requires { Rule::keeps_zeros(options_.all); })
+        return Rule::keeps_zeros(options_[set]);
+      else
+        return false;
+    });
   }
 
   /// A step in parts, for callers that know when each gradient is final: `begin_step`, then

@@ -10,6 +10,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/reduce.hpp"
 #include "ikebana/model/parameter_shards.hpp"
+#include "ikebana/module/gradient_rows.hpp"
 
 namespace ikebana::detail {
 
@@ -30,10 +31,11 @@ double power_sum(std::span<const T> x, double p) {
   return sum;
 }
 
-/// The norm of all gradients. If ranks share the optimizer's work, each has its own part and
-/// `shards` combines them; otherwise `shards` is null.
+/// The norm of all gradients, of which `rows` have few that are not zero. If ranks share the
+/// optimizer's work, each has its own part and `shards` combines them; otherwise `shards` is null.
 template <class T>
-double gradient_norm(std::span<const T> gradients, parameter_shards<T>* shards, double p) {
+double gradient_norm(std::span<const T> gradients, parameter_shards<T>* shards, double p,
+                     std::span<const gradient_rows> rows = {}) {
   double all = 0;
   if (shards != nullptr) {
     bool undefined = false;
@@ -54,8 +56,18 @@ double gradient_norm(std::span<const T> gradients, parameter_shards<T>* shards, 
     } else {
       all = shards->sum(all);
     }
-  } else {
+  } else if (rows.empty()) {
     all = power_sum<T>(gradients, p);
+  } else {
+    for_each_nonzero(rows, 0, static_cast<dim_t>(gradients.size()), [&](dim_t begin, dim_t end) {
+      const double part = power_sum<T>(
+          gradients.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
+          p);
+      if (!std::isinf(p))
+        all += part;
+      else if (!(part <= all))  // NaN remains.
+        all = std::isnan(all) ? all : part;
+    });
   }
   return p == 2 ? std::sqrt(all) : std::isinf(p) ? all : std::pow(all, 1 / p);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -21,6 +22,7 @@
 #include "ikebana/core/span_of.hpp"
 #include "ikebana/model/parameter_shards.hpp"
 #include "ikebana/model/passes/gradient_presence.hpp"
+#include "ikebana/module/gradient_rows.hpp"
 #include "ikebana/module/refusal.hpp"
 #include "ikebana/optim/gradient_norm.hpp"
 #include "ikebana/optim/group.hpp"
@@ -118,6 +120,20 @@ template <class = void>
                 ": max_norm needs all gradients before the step, so it cannot be made in parts");
 }
 
+/// The parameters of a model whose gradients are rows; an array.
+template <class Model>
+auto rows_of(const Model& model) {
+  if constexpr (requires { model.gradient_rows(); })
+    return model.gradient_rows();
+  else
+    return std::array<gradient_rows, 0>{};
+}
+
+/// Tells that a step changes elements whose gradient is zero.
+struct changes_all {
+  constexpr bool operator()(std::size_t) const { return false; }
+};
+
 /// The parameters that an optimizer updates and their gradients: all of the model's, or this rank's
 /// part of them.
 template <class T>
@@ -129,6 +145,8 @@ class optimizer_target {
     gradients_ = model.gradients();
     if constexpr (sharded_optimizable<Model>) shards_ = model.shards();
     if constexpr (requires { model.presence(); }) presence_ = model.presence();
+    const auto by_rows = rows_of(model);
+    rows_.assign(by_rows.begin(), by_rows.end());
     if constexpr (requires { model.lifetime(); }) {
       lifetime_ = model.lifetime();
       has_lifetime_ = true;
@@ -163,11 +181,18 @@ class optimizer_target {
   /// for a norm that is not finite.
   double clip(double max_norm, bool error_if_nonfinite, const char* optimizer) {
     if (max_norm == std::numeric_limits<double>::infinity()) return 1;
-    norm_ = gradient_norm<T>(gradients_, shards_, 2);
+    norm_ = gradient_norm<T>(gradients_, shards_, 2, rows_);
     if (error_if_nonfinite && !std::isfinite(norm_)) refuse_norm(optimizer, 2);
     return clip_factor(norm_, max_norm);
   }
   double norm() const { return norm_; }
+
+  /// The rows of the gradient of the parameter that begins there; null if it is dense.
+  const gradient_rows* rows_at(dim_t begin) const {
+    for (const gradient_rows& r : rows_)
+      if (r.begin == begin && r.rows > 0) return &r;
+    return nullptr;
+  }
 
   /// Counts a step: one more for each parameter that has a gradient.
   void count_step() {
@@ -182,16 +207,17 @@ class optimizer_target {
 
   /// Calls f(n, parameters, gradients, at, step, set) for all elements that have a gradient: n
   /// elements, whose state begins at `at`, whose step is `step` and whose options are those of
-  /// `set`. Without segments all are in set 0. Afterwards, shared parameters are gathered on all
-  /// ranks.
-  template <class F>
-  void update(const std::vector<option_segment>& segments, F&& f) {
-    if (shards_ == nullptr) return update_range(segments, 0, elements(), 0, f);
+  /// `set`. Without segments all are in set 0. `keeps(set)`: whether a step changes no element
+  /// whose gradient is zero; of gradients that are rows, f then gets those that are listed.
+  /// Afterwards, shared parameters are gathered on all ranks.
+  template <class F, class Keeps = changes_all>
+  void update(const std::vector<option_segment>& segments, F&& f, Keeps keeps = {}) {
+    if (shards_ == nullptr) return update_range(segments, 0, elements(), 0, f, keeps);
     dim_t at = 0;
     const std::span<const parameter_range> ranges = shards_->ranges();
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       const parameter_range r = ranges[i];
-      update_range(segments, r.begin, r.end, at, f);
+      update_range(segments, r.begin, r.end, at, f, keeps);
       shards_->updated(i);
       at += r.size();
     }
@@ -206,10 +232,11 @@ class optimizer_target {
   /// them, without gathering.
   template <class F>
   void update(const std::vector<option_segment>& segments, dim_t begin, dim_t end, F&& f) {
-    if (shards_ == nullptr) return update_range(segments, begin, end, begin, f);
+    if (shards_ == nullptr) return update_range(segments, begin, end, begin, f, changes_all{});
     dim_t at = 0;
     for (const parameter_range& r : shards_->ranges()) {
-      if (r.begin >= begin && r.end <= end) update_range(segments, r.begin, r.end, at, f);
+      if (r.begin >= begin && r.end <= end)
+        update_range(segments, r.begin, r.end, at, f, changes_all{});
       at += r.size();
     }
   }
@@ -246,13 +273,18 @@ class optimizer_target {
 
   bool is_gone() const { return has_lifetime_ && lifetime_.expired(); }
 
-  template <class F>
+  template <class F, class Keeps>
   void update_range(const std::vector<option_segment>& segments, dim_t begin, dim_t end, dim_t at,
-                    F& f) {
+                    F& f, const Keeps& keeps) {
     const auto call = [&](dim_t first, dim_t last, std::int64_t step) {
       for_each_segment(segments, first, last, [&](dim_t from, dim_t to, std::size_t set) {
-        f(to - from, parameters_.data() + from, gradients_.data() + from, at + from - begin, step,
-          set);
+        const auto part = [&](dim_t b, dim_t e) {
+          f(e - b, parameters_.data() + b, gradients_.data() + b, at + b - begin, step, set);
+        };
+        if (rows_.empty() || !keeps(set))
+          part(from, to);
+        else
+          for_each_nonzero(rows_, from, to, part);
       });
     };
     if (presence_ == nullptr) return call(begin, end, steps_[0]);
@@ -278,6 +310,7 @@ class optimizer_target {
   std::span<const T> gradients_;
   parameter_shards<T>* shards_ = nullptr;
   const gradient_presence* presence_ = nullptr;
+  std::vector<dependent<gradient_rows, T>> rows_;
   std::weak_ptr<const dependent<void, T>> lifetime_;
   bool has_lifetime_ = false;
   std::vector<dependent<std::int64_t, T>> steps_;

@@ -91,7 +91,10 @@ class sgd {
     scale_ =
         static_cast<T>(target_.clip(options_.all.max_norm, options_.all.error_if_nonfinite, "sgd"));
     begin_update();
-    target_.update(options_.segments(), updater());
+    target_.update(options_.segments(), updater(), [this](std::size_t set) {
+      const sgd_options o = options_[set];
+      return o.momentum == 0 && o.weight_decay == 0;
+    });
   }
 
   /// A step in parts, for callers that know when each gradient is final: `begin_step`, then

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -52,10 +53,7 @@ struct sparse_adam_rule {
       const T* g = u.gradients + row * length;
       return std::all_of(g, g + length, [](T x) { return x == T(0); });
     };
-    for (dim_t from = 0; from < rows; ++from) {
-      if (is_absent(from)) continue;
-      dim_t to = from + 1;
-      while (to < rows && !is_absent(to)) ++to;
+    const auto step = [&](dim_t from, dim_t to) {
       const dim_t at = from * length;
       auto a = arrays_of(u, at, (to - from) * length);
       a.state[0] = u.state[0] + at;
@@ -63,6 +61,17 @@ struct sparse_adam_rule {
       set_factors(a, std::array{0.0, rate, 1.0, o.betas.first, 1 - o.betas.first, o.betas.second,
                                 1 - o.betas.second, o.eps, 1.0});
       cpu::mixed_adam_step<T>(a);
+    };
+    if (u.rows != nullptr) {
+      for (const std::int32_t row : u.rows->listed())
+        if (!is_absent(row)) step(row, row + 1);
+      return;
+    }
+    for (dim_t from = 0; from < rows; ++from) {
+      if (is_absent(from)) continue;
+      dim_t to = from + 1;
+      while (to < rows && !is_absent(to)) ++to;
+      step(from, to);
       from = to;  // It is absent.
     }
   }
@@ -73,7 +82,8 @@ struct sparse_adam_rule {
 /// Adam for embeddings, as PyTorch 1.13's SparseAdam: rows (slices along the first dimension) whose
 /// gradients are all zero keep their values and moments; a vector is one row. The model must
 /// outlive it; not with shard_optimizer. Options may be changed between steps. State: exp_avg,
-/// exp_avg_sq, step. A step reads all gradients, and parameters and moments of the other rows.
+/// exp_avg_sq, step. A step reads all gradients, and parameters and moments of the other rows; of
+/// an embedding with sparse<true>, only the rows that the batch selects.
 template <class T>
 class sparse_adam : public detail::tensor_optimizer<T, detail::sparse_adam_rule> {
  public:

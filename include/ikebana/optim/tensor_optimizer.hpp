@@ -14,6 +14,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/optim_rules.hpp"
+#include "ikebana/module/gradient_rows.hpp"
 #include "ikebana/optim/elementwise_optimizer.hpp"
 #include "ikebana/optim/optimizer.hpp"
 
@@ -29,6 +30,7 @@ struct tensor_update {
   std::int64_t step = 0;
   std::array<T*, Arrays> state{};  ///< Null where the parameter has no such array.
   T* scratch = nullptr;
+  const gradient_rows* rows = nullptr;  ///< If the gradient is zero but for rows.
 
   dim_t elements() const { return extents.numel(); }
 };
@@ -185,7 +187,8 @@ class tensor_optimizer {
                                   .gradients = gradients + (p->begin - at),
                                   .gradient_scale = static_cast<T>(o.maximize ? -scale_ : scale_),
                                   .step = step,
-                                  .scratch = scratch_.data()};
+                                  .scratch = scratch_.data(),
+                                  .rows = target_.rows_at(p->begin)};
         for (std::size_t k = 0; k < count; ++k)
           if (p->state[k] >= 0) u.state[k] = arrays_[k].data() + p->state[k];
         Rule::template update<T>(u, o);

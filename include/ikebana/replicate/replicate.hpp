@@ -55,6 +55,9 @@ IKEBANA_MISUSE(replicate_without_a_policy, "replicate<Policy> expects a replicat
 IKEBANA_MISUSE(replicate_of_a_sharded_model,
                "replicate cannot be applied to a model that is already sharded");
 IKEBANA_MISUSE(replicate_twice, "replicate was already applied to this model");
+IKEBANA_MISUSE(
+    replicate_of_sparse_gradients,
+    "replicate sums dense gradients: leave out sparse<true> of the network's embeddings");
 IKEBANA_MISUSE(replicate_of_a_container,
                "replicate does not support containers, which have no forward: make a network of "
                "what is in it, with sequential or graph");
@@ -110,6 +113,8 @@ constexpr auto find_replicate_refusal() {
     return because<misuse::replicate_of_a_container>{};
   } else if constexpr (!requires(Model & m) { m.current_program(); }) {
     return because<misuse::replicate_of_a_module>{};
+  } else if constexpr (Model::row_parameters > 0) {
+    return because<misuse::replicate_of_sparse_gradients>{};
   } else if constexpr (!std::is_same_v<decltype(option_refusal<Policy>::find()), accepted>) {
     return option_refusal<Policy>::find();
   } else if constexpr (!check_policy<Policy, Model>().ok()) {
