@@ -142,6 +142,15 @@ TEST_CASE("layers within a network, and networks without fusion, give the bits o
   CHECK(same_bits(frozen(lane, x), model(x)));
 }
 
+// Nothing is packed or transposed of these, so lanes have nothing to share.
+TEST_CASE_TEMPLATE("layers whose weights are read as they stand give the bits of the model", T,
+                   float, double) {
+  compare<T, shape{ike::dynamic, 128}>(ike::lazy_linear<3>{}, {2, 1, 0, 9});
+  compare<T, shape{ike::dynamic, 130}>(
+      ike::sequential("fc1"_m = ike::lazy_linear<20>{}, ike::relu{}), {1, 3});
+  compare<T, shape{ike::dynamic, 1025}>(ike::sequential("fc1"_m = ike::lazy_linear<1030>{}), {1});
+}
+
 TEST_CASE("models of bfloat16 products, with indices, several outputs and branches are frozen") {
   compare<ike::precision<ike::bf16>, shape{ike::dynamic, 20}>(mlp, {3, 1});
 

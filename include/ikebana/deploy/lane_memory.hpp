@@ -81,7 +81,7 @@ class lane_memory {
                         pass_purpose::inference);
     t.place(workspace(t.memory.bytes));
     if constexpr (tables::has_layers)
-      if (!weights_->packed_layers.empty()) share_layers();
+      if (weights_->fuses) share_layers();
     if constexpr (tables::has_loops) t.build_loops();
     t.current_inputs = inputs;
   }
