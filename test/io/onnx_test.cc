@@ -4,12 +4,14 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "ikebana/ikebana.hpp"
 #include "ikebana/nn.hpp"
+#include "ikebana/ops.hpp"
 #include "test/support/load_recorded.hpp"
 #include "test/support/scratch.hpp"
 
@@ -106,4 +108,114 @@ TEST_CASE("convolutions, pools and norms are exported to ONNX") {
       }),
       ike::seed{1});
   check_export("images", m, pattern<float, ike::shape{2, 4, 6, 6}>(1));
+}
+
+TEST_CASE("activations are exported to ONNX") {
+  auto m = ike::initialize<float, ike::shape{3, 4, 5}>(
+      ike::graph([](auto x) {
+        const ike::concat<> join;
+        auto a = join(ike::relu{}(x), ike::tanh{}(x), ike::sigmoid{}(x), ike::gelu<>{}(x),
+                      ike::gelu<ike::approximate<"tanh">>{}(x), ike::silu{}(x), ike::elu{0.7}(x));
+        auto b =
+            join(ike::celu{1.5}(x), ike::selu{}(x), ike::softplus{}(x), ike::softplus{2.5, 20}(x),
+                 ike::log_sigmoid{}(x), ike::mish{}(x), ike::softsign{}(x));
+        auto c = join(ike::tanhshrink{}(x), ike::leaky_relu{0.1}(x), "rrelu"_m(ike::rrelu{}, x),
+                      ike::hardtanh{-0.5, 0.25}(x), ike::relu6{}(x), ike::hard_sigmoid{}(x),
+                      ike::hardswish{}(x));
+        auto d = join(ike::threshold{0.25, -3}(x), ike::hardshrink{0.3}(x), ike::softshrink{0.3}(x),
+                      "prelu"_m(ike::prelu<>{}, x), "each"_m(ike::prelu<4>{}, x),
+                      ike::softmax<ike::dim<1>>{}(x), ike::log_softmax<ike::dim<-1>>{}(x),
+                      ike::softmin<ike::dim<0>>{}(x));
+        auto e = "drop"_m(ike::dropout{0.5}, ike::glu<ike::dim<1>>{}(x));
+        auto f = "rms"_m(
+            ike::rms_norm<ike::shape{5}>{},
+            "plain"_m(ike::layer_norm<ike::shape{4, 5}, ike::elementwise_affine<false>>{}, x));
+        return std::tuple(a, b, c, d, e, f);
+      }),
+      ike::seed{2});
+  check_export("activations", m, pattern<float, ike::shape{3, 4, 5}>(1));
+}
+
+TEST_CASE("formulas are exported to ONNX") {
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  auto m = ike::initialize<float, ike::shape{batch, 3, 4}, ike::shape{batch, 3, 4}>(
+      ike::graph([](auto x, auto y) {
+        const ike::concat<> join;
+        auto p = ike::abs(x) + 0.5;
+        auto a = join(-x, ike::exp(x), ike::log(p), ike::sqrt(p), ike::rsqrt(p), ike::square(x),
+                      ike::reciprocal(p), ike::sign(x)) *
+                 2;
+        auto b = join(ike::erf(x), x + y, 1 - x, x / p, ike::pow(p, y), ike::minimum(x, y),
+                      ike::maximum(x, 0.25), ike::clamp(x, -0.5));
+        auto c = join(x == y, x != 0.2, x<y, x <= y, 0> x, x >= y, ike::where(x < y, x * 3, y),
+                      ike::clamp(x, -0.5, 0.75));
+        auto d = ike::transpose<1, 2>(ike::pad<1, 0, 0, 2>(ike::slice<2>(x, 1, -1), 7));
+        auto k =
+            ike::permute<0, 2, 1>(ike::narrow<1>(ike::flip<1, 2>(x), 0, 3) + ike::roll<1>(y, -1)) *
+            ike::unsqueeze<1>(ike::select<1>(ike::transpose<-2, -1>(x), -1));
+        auto e = join(ike::sum<1>(x), ike::mean<2>(ike::transpose<1, 2>(x)), ike::max<1>(x),
+                      ike::min<-2>(x), ike::logsumexp<1>(x), ike::var<1>(x), ike::norm<1>(x, 3.0),
+                      ike::norm<1>(x));
+        auto f = ike::matmul_nt(x, y) + ike::einsum<"bij,bkj->bik">(y, x) + ike::slice<1>(k, 0, -1);
+        auto g = ike::squeeze<1>(ike::norm<1, 2>(x, infinite, ike::keepdim)) +
+                 ike::squeeze<1>(ike::var<1, 2>(x, ike::correction<0>, ike::keepdim)) *
+                     ike::argmax<1>(ike::reshape<-1, 12>(x), ike::keepdim);
+        auto h = ike::stack<1>(ike::cumsum<1>(x) + ike::full_like(x, 2), x * ike::arange_like(x)) *
+                 ike::parameter<"scale", ike::shape{2, 1, 4}>(x);
+        return std::tuple(a, b, c, d, e, f, g, h);
+      }),
+      ike::seed{3});
+  check_export("formulas", m, pattern<float, ike::shape{2, 3, 4}>(1),
+               pattern<float, ike::shape{2, 3, 4}>(2));
+}
+
+TEST_CASE("sequences are exported to ONNX") {
+  auto m = ike::initialize<float, ike::shape{4, batch}, ike::shape{batch, 5, 6}>(
+      ike::graph([](auto i, auto x) {
+        auto e = "table"_m(ike::embedding<7, 6>{}, i);
+        auto [y, h, c] =
+            "lstm"_m(ike::lstm<6, 3, ike::num_layers<2>, ike::bidirectional<true>>{}, e);
+        auto [z, k] = "gru"_m(ike::gru<6, 4, ike::batch_first<true>>{}, x);
+        auto [r, l] = "rnn"_m(ike::rnn<6, 2, ike::nonlinearity<"relu">, ike::bias<false>>{}, e);
+        return std::tuple(y, h + c, z, k, r, l);
+      }),
+      ike::seed{4});
+  check_export("recurrent", m, indices<ike::shape{4, 2}>(3),
+               pattern<float, ike::shape{2, 5, 6}>(2));
+}
+
+TEST_CASE("attention is exported to ONNX") {
+  auto m = ike::initialize<float, ike::shape{batch, 5, 6}, ike::shape{batch, 4, 6},
+                           ike::shape{batch, 4}>(
+      ike::graph([](auto x, auto z, auto mask) {
+        auto h = "learned"_m(ike::learned_positions<9, 6, ike::batch_first<true>>{}, x);
+        auto g = ike::sinusoidal_encoding<ike::batch_first<true>>{}(x);
+        auto a = "cross"_m(
+            ike::multihead_attention<6, 2, ike::batch_first<true>, ike::key_padding_mask<true>>{},
+            g, z, z, mask);
+        auto [b, w] = "self"_m(
+            ike::multihead_attention<6, 3, ike::is_causal<true>, ike::need_weights<true>>{}, h);
+        auto c = "layer"_m(ike::transformer_encoder_layer<6, 2, 8, ike::batch_first<true>>{}, h);
+        auto d = "causal"_m(ike::causal_attention<6, 3>{}, x, h, g);
+        return std::tuple(a, b, w, c, d);
+      }),
+      ike::seed{5});
+  ike::tensor<bool, ike::shape{2, 4}> mask;
+  for (ike::dim_t i = 0; i < 8; ++i) mask.data()[i] = i % 3 == 2;
+  check_export("attention", m, pattern<float, ike::shape{2, 5, 6}>(1),
+               pattern<float, ike::shape{2, 4, 6}>(2), mask);
+}
+
+TEST_CASE("tables, cells and layers of double are exported to ONNX") {
+  auto m = ike::initialize<double, ike::shape{3, 4}, ike::shape{3, 4}, ike::shape{3, 2}>(
+      ike::graph([](auto x, auto y, auto i) {
+        auto s = "scale"_m(ike::standard_scaler<4>{}, x);
+        auto b = "both"_m(ike::bilinear<4, 4, 2>{}, s, y);
+        auto t = ike::gather<1>(x, i) + ike::sum<2>(ike::one_hot<3>(i) * 2);
+        auto [first, second] = ike::split<ike::sections<1, ike::lazy>, ike::dim<-1>>{}(x);
+        return std::tuple(b + t, ike::scatter_add<1>(x, i, b), first, second);
+      }),
+      ike::seed{6});
+  check_export("doubles", m, pattern<double, ike::shape{3, 4}>(1),
+               pattern<double, ike::shape{3, 4}>(2), indices<ike::shape{3, 2}>(3));
 }

@@ -69,8 +69,8 @@ class onnx_step {
     std::size_t begin = 0, depth = 0;
     const std::string_view all = call_.options;
     for (std::size_t i = 0; i <= all.size(); ++i) {
-      if (i < all.size() && all[i] == '(') ++depth;
-      if (i < all.size() && all[i] == ')') --depth;
+      if (i < all.size() && (all[i] == '(' || all[i] == '[')) ++depth;
+      if (i < all.size() && (all[i] == ')' || all[i] == ']')) --depth;
       if (i < all.size() && (all[i] != ',' || depth > 0)) continue;
       std::string_view one = all.substr(begin, i - begin);
       begin = i + 1;
@@ -78,7 +78,7 @@ class onnx_step {
       const std::size_t equal = one.find('=');
       if (equal == one.npos || one.substr(0, equal) != option) continue;
       one.remove_prefix(equal + 1);
-      if (one.starts_with('(')) {
+      if (one.starts_with('(') || one.starts_with('[')) {
         one = one.substr(1, one.size() - 2);
         for (std::size_t b = 0; b < one.size();) {
           const std::size_t e = std::min(one.find(", ", b), one.size());

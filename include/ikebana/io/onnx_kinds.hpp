@@ -549,7 +549,8 @@ struct onnx_kinds {
     if (f == "scatter_add")
       return s.result("ScatterElements", {s.in(0), s.in(1), s.in(2)},
                       {{"axis", d}, {"reduction", "add"}});
-    s.result("OneHot", {s.in(), s.scalar(s.integer("num_classes")), s.reals({0, 1}, {2})});
+    const std::string n = s.scalar(s.integer("num_classes"));
+    s.result(s.cast_real(s.node("OneHot", {s.in(), n, s.ints({0, 1})})));
   }
   static void arange_like(step& s) {
     const std::string n = s.node("Gather", {s.node("Shape", {s.in()}), s.scalar(s.axis("dim"))});
@@ -677,12 +678,15 @@ struct onnx_kinds {
     q = s.node("Mul", {q, s.real(1 / std::sqrt(static_cast<double>(each)))});
     std::string scores = s.node("MatMul", {split(q, false), split(k, true)});
     if (!added.empty()) scores = s.node("Add", {scores, added});
-    const std::string least = s.real(-std::numeric_limits<double>::infinity());
-    if (!masked.empty()) scores = s.node("Where", {masked, least, scores});
+    const auto mask = [&](const std::string& ignored) {
+      const std::string least = s.real(-std::numeric_limits<double>::infinity());
+      scores = s.node("Where", {ignored, least, scores});
+    };
+    if (!masked.empty()) mask(masked);
     if (causal) {
       const std::string ones = s.node("Expand", {s.real(1), s.node("Shape", {scores})});
       const std::string later = s.node("Trilu", {ones, s.scalar(1)}, {{"upper", one}});
-      scores = s.node("Where", {s.cast(later, onnx_type::boolean), least, scores});
+      mask(s.cast(later, onnx_type::boolean));
     }
     const std::string shares = s.node("Softmax", {scores}, {{"axis", std::int64_t{-1}}});
     if (weights != nullptr) *weights = shares;

@@ -293,7 +293,7 @@ requires((detail::is_keepdim<Options> ||
           detail::is_correction<Options>)&&...) constexpr auto var(const X& x,
                                                                    const Options&... options) {
   double p = 1;
-  const auto read = [&]<class O>(const O&) {
+  [[maybe_unused]] const auto read = [&]<class O>(const O&) {
     if constexpr (detail::is_correction<O>) p = O::value;
   };
   (read(options), ...);
