@@ -7,6 +7,7 @@
 // <ikebana/model/precision.hpp> (products of bfloat16) and <ikebana/model/gradient_check.hpp> (for
 // tests).
 
+#include "ikebana/compose/checkpoint.hpp"
 #include "ikebana/compose/choose.hpp"
 #include "ikebana/compose/graph.hpp"
 #include "ikebana/compose/loss.hpp"

@@ -526,6 +526,7 @@ class model : public detail::model_contents<E, M, In...>,
     engine_.tables().of_loss = true;
     const tensor_view<const typename Y::value_type, Y::static_shape> wanted(target.data(),
                                                                             target.extents());
+    engine_.complete_forward();
     engine_.set_output_written(0, true);
     const T value = loss.backward(output(), wanted, engine_.tables().output_gradient(0));
     engine_.run_backward(accumulate, completed);
@@ -545,6 +546,7 @@ class model : public detail::model_contents<E, M, In...>,
     engine_.run_forward(data);
     engine_.tables().of_loss = true;
     const T value = own.value(output<I>()..., target...);
+    engine_.complete_forward();
     (engine_.set_output_written(I, true), ...);
     own.gradients({engine_.tables().output_gradient(I)...});
     engine_.run_backward(accumulate, completed);

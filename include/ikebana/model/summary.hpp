@@ -36,6 +36,7 @@ struct model_summary {
   dim_t parameter_bytes = 0;
   dim_t buffer_bytes = 0;
   dim_t workspace_bytes = 0;
+  dim_t checkpoint_bytes = 0;  ///< By which checkpoints make the workspace smaller.
 };
 
 namespace detail {
@@ -127,6 +128,11 @@ model_summary summarize(const Model& m) {
   out.buffer_bytes = static_cast<dim_t>(m.buffers().size());
   const auto plan = plan_memory<T>(p, in.size());
   out.workspace_bytes = plan.bytes;
+  if constexpr (n.checkpoints > 0) {
+    auto plain = p;
+    for (program_node& node : plain.nodes) node.checkpoint = -1;
+    out.checkpoint_bytes = plan_memory<T>(plain, in.size()).bytes - plan.bytes;
+  }
   for (std::size_t k = 0; k < n.nodes && m.fuses(); ++k)
     out.rows[k].loop = plan.fusion.calls[k].loop;
   return out;
@@ -167,8 +173,10 @@ std::string to_string(const model_summary& s) {
   for (const shape& in : s.inputs) out += std::string{" "} + text<128>{}.append(in).c_str();
   out += ", parameters " + detail::grouped(s.parameter_bytes) + " bytes, buffers " +
          detail::grouped(s.buffer_bytes) + " bytes, workspace " +
-         detail::grouped(s.workspace_bytes) + " bytes\n";
-  return out;
+         detail::grouped(s.workspace_bytes) + " bytes";
+  if (s.checkpoint_bytes != 0)
+    out += " (" + detail::grouped(s.checkpoint_bytes) + " saved by checkpoints)";
+  return out += '\n';
 }
 
 /// The summary of a model as a table. Allocates.

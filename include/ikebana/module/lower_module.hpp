@@ -214,12 +214,15 @@ requires has_protocol<M>
                                                         const value_list& in, module_start start) {
   const auto [leaf, scope] = start;
   const std::size_t call = to.begin_call(M::kind, in, scope, input_names_of<M>());
+  const int outer = to.enter_checkpoint(is_checkpoint<M>());
+  const std::size_t kept = to.checkpoint < 0 ? 0 : changing_buffer_count<M>();
   value_list out;
   out.count = output_count<M>();
   if (to.counting()) {
     for (std::size_t i = 0; i < out.count; ++i) out.ids[i] = to.add_value({});
     to.n.edges += in.count;
-    to.n.saved += saved_count<M>();
+    to.n.saved += saved_count<M>() + 2 * kept;
+    to.checkpoint = outer;
     ++to.n.nodes;
     return out;
   }
@@ -254,6 +257,9 @@ requires has_protocol<M>
     else
       to.n.saved += saved_count<M>();
   }
+  node.kept_buffers = kept;
+  if (kept > 0) to.keep_buffers(leaf);
+  to.checkpoint = outer;
   ++to.n.nodes;
   to.end_call(call, out);
   to.watch(scope, out);
@@ -360,11 +366,13 @@ constexpr value_list lower(const M& m, program_builder& to, const value_list& in
                            module_start start) {
   const std::size_t call = to.begin_call(M::kind, in, start.scope, input_names_of<M>());
   to.check_input_count(wiring_of<M>.inputs, in.count, start.scope);
+  const int outer = to.enter_checkpoint(is_checkpoint<M>());
   value_list out;
   if constexpr (requires { M::observed_paths; })
     out = lower_observed(m, to, in, start);
   else
     out = lower_children(m, to, in, start, std::make_index_sequence<child_count<M>>{});
+  to.checkpoint = outer;
   to.end_call(call, out);
   to.watch(start.scope, out);
   return out;

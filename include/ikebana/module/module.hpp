@@ -74,6 +74,7 @@ namespace ikebana {
 /// - `is_stateful`: forward changes buffers in evaluation too (default: true if there are buffers);
 /// - `skips_parameter_gradients`: backward leaves out the gradients of its parameters if
 ///   `parameter_gradient(0)` is null, as it is if it is frozen;
+/// - `is_checkpoint`: backward runs forward again instead of keeping what it needs;
 /// - `is_lazy`: one of its dimensions is lazy;
 /// - `is_random`: it draws from `context::random()`;
 /// - `outputs`: the number of outputs (default 1);
@@ -210,6 +211,21 @@ constexpr bool is_stateful() {
     return M::is_stateful;
   else
     return buffer_count<M>() > 0;
+}
+
+/// Whether backward runs M again, see compose/checkpoint.hpp.
+template <class M>
+constexpr bool is_checkpoint() {
+  return requires { M::is_checkpoint; };
+}
+
+/// The number of M's buffers that forward may change.
+template <class M>
+constexpr std::size_t changing_buffer_count() {
+  if constexpr (requires { M::is_frozen; })
+    return 0;
+  else
+    return buffer_count<M>();
 }
 
 template <class M>

@@ -25,8 +25,12 @@ struct program_node {
   kept keeps = kept::both;
   leaf_role role{};
   bool is_view = false;
-  int arm = -1;     ///< The alternative that contains it; -1 if it always runs.
-  int choice = -1;  ///< The choice whose alternatives it joins; else -1.
+  int arm = -1;         ///< The alternative that contains it; -1 if it always runs.
+  int choice = -1;      ///< The choice whose alternatives it joins; else -1.
+  int checkpoint = -1;  ///< The checkpoint that contains it; else -1.
+  /// Of its buffers, which it keeps for a repeated forward: that many saved tensors, after its own,
+  /// have their values before forward, and as many more are scratch.
+  std::size_t kept_buffers = 0;
 };
 
 /// A composition of which one alternative runs. Its arms are numbered from `first_arm` on.
@@ -101,7 +105,7 @@ struct program_call {
 /// The sizes of a network's tables; known from its type.
 struct program_sizes {
   std::size_t nodes = 0, values = 0, edges = 0, leaves = 0, scopes = 0, parameters = 0, buffers = 0,
-              saved = 0, choices = 0, arms = 0, frozen = 0;
+              saved = 0, choices = 0, arms = 0, frozen = 0, checkpoints = 0;
 };
 
 namespace detail {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/dtype.hpp"
 #include "ikebana/core/random.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/program.hpp"
@@ -44,6 +45,7 @@ struct program_builder {
   program_arm* arms = nullptr;
   int arm = -1;                   ///< The arm being lowered.
   int choice = -1;                ///< The choice whose alternatives are being joined.
+  int checkpoint = -1;            ///< The checkpoint being lowered.
   program_call* calls = nullptr;  ///< Null if calls are not recorded.
   std::size_t call_count = 0;
   int clock = 0;              ///< Counts the begins and ends of calls.
@@ -67,6 +69,13 @@ struct program_builder {
   constexpr int add_value(const shape& s) {
     if (!counting()) values[n.values] = s;
     return static_cast<int>(n.values++);
+  }
+  /// Enters a module, which may be a checkpoint; one within another is a part of it. Returns what
+  /// `checkpoint` must be set to after it.
+  constexpr int enter_checkpoint(bool is_checkpoint) {
+    const int outer = checkpoint;
+    if (is_checkpoint && outer < 0) checkpoint = static_cast<int>(n.checkpoints++);
+    return outer;
   }
   constexpr std::size_t begin_call(std::string_view kind, const value_list& in, int scope,
                                    std::span<const std::string_view> input_names) {
@@ -117,6 +126,8 @@ struct program_builder {
   /// Adds a node that calls a leaf with these inputs and output shapes.
   [[gnu::cold]] constexpr program_node& add_node(int leaf, const value_list& in,
                                                  const shape_list& shapes, value_list& out);
+  /// Adds the tensors in which the node being added keeps the buffers of this leaf.
+  [[gnu::cold]] constexpr void keep_buffers(int leaf);
   [[gnu::cold]] constexpr void refuse(const diagnostic& why, int scope);
   [[gnu::cold]] constexpr void check_input_count(int expected, std::size_t got, int scope);
   /// Adds the elements of a tensor to `elements`. Refuses a network with more than max_elements, so
@@ -160,6 +171,16 @@ constexpr void program_builder::claim(int v, element_kind kind, std::size_t inpu
 constexpr void program_builder::refuse(const diagnostic& why, int scope) {
   error = why;
   error.path = scope_path(scopes, scope);
+}
+
+constexpr void program_builder::keep_buffers(int leaf) {
+  const program_leaf& l = leaves[leaf];
+  for (std::size_t i = 0; i < 2 * l.buffer_count; ++i) {
+    const std::size_t b = static_cast<std::size_t>(l.first_buffer) + i % l.buffer_count;
+    const buffer_spec& spec = buffers[b].spec;
+    const std::size_t size = spec.follows_model ? 0 : size_of(spec.type);
+    saved[n.saved++] = {static_cast<int>(n.nodes), {size, spec.extents}};
+  }
 }
 
 constexpr void program_builder::check_input_count(int expected, std::size_t got, int scope) {
@@ -229,6 +250,7 @@ constexpr program_node& program_builder::add_node(int leaf, const value_list& in
   node.output_count = out.count;
   for (std::size_t i = 0; i < out.count; ++i) out.ids[i] = add_value(shapes[i]);
   node.arm = arm;
+  node.checkpoint = checkpoint;
   node.first_saved = static_cast<int>(n.saved);
   return node;
 }

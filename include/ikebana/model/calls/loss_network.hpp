@@ -64,6 +64,7 @@ class loss_network : public loss_memory {
   void gradients(const std::array<T*, Outputs>& to) {
     const T one{1};
     auto& t = engine_.tables();
+    engine_.complete_forward();
     *t.output_gradient(0) = one;
     engine_.set_output_written(0, true);
     std::array<T*, sizeof...(In) + 1> all{};

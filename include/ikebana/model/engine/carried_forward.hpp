@@ -24,10 +24,12 @@ class carried_forward {
         values_(static_cast<dim_t>(n.current.n.values)),
         saved_(static_cast<dim_t>(n.current.n.saved)),
         ran_backward_(static_cast<dim_t>(n.current.n.nodes)),
+        ran_again_(static_cast<dim_t>(n.current.n.nodes)),
         is_step_(static_cast<dim_t>(n.current.n.nodes)) {
     std::copy_n(n.values, values_.size(), values_.data());
     std::copy_n(n.saved, saved_.size(), saved_.data());
     std::copy_n(n.plan.runs_backward, ran_backward_.size(), ran_backward_.data());
+    std::copy_n(n.plan.runs_again, ran_again_.size(), ran_again_.data());
     for (dim_t k = 0; k < is_step_.size(); ++k)
       is_step_.data()[k] = n.plan.fusion.calls[k].loop > 0;
   }
@@ -39,10 +41,18 @@ class carried_forward {
     std::copy_n(values_.data(), n.inputs, n.values);
   }
 
+  /// Whether node k is of a checkpoint, which keeps nothing but its buffers, and runs again.
+  bool runs_again(int k) const { return ran_again_.data()[k]; }
+
   /// Copies what node k left for backward to its new place, if the node must not run again or if
   /// everything it left is available. Returns whether it did.
-  bool carry(const execution<T>& run, const program_saved* saved, int k) const {
+  bool carry(const execution<T>& run, int k) const {
     const program_node& node = run.nodes[k];
+    if (runs_again(k)) {
+      for (std::size_t i = 0; i < node.kept_buffers; ++i)
+        carry_saved(run, node, node.saved_count + i);
+      return false;
+    }
     if (node.is_view || node.choice >= 0 || is_step_.data()[k]) return false;
     if (!ran_backward_[k] && (run.leaves[node.leaf].buffer_count == 0 || node.role.is_frozen))
       return false;
@@ -51,17 +61,15 @@ class carried_forward {
       const int v = node.first_output + static_cast<int>(i);
       copy(run.values[v], values_[v], run.bytes_of(v));
     }
-    for (std::size_t i = 0; i < node.saved_count; ++i) {
-      const int s = node.first_saved + static_cast<int>(i);
-      const saved_spec& spec = saved[s].spec;
-      copy(run.saved[s], saved_[s],
-           static_cast<std::size_t>(spec.extents.numel()) *
-               (spec.element_size == 0 ? sizeof(T) : spec.element_size));
-    }
+    for (std::size_t i = 0; i < node.saved_count; ++i) carry_saved(run, node, i);
     return true;
   }
 
  private:
+  void carry_saved(const execution<T>& run, const program_node& node, std::size_t i) const {
+    const int s = node.first_saved + static_cast<int>(i);
+    copy(run.saved[s], saved_[s], run.saved_bytes(s));
+  }
   static void copy(void* to, const void* from, std::size_t bytes) {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
@@ -70,6 +78,7 @@ class carried_forward {
   aligned_buffer<T*> values_;
   aligned_buffer<std::byte*> saved_;
   aligned_buffer<bool> ran_backward_;
+  aligned_buffer<bool> ran_again_;
   aligned_buffer<bool> is_step_;  ///< Of a loop, which keeps no results between its steps.
 };
 
@@ -81,14 +90,16 @@ struct carry_pass {
   using T = element_of<E>;
   const execution<T>& run;
   const carried_forward<T>& last;
-  const program_saved* saved;
   leaf_boundary<T>* boundary;
   int k = 0;
 
   template <class Leaf>
   [[gnu::noinline]] void operator()(const Leaf& leaf) {
     if (run.watch != nullptr) run.watch->repeat_before(k);
-    if (!last.carry(run, saved, k)) {
+    const bool carried = last.carry(run, k);
+    if (last.runs_again(k)) {
+      if (run.does_run(run.nodes[k])) forward_again<E, Partial>(run, boundary, k, leaf);
+    } else if (!carried) {
       forward_pass<E, leaf_boundary<T>*, Partial> one{run, k, boundary};
       one(leaf);
     }

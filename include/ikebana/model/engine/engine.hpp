@@ -43,6 +43,7 @@ struct engine {
   static constexpr bool has_choices = network_type::has_choices;
   static constexpr bool has_layers = network_type::has_layers;
   static constexpr bool is_partial = network_type::is_partial;
+  static constexpr bool has_checkpoints = sizes.checkpoints > 0;
 
   network_type network;
   /// Version of the parameters; a change invalidates packed copies. 0 while the parameters may be
@@ -100,6 +101,7 @@ struct engine {
     }
     t.ran_forward = t.of_loss = false;
     if constexpr (has_choices) t.partial.now = t.partial.next;
+    run.keeps_buffers = has_checkpoints;
     // Counted after the forward, because a hook may throw.
     run.step = network.training ? network.step + 1 : network.step;
     run_leaves(run);
@@ -146,9 +148,24 @@ struct engine {
     return own_hooks();
   }
 
-  /// Backward from the gradients of the outputs. `completed(n)` is called whenever the first n
-  /// elements of the gradients are final, and `completed.begin()`, if there is one, before anything
-  /// else.
+  /// Runs the last forward again if it skipped what a backward needs. Must be called before the
+  /// gradients of the outputs are written, for these share memory with values that forward no
+  /// longer needs.
+  void complete_forward() {
+    tables_type& t = tables();
+    if (!t.left_out) return;
+    const exclusive_use guard(t.user);
+    execution<T> again = unfused(execution_tables(false));
+    again.training = false;
+    again.repeats = true;
+    forward_pass<E, no_boundary, has_choices> pass{again};
+    for_each_leaf(network.module, pass);
+    t.left_out = false;
+  }
+
+  /// Backward from the gradients of the outputs, after complete_forward. `completed(n)` is called
+  /// whenever the first n elements of the gradients are final, and `completed.begin()`, if there is
+  /// one, before anything else.
   template <class Completed>
   void run_backward(bool accumulate, Completed&& completed) {
     tables_type& t = tables();
@@ -158,13 +175,9 @@ struct engine {
     if (t.ran_fused) run.fused = fused_calls();
     if constexpr (requires { completed.boundary; }) run.fused = nullptr;
     if (run.watch != nullptr) run.fused = nullptr;
-    if (t.left_out) {
-      execution<T> again = unfused(run);
-      again.training = false;
-      again.repeats = true;
-      forward_pass<E, no_boundary, has_choices> pass{again};
-      for_each_leaf(network.module, pass);
-      t.left_out = false;
+    if constexpr (has_checkpoints) {
+      t.checkpoints = {&run_again, this, -1};
+      run.checkpoints = &t.checkpoints;
     }
     const watched_pass<T> watched{run};
     if constexpr (is_partial) {
@@ -177,6 +190,19 @@ struct engine {
       watched.end();
       if constexpr (requires { completed.boundary; }) completed.boundary->end_backward(run);
     }
+  }
+
+  /// Runs a checkpoint again, before its backward: fused as in forward, but layers one by one, of
+  /// which it may leave out the last.
+  static void run_again(void* engine_of_run, const execution<T>& run, int checkpoint) {
+    engine& e = *static_cast<engine*>(engine_of_run);
+    const tables_type& t = e.tables();
+    execution<T> again = run;
+    again.chains = nullptr;
+    if (!t.ran_fused || (!run.training && t.memory.fusion.evaluation_leaves_out))
+      again.fused = nullptr;
+    checkpoint_pass<E, has_choices> pass{again, checkpoint, e.boundary};
+    for_each_leaf(e.network.module, pass);
   }
 
   template <class Completed>
@@ -229,7 +255,7 @@ struct engine {
     last.restore_inputs(t);
     execution<T> run = unfused(execution_tables(false));
     if (run.watch != nullptr) run.watch->begin_backward();
-    carry_pass<E, has_choices> pass{run, last, t.current.saved, boundary};
+    carry_pass<E, has_choices> pass{run, last, boundary};
     for_each_leaf(network.module, pass);
     if (run.watch != nullptr) run.watch->repeat_before(static_cast<int>(sizes.nodes));
     if (boundary != nullptr) boundary->end_forward(run);
@@ -252,6 +278,8 @@ struct engine {
     run.training = network.training;
     run.accumulate = accumulate;
     run.stamp = boundary == nullptr ? stamp : 0;
+    run.keeps_buffers = false;
+    run.checkpoints = nullptr;
     run.fused = nullptr;
     if (network.fuses) run.fused = fused_calls();
     if constexpr (is_partial) run.partial.runs = t.partial.now.runs.data();

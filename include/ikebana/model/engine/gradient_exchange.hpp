@@ -25,6 +25,7 @@ void check_gradients(const Engine& e, const gradients_of_outputs<Engine>& given)
 
 template <class Engine>
 void copy_gradients(Engine& e, const gradients_of_outputs<Engine>& given) {
+  e.complete_forward();
   for (std::size_t i = 0; i < Engine::output_count; ++i) {
     e.set_output_written(i, given.given[i]);
     if (auto* to = e.tables().output_gradient(i); to != nullptr && given.given[i])

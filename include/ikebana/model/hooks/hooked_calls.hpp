@@ -299,6 +299,7 @@ class hooked_calls final : public backward_watch<T>, forward_values {
 
   void* replace_input(const module_call&, std::size_t i) override {
     hooked& h = hooked_[active_.back()];
+    refuse_within_checkpoint(h, h.call.first_node);
     has_written_ = true;
     const int v = h.call.inputs.ids[i];
     for (std::size_t j = 0; j < h.call.inputs.count; ++j)
@@ -311,11 +312,20 @@ class hooked_calls final : public backward_watch<T>, forward_values {
 
   void* write_output(const module_call&, std::size_t i) override {
     hooked& h = hooked_[active_.back()];
-    has_written_ = true;
     const int v = h.call.outputs.ids[i];
+    if (v >= static_cast<int>(n_->inputs)) refuse_within_checkpoint(h, producer_of(v));
+    has_written_ = true;
     if (!h.writes(i)) n_->values[v] = copy_of(v, h.outputs[i]);
     h.written_outputs |= 1U << i;
     return n_->values[v];
+  }
+
+  /// What a hook writes would not be there when backward runs the checkpoint again.
+  void refuse_within_checkpoint(const hooked& h, int k) const {
+    if (k < static_cast<int>(n_->current.n.nodes) && n_->current.nodes[k].checkpoint >= 0)
+      throw state_error(
+          std::string(h.path.view()) +
+          ": a hook writes to a value within a checkpoint, which backward runs again");
   }
 
   bool does_run(int arm) const { return arm < 0 || n_->run.partial.runs[arm]; }

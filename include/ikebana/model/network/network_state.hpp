@@ -60,6 +60,7 @@ struct network_state {
   std::atomic<const void*> user{nullptr};  ///< See exclusive_use.
   std::shared_ptr<const void> lifetime;    ///< Made on request.
   execution<T> run{};
+  checkpoint_runs<T> checkpoints{};
 
   /// Finds the first and the last call of each leaf. `seen` is scratch, by leaf.
   [[gnu::cold]] void mark_calls(bool* seen) {
@@ -92,6 +93,8 @@ struct network_state {
     run.completed = completed;
     run.buffers = buffers;
     run.saved = saved;
+    run.saved_specs = current.saved;
+    run.runs_again = plan.runs_again;
     run.chains = chains;
   }
 

@@ -26,7 +26,9 @@ struct backward_pass {
 
   template <class Leaf>
   [[gnu::noinline]] void operator()(const Leaf& leaf) {
-    if (!run.runs_backward[--k] || run.is_step_backward(k)) return;
+    if (!run.runs_backward[--k]) return;
+    if (run.checkpoints != nullptr) run.run_again_before(k);
+    if (run.is_step_backward(k)) return;
     const program_node& node = run.nodes[k];
     [[maybe_unused]] const context<T> c = begin(node);
     if constexpr (!is_view_module<Leaf>()) {

@@ -67,6 +67,14 @@ context<T> fused_forward_context(const execution<T>& run, const program_node& no
 template <class T>
 context<T> fused_backward_context(const execution<T>& run, const program_node& node);
 
+/// How a backward runs the checkpoints of a network again.
+template <class T>
+struct checkpoint_runs {
+  void (*run)(void* engine, const execution<T>&, int checkpoint) = nullptr;
+  void* engine = nullptr;
+  int last = -1;  ///< The one that ran last in this backward.
+};
+
 /// Everything that a pass over the leaves needs, as plain tables without the types of the network.
 template <class T>
 struct execution {
@@ -92,7 +100,11 @@ struct execution {
   std::uint32_t stream = 0;
   bool training = true;
   bool accumulate = false;
-  bool repeats = false;               ///< Forward is repeated; stateful leaves are skipped.
+  bool repeats = false;                       ///< Forward is repeated; stateful leaves are skipped.
+  bool keeps_buffers = false;                 ///< For the repeated forward of checkpoints.
+  const bool* runs_again = nullptr;           ///< By node: within a checkpoint.
+  checkpoint_runs<T>* checkpoints = nullptr;  ///< Null if there are none.
+  const program_saved* saved_specs = nullptr;
   std::uint64_t stamp = 0;            ///< Version of the parameters; 0 if they may change anytime.
   const fused_call* fused = nullptr;  ///< By node; null if leaves run unfused.
   const bool* full_precision = nullptr;          ///< By leaf; null if there are no exceptions.
@@ -127,6 +139,35 @@ struct execution {
     if (fused == nullptr || fused[k].loop == 0) return false;
     if (fused[k].runs_loop_backward) run_loop(*this, k, true);
     return true;
+  }
+
+  /// Before the backward of node k: runs the checkpoint that contains it again.
+  void run_again_before(int k) const {
+    const int c = nodes[k].checkpoint;
+    if (c < 0 || c == checkpoints->last) return;
+    checkpoints->last = c;
+    checkpoints->run(checkpoints->engine, *this, c);
+  }
+
+  /// The bytes of saved tensor s.
+  std::size_t saved_bytes(int s) const {
+    const saved_spec& spec = saved_specs[s].spec;
+    return static_cast<std::size_t>(spec.extents.numel()) *
+           (spec.element_size == 0 ? sizeof(T) : spec.element_size);
+  }
+  /// Copies the buffers of a node of a checkpoint to its saved tensors, or back; those from before
+  /// forward, or those from before the repeated forward.
+  [[gnu::noinline]] void copy_buffers(const program_node& node, bool later, bool back) const {
+    // In evaluation, forward changes no others.
+    if (!training && !node.role.is_stateful) return;
+    const std::size_t n = node.kept_buffers;
+    const int first =
+        node.first_saved + static_cast<int>(node.saved_count + (later ? n : std::size_t{0}));
+    for (int i = 0; i < static_cast<int>(n); ++i) {
+      std::byte* const buffer = buffers[leaves[node.leaf].first_buffer + i];
+      if (const std::size_t bytes = saved_bytes(first + i); bytes > 0)
+        std::memcpy(back ? buffer : saved[first + i], back ? saved[first + i] : buffer, bytes);
+    }
   }
 
   context<T> context_of(const program_node& node) const {

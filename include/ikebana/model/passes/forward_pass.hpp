@@ -42,6 +42,8 @@ struct forward_pass {
     if (run.repeats && node.role.is_stateful) return;
     if constexpr (!std::is_same_v<Boundary, no_boundary>)
       if (boundary != nullptr) boundary->before_forward(run, k - 1);
+    if constexpr (changing_buffer_count<Leaf>() > 0)
+      if (run.keeps_buffers && run.runs_again[k - 1]) run.copy_buffers(node, false, false);
     if constexpr (is_view_module<Leaf>())
       run.values[node.first_output] = run.values[node.inputs[0]];
     else if constexpr (joins_alternatives<Leaf>)
@@ -57,13 +59,47 @@ struct forward_pass {
   template <class Leaf>
   [[gnu::always_inline]] bool run_layers([[maybe_unused]] const program_node& node) const {
     if constexpr (runs_layers<E, Leaf>) {
-      if (run.fused == nullptr || run.fused[k - 1].layers == 0) return false;
+      if (run.fused == nullptr || run.chains == nullptr || run.fused[k - 1].layers == 0)
+        return false;
       if (run.fused[k - 1].layers > 0)
         Leaf::template forward_layers<E>(run.values[node.inputs[0]], run.chains[k - 1], run.stamp);
       return true;
     } else {
       return false;
     }
+  }
+};
+
+/// Runs one leaf of a checkpoint again: with the buffers that it had, which then are as they were.
+template <class E, bool Partial, class Leaf>
+void forward_again(const execution<element_of<E>>& run, leaf_boundary<element_of<E>>* boundary,
+                   int k, const Leaf& leaf) {
+  [[maybe_unused]] const program_node& node = run.nodes[k];
+  if constexpr (changing_buffer_count<Leaf>() > 0) {
+    run.copy_buffers(node, true, false);
+    run.copy_buffers(node, false, true);
+  }
+  forward_pass<E, leaf_boundary<element_of<E>>*, Partial> one{run, k, boundary};
+  one(leaf);
+  if constexpr (changing_buffer_count<Leaf>() > 0) run.copy_buffers(node, true, true);
+}
+
+/// Visits the leaves in order and runs those of a checkpoint again.
+template <class E, bool Partial>
+struct checkpoint_pass {
+  const execution<element_of<E>>& run;
+  int checkpoint;
+  leaf_boundary<element_of<E>>* boundary;
+  int k = 0;
+
+  template <class Leaf>
+  [[gnu::noinline]] void operator()(const Leaf& leaf) {
+    const int at = k++;
+    const program_node& node = run.nodes[at];
+    if (node.checkpoint != checkpoint || !run.runs_again[at]) return;
+    if constexpr (Partial)
+      if (!run.does_run(node)) return;
+    forward_again<E, Partial>(run, boundary, at, leaf);
   }
 };
 

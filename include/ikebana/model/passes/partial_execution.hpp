@@ -132,6 +132,7 @@ struct partial_backward_pass {
   [[gnu::noinline]] void operator()(const Leaf& leaf) {
     const program_node& node = run.nodes[--k];
     if (run.runs_backward[k] && run.does_run(node) && run.partial.is_written(node)) {
+      if (run.checkpoints != nullptr) run.run_again_before(k);
       if constexpr (requires { completed.before_leaf(k); }) completed.before_leaf(k);
       if (run.watch != nullptr) run.watch->before_backward(run, k);
       if constexpr (joins_alternatives<Leaf>) {

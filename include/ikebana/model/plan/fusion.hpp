@@ -200,6 +200,7 @@ class fusion_planner {
     const program_node& node = p.nodes[k];
     const cpu::loop_step& step = node.role.step;
     open_loop next = loop;
+    if (loop.first >= 0 && p.nodes[loop.first].checkpoint != node.checkpoint) return false;
     if (node.is_view) {
       if (!is_made(node.inputs[0], loop.number)) return false;
     } else {
@@ -288,7 +289,7 @@ class fusion_planner {
     if (!reads_alone(v, node)) return false;
     const program_node& made = p.nodes[uses[v].producer];
     return !made.is_view && made.choice < 0 && made.output_count == 1 &&
-           plan.calls[uses[v].producer].loop == 0 &&
+           made.checkpoint == node.checkpoint && plan.calls[uses[v].producer].loop == 0 &&
            (is_inference ||
             (!keeps(made, kept::output) && !is_kept_until_backward(p, uses, uses[v].producer)));
   }
@@ -377,7 +378,8 @@ class fusion_planner {
     if (k == 0) return;
     const program_node &node = p.nodes[k], &sum = p.nodes[k - 1];
     if (!sum.role.is_sum || node.inputs[0] != sum.first_output || node.arm != sum.arm ||
-        plan.overwrites[k - 1] < 0 || calls[k - 1].forward_is_done)
+        node.checkpoint != sum.checkpoint || plan.overwrites[k - 1] < 0 ||
+        calls[k - 1].forward_is_done)
       return;
     calls[k].adds = true;
     calls[k].added = sum.inputs[1 - plan.overwrites[k - 1]];
@@ -396,7 +398,7 @@ class fusion_planner {
       for (int v = p.nodes[k].first_output; k + 1 < p.n.nodes; v = p.nodes[++k].first_output) {
         const program_node& next = p.nodes[k + 1];
         if (next.input_count != 1 || next.inputs[0] != v || next.arm != p.nodes[first].arm) break;
-        if (calls[k + 1].loop > 0) break;
+        if (calls[k + 1].loop > 0 || next.checkpoint != p.nodes[first].checkpoint) break;
         if (calls[k + 1].forward_is_done) continue;
         if (!is_layer(k + 1)) break;
         calls[k + 1].layers = -1;

@@ -15,6 +15,22 @@ struct memory_request {
   dim_t offset = -1;
   dim_t* to = nullptr;
   int arm = -1;  ///< Needed only if this alternative runs.
+  /// Needed again, after the content was lost; not if it ends before it begins.
+  int again_begin = 0;
+  int again_end = -1;
+
+  constexpr bool is_alive_with(const memory_request& other) const {
+    if (again_end < 0 && other.again_end < 0) return meet(begin, end, other.begin, other.end);
+    return meet(begin, end, other.begin, other.end) ||
+           meet(begin, end, other.again_begin, other.again_end) ||
+           meet(again_begin, again_end, other.begin, other.end) ||
+           meet(again_begin, again_end, other.again_begin, other.again_end);
+  }
+
+ private:
+  static constexpr bool meet(int a, int a_end, int b, int b_end) {
+    return a <= b_end && b <= a_end && a <= a_end && b <= b_end;
+  }
 };
 
 /// Whether two alternatives never run in one pass.
@@ -46,10 +62,9 @@ constexpr bool exclude_each_other(const program_arm* arms, int a, int b) {
       moved = false;
       for (std::size_t j = 0; j < i; ++j) {
         const memory_request& other = requests[j];
-        const bool alive_together = r.begin <= other.end && other.begin <= r.end;
         const bool overlap =
             r.offset < other.offset + other.bytes && other.offset < r.offset + r.bytes;
-        if (alive_together && overlap && !exclude_each_other(arms, r.arm, other.arm)) {
+        if (overlap && r.is_alive_with(other) && !exclude_each_other(arms, r.arm, other.arm)) {
           r.offset = other.offset + other.bytes;
           moved = true;
         }

@@ -28,6 +28,7 @@ struct memory_plan {
   program_table<int, N.values> gradient_root{};
   program_table<bool, N.values> gradient_written{};
   program_table<bool, N.nodes> runs_backward{};
+  program_table<bool, N.nodes> runs_again{};  ///< In backward, as a part of a checkpoint.
   fusion_plan<N> fusion{};
   dim_t bytes = 0;
 
@@ -36,7 +37,8 @@ struct memory_plan {
             edge_scratch.data(),  edge_needed.data(),
             saved.data(),         root.data(),
             gradient_root.data(), gradient_written.data(),
-            runs_backward.data(), fusion.tables()};
+            runs_backward.data(), runs_again.data(),
+            fusion.tables()};
   }
 };
 
@@ -47,7 +49,7 @@ template <program_sizes N>
 struct planning_tables {
   program_table<value_use, N.values> uses{};
   program_table<planned_value, N.values> values{};
-  program_table<int, N.values + N.nodes> indices{};
+  program_table<int, N.values + 3 * N.nodes> indices{};
   std::array<memory_request, 2 * N.values + N.edges + N.saved + 1> requests{};
 };
 

@@ -21,6 +21,7 @@ struct memory_tables {
   int* gradient_root = nullptr;
   bool* gradient_written = nullptr;
   bool* runs_backward = nullptr;
+  bool* runs_again = nullptr;
   fusion_tables fusion{};
 };
 
@@ -35,7 +36,7 @@ struct lifetime {
 /// The planner's record of a value.
 // No initial values: g++ 12 drops those of array members in a constant expression.
 struct planned_value {
-  lifetime alive, gradient_alive;
+  lifetime alive, again, gradient_alive;
   int arm;
   bool needs_gradient;
 };
@@ -44,13 +45,15 @@ struct planned_value {
 struct planner_scratch {
   value_use* uses = nullptr;        ///< By value.
   planned_value* values = nullptr;  ///< By value.
-  int* indices = nullptr;           ///< Number of values plus nodes.
+  int* indices = nullptr;           ///< Number of values plus thrice that of nodes.
   memory_request* requests = nullptr;
 };
 
 /// Plans the memory of one program: determines the lifetime of each item, then places all. Time
 /// runs from the forward of the first node to the backward of the first; for inference, no node has
-/// a backward. Not instantiated per network.
+/// a backward. What a checkpoint contains runs again before the backward of its last node, and what
+/// backward reads of it is written then: its memory is free in between. Not instantiated per
+/// network.
 class memory_planner {
  public:
   constexpr memory_planner(const program_view& p, std::size_t inputs, pass_purpose purpose,
@@ -68,6 +71,8 @@ class memory_planner {
         values_{scratch.values},
         taker_{scratch.indices},
         first_use_{scratch.indices + p.n.values},
+        backward_times_{first_use_ + p.n.nodes},
+        again_times_{backward_times_ + p.n.nodes},
         requests_{scratch.requests} {}
 
   /// Returns the bytes of the workspace.
@@ -79,6 +84,7 @@ class memory_planner {
     begin_values();
     follow_forward();
     find_loop_backwards();
+    find_times();
     begin_early();
     keep_activations();
     share_gradients();
@@ -90,7 +96,8 @@ class memory_planner {
 
  private:
   constexpr bool is_inference() const { return purpose_ == pass_purpose::inference; }
-  constexpr int backward_time(int node) const { return 2 * nodes_ - node; }
+  constexpr int backward_time(int node) const { return backward_times_[node]; }
+  constexpr bool runs_again(int node) const { return again_times_[node] >= 0; }
   constexpr bool is_kept(int k) const {
     return !is_inference() && is_kept_until_backward(p_, uses_, k);
   }
@@ -100,13 +107,26 @@ class memory_planner {
     return backward_time(f.loop > 0 ? f.loop_end : k);
   }
   constexpr lifetime& alive(int v) { return values_[plan_.root[v]].alive; }
+  /// The lifetime in which the backward of node k, or its repeated forward, needs a value.
+  constexpr lifetime& alive_again(int v, int k) {
+    const int root = plan_.root[v], made = uses_[root].producer;
+    const bool is_within =
+        made >= 0 && runs_again(made) && p_.nodes[made].checkpoint == p_.nodes[k].checkpoint;
+    return is_within ? values_[root].again : values_[root].alive;
+  }
+  /// Node k reads a value, or writes it, at its own time or that of node `at`.
+  constexpr void cover(int v, int k, int at) {
+    alive(v).cover(at);
+    if (runs_again(k)) alive_again(v, k).cover(again_times_[at]);
+  }
+  constexpr void cover_backward(int v, int k) { alive_again(v, k).cover(backward_time(k)); }
   static constexpr bool keeps(const program_node& node, kept what) {
     return (static_cast<unsigned>(node.keeps) & static_cast<unsigned>(what)) != 0;
   }
 
   [[gnu::cold]] constexpr void begin_values() {
     for (int v = 0; v < count_; ++v) {
-      values_[v] = {{0, -1}, {backward_time(0) + 1, -1}, -1, false};
+      values_[v] = {{0, -1}, {0, -1}, {4 * nodes_, -1}, -1, false};
       values_[v].needs_gradient =
           v < inputs_ && purpose_ == pass_purpose::training_with_input_gradients &&
           (inputs_with_gradients_ >> v & 1) != 0 && p_.kinds[v] == element_kind::real;
@@ -149,6 +169,50 @@ class memory_planner {
         }
   }
 
+  [[gnu::cold]] constexpr void find_times() {
+    for (int k = 0; k < nodes_; ++k) {
+      again_times_[k] = -1;
+      plan_.runs_again[k] = false;
+    }
+    int time = nodes_ + 1;
+    for (int k = nodes_; k-- > 0;) {
+      const int c = p_.nodes[k].checkpoint;
+      if (!is_inference() && c >= 0 && (k + 1 == nodes_ || p_.nodes[k + 1].checkpoint != c)) {
+        int first = k;
+        while (first > 0 && p_.nodes[first - 1].checkpoint == c) --first;
+        const int end = end_of_repeated(first, k + 1);
+        for (int j = first; j < end; ++j) {
+          again_times_[j] = time++;
+          plan_.runs_again[j] = true;
+        }
+      }
+      backward_times_[k] = time++;
+    }
+    for (int v = inputs_; v < count_; ++v)
+      if (const int at = again_times_[uses_[v].producer]; at >= 0) values_[v].again = {at, at};
+  }
+
+  /// The last nodes of a checkpoint do not run again if backward does not read what they write.
+  constexpr int end_of_repeated(int first, int end) {
+    bool any = false;
+    for (int k = first; k < end; ++k) any = any || plan_.runs_backward[k];
+    if (!any) return first;
+    for (int v = 0; v < count_; ++v) taker_[v] = 0;
+    for (int k = end; k-- > first; --end) {
+      const program_node& node = p_.nodes[k];
+      const bool backward = plan_.runs_backward[k];
+      bool is_read = plan_.fusion.calls[k].loop > 0 || node.choice >= 0 ||
+                     (backward && (keeps(node, kept::output) || node.saved_count > 0 ||
+                                   p_.leaves[node.leaf].buffer_count > 0));
+      for (int i = 0; i < static_cast<int>(node.output_count); ++i)
+        is_read = is_read || taker_[plan_.root[node.first_output + i]] != 0;
+      if (is_read) break;
+      for (std::size_t i = 0; backward && keeps(node, kept::input) && i < node.input_count; ++i)
+        taker_[plan_.root[node.inputs[i]]] = 1;
+    }
+    return end;
+  }
+
   /// A fused call writes another's output before that call's own time.
   [[gnu::cold]] constexpr void begin_early() {
     for (int k = 0; k < nodes_; ++k) first_use_[k] = k;
@@ -164,29 +228,29 @@ class memory_planner {
       const program_node& node = p_.nodes[k];
       if (node.is_view || node.choice >= 0) continue;
       const bool backward = plan_.runs_backward[k];
-      if (const fused_call& f = plan_.fusion.calls[k]; f.adds) alive(f.added).cover(k);
+      if (const fused_call& f = plan_.fusion.calls[k]; f.adds) cover(f.added, k, k);
       for (std::size_t i = 0; i < node.input_count; ++i) {
-        lifetime& a = alive(node.inputs[i]);
-        a.cover(k);
-        if (backward && keeps(node, kept::input)) a.cover(backward_time(k));
+        cover(node.inputs[i], k, k);
+        if (backward && keeps(node, kept::input)) cover_backward(node.inputs[i], k);
       }
       if (plan_.fusion.calls[k].loop > 0) keep_for_loop(k);
       for (int i = 0; i < static_cast<int>(node.output_count); ++i) {
-        lifetime& a = alive(node.first_output + i);
-        a.cover(k);
-        if (is_kept(k)) a.cover(nodes_);
-        if (backward && keeps(node, kept::output)) a.cover(backward_time(k));
+        const int v = node.first_output + i;
+        cover(v, k, k);
+        if (is_kept(k)) alive(v).cover(nodes_);
+        if (backward && keeps(node, kept::output)) cover_backward(v, k);
       }
     }
     // The caller reads outputs until the next call.
-    for (std::size_t i = 0; i < p_.output_count; ++i)
-      alive(p_.outputs[i]).cover(backward_time(0) + 1);
+    for (std::size_t i = 0; i < p_.output_count; ++i) alive(p_.outputs[i]).cover(4 * nodes_);
     // The output of a choice is in the memory of the alternative that ran.
     for (int k = nodes_; k-- > 0;) {
       const program_node& node = p_.nodes[k];
       if (node.choice < 0) continue;
-      for (std::size_t i = 0; i < node.input_count; ++i)
+      for (std::size_t i = 0; i < node.input_count; ++i) {
         alive(node.inputs[i]).cover(values_[node.first_output].alive.end);
+        alive_again(node.inputs[i], k).cover(values_[node.first_output].again.end);
+      }
     }
   }
 
@@ -194,13 +258,12 @@ class memory_planner {
   constexpr void keep_for_loop(int k) {
     const program_node& node = p_.nodes[k];
     const fused_call& f = plan_.fusion.calls[k];
-    const int until = is_inference() ? f.loop_end : backward_time(k);
     for (std::size_t i = 0; i < node.input_count; ++i) {
-      alive(node.inputs[i]).cover(f.loop_end);
-      alive(node.inputs[i]).cover(until);
+      cover(node.inputs[i], k, f.loop_end);
+      if (!is_inference()) cover_backward(node.inputs[i], k);
     }
-    alive(node.first_output).cover(f.loop_end);
-    if (f.of_rows || f.is_costly) alive(node.first_output).cover(until);
+    cover(node.first_output, k, f.loop_end);
+    if ((f.of_rows || f.is_costly) && !is_inference()) cover_backward(node.first_output, k);
   }
 
   /// A view passes its gradient on without a copy if it is the only contribution, and so does a
@@ -245,10 +308,10 @@ class memory_planner {
   }
 
   [[gnu::cold]] constexpr void request(const shape& extents, std::size_t element_size, lifetime a,
-                                       dim_t& to, int arm) {
+                                       dim_t& to, int arm, lifetime again = {0, -1}) {
     const dim_t bytes =
         round_up_to_alignment<std::byte>(extents.numel() * static_cast<dim_t>(element_size));
-    requests_[requested_++] = {bytes, a.begin, a.end, -1, &to, arm};
+    requests_[requested_++] = {bytes, a.begin, a.end, -1, &to, arm, again.begin, again.end};
   }
 
   /// Scratch for all contributions to a gradient but the first, and what forward saves.
@@ -268,16 +331,29 @@ class memory_planner {
                   plan_.edge_scratch[e], node.arm);
         plan_.gradient_written[v] = true;
       }
-      for (int i = 0; i < static_cast<int>(node.saved_count); ++i) {
-        const int s = node.first_saved + i;
-        const saved_spec& spec = p_.saved[s].spec;
-        request(spec.extents, spec.element_size == 0 ? element_size_ : spec.element_size,
-                {first_use_[k], backward     ? backward_time(k)
-                                : is_kept(k) ? nodes_
-                                             : k},
-                plan_.saved[s], node.arm);
+      const bool again = runs_again(k);
+      lifetime saved{first_use_[k], is_kept(k) ? nodes_ : k}, saved_again{0, -1};
+      if (backward && !again) saved.end = backward_time(k);
+      if (again) {
+        saved_again = {again_times_[first_use_[k]], again_times_[k]};
+        if (backward) saved_again.end = backward_time(k);
+      }
+      const int own = static_cast<int>(node.saved_count),
+                kept = static_cast<int>(node.kept_buffers);
+      for (int i = 0; i < own; ++i) request_saved(node, i, saved, saved_again);
+      for (int i = 0; i < 2 * kept; ++i) {
+        plan_.saved[node.first_saved + own + i] = -1;
+        if (again)
+          request_saved(node, own + i, {i < kept ? k : again_times_[k], again_times_[k]}, {0, -1});
       }
     }
+  }
+
+  constexpr void request_saved(const program_node& node, int i, lifetime a, lifetime again) {
+    const int s = node.first_saved + i;
+    const saved_spec& spec = p_.saved[s].spec;
+    request(spec.extents, spec.element_size == 0 ? element_size_ : spec.element_size, a,
+            plan_.saved[s], node.arm, again);
   }
 
   [[gnu::cold]] constexpr void request_values() {
@@ -285,7 +361,7 @@ class memory_planner {
       const planned_value& value = values_[v];
       const bool is_choice = p_.nodes[uses_[v].producer].choice >= 0;
       if (plan_.root[v] == v && !is_choice)
-        request(p_.values[v], element_size_, value.alive, plan_.values[v], value.arm);
+        request(p_.values[v], element_size_, value.alive, plan_.values[v], value.arm, value.again);
       if (value.needs_gradient && plan_.gradient_root[v] == v)
         request(p_.values[v], element_size_, value.gradient_alive, plan_.value_gradients[v],
                 value.arm);
@@ -302,6 +378,8 @@ class memory_planner {
   planned_value* values_;
   int* taker_;
   int* first_use_;
+  int* backward_times_;  ///< By node.
+  int* again_times_;     ///< By node: that of its repeated forward; -1 for none.
   memory_request* requests_;
   std::size_t requested_ = 0;
 };
