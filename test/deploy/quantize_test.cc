@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <sstream>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -29,6 +31,8 @@
 #include "ikebana/nn/loss.hpp"
 #include "ikebana/nn/pool.hpp"
 #include "ikebana/optim/adam.hpp"
+#include "ikebana/replicate/launch.hpp"
+#include "ikebana/replicate/replicate.hpp"
 #include "ikebana/train/metrics.hpp"
 #include "test/support/count_allocations.hpp"
 
@@ -155,6 +159,29 @@ TEST_CASE("what cannot be quantised stays, and without a batch nothing is") {
   auto model = ike::initialize<float, shape{1, 1, 5, 5}>(net, ike::seed{1});
   std::vector<ike::tensor<float, shape{1, 1, 5, 5}>> batches;
   CHECK_THROWS_AS(ike::quantize<ike::int8>(model, batches), ike::error);
+}
+
+TEST_CASE("a replica is frozen and quantised as its model is") {
+  constexpr auto net = ike::sequential("fc"_m = ike::lazy_linear<3>{}, ike::relu{});
+  using images = ike::tensor<float, shape{4, 7}>;
+  const std::array batches{ike::uniform<float, shape{4, 7}>(ike::seed{5})};
+  ike::launch(ike::threads{2}, [&](ike::process_group auto& group) {
+    auto alone = ike::initialize<float, shape{ike::dynamic, 7}>(net, ike::seed{1});
+    auto replica =
+        ike::replicate(ike::initialize<float, shape{ike::dynamic, 7}>(net, ike::seed{1}), group);
+    const auto same = [&](const auto& a, const auto& b) {
+      auto lane_a = a.lane(shape{4, 7}), lane_b = b.lane(shape{4, 7});
+      const images& x = batches[0];
+      const auto y = a(lane_a, x), z = b(lane_b, x);
+      return std::equal(y.begin(), y.end(), z.begin());
+    };
+    CHECK(same(ike::freeze(replica), ike::freeze(alone)));
+    CHECK(
+        same(ike::quantize<ike::int8>(replica, batches), ike::quantize<ike::int8>(alone, batches)));
+    std::ostringstream printed;
+    printed << ike::freeze(replica);
+    CHECK(printed.str().find("(fc): linear(in_features=7, out_features=3") != std::string::npos);
+  });
 }
 
 TEST_CASE("quantised, a network that knows digits knows as many") {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <iosfwd>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -15,17 +16,26 @@
 #include "ikebana/model/calls/call_arguments.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/model.hpp"
+#include "ikebana/module/print.hpp"
 #include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
 namespace detail {
 
-/// Whether X is a model, or is derived from one.
+/// Whether X is a model, is derived from one or has the members of one.
 template <class E, class M, shape... In>
 void as_model(const model<E, M, In...>*);
 template <class X>
-concept freezable = requires(const X* m) {
+concept replica = requires {
+  typename X::model_type;
+};
+template <replica Replica>
+const typename Replica::model_type* model_of(const Replica&) {
+  return nullptr;
+}
+template <class X>
+concept freezable = replica<X> || requires(const X* m) {
   detail::as_model(m);
 };
 
@@ -216,6 +226,25 @@ class inference_model {
   std::shared_ptr<const weights> weights_;
 };
 
+/// Prints it as its module. Allocates.
+template <class Traits, model_element E, resolved_module M, shape... In>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& stream,
+                                             const inference_model<E, M, In...>& net) {
+  return stream << to_string(net.module());
+}
+
+namespace detail {
+
+template <class E, class M, shape... In, class From>
+auto freeze_as(const model<E, M, In...>*, const From& from) {
+  using folds = folding<M, In...>;
+  using module = typename folds::type;
+  return inference_model<E, module, In...>(
+      std::make_shared<frozen_weights<E, module, sizeof...(In)>>(from, folds{}));
+}
+
+}  // namespace detail
+
 /// Makes an inference_model of a model as it is now: without gradients and optimizer state, in
 /// evaluation mode, with a memory plan in which values live only until their last reader. Its
 /// module is another: batch norms right after a linear module or a convolution are part of the
@@ -225,10 +254,12 @@ class inference_model {
 /// chooses the alternative of a `choose`. O(parameters); allocates.
 template <model_element E, resolved_module M, shape... In>
 auto freeze(const model<E, M, In...>& m) {
-  using folds = detail::folding<M, In...>;
-  using module = typename folds::type;
-  return inference_model<E, module, In...>(
-      std::make_shared<detail::frozen_weights<E, module, sizeof...(In)>>(m, folds{}));
+  return detail::freeze_as(&m, m);
+}
+/// Of the model of a replica, on one rank.
+template <detail::replica Replica>
+auto freeze(const Replica& r) {
+  return detail::freeze_as(detail::model_of(r), r);
 }
 
 /// Makes an inference_model for inputs of the shapes In of a module and of weights that

@@ -130,8 +130,43 @@ const auto& calibration_input(const Batch& b) {
 }  // namespace detail
 
 namespace detail {
+
+template <class M, shape... In, class From, class Batches>
+auto quantize_as(const model<float, M, In...>*, const From& from, Batches& batches) {
+  using folds = folding<M, In...>;
+  using folded = typename folds::type;
+  constexpr std::size_t n = model<float, folded, In...>::input_count;
+  using arguments = call_arguments<model<float, folded, In...>>;
+  const auto plain = std::make_shared<frozen_weights<float, folded, n>>(from, folds{});
+  constexpr std::size_t leaves = std::remove_cvref_t<decltype(plain->lowered)>::sizes.leaves;
+  input_ranges<leaves> ranges;
+  {
+    lane_memory<float, folded, In...> lane(plain, {});
+    bool any = false;
+    for (const auto& batch : batches) {
+      const auto& x = calibration_input(batch);
+      lane.prepare_for(arguments::shapes(x));
+      lane.run_watched(arguments::data(x), ranges);
+      any = true;
+    }
+    if (!any)
+      throw_error(error("quantize needs a batch of inputs, which tells the ranges of numbers"));
+  }
+  quantize_values<leaves> write{plain->lowered.view(), plain->parameter_table.data(),
+                                plain->buffer_table.data(), ranges};
+  const auto module = replace_leaves<quantize_leaf>(plain->module);
+  using quantised = std::remove_cvref_t<decltype(module)>;
+  return inference_model<float, quantised, In...>(
+      std::make_shared<frozen_weights<float, quantised, n>>(*plain, module, write));
+}
+
 template <class M, shape... In>
 void as_model_of_float(const model<float, M, In...>*);
+template <class X>
+concept quantizable_model = requires(const X* m) {
+  detail::as_model_of_float(m);
+}
+|| requires(const X& r) { detail::as_model_of_float(detail::model_of(r)); };
 
 namespace misuse {
 IKEBANA_MISUSE(quantize_takes_int8,
@@ -149,36 +184,16 @@ IKEBANA_MISUSE(quantize_takes_int8,
 /// batch. O(parameters + batches); allocates.
 template <std::same_as<int8> Number, resolved_module M, shape... In, class Batches>
 auto quantize(const model<float, M, In...>& m, Batches&& batches) {
-  using folds = detail::folding<M, In...>;
-  using folded = typename folds::type;
-  constexpr std::size_t n = model<float, folded, In...>::input_count;
-  using arguments = detail::call_arguments<model<float, folded, In...>>;
-  const auto plain = std::make_shared<detail::frozen_weights<float, folded, n>>(m, folds{});
-  constexpr std::size_t leaves = std::remove_cvref_t<decltype(plain->lowered)>::sizes.leaves;
-  detail::input_ranges<leaves> ranges;
-  {
-    detail::lane_memory<float, folded, In...> lane(plain, {});
-    bool any = false;
-    for (const auto& batch : batches) {
-      const auto& x = detail::calibration_input(batch);
-      lane.prepare_for(arguments::shapes(x));
-      lane.run_watched(arguments::data(x), ranges);
-      any = true;
-    }
-    if (!any)
-      throw_error(error("quantize needs a batch of inputs, which tells the ranges of numbers"));
-  }
-  detail::quantize_values<leaves> write{plain->lowered.view(), plain->parameter_table.data(),
-                                        plain->buffer_table.data(), ranges};
-  const auto module = detail::replace_leaves<detail::quantize_leaf>(plain->module);
-  using quantised = std::remove_cvref_t<decltype(module)>;
-  return inference_model<float, quantised, In...>(
-      std::make_shared<detail::frozen_weights<float, quantised, n>>(*plain, module, write));
+  return detail::quantize_as(&m, m, batches);
+}
+/// Of the model of a replica, on one rank.
+template <std::same_as<int8> Number, detail::replica Replica, class Batches>
+requires(detail::quantizable_model<Replica>) auto quantize(const Replica& r, Batches&& batches) {
+  return detail::quantize_as(detail::model_of(r), r, batches);
 }
 template <class Number, class Model, class Batches>
 requires(!std::same_as<Number, int8> ||
-         !requires(const Model* m) { detail::as_model_of_float(m); }) auto quantize(const Model&,
-                                                                                    Batches&&)
+         !detail::quantizable_model<Model>) auto quantize(const Model&, Batches&&)
     -> decltype(detail::refuse_for<detail::misuse::quantize_takes_int8, Number, Model>());
 template <class Model, class Batches>
 auto quantize(const Model&, const Batches&)

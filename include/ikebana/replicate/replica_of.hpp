@@ -46,6 +46,7 @@ class replica_of : protected Model {
   using Model::register_state_dict_hook;
   using Model::registered_hooks;
   using Model::seed;
+  using Model::set_choice;
   using Model::set_fusion;
   using Model::set_random_step;
   using Model::set_seed;
