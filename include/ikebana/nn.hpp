@@ -53,6 +53,7 @@
 #include "ikebana/nn/spectral_norm.hpp"
 #include "ikebana/nn/split.hpp"
 #include "ikebana/nn/standard_scaler.hpp"
+#include "ikebana/nn/sync_batch_norm.hpp"
 #include "ikebana/nn/transformer.hpp"
 #include "ikebana/nn/transformer_decoder.hpp"
 #include "ikebana/nn/transformer_decoder_layer.hpp"

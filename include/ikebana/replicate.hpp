@@ -9,6 +9,7 @@
 // <ikebana/replicate/utils/..>, such as map_tensors.hpp.
 #include "ikebana/core/with_exceptions.hpp"
 #include "ikebana/replicate/compress.hpp"
+#include "ikebana/replicate/convert_sync_batch_norm.hpp"
 #include "ikebana/replicate/elastic_threads.hpp"
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/mesh.hpp"

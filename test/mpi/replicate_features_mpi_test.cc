@@ -9,6 +9,7 @@
 #include "test/replicate/mixed_precision_checks.hpp"
 #include "test/replicate/optimizer_in_backward_checks.hpp"
 #include "test/replicate/shard_optimizer_checks.hpp"
+#include "test/replicate/sync_batch_norm_checks.hpp"
 #include "test/replicate/trace_checks.hpp"
 #include "test/replicate/unused_checks.hpp"
 
@@ -39,6 +40,13 @@ TEST_CASE("mixed precision") {
   ike::mpi_group group = world();
   mixed_precision_checks::trains<float>(group);
   mixed_precision_checks::accumulates<float, ike::bfloat16, float>(group);
+}
+
+TEST_CASE("batch norm over the batches of all ranks") {
+  ike::mpi_group group = world();
+  sync_batch_norm_checks::trains<float>(group);
+  sync_batch_norm_checks::parts_of_any_size<double>(group);
+  sync_batch_norm_checks::one_element(group);
 }
 
 TEST_CASE("traces") {

@@ -67,7 +67,7 @@ struct find_batch_norms {
           Leaf::tracks;
         } &&
         !requires { Leaf::is_frozen; }) {
-      if (!is_first || !Leaf::tracks || !Leaf::kind.starts_with("batch_norm")) return;
+      if (!is_first || !Leaf::tracks || Leaf::kind.find("batch_norm") == Leaf::kind.npos) return;
       const double momentum = leaf.momentum.value_or(1);
       if (momentum == 0)
         throw error(std::string(p.path(p.leaves[l]).c_str()) +

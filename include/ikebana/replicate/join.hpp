@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ikebana/core/error.hpp"
+#include "ikebana/replicate/exchange_in_group.hpp"
 #include "ikebana/replicate/policy.hpp"
 #include "ikebana/replicate/process_group.hpp"
 
@@ -177,6 +178,7 @@ class joining_replica {
   /// state_error if a join is active already.
   template <class Body>
   void join(Body&& body, const join_options& options = {}) {
+    refuse_exchanges();
     static_assert(
         detail::joins_without_optimizer<Policy>,
         "ikebana: a join under shard_optimizer needs the optimizer, of which each rank has "
@@ -186,10 +188,17 @@ class joining_replica {
   template <class Optimizer, class Body>
   requires requires(Optimizer& o) { o.step(); }
   void join(Optimizer& optimizer, Body&& body, const join_options& options = {}) {
+    refuse_exchanges();
     join_with(std::forward<Body>(body), options, [&] { self().step(optimizer); });
   }
 
  protected:
+  static constexpr void refuse_exchanges() {
+    static_assert(
+        !detail::has_exchanges<typename Replica::model_type>,
+        "ikebana: join lets ranks finish early, and sync_batch_norm needs a batch of every "
+        "rank in each step");
+  }
   /// Whether this rank's gradients are part of the sum that the others are making.
   bool keeps_gradients() const {
     return restarted_ || !(join_.divides_by_active() || join_.others_restarted());

@@ -11,6 +11,7 @@
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/refusal.hpp"
 #include "ikebana/module/unknown_path.hpp"
+#include "ikebana/replicate/exchange_in_group.hpp"
 #include "ikebana/replicate/feature.hpp"
 #include "ikebana/replicate/invariant/invariant_replicated.hpp"
 #include "ikebana/replicate/mixed_precision.hpp"
@@ -58,6 +59,9 @@ IKEBANA_MISUSE(replicate_twice, "replicate was already applied to this model");
 IKEBANA_MISUSE(
     replicate_of_sparse_gradients,
     "replicate sums dense gradients: leave out sparse<true> of the network's embeddings");
+IKEBANA_MISUSE(replicate_of_exchanges_with_invariant,
+               "invariant computes each slice of a batch by itself, and sync_batch_norm needs the "
+               "whole: leave out one of them");
 IKEBANA_MISUSE(replicate_of_a_container,
                "replicate does not support containers, which have no forward: make a network of "
                "what is in it, with sequential or graph");
@@ -115,6 +119,8 @@ constexpr auto find_replicate_refusal() {
     return because<misuse::replicate_of_a_module>{};
   } else if constexpr (Model::row_parameters > 0) {
     return because<misuse::replicate_of_sparse_gradients>{};
+  } else if constexpr (has_exchanges<Model> && policy_has<Policy, invariant_key>) {
+    return because<misuse::replicate_of_exchanges_with_invariant>{};
   } else if constexpr (!std::is_same_v<decltype(option_refusal<Policy>::find()), accepted>) {
     return option_refusal<Policy>::find();
   } else if constexpr (!check_policy<Policy, Model>().ok()) {

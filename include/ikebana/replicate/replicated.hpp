@@ -19,6 +19,7 @@
 #include "ikebana/replicate/buffer_sync.hpp"
 #include "ikebana/replicate/comm_hook.hpp"
 #include "ikebana/replicate/elastic.hpp"
+#include "ikebana/replicate/exchange_in_group.hpp"
 #include "ikebana/replicate/feature.hpp"
 #include "ikebana/replicate/join.hpp"
 #include "ikebana/replicate/mixed/cast_call.hpp"
@@ -54,8 +55,8 @@ struct a_replica_is_not_copied_but_its_state {};
 ///
 /// Gradients become (1/ranks) times the sum over ranks and over the batches since zero_grad.
 /// Buffers are those of rank 0 after every synchronised backward. Every rank must make the same
-/// calls in the same order; forward alone does not communicate. Steps allocate nothing. Throws
-/// communication_error if another rank fails.
+/// calls in the same order; forward alone does not communicate, but for sync_batch_norm. Steps
+/// allocate nothing. Throws communication_error if another rank fails.
 template <class Policy, class Model, process_group Group>
 class replicated : public detail::replica_of<Model>,
                    public synchronised_replica<replicated<Policy, Model, Group>, Policy>,
@@ -145,6 +146,7 @@ class replicated : public detail::replica_of<Model>,
   template <class... X>
       output_view forward(const X&... x) & requires(Model::template takes<X...>) {
     begin_forward();
+    [[maybe_unused]] const exchange_of_call exchange{group()};
     return Model::forward(x...);
   }
   template <class... X>
@@ -194,6 +196,7 @@ class replicated : public detail::replica_of<Model>,
     refuse_in_backward_steps();
     const abandon_on_exception guard{*this};
     Model::begin_gradients(output_gradient);
+    [[maybe_unused]] const exchange_of_call exchange{group()};
     engine_.run_backward(true, listener(true));
     end_backward();
   }
@@ -206,6 +209,7 @@ class replicated : public detail::replica_of<Model>,
     refuse_in_backward_steps();
     const abandon_on_exception guard{*this};
     Model::begin_gradients(output_gradient, input_gradients...);
+    [[maybe_unused]] const exchange_of_call exchange{group()};
     engine_.run_backward(true, listener(true));
     detail::end_input_gradients(engine_);
     end_backward();
@@ -379,6 +383,11 @@ class replicated : public detail::replica_of<Model>,
       return backward_listener{*this, accumulate};
   }
 
+  /// Sums of leaves over the ranks of this replica, during a call.
+  using exchange_of_call =
+      std::conditional_t<detail::has_exchanges<Model>, detail::exchange_in_group<Group>,
+                         detail::no_exchange>;
+
   /// What is in flight when an exception ends a backward must not outlive the group.
   struct abandon_on_exception {
     replicated& self;
@@ -451,6 +460,7 @@ class replicated : public detail::replica_of<Model>,
   value_type loss_and_gradients(const X& x, const Y& target, const Loss& loss, bool accumulate) {
     const abandon_on_exception guard{*this};
     begin_forward();
+    [[maybe_unused]] const exchange_of_call exchange{group()};
     const value_type value = Model::run_loss(x, target, loss, accumulate, listener(accumulate));
     end_backward();
     return value;
