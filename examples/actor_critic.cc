@@ -1,16 +1,18 @@
 // Advantage actor-critic (Mnih et al., Asynchronous Methods for Deep Reinforcement Learning, 2016):
 // one model with three methods, of which one acts, one judges states and one learns. It balances a
-// pole on a cart (Barto, Sutton and Anderson, Neuronlike adaptive elements, 1983).
+// pole on a cart; the learning curve is drawn in the file that is named on the command line.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <tuple>
+#include <vector>
 
+#include "examples/cart_pole.hpp"
 #include "ikebana/ikebana.hpp"
 #include "ikebana/ops.hpp"
+#include "ikebana/train/plot.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -42,31 +44,7 @@ constexpr auto loss = [](auto logits, auto judged, auto action, auto returns) {
 
 constexpr int carts = 16, steps = 32, longest = 200;
 
-struct cart {
-  std::array<float, 4> state{};  // position, velocity, angle, angular velocity
-  int age = 0;
-
-  void reset(const ike::random_stream& random) {
-    ike::fill_uniform(random, 0.05f, state.data(), 4);
-    age = 0;
-  }
-  /// Pushes for 20 ms; returns whether the pole or the cart has left its range.
-  bool push(bool right) {
-    auto& [x, v, angle, spin] = state;
-    const float force = right ? 10.0f : -10.0f, s = std::sin(angle), c = std::cos(angle);
-    const float t = (force + 0.05f * spin * spin * s) / 1.1f;
-    const float turn = (9.8f * s - c * t) / (0.5f * (4.0f / 3 - 0.1f * c * c / 1.1f));
-    const float push = t - 0.05f * turn * c / 1.1f;
-    x += 0.02f * v;
-    v += 0.02f * push;
-    angle += 0.02f * spin;
-    spin += 0.02f * turn;
-    ++age;
-    return std::abs(x) > 2.4f || std::abs(angle) > 0.2095f;
-  }
-};
-
-int main() {
+int main(int argc, char** argv) {
   constexpr shape states{dynamic, 4};
   auto model = ike::initialize<float, states, states, states>(agent, ike::seed{1});
   auto act = model.part<"act">();
@@ -82,7 +60,8 @@ int main() {
   ike::tensor<std::int64_t, shape{steps * carts}> action;
   ike::tensor<float, shape{steps * carts}> returns;
   ike::tensor<float, shape{carts, 4}> now;
-  float mean_age = 20;
+  double mean_age = 20;
+  std::vector<double> ages;
   for (int update = 0; update < 200; ++update) {
     bool fell[steps][carts]{};
     const auto observe = [&] {
@@ -99,7 +78,7 @@ int main() {
         action[t * carts + c] = right ? 1 : 0;
         fell[t][c] = all[c].push(right) || all[c].age == longest;
         if (!fell[t][c]) continue;
-        mean_age += 0.05f * (static_cast<float>(all[c].age) - mean_age);
+        mean_age += 0.05 * (all[c].age - mean_age);
         all[c].reset(random());
       }
     }
@@ -113,9 +92,12 @@ int main() {
     }
     learn.train_step(ike::reshape<shape{steps * carts, 4}>(seen), ike::inputs(action, returns),
                      loss, optimizer);
-    if (update % 25 == 24)
-      std::printf("%6d steps: the pole stands for %3.0f steps of at most %d\n",
-                  (update + 1) * steps * carts, static_cast<double>(mean_age), longest);
+    ages.push_back(mean_age);
   }
+  std::printf("at last, the pole stands for %.0f steps of at most %d\n", mean_age, longest);
+  ike::plot figure;
+  figure.curves({.title = "steps until the pole falls", .x_label = "update"},
+                {{"moving average", ages}});
+  if (argc > 1) figure.save(argv[1]);
   return mean_age > 120 ? 0 : 1;
 }

@@ -1,4 +1,5 @@
-// A transformer in the style of GPT as formulas, attention included. It learns to write C++.
+// A transformer in the style of GPT as formulas, attention included. It learns to write C++. The
+// learning curve is drawn in the file that is named on the command line.
 
 #include <cstdio>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include "ikebana/deploy.hpp"
 #include "ikebana/ikebana.hpp"
 #include "ikebana/ops.hpp"
+#include "ikebana/train/plot.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -37,7 +39,7 @@ constexpr auto gpt = ike::graph([](auto text) {  // indices [N, length] -> logit
   return ike::reshape<-1, symbols>("head"_m(ike::lazy_linear<symbols>{}, h));
 });
 
-int main() {
+int main(int argc, char** argv) {
   std::ifstream file("include/ikebana/nn/pool.hpp", std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   const auto symbol = [&](std::size_t i) -> std::int64_t {
@@ -47,7 +49,7 @@ int main() {
   ike::adamw optimizer{model, {.lr = 3e-3f}};
   ike::tensor<std::int64_t, shape{16, length}> x;
   ike::tensor<std::int64_t, shape{16 * length}> next;
-  double bits = 0;
+  std::vector<double> bits;
   for (std::size_t step = 0; step < 120; ++step) {
     for (std::size_t i = 0; i < 16 * length; ++i) {
       const std::size_t row = (step * 16 + i / length) * 617 % (text.size() - length - 1);
@@ -55,9 +57,13 @@ int main() {
       next[static_cast<ike::dim_t>(i)] = symbol(row + i % length + 1);
     }
     const float loss = model.train_step(x, next, ike::cross_entropy{}, optimizer);
-    bits = 0.9 * bits + 0.1 * static_cast<double>(loss) / std::numbers::ln2;
+    const double now = static_cast<double>(loss) / std::numbers::ln2;
+    bits.push_back(bits.empty() ? now : 0.9 * bits.back() + 0.1 * now);
   }
-  std::printf("%.2f bits per character\n", bits);
+  std::printf("%.2f bits per character\n", bits.back());
+  ike::plot figure;
+  figure.curves({.title = "bits per character", .x_label = "step"}, {{"moving average", bits}});
+  if (argc > 1) figure.save(argv[1]);
 
   const auto net = ike::freeze(model);
   auto lane = net.lane(shape{1, length});
@@ -67,5 +73,5 @@ int main() {
        ike::generate(net, lane, prompt, {.max_new_tokens = 100, .do_sample = true, .top_k = 5}))
     std::putchar(token == 0 ? '\n' : static_cast<char>(token - 1 + ' '));
   std::putchar('\n');
-  return bits < 3.6 ? 0 : 1;
+  return bits.back() < 3.6 ? 0 : 1;
 }

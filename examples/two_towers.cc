@@ -1,12 +1,15 @@
 // Contrastive learning: two towers see the left and the right half of handwritten digits, and learn
-// which halves belong together. The loss is part of the formula.
+// which halves belong together. The loss is part of the formula. The
+// learning curves are drawn in the file that is named on the command line.
 
 #include <cstdio>
 #include <tuple>
+#include <vector>
 
 #include "ikebana/ikebana.hpp"
 #include "ikebana/io/csv.hpp"
 #include "ikebana/ops.hpp"
+#include "ikebana/train/plot.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -29,7 +32,7 @@ constexpr auto network = ike::graph([](auto images) {  // [N, 8, 8]
   return std::tuple{loss, ike::mean(hits)};
 });
 
-int main() {
+int main(int argc, char** argv) {
   const auto table = ike::read_csv<float>("examples/data/digits.csv");
   ike::tensor pixels = ike::columns(table, 0, 64);
   for (float& p : pixels) p /= 16;
@@ -38,17 +41,28 @@ int main() {
 
   auto model = ike::initialize<float, shape{ike::dynamic, 8, 8}>(network, ike::seed{1});
   ike::adamw optimizer{model, {.lr = 3e-3f, .weight_decay = 1e-2f}};
-  const auto one = ike::ones<float, shape{}>(), none = ike::zeros<float, shape{}>();
-  for (int epoch = 0; epoch < 80; ++epoch)
+  const auto one = ike::ones<float, shape{}>();
+  std::vector<double> seen, unseen, found;
+  for (int epoch = 0; epoch < 80; ++epoch) {
+    double sum = 0, batches = 0;
     for (ike::dim_t i = 0; i + batch <= kept; i += batch) {
-      model(ike::slice(images, i, i + batch));
+      const auto [loss, hits] = model(ike::slice(images, i, i + batch));
+      sum += static_cast<double>(loss[0]);
+      ++batches;
       model.zero_grad();
-      model.backward(std::tuple{one, none});
+      model.backward(std::tuple{one, ike::no_gradient});
       optimizer.step();
     }
-  model.eval();
-  const auto [loss, hits] = model(ike::slice(images, kept, kept + batch));
+    seen.push_back(sum / batches);
+    const auto [loss, hits] = model(ike::slice(images, kept, kept + batch));
+    unseen.push_back(static_cast<double>(loss[0]));
+    found.push_back(100 * static_cast<double>(hits[0]));
+  }
   std::printf("of %d unseen images, %.0f %% of the left halves find their right half\n",
-              static_cast<int>(batch), static_cast<double>(100 * hits[0]));
-  return hits[0] > 0.25f ? 0 : 1;
+              static_cast<int>(batch), found.back());
+  ike::plot figure;
+  figure.curves({.title = "loss"}, {{"seen", seen}, {"unseen", unseen}});
+  figure.curves({.title = "found right halves of unseen images"}, {{"per cent", found}});
+  if (argc > 1) figure.save(argv[1]);
+  return found.back() > 25 ? 0 : 1;
 }

@@ -1,10 +1,13 @@
-// A variational autoencoder of digits as one formula, loss included. It draws new digits.
+// A variational autoencoder of digits as one formula, loss included. It draws new digits, in the
+// file that is named on the command line.
 
 #include <cstdio>
+#include <vector>
 
 #include "ikebana/ikebana.hpp"
 #include "ikebana/io/csv.hpp"
 #include "ikebana/ops.hpp"
+#include "ikebana/train/plot.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -24,34 +27,32 @@ constexpr auto vae = ike::graph([](auto x) {  // [N, 64]
   return ike::mean(error + divergence);
 });
 
-int main() {
+int main(int argc, char** argv) {
   const auto table = ike::read_csv<float>("examples/data/digits.csv");
   ike::tensor pixels = ike::columns(table, 0, 64);
   for (float& p : pixels) p /= 16;
   auto model = ike::initialize<float, shape{ike::dynamic, 64}>(vae, ike::seed{1});
   ike::adam optimizer{model, {.lr = 2e-3f}};
-  float first = 0, last = 0;
+  std::vector<double> losses;
   for (int epoch = 0; epoch < 40; ++epoch) {
-    last = 0;
+    double sum = 0, batches = 0;
     for (ike::dim_t i = 0; i + 64 <= pixels.extent(0); i += 64) {
-      last += model(ike::slice(pixels, i, i + 64))[0];
+      sum += static_cast<double>(model(ike::slice(pixels, i, i + 64))[0]);
+      ++batches;
       model.zero_grad();
       model.backward(ike::ones<float, shape{}>());
       optimizer.step();
     }
-    if (epoch == 0) first = last;
+    losses.push_back(sum / batches);
   }
-  std::printf("loss %.0f, then %.0f\n", static_cast<double>(first), static_cast<double>(last));
-  ike::tensor<float, shape{6, latent}> z;
+  std::printf("loss %.0f, then %.0f\n", losses.front(), losses.back());
+  ike::tensor<float, shape{36, latent}> z;
   ike::fill_normal(ike::random_stream{ike::seed{3}, 0}, 0, 1, z.data(), z.size());
   model.eval();
   auto draw = model.part<"decoder">();
-  const auto digits = draw(z);
-  for (int i = 0; i < 6 * 64; ++i)  // row i / 48 of digit i / 8 % 6
-    std::printf("%c%s",
-                " .:-=+*#%@"[static_cast<int>(9.9f * digits(i / 8 % 6, i / 48 * 8 + i % 8))],
-                i % 48 == 47 ? "\n"
-                : i % 8 == 7 ? "   "
-                             : "");
-  return last < 0.5f * first ? 0 : 1;
+  ike::plot figure;
+  figure.curves({.title = "loss"}, {{"minus evidence lower bound", losses}});
+  figure.images("drawn", ike::reshape<shape{36, 1, 8, 8}>(draw(z)));
+  if (argc > 1) figure.save(argv[1]);
+  return losses.back() < 0.5 * losses.front() ? 0 : 1;
 }
