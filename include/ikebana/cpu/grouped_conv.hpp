@@ -11,25 +11,25 @@
 #endif
 
 IKEBANA_CPU_BEGIN_SMALL
-/// The same convolutions for those of several groups, which may be of few channels each: kernels
-/// of their own, that other networks need not build.
+/// The convolutions of conv.hpp by the algorithms of a set, which include those of groups of few
+/// channels: others are not built.
 namespace ikebana::cpu {
 
-/// As conv_forward, by algorithms of `Set`: no others are built.
-template <class T, detail::conv_set Set = detail::conv_set{}>
+/// As conv_forward, by algorithms of `Set` (conv_set_for).
+template <class T, conv_set Set = conv_set{}>
 void grouped_conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
                           const conv_epilogue<T>& then = {});
 /// As conv_backward_data.
-template <class T, detail::conv_set Set = detail::conv_set{}>
+template <class T, conv_set Set = conv_set{}>
 void grouped_conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
                                 const T* bias = nullptr);
 /// As conv_backward_weights.
-template <class T, detail::conv_set Set = detail::conv_set{}>
+template <class T, conv_set Set = conv_set{}>
 void grouped_conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
                                    bool accumulate);
 
 #if IKEBANA_CPU_HERE
-template <class T, detail::conv_set Set>
+template <class T, conv_set Set>
 void grouped_conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
                           const conv_epilogue<T>& then) {
   if constexpr (Set.has(conv_algorithm::depthwise_lanes))
@@ -38,7 +38,7 @@ void grouped_conv_forward(const conv_geometry& g, const T* x, const T* w, const 
       return;
   conv_forward<T>(g, x, w, bias, y, then, detail::forward_algorithms_for<T, Set>());
 }
-template <class T, detail::conv_set Set>
+template <class T, conv_set Set>
 void grouped_conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx,
                                 const T* bias) {
   if constexpr (Set.has(conv_algorithm::depthwise_lanes))
@@ -47,7 +47,7 @@ void grouped_conv_backward_data(const conv_geometry& g, const T* dy, const T* w,
       return;
   conv_backward_data<T>(g, dy, w, dx, bias, detail::data_algorithms_for<T, Set>());
 }
-template <class T, detail::conv_set Set>
+template <class T, conv_set Set>
 void grouped_conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw,
                                    bool accumulate) {
   if constexpr (Set.has(conv_algorithm::depthwise_lanes))

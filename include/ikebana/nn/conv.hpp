@@ -192,13 +192,9 @@ struct conv {
     }
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const cpu::conv_epilogue<T> then{c.residual(), c.function(), c.channel_scale()};
-    constexpr auto others = cpu::detail::built(
-        options::template needed<T>(cpu::conv_direction::forward, kernel_geometry(), In, Out));
-    if constexpr (options::groups == 1)
-      cpu::conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then,
-                           cpu::detail::forward_algorithms_for<T, others>());
-    else
-      cpu::grouped_conv_forward<T, others>(g, seen(c), c.parameter(0), bias, c.output(), then);
+    constexpr auto others =
+        options::template needed<T>(cpu::conv_direction::forward, kernel_geometry(), In, Out);
+    cpu::grouped_conv_forward<T, others>(g, seen(c), c.parameter(0), bias, c.output(), then);
   }
 
   template <class T>
@@ -206,27 +202,19 @@ struct conv {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* dy = c.output_gradient();
     if (c.parameter_gradient(0) != nullptr) {
-      constexpr auto to_weights = cpu::detail::built(
-          options::template needed<T>(cpu::conv_direction::weights, kernel_geometry(), In, Out));
-      if constexpr (options::groups == 1)
-        cpu::conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0), c.accumulate(),
-                                      cpu::detail::weights_algorithms_for<T, to_weights>());
-      else
-        cpu::grouped_conv_backward_weights<T, to_weights>(g, seen(c), dy, c.parameter_gradient(0),
-                                                          c.accumulate());
+      constexpr auto to_weights =
+          options::template needed<T>(cpu::conv_direction::weights, kernel_geometry(), In, Out);
+      cpu::grouped_conv_backward_weights<T, to_weights>(g, seen(c), dy, c.parameter_gradient(0),
+                                                        c.accumulate());
       if constexpr (options::bias)
         cpu::conv_backward_bias<T>(g, dy, c.parameter_gradient(1), c.accumulate());
     }
     if (c.input_gradient() == nullptr) return;
     T* dx = c.input_gradient();
     if constexpr (!is_zeros) dx = c.template saved<T>(0);
-    constexpr auto to_data = cpu::detail::built(
-        options::template needed<T>(cpu::conv_direction::data, kernel_geometry(), In, Out));
-    if constexpr (options::groups == 1)
-      cpu::conv_backward_data<T>(g, dy, c.parameter(0), dx, nullptr,
-                                 cpu::detail::data_algorithms_for<T, to_data>());
-    else
-      cpu::grouped_conv_backward_data<T, to_data>(g, dy, c.parameter(0), dx, nullptr);
+    constexpr auto to_data =
+        options::template needed<T>(cpu::conv_direction::data, kernel_geometry(), In, Out);
+    cpu::grouped_conv_backward_data<T, to_data>(g, dy, c.parameter(0), dx, nullptr);
     if constexpr (!is_zeros)
       cpu::pad_backward<T>(pads(c.input_shape()), border, c.template saved<T>(0),
                            c.input_gradient());

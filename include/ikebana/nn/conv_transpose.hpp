@@ -161,13 +161,9 @@ struct conv_transpose {
   void forward(const context<T>& c) const {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* const bias = options::bias ? c.parameter(1) : nullptr;
-    constexpr auto others = cpu::detail::built(
-        options::template needed<T>(cpu::conv_direction::data, options::geometry(), Out, In));
-    if constexpr (options::groups == 1)
-      cpu::conv_backward_data<T>(g, c.input(), c.parameter(0), c.output(), bias,
-                                 cpu::detail::data_algorithms_for<T, others>());
-    else
-      cpu::grouped_conv_backward_data<T, others>(g, c.input(), c.parameter(0), c.output(), bias);
+    constexpr auto others =
+        options::template needed<T>(cpu::conv_direction::data, options::geometry(), Out, In);
+    cpu::grouped_conv_backward_data<T, others>(g, c.input(), c.parameter(0), c.output(), bias);
   }
 
   template <class T>
@@ -175,25 +171,17 @@ struct conv_transpose {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* dy = c.output_gradient();
     // The convolution of which this is the transpose reads what this module writes.
-    constexpr auto to_weights = cpu::detail::built(
-        options::template needed<T>(cpu::conv_direction::weights, options::geometry(), Out, In));
-    if constexpr (options::groups == 1)
-      cpu::conv_backward_weights<T>(g, dy, c.input(), c.parameter_gradient(0), c.accumulate(),
-                                    cpu::detail::weights_algorithms_for<T, to_weights>());
-    else
-      cpu::grouped_conv_backward_weights<T, to_weights>(g, dy, c.input(), c.parameter_gradient(0),
-                                                        c.accumulate());
+    constexpr auto to_weights =
+        options::template needed<T>(cpu::conv_direction::weights, options::geometry(), Out, In);
+    cpu::grouped_conv_backward_weights<T, to_weights>(g, dy, c.input(), c.parameter_gradient(0),
+                                                      c.accumulate());
     if constexpr (options::bias)
       cpu::channel_sums<T>(g.batch, Out, cpu::conv_geometry::volume(g.in), dy,
                            c.parameter_gradient(1), c.accumulate());
     if (c.input_gradient() == nullptr) return;
-    constexpr auto to_data = cpu::detail::built(
-        options::template needed<T>(cpu::conv_direction::forward, options::geometry(), Out, In));
-    if constexpr (options::groups == 1)
-      cpu::conv_forward<T>(g, dy, c.parameter(0), nullptr, c.input_gradient(), {},
-                           cpu::detail::forward_algorithms_for<T, to_data>());
-    else
-      cpu::grouped_conv_forward<T, to_data>(g, dy, c.parameter(0), nullptr, c.input_gradient());
+    constexpr auto to_data =
+        options::template needed<T>(cpu::conv_direction::forward, options::geometry(), Out, In);
+    cpu::grouped_conv_forward<T, to_data>(g, dy, c.parameter(0), nullptr, c.input_gradient());
   }
 
   template <class... X>

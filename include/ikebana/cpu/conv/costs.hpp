@@ -57,8 +57,7 @@ inline constexpr dim_t most_unstrided_sources = 16, least_unstrided_results = 24
 
 // Products of the image: results with a bias, positions that are finished in the cache, the fewest
 // of a thread, and what they are multiples of.
-inline constexpr dim_t product_results = 256, finished_positions = 288,
-                       least_product_positions = 192, product_unit = 48;
+inline constexpr dim_t finished_positions = 288, least_product_positions = 192, product_unit = 48;
 
 // Bands. Bytes of the copy and of the results, in the second-level cache, and of what stays in the
 // first; products of a result at once.

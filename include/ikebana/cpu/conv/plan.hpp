@@ -253,7 +253,6 @@ constexpr bool applies(conv_algorithm algorithm, const conv_problem& p) {
 
 namespace detail {
 
-/// The algorithms that a caller may need, a bit for each, and what they need of strides.
 struct conv_set {
   unsigned algorithms = ~0U;
   bool strides = true;  // that are not 1
@@ -264,6 +263,9 @@ struct conv_set {
 };
 
 }  // namespace detail
+
+/// The algorithms that a caller may need, a bit for each, and what they need of strides.
+using conv_set = detail::conv_set;
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

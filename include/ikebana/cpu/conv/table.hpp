@@ -184,3 +184,14 @@ const weights_table<T>& weights_algorithms_for() {
 }
 
 }  // namespace ikebana::cpu::detail
+
+namespace ikebana::cpu {
+
+/// What is built for convolutions of which the kernel, strides, dilation, padding and channels are
+/// known (negative where not).
+template <class T>
+constexpr conv_set conv_set_for(conv_direction direction, const conv_geometry& g) {
+  return detail::built(detail::needed_for<T>(direction, g));
+}
+
+}  // namespace ikebana::cpu

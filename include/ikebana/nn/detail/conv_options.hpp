@@ -63,13 +63,13 @@ struct conv_options {
     return g;
   }
 
-  /// The algorithms that a convolution of so many channels may need; a negative count is unknown.
+  /// The algorithms that are built for so many channels; a negative count is unknown.
   template <class T>
-  static constexpr cpu::detail::conv_set needed(cpu::conv_direction direction, cpu::conv_geometry g,
-                                                dim_t in_channels, dim_t out_channels) {
+  static constexpr cpu::conv_set needed(cpu::conv_direction direction, cpu::conv_geometry g,
+                                        dim_t in_channels, dim_t out_channels) {
     g.in_channels = in_channels;
     g.out_channels = out_channels;
-    return cpu::detail::needed_for<T>(direction, g);
+    return cpu::conv_set_for<T>(direction, g);
   }
 };
 

@@ -1,7 +1,7 @@
 // What there is for convolutions of few channels a group: the general kernels
 // for every set, special ones where they pay, and of these what `Set` needs.
 
-template <class T, conv_direction Of, detail::conv_set Set>
+template <class T, conv_direction Of, conv_set Set>
 constexpr detail::depthwise_kernels<T> list_depthwise() {
   [[maybe_unused]] constexpr bool forward = Of == conv_direction::forward,
                                   backward = Of == conv_direction::data,
@@ -36,7 +36,7 @@ constexpr detail::depthwise_kernels<T> list_depthwise() {
 #endif
   return all;
 }
-template <class T, conv_direction Of, detail::conv_set Set>
+template <class T, conv_direction Of, conv_set Set>
 const detail::depthwise_kernels<T>& kernels_for_depthwise() {
   static constexpr detail::depthwise_kernels<T> all = list_depthwise<T, Of, Set>();
   return all;
