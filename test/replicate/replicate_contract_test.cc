@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -14,13 +15,17 @@
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/model/initialize.hpp"
+#include "ikebana/model/requires_grad.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/loss.hpp"
+#include "ikebana/optim/sgd.hpp"
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/replicate.hpp"
 #include "test/replicate/counting_group.hpp"
+#include "test/replicate/on_threads.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -221,4 +226,28 @@ TEST_CASE("a policy that ignores all, and one that delays all, make no bucket") 
     delayed.backward(ike::ones<float, shape{6, 2}>());
     CHECK(delayed.bucket_plan().empty());
   });
+}
+
+TEST_CASE("replicas train the parts that every rank has switched on") {
+  on_threads(
+      [](auto& group) {
+        constexpr auto two =
+            ike::sequential("a"_m = ike::linear<4, 3>{}, "b"_m = ike::linear<3, 2>{});
+        constexpr shape in{2, 4}, out{2, 2};
+        auto model = ike::replicate(ike::initialize<float, in>(two, ike::seed{1}), group);
+        ike::sgd optimizer{model, {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1}};
+        ike::requires_grad<"a">(model, false);
+        const auto mine = static_cast<std::uint64_t>(group.rank());
+        const auto x = ike::uniform<float, in>(ike::seed{mine + 5});
+        const auto t = ike::uniform<float, out>(ike::seed{mine + 9});
+        const float a = model["a.weight"_s][0], b = model["b.weight"_s][0];
+        for (int i = 0; i < 3; ++i) model.train_step(x, t, ike::mse_loss{}, optimizer);
+        CHECK(model["a.weight"_s][0] == a);
+        CHECK(model["b.weight"_s][0] != b);
+        CHECK(model.gradient("a.weight"_s)[0] == 0);
+        std::vector<float> of_first(model.parameters().begin(), model.parameters().end());
+        group.broadcast(std::span<float>(of_first), 0);
+        CHECK(std::equal(of_first.begin(), of_first.end(), model.parameters().begin()));
+      },
+      2);
 }

@@ -15,6 +15,7 @@
 #include "ikebana/model/element.hpp"
 #include "ikebana/model/engine/engine.hpp"
 #include "ikebana/model/hooks.hpp"
+#include "ikebana/model/network/frozen_parameters.hpp"
 #include "ikebana/model/network/lowerer.hpp"
 #include "ikebana/model/network/parameter_stamp.hpp"
 #include "ikebana/model/passes/gradient_presence.hpp"
@@ -182,6 +183,55 @@ class model_contents {
   /// Whether some parameters may lack a gradient.
   static constexpr bool may_lack_gradients = engine::is_partial;
 
+  /// Which parameters are not trained at the moment; its address is that of the model's lifetime.
+  /// Allocates on the first call.
+  ikebana::frozen_parameters<T>* frozen_parameters() {
+    if (frozen_ == nullptr) {
+      frozen_ = std::make_unique<ikebana::frozen_parameters<T>>();
+      frozen_->are_frozen.resize(sizes.parameters);
+    }
+    return frozen_.get();
+  }
+  bool is_frozen(std::size_t parameter) const {
+    return frozen_ != nullptr && frozen_->are_frozen[parameter] != 0;
+  }
+  /// See requires_grad. `skips`: by leaf, whether it can leave out its parameters' gradients.
+  void set_frozen(const bool* parameters, const bool* skips, bool on) {
+    if (engine_.boundary != nullptr)
+      throw_error(error("requires_grad cannot be used with mixed_precision"));
+    auto& f = *frozen_parameters();
+    auto& t = engine_.tables();
+    const auto extents = [&](std::size_t i) {
+      return t.lowered.parameters[i].spec.extents.numel();
+    };
+    dim_t most = f.unused.size();
+    for (std::size_t i = 0; i < sizes.parameters; ++i)
+      if (parameters[i]) most = std::max(most, extents(i));
+    if (on && most > f.unused.size()) f.unused = aligned_buffer<T>(most);
+    f.ranges.reserve(sizes.parameters);
+    f.ranges.clear();
+    for (std::size_t i = 0; i < sizes.parameters; ++i)
+      if (parameters[i]) f.are_frozen[i] = on;
+    for (std::size_t l = 0; l < sizes.leaves; ++l) {
+      const program_leaf& leaf = t.lowered.leaves[l];
+      const auto first = static_cast<std::size_t>(leaf.first_parameter),
+                 end = first + leaf.parameter_count;
+      bool all = skips[l];
+      for (std::size_t i = first; i < end; ++i) all = all && f.are_frozen[i] != 0;
+      for (std::size_t i = first; i < end; ++i) {
+        const dim_t at = layout().offsets[i];
+        T* const gradient = engine_.network.memory.gradients.data() + at;
+        t.gradients[i] = gradient;
+        if (f.are_frozen[i] == 0) continue;
+        std::fill_n(gradient, extents(i), T{0});
+        t.gradients[i] = all ? nullptr : f.unused.data();
+        f.ranges.push_back({at, at + extents(i)});
+      }
+    }
+    std::sort(f.ranges.begin(), f.ranges.end(),
+              [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  }
+
   /// Training mode (the initial mode): dropout is active, batch norm uses the batch's statistics.
   void train(bool on = true) { engine_.network.training = on; }
   /// Evaluation mode.
@@ -248,12 +298,14 @@ class model_contents {
  protected:
   model_contents(const M& m, ikebana::seed s, const shape_list& inputs)
       : engine_(m, s, declared_inputs, inputs, lowerer_of<sizes, M, In...>()) {}
-  model_contents(const model_contents&) = default;
+  // A copy trains all its parameters: optimizers do not know it.
+  model_contents(const model_contents& other) : engine_(other.engine_) {}
   model_contents(model_contents&&) noexcept = default;
   model_contents& operator=(model_contents&&) noexcept = default;
   ~model_contents() = default;
 
   engine engine_;
+  std::unique_ptr<ikebana::frozen_parameters<T>> frozen_;
 
   /// The index of a parameter in gradient_presence.
   template <class Path>

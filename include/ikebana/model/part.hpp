@@ -317,7 +317,10 @@ class part_network : public loss_memory, public Network {
   void zero_gradients(gradient_presence* of_whole) {
     T* const* const gradients = engine_.tables().gradients;
     for (std::size_t i = 0; i < places_.size(); ++i) {
-      std::fill_n(gradients[i], engine_.tables().lowered.parameters[i].spec.extents.numel(), T{0});
+      // Null where the whole does not train it.
+      if (gradients[i] != nullptr)
+        std::fill_n(gradients[i], engine_.tables().lowered.parameters[i].spec.extents.numel(),
+                    T{0});
       presence_.set(places_[i], false);
       if (of_whole != nullptr) of_whole->set(places_[i], false);
     }

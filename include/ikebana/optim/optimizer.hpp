@@ -20,6 +20,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/core/span_of.hpp"
+#include "ikebana/model/network/frozen_parameters.hpp"
 #include "ikebana/model/parameter_shards.hpp"
 #include "ikebana/model/passes/gradient_presence.hpp"
 #include "ikebana/module/gradient_rows.hpp"
@@ -147,6 +148,7 @@ class optimizer_target {
     if constexpr (requires { model.presence(); }) presence_ = model.presence();
     const auto by_rows = rows_of(model);
     rows_.assign(by_rows.begin(), by_rows.end());
+    if constexpr (requires { model.frozen_parameters(); }) frozen_ = model.frozen_parameters();
     if constexpr (requires { model.lifetime(); }) {
       lifetime_ = model.lifetime();
       has_lifetime_ = true;
@@ -281,10 +283,16 @@ class optimizer_target {
         const auto part = [&](dim_t b, dim_t e) {
           f(e - b, parameters_.data() + b, gradients_.data() + b, at + b - begin, step, set);
         };
-        if (rows_.empty() || !keeps(set))
-          part(from, to);
+        const auto trained = [&](dim_t b, dim_t e) {
+          if (rows_.empty() || !keeps(set))
+            part(b, e);
+          else
+            for_each_nonzero(rows_, b, e, part);
+        };
+        if (frozen_ == nullptr)
+          trained(from, to);
         else
-          for_each_nonzero(rows_, from, to, part);
+          frozen_->for_each_trained(from, to, trained);
       });
     };
     if (presence_ == nullptr) return call(begin, end, steps_[0]);
@@ -311,6 +319,7 @@ class optimizer_target {
   parameter_shards<T>* shards_ = nullptr;
   const gradient_presence* presence_ = nullptr;
   std::vector<dependent<gradient_rows, T>> rows_;
+  const frozen_parameters<T>* frozen_ = nullptr;
   std::weak_ptr<const dependent<void, T>> lifetime_;
   bool has_lifetime_ = false;
   std::vector<dependent<std::int64_t, T>> steps_;

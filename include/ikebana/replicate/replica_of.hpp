@@ -20,10 +20,12 @@ class replica_of : protected Model {
   using Model::current_inputs;
   using Model::current_program;
   using Model::eval;
+  using Model::frozen_parameters;
   using Model::fuses;
   using Model::gradient;
   using Model::gradients;
   using Model::has_gradient;
+  using Model::is_frozen;
   using Model::is_training;
   using Model::layout;
   using Model::lifetime;
@@ -47,6 +49,7 @@ class replica_of : protected Model {
   using Model::registered_hooks;
   using Model::seed;
   using Model::set_choice;
+  using Model::set_frozen;
   using Model::set_fusion;
   using Model::set_random_step;
   using Model::set_seed;
