@@ -5,12 +5,15 @@
 #include <utility>
 #include <vector>
 
+#include "ikebana/core/compiled_once.hpp"
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/shape_error.hpp"
 
 namespace ikebana {
 
-inline shape_error::shape_error(const diagnostic& d) : error(d.message().c_str()) {}
+#if IKEBANA_ONCE_HERE
+IKEBANA_ONCE shape_error::shape_error(const diagnostic& d) : error(d.message().c_str()) {}
+#endif
 
 /// The names of the tensors in which a state and the model it is loaded into differ, in the order
 /// of the model; unexpected ones in the order of the state.
@@ -46,5 +49,15 @@ class communication_error : public error {
  public:
   using error::error;
 };
+
+#if defined(IKEBANA_KERNELS_OF) || defined(IKEBANA_ALL_KERNELS)
+template void throw_error(const error&);
+template void throw_error(const shape_error&);
+template void throw_error(const state_error&);
+#elif !IKEBANA_ONCE_HERE
+extern template void throw_error(const error&);
+extern template void throw_error(const shape_error&);
+extern template void throw_error(const state_error&);
+#endif
 
 }  // namespace ikebana

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "ikebana/core/compiled_once.hpp"
 #include "ikebana/core/shape_error.hpp"
 
 namespace ikebana {
@@ -106,12 +107,14 @@ struct shape {
   [[noreturn, gnu::cold]] void refuse_elements() const;
 };
 
-inline void shape::refuse_elements() const {
+#if IKEBANA_ONCE_HERE
+IKEBANA_ONCE void shape::refuse_elements() const {
   std::string said = "a tensor has at most 2^56 elements, got the shape [";
   for (std::size_t i = 0; i < count; ++i)
     said += (i == 0 ? "" : ", ") + (extents[i] < 0 ? "dynamic" : std::to_string(extents[i]));
   throw_error(shape_error(said + "]"));
 }
+#endif
 
 /// The product of two extents that are not negative. If it exceeds shape::max_elements, the result
 /// is an extent that no tensor can have.

@@ -129,7 +129,7 @@ using gemm_costs::products_for_thread;
 /// A product on several threads: each has columns of the result, so that none packs what another
 /// packs, or rows. The order of summation is that of `whole`.
 template <class T>
-[[gnu::noinline]] void share_gemm(gemm_algorithm whole, const gemm_call<T>& call) {
+[[gnu::noinline]] void share_gemm_as(gemm_algorithm whole, const gemm_call<T>& call) {
   namespace costs = gemm_costs;
   const bool by_columns = call.m >= costs::least_shared_rows &&
                           call.n >= costs::least_shared_columns && 2 * call.n >= call.m;
@@ -167,8 +167,9 @@ template <class T>
 template <class T>
 [[gnu::noinline]] void share_gemm(const gemm_call<T>& given) {
   const gemm_call<T> call = given.k == 1 ? with_one_step(given) : given;
-  share_gemm(gemm_algorithm_of(call), call);
+  share_gemm_as(gemm_algorithm_of(call), call);
 }
+IKEBANA_CPU_KERNEL(share_gemm)
 
 }  // namespace detail
 
@@ -211,7 +212,7 @@ IKEBANA_CPU_KERNEL(make_product)
 template <class T>
 void make_product_part(gemm_algorithm whole, const gemm_call<T>& p) {
   if (p.m * p.n * p.k > 2 * products_for_thread && num_threads() > 1)
-    share_gemm(whole, p);
+    share_gemm_as(whole, p);
   else
     run_gemm_part(whole, p);
 }

@@ -29,6 +29,59 @@ std::array<cpu::broadcast_operand<T>, 2> operands_of(const context<T>& c) {
            {c.input(1), cpu::broadcast_map(c.input_shape(1), c.output_shape())}}};
 }
 
+template <class T>
+void add_forward(const context<T>& c) {
+  const dim_t n = c.output_shape().numel();
+  if (have_equal_shapes(c)) return cpu::add(n, c.input(0), c.input(1), c.output());
+  const auto x = operands_of(c);
+  cpu::broadcast_forward<T>(cpu::tensor_op::add, 2, x.data(), n, c.output());
+}
+IKEBANA_CPU_KERNEL(add_forward)
+
+template <class T>
+void add_backward(const context<T>& c) {
+  const dim_t n = c.output_shape().numel();
+  for (std::size_t i = 0; i < 2; ++i) {
+    T* const d = c.input_gradient(i);
+    if (d == nullptr || d == c.output_gradient()) continue;
+    if (c.input_shape(i) == c.output_shape()) {
+      std::memcpy(d, c.output_gradient(), static_cast<std::size_t>(n) * sizeof(T));
+      continue;
+    }
+    // The operands themselves are free after forward, and add has no use for them.
+    const auto x = operands_of(c);
+    cpu::broadcast_backward<T>(cpu::tensor_op::add, static_cast<int>(i), 0, x.data(), n, nullptr,
+                               c.output_gradient(), c.input_shape(i).numel(), d);
+  }
+}
+IKEBANA_CPU_KERNEL(add_backward)
+
+template <class T>
+void mul_forward(const context<T>& c) {
+  const dim_t n = c.output_shape().numel();
+  if (have_equal_shapes(c)) return cpu::multiply(n, c.input(0), c.input(1), c.output());
+  const auto x = operands_of(c);
+  cpu::broadcast_forward<T>(cpu::tensor_op::mul, 2, x.data(), n, c.output());
+}
+IKEBANA_CPU_KERNEL(mul_forward)
+
+template <class T>
+void mul_backward(const context<T>& c) {
+  const dim_t n = c.output_shape().numel();
+  for (std::size_t i = 0; i < 2; ++i) {
+    T* const d = c.input_gradient(i);
+    if (d == nullptr) continue;
+    if (have_equal_shapes(c)) {
+      cpu::multiply(n, c.output_gradient(), c.input(1 - i), d);
+      continue;
+    }
+    const auto x = operands_of(c);
+    cpu::broadcast_backward<T>(cpu::tensor_op::mul, static_cast<int>(i), 2, x.data(), n, nullptr,
+                               c.output_gradient(), c.input_shape(i).numel(), d);
+  }
+}
+IKEBANA_CPU_KERNEL(mul_backward)
+
 }  // namespace detail
 
 /// The sum of two values, broadcast as in NumPy. O(elements of the result); no allocation.
@@ -55,27 +108,12 @@ struct add {
 
   template <class T>
   void forward(const context<T>& c) const {
-    const dim_t n = c.output_shape().numel();
-    if (detail::have_equal_shapes(c)) return cpu::add(n, c.input(0), c.input(1), c.output());
-    const auto x = detail::operands_of(c);
-    cpu::broadcast_forward<T>(cpu::tensor_op::add, 2, x.data(), n, c.output());
+    detail::add_forward(c);
   }
 
   template <class T>
   void backward(const context<T>& c) const {
-    const dim_t n = c.output_shape().numel();
-    for (std::size_t i = 0; i < 2; ++i) {
-      T* const d = c.input_gradient(i);
-      if (d == nullptr || d == c.output_gradient()) continue;
-      if (c.input_shape(i) == c.output_shape()) {
-        std::memcpy(d, c.output_gradient(), static_cast<std::size_t>(n) * sizeof(T));
-        continue;
-      }
-      // The operands themselves are free after forward, and add has no use for them.
-      const auto x = detail::operands_of(c);
-      cpu::broadcast_backward<T>(cpu::tensor_op::add, static_cast<int>(i), 0, x.data(), n, nullptr,
-                                 c.output_gradient(), c.input_shape(i).numel(), d);
-    }
+    detail::add_backward(c);
   }
 
   template <symbolic A, symbolic B>
@@ -124,26 +162,12 @@ struct mul {
 
   template <class T>
   void forward(const context<T>& c) const {
-    const dim_t n = c.output_shape().numel();
-    if (detail::have_equal_shapes(c)) return cpu::multiply(n, c.input(0), c.input(1), c.output());
-    const auto x = detail::operands_of(c);
-    cpu::broadcast_forward<T>(cpu::tensor_op::mul, 2, x.data(), n, c.output());
+    detail::mul_forward(c);
   }
 
   template <class T>
   void backward(const context<T>& c) const {
-    const dim_t n = c.output_shape().numel();
-    for (std::size_t i = 0; i < 2; ++i) {
-      T* const d = c.input_gradient(i);
-      if (d == nullptr) continue;
-      if (detail::have_equal_shapes(c)) {
-        cpu::multiply(n, c.output_gradient(), c.input(1 - i), d);
-        continue;
-      }
-      const auto x = detail::operands_of(c);
-      cpu::broadcast_backward<T>(cpu::tensor_op::mul, static_cast<int>(i), 2, x.data(), n, nullptr,
-                                 c.output_gradient(), c.input_shape(i).numel(), d);
-    }
+    detail::mul_backward(c);
   }
 
   template <symbolic A, symbolic B>

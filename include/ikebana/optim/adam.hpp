@@ -11,7 +11,7 @@
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/cpu/optim.hpp"
 #include "ikebana/module/refusal.hpp"
-#include "ikebana/optim/optimizer.hpp"
+#include "ikebana/optim/optimizer_base.hpp"
 
 namespace ikebana {
 
@@ -66,62 +66,12 @@ namespace detail {
 
 /// Adam with weight decay in the gradient, or decoupled.
 template <class T, class Options, bool Decoupled>
-class adam_state {
+class adam_state : public optimizer_base<adam_state<T, Options, Decoupled>, T, Options> {
+  using base = optimizer_base<adam_state, T, Options>;
+  friend base;
+  friend optimizer_runs<adam_state>;
+
  public:
-  using value_type = T;
-
-  Options& options() { return options_.all; }
-  const Options& options() const { return options_.all; }
-  /// The options of groups of parameters, which may be changed like the others.
-  std::span<parameter_group> groups() { return options_.groups(); }
-  /// Throws error for invalid options.
-  void check_options() const {
-    options_.for_each([](const Options& o) {
-      check_option(o.lr >= 0, name, "learning rate", o.lr);
-      check_option(o.eps >= 0, name, "epsilon value", o.eps);
-      check_option(o.betas.first >= 0 && o.betas.first < 1, name, "beta parameter at index 0",
-                   o.betas.first);
-      check_option(o.betas.second >= 0 && o.betas.second < 1, name, "beta parameter at index 1",
-                   o.betas.second);
-      check_option(o.weight_decay >= 0, name, "weight_decay value", o.weight_decay);
-      check_option(o.max_norm >= 0, name, "max_norm value", o.max_norm);
-    });
-  }
-
-  /// Updates all parameters from their gradients, in one pass. Allocates only if amsgrad was
-  /// switched on since the last step. Throws error for invalid options, before anything has
-  /// changed. O(parameters).
-  void step() {
-    check_options();
-    target_.begin_step();
-    scale_ = target_.clip(options_.all.max_norm, options_.all.error_if_nonfinite, name);
-    begin_update();
-    target_.update(options_.segments(), updater());
-  }
-
-  /// A step in parts, for callers that know when each gradient is final: `begin_step`, then
-  /// `step_elements(begin, end)` until every element of the flat parameters has been in exactly one
-  /// range.
-  void begin_step() {
-    check_options();
-    check_unclipped(name, options_.all.max_norm);
-    target_.begin_step();
-    scale_ = 1;
-    begin_update();
-  }
-  void step_elements(dim_t begin, dim_t end) {
-    target_.update(options_.segments(), begin, end, updater());
-  }
-
-  /// Whether the optimizer was made for this model, and the model still exists. Used by train_step.
-  template <class Model>
-  bool updates(const Model& model) const {
-    return target_.updates(model);
-  }
-
-  /// The gradient norm that the last step with max_norm found, before clipping.
-  double gradient_norm() const { return target_.norm(); }
-
   /// The optimizer's state. `max_exp_avg_sq` is in use from the first step with amsgrad on.
   std::array<optimizer_state, 4> state() {
     return {optimizer_state::of("step", target_.steps()),
@@ -131,26 +81,33 @@ class adam_state {
   }
 
  protected:
-  explicit adam_state(const Options& options) : options_{name, options} {}
-
-  template <class Model, class... Groups>
-  void take(Model& model, const Groups&... groups) {
-    options_.take(model, groups...);
-    check_options();
-    target_.take(model);
-    exp_avg_ = aligned_buffer<T>(target_.elements());
-    exp_avg_sq_ = aligned_buffer<T>(target_.elements());
-    make_maximum();
-  }
+  using base::base;
 
  private:
   static constexpr const char* name = Decoupled ? "adamw" : "adam";
+  using base::options_;
+  using base::scale_;
+  using base::target_;
+
+  static void check_option_set(const Options& o) {
+    check_option(o.eps >= 0, name, "epsilon value", o.eps);
+    check_option(o.betas.first >= 0 && o.betas.first < 1, name, "beta parameter at index 0",
+                 o.betas.first);
+    check_option(o.betas.second >= 0 && o.betas.second < 1, name, "beta parameter at index 1",
+                 o.betas.second);
+    check_option(o.weight_decay >= 0, name, "weight_decay value", o.weight_decay);
+  }
 
   void begin_update() {
     make_maximum();
     target_.count_step();
   }
 
+  void make_memory() {
+    exp_avg_ = aligned_buffer<T>(target_.elements());
+    exp_avg_sq_ = aligned_buffer<T>(target_.elements());
+    make_maximum();
+  }
   void make_maximum() {
     if (!options_.all.amsgrad || has_maximum_) return;
     max_exp_avg_sq_ = aligned_buffer<T>(target_.elements());
@@ -167,14 +124,18 @@ class adam_state {
     };
   }
 
-  grouped_options<Options> options_;
-  optimizer_target<T> target_;
   aligned_buffer<T> exp_avg_;
   aligned_buffer<T> exp_avg_sq_;
   aligned_buffer<T> max_exp_avg_sq_;
   bool has_maximum_ = false;
-  double scale_ = 1;
 };
+
+template <class T>
+using adam_of = adam_state<T, adam_options, false>;
+template <class T>
+using adamw_of = adam_state<T, adamw_options, true>;
+IKEBANA_CPU_CLASS(optimizer_runs, adam_of)
+IKEBANA_CPU_CLASS(optimizer_runs, adamw_of)
 
 }  // namespace detail
 
@@ -189,13 +150,13 @@ class adam_state {
 /// gradients. With error_if_nonfinite it throws error if the norm is not finite, before anything
 /// has changed.
 template <class T>
-class adam : public detail::adam_state<T, adam_options, false> {
+class adam : public detail::adam_of<T> {
  public:
   /// Allocates two arrays of the size of the parameters (of this rank's part if ranks share them),
   /// three with amsgrad. Throws error for invalid options.
   template <optimizable Model, detail::option_group... Groups>
   explicit adam(Model& model, const adam_options& options = {}, const Groups&... groups)
-      : detail::adam_state<T, adam_options, false>{options} {
+      : detail::adam_of<T>{options} {
     this->take(model, groups...);
   }
 };
@@ -203,13 +164,13 @@ class adam : public detail::adam_state<T, adam_options, false> {
 /// Adam with decoupled weight decay (Loshchilov and Hutter, Decoupled Weight Decay Regularization,
 /// 2019), as in PyTorch 1.13. Otherwise like `adam`.
 template <class T>
-class adamw : public detail::adam_state<T, adamw_options, true> {
+class adamw : public detail::adamw_of<T> {
  public:
   /// Allocates two arrays of the size of the parameters (of this rank's part if ranks share them),
   /// three with amsgrad. Throws error for invalid options.
   template <optimizable Model, detail::option_group... Groups>
   explicit adamw(Model& model, const adamw_options& options = {}, const Groups&... groups)
-      : detail::adam_state<T, adamw_options, true>{options} {
+      : detail::adamw_of<T>{options} {
     this->take(model, groups...);
   }
 };

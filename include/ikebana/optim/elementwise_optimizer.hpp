@@ -10,7 +10,7 @@
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/cpu/optim_rules.hpp"
 #include "ikebana/module/refusal.hpp"
-#include "ikebana/optim/optimizer.hpp"
+#include "ikebana/optim/optimizer_base.hpp"
 
 namespace ikebana::detail {
 
@@ -40,63 +40,14 @@ struct state_array {
 /// - `step(arrays)`: its kernel;
 /// - where a step may leave elements as they are whose gradient is zero, `keeps_zeros(options)`.
 template <class T, class Rule>
-class elementwise_optimizer {
+class elementwise_optimizer
+    : public optimizer_base<elementwise_optimizer<T, Rule>, T, typename Rule::options> {
+  using base = optimizer_base<elementwise_optimizer, T, typename Rule::options>;
+  friend base;
+  friend optimizer_runs<elementwise_optimizer>;
+
  public:
-  using value_type = T;
-
-  using options_type = typename Rule::options;
-
-  options_type& options() { return options_.all; }
-  const options_type& options() const { return options_.all; }
-  /// The options of groups of parameters, which may be changed like the others.
-  std::span<parameter_group> groups() { return options_.groups(); }
-  /// Throws error for invalid options.
-  void check_options() const {
-    options_.for_each([](const options_type& o) {
-      check_option(o.lr >= 0, Rule::name, "learning rate", o.lr);
-      check_option(o.max_norm >= 0, Rule::name, "max_norm value", o.max_norm);
-      Rule::check(o);
-    });
-  }
-
-  /// Updates all parameters from their gradients, in one pass. Allocates only if an option that
-  /// needs another array was switched on since the last step. Throws error for invalid options,
-  /// before anything has changed. O(parameters).
-  void step() {
-    check_options();
-    target_.begin_step();
-    scale_ = target_.clip(options_.all.max_norm, options_.all.error_if_nonfinite, Rule::name);
-    begin_update();
-    target_.update(options_.segments(), updater(), [this]([[maybe_unused]] std::size_t set) {
-      if constexpr (requires { Rule::keeps_zeros(options_.all); })
-        return Rule::keeps_zeros(options_[set]);
-      else
-        return false;
-    });
-  }
-
-  /// A step in parts, for callers that know when each gradient is final: `begin_step`, then
-  /// `step_elements(begin, end)` until every element of the flat parameters has been in exactly one
-  /// range.
-  void begin_step() {
-    check_options();
-    check_unclipped(Rule::name, options_.all.max_norm);
-    target_.begin_step();
-    scale_ = 1;
-    begin_update();
-  }
-  void step_elements(dim_t begin, dim_t end) {
-    target_.update(options_.segments(), begin, end, updater());
-  }
-
-  /// Whether the optimizer was made for this model, and the model still exists. Used by train_step.
-  template <class Model>
-  bool updates(const Model& model) const {
-    return target_.updates(model);
-  }
-
-  /// The gradient norm that the last step with max_norm found, before clipping.
-  double gradient_norm() const { return target_.norm(); }
+  using typename base::options_type;
 
   /// The optimizer's state: "step", and the arrays. An array is in use from the first step on that
   /// needs it.
@@ -109,26 +60,32 @@ class elementwise_optimizer {
   }
 
  protected:
-  explicit elementwise_optimizer(const options_type& options) : options_{Rule::name, options} {}
-
-  template <class Model, class... Groups>
-  void take(Model& model, const Groups&... groups) {
-    options_.take(model, groups...);
-    check_options();
-    target_.take(model);
-    make_arrays();
-  }
+  using base::base;
 
  private:
+  static constexpr const char* name = Rule::name;
+  using base::options_;
+  using base::scale_;
+  using base::target_;
+
   static constexpr std::size_t count = std::tuple_size_v<decltype(Rule::arrays(options_type{}))>;
   static_assert(count <= 3);
 
+  static void check_option_set(const options_type& o) { Rule::check(o); }
+
+  bool keeps_zeros([[maybe_unused]] std::size_t set) const {
+    if constexpr (requires { Rule::keeps_zeros(options_.all); })
+      return Rule::keeps_zeros(options_[set]);
+    else
+      return false;
+  }
+
   void begin_update() {
-    make_arrays();
+    make_memory();
     target_.count_step();
   }
 
-  void make_arrays() {
+  void make_memory() {
     options_.for_each([this](const options_type& o) {
       const auto arrays = Rule::arrays(o);
       for (std::size_t k = 0; k < count; ++k) {
@@ -164,12 +121,9 @@ class elementwise_optimizer {
     };
   }
 
-  grouped_options<options_type> options_;
-  optimizer_target<T> target_;
   std::array<aligned_buffer<T>, count> arrays_;
   std::array<bool, count> exists_{};
   std::array<bool, count> is_new_{};  ///< Whether its initial values are to be written.
-  double scale_ = 1;
 };
 
 }  // namespace ikebana::detail

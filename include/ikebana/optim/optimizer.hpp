@@ -153,6 +153,10 @@ class optimizer_target {
       lifetime_ = model.lifetime();
       has_lifetime_ = true;
     }
+  }
+
+  /// Sets all steps to 0; called once, after `take`.
+  void reset_steps() {
     steps_.assign(presence_ != nullptr ? presence_->size() : 1, 0);
     is_counted_.assign(presence_ != nullptr ? presence_->size() : 0, 1);
   }

@@ -11,7 +11,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/cpu/optim.hpp"
 #include "ikebana/module/refusal.hpp"
-#include "ikebana/optim/optimizer.hpp"
+#include "ikebana/optim/optimizer_base.hpp"
 
 namespace ikebana {
 
@@ -51,74 +51,17 @@ IKEBANA_MISUSE(sgd_needs_a_learning_rate, "sgd needs a learning rate: sgd{model,
 /// gradients. With error_if_nonfinite it throws error if the norm is not finite, before anything
 /// has changed.
 template <class T>
-class sgd {
- public:
-  using value_type = T;
+class sgd : public detail::optimizer_base<sgd<T>, T, sgd_options> {
+  using base = detail::optimizer_base<sgd, T, sgd_options>;
+  friend base;
+  friend detail::optimizer_runs<sgd>;
 
+ public:
   /// Allocates the momentum buffer if momentum is not 0. Throws error for invalid options.
   template <optimizable Model, detail::option_group... Groups>
-  sgd(Model& model, const sgd_options& options, const Groups&... groups)
-      : options_{"sgd", options} {
-    options_.take(model, groups...);
-    check_options();
-    target_.take(model);
-    make_momentum_buffer();
+  sgd(Model& model, const sgd_options& options, const Groups&... groups) : base{options} {
+    this->take(model, groups...);
   }
-
-  sgd_options& options() { return options_.all; }
-  const sgd_options& options() const { return options_.all; }
-  /// The options of groups of parameters, which may be changed like the others.
-  std::span<parameter_group> groups() { return options_.groups(); }
-  /// Throws error for invalid options.
-  void check_options() const {
-    options_.for_each([](const sgd_options& o) {
-      if (o.lr != o.lr) throw error("sgd: needs a learning rate: sgd{model, {.lr = 0.1}}");
-      detail::check_option(o.lr >= 0, "sgd", "learning rate", o.lr);
-      detail::check_option(o.momentum >= 0, "sgd", "momentum value", o.momentum);
-      detail::check_option(o.weight_decay >= 0, "sgd", "weight_decay value", o.weight_decay);
-      detail::check_option(o.max_norm >= 0, "sgd", "max_norm value", o.max_norm);
-      if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
-        throw error("sgd: Nesterov momentum requires a momentum and zero dampening");
-    });
-  }
-
-  /// Updates all parameters from their gradients, in one pass. Allocates only if momentum was 0 in
-  /// all earlier steps and no longer is. Throws error for invalid options, before anything has
-  /// changed. O(parameters).
-  void step() {
-    check_options();
-    target_.begin_step();
-    scale_ =
-        static_cast<T>(target_.clip(options_.all.max_norm, options_.all.error_if_nonfinite, "sgd"));
-    begin_update();
-    target_.update(options_.segments(), updater(), [this](std::size_t set) {
-      const sgd_options o = options_[set];
-      return o.momentum == 0 && o.weight_decay == 0;
-    });
-  }
-
-  /// A step in parts, for callers that know when each gradient is final: `begin_step`, then
-  /// `step_elements(begin, end)` until every element of the flat parameters has been in exactly one
-  /// range.
-  void begin_step() {
-    check_options();
-    detail::check_unclipped("sgd", options_.all.max_norm);
-    target_.begin_step();
-    scale_ = T(1);
-    begin_update();
-  }
-  void step_elements(dim_t begin, dim_t end) {
-    target_.update(options_.segments(), begin, end, updater());
-  }
-
-  /// Whether the optimizer was made for this model, and the model still exists. Used by train_step.
-  template <class Model>
-  bool updates(const Model& model) const {
-    return target_.updates(model);
-  }
-
-  /// The gradient norm that the last step with max_norm found, before clipping.
-  double gradient_norm() const { return target_.norm(); }
 
   /// The optimizer's state: `momentum_buffer`, in use from the first step with momentum on, and
   /// `step`, which counts those steps.
@@ -128,16 +71,34 @@ class sgd {
   }
 
  private:
+  static constexpr const char* name = "sgd";
+  using base::options_;
+  using base::scale_;
+  using base::target_;
+
+  static void check_option_set(const sgd_options& o) {
+    if (o.lr != o.lr) throw_error(error("sgd: needs a learning rate: sgd{model, {.lr = 0.1}}"));
+    detail::check_option(o.momentum >= 0, name, "momentum value", o.momentum);
+    detail::check_option(o.weight_decay >= 0, name, "weight_decay value", o.weight_decay);
+    if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
+      throw_error(error("sgd: Nesterov momentum requires a momentum and zero dampening"));
+  }
+
   bool has_momentum() const {
     return options_.any([](const sgd_options& o) { return o.momentum != 0; });
   }
 
+  bool keeps_zeros(std::size_t set) const {
+    const sgd_options o = options_[set];
+    return o.momentum == 0 && o.weight_decay == 0;
+  }
+
   void begin_update() {
-    make_momentum_buffer();
+    make_memory();
     if (has_momentum()) target_.count_step();
   }
 
-  void make_momentum_buffer() {
+  void make_memory() {
     if (has_momentum_ || !has_momentum()) return;
     momentum_buffer_ = aligned_buffer<T>(target_.elements());
     has_momentum_ = true;
@@ -147,18 +108,16 @@ class sgd {
     return [this](dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step,
                   std::size_t set) {
       const sgd_options o = options_[set];
-      cpu::sgd_step<T>(
-          n, parameters, gradients, o.momentum != 0 ? momentum_buffer_.data() + at : nullptr,
-          static_cast<T>(o.lr), static_cast<T>(o.momentum), static_cast<T>(o.dampening),
-          static_cast<T>(o.weight_decay), o.nesterov, step == 1, o.maximize, scale_);
+      cpu::sgd_step<T>(n, parameters, gradients,
+                       o.momentum != 0 ? momentum_buffer_.data() + at : nullptr,
+                       static_cast<T>(o.lr), static_cast<T>(o.momentum),
+                       static_cast<T>(o.dampening), static_cast<T>(o.weight_decay), o.nesterov,
+                       step == 1, o.maximize, static_cast<T>(scale_));
     };
   }
 
-  detail::grouped_options<sgd_options> options_;
-  detail::optimizer_target<T> target_;
   aligned_buffer<T> momentum_buffer_;
   bool has_momentum_ = false;
-  T scale_ = T(1);
 };
 
 // Refusals at compile time, selected by the deduction guides.
@@ -174,5 +133,9 @@ sgd(const Model&&, const sgd_options&, const Groups&...)
     -> sgd<detail::misuse::sgd_needs_a_model_that_outlives_it<detail::later<Model>>>;
 template <bool Lazy = false>
 sgd(...) -> sgd<detail::misuse::sgd_takes_a_model_and_its_options_in_braces<Lazy>>;
+
+namespace detail {
+IKEBANA_CPU_CLASS(optimizer_runs, sgd)
+}
 
 }  // namespace ikebana

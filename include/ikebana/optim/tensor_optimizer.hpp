@@ -16,7 +16,7 @@
 #include "ikebana/cpu/optim_rules.hpp"
 #include "ikebana/module/gradient_rows.hpp"
 #include "ikebana/optim/elementwise_optimizer.hpp"
-#include "ikebana/optim/optimizer.hpp"
+#include "ikebana/optim/optimizer_base.hpp"
 
 namespace ikebana::detail {
 
@@ -43,60 +43,14 @@ struct tensor_update {
 /// - `update(tensor_update, options)`.
 /// Options on which `extents` depends are fixed when the optimizer is made.
 template <class T, class Rule>
-class tensor_optimizer {
+class tensor_optimizer
+    : public optimizer_base<tensor_optimizer<T, Rule>, T, typename Rule::options> {
+  using base = optimizer_base<tensor_optimizer, T, typename Rule::options>;
+  friend base;
+  friend optimizer_runs<tensor_optimizer>;
+
  public:
-  using value_type = T;
-  using options_type = typename Rule::options;
-
-  options_type& options() { return options_.all; }
-  const options_type& options() const { return options_.all; }
-  /// The options of groups of parameters, which may be changed like the others.
-  std::span<parameter_group> groups() { return options_.groups(); }
-  /// Throws error for invalid options.
-  void check_options() const {
-    options_.for_each([](const options_type& o) {
-      check_option(o.lr >= 0, Rule::name, "learning rate", o.lr);
-      check_option(o.max_norm >= 0, Rule::name, "max_norm value", o.max_norm);
-      Rule::check(o);
-    });
-  }
-
-  /// Updates all parameters from their gradients. Does not allocate. Throws error for invalid
-  /// options, before anything has changed.
-  void step() {
-    check_options();
-    target_.begin_step();
-    scale_ = target_.clip(options_.all.max_norm, options_.all.error_if_nonfinite, Rule::name);
-    target_.count_step();
-    target_.update(options_.segments(), updater());
-  }
-
-  /// A step in parts, as optimizer_in_backward makes it: `begin_step`, then `step_elements(begin,
-  /// end)` for ranges of whole parameters, until each was in exactly one. Throws error for a range
-  /// that divides a parameter, before the range has changed.
-  void begin_step() {
-    check_options();
-    check_unclipped(Rule::name, options_.all.max_norm);
-    target_.begin_step();
-    scale_ = 1;
-    target_.count_step();
-  }
-  void step_elements(dim_t begin, dim_t end) {
-    for (const place& p : places_)
-      if (p.begin < end && p.end > begin && (p.begin < begin || p.end > end))
-        throw error(std::string(Rule::name) +
-                    ": a step in parts needs ranges of whole parameters, and this one divides one");
-    target_.update(options_.segments(), begin, end, updater());
-  }
-
-  /// Whether the optimizer was made for this model, and the model still exists. Used by train_step.
-  template <class Model>
-  bool updates(const Model& model) const {
-    return target_.updates(model);
-  }
-
-  /// The gradient norm that the last step with max_norm found, before clipping.
-  double gradient_norm() const { return target_.norm(); }
+  using typename base::options_type;
 
   /// The optimizer's state: "step", and the arrays, whose parts belong to parameters.
   std::array<optimizer_state, std::tuple_size_v<decltype(Rule::arrays)> + 1> state() {
@@ -110,7 +64,7 @@ class tensor_optimizer {
   }
 
  protected:
-  explicit tensor_optimizer(const options_type& options) : options_{Rule::name, options} {}
+  using base::base;
 
   template <class Model, class... Groups>
   void take(Model& model, const Groups&... groups) {
@@ -121,9 +75,6 @@ class tensor_optimizer {
         requires { model.current_program(); },
         "ikebana: this optimizer needs a model whose parameters have shapes: "
         "initialize<T, shape>(module, seed) gives one");
-    options_.take(model, groups...);
-    check_options();
-    target_.take(model);
     const auto parameters = model.current_program().all_parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const shape& extents = parameters[i].spec.extents;
@@ -136,10 +87,15 @@ class tensor_optimizer {
     places_.erase(std::unique(places_.begin(), places_.end(),
                               [](const place& a, const place& b) { return a.begin == b.begin; }),
                   places_.end());
-    make_arrays();
+    base::take(model, groups...);
   }
 
  private:
+  static constexpr const char* name = Rule::name;
+  using base::options_;
+  using base::scale_;
+  using base::target_;
+
   static constexpr std::size_t count = std::tuple_size_v<decltype(Rule::arrays)>;
   static constexpr dim_t alignment = 64 / static_cast<dim_t>(sizeof(T));
 
@@ -156,7 +112,17 @@ class tensor_optimizer {
     return 0;
   }
 
-  void make_arrays() {
+  static void check_option_set(const options_type& o) { Rule::check(o); }
+  void check_range(dim_t begin, dim_t end) const {
+    for (const place& p : places_)
+      if (p.begin < end && p.end > begin && (p.begin < begin || p.end > end))
+        throw error(std::string(name) +
+                    ": a step in parts needs ranges of whole parameters, and this one divides one");
+  }
+
+  void begin_update() { target_.count_step(); }
+
+  void make_memory() {
     std::array<dim_t, count> sizes{};
     dim_t scratch = 0;
     for (place& p : places_) {
@@ -196,13 +162,10 @@ class tensor_optimizer {
     };
   }
 
-  grouped_options<options_type> options_;
-  optimizer_target<T> target_;
   std::vector<place> places_;
   std::array<aligned_buffer<T>, count> arrays_;
   std::array<std::vector<optimizer_state_part>, count> parts_;
   aligned_buffer<T> scratch_;
-  double scale_ = 1;
 };
 
 /// The arguments of a kernel for elements [from, from + n) of a parameter.

@@ -4,28 +4,40 @@
 
 // A program that defines IKEBANA_EXTERN_KERNELS is spared the kernels, even their text: they are
 // built once, in kernels.cc. By default there is nothing to link: a unit builds what it
-// uses. IKEBANA_CPU_KERNEL says it of each kernel.
+// uses. IKEBANA_CPU_KERNEL says it of each kernel, IKEBANA_CPU_CLASS of the functions of a class
+// template c<of<T>>, if they are defined outside of it.
 #if defined(IKEBANA_LOW_PRECISION_KERNELS)  // low_precision_kernels.cc, beside the others
 #define IKEBANA_CPU_HERE 1
 #define IKEBANA_CPU_KERNEL(f)                  \
   extern template decltype(f<float>) f<float>; \
   extern template decltype(f<double>) f<double>;
+#define IKEBANA_CPU_CLASS(c, of)       \
+  extern template struct c<of<float>>; \
+  extern template struct c<of<double>>;
 #elif defined(IKEBANA_KERNELS_OF)
 #define IKEBANA_CPU_HERE 1
 #define IKEBANA_CPU_KERNEL(f) template decltype(f<IKEBANA_KERNELS_OF>) f<IKEBANA_KERNELS_OF>;
+#define IKEBANA_CPU_CLASS(c, of) template struct c<of<IKEBANA_KERNELS_OF>>;
 #elif defined(IKEBANA_ALL_KERNELS)
 #define IKEBANA_CPU_HERE 1
 #define IKEBANA_CPU_KERNEL(f)           \
   template decltype(f<float>) f<float>; \
   template decltype(f<double>) f<double>;
+#define IKEBANA_CPU_CLASS(c, of) \
+  template struct c<of<float>>;  \
+  template struct c<of<double>>;
 #elif defined(IKEBANA_EXTERN_KERNELS)
 #define IKEBANA_CPU_HERE 0
 #define IKEBANA_CPU_KERNEL(f)                  \
   extern template decltype(f<float>) f<float>; \
   extern template decltype(f<double>) f<double>;
+#define IKEBANA_CPU_CLASS(c, of)       \
+  extern template struct c<of<float>>; \
+  extern template struct c<of<double>>;
 #else
 #define IKEBANA_CPU_HERE 1
 #define IKEBANA_CPU_KERNEL(f)
+#define IKEBANA_CPU_CLASS(c, of)
 #endif
 
 // Its name tells what to do if a program that takes its kernels from elsewhere is linked without

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/dtype.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/module/program.hpp"
 
 namespace ikebana {
@@ -68,9 +70,27 @@ namespace detail {
   return bytes;
 }
 
+/// Both at run time.
+template <class T>
+[[gnu::cold]] void lay_out_at_run_time(const program_view& p, dim_t* offsets, dim_t* completed,
+                                       int* first_node, dim_t* buffer_offsets, dim_t* totals) {
+  totals[0] = place_parameters(p, sizeof(T), offsets, completed, first_node);
+  totals[1] = place_buffers(p, sizeof(T), buffer_offsets, totals[2]);
+}
+IKEBANA_CPU_KERNEL(lay_out_at_run_time)
+
 template <class T, program_sizes N>
 [[gnu::cold]] constexpr void lay_out_into(parameter_layout<N>& out, const program<N>& p,
                                           program_table<int, N.leaves>& first_node) {
+  if (!std::is_constant_evaluated()) {
+    dim_t totals[3]{};
+    lay_out_at_run_time<T>(p.view(), out.offsets.data(), out.completed.data(), first_node.data(),
+                           out.buffer_offsets.data(), totals);
+    out.parameter_elements = totals[0];
+    out.buffer_bytes = totals[1];
+    out.persistent_bytes = totals[2];
+    return;
+  }
   out.parameter_elements = place_parameters(p.view(), sizeof(T), out.offsets.data(),
                                             out.completed.data(), first_node.data());
   out.buffer_bytes =
