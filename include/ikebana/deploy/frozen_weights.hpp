@@ -52,7 +52,8 @@ struct frozen_weights {
   [[gnu::cold]] frozen_weights(const Model& model, Folding)
       : module{Folding::fold(model.module())}, seed{model.seed()}, fuses{model.fuses()} {
     const auto& from = model.current_program();
-    allocate(from);
+    own_tables own;
+    allocate(from, own);
     for (std::size_t c = 0; c < sizes.choices; ++c) {
       choices[c] = model.set_choice(c);
       if (choices[c] < 0)
@@ -73,8 +74,8 @@ struct frozen_weights {
                          parameters_from.data(),
                          buffers_from.data(),
                          made,
-                         own_parameter_table(),
-                         own_buffer_table(),
+                         own.parameters.data(),
+                         own.buffers.data(),
                          Folding::into.data()};
     for_each_leaf(model.module(), write);
   }
@@ -85,10 +86,11 @@ struct frozen_weights {
   [[gnu::cold]] frozen_weights(const frozen_weights<E, Other, Inputs>& from, const M& m,
                                Write& write)
       : module{m}, seed{from.seed}, fuses{from.fuses}, choices{from.choices} {
-    allocate(from.lowered);
+    own_tables own;
+    allocate(from.lowered, own);
     write.made = lowered.view();
-    write.made_parameters = own_parameter_table();
-    write.made_buffers = own_buffer_table();
+    write.made_parameters = own.parameters.data();
+    write.made_buffers = own.buffers.data();
     for_each_leaf(from.module, write);
   }
 
@@ -98,7 +100,8 @@ struct frozen_weights {
     const parameter_layout<sizes> layout = lay_out<T>(p);
     buffers = aligned_buffer<std::byte>(layout.buffer_bytes);
     persistent_bytes = layout.persistent_bytes;
-    place_buffers(layout);
+    own_tables own;
+    place_buffers(layout, own);
     for (std::size_t i = 0; i < sizes.parameters; ++i)
       parameter_table[i] = given.at(lowered.path(lowered.parameters[i]).view());
     for (std::size_t b = 0; b < sizes.buffers; ++b)
@@ -108,9 +111,15 @@ struct frozen_weights {
   }
 
  private:
+  /// Where a constructor writes its own parameters and buffers.
+  struct own_tables {
+    program_table<T*, sizes.parameters> parameters{};
+    program_table<std::byte*, sizes.buffers> buffers{};
+  };
+
   /// Memory for the parameters and buffers of `module`, for the inputs of this program.
   template <class Program>
-  void allocate(const Program& from) {
+  void allocate(const Program& from, own_tables& own) {
     shape_list inputs;
     for (std::size_t i = 0; i < Inputs; ++i) inputs.push_back(from.values[i]);
     lower_into(lowered, module, inputs);
@@ -118,24 +127,19 @@ struct frozen_weights {
     own_parameters = aligned_buffer<T>(layout.parameter_elements);
     parameters = own_parameters.span();
     for (std::size_t i = 0; i < sizes.parameters; ++i)
-      parameter_table[i] = own_parameters.data() + layout.offsets[i];
+      parameter_table[i] = own.parameters[i] = own_parameters.data() + layout.offsets[i];
     buffers = aligned_buffer<std::byte>(layout.buffer_bytes);
     persistent_bytes = layout.persistent_bytes;
-    place_buffers(layout);
-  }
-  /// As what is made now.
-  T* const* own_parameter_table() { return const_cast<T* const*>(parameter_table.data()); }
-  std::byte* const* own_buffer_table() {
-    return const_cast<std::byte* const*>(buffer_table.data());
+    place_buffers(layout, own);
   }
 
   /// Gives each buffer its place, and those that are not persistent their initial values.
-  void place_buffers(const parameter_layout<sizes>& layout) {
+  void place_buffers(const parameter_layout<sizes>& layout, own_tables& own) {
     for (std::size_t b = 0; b < sizes.buffers; ++b) {
       std::byte* const at = buffers.data() + layout.buffer_offsets[b];
-      buffer_table[b] = at;
-      if (const program_buffer& own = lowered.buffers[b]; !own.spec.persistent)
-        fill_buffer<T>(own.spec, {seed, hash_path(lowered.path(own).view(), seed.path)}, at);
+      buffer_table[b] = own.buffers[b] = at;
+      if (const program_buffer& buffer = lowered.buffers[b]; !buffer.spec.persistent)
+        fill_buffer<T>(buffer.spec, {seed, hash_path(lowered.path(buffer).view(), seed.path)}, at);
     }
   }
 };
