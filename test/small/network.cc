@@ -1,6 +1,6 @@
 // A program of constants: one network, chosen by -DMLP, -DCNN or -DLSTM, its weights in read-only
-// memory, its lane in static memory. It writes the bits of what the network gives. A test compares
-// builds of it, and measures them.
+// memory, its lane in static memory. It writes what the network gives, in digits that tell the
+// bits. A test compares builds of it, and measures them.
 #include <array>
 #include <cstddef>
 #include <cstdio>
@@ -83,7 +83,8 @@ int main(int count, char** arguments) {
   for (int call = 0; call < 5; ++call) {
     for (ike::dim_t i = 0; i < x.size(); ++i) x.data()[i] = static_cast<float>(call * 7 + i) / 16;
     const auto y = frozen(lane, x);
-    for (ike::dim_t i = 0; i < y.size(); ++i) std::printf("%a ", static_cast<double>(y.data()[i]));
+    for (ike::dim_t i = 0; i < y.size(); ++i)
+      std::printf("%.9g ", static_cast<double>(y.data()[i]));
   }
   std::puts("");
 }
