@@ -40,7 +40,7 @@ expect() { [ "$2" = "$3" ] || complain "$1: $2, expected: $3"; }
 apart() { "$compiler" --version | grep -q clang || expect "$@"; }
 
 # The namespace of such a unit must be declared before ikebana::cpu is opened.
-for header in $(grep -l 'namespace ikebana::cpu' -r include); do
+for header in $(grep -l 'namespace ikebana::cpu' -R include); do
   case $header in */detail/targets.hpp | *-inl.hpp) continue ;; esac
   if grep -m1 -E 'namespace ikebana::cpu|#include "ikebana/(cpu|module|nn)' "$header" | grep -q namespace; then
     echo "$header opens ikebana::cpu, but does not include cpu/detail/targets.hpp, or another header of cpu/, before"
@@ -54,6 +54,10 @@ compile sse42 -DFUNCTION=sse42 -msse4.2
 compile avx2 -DFUNCTION=avx2 -march=x86-64-v3
 compile widest -DFUNCTION=widest -march=x86-64-v4
 compile native -DFUNCTION=widest -march=native
+compile one -DFUNCTION=one -DOTHER=one2 -DIKEBANA_ONE_INSTRUCTION_SET -march=x86-64-v3
+compile one2 -DFUNCTION=one2 -DIKEBANA_ONE_INSTRUCTION_SET -march=x86-64-v3
+compile one_without_flags -DFUNCTION=one -DIKEBANA_ONE_INSTRUCTION_SET
+compile one_kernels -DFUNCTION=one -DIKEBANA_ALL_KERNELS -DIKEBANA_ONE_INSTRUCTION_SET -march=x86-64-v3
 # kernels.cc, and a unit that takes its kernels from there.
 compile kernels -DFUNCTION=kernels -DIKEBANA_ALL_KERNELS -march=x86-64-v3
 compile all_kernels -DFUNCTION=all_kernels -DIKEBANA_ALL_KERNELS
@@ -69,6 +73,9 @@ expect 'with SSE4.2' "$(sets sse42)" 'avx2 avx512 sse42 '
 expect 'with AVX2' "$(sets avx2)" 'avx2 avx512 '
 # Even inlined, since there is no dispatch.
 expect 'with AVX-512' "$(sets widest | sed 's/avx512 //')" ''
+expect 'one, with AVX2' "$(sets one | sed 's/avx2 //')" ''
+expect 'one without flags' "$(sets one_without_flags | sed 's/scalar //')" ''
+expect 'kernels of one' "$(sets one_kernels)" 'avx2 '
 expect 'elsewhere' "$(sets user)" ''
 
 # run OBJECT...: prints the output of the program made of these units.
@@ -85,6 +92,7 @@ if grep -qw avx2 /proc/cpuinfo && grep -qw fma /proc/cpuinfo; then
   apart 'forced to AVX2' "$(IKEBANA_ISA=avx2 run plain2 avx2)" 'scalar avx2'
   apart 'with none and native' "$(run plain native)" "scalar $("$compiler" -march=native -dM -E -x c++ /dev/null |
     awk '/__AVX512VL__/ { wide = 1 } END { print wide ? "avx512" : "avx2" }')"
+  expect 'another than the one' "$(run one one2)" 'this build has no kernels for the instruction set scalar'
   expect 'kernels elsewhere' "$(run kernels user user2)" 'this build has no kernels for the instruction set scalar'
 fi
 exit $failed

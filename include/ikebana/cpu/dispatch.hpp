@@ -16,6 +16,9 @@
 /// (-msse4.2): machines that have nothing wider then run the scalar set. Where the
 /// compiler's flags allow a set everywhere (-march=native, -mavx2 -mfma), the narrower ones are not
 /// built; if they allow the widest, calls are direct, and nothing is picked at run time.
+/// A program that defines IKEBANA_ONE_INSTRUCTION_SET in all units, those of kernels.cc included,
+/// has kernels of one set alone, the widest that the flags allow (without flags, scalar; on
+/// AArch64, Neon): it is small, does not read IKEBANA_ISA, and must not run on a lesser machine.
 ///
 /// Units of one program may be compiled with different flags: all of ikebana::cpu then has other
 /// symbols in each kind of unit, with an active set of its own, so that none runs kernels that
@@ -54,12 +57,16 @@ inline std::atomic<int> active_index{-1};
 /// The sets that kernels are built for, a bit for each, which the kernels' own unit knows.
 template <class T>
 int built_sets() {
+#if IKEBANA_CPU_ONE
+  return 1 << IKEBANA_CPU_FLOOR;
+#else
   int sets = 0;
   for (const instruction_set s : instruction_sets)
     if (static_cast<int>(s) >= IKEBANA_CPU_FLOOR &&
         (s != instruction_set::sse42 || IKEBANA_CPU_SSE42))
       sets |= 1 << static_cast<int>(s);
   return sets;
+#endif
 }
 IKEBANA_CPU_KERNEL(built_sets)
 
@@ -147,6 +154,9 @@ inline int wanted_set() {
 }
 
 inline int dispatch_index() {
+#if IKEBANA_CPU_ONE
+  return IKEBANA_CPU_FLOOR;
+#endif
   const int i = active_index.load(std::memory_order_relaxed);
   return i >= 0 ? i : detect_set();
 }
@@ -182,7 +192,7 @@ struct kernel_elsewhere_type {
 };
 inline constexpr kernel_elsewhere_type kernel_elsewhere{};
 
-#if IKEBANA_CPU_DIRECT
+#if IKEBANA_CPU_DIRECT && !IKEBANA_CPU_ONE
 // No kernel call looks at IKEBANA_ISA here, so the program refuses at its start what it cannot do.
 inline const int checked_at_start = wanted_set();
 #endif

@@ -23,7 +23,7 @@ namespace ikebana::cpu {
 
 namespace detail {
 
-#if IKEBANA_CPU_HERE && IKEBANA_CPU_X86
+#if IKEBANA_CPU_HERE && IKEBANA_CPU_X86 && (!IKEBANA_CPU_ONE || IKEBANA_CPU_FLOOR == 4)
 /// None: products are those of floats.
 inline word_kernels<float> bf16_kernels() {
   static constexpr word_kernel<float> pairs{
@@ -135,7 +135,7 @@ void run_gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float 
     const F* const bj = b + (tb == transpose::no ? j : j * ldb);
     float* const cij = c + i * ldc + j;
     const gemm_epilogue<float> here = shifted(then, i, j);
-#if IKEBANA_CPU_HERE && IKEBANA_CPU_X86
+#if IKEBANA_CPU_HERE && IKEBANA_CPU_X86 && (!IKEBANA_CPU_ONE || IKEBANA_CPU_FLOOR == 4)
     if (const word_kernels<float> kernels = bf16_kernels(); kernels.words || kernels.tiles)
       return avx512::bf16_product<F>(ta, tb, mi, nj, k, alpha, ai, lda, bj, ldb, beta, cij, ldc,
                                      here, kernels);

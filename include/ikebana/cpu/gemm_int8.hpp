@@ -64,7 +64,7 @@ namespace ikebana::cpu {
 
 namespace detail {
 
-#if IKEBANA_CPU_HERE && IKEBANA_CPU_X86
+#if IKEBANA_CPU_HERE && IKEBANA_CPU_X86 && (!IKEBANA_CPU_ONE || IKEBANA_CPU_FLOOR == 4)
 /// None: by pairs of 16 bits.
 inline word_kernels<std::uint32_t> byte_kernels() {
   static constexpr word_kernel<std::uint32_t> bytes{

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "ikebana/cpu/detail/targets.hpp"
+
 namespace ikebana::cpu {
 
 enum class tensor_op : unsigned char;

@@ -4,7 +4,7 @@
 // sets there do everything but the innermost loop, which these replace.
 #include "ikebana/cpu/detail/targets.hpp"
 
-#if IKEBANA_CPU_HERE && IKEBANA_CPU_X86
+#if IKEBANA_CPU_HERE && IKEBANA_CPU_X86 && (!IKEBANA_CPU_ONE || IKEBANA_CPU_FLOOR == 4)
 #include "ikebana/cpu/detail/low_precision_intrinsics.hpp"
 
 #define IKEBANA_CPU_INLINE [[gnu::always_inline]] inline

@@ -91,19 +91,31 @@ extern const char compile_ikebana_kernels_cc_once_or_do_not_define_IKEBANA_EXTER
 #endif
 #endif
 
+// A program that defines IKEBANA_ONE_INSTRUCTION_SET, in all of its units, has kernels of the floor
+// alone: small, for one kind of machine.
+#if defined(IKEBANA_ONE_INSTRUCTION_SET) && IKEBANA_CPU_HERE
+#define IKEBANA_CPU_ONE 1
+#else
+#define IKEBANA_CPU_ONE 0
+#endif
+#if IKEBANA_CPU_ONE && IKEBANA_CPU_ARM64
+#undef IKEBANA_CPU_FLOOR
+#define IKEBANA_CPU_FLOOR 1
+#endif
+
 // Whether SSE4.2 is built: by the kernels' own units, and where the flags promise it. A unit that
 // builds what it uses by itself does without, for few machines have nothing wider, and every set
 // costs compile time.
 #if IKEBANA_CPU_X86 &&                                                                          \
-    (IKEBANA_CPU_FLOOR == 2 ||                                                                  \
-     (IKEBANA_CPU_FLOOR == 0 && (defined(IKEBANA_KERNELS_OF) || defined(IKEBANA_ALL_KERNELS) || \
+    (IKEBANA_CPU_FLOOR == 2 || (IKEBANA_CPU_FLOOR == 0 && !IKEBANA_CPU_ONE &&                   \
+                                (defined(IKEBANA_KERNELS_OF) || defined(IKEBANA_ALL_KERNELS) || \
                                  defined(IKEBANA_LOW_PRECISION_KERNELS))))
 #define IKEBANA_CPU_SSE42 1
 #else
 #define IKEBANA_CPU_SSE42 0
 #endif
 
-#if (IKEBANA_CPU_X86 && IKEBANA_CPU_FLOOR == 4) || \
+#if IKEBANA_CPU_ONE || (IKEBANA_CPU_X86 && IKEBANA_CPU_FLOOR == 4) || \
     (IKEBANA_CPU_ARM64 && IKEBANA_CPU_FLOOR == 1) || (!IKEBANA_CPU_X86 && !IKEBANA_CPU_ARM64)
 #define IKEBANA_CPU_DIRECT 1
 #else
@@ -115,6 +127,12 @@ extern const char compile_ikebana_kernels_cc_once_or_do_not_define_IKEBANA_EXTER
 // because it would gain little, the one of a narrower set stands in its place.
 #if !IKEBANA_CPU_HERE
 #define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::detail::kernel_elsewhere
+#elif IKEBANA_CPU_ONE && IKEBANA_CPU_FLOOR == 0
+#define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::scalar::__VA_ARGS__
+#elif IKEBANA_CPU_ONE && IKEBANA_CPU_FLOOR == 2
+#define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::sse42::__VA_ARGS__
+#elif IKEBANA_CPU_ONE && IKEBANA_CPU_FLOOR == 3
+#define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::avx2::__VA_ARGS__
 #elif IKEBANA_CPU_X86
 #if IKEBANA_CPU_FLOOR == 0 && !IKEBANA_CPU_SSE42
 #define IKEBANA_CPU_DISPATCH(...)                                                 \
@@ -151,7 +169,7 @@ extern const char compile_ikebana_kernels_cc_once_or_do_not_define_IKEBANA_EXTER
 
 // Functions of exp and pools have nothing for SSE4.2, and what is bound by memory nothing for
 // AVX-512 either: optimizers, sums, norms and copies take 0.95 to 1.1 of its time on AVX2.
-#if IKEBANA_CPU_HERE && IKEBANA_CPU_X86 && IKEBANA_CPU_FLOOR == 0
+#if IKEBANA_CPU_HERE && IKEBANA_CPU_X86 && IKEBANA_CPU_FLOOR == 0 && !IKEBANA_CPU_ONE
 #define IKEBANA_CPU_DISPATCH_AVX(...)                                             \
   (::ikebana::cpu::detail::pick(                                                  \
       &::ikebana::cpu::scalar::__VA_ARGS__, &::ikebana::cpu::scalar::__VA_ARGS__, \
@@ -203,7 +221,7 @@ namespace cpu {}
 // Between these two, functions are small rather than fast: what plans and shares out work, as its
 // time goes into the kernels; and the scalar set, which hardly a machine runs, where there are
 // others.
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && \
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !IKEBANA_CPU_ONE && \
     (IKEBANA_CPU_X86 || IKEBANA_CPU_ARM64)
 #define IKEBANA_CPU_BEGIN_SMALL \
   IKEBANA_CPU_PRAGMA(GCC push_options) IKEBANA_CPU_PRAGMA(GCC optimize("Os"))

@@ -323,9 +323,9 @@ class hooked_calls final : public backward_watch<T>, forward_values {
   /// What a hook writes would not be there when backward runs the checkpoint again.
   void refuse_within_checkpoint(const hooked& h, int k) const {
     if (k < static_cast<int>(n_->current.n.nodes) && n_->current.nodes[k].checkpoint >= 0)
-      throw state_error(
-          std::string(h.path.view()) +
-          ": a hook writes to a value within a checkpoint, which backward runs again");
+      throw_error(
+          state_error(std::string(h.path.view()) +
+                      ": a hook writes to a value within a checkpoint, which backward runs again"));
   }
 
   bool does_run(int arm) const { return arm < 0 || n_->run.partial.runs[arm]; }
