@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# small_test.sh COMPILER NETWORK FLAGS KERNELS EXPECTED CLOSE: frozen networks with embedded weights give PyTorch's numbers,
+# small_test.sh COMPILER NETWORK FLAGS KERNELS EXPECTED CLOSE MODULES: frozen networks with embedded weights give PyTorch's numbers,
 # and the same bits without exceptions and type information, with kernels apart and from headers alone,
 # where they are small, too, with the kernels of one instruction set.
 set -euo pipefail
@@ -12,6 +12,8 @@ build=("$compiler" -std=c++20 -Wall -Wextra -Wconversion -Wshadow -Werror -Iincl
 without=(-fno-exceptions -fno-rtti)
 apart=(-O0 -DIKEBANA_EXTERN_KERNELS "$4" -pthread)
 small=(-Os -DIKEBANA_ONE_INSTRUCTION_SET -ffunction-sections -fdata-sections -Wl,--gc-sections)
+
+"$compiler" -std=c++20 -Wall -Wextra -Werror -Iinclude "@$3" "${without[@]}" -DIKEBANA_EXTERN_KERNELS -fsyntax-only "$7"
 
 # Bytes of code and constants: docs/inference.md tells what they are now.
 declare -A most=([MLP]=80000 [CNN]=140000 [LSTM]=130000)

@@ -92,10 +92,10 @@ struct sync_batch_norm : batch_norm<Spatial, C, Options...> {
     detail::sum_over_replicas({sums, static_cast<std::size_t>(n.channels + 1)});
     const double all = count;
     if (all == 1)
-      throw shape_error(diagnostic{
+      throw_error(shape_error(diagnostic{
           says<" expects more than 1 value per channel when training, got {got} on all ranks "
                "together (input {input})">,
-          2, 1, c.input_shape()});
+          2, 1, c.input_shape()}));
     T factor{};
     if constexpr (tracks) {
       const std::int64_t batches = ++*c.template buffer<std::int64_t>(2);
