@@ -20,6 +20,7 @@
 #include "ikebana/nn/feature_dropout.hpp"
 #include "ikebana/nn/flatten.hpp"
 #include "ikebana/nn/fold.hpp"
+#include "ikebana/nn/fractional_max_pool.hpp"
 #include "ikebana/nn/glu.hpp"
 #include "ikebana/nn/grid_sample.hpp"
 #include "ikebana/nn/group_norm.hpp"

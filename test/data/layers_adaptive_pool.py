@@ -1,10 +1,10 @@
-"""Adaptive pooling."""
+"""Adaptive and fractional pooling."""
 
 from collections import OrderedDict
 
 from torch import nn
 
-from layers import Case
+from layers import Case, constant
 
 
 def cases():
@@ -23,4 +23,15 @@ def cases():
             kind = kinds[int(key[0]) - 1]
             c[f"adaptive_{name}_pool{key}"] = Case(lambda k=kind, s=size: k(s), [x],
                                                    options=f"output_size {size}")
+    # The second input: PyTorch's random samples.
+    for key, x, kernel, size, samples in (
+            ("2d", [2, 3, 9, 7], (2, 3), (4, 3), [[[0.1, 0.9], [0.5, 0.3], [0.99, 0.0]], [[0.2, 0.7], [0.4, 0.6], [0.8, 0.05]]]),
+            ("2d_one", [1, 1, 5, 4], 2, 1, [[[0.3, 0.6]]]),
+            ("3d", [1, 2, 6, 7, 9], 2, (3, 4, 5), [[[0.1, 0.9, 0.4], [0.5, 0.3, 0.7]]])):
+        kind = nn.FractionalMaxPool2d if key[0] == "2" else nn.FractionalMaxPool3d
+
+        def call(m, a, u, kind=kind, kernel=kernel, size=size):
+            return kind(kernel, output_size=size, _random_samples=u.detach())(a) + 0 * u.sum()
+        c[f"fractional_max_pool{key}"] = Case(nn.Identity, [x, constant(samples)], call=call,
+                                              options=f"{kernel}, output_size {size}")
     return c

@@ -14,7 +14,7 @@
 
 namespace ikebana::detail {
 
-#define IKEBANA_WORDS(WORD, KEYWORD)                                                                                                                                                                                                                                                                                                \
+#define IKEBANA_WORDS(WORD, KEYWORD)                                                                                                                                                                                                                                                                                                                \
   KEYWORD(and) KEYWORD(auto) KEYWORD(bool) KEYWORD(class) KEYWORD(const) KEYWORD(constexpr)        \
   KEYWORD(continue) KEYWORD(default) KEYWORD(delete) KEYWORD(do) KEYWORD(double) KEYWORD(false)    \
   KEYWORD(float) KEYWORD(for) KEYWORD(if) KEYWORD(int) KEYWORD(namespace) KEYWORD(new)             \
@@ -137,7 +137,7 @@ namespace ikebana::detail {
   WORD(chosen) WORD(circular_pad1d) WORD(circular_pad2d) WORD(circular_pad3d)                      \
   WORD(constant_pad1d) WORD(constant_pad2d) WORD(constant_pad3d) WORD(convert) WORD(dropout1d)     \
   WORD(dropout2d) WORD(dropout3d) WORD(element_type) WORD(embedding_bag) WORD(factor)              \
-  WORD(fc1) WORD(dense) WORD(embeddings) WORD(sparse) WORD(sync_batch_norm) WORD(whole) WORD(sync_batch_norm1d) WORD(sync_batch_norm2d) WORD(sync_batch_norm3d) WORD(feature_alpha_dropout) WORD(s) WORD(fit) WORD(fold) WORD(glu) WORD(hardshrink) WORD(height)         \
+  WORD(fc1) WORD(dense) WORD(embeddings) WORD(sparse) WORD(fractional_max_pool2d) WORD(fractional_max_pool3d) WORD(samples) WORD(random) WORD(sync_batch_norm) WORD(whole) WORD(sync_batch_norm1d) WORD(sync_batch_norm2d) WORD(sync_batch_norm3d) WORD(feature_alpha_dropout) WORD(s) WORD(fit) WORD(fold) WORD(glu) WORD(hardshrink) WORD(height)         \
   WORD(hinge_embedding_loss) WORD(huber_loss) WORD(i) WORD(into) WORD(kl_div) WORD(l1_loss)        \
   WORD(label_smoothing) WORD(loader) WORD(blank) WORD(logit) WORD(probability) WORD(cosine_embedding_loss) WORD(ctc_loss) WORD(distances) \
   WORD(gaussian_nll_loss) WORD(margin_ranking_loss) WORD(means) WORD(sample) WORD(triplet_margin_loss) WORD(variances) WORD(S) \

@@ -14,6 +14,7 @@
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/pool_indices.hpp"
 #include "ikebana/nn/detail/spatial.hpp"
 
 namespace ikebana {
@@ -25,8 +26,9 @@ namespace detail {
 template <literal Name, std::size_t N, class... Options>
 struct adaptive_window {
   static_assert(N >= 1 && N <= 3);
-  static_assert(option_set<output_size<>>::template accepts<Options...>,
-                "ikebana: adaptive pooling takes the option output_size, once");
+  static_assert(option_set<output_size<>, return_indices<false>>::template accepts<Options...>,
+                "ikebana: adaptive pooling takes the options output_size and return_indices, each "
+                "once");
   static_assert(times_given<output_size_option, Options...> > 0,
                 "ikebana: adaptive pooling needs the option output_size<..>");
 
@@ -95,6 +97,8 @@ struct adaptive_window {
 /// allocation.
 template <std::size_t Spatial, class... Options>
 struct adaptive_avg_pool : detail::adaptive_window<"adaptive_avg_pool", Spatial, Options...> {
+  static_assert(detail::times_given<detail::return_indices_option, Options...> == 0,
+                "ikebana: a mean has no index; adaptive max pooling returns indices");
   using window = typename adaptive_avg_pool::adaptive_window;
 
   template <class T>
@@ -119,29 +123,51 @@ struct adaptive_avg_pool : detail::adaptive_window<"adaptive_avg_pool", Spatial,
 
 /// The greatest element of each of output_size windows, the same as those of adaptive_avg_pool. Of
 /// equal elements, the first in row-major order receives the gradient. Options: output_size<..>
-/// (required). O(elements); no allocation.
+/// (required), return_indices<bool> (false), see max_pool. O(elements); no allocation.
 template <std::size_t Spatial, class... Options>
 struct adaptive_max_pool : detail::adaptive_window<"adaptive_max_pool", Spatial, Options...> {
   using window = typename adaptive_max_pool::adaptive_window;
+  static constexpr bool has_indices = detail::option_or<return_indices<false>, Options...>::value;
+  static constexpr std::size_t outputs = has_indices ? 2 : 1;
+  static constexpr kept keeps = has_indices ? kept::output : kept::nothing;
+
+  static constexpr inferred infer(const shape& in) {
+    const inferred made = window::infer(in);
+    if constexpr (has_indices)
+      if (made.ok()) return shape_list{made.output(), made.output()};
+    return made;
+  }
 
   /// Indices of the maxima within their planes.
-  constexpr std::array<saved_spec, 1> saved(const shape_list& in) const {
+  constexpr std::array<saved_spec, 1> saved(const shape_list& in) const requires(!has_indices) {
     return {saved_spec{sizeof(std::int32_t), window::infer(in[0]).output()}};
   }
 
   template <class T>
   void forward(const context<T>& c) const {
+    std::int32_t* indices;
+    if constexpr (has_indices)
+      indices = reinterpret_cast<std::int32_t*>(c.output(1));
+    else
+      indices = c.template saved<std::int32_t>(0);
     cpu::adaptive_max_pool_forward<T, window::algorithms>(
-        window::geometry(c.input_shape(), c.output_shape()), c.input(), c.output(),
-        c.template saved<std::int32_t>(0));
+        window::geometry(c.input_shape(), c.output_shape()), c.input(), c.output(), indices);
+    if constexpr (has_indices) detail::indices_to_numbers<T>(c.output_shape().numel(), c.output(1));
   }
 
   template <class T>
   void backward(const context<T>& c) const {
-    if (c.input_gradient() != nullptr)
+    if (c.input_gradient() == nullptr) return;
+    if constexpr (has_indices) {
+      const auto g = window::geometry(c.input_shape(), c.output_shape());
+      detail::scatter_to_indices<T>(g.planes, g.in[0] * g.in[1] * g.in[2],
+                                    g.out[0] * g.out[1] * g.out[2], c.output_gradient(),
+                                    c.output(1), c.input_gradient());
+    } else {
       cpu::adaptive_max_pool_backward<T>(window::geometry(c.input_shape(), c.output_shape()),
                                          c.output_gradient(), c.template saved<std::int32_t>(0),
                                          c.input_gradient());
+    }
   }
 
   template <class... X>
