@@ -3,7 +3,7 @@
     IKEBANA_RECORD_ONNX=1 bazel-bin/test/io/onnx_test   # in the source tree: writes the files
     /usr/bin/python3 test/data/onnx.py                  # python3-onnx; npm install onnxruntime-node
 
-The inputs are those of test/io/onnx_test.cc: a dimension without a number is 2.
+torch_*.onnx are networks that PyTorch exports. The inputs are those of test/io/onnx_test.cc: a dimension without a number is 2.
 """
 
 import json
@@ -24,7 +24,7 @@ from common import HERE, write_safetensors  # noqa: E402
 RUN = """
 const ort = require('onnxruntime-node');
 const pattern = (n, first) => [...Array(n).keys()].map(i => ((37 * i + first) % 101) / 50 - 1);
-const integers = (n, limit) => [...Array(n).keys()].map(i => BigInt((5 * i + 1) % limit));
+const integers = (n, limit) => [...Array(n).keys()].map(i => BigInt((4 * i + 1) % limit));
 const bools = n => [...Array(n).keys()].map(i => i % 3 == 2 ? 1 : 0);
 (async () => {
   const files = JSON.parse(require('fs').readFileSync(0)), results = {};
@@ -48,10 +48,51 @@ const bools = n => [...Array(n).keys()].map(i => i % 3 == 2 ? 1 : 0);
   console.log(JSON.stringify(results));
 })();
 """
+
+
+class Residual(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.BatchNorm2d(4))
+        self.conv = torch.nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.head = torch.nn.Linear(16, 5)
+
+    def forward(self, x):
+        x = torch.nn.functional.leaky_relu(self.stem(x), 0.2)
+        x = torch.nn.functional.gelu(x + self.conv(x))
+        x = torch.nn.functional.adaptive_avg_pool2d(torch.nn.functional.max_pool2d(x, 2), 2)
+        return torch.log_softmax(self.head(x.view(x.size(0), -1)), 1)
+
+
+class Tagger(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(6, 4)
+        self.lstm = torch.nn.LSTM(4, 3, num_layers=2, bidirectional=True, batch_first=True)
+        self.norm = torch.nn.LayerNorm(6)
+        self.tag = torch.nn.Linear(6, 3)
+
+    def forward(self, tokens):
+        h, _ = self.lstm(self.table(tokens))
+        return torch.sigmoid(self.tag(self.norm(h)).clamp(max=0.5)) - h[:, -1:, :3] ** 2
+
+
+def export_torch():
+    for name, net, x in [("torch_residual", Residual(), torch.ones(2, 3, 8, 8)),
+                         ("torch_tagger", Tagger(), torch.ones(2, 5, dtype=torch.int64))]:
+        torch.manual_seed(1)
+        for p in list(net.parameters()) + [b for b in net.buffers() if b.is_floating_point()]:
+            torch.nn.init.uniform_(p, 0.1, 0.9) if p.dim() == 1 else torch.nn.init.uniform_(p, -0.5, 0.5)
+        torch.onnx.export(net.eval(), (x,), os.path.join(HERE, "onnx", name + ".onnx"),
+                          opset_version=17, input_names=["x"], output_names=["y"],
+                          dynamic_axes={"x": {0: "batch"}, "y": {0: "batch"}})
+
+
 TYPES = {1: "float32", 11: "float64", 7: "int64", 9: "bool"}
 
 
 def main():
+    export_torch()
     runs = []
     for file in sorted(f for f in os.listdir(os.path.join(HERE, "onnx")) if f.endswith(".onnx")):
         path = os.path.join(HERE, "onnx", file)

@@ -2,18 +2,15 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <limits>
 #include <string>
 #include <tuple>
-#include <vector>
 
+#include "ikebana/deploy.hpp"
 #include "ikebana/ikebana.hpp"
 #include "ikebana/nn.hpp"
 #include "ikebana/ops.hpp"
-#include "test/support/load_recorded.hpp"
-#include "test/support/scratch.hpp"
+#include "test/io/onnx_checks.hpp"
 
 // Files that save_onnx writes are compared with those of test/data/onnx, byte by byte, and outputs
 // with what ONNX Runtime computed of those files; Debian's checker has accepted them
@@ -21,66 +18,14 @@
 
 namespace ike = ikebana;
 using namespace ike::literals;
+using onnx_checks::check_export;
+using onnx_checks::indices;
+using onnx_checks::pattern;
 
 namespace {
 
 constexpr ike::dim_t batch = ike::dynamic;
-
-/// Numbers between -1 and 1 that JavaScript computes alike.
-template <class T, ike::shape S>
-ike::tensor<T, S> pattern(int first) {
-  ike::tensor<T, S> x;
-  for (ike::dim_t i = 0; i < x.extents().numel(); ++i)
-    x.data()[i] = static_cast<T>(static_cast<double>((37 * i + first) % 101) / 50 - 1);
-  return x;
-}
-template <ike::shape S>
-ike::tensor<std::int64_t, S> indices(std::int64_t limit) {
-  ike::tensor<std::int64_t, S> x;
-  for (ike::dim_t i = 0; i < x.extents().numel(); ++i) x.data()[i] = (5 * i + 1) % limit;
-  return x;
-}
-
-/// The outputs of a call.
-template <class... V>
-auto as_tuple(const std::tuple<V...>& y) {
-  return y;
-}
-template <class V>
-auto as_tuple(const V& y) {
-  return std::tuple<V>(y);
-}
-
-template <class Model, class... X>
-void check_export(const std::string& name, Model& m, const X&... x) {
-  INFO(name);
-  m.eval();
-  const scratch_directory scratch;
-  const std::string file = name + ".onnx";
-  ike::save_onnx(m, scratch.path() / file);
-  const std::string written = bytes_of(scratch.path() / file);
-  if (std::getenv("IKEBANA_RECORD_ONNX") != nullptr) {
-    std::filesystem::copy_file(scratch.path() / file, "test/data/onnx/" + file,
-                               std::filesystem::copy_options::overwrite_existing);
-    return;
-  }
-  CHECK(written == bytes_of("test/data/onnx/" + file));
-
-  const ike::state_dict recorded = load_recorded("onnx/values");
-  const auto y = as_tuple(m(x...));
-  std::size_t output = 0;
-  const auto compare = [&](const auto& got) {
-    const ike::state_dict::entry& e = recorded.at(name + '.' + std::to_string(output++));
-    INFO(e.name);
-    REQUIRE(e.extents.numel() == got.extents().numel());
-    const auto* const expected = reinterpret_cast<const double*>(e.bytes.data());
-    for (ike::dim_t i = 0; i < got.extents().numel(); ++i) {
-      CAPTURE(i);
-      CHECK(static_cast<double>(got.data()[i]) == doctest::Approx(expected[i]).epsilon(2e-5));
-    }
-  };
-  std::apply([&](const auto&... each) { (compare(each), ...); }, y);
-}
+constexpr double infinite = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
@@ -137,7 +82,6 @@ TEST_CASE("activations are exported to ONNX") {
 }
 
 TEST_CASE("formulas are exported to ONNX") {
-  constexpr double infinite = std::numeric_limits<double>::infinity();
   auto m = ike::initialize<float, ike::shape{batch, 3, 4}, ike::shape{batch, 3, 4}>(
       ike::graph([](auto x, auto y) {
         const ike::concat<> join;
@@ -218,4 +162,97 @@ TEST_CASE("tables, cells and layers of double are exported to ONNX") {
       ike::seed{6});
   check_export("doubles", m, pattern<double, ike::shape{3, 4}>(1),
                pattern<double, ike::shape{3, 4}>(2), indices<ike::shape{3, 2}>(3));
+}
+
+TEST_CASE("images that are resized, padded and sampled are exported to ONNX") {
+  auto m = ike::initialize<float, ike::shape{batch, 4, 6, 6}, ike::shape{batch, 2, 3, 2}>(
+      ike::graph([](auto x, auto grid) {
+        const ike::concat<ike::dim<1>> join;
+        using ike::scale_factor;
+        auto a = join(
+            ike::upsample<scale_factor<2>>{}(x),
+            ike::upsample<scale_factor<2>, ike::mode<"nearest-exact">>{}(x),
+            ike::upsample<scale_factor<2>, ike::mode<"bilinear">>{}(x),
+            ike::upsample<ike::output_size<12>, ike::mode<"bilinear">, ike::align_corners<true>>{}(
+                x),
+            ike::upsample<scale_factor<2>, ike::mode<"bicubic">>{}(x));
+        auto b = join(ike::zero_pad2d<ike::padding<1, 2, 0, 1>>{}(x),
+                      ike::constant_pad2d<ike::padding<1, 2, 0, 1>>{1.5}(x),
+                      ike::reflection_pad2d<ike::padding<1, 2, 0, 1>>{}(x),
+                      ike::replication_pad2d<ike::padding<1, 2, 0, 1>>{}(x));
+        auto c = ike::pixel_unshuffle<2>{}(ike::channel_shuffle<2>{}(x)) *
+                 ike::max_pool2d<ike::kernel<4>>{}(ike::pixel_shuffle<2>{}(x));
+        auto d = "reflect"_m(
+            ike::conv2d<4, 2, ike::kernel<3>, ike::padding<2, 1>, ike::padding_mode<"reflect">>{},
+            x);
+        auto e = ike::unflatten<ike::dim<1>, ike::unflattened_size<2, 1>>{}(
+            "causal"_m(ike::causal_conv1d<4, 2, ike::kernel<3>, ike::dilation<2>>{},
+                       ike::reshape<-1, 4, 36>(x)));
+        return std::tuple(a, b, c, d, e, ike::grid_sample<>{}(x, grid));
+      }),
+      ike::seed{7});
+  check_export("sampled", m, pattern<float, ike::shape{2, 4, 6, 6}>(1),
+               pattern<float, ike::shape{2, 2, 3, 2}>(2));
+}
+
+TEST_CASE("cells, packed sequences and masks are exported to ONNX") {
+  auto m = ike::initialize<float, ike::shape{batch, 4}, ike::shape{5, batch, 4}, ike::shape{batch},
+                           ike::shape{batch, 3}, ike::shape{5, 5}, ike::shape{batch, 4}>(
+      ike::graph([](auto x, auto s, auto lengths, auto words, auto mask, auto drop) {
+        auto [h, c] = "lstm"_m(ike::lstm_cell<4, 4>{}, x, x, x * 2);
+        auto g = "rnn"_m(ike::rnn_cell<4, 4>{}, x) +
+                 "bag"_m(ike::embedding_bag<3, 4, ike::mode<"max">>{}, words) * h * c;
+        auto k = ike::unsqueeze<0>("gru"_m(ike::gru_cell<4, 3>{}, x, ike::slice<1>(x, 0, 3)));
+        auto [y, n] = "packed"_m(ike::gru<4, 3, ike::packed<true>>{}, s, lengths, k);
+        auto a = "masked"_m(
+            ike::multihead_attention<4, 2, ike::attn_mask<ike::mask_kind::additive>>{}, s, mask);
+        return std::tuple(g, y, n, a, ike::masked_fill(x, drop, -2));
+      }),
+      ike::seed{8});
+  ike::tensor<bool, ike::shape{2, 4}> drop;
+  for (ike::dim_t i = 0; i < 8; ++i) drop.data()[i] = i % 3 == 2;
+  check_export("masked", m, pattern<float, ike::shape{2, 4}>(1),
+               pattern<float, ike::shape{5, 2, 4}>(2), indices<ike::shape{2}>(3),
+               indices<ike::shape{2, 3}>(3), pattern<float, ike::shape{5, 5}>(5), drop);
+}
+
+TEST_CASE("a frozen network is exported to ONNX with its norms folded") {
+  auto model = ike::initialize<float, ike::shape{batch, 4}>(
+      ike::sequential("fc"_m = ike::weight_norm<ike::linear<4, 3>>{},
+                      "bn"_m = ike::batch_norm1d<3>{}, ike::relu{}, "drop"_m = ike::dropout{0.5},
+                      "scale"_m = ike::standard_scaler<3>{}),
+      ike::seed{9});
+  const scratch_directory scratch;
+  const auto folder = scratch.path();
+  CHECK(
+      message_of<ike::error>([&] { ike::save_onnx(model, folder / "model.onnx"); }) ==
+      "fc: ONNX (opset 17) has no counterpart of linear whose weight weight_norm computes; freeze "
+      "the model first");
+  CHECK(scratch.entries() == 0);
+  ike::save_onnx(ike::freeze(model), folder / "model.onnx");
+  const auto written = ike::detail::parse_onnx("it", bytes_of(folder / "model.onnx"));
+  std::string ops;
+  for (const auto& n : written.nodes) ops += n.op + ' ';
+  CHECK(ops == "Gemm Relu Sub Div ");
+  CHECK(written.inputs[0].dims[0].parameter == "batch");
+}
+
+TEST_CASE("a network without a counterpart in ONNX is refused before a file is made") {
+  const scratch_directory scratch;
+  const auto refusal = [&](const auto& model) {
+    return message_of<ike::error>([&] { ike::save_onnx(model, scratch.path() / "it.onnx"); });
+  };
+  const auto images = ike::initialize<float, ike::shape{batch, 2, 5, 5}>(
+      ike::sequential("a"_m = ike::sequential("pad"_m = ike::circular_pad2d<ike::padding<1>>{})),
+      ike::seed{1});
+  CHECK(refusal(images) == "a.pad: ONNX (opset 17) has no counterpart of circular_pad2d");
+  const auto pool = ike::initialize<float, ike::shape{batch, 2, 5, 5}>(
+      ike::sequential("pool"_m = ike::adaptive_avg_pool2d<ike::output_size<2>>{}), ike::seed{1});
+  CHECK(refusal(pool) ==
+        "pool: ONNX (opset 17) has no counterpart of adaptive_avg_pool2d from 5 to 2 elements");
+  CHECK(scratch.entries() == 0);
+  const auto fine = ike::initialize<float, ike::shape{batch, 2, 5, 5}>(ike::sequential(ike::relu{}),
+                                                                       ike::seed{1});
+  CHECK(message_of<ike::io_error>(
+            [&] { ike::save_onnx(fine, scratch.path() / "nowhere" / "it.onnx"); }) != "");
 }

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/deploy/embedded.hpp"
@@ -16,8 +17,11 @@
 #include "ikebana/model/calls/call_arguments.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/model.hpp"
+#include "ikebana/model/state_dict.hpp"
+#include "ikebana/module/parameter.hpp"
 #include "ikebana/module/print.hpp"
 #include "ikebana/module/refusal.hpp"
+#include "ikebana/module/shape_list.hpp"
 
 namespace ikebana {
 
@@ -106,6 +110,7 @@ class inference_model {
   using lane_type = ikebana::lane<E, M, In...>;
   using output_view = typename trained::output_view;
   static constexpr std::size_t input_count = sizeof...(In);
+  static constexpr shape_list input_shapes{In...};
 
   explicit inference_model(std::shared_ptr<weights> made) : weights_{packed(std::move(made))} {}
   /// Of weights that outlive it and that `freeze` has compared with the network.
@@ -175,6 +180,21 @@ class inference_model {
   /// All parameters as one array, in the order of `model::parameters()` of this module or of the
   /// embedded weights.
   std::span<const value_type> parameters() const { return weights_->parameters; }
+  /// The parameters and persistent buffers by path, as views that live as long as a copy of this
+  /// network or a lane. Allocates the table.
+  [[gnu::cold]] state_view state() const {
+    state_view dict;
+    const auto& p = weights_->lowered;
+    for (std::size_t i = 0; i < p.sizes.parameters; ++i)
+      dict.add_view(p.path(p.parameters[i]).view(), dtype_of<value_type>,
+                    p.parameters[i].spec.extents, weights_->parameter_table[i]);
+    for (std::size_t b = 0; b < p.sizes.buffers; ++b)
+      if (const buffer_spec& spec = p.buffers[b].spec; spec.persistent)
+        dict.add_view(p.path(p.buffers[b]).view(),
+                      spec.follows_model ? dtype_of<value_type> : spec.type, spec.extents,
+                      weights_->buffer_table[b]);
+    return dict;
+  }
 
  private:
   using memory_pointer = std::unique_ptr<memory, typename lane_type::ends>;

@@ -118,18 +118,27 @@ void save_onnx(const program_view& p, std::size_t inputs, const std::vector<onnx
   write_onnx(b.model, path);
 }
 
-template <class E, shape... In, class Net>
-void save_onnx(const Net& net, const state_dict& state, const std::filesystem::path& path) {
+template <std::size_t Inputs, class Net>
+void save_onnx(const Net& net, const shape_list& inputs, const state_dict& state,
+               const std::filesystem::path& path) {
   using M = typename Net::module_type;
   using T = typename Net::value_type;
-  const auto p = std::make_unique<program<sizes_of<M>(sizeof...(In))>>();
-  lower_into(*p, net.module(), shape_list{In...});
+  const auto p = std::make_unique<program<sizes_of<M>(Inputs)>>();
+  lower_into(*p, net.module(), inputs);
   std::vector<onnx_call> calls;
   list_onnx_calls list{p->view(), calls};
   for_each_leaf(net.module(), list);
-  save_onnx(p->view(), sizeof...(In), calls, state,
+  save_onnx(p->view(), Inputs, calls, state,
             std::is_same_v<T, double> ? onnx_type::float64 : onnx_type::float32, path);
 }
+
+/// A frozen network, whose header is above this one.
+template <class Net>
+concept frozen_network = requires(const Net& net) {
+  net.state();
+  net.lane();
+  Net::input_shapes;
+};
 
 }  // namespace detail
 
@@ -144,7 +153,13 @@ void save_onnx(const Net& net, const state_dict& state, const std::filesystem::p
 /// modules.
 template <model_element E, resolved_module M, shape... In>
 void save_onnx(const model<E, M, In...>& m, const std::filesystem::path& path) {
-  detail::save_onnx<E, In...>(m, detail::views_of_state(m), path);
+  detail::save_onnx<sizeof...(In)>(m, shape_list{In...}, detail::views_of_state(m), path);
+}
+
+/// The same of a frozen network, in which norms are part of the weights before them.
+template <detail::frozen_network Net>
+void save_onnx(const Net& net, const std::filesystem::path& path) {
+  detail::save_onnx<Net::input_count>(net, Net::input_shapes, net.state(), path);
 }
 
 }  // namespace ikebana

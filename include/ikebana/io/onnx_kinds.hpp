@@ -756,6 +756,7 @@ struct onnx_kinds {
       {"adaptive_avg_pool", adaptive_pool},
       {"adaptive_max_pool", adaptive_pool},
       {"batch_norm", batch_norm},
+      {"sync_batch_norm", batch_norm},
       {"instance_norm", instance_norm},
       {"group_norm", group_norm},
       {"layer_norm", layer_norm},

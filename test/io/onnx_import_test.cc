@@ -1,0 +1,120 @@
+#include "tools/onnx_import.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ikebana/ikebana.hpp"
+#include "test/io/onnx_activations.hpp"
+#include "test/io/onnx_checks.hpp"
+#include "test/io/onnx_formulas.hpp"
+#include "test/io/onnx_images.hpp"
+#include "test/io/onnx_recurrent.hpp"
+#include "test/io/onnx_torch_residual.hpp"
+#include "test/io/onnx_torch_tagger.hpp"
+
+// Networks that tools/onnx_import makes of the files of test/data/onnx, with their weights, compute
+// what ONNX Runtime computes of the files.
+
+namespace ike = ikebana;
+using onnx_checks::check_values;
+using onnx_checks::indices;
+using onnx_checks::pattern;
+
+namespace {
+
+template <class Model>
+void load_weights(const std::string& name, Model& m) {
+  ike::load_state_dict(
+      m,
+      onnx_import::import_onnx(name, bytes_of("test/data/onnx/" + name + ".onnx"), name).weights);
+  m.eval();
+}
+
+}  // namespace
+
+TEST_CASE("networks that PyTorch exported are imported from ONNX") {
+  auto residual =
+      ike::initialize<float, torch_residual::input>(torch_residual::network, ike::seed{1});
+  load_weights("torch_residual", residual);
+  check_values("torch_residual", residual, pattern<float, ike::shape{2, 3, 8, 8}>(1));
+  auto tagger = ike::initialize<float, torch_tagger::input>(torch_tagger::network, ike::seed{1});
+  load_weights("torch_tagger", tagger);
+  check_values("torch_tagger", tagger, indices<ike::shape{2, 5}>(3));
+}
+
+TEST_CASE("networks that were exported are imported from ONNX") {
+  auto i = ike::initialize<float, images::input>(images::network, ike::seed{1});
+  load_weights("images", i);
+  check_values("images", i, pattern<float, ike::shape{2, 4, 6, 6}>(1));
+  auto r = ike::initialize<float, recurrent::input0, recurrent::input1>(recurrent::network,
+                                                                        ike::seed{1});
+  load_weights("recurrent", r);
+  check_values("recurrent", r, indices<ike::shape{4, 2}>(3),
+               pattern<float, ike::shape{2, 5, 6}>(2));
+  auto a = ike::initialize<float, activations::input>(activations::network, ike::seed{1});
+  load_weights("activations", a);
+  check_values("activations", a, pattern<float, ike::shape{3, 4, 5}>(1));
+  auto f =
+      ike::initialize<float, formulas::input0, formulas::input1>(formulas::network, ike::seed{1});
+  load_weights("formulas", f);
+  check_values("formulas", f, pattern<float, ike::shape{2, 3, 4}>(1),
+               pattern<float, ike::shape{2, 3, 4}>(2));
+}
+
+namespace {
+
+/// A file with one node, which reads `x`, [N, 2, 5, 5], and weights `w`, [3, 2, 4, 4].
+std::string file_of(const std::string& op, std::vector<ike::detail::onnx_attribute> attributes,
+                    std::vector<std::string> inputs = {"x", "w"}) {
+  ike::detail::onnx_model m;
+  m.opset = 17;
+  m.nodes.push_back({op, "it", "", std::move(inputs), {"y"}, std::move(attributes)});
+  ike::detail::onnx_tensor w;
+  w.name = "w";
+  w.type = ike::detail::onnx_type::float32;
+  w.dims = {3, 2, 4, 4};
+  w.own = std::string(4 * 96, '\0');
+  m.initializers.push_back(w);
+  m.inputs.push_back({"x", w.type, {{-1, "N"}, {2, ""}, {5, ""}, {5, ""}}});
+  m.outputs.push_back({"y", w.type, {}});
+  const scratch_directory scratch;
+  ike::detail::write_onnx(m, scratch.path() / "it.onnx");
+  return bytes_of(scratch.path() / "it.onnx");
+}
+std::string error_of(const std::string& file) {
+  return message_of<ike::io_error>([&] { onnx_import::import_onnx("it.onnx", file, "it"); });
+}
+
+}  // namespace
+
+TEST_CASE("Keras leaves the padding to ONNX") {
+  const std::string header =
+      onnx_import::import_onnx("it.onnx",
+                               file_of("Conv", {{"auto_pad", "SAME_UPPER"},
+                                                {"strides", std::vector<std::int64_t>{2, 1}}}),
+                               "it")
+          .header;
+  // Of the last dimension first: 4 - 1 more columns; (3 - 1) * 2 + 4 - 5 = 3 more rows.
+  CHECK(contains(header,
+                 "ike::conv2d<2, 3, ike::kernel<4>, ike::stride<2, 1>, ike::bias<false>>{}, "
+                 "ike::pad<1, 2, 1, 2>(x, 0))"));
+}
+
+TEST_CASE("what is not translated of an ONNX file is an error that names the node") {
+  CHECK(error_of(file_of("Frobnicate", {})) ==
+        "it.onnx: the node \"it\" (Frobnicate) is an operator that is not translated");
+  CHECK(error_of(file_of("Relu", {}, {"z"})) ==
+        "it.onnx: the node \"it\" (Relu) reads \"z\", which no node before it makes");
+  CHECK(error_of(file_of("ConvTranspose", {{"auto_pad", "SAME_UPPER"}})) ==
+        "it.onnx: the node \"it\" (ConvTranspose) has an auto_pad, which is not translated");
+  CHECK(error_of(file_of("Transpose", {{"perm", std::vector<std::int64_t>{0, 9, 1, 2}}}, {"x"})) ==
+        "it.onnx: the node \"it\" (Transpose) has an axis of 9");
+  CHECK(error_of("") == "it.onnx: is not an ONNX file: it has no graph");
+  CHECK(error_of("\x08") == "it.onnx: is not an ONNX file: it has a number that does not end");
+  const std::string whole = file_of("Relu", {}, {"x"});
+  CHECK(error_of(whole.substr(0, whole.size() - 1)) != "");
+}
