@@ -31,7 +31,7 @@
 #include "ikebana/cpu/round.hpp"
 #include "ikebana/cpu/softmax.hpp"
 #include "ikebana/cpu/weight_norm.hpp"
-#include "ikebana/model/loop_builder.hpp"
+#include "ikebana/model/plan/loops/loop_builder.hpp"
 #include "ikebana/model/passes/dense_chains.hpp"
 #include "ikebana/model/passes/execution.hpp"
 #include "ikebana/model/network/model_memory.hpp"

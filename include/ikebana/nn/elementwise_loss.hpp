@@ -16,7 +16,7 @@
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/nn/detail/spatial.hpp"
 #include "ikebana/nn/element_weights.hpp"
-#include "ikebana/nn/loss.hpp"
+#include "ikebana/nn/loss_values.hpp"
 
 // Losses that are a sum, or a mean, over the elements of a prediction and a target of its shape and
 // type, with PyTorch's formulas and options. Within graphs, and with loss_values, reduction::none

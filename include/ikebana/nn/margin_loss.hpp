@@ -14,7 +14,8 @@
 #include "ikebana/module/loss_leaf.hpp"
 #include "ikebana/module/refusal.hpp"
 #include "ikebana/module/symbol.hpp"
-#include "ikebana/nn/loss.hpp"
+#include "ikebana/nn/class_weights.hpp"
+#include "ikebana/nn/loss_values.hpp"
 
 // Losses of scores of classes, (N, C) or (C), that are a sum over the classes of each sample and a
 // sum or a mean over the samples, with PyTorch's formulas and options. Throws shape_error if the

@@ -14,7 +14,8 @@
 #include "ikebana/module/loss_leaf.hpp"
 #include "ikebana/module/refusal.hpp"
 #include "ikebana/module/symbol.hpp"
-#include "ikebana/nn/loss.hpp"
+#include "ikebana/nn/class_weights.hpp"
+#include "ikebana/nn/loss_values.hpp"
 
 namespace ikebana {
 

@@ -7,8 +7,8 @@
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/fused_loop.hpp"
 #include "ikebana/model/element.hpp"
-#include "ikebana/model/loop_builder.hpp"
 #include "ikebana/model/passes/execution.hpp"
+#include "ikebana/model/plan/loops/loop_builder.hpp"
 #include "ikebana/module/module.hpp"
 
 namespace ikebana::detail {

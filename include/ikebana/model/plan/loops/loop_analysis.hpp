@@ -1,0 +1,239 @@
+#pragma once
+
+#include <cstddef>
+
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/broadcast.hpp"
+#include "ikebana/cpu/fused_loop.hpp"
+#include "ikebana/model/plan/loops/fused_loop.hpp"
+#include "ikebana/model/plan/memory_planner.hpp"
+#include "ikebana/module/program.hpp"
+
+namespace ikebana::detail {
+
+/// What a loop computes: its extents, what is made and read where, and what its backward reads.
+class loop_analysis {
+ protected:
+  using code = cpu::loop_code;
+  using operand = cpu::loop_operand;
+  using kinds = cpu::loop_operand::kinds;
+  using instruction = cpu::loop_instruction;
+
+  loop_analysis(const program_view& p, const memory_tables& plan, std::size_t element_size,
+                const loop_tables& to)
+      : p_{p}, plan_{plan}, element_size_{static_cast<dim_t>(element_size)}, to_{to} {}
+
+  bool is_member(int k) const { return plan_.fusion.calls[k].loop == loop_; }
+  bool is_view(int k) const { return p_.nodes[k].is_view; }
+  int same(int v) const { return to_.values[v].same; }
+  loop_value& value(int v) { return to_.values[same(v)]; }
+
+  bool is_fold(int k) const { return p_.nodes[k].role.step.kind == cpu::loop_step::kinds::fold; }
+
+  static bool is_function(const program_node& node) {
+    return node.role.step.kind == cpu::loop_step::kinds::function;
+  }
+  /// The extents of the loop, and what is made and read where.
+  [[gnu::cold]] void analyse() {
+    const auto nodes = static_cast<int>(p_.n.nodes);
+    for (int v = 0; v < static_cast<int>(p_.n.values); ++v) {
+      to_.values[v] = {};
+      to_.values[v].same = v;
+    }
+    size_ = length_ = 0;
+    has_backward_ = row_blocks_ = false;
+    for (int k = l_->first; k <= l_->last; ++k) {
+      if (!is_member(k)) continue;
+      const program_node& node = p_.nodes[k];
+      loop_value& out = to_.values[node.first_output];
+      if (is_view(k)) {
+        out.same = same(node.inputs[0]);
+      } else {
+        out.made = true;
+        if (const auto& s = node.role.step; s.kind == cpu::loop_step::kinds::fold) {
+          size_ = p_.values[node.inputs[0]].numel();
+          length_ = size_ / p_.values[node.first_output].numel();
+        } else if (const dim_t n = p_.values[node.first_output].numel(); n > size_) {
+          size_ = n;
+        }
+      }
+      has_backward_ = has_backward_ || plan_.runs_backward[k];
+    }
+    if (length_ == 0) length_ = size_;
+    // What is read beyond the loop is stored, and whole rows are in a block if their reductions
+    // are read within it.
+    for (int k = l_->first; k < nodes; ++k) {
+      const program_node& node = p_.nodes[k];
+      for (std::size_t i = 0; i < node.input_count; ++i) {
+        loop_value& v = value(node.inputs[i]);
+        if (!v.made) continue;
+        if (!is_member(k)) {
+          v.stored = true;
+          if (plan_.edge_needed[node.first_edge + static_cast<int>(i)])
+            to_.values[node.inputs[i]].given = true;
+        } else if (!is_view(k) && is_row(node.inputs[i]) && is_whole(node.first_output)) {
+          row_blocks_ = true;
+        }
+      }
+      if (is_member(k) && node.role.step.kind == cpu::loop_step::kinds::fold &&
+          node.role.step.reduction() != cpu::reduction_op::sum &&
+          node.role.step.reduction() != cpu::reduction_op::mean)
+        row_blocks_ = true;
+    }
+    for (std::size_t i = 0; i < p_.output_count; ++i) {
+      loop_value& v = value(p_.outputs[i]);
+      if (v.made) v.stored = to_.values[p_.outputs[i]].given = true;
+    }
+    // Short rows are together in blocks.
+    if (length_ < size_ && length_ * element_size_ <= short_row) row_blocks_ = true;
+  }
+
+  static constexpr dim_t short_row = 4096;  ///< In bytes.
+
+  bool is_whole(int v) const { return p_.values[v].numel() == size_; }
+  bool is_row(int v) const {
+    return length_ < size_ ? p_.values[v].numel() * length_ == size_
+                           : p_.values[v].numel() == 1 && size_ > 1;
+  }
+  bool of_rows(int k) const { return !is_whole(p_.nodes[k].first_output); }
+
+  /// Whether a map repeats each number for a row.
+  bool repeats_for_rows(const cpu::strided_map& m) const {
+    return row_blocks_ && length_ < size_ && m.rank == 2 && m.extents[1] == length_ &&
+           m.strides[1] == 0 && m.strides[0] == 1;
+  }
+  bool repeats_rows(const cpu::strided_map& m) const {
+    return row_blocks_ && m.rank == 2 && m.extents[1] == length_ && m.strides[0] == 0 &&
+           m.strides[1] == 1;
+  }
+
+  // ---- backward ----
+
+  /// What the gradient of operand `by` reads: a bit for each operand, 8 for the result. -1 if there
+  /// is none.
+  static int gradient_reads(cpu::tensor_op f, int by) {
+    using op = cpu::tensor_op;
+    switch (f) {
+      case op::neg:
+      case op::add:
+      case op::sub:
+        return 0;
+      case op::exp:
+      case op::sqrt:
+      case op::rsqrt:
+      case op::reciprocal:
+        return 8;
+      case op::log:
+      case op::square:
+      case op::abs:
+      case op::erf:
+        return 1;
+      case op::mul:
+        return by == 0 ? 2 : 1;
+      case op::div:
+        return by == 0 ? 2 : 10;
+      case op::pow:
+        return by == 0 ? 3 : 11;
+      case op::minimum:
+      case op::maximum:
+        return 3;
+      case op::where:
+        return by == 0 ? -1 : 1;
+      case op::clamp:
+        return by == 0 ? 7 : -1;
+      default:
+        return -1;
+    }
+  }
+  static bool reads_result(cpu::activation f) {
+    return f == cpu::activation::relu || f == cpu::activation::tanh ||
+           f == cpu::activation::sigmoid;
+  }
+  static int reads_of(const program_node& node, int by) {
+    if (is_function(node))
+      return reads_result(static_cast<cpu::activation>(node.role.step.f)) ? 8 : 1;
+    if (node.role.step.kind == cpu::loop_step::kinds::fold) {
+      const auto f = node.role.step.reduction();
+      return f == cpu::reduction_op::sum || f == cpu::reduction_op::mean ? 0 : 1;
+    }
+    return gradient_reads(node.role.step.op(), by);
+  }
+
+  /// Calls f(operand, edge, value) for the inputs of node k that get a gradient.
+  template <class F>
+  void for_each_wanted(int k, F f) {
+    const program_node& node = p_.nodes[k];
+    const cpu::loop_step& s = node.role.step;
+    const bool is_map = s.kind == cpu::loop_step::kinds::map;
+    int by = 0;
+    for (int i = 0; i < static_cast<int>(node.input_count); ++i, ++by) {
+      if (is_map)
+        while ((s.numbers >> by & 1) != 0) ++by;
+      const int e = node.first_edge + i;
+      if (plan_.edge_needed[e]) f(by, e, node.inputs[i]);
+    }
+  }
+
+  [[gnu::cold]] void find_contributions() {
+    for (int k = l_->last; k >= l_->first; --k) {
+      if (!is_member(k)) continue;
+      const program_node& node = p_.nodes[k];
+      if (is_view(k)) {
+        // Of a view, the gradient from beyond the loop is one more.
+        if (to_.values[node.first_output].given) ++value(node.first_output).contributions;
+        continue;
+      }
+      if (!plan_.runs_backward[k]) continue;
+      loop_value& out = to_.values[node.first_output];
+      if (!out.given && out.contributions == 0) continue;
+      for_each_wanted(k, [&](int by, int e, int v) {
+        const int reads = reads_of(node, by);
+        loop_value& to = value(v);
+        if (!to.made && to.carrier < 0) {
+          to.carrier = e;
+          to_.edges[e] = loop_edge::sum;
+        }
+        if (reads < 0) return;
+        ++to.contributions;
+        if (!to.made && !is_fold(k)) {
+          const cpu::strided_map m = cpu::broadcast_map(p_.values[v], p_.values[node.first_output]);
+          if (!m.is_dense() && (of_rows(k) || !repeats_for_rows(m))) to.scattered = true;
+        }
+        need(k, reads);
+      });
+    }
+    for (std::size_t v = 0; v < p_.n.values; ++v)
+      if (const loop_value& of = to_.values[v];
+          of.carrier >= 0 && of.contributions > 0 && !of.scattered)
+        to_.edges[of.carrier] = loop_edge::gradient;
+    for (int k = l_->last; k >= l_->first; --k)
+      if (is_member(k) && !is_view(k) && !of_rows(k)) {
+        loop_value& out = to_.values[p_.nodes[k].first_output];
+        out.stored_for_backward = out.needed && plan_.fusion.calls[k].is_costly;
+        if (out.needed && !out.stored_for_backward) need(k, 7);
+      }
+  }
+  void need(int k, int reads) {
+    const program_node& node = p_.nodes[k];
+    const cpu::loop_step& s = node.role.step;
+    if ((reads & 8) != 0) to_.values[node.first_output].needed = true;
+    const bool is_map = s.kind == cpu::loop_step::kinds::map;
+    int operand_at = 0;
+    for (std::size_t i = 0; i < node.input_count; ++i, ++operand_at) {
+      if (is_map)
+        while ((s.numbers >> operand_at & 1) != 0) ++operand_at;
+      if ((reads >> operand_at & 1) != 0) value(node.inputs[i]).needed = true;
+    }
+  }
+
+  program_view p_;
+  memory_tables plan_;
+  dim_t element_size_;
+  loop_tables to_;
+  fused_loop* l_ = nullptr;
+  int loop_ = 0;
+  dim_t size_ = 0, length_ = 0;
+  bool has_backward_ = false, row_blocks_ = false;
+};
+
+}  // namespace ikebana::detail

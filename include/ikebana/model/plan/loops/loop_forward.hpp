@@ -1,0 +1,61 @@
+#pragma once
+
+#include "ikebana/cpu/fused_loop.hpp"
+#include "ikebana/model/plan/loops/loop_writer.hpp"
+
+namespace ikebana::detail {
+
+/// Writes the forward of a loop.
+class loop_forward : protected loop_writer {
+ protected:
+  using loop_writer::loop_writer;
+
+  /// The forward of node k; only what the loop itself reads is computed again for backward.
+  [[gnu::cold]] void compute(int k, bool forward) {
+    const program_node& node = p_.nodes[k];
+    const cpu::loop_step& s = node.role.step;
+    const bool rows = of_rows(k);
+    loop_value& out = to_.values[node.first_output];
+    const operand memory{kinds::value, rows, node.first_output};
+    if (is_fold(k)) {
+      const operand saved{kinds::saved, true, node.first_saved};
+      emit(body, {.code = code::fold,
+                  .f = s.f,
+                  .by = static_cast<unsigned char>(folds_++),
+                  .a = read(k, 0),
+                  .b = saved,
+                  .y = memory,
+                  .number = s.number[0]});
+      if (folds_ > cpu::most_loop_folds && !row_blocks_) fits_ = false;
+    } else {
+      if (!forward && out.stored_for_backward) {
+        out.now = memory;
+        return;
+      }
+      const operand y =
+          forward && (rows || out.stored || out.stored_for_backward) ? memory : block(rows);
+      if (is_function(node)) {
+        emit(body, {.code = code::function,
+                    .f = node.role.step.f,
+                    .of_rows = rows,
+                    .a = read(k, 0),
+                    .y = y});
+      } else {
+        operand x[3];
+        read_operands(k, x);
+        emit(body, {.code = code::map,
+                    .f = s.f,
+                    .of_rows = rows,
+                    .a = x[0],
+                    .b = x[1],
+                    .c = x[2],
+                    .y = y});
+      }
+      out.now = y;
+      return;
+    }
+    out.now = memory;
+  }
+};
+
+}  // namespace ikebana::detail
