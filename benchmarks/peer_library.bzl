@@ -13,6 +13,7 @@ _HEADERS = {
     "layers": "layer_peers.hpp",
     "networks": "network_peers.hpp",
     "sequences": "sequence_peers.hpp",
+    "streams": "stream_peers.hpp",
 }
 
 def _build(name, family, peer, sources, copts):
@@ -23,15 +24,15 @@ def _build(name, family, peer, sources, copts):
         ],
         copts = COPTS + _PEER_COPTS + copts,
         tags = ["manual"],
-        deps = [
-            ":contest",
-            "@" + peer,
-        ],
+        deps = [":contest"] + ([] if peer in _WITHOUT_LIBRARY else ["@" + peer]),
     )
 
 # Header-only peers choose their instruction set at compile time. They are built twice, under different names, for
 # programs that can limit the instruction set.
-_BUILT_TWICE = ["eigen", "rtneural"]
+_BUILT_TWICE = ["eigen", "loops", "rtneural"]
+
+# Written by hand.
+_WITHOUT_LIBRARY = ["loops"]
 
 def peer_library(family, peer):
     """The library peers/PEER_FAMILY, from the source of that name."""

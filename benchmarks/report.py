@@ -24,6 +24,7 @@ FAMILIES = {
     "layers": "Pooling and normalization",
     "arrays": "Elementwise functions, reductions, softmax, layer norm, optimizers",
     "sequences": "Attention and recurrent modules",
+    "streams": "Streams, a sample at a time",
     "networks": "Whole networks",
 }
 TEXTS = {
@@ -360,7 +361,7 @@ def page(results, texts, plots, folder):
             out += ["Sizes up to 16 (NN, TN) are known in advance: to Ikebana by `fixed_gemm`, to Eigen by "
                     "the type, to libxsmm by a generated kernel; in the group with sizes at run time, "
                     "only to libxsmm.", ""]
-        if name == "networks":
+        if name in ("networks", "streams"):
             out += ["In brackets: calls of operator new per step.", ""]
         for group, cases in groups(result).items():
             out += [f"### {group[0].upper() + group[1:]}", "", group_table(cases)]

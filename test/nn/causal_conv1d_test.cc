@@ -102,6 +102,57 @@ TEST_CASE_TEMPLATE("blocks of any length give the results of the whole sequence"
   }
 }
 
+TEST_CASE("single steps of a batch, between blocks, give the results of the whole sequence") {
+  constexpr dim_t length = 23;
+  const auto net = []<class... State>(State...) {
+    return ike::sequential(
+        "a"_m = ike::causal_conv1d<3, 17, ike::kernel<4>, ike::dilation<2>, State...>{},
+        ike::tanh{}, "b"_m = ike::causal_conv1d<17, 5, ike::kernel<3>, State...>{});
+  };
+  auto whole = ike::initialize<float, shape{2, 3, length}>(net(), ike::seed{1});
+  const auto x = ike::uniform<float, shape{2, 3, length}>(ike::seed{5});
+  const auto expected = whole(x);
+  auto streaming =
+      ike::initialize<float, shape{2, 3, ike::dynamic}>(net(ike::stateful<2>{}), ike::seed{2});
+  ike::load_state_dict(streaming, ike::get_state_dict(whole));
+  const auto frozen = ike::freeze(streaming);
+  auto lane = frozen.lane(shape{2, 3, 8});
+  dim_t first = 0;
+  for (const dim_t n : {1, 5, 1, 1, 2, 1, 8, 1, 1, 1, 1}) {
+    ike::tensor<float, shape{2, 3, ike::dynamic}> part(shape{2, 3, n});
+    for (dim_t b = 0; b < 2; ++b)
+      for (dim_t c = 0; c < 3; ++c)
+        for (dim_t i = 0; i < n; ++i) part(b, c, i) = x(b, c, first + i);
+    const auto y = frozen(lane, part);
+    for (dim_t b = 0; b < 2; ++b)
+      for (dim_t c = 0; c < 5; ++c)
+        for (dim_t i = 0; i < n; ++i)
+          CHECK(y(b, c, i) == doctest::Approx(expected(b, c, first + i)).epsilon(1e-5));
+    first += n;
+  }
+  CHECK(first == length);
+}
+
+TEST_CASE("backward of a single step in evaluation reads what forward left in the state") {
+  constexpr auto net =
+      ike::sequential("conv"_m = ike::causal_conv1d<3, 4, ike::kernel<3>, ike::stateful<1>>{});
+  constexpr shape in{1, 3, 1};
+  auto one = ike::initialize<double, in>(net, ike::seed{1});
+  auto two = one.clone();
+  one.eval();
+  const auto dy = ike::uniform<double, shape{1, 4, 1}>(ike::seed{9});
+  for (unsigned t = 0; t < 5; ++t) {
+    const auto x = ike::uniform<double, in>(ike::seed{t});
+    ike::tensor<double, in> dx{}, dz{};
+    one(x), two(x);
+    one.backward(dy, dx);
+    two.backward(dy, dz);
+    for (dim_t i = 0; i < dx.size(); ++i) CHECK(dx[i] == doctest::Approx(dz[i]));
+    for (std::size_t i = 0; i < one.gradients().size(); ++i)
+      CHECK(one.gradients()[i] == doctest::Approx(two.gradients()[i]));
+  }
+}
+
 TEST_CASE("what a causal convolution expects is said in one sentence") {
   using ike::causal_conv1d;
   const auto says = [](const auto& m, const shape& in) { return sentence_of(m.infer(in)); };

@@ -1,13 +1,18 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <string_view>
 #include <type_traits>
 
 #include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/dtype.hpp"
+#include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/recurrent.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/module.hpp"
@@ -48,7 +53,9 @@ struct conv_without_state<In, Out, void(Kept...), First, Rest...>
 /// sequence may be given in blocks of any length. Backward ends at the beginning of a call.
 ///
 /// O(output elements * in_channels / groups * kernel) multiply-adds; no allocation. The input is
-/// copied to planned memory, behind what it is extended by.
+/// copied to planned memory, behind what it is extended by. In evaluation, a single step with
+/// stateful<N> and weights of up to 64 KB of floats is one product with packed weights, which the
+/// state keeps: 3 to 20 times as fast as a convolution.
 template <dim_t In, dim_t Out, class... Options>
 struct causal_conv1d {
   static_assert(
@@ -104,10 +111,18 @@ struct causal_conv1d {
   }
 
   constexpr auto parameters() const { return inner.parameters(); }
-  constexpr std::array<buffer_spec, 1> buffers() const requires(state_batch > 0) {
-    return {buffer_spec{.name = "state",
-                        .extents = shape{state_batch, inner.in_channels.value(), reach},
-                        .persistent = false}};
+  /// The last samples of each channel, in a ring; the offset of the oldest; packed weights.
+  constexpr std::array<buffer_spec, 3> buffers() const requires(state_batch > 0) {
+    return {
+        buffer_spec{.name = "state",
+                    .extents = shape{state_batch, inner.in_channels.value(), ring},
+                    .persistent = false},
+        buffer_spec{
+            .name = "oldest", .type = dtype::int64, .follows_model = false, .persistent = false},
+        buffer_spec{.name = "packed_weights",
+                    .extents = shape{packed_size()},
+                    .persistent = false,
+                    .is_cache = true}};
   }
   /// The extended input, and its gradient.
   constexpr std::array<saved_spec, 2> saved(const shape_list& in) const {
@@ -124,18 +139,23 @@ struct causal_conv1d {
 
   template <class T>
   void forward(const context<T>& c) const {
+    if constexpr (state_batch > 0)
+      if (c.input_shape().back() == 1 && packed_size() > 0 && !c.training() &&
+          c.parameter_stamp() != 0)
+        return step(c);
     const shape& in = c.input_shape();
     const dim_t rows = in.numel() / in.back(), length = in.back();
     T* const wide = c.template saved<T>(0);
     for (dim_t i = 0; i < rows; ++i) {
       T* const row = wide + i * (reach + length);
       if constexpr (state_batch > 0)
-        copy(reach, c.template buffer<T>(0) + i * reach, row);
+        unroll(c, i, 1, row);
       else
         for (dim_t k = 0; k < reach; ++k) row[k] = T{0};
       copy(length, c.input() + i * length, row + reach);
-      if constexpr (state_batch > 0) copy(reach, row + length, c.template buffer<T>(0) + i * reach);
+      if constexpr (state_batch > 0) copy(ring, row + length - 1, ring_of(c, i));
     }
+    if constexpr (state_batch > 0) *oldest(c) = 0;
     with_wide_input(c, nullptr, [&](const context<T>& of_inner) { inner.forward(of_inner); });
   }
 
@@ -143,6 +163,11 @@ struct causal_conv1d {
   void backward(const context<T>& c) const {
     T* const dx = c.input_gradient();
     T* const wide = dx == nullptr ? nullptr : c.template saved<T>(1);
+    // A single step in evaluation leaves its window in the state.
+    if constexpr (state_batch > 0)
+      if (c.input_shape().back() == 1 && !c.training())
+        for (dim_t i = 0; i < c.input_shape().numel(); ++i)
+          unroll(c, i, 0, c.template saved<T>(0) + i * ring);
     with_wide_input(c, wide, [&](const context<T>& of_inner) { inner.backward(of_inner); });
     if (dx == nullptr) return;
     const shape& in = c.input_shape();
@@ -161,6 +186,74 @@ struct causal_conv1d {
     shape wide = in;
     if (wide.back() >= 0) wide[wide.rank() - 1] += reach;
     return wide;
+  }
+
+  static constexpr dim_t ring = reach + 1, taps = convolution::options::taps;
+
+  /// The elements that packed weights take, after 16 for the stamp and the instruction set that
+  /// they are of; 0 if single steps are convolutions.
+  constexpr dim_t packed_size() const {
+    const dim_t in = inner.in_channels.value();
+    if (state_batch == 0 || convolution::options::groups != 1 || in <= 0 ||
+        in * Out * taps > dim_t{1} << 14)
+      return 0;
+    return 16 + cpu::packed_recurrent_size(Out, in * taps);
+  }
+
+  template <class T>
+  static T* ring_of(const context<T>& c, dim_t row) {
+    return c.template buffer<T>(0) + row * ring;
+  }
+  template <class T>
+  static std::int64_t* oldest(const context<T>& c) {
+    return c.template buffer<std::int64_t>(1);
+  }
+  /// Copies the ring of a row in the order of time, without the `skipped` oldest samples.
+  template <class T>
+  static void unroll(const context<T>& c, dim_t row, dim_t skipped, T* to) {
+    dim_t from = *oldest(c) + skipped;
+    if (from >= ring) from -= ring;
+    const dim_t first = std::min(ring - skipped, ring - from);
+    copy(first, ring_of(c, row) + from, to);
+    copy(ring - skipped - first, static_cast<const T*>(ring_of(c, row)), to + first);
+  }
+
+  template <class T>
+  const T* packed_weights(const context<T>& c) const {
+    T* const memory = c.template buffer<T>(2);
+    const std::uint64_t now[] = {c.parameter_stamp(),
+                                 static_cast<std::uint64_t>(cpu::active_instruction_set())};
+    if (std::memcmp(memory, now, sizeof now) != 0) {
+      cpu::pack_recurrent<T>(Out, inner.in_channels.value() * taps, c.parameter(0), memory + 16);
+      std::memcpy(memory, now, sizeof now);
+    }
+    return memory + 16;
+  }
+
+  /// One sample: gathers the taps of each channel, as a row of the weights has them.
+  template <class T>
+  void step(const context<T>& c) const {
+    const dim_t channels = In >= 0 ? In : inner.in_channels.value(), rows = state_batch * channels;
+    std::int64_t& position = *oldest(c);
+    dim_t at[taps];
+    for (dim_t k = 0; k < taps; ++k) {
+      at[k] = position + 1 + k * convolution::options::dilation[0];
+      if (at[k] >= ring) at[k] -= ring;
+    }
+    T* window = c.template saved<T>(0);
+    T* samples = ring_of(c, 0);
+    for (dim_t i = 0; i < rows; ++i, samples += ring) {
+      samples[position] = c.input()[i];
+      for (dim_t k = 0; k < taps; ++k) *window++ = samples[at[k]];
+    }
+    position = at[0];
+    const T* const bias = convolution::options::bias ? c.parameter(1) : nullptr;
+    T* const y = c.output();
+    cpu::recurrent_product<T>(state_batch, Out, channels * taps, packed_weights(c), bias,
+                              {c.template saved<T>(0), channels * taps}, {y, Out}, false);
+    if (const T* const added = c.residual(); added != nullptr)
+      for (dim_t i = 0; i < state_batch * Out; ++i) y[i] += added[i];
+    c.function()(state_batch, Out, y, Out);
   }
 
   template <class T>

@@ -231,7 +231,7 @@ struct recurrent {
   void forward(const Context& c) const {
     if constexpr (steps_alone)
       if (const dim_t in = c.input_shape().back();
-          c.input_shape().numel() == in && in > 0 && in <= 32 && !detail::rounds_products(c))
+          c.input_shape().numel() == in && in > 0 && in <= 64 && !detail::rounds_products(c))
         return detail::run_lstm_step(c, in, Hidden, has_bias, kept_for_products());
     run(c).forward();
   }
@@ -277,7 +277,7 @@ struct recurrent {
   constexpr dim_t kept_weights() const {
     const dim_t in = input_size.value();
     return kept_for_products() +
-           (steps_alone && in > 0 && in <= 32 ? detail::lstm_step_memory(in, Hidden) : 0);
+           (steps_alone && in > 0 && in <= 64 ? detail::lstm_step_memory(in, Hidden) : 0);
   }
   constexpr dim_t kept_for_products() const {
     const dim_t in = input_size.value() < 0 ? 0 : input_size.value();
@@ -287,7 +287,7 @@ struct recurrent {
   /// Whether a single-step call has a kernel of its own.
   static constexpr bool steps_alone = states == 2 && layers == 1 && directions == 1 &&
                                       projection == 0 && state_batch == 1 && !is_packed &&
-                                      Hidden <= 32;
+                                      Hidden <= 64;
   template <class Context>
   auto run(const Context& c) const {
     return detail::recurrent_run<Context, gates>(c, sizes(c.input_shape()), dropout,
