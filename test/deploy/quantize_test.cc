@@ -202,16 +202,27 @@ TEST_CASE("quantised, a network that knows digits knows as many") {
     for (auto [x, t] : batches) model.train_step(x, t, ike::cross_entropy{}, optimizer);
   const auto quantised = ike::quantize<ike::int8>(model, ike::data_loader(train, {.batch = 100}));
   auto lane = quantised.lane();
+  const auto of_bfloat16 = ike::quantize<ike::bfloat16>(model);
+  const auto of_float16 = ike::quantize<ike::float16>(model);
+  auto lane_of_bfloat16 = of_bfloat16.lane();
+  auto lane_of_float16 = of_float16.lane();
   model.eval();
-  ike::confusion_matrix by_model{10}, by_bytes{10};
+  ike::confusion_matrix by_model{10}, by_bytes{10}, by_bfloat16{10}, by_float16{10};
   for (auto [x, t] : ike::data_loader(test, {.batch = 100})) {
     by_model.add(model(x), t);
     by_bytes.add(quantised(lane, x), t);
+    by_bfloat16.add(of_bfloat16(lane_of_bfloat16, x), t);
+    by_float16.add(of_float16(lane_of_float16, x), t);
   }
   MESSAGE("correct of ", by_model.total(), ": ", by_model.correct(), ", quantised ",
-          by_bytes.correct());
+          by_bytes.correct(), ", bfloat16 ", by_bfloat16.correct(), ", float16 ",
+          by_float16.correct(), "; bytes ", ike::freeze(model).weight_bytes(), ", ",
+          quantised.weight_bytes(), ", ", of_bfloat16.weight_bytes());
   CHECK(by_model.accuracy() > 0.96);
   CHECK(std::abs(by_bytes.accuracy() - by_model.accuracy()) <= 0.003);
+  CHECK(std::abs(by_bfloat16.accuracy() - by_model.accuracy()) <= 0.003);
+  CHECK(std::abs(by_float16.accuracy() - by_model.accuracy()) <= 0.003);
+  CHECK(2 * of_bfloat16.weight_bytes() < ike::freeze(model).weight_bytes() + 1024);
 }
 
 TEST_CASE("a call of a quantised network allocates nothing") {

@@ -177,6 +177,12 @@ class inference_model {
   }
 
   const M& module() const { return weights_->module; }
+  /// The bytes of its own parameters and persistent buffers, and of what is packed of them.
+  dim_t weight_bytes() const {
+    return (weights_->own_parameters.size() + weights_->packed_layers.size()) *
+               static_cast<dim_t>(sizeof(value_type)) +
+           weights_->persistent_bytes;
+  }
   /// All parameters as one array, in the order of `model::parameters()` of this module or of the
   /// embedded weights.
   std::span<const value_type> parameters() const { return weights_->parameters; }
