@@ -34,6 +34,7 @@
 #include "ikebana/ops/product.hpp"
 #include "ikebana/ops/reduction.hpp"
 #include "ikebana/optim/sgd.hpp"
+#include "ikebana/replicate/convert_sync_batch_norm.hpp"
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/mixed_precision.hpp"
 #include "ikebana/replicate/replicate.hpp"
@@ -294,4 +295,8 @@ TEST_CASE("replicas train a network with checkpoints as one without, rounded or 
   using rounded = ike::replicate_policy<ike::mixed_precision<ike::bfloat16, float, ike::bfloat16>>;
   CHECK(run(plain, exact{}) == run(saved, exact{}));
   CHECK(run(plain, rounded{}) == run(saved, rounded{}));
+  constexpr auto plain_sync = ike::convert_sync_batch_norm(plain);
+  constexpr auto saved_sync = ike::convert_sync_batch_norm(saved);
+  CHECK(run(plain_sync, exact{}) == run(saved_sync, exact{}));
+  CHECK(run(plain_sync, exact{}) != run(plain, exact{}));
 }

@@ -15,6 +15,7 @@
 #include "ikebana/compose/loss.hpp"
 #include "ikebana/compose/methods.hpp"
 #include "ikebana/compose/sequential.hpp"
+#include "ikebana/model/hooks.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/nn/activation.hpp"
@@ -265,4 +266,14 @@ TEST_CASE(
   CHECK(m.has_gradient("a.weight"_s));
   // b is an input of the loss, so its gradient is zero instead of absent.
   CHECK(m.has_gradient("b.weight"_s));
+}
+
+TEST_CASE("hooks of the model do not run in its parts") {
+  auto m = initialize<double, rows>(whole, seed{1});
+  int calls = 0;
+  m.register_forward_hook("encoder"_s, [&](const module_call&) { ++calls; });
+  m.part<"encoder">()(uniform<double, x_shape>(seed{2}));
+  CHECK(calls == 0);
+  m(uniform<double, x_shape>(seed{2}));
+  CHECK(calls == 1);
 }

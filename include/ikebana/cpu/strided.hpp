@@ -89,12 +89,46 @@ void for_each_run(const strided_map& m, dim_t first, dim_t n, F f) {
   }
 }
 
+namespace detail {
+
+// Compilers vectorise these at -O2, since they know how often an inner loop runs.
+
+template <class T>
+void fill_run(T* to, dim_t n, T value) {
+  dim_t k = 0;
+  for (; k + 16 <= n; k += 16)
+    for (dim_t j = 0; j < 16; ++j) to[k + j] = value;
+  for (; k < n; ++k) to[k] = value;
+}
+template <class T>
+T sum_run(const T* from, dim_t n) {
+  T parts[16]{};
+  dim_t k = 0;
+  for (; k + 16 <= n; k += 16)
+    for (dim_t j = 0; j < 16; ++j) parts[j] += from[k + j];
+  T sum{};
+  for (; k < n; ++k) sum += from[k];
+  for (dim_t j = 0; j < 16 && n >= 16; ++j) sum += parts[j];
+  return sum;
+}
+template <class T>
+void add_run(T* __restrict to, const T* __restrict from, dim_t n) {
+  dim_t k = 0;
+  for (; k + 16 <= n; k += 16)
+    for (dim_t j = 0; j < 16; ++j) to[k + j] += from[k + j];
+  for (; k < n; ++k) to[k] += from[k];
+}
+
+}  // namespace detail
+
 /// to[i] = the element first + i, for i < n.
 template <class T>
 void read_strided(const strided_map& m, const T* from, dim_t first, dim_t n, T* to) {
   for_each_run(m, first, n, [=](dim_t at, dim_t stride, dim_t i, dim_t count) {
     if (stride == 1)
       std::memcpy(to + i, from + at, static_cast<std::size_t>(count) * sizeof(T));
+    else if (stride == 0)
+      detail::fill_run(to + i, count, from[at]);
     else
       for (dim_t k = 0; k < count; ++k) to[i + k] = from[at + k * stride];
   });
@@ -116,13 +150,12 @@ void write_strided(const strided_map& m, T* to, dim_t first, dim_t n, const T* f
 template <class T>
 void add_strided(const strided_map& m, T* to, dim_t first, dim_t n, const T* from) {
   for_each_run(m, first, n, [=](dim_t at, dim_t stride, dim_t i, dim_t count) {
-    if (stride == 0) {
-      T sum{};
-      for (dim_t k = 0; k < count; ++k) sum += from[i + k];
-      to[at] += sum;
-    } else {
+    if (stride == 0)
+      to[at] += detail::sum_run(from + i, count);
+    else if (stride == 1)
+      detail::add_run(to + at, from + i, count);
+    else
       for (dim_t k = 0; k < count; ++k) to[at + k * stride] += from[i + k];
-    }
   });
 }
 

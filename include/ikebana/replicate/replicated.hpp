@@ -13,6 +13,8 @@
 #include "ikebana/core/tensor.hpp"
 #include "ikebana/model/calls/optimizer_check.hpp"
 #include "ikebana/model/model.hpp"
+#include "ikebana/module/path_pattern.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/replicate/buckets/buckets.hpp"
 #include "ikebana/replicate/buckets/model_buckets.hpp"
 #include "ikebana/replicate/buckets/reducer.hpp"
@@ -46,6 +48,13 @@ struct casts_nothing {
 
 /// The name appears in the error for a copy: get_state_dict and load_state_dict copy weights.
 struct a_replica_is_not_copied_but_its_state {};
+
+namespace misuse {
+
+IKEBANA_MISUSE(part_of_a_replica,
+               "a replicated model has no parts: replicate a model of the part alone");
+
+}  // namespace misuse
 
 }  // namespace detail
 
@@ -141,6 +150,11 @@ class replicated : public detail::replica_of<Model>,
   template <class... X>
   auto operator()(const X&...) && -> decltype(detail::refuse_for<
                                               detail::misuse::call_of_a_temporary_model, X...>());
+
+  /// A replica has no parts: the gradients of a part would not be averaged over the ranks.
+  template <detail::literal Path>
+  auto part() & -> decltype(detail::refuse_for<detail::misuse::part_of_a_replica,
+                                               detail::pattern_list<Path>>());
 
   /// See model::forward.
   template <class... X>
