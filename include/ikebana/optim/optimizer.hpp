@@ -218,12 +218,16 @@ class optimizer_target {
   /// Afterwards, shared parameters are gathered on all ranks.
   template <class F, class Keeps = changes_all>
   void update(const std::vector<option_segment>& segments, F&& f, Keeps keeps = {}) {
-    if (shards_ == nullptr) return update_range(segments, 0, elements(), 0, f, keeps);
+    if (shards_ == nullptr) {
+      update_range(segments, 0, elements(), 0, f, keeps);
+      return keep_pruned(0, elements());
+    }
     dim_t at = 0;
     const std::span<const parameter_range> ranges = shards_->ranges();
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       const parameter_range r = ranges[i];
       update_range(segments, r.begin, r.end, at, f, keeps);
+      keep_pruned(r.begin, r.end);
       shards_->updated(i);
       at += r.size();
     }
@@ -238,11 +242,16 @@ class optimizer_target {
   /// them, without gathering.
   template <class F>
   void update(const std::vector<option_segment>& segments, dim_t begin, dim_t end, F&& f) {
-    if (shards_ == nullptr) return update_range(segments, begin, end, begin, f, changes_all{});
+    if (shards_ == nullptr) {
+      update_range(segments, begin, end, begin, f, changes_all{});
+      return keep_pruned(begin, end);
+    }
     dim_t at = 0;
     for (const parameter_range& r : shards_->ranges()) {
-      if (r.begin >= begin && r.end <= end)
+      if (r.begin >= begin && r.end <= end) {
         update_range(segments, r.begin, r.end, at, f, changes_all{});
+        keep_pruned(r.begin, r.end);
+      }
       at += r.size();
     }
   }
@@ -275,6 +284,10 @@ class optimizer_target {
       if (s.end >= to) return;
       from = s.end;
     }
+  }
+
+  void keep_pruned(dim_t begin, dim_t end) const {
+    if (frozen_ != nullptr) frozen_->apply_pruning(parameters_.data(), begin, end);
   }
 
   bool is_gone() const { return has_lifetime_ && lifetime_.expired(); }

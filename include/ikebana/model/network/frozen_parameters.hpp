@@ -28,11 +28,20 @@ class frozen_parameters {
     if (begin < end) f(begin, end);
   }
 
+  /// Sets the elements of [begin, end) that are pruned to zero.
+  void apply_pruning(T* parameters, dim_t begin, dim_t end) const {
+    for (auto at = std::lower_bound(pruned.begin(), pruned.end(), begin);
+         at != pruned.end() && *at < end; ++at)
+      parameters[*at] = T{0};
+  }
+
   // Set by the model.
   std::vector<detail::dependent<parameter_range, T>> ranges;
   std::vector<detail::dependent<unsigned char, T>> are_frozen;  ///< By parameter.
   /// Where leaves write gradients that they cannot leave out.
   aligned_buffer<T> unused;
+  /// Elements that are kept at zero (model/prune.hpp), in order.
+  std::vector<detail::dependent<dim_t, T>> pruned;
 };
 
 }  // namespace ikebana
