@@ -10,31 +10,15 @@ IKEBANA_CPU_INLINE dim_t narrow_columns(dim_t n) {
   return n / wide * wide;
 }
 
-template <class T, std::size_t... R>
-IKEBANA_CPU_INLINE void pack_register(dim_t k, dim_t columns, const T* w, T* to, dim_t step,
-                                      std::index_sequence<R...>) {
-  constexpr dim_t size = vec<T>::size;
-  for (dim_t p = 0; p < k; p += size, w += size, to += size * step) {
-    const dim_t left = k - p < size ? k - p : size;
-    vec<T> rows[] = {static_cast<dim_t>(R) < columns
-                         ? vec<T>::load(w + static_cast<dim_t>(R) * k, left)
-                         : vec<T>::zero()...};
-    transpose_block(rows);
-    ((static_cast<dim_t>(R) < left ? rows[R].store(to + static_cast<dim_t>(R) * step)
-                                   : static_cast<void>(0)),
-     ...);
-  }
-}
 /// w is (n, k); its rows become the columns of panels, each of them k times the panel's width.
 template <class T>
 void pack_panels(dim_t n, dim_t k, const T* w, T* packed) {
   constexpr dim_t size = vec<T>::size, wide = recurrent_panel * size;
   for (dim_t j = 0; j < n; j += size) {
     const bool narrow = j >= narrow_columns<T>(n);
-    pack_register<T>(k, n - j < size ? n - j : size, w + j * k,
-                     packed + (narrow ? j : j / wide * wide) * k + (narrow ? 0 : j % wide),
-                     narrow ? size : wide,
-                     std::make_index_sequence<static_cast<std::size_t>(size)>{});
+    transpose_into<T>(k, w + j * k, k, n - j < size ? n - j : size, T(1),
+                      packed + (narrow ? j : j / wide * wide) * k + (narrow ? 0 : j % wide),
+                      narrow ? size : wide, false);
   }
 }
 

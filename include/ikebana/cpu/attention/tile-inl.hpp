@@ -81,46 +81,6 @@ template <class T>
                        n - j < w ? n - j : w);
 }
 
-template <class T, std::size_t... R>
-IKEBANA_CPU_INLINE void transpose_into(dim_t depth, const T* from, dim_t step, dim_t count,
-                                       T factor, T* to, dim_t to_step, bool adds,
-                                       std::index_sequence<R...>) {
-  constexpr dim_t w = vec<T>::size;
-  const vec<T> scale = vec<T>::broadcast(factor);
-  for (dim_t i = 0; i < count; i += w)
-    for (dim_t p = 0; p < depth; p += w) {
-      const dim_t n = depth - p < w ? depth - p : w, lanes = count - i < w ? count - i : w;
-      const T* const at = from + i * step + p;
-      vec<T> rows[w];
-      if (n == w && lanes == w)
-        ((rows[R] = vec<T>::load(at + static_cast<dim_t>(R) * step)), ...);
-      else
-        ((rows[R] = static_cast<dim_t>(R) < lanes
-                        ? vec<T>::load(at + static_cast<dim_t>(R) * step, n)
-                        : vec<T>::zero()),
-         ...);
-      transpose_block(rows);
-      T* row = to + p * to_step + i;
-      const auto put = [&](dim_t r, vec<T> v) __attribute__((always_inline)) {
-        if (r >= n) return;
-        if (adds)
-          (vec<T>::load(row, lanes) + v).store(row, lanes);
-        else
-          (v * scale).store(row);
-        row += to_step;
-      };
-      (put(static_cast<dim_t>(R), rows[R]), ...);
-    }
-}
-/// to[p * to_step + i] = factor * from[i * step + p] for p < depth and i < count, or is added to it
-/// (then without the factor). What is not added is written up to a whole register, with zeros.
-template <class T>
-[[gnu::noinline]] void transpose_into(dim_t depth, const T* from, dim_t step, dim_t count, T factor,
-                                      T* to, dim_t to_step, bool adds) {
-  transpose_into(depth, from, step, count, factor, to, to_step, adds,
-                 std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>{});
-}
-
 template <class T>
 void copy_block(dim_t m, dim_t n, const T* from, dim_t step, T* to, dim_t to_step) {
   constexpr dim_t w = vec<T>::size;

@@ -159,16 +159,8 @@ IKEBANA_CPU_INLINE void place_block(dim_t rows, dim_t positions, const T* from, 
    ...);
   if (relu) ((block[I] = max(vec<T>::zero(), block[I])), ...);
   transpose_block(block);
-  const auto put = [&](vec<T> row, bool whole) __attribute__((always_inline)) {
-    whole ? row.store(to) : row.store(to, positions);
-    to += to_step;
-    return true;
-  };
-  // Results are often fewer than 16.
-  if (positions == w && (w == 16 || rows == w))
-    static_cast<void>(((static_cast<dim_t>(I) < rows && put(block[I], true)) && ...));
-  else
-    static_cast<void>(((static_cast<dim_t>(I) < rows && put(block[I], false)) && ...));
+  for (dim_t r = 0; r < rows; ++r, to += to_step)
+    positions == w ? block[r].store(to) : block[r].store(to, positions);
 }
 /// to[r * to_step + i] = from[i * from_step + r] + bias[r], or the positive part of it. Reads whole
 /// registers.

@@ -33,3 +33,39 @@ IKEBANA_CPU_INLINE void transpose_block(vec<T>* rows) {
   if constexpr (vec<T>::size >= 16) transpose_stage<8>(rows, pairs{});
 }
 #endif
+
+template <class T, std::size_t... R>
+IKEBANA_CPU_INLINE void transpose_into(dim_t depth, const T* from, dim_t step, dim_t count,
+                                       T factor, T* to, dim_t to_step, bool adds,
+                                       std::index_sequence<R...>) {
+  constexpr dim_t w = vec<T>::size;
+  const vec<T> scale = vec<T>::broadcast(factor);
+  for (dim_t i = 0; i < count; i += w)
+    for (dim_t p = 0; p < depth; p += w) {
+      const dim_t n = depth - p < w ? depth - p : w, lanes = count - i < w ? count - i : w;
+      const T* const at = from + i * step + p;
+      vec<T> rows[w];
+      if (n == w && lanes == w)
+        ((rows[R] = vec<T>::load(at + static_cast<dim_t>(R) * step)), ...);
+      else
+        ((rows[R] = static_cast<dim_t>(R) < lanes
+                        ? vec<T>::load(at + static_cast<dim_t>(R) * step, n)
+                        : vec<T>::zero()),
+         ...);
+      transpose_block(rows);
+      T* row = to + p * to_step + i;
+      for (dim_t r = 0; r < n; ++r, row += to_step)
+        if (adds)
+          (vec<T>::load(row, lanes) + rows[r]).store(row, lanes);
+        else
+          (rows[r] * scale).store(row);
+    }
+}
+/// to[p * to_step + i] = factor * from[i * step + p] for p < depth and i < count, or is added to it
+/// (then without the factor). What is not added is written up to a whole register, with zeros.
+template <class T>
+[[gnu::noinline]] void transpose_into(dim_t depth, const T* from, dim_t step, dim_t count, T factor,
+                                      T* to, dim_t to_step, bool adds) {
+  transpose_into(depth, from, step, count, factor, to, to_step, adds,
+                 std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>{});
+}
