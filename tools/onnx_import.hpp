@@ -229,7 +229,7 @@ class translator {
         break;
       }
     std::string name = base;
-    for (int i = 2; !module_names_.insert(name).second; ++i) name = base + std::to_string(i);
+    for (int i = 2; !module_names_.insert(name).second; ++i) name = base + "_" + std::to_string(i);
     return name;
   }
   void weight(const std::string& path, const constant& c, const integers& dims) {
@@ -802,7 +802,10 @@ inline std::string translator::padded_input(std::size_t n, integers& pads, doubl
     sides +=
         (sides.empty() ? "" : ", ") + std::to_string(pads[d]) + ", " + std::to_string(pads[n + d]);
   pads.assign(2 * n, 0);
-  return "ike::pad<" + sides + ">(" + code() + ", " + number(fill) + ")";
+  const std::string padded = variable();
+  lines_.push_back("auto " + padded + " = ike::pad<" + sides + ">(" + code() + ", " + number(fill) +
+                   ");");
+  return padded;
 }
 
 inline std::string translator::window(std::size_t n, const integers& kernel, const integers& pads,
@@ -1076,6 +1079,9 @@ inline void translator::arithmetic() {
   for (const named& n : all) {
     if (n.op != node_->op) continue;
     if (in(0).fixed && in(1).fixed) refuse("reads constants alone");
+    if ((n.op == "Mul" && node_->inputs[0] == node_->inputs[1]) ||
+        (n.op == "Pow" && !in(0).fixed && in(1).fixed && operand(1) == "2"))
+      return unary("ike::square(");
     const std::string a = operand(0), b = operand(1);
     const std::string sign(n.sign);
     return make(n.is_function ? sign + "(" + a + ", " + b + ")" : a + sign + b,

@@ -77,8 +77,19 @@ class Tagger(torch.nn.Module):
         return torch.sigmoid(self.tag(self.norm(h)).clamp(max=0.5)) - h[:, -1:, :3] ** 2
 
 
+class Encoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.TransformerEncoderLayer(6, 2, 8, batch_first=True)
+        self.out = torch.nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.out(self.layer(x).mean(1))
+
+
 def export_torch():
     for name, net, x in [("torch_residual", Residual(), torch.ones(2, 3, 8, 8)),
+                         ("torch_encoder", Encoder(), torch.ones(2, 5, 6)),
                          ("torch_tagger", Tagger(), torch.ones(2, 5, dtype=torch.int64))]:
         torch.manual_seed(1)
         for p in list(net.parameters()) + [b for b in net.buffers() if b.is_floating_point()]:
