@@ -14,7 +14,6 @@
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
-IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 /// `width` is that of one head.
@@ -64,7 +63,6 @@ struct attention_head {
 };
 
 }  // namespace ikebana::cpu
-IKEBANA_CPU_END_SMALL
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/attention/tile-inl.hpp"
 #define IKEBANA_CPU_SETS 2

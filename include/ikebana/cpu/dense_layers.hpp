@@ -8,7 +8,6 @@
 #include "ikebana/cpu/dense_layer.hpp"
 #include "ikebana/cpu/gemm.hpp"
 
-IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 template <class T>
@@ -38,7 +37,6 @@ template <class T>
 }
 
 }  // namespace ikebana::cpu::detail
-IKEBANA_CPU_END_SMALL
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/dense_layers-inl.hpp"
 #define IKEBANA_CPU_SETS 2

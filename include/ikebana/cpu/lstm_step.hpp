@@ -11,7 +11,6 @@
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/recurrent.hpp"
 
-IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 /// One step of one sequence through an LSTM, in one call.
@@ -47,7 +46,6 @@ template <class T>
 }
 
 }  // namespace ikebana::cpu
-IKEBANA_CPU_END_SMALL
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/lstm_step-inl.hpp"
 #define IKEBANA_CPU_SETS 2

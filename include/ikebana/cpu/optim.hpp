@@ -10,7 +10,6 @@
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
 
-IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// What one Adam step multiplies by, computed once in double as PyTorch does.
@@ -34,7 +33,6 @@ constexpr double one_less_power(double beta, std::int64_t step) {
 }
 
 }  // namespace ikebana::cpu::detail
-IKEBANA_CPU_END_SMALL
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/optim-inl.hpp"
 #define IKEBANA_CPU_SETS 1

@@ -5,7 +5,6 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/optim.hpp"
 
-IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 /// One step of an element-wise optimizer: g = grads * gradient_scale + params * weight_decay, then
@@ -34,7 +33,6 @@ struct optimizer_arrays {
 };
 
 }  // namespace ikebana::cpu
-IKEBANA_CPU_END_SMALL
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/optim_rules-inl.hpp"
 #define IKEBANA_CPU_SETS 1

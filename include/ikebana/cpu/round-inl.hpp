@@ -158,20 +158,8 @@ void widen_from_fp16(dim_t n, const std::uint16_t* x, T* y) {
   }
 }
 
-template <class T>
-void convert_to_float(dim_t n, const T* x, float* y) {
-  convert_blocks(n, x, y);
-}
-template <class T>
-void convert_from_float(dim_t n, const float* x, T* y) {
-  convert_blocks(n, x, y);
-}
-template <class T>
-void convert_to_double(dim_t n, const T* x, double* y) {
-  convert_blocks(n, x, y);
-}
-template <class T>
-void convert_from_double(dim_t n, const double* x, T* y) {
+template <class From, class To>
+void convert(dim_t n, const From* x, To* y) {
   convert_blocks(n, x, y);
 }
 

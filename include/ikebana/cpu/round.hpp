@@ -43,19 +43,19 @@ void from_fp16(dim_t n, const std::uint16_t* x, T* y) {
 /// y = x in another type.
 template <class T>
 void to_float(dim_t n, const T* x, float* y) {
-  IKEBANA_CPU_DISPATCH_ONE_WIDTH(convert_to_float<T>)(n, x, y);
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(convert<T, float>)(n, x, y);
 }
 template <class T>
 void from_float(dim_t n, const float* x, T* y) {
-  IKEBANA_CPU_DISPATCH_ONE_WIDTH(convert_from_float<T>)(n, x, y);
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(convert<float, T>)(n, x, y);
 }
 template <class T>
 void to_double(dim_t n, const T* x, double* y) {
-  IKEBANA_CPU_DISPATCH_ONE_WIDTH(convert_to_double<T>)(n, x, y);
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(convert<T, double>)(n, x, y);
 }
 template <class T>
 void from_double(dim_t n, const double* x, T* y) {
-  IKEBANA_CPU_DISPATCH_ONE_WIDTH(convert_from_double<T>)(n, x, y);
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(convert<double, T>)(n, x, y);
 }
 
 /// x = alpha x. Returns whether all of them were finite before.

@@ -8,7 +8,6 @@
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
-IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 /// Functions of up to three numbers. Comparisons yield 1 or 0; `where` is a != 0 ? b : c; `clamp`
@@ -59,7 +58,6 @@ enum class fold_op : unsigned char {
 };
 
 }  // namespace ikebana::cpu
-IKEBANA_CPU_END_SMALL
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/tensor_ops-inl.hpp"
 #define IKEBANA_CPU_SETS 1

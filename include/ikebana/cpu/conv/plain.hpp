@@ -10,7 +10,6 @@
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/weights/job.hpp"
 
-IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// Without any copy, for kernels so large that none fits.
@@ -85,4 +84,3 @@ template <class T>
 }
 
 }  // namespace ikebana::cpu::detail
-IKEBANA_CPU_END_SMALL

@@ -8,7 +8,6 @@
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/verbose.hpp"
 
-IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
 /// A line about the plan of a convolution of one group (verbose.hpp).
@@ -31,4 +30,3 @@ namespace ikebana::cpu::detail {
 }
 
 }  // namespace ikebana::cpu::detail
-IKEBANA_CPU_END_SMALL

@@ -13,7 +13,6 @@
 #include "ikebana/cpu/pool/plan.hpp"
 #include "ikebana/cpu/pool/windows.hpp"
 
-IKEBANA_CPU_BEGIN_SMALL
 // Maxima of windows of any kind, with their places: a plane in each lane.
 namespace ikebana::cpu::detail {
 
@@ -40,7 +39,6 @@ struct lane_kernel {
 };
 
 }  // namespace ikebana::cpu::detail
-IKEBANA_CPU_END_SMALL
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/pool/maximum-inl.hpp"
 #define IKEBANA_CPU_SETS 2
