@@ -20,6 +20,7 @@
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/grouped_conv.hpp"
 #include "ikebana/cpu/layer_norm.hpp"
+#include "ikebana/cpu/gru_step.hpp"
 #include "ikebana/cpu/lstm_step.hpp"
 #include "ikebana/cpu/norm.hpp"
 #include "ikebana/cpu/optim.hpp"

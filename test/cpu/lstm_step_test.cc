@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ikebana/cpu/gru_step.hpp"
 #include "support.hpp"
 
 using namespace cpu_test;
@@ -13,8 +14,8 @@ TEST_CASE_TEMPLATE("a step of one sequence through an lstm", T, float, double) {
   const double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-13;
   const auto logistic = [](double x) { return 1 / (1 + std::exp(-x)); };
   for_each_set([&] {
-    for (const dim_t hidden : {1, 3, 4, 7, 8, 9, 15, 16, 17, 24, 31, 32})
-      for (const dim_t in : {1, 2, 5, 32}) {
+    for (const dim_t hidden : {1, 3, 4, 7, 8, 9, 15, 16, 17, 24, 31, 64})
+      for (const dim_t in : {1, 2, 5, 64}) {
         const bool has_bias = in != 5;
         const guarded<T> w(4 * hidden * in, r), u(4 * hidden * hidden, r), x(in, r),
             bias_ih(4 * hidden, r), bias_hh(4 * hidden, r);
@@ -54,6 +55,54 @@ TEST_CASE_TEMPLATE("a step of one sequence through an lstm", T, float, double) {
         }
         for (const guarded<T>* each :
              {&h, &c, &gates, &h_before, &c_before, &tanh_c, &y, &h_after, &c_after, &packed})
+          CHECK(each->intact());
+      }
+  });
+}
+
+TEST_CASE_TEMPLATE("a step of one sequence through a gru", T, float, double) {
+  generator r(82);
+  const double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-13;
+  const auto logistic = [](double x) { return 1 / (1 + std::exp(-x)); };
+  for_each_set([&] {
+    for (const dim_t hidden : {1, 3, 4, 7, 8, 9, 16, 17, 31, 64})
+      for (const dim_t in : {1, 2, 5, 64}) {
+        const bool has_bias = in != 5;
+        const guarded<T> w(3 * hidden * in, r), u(3 * hidden * hidden, r), x(in, r),
+            bias_ih(3 * hidden, r), bias_hh(3 * hidden, r);
+        guarded<T> h(hidden, r), gates(3 * hidden), h_before(hidden), new_from_h(hidden), y(hidden),
+            h_after(hidden), packed(cpu::gru_step_size(in, hidden));
+        cpu::pack_gru_step<T>(in, hidden, w.data(), u.data(), has_bias ? bias_ih.data() : nullptr,
+                              has_bias ? bias_hh.data() : nullptr, packed.data());
+        for (int step = 0; step < 2; ++step) {
+          const guarded<T> h0 = h;
+          cpu::run_gru_step<T>({in, hidden, packed.data(), x.data(), h.data(), gates.data(),
+                                h_before.data(), new_from_h.data(), y.data(), h_after.data()});
+          for (dim_t j = 0; j < hidden; ++j) {
+            double of_x[3], of_h[3];
+            for (dim_t g = 0; g < 3; ++g) {
+              const dim_t i = g * hidden + j;
+              of_x[g] = has_bias ? static_cast<double>(bias_ih[i]) : 0;
+              of_h[g] = has_bias ? static_cast<double>(bias_hh[i]) : 0;
+              for (dim_t p = 0; p < in; ++p)
+                of_x[g] += static_cast<double>(w[i * in + p]) * static_cast<double>(x[p]);
+              for (dim_t p = 0; p < hidden; ++p)
+                of_h[g] += static_cast<double>(u[i * hidden + p]) * static_cast<double>(h0[p]);
+            }
+            const double reset = logistic(of_x[0] + of_h[0]), update = logistic(of_x[1] + of_h[1]),
+                         fresh = std::tanh(of_x[2] + reset * of_h[2]),
+                         now = fresh + update * (static_cast<double>(h0[j]) - fresh);
+            CHECK(std::abs(static_cast<double>(gates[j]) - reset) < tolerance);
+            CHECK(std::abs(static_cast<double>(gates[hidden + j]) - update) < tolerance);
+            CHECK(std::abs(static_cast<double>(gates[2 * hidden + j]) - fresh) < tolerance);
+            CHECK(std::abs(static_cast<double>(new_from_h[j]) - of_h[2]) < 4 * tolerance);
+            CHECK(std::abs(static_cast<double>(h[j]) - now) < tolerance);
+            CHECK(y[j] == h[j]);
+            CHECK(h_after[j] == h[j]);
+            CHECK(h_before[j] == h0[j]);
+          }
+        }
+        for (const guarded<T>* each : {&h, &gates, &h_before, &new_from_h, &y, &h_after, &packed})
           CHECK(each->intact());
       }
   });

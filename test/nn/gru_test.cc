@@ -48,6 +48,17 @@ TEST_CASE("a stateful gru goes on where its last call ended") {
     part.forward(half == 0);
     for (dim_t i = 0; i < 9; ++i) CHECK(part.output[i] == whole.output[half * 9 + i]);
   }
+  // A single step has a kernel of its own.
+  leaf_run<double, gru<2, 3, batch_first<true>, stateful<1>>> step({}, shape{1, 2});
+  std::memcpy(step.parameters.data(), whole.parameters.data(),
+              static_cast<std::size_t>(whole.parameters.size()) * sizeof(double));
+  for (dim_t t = 0; t < 6; ++t) {
+    std::memcpy(step.input.data(), whole.input.data() + t * 2, 2 * sizeof(double));
+    step.forward(t % 2 == 0);
+    for (dim_t i = 0; i < 3; ++i)
+      CHECK(step.output[i] == doctest::Approx(whole.output[t * 3 + i]).epsilon(1e-12));
+  }
+  check_gradients(gru<2, 3, stateful<1>>{}, shape{1, 2});
 }
 
 TEST_CASE("an empty batch and wrong inputs of gru") {

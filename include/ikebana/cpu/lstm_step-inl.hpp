@@ -9,17 +9,18 @@ inline constexpr std::size_t lstm_together = vec<T>::size > 1 && vec<T>::size < 
 template <std::size_t Together>
 inline constexpr std::size_t lstm_parts = (IKEBANA_CPU_WIDTH == 64 ? 4 : 2) / Together;
 
-/// Adds x times k rows to the sums of four gates, as many rows at a time as there are parts.
-template <std::size_t Together, class T, std::size_t... I>
+/// Adds x times k rows to the sums of the gates, as many rows at a time as there are parts.
+template <std::size_t Gates, std::size_t Together, class T, std::size_t... I>
 IKEBANA_CPU_INLINE const T* add_to_gates(dim_t k, const T* x, const T* packed, vec<T>* sums,
                                          std::index_sequence<I...>) {
-  constexpr std::size_t gates = 4 * Together, w = static_cast<std::size_t>(vec<T>::size);
+  constexpr std::size_t gates = Gates * Together, w = static_cast<std::size_t>(vec<T>::size);
   constexpr auto parts = static_cast<dim_t>(lstm_parts<Together>);
-  for (; k >= parts; k -= parts, x += parts, packed += parts * 64)
+  constexpr dim_t row = 16 * Gates;
+  for (; k >= parts; k -= parts, x += parts, packed += parts * row)
     ((sums[I] = fma(vec<T>::broadcast(x[I / gates]),
                     vec<T>::load(packed + I / Together * 16 + I % Together * w), sums[I])),
      ...);
-  for (; k > 0; --k, ++x, packed += 64)
+  for (; k > 0; --k, ++x, packed += row)
     ((I < gates
           ? void(sums[I] = fma(vec<T>::broadcast(*x),
                                vec<T>::load(packed + I % gates / Together * 16 + I % Together * w),
@@ -40,8 +41,8 @@ IKEBANA_CPU_INLINE void lstm_units(const lstm_step<T>& s, dim_t j, Lanes lanes,
   const T* packed = s.packed + j / 16 * (1 + s.in + n) * 64 + j % 16;
   vec<T> sums[] = {I < gates ? vec<T>::load(packed + I % gates / together * 16 + I % together * w)
                              : vec<T>::zero()...};
-  packed = add_to_gates<together>(s.in, s.x, packed + 64, sums, all);
-  add_to_gates<together>(n, static_cast<const T*>(s.h), packed, sums, all);
+  packed = add_to_gates<4, together>(s.in, s.x, packed + 64, sums, all);
+  add_to_gates<4, together>(n, static_cast<const T*>(s.h), packed, sums, all);
   if constexpr (lstm_parts<together> == 4)
     ((sums[G] = (sums[G] + sums[G + gates]) + (sums[G + 2 * gates] + sums[G + 3 * gates])), ...);
   else if constexpr (lstm_parts<together> == 2)

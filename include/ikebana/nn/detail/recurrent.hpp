@@ -16,11 +16,11 @@
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/symbol.hpp"
-#include "ikebana/nn/detail/lstm_step.hpp"
 #include "ikebana/nn/detail/product.hpp"
 #include "ikebana/nn/detail/recurrent_names.hpp"
 #include "ikebana/nn/detail/recurrent_run.hpp"
 #include "ikebana/nn/detail/recurrent_sizes.hpp"
+#include "ikebana/nn/detail/single_step.hpp"
 #include "ikebana/nn/detail/spatial.hpp"
 #include "ikebana/nn/dropout.hpp"
 
@@ -232,7 +232,7 @@ struct recurrent {
     if constexpr (steps_alone)
       if (const dim_t in = c.input_shape().back();
           c.input_shape().numel() == in && in > 0 && in <= 64 && !detail::rounds_products(c))
-        return detail::run_lstm_step(c, in, Hidden, has_bias, kept_for_products());
+        return detail::run_single_step<gates>(c, in, Hidden, has_bias, kept_for_products());
     run(c).forward();
   }
   template <class Context>
@@ -277,7 +277,7 @@ struct recurrent {
   constexpr dim_t kept_weights() const {
     const dim_t in = input_size.value();
     return kept_for_products() +
-           (steps_alone && in > 0 && in <= 64 ? detail::lstm_step_memory(in, Hidden) : 0);
+           (steps_alone && in > 0 && in <= 64 ? detail::single_step_memory<gates>(in, Hidden) : 0);
   }
   constexpr dim_t kept_for_products() const {
     const dim_t in = input_size.value() < 0 ? 0 : input_size.value();
@@ -285,9 +285,9 @@ struct recurrent {
     return n.is_small() ? n.kept_weights(gates::count * Hidden) : 0;
   }
   /// Whether a single-step call has a kernel of its own.
-  static constexpr bool steps_alone = states == 2 && layers == 1 && directions == 1 &&
-                                      projection == 0 && state_batch == 1 && !is_packed &&
-                                      Hidden <= 64;
+  static constexpr bool steps_alone = (states == 2 || gates::separate) && layers == 1 &&
+                                      directions == 1 && projection == 0 && state_batch == 1 &&
+                                      !is_packed && Hidden <= 64;
   template <class Context>
   auto run(const Context& c) const {
     return detail::recurrent_run<Context, gates>(c, sizes(c.input_shape()), dropout,
