@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <string_view>
 
+#include "ikebana/compose/graph.hpp"
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "layers.hpp"
@@ -22,6 +24,13 @@ TEST_CASE("embedding_bag computes what PyTorch recorded") {
   compare_bag("bag_sum_padding", embedding_bag<5, 19, mode<"sum">, padding_idx<2>>{});
   compare_bag("bag_max_padding", embedding_bag<5, 19, mode<"max">, padding_idx<-3>>{});
   compare_bag("bag_single", embedding_bag<6, 3>{});
+  using begins = offsets<true>;
+  using weighted = per_sample_weights<true>;
+  compare_bag("bag_mean_offsets", embedding_bag<7, 5, padding_idx<3>, begins>{});
+  compare_bag("bag_sum_offsets", embedding_bag<7, 5, mode<"sum">, padding_idx<3>, begins>{});
+  compare_bag("bag_max_offsets", embedding_bag<7, 5, mode<"max">, padding_idx<3>, begins>{});
+  compare_bag("bag_weighted", embedding_bag<7, 5, mode<"sum">, padding_idx<3>, weighted>{});
+  compare_bag("bag_weighted_offsets", embedding_bag<7, 5, mode<"sum">, begins, weighted>{});
   CHECK(layers_not_compared("embedding_bag").empty());
 }
 
@@ -32,6 +41,32 @@ TEST_CASE("an index that is no row is refused before anything runs") {
   CHECK_THROWS_WITH_AS(m(index), "bag: embedding expects indices below 4, got 4", error);
   index(1, 2) = -1;
   CHECK_THROWS_AS(m(index), error);
+}
+
+TEST_CASE("offsets that are none are refused before anything runs") {
+  auto m = initialize<float, shape{4}, shape{2}>(
+      graph([](auto index, auto begins) {
+        return "bag"_m(embedding_bag<4, 2, offsets<true>>{}, index, begins);
+      }),
+      seed{1});
+  const auto index = zeros<std::int64_t, shape{4}>();
+  const auto refuses = [&](std::int64_t a, std::int64_t b) {
+    const auto begins = tensor_of<std::int64_t, shape{2}>({a, b});
+    try {
+      m(index, begins);
+    } catch (const error& e) {
+      return std::string_view(e.what()).substr(0, 41) ==
+             "bag: embedding_bag expects offsets from 0";
+    }
+    return false;
+  };
+  CHECK(refuses(1, 2));
+  CHECK(refuses(0, 5));
+  CHECK(refuses(0, -1));
+  CHECK(!refuses(0, 4));
+  CHECK(sentence_of(embedding_bag<4, 2, mode<"sum">, per_sample_weights<true>>{}.infer(
+            shape_list{shape{2, 3}, shape{2, 2}})) ==
+        "embedding_bag expects a weight for each index, [2, 3], got [2, 2]");
 }
 
 TEST_CASE("embedding_bag of no bags, of bags of nothing, and what it says") {
