@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <tuple>
@@ -115,9 +116,6 @@ class model : public detail::model_contents<E, M, In...>,
   template <std::size_t... I>
   static auto tuple_of_outputs(std::index_sequence<I...>)
       -> std::tuple<tensor_view<const T, shape_of_output<I>>...>;
-
-  /// Depends on E, so that it is not complete before a copy.
-  using copied = detail::misuse::copy_of_a_model<std::is_void_v<E>>;
 
  public:
   /// The result of a call: a view, or a std::tuple of views if the module has several outputs.
@@ -255,8 +253,11 @@ class model : public detail::model_contents<E, M, In...>,
   model(const model&, detail::a_model_is_not_copied_but_cloned_by_clone = {}) = delete;
   model& operator=(const model&) = delete;
   /// The same in one sentence, if the other is not const.
-  model(model&, copied = detail::refuse_as<copied>());
-  copied operator=(model&);
+  template <std::same_as<model> Self>
+  model(Self&, detail::misuse::copy_of_a_model<detail::later<Self>> =
+                   detail::refuse_as<detail::misuse::copy_of_a_model<detail::later<Self>>>());
+  template <std::same_as<model> Self>
+  detail::misuse::copy_of_a_model<detail::later<Self>> operator=(Self&);
 
   /// An owning copy of the current parameters and buffers (a state_dict), for example of the best
   /// model so far, to be loaded by load_state_dict later. Needs <ikebana/model/state.hpp>.

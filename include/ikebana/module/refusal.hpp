@@ -6,7 +6,6 @@
 
 #include "ikebana/core/diagnostic.hpp"
 #if defined(__clang__) && (__clang_major__ < 18 || defined(__apple_build_version__))
-#include <iterator>
 #include <string_view>
 
 #include "ikebana/module/vocabulary.hpp"
@@ -112,7 +111,7 @@ constexpr dim_t number_in(std::string_view text) {
 
 /// Divides a sentence into words and numbers. The path that it begins with follows the first
 /// clause, which ends before the first '(' or ';'. Of "input's" it takes "input".
-template <class = void>
+template <class X>
 constexpr encoded_sentence encode(const path_text& path, const sentence& s) {
   using kind = encoded_sentence::kind;
   const auto is_letter = [](char c) {
@@ -138,7 +137,7 @@ constexpr encoded_sentence encode(const path_text& path, const sentence& s) {
       continue;
     }
     if (is_negative) {
-      out.add({kind::word, static_cast<dim_t>(find_word("minus"))});
+      out.add({kind::word, static_cast<dim_t>(find_word<X>("minus"))});
       ++i;
     }
     std::size_t end = i + 1;
@@ -150,10 +149,10 @@ constexpr encoded_sentence encode(const path_text& path, const sentence& s) {
     const std::size_t size = end - i - (is_genitive ? 2 : 0);
     const std::string_view text = all.substr(i, size);
     if (const dim_t n = number_in(text); n == 0)
-      out.add({kind::word, static_cast<dim_t>(find_word("zero"))});
+      out.add({kind::word, static_cast<dim_t>(find_word<X>("zero"))});
     else if (n != no_number)
       out.add({kind::number, n});
-    else if (const std::size_t w = find_word(text); w < words_by_hash<>.count)
+    else if (const std::size_t w = find_word<X>(text); w < words_by_hash<X>.count)
       out.add({kind::word, static_cast<dim_t>(w)});
     else
       out.add({kind::letters, 0, i, size});
@@ -166,7 +165,7 @@ constexpr encoded_sentence encode(const path_text& path, const sentence& s) {
 // Templates of sentences are few: each one costs clang as much as the sentence has room for
 // characters. The others take a reference to the constant below.
 template <path_text Path, sentence Message>
-inline constexpr encoded_sentence encoded = encode(Path, Message);
+inline constexpr encoded_sentence encoded = encode<void>(Path, Message);
 
 template <const encoded_sentence& E, std::size_t Begin, std::size_t... I>
 letters<E.text.data[Begin + I]...>* spell_letters(std::index_sequence<I...>);
