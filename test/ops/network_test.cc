@@ -7,8 +7,12 @@
 #include <vector>
 
 #include "ikebana/compose/graph.hpp"
+#include "ikebana/compose/sequential.hpp"
 #include "ikebana/core/compare.hpp"
+#include "ikebana/model/gradient_check.hpp"
+#include "ikebana/model/hooks.hpp"
 #include "ikebana/model/initialize.hpp"
+#include "ikebana/model/plan/memory_plan.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/adaptive_pool.hpp"
 #include "ikebana/nn/flatten.hpp"
@@ -162,4 +166,36 @@ TEST_CASE("squeeze and excitation as a formula agrees with the modules that it i
         return x * expand<-1, -1, 5, 7>(g);
       }),
       graph([gate](auto x) { return x * unsqueeze<2, 3>(gate(mean<2, 3>(x))); }));
+}
+
+TEST_CASE("parts of a value add to its gradient in place") {
+  constexpr auto parts = graph([](auto h) {
+    const auto [a, b, c] = chunk<3, 1>(h);
+    const auto scale = unsqueeze<1>(select<1>(h, 11));
+    return ikebana::tanh{}(a)*b + c * slice<1>(h, 0, 8, 2) * scale;
+  });
+  const auto given = uniform<double, shape{5, 12}>(seed{2});
+  CHECK(gradient_check(parts, std::tuple{given}).largest < 1e-7);
+  constexpr auto twice = graph([parts](auto h) { return std::tuple{parts(h), square(parts(h))}; });
+  CHECK(gradient_check(twice, std::tuple{given}).largest < 1e-7);
+
+  constexpr auto net = sequential("fc"_m = linear<3, 12>{}, "parts"_m = parts);
+  auto model = initialize<double, shape{5, 3}>(net, seed{1});
+  auto hooked = model.clone();
+  std::vector<double> seen;
+  hooked.register_full_backward_hook("parts"_s, [&](const module_gradients& g) {
+    const auto dh = g.input_gradient<double>();
+    seen.assign(dh.begin(), dh.end());
+  });
+  const auto x = uniform<double, shape{5, 3}>(seed{3});
+  for (auto* m : {&model, &hooked}) {
+    (*m)(x);
+    m->backward(ones<double, shape{5, 4}>());
+  }
+  CHECK(seen.size() == 60);
+  for (std::size_t i = 0; i < model.gradients().size(); ++i)
+    CHECK(model.gradients()[i] == doctest::Approx(hooked.gradients()[i]).epsilon(1e-12));
+  // All contributions to the gradient of h but the first.
+  const auto plan = plan_memory<double>(model.current_program(), 1);
+  CHECK(std::ranges::count(plan.edge_scratch, detail::adds_in_place) == 4);
 }

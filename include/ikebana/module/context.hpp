@@ -42,6 +42,12 @@ class context {
   /// Null if the gradient is not needed.
   T* input_gradient(std::size_t i = 0) const { return edge_gradients[i]; }
 
+  /// For a leaf with `adds_gradient`: input_gradient(0) has other contributions, to which backward
+  /// adds instead of overwriting them.
+  bool adds_gradient() const {
+    return edge_sums != nullptr && edge_sums[0] != nullptr && edge_sums[0] == edge_gradients[0];
+  }
+
   const T* parameter(std::size_t i) const { return parameters[i]; }
   /// A number that changes with the parameters; 0 if they may change unnoticed.
   std::uint64_t parameter_stamp() const { return stamp; }
@@ -85,6 +91,7 @@ class context {
   T* const* values = nullptr;
   T* const* value_gradients = nullptr;
   T* const* edge_gradients = nullptr;
+  T* const* edge_sums = nullptr;
   T* const* parameters = nullptr;
   T* const* gradients = nullptr;
   std::byte* const* buffers = nullptr;

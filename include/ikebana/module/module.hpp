@@ -69,6 +69,7 @@ namespace ikebana {
 /// are
 ///   members: what a graph captures must not change it;
 /// - `loop_step()`: what it computes of each element or row, for fusion with others into one loop;
+/// - `adds_gradient()`: backward adds to the gradient of input 0 if `context::adds_gradient()`;
 /// - `is_source`: it uses the shapes of its inputs alone, and no gradient goes back to them;
 /// - `is_affine_in_each_input`: it is, with one output, so that `jvp` costs forwards alone;
 /// - `is_stateful`: forward changes buffers in evaluation too (default: true if there are buffers);
@@ -126,6 +127,7 @@ struct leaf_role {
   bool is_stateful = false;  ///< See is_stateful().
   bool is_frozen = false;    ///< Its buffers do not change in training, either.
   bool is_source = false;
+  bool adds_gradient = false;
   cpu::activation as_activation = cpu::activation::none;
   bool is_affine = false;  ///< Of a channel norm, as `eps` is.
   double eps = 0;
@@ -259,6 +261,7 @@ constexpr leaf_role role_of([[maybe_unused]] const M& m) {
   if constexpr (requires { M::takes_slope; }) role.takes_slope = M::takes_slope;
   if constexpr (requires { M::is_layer; }) role.is_layer = M::is_layer;
   if constexpr (requires { M::is_source; }) role.is_source = M::is_source;
+  if constexpr (requires { m.adds_gradient(); }) role.adds_gradient = m.adds_gradient();
   if constexpr (requires { M::as_activation; }) role.as_activation = M::as_activation;
   role.step = loop_step_of(m);
   role.is_stateful = is_stateful<M>();

@@ -53,6 +53,7 @@ struct rearrange {
   constexpr bool exchanges_last() const {
     return f == rearrange_op::transpose && dims[0] + dims[1] == -3 && dims[0] < 0 && dims[1] < 0;
   }
+  constexpr bool adds_gradient() const { return f != rearrange_op::roll; }
   constexpr std::string_view name() const { return rearrange_names[static_cast<std::size_t>(f)]; }
 
   constexpr inferred infer(const shape& in) const {
@@ -136,6 +137,7 @@ struct rearrange {
     if (f == rearrange_op::roll) return roll(c.input_shape(), c.output_gradient(), dx, -first);
     const cpu::strided_map m = map(c.input_shape(), c.output_shape());
     const dim_t n = c.output_shape().numel(), own = c.input_shape().numel();
+    if (c.adds_gradient()) return cpu::add_strided(m, dx, 0, n, c.output_gradient());
     const bool repeats = f == rearrange_op::expand;
     if (repeats || n != own)
       for (dim_t i = 0; i < own; ++i) dx[i] = T{};

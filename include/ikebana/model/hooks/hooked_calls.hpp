@@ -484,8 +484,9 @@ class hooked_calls final : public backward_watch<T>, forward_values {
         if (node.inputs[j] != v || run.edge_gradients[e] == nullptr) continue;
         const bool is_first_part = h.edges.size() == first;
         h.edges.push_back({e, run.edge_gradients[e], run.edge_sums[e]});
-        // Every contribution but the first is computed in scratch and added.
-        if (is_first_part) run.edge_gradients[e] = own.data();
+        // Every contribution but the first is added, by way of scratch or by the leaf.
+        if (is_first_part || run.edge_gradients[e] == run.edge_sums[e])
+          run.edge_gradients[e] = own.data();
         run.edge_sums[e] = is_first_part ? nullptr : own.data();
       }
     }

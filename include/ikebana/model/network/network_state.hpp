@@ -156,7 +156,7 @@ void network_state<T>::point_edges(std::byte* workspace) {
       const dim_t offset = plan.edge_scratch[e];
       T* const scratch = offset >= 0 ? reinterpret_cast<T*>(workspace + offset) : nullptr;
       if (edge_scratch != nullptr) edge_scratch[e] = scratch;
-      edge_sums[e] = scratch != nullptr ? whole : nullptr;
+      edge_sums[e] = scratch != nullptr || offset == adds_in_place ? whole : nullptr;
       edge_gradients[e] = !plan.edge_needed[e] ? nullptr : scratch != nullptr ? scratch : whole;
     }
   }

@@ -58,7 +58,7 @@ struct backward_pass {
   [[gnu::noinline]] void end(const program_node& node) {
     if constexpr (bounded) completed.boundary->after_backward(run, k);
     for (int e = node.first_edge, i = 0; i < static_cast<int>(node.input_count); ++e, ++i)
-      if (T* sum = run.edge_sums[e])
+      if (T* sum = run.edge_sums[e]; sum != nullptr && sum != run.edge_gradients[e])
         cpu::add<T>(run.shapes[node.inputs[i]].numel(), sum, run.edge_gradients[e], sum);
     if (run.watch != nullptr) run.watch->after_backward(run, k);
     if constexpr (bounded) completed.boundary->after_sums(run, k);

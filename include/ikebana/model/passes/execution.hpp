@@ -181,6 +181,7 @@ struct execution {
             .values = values,
             .value_gradients = value_gradients,
             .edge_gradients = edge_gradients + node.first_edge,
+            .edge_sums = edge_sums + node.first_edge,
             .parameters = parameters + leaf.first_parameter,
             .gradients = gradients + leaf.first_parameter,
             .buffers = buffers + leaf.first_buffer,

@@ -167,8 +167,10 @@ struct partial_backward_pass {
       const int e = node.first_edge + static_cast<int>(i), v = node.inputs[i];
       adds[i] = p.edge_needed[e] && p.written[v] && run.value_gradients[v] != nullptr;
       if (!p.edge_needed[e]) continue;
-      run.edge_gradients[e] = adds[i] ? p.scratch[e] : run.value_gradients[v];
+      const bool in_place = p.scratch[e] == nullptr;  // The leaf adds to the gradient itself.
+      run.edge_gradients[e] = adds[i] && !in_place ? p.scratch[e] : run.value_gradients[v];
       run.edge_sums[e] = adds[i] ? run.value_gradients[v] : nullptr;
+      adds[i] = adds[i] && !in_place;
       p.written[v] = true;
     }
     context<T> c = run.backward_context_of(node);

@@ -19,7 +19,7 @@ struct memory_plan {
   program_table<dim_t, N.values> values{};
   program_table<dim_t, N.values> value_gradients{};
   /// By edge: scratch for a contribution that is added to the value's gradient; -1 if the edge
-  /// writes the gradient directly.
+  /// writes the gradient directly, detail::adds_in_place if its leaf adds to it.
   program_table<dim_t, N.edges> edge_scratch{};
   program_table<bool, N.edges> edge_needed{};
   program_table<dim_t, N.saved> saved{};

@@ -25,6 +25,9 @@ struct memory_tables {
   fusion_tables fusion{};
 };
 
+/// Of an edge whose leaf adds its contribution to the gradient itself.
+inline constexpr dim_t adds_in_place = -2;
+
 struct lifetime {
   int begin, end;
 
@@ -326,7 +329,9 @@ class memory_planner {
         if (!plan_.edge_needed[e]) continue;
         const bool same_memory =
             node.is_view && plan_.gradient_root[v] == plan_.gradient_root[node.first_output];
-        if (plan_.gradient_written[v] && !same_memory && node.choice < 0)
+        if (plan_.gradient_written[v] && node.role.adds_gradient)
+          plan_.edge_scratch[e] = adds_in_place;
+        else if (plan_.gradient_written[v] && !same_memory && node.choice < 0)
           request(p_.values[v], element_size_, {contribution_time(k), backward_time(k)},
                   plan_.edge_scratch[e], node.arm);
         plan_.gradient_written[v] = true;
