@@ -94,38 +94,26 @@ inline constexpr int most_loop_folds = 8;
 
 namespace detail {
 
+// The activations that a loop may have.
+#define IKEBANA_LOOP_ACTIVATIONS(DO) DO(relu) DO(tanh) DO(sigmoid) DO(silu) DO(gelu) DO(gelu_tanh)
+
 template <class T, unsigned Of>
 void run_loop_activation(activation f, dim_t n, const T* x, T* y) {
-  const auto is = [f](activation g) { return (Of & one_activation(g)) != 0 && f == g; };
-  if constexpr ((Of & one_activation(activation::relu)) != 0)
-    if (is(activation::relu)) return relu_forward(n, x, y);
-  if constexpr ((Of & one_activation(activation::tanh)) != 0)
-    if (is(activation::tanh)) return tanh_forward(n, x, y);
-  if constexpr ((Of & one_activation(activation::sigmoid)) != 0)
-    if (is(activation::sigmoid)) return sigmoid_forward(n, x, y);
-  if constexpr ((Of & one_activation(activation::silu)) != 0)
-    if (is(activation::silu)) return silu_forward(n, x, y);
-  if constexpr ((Of & one_activation(activation::gelu)) != 0)
-    if (is(activation::gelu)) return gelu_forward(n, x, y);
-  if constexpr ((Of & one_activation(activation::gelu_tanh)) != 0)
-    if (is(activation::gelu_tanh)) return gelu_tanh_forward(n, x, y);
+#define IKEBANA_RUN(name)                                     \
+  if constexpr ((Of & one_activation(activation::name)) != 0) \
+    if (f == activation::name) return name##_forward(n, x, y);
+  IKEBANA_LOOP_ACTIVATIONS(IKEBANA_RUN)
+#undef IKEBANA_RUN
 }
 template <class T, unsigned Of>
 void run_loop_activation_backward(activation f, dim_t n, const T* x, const T* dy, T* dx) {
-  const auto is = [f](activation g) { return (Of & one_activation(g)) != 0 && f == g; };
-  if constexpr ((Of & one_activation(activation::relu)) != 0)
-    if (is(activation::relu)) return relu_backward(n, x, dy, dx);
-  if constexpr ((Of & one_activation(activation::tanh)) != 0)
-    if (is(activation::tanh)) return tanh_backward(n, x, dy, dx);
-  if constexpr ((Of & one_activation(activation::sigmoid)) != 0)
-    if (is(activation::sigmoid)) return sigmoid_backward(n, x, dy, dx);
-  if constexpr ((Of & one_activation(activation::silu)) != 0)
-    if (is(activation::silu)) return silu_backward(n, x, dy, dx);
-  if constexpr ((Of & one_activation(activation::gelu)) != 0)
-    if (is(activation::gelu)) return gelu_backward(n, x, dy, dx);
-  if constexpr ((Of & one_activation(activation::gelu_tanh)) != 0)
-    if (is(activation::gelu_tanh)) return gelu_tanh_backward(n, x, dy, dx);
+#define IKEBANA_RUN(name)                                     \
+  if constexpr ((Of & one_activation(activation::name)) != 0) \
+    if (f == activation::name) return name##_backward(n, x, dy, dx);
+  IKEBANA_LOOP_ACTIVATIONS(IKEBANA_RUN)
+#undef IKEBANA_RUN
 }
+#undef IKEBANA_LOOP_ACTIVATIONS
 
 /// Runs a loop over a range of rows, or over a part of the only row.
 template <class T>

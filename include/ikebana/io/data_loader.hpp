@@ -113,30 +113,7 @@ class data_loader : public detail::loader_order {
   }
   data_loader(const Dataset&&, const data_loader_options&) = delete;
 
-  class iterator {
-   public:
-    using value_type = batch;
-    using difference_type = std::ptrdiff_t;
-    using iterator_concept = std::input_iterator_tag;
-
-    iterator() = default;
-
-    batch operator*() const { return loader_->current(index_); }
-    iterator& operator++() {
-      if (++index_ < loader_->size()) loader_->fetch(index_);
-      loader_->give(index_);
-      return *this;
-    }
-    void operator++(int) { ++*this; }
-    bool operator==(std::default_sentinel_t) const { return index_ >= loader_->size(); }
-
-   private:
-    friend data_loader;
-    iterator(data_loader* loader, dim_t index) : loader_{loader}, index_{index} {}
-
-    data_loader* loader_ = nullptr;
-    dim_t index_ = 0;
-  };
+  using iterator = detail::batch_iterator<data_loader>;
 
   /// Starts the next epoch: O(samples) if shuffled, O(samples log samples) with strata. No
   /// allocation.
@@ -148,6 +125,7 @@ class data_loader : public detail::loader_order {
   std::default_sentinel_t end() const { return {}; }
 
  private:
+  friend iterator;
   template <class Samples>
   using buffer = aligned_buffer<typename Samples::element>;
 

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -238,6 +239,32 @@ class basic_loader_order {
   aligned_buffer<dependent<dim_t, X>> stratum_, members_, seen_;
 };
 using loader_order = basic_loader_order<void>;
+
+/// Iterates over the batches of an epoch. Loader has `batch`, `current(index)` and `fetch(index)`,
+/// which makes a batch the current one.
+template <class Loader>
+class batch_iterator {
+ public:
+  using value_type = typename Loader::batch;
+  using difference_type = std::ptrdiff_t;
+  using iterator_concept = std::input_iterator_tag;
+
+  batch_iterator() = default;
+  batch_iterator(Loader* loader, dim_t index) : loader_{loader}, index_{index} {}
+
+  value_type operator*() const { return loader_->current(index_); }
+  batch_iterator& operator++() {
+    if (++index_ < loader_->size()) loader_->fetch(index_);
+    loader_->give(index_);
+    return *this;
+  }
+  void operator++(int) { ++*this; }
+  bool operator==(std::default_sentinel_t) const { return index_ >= loader_->size(); }
+
+ private:
+  Loader* loader_ = nullptr;
+  dim_t index_ = 0;
+};
 
 }  // namespace detail
 

@@ -274,30 +274,7 @@ class data_loader<Dataset> : public detail::loader_order {
         dataset_{other.dataset_},
         ahead_{std::move(other.ahead_)} {}
 
-  class iterator {
-   public:
-    using value_type = batch;
-    using difference_type = std::ptrdiff_t;
-    using iterator_concept = std::input_iterator_tag;
-
-    iterator() = default;
-
-    batch operator*() const { return loader_->ahead_->slot(index_).view(); }
-    iterator& operator++() {
-      if (++index_ < loader_->size()) loader_->take(index_);
-      loader_->give(index_);
-      return *this;
-    }
-    void operator++(int) { ++*this; }
-    bool operator==(std::default_sentinel_t) const { return index_ >= loader_->size(); }
-
-   private:
-    friend data_loader;
-    iterator(data_loader* loader, dim_t index) : loader_{loader}, index_{index} {}
-
-    data_loader* loader_ = nullptr;
-    dim_t index_ = 0;
-  };
+  using iterator = detail::batch_iterator<data_loader>;
 
   /// Starts the next epoch. Throws what sample() throws.
   iterator begin() {
@@ -311,12 +288,16 @@ class data_loader<Dataset> : public detail::loader_order {
       ahead_->end = size();
     }
     ahead_->work.notify_all();
-    if (first < size()) take(first);
+    if (first < size()) fetch(first);
     return iterator{this, first};
   }
   std::default_sentinel_t end() const { return {}; }
 
  private:
+  friend iterator;
+
+  batch current(dim_t index) const { return ahead_->slot(index).view(); }
+
   /// Waits until no thread reads.
   void pause() {
     std::unique_lock lock(ahead_->mutex);
@@ -325,7 +306,7 @@ class data_loader<Dataset> : public detail::loader_order {
   }
 
   /// Makes a batch that of the loop.
-  void take(dim_t index) {
+  void fetch(dim_t index) {
     slot& s = ahead_->slot(index);
     if (ahead_->threads.empty()) {
       fill(s, index);
