@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "ikebana/deploy.hpp"
+#include "ikebana/deploy/quantize.hpp"
 #include "ikebana/ikebana.hpp"
 #include "ikebana/nn.hpp"
 #include "ikebana/ops.hpp"
@@ -228,6 +229,10 @@ TEST_CASE("a frozen network is exported to ONNX with its norms folded") {
       message_of<ike::error>([&] { ike::save_onnx(model, folder / "model.onnx"); }) ==
       "fc: ONNX (opset 17) has no counterpart of linear whose weight weight_norm computes; freeze "
       "the model first");
+  CHECK(scratch.entries() == 0);
+  CHECK(message_of<ike::error>([&] {
+          ike::save_onnx(ike::quantize<ike::bfloat16>(model), folder / "model.onnx");
+        }) == "fc: ONNX (opset 17) has no counterpart of linear with weights=bfloat16");
   CHECK(scratch.entries() == 0);
   ike::save_onnx(ike::freeze(model), folder / "model.onnx");
   const auto written = ike::detail::parse_onnx("it", bytes_of(folder / "model.onnx"));

@@ -890,6 +890,8 @@ struct onnx_kinds {
     for (const std::string_view made : {"weight_norm", "spectral_norm"})
       if (s.has(made))
         s.refuse(" whose weight " + std::string(made) + " computes; freeze the model first");
+    s.refuse_option("int8");
+    s.refuse_option("weights");
     const std::string_view kind = family(s.call().kind);
     for (const rule& r : rules)
       if (r.kind == kind) return r.write(s);
