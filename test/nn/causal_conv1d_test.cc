@@ -134,8 +134,8 @@ TEST_CASE("single steps of a batch, between blocks, give the results of the whol
 }
 
 TEST_CASE("backward of a single step in evaluation reads what forward left in the state") {
-  constexpr auto net =
-      ike::sequential("conv"_m = ike::causal_conv1d<3, 4, ike::kernel<3>, ike::stateful<1>>{});
+  constexpr auto net = ike::sequential(
+      "conv"_m = ike::causal_conv1d<3, 4, ike::kernel<3>, ike::dilation<2>, ike::stateful<1>>{});
   constexpr shape in{1, 3, 1};
   auto one = ike::initialize<double, in>(net, ike::seed{1});
   auto two = one.clone();
