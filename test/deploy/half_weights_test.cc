@@ -81,7 +81,8 @@ TEST_CASE_TEMPLATE("weights of 16 bits are those of the model, rounded", Half, i
       ike::lazy_linear<53>{}, ike::tanh{}, ike::residual(ike::lazy_linear<53>{}, ike::relu{}),
       ike::lazy_linear<3, ike::bias<false>>{}));
   // Several blocks of outputs, the last of them incomplete.
-  halved<Half, T, shape{ike::dynamic, 700}>(ike::sequential(ike::lazy_linear<75>{}, ike::relu{}));
+  halved<Half, T, shape{ike::dynamic, 700}>(
+      ike::sequential(ike::residual(ike::lazy_linear<700>{}), ike::lazy_linear<75>{}, ike::relu{}));
   halved<Half, double, shape{ike::dynamic, 9}>(ike::sequential(ike::lazy_linear<5>{}));
   halved<Half, T, shape{ike::dynamic, 3, 9, 7}>(ike::sequential(
       ike::lazy_conv2d<6, ike::kernel<3>, ike::padding<1>, ike::stride<2>>{}, ike::relu{},

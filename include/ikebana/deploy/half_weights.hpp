@@ -77,6 +77,8 @@ template <leaf_module Leaf, half_number Half>
 struct half_weights : Leaf {
   static constexpr bool is_quantized = true;
   static constexpr bool is_layer = false;
+  static constexpr bool takes_residual = false;
+  static constexpr bool takes_slope = false;
 
   constexpr half_weights() = default;
   constexpr explicit half_weights(const Leaf& leaf) : Leaf(leaf) {}
@@ -159,8 +161,6 @@ struct half_weights : Leaf {
             T{0}, c.output() + o, outputs,
             cpu::gemm_epilogue<T>{
                 .bias = Leaf::has_bias ? c.template buffer<T>(own_buffers + 1) + o : nullptr,
-                .residual = c.residual() != nullptr ? c.residual() + o : nullptr,
-                .ld_residual = outputs,
                 .function = c.function()},
             cpu::order_of_rows(cpu::transpose::no));
       }
