@@ -31,9 +31,10 @@ constexpr auto two_paths = ike::sequential(
 /// The gradients of a network after choosing.
 template <class M, class Choose>
 void check_gradients_of(const M& m, const Choose& choose) {
-  auto net = ike::initialize<double, in>(m, ike::seed{1});
+  auto net = ike::initialize<double, three_by_four>(m, ike::seed{1});
   choose(net);
-  const auto r = ike::gradient_check(net, std::tuple(ike::uniform<double, in>(ike::seed{11})));
+  const auto r =
+      ike::gradient_check(net, std::tuple(ike::uniform<double, three_by_four>(ike::seed{11})));
   CHECK_MESSAGE(r.largest < 1e-7, r.where);
 }
 
@@ -44,17 +45,17 @@ void backward_of_ones(Net& net) {
   net.backward(ones);
 }
 
-const auto x = ike::uniform<double, in>(ike::seed{11});
+const auto x = ike::uniform<double, three_by_four>(ike::seed{11});
 
 }  // namespace
 
 TEST_CASE("one alternative runs, the first as long as nobody chooses") {
-  auto net = ike::initialize<double, in>(two_paths, ike::seed{1});
-  CHECK(paths(net) == names{"in.weight", "in.bias", "path.short.weight", "path.short.bias",
-                            "path.long.a.weight", "path.long.a.bias", "path.long.b.weight",
-                            "path.long.b.bias", "out.weight", "out.bias"});
+  auto net = ike::initialize<double, three_by_four>(two_paths, ike::seed{1});
+  CHECK(paths(net) == path_names{"in.weight", "in.bias", "path.short.weight", "path.short.bias",
+                                 "path.long.a.weight", "path.long.a.bias", "path.long.b.weight",
+                                 "path.long.b.bias", "out.weight", "out.bias"});
   auto expected = [](auto branch) {
-    auto alone = ike::initialize<double, in>(
+    auto alone = ike::initialize<double, three_by_four>(
         ike::sequential("in"_m = ike::lazy_linear<5>{}, "path"_m = ike::sequential(branch),
                         "out"_m = ike::lazy_linear<2>{}),
         ike::seed{1});
@@ -174,7 +175,7 @@ TEST_CASE("a function that chooses is asked before each forward that gets there"
   constexpr auto net = ike::sequential(
       "outer"_m =
           ike::choose("a"_m = ike::tanh{}, "b"_m = ike::skippable("l"_m = ike::lazy_linear<4>{})));
-  auto m = ike::initialize<double, in>(net, ike::seed{3});
+  auto m = ike::initialize<double, three_by_four>(net, ike::seed{3});
   int asked = 0;
   m.choose("outer.b", [&](const ike::choice_context& c) {
     CHECK(c.path == "outer.b");
@@ -201,7 +202,7 @@ TEST_CASE("a function that chooses is asked before each forward that gets there"
 }
 
 TEST_CASE("layer drop skips in training with its probability") {
-  auto m = ike::initialize<double, in>(
+  auto m = ike::initialize<double, three_by_four>(
       ike::sequential("layer"_m = ike::skippable("l"_m = ike::lazy_linear<4>{})), ike::seed{7});
   m.choose("layer"_s, ike::layer_drop{.p = 0.25});
   int skipped = 0;
@@ -220,6 +221,6 @@ TEST_CASE("layer drop skips in training with its probability") {
 
 TEST_CASE("a choice in a choice has a level of its own") {
   constexpr auto inner = ike::choose(ike::lazy_linear<4>{});
-  auto m = ike::initialize<double, in>(ike::choose(inner), ike::seed{1});
-  CHECK(paths(m) == names{"0.0.weight", "0.0.bias"});
+  auto m = ike::initialize<double, three_by_four>(ike::choose(inner), ike::seed{1});
+  CHECK(paths(m) == path_names{"0.0.weight", "0.0.bias"});
 }

@@ -55,9 +55,10 @@ TEST_CASE("a graph stands in a sequential, and a sequential in a graph") {
   });
   constexpr auto net =
       ike::sequential("first"_m = block, "second"_m = block, "out"_m = ike::lazy_linear<2>{});
-  auto m = ike::initialize<double, in>(net, ike::seed{1});
-  CHECK(paths(m) == names{"first.body.fc.weight", "first.body.fc.bias", "second.body.fc.weight",
-                          "second.body.fc.bias", "out.weight", "out.bias"});
+  auto m = ike::initialize<double, three_by_four>(net, ike::seed{1});
+  CHECK(paths(m) == path_names{"first.body.fc.weight", "first.body.fc.bias",
+                               "second.body.fc.weight", "second.body.fc.bias", "out.weight",
+                               "out.bias"});
   constexpr auto smooth = ike::graph([](auto x) {
     return ike::gelu{}("body"_m(ike::sequential("fc"_m = ike::lazy_linear<4>{}, ike::tanh{}), x)) +
            x;

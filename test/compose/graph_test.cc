@@ -53,7 +53,7 @@ TEST_CASE("a diamond has one top, two sides and one bottom") {
     return "bottom"_m(ike::lazy_linear<2>{}, left + right);
   });
   CHECK(nodes_of(net) == 7);
-  auto m = ike::initialize<double, in>(net, ike::seed{1});
+  auto m = ike::initialize<double, three_by_four>(net, ike::seed{1});
   CHECK(paths(m).size() == 8);
   CHECK(paths(m)[0] == "top.weight");
   check_gradients(net);
@@ -66,8 +66,8 @@ TEST_CASE("the same module on the same value is one node, whoever writes it") {
     return a + b;
   });
   CHECK(nodes_of(net) == 3);
-  auto m = ike::initialize<double, in>(net, ike::seed{1});
-  CHECK(paths(m) == names{"fc.weight", "fc.bias"});
+  auto m = ike::initialize<double, three_by_four>(net, ike::seed{1});
+  CHECK(paths(m) == path_names{"fc.weight", "fc.bias"});
   check_gradients(net);
   // On another value, it is another node.
   constexpr auto other =

@@ -28,9 +28,9 @@ TEST_CASE("the branches of parallel see the same input, and concat joins them") 
       ike::parallel("left"_m = ike::lazy_linear<2>{},
                     "right"_m = ike::sequential(ike::lazy_linear<3>{}, ike::tanh{})),
       ike::concat<ike::dim<-1>>{}, "last"_m = ike::lazy_linear<2>{});
-  auto m = ike::initialize<double, in>(branches, ike::seed{1});
-  CHECK(paths(m) == names{"0.left.weight", "0.left.bias", "0.right.0.weight", "0.right.0.bias",
-                          "last.weight", "last.bias"});
+  auto m = ike::initialize<double, three_by_four>(branches, ike::seed{1});
+  CHECK(paths(m) == path_names{"0.left.weight", "0.left.bias", "0.right.0.weight", "0.right.0.bias",
+                               "last.weight", "last.bias"});
   CHECK(m["last.weight"_s].extents() == shape{2, 5});
   check_gradients(branches);
 }
@@ -42,11 +42,11 @@ TEST_CASE("add after parallel takes both branches") {
 }
 
 TEST_CASE("a parallel alone has several outputs") {
-  auto m =
-      ike::initialize<double, in>(ike::parallel(ike::relu{}, ike::lazy_linear<2>{}), ike::seed{1});
-  const auto x = ike::uniform<double, in>(ike::seed{2});
+  auto m = ike::initialize<double, three_by_four>(ike::parallel(ike::relu{}, ike::lazy_linear<2>{}),
+                                                  ike::seed{1});
+  const auto x = ike::uniform<double, three_by_four>(ike::seed{2});
   const auto [positive, y] = m(x);
-  CHECK(positive.extents() == in);
+  CHECK(positive.extents() == three_by_four);
   CHECK(y.extents() == shape{3, 2});
   CHECK(positive[0] == (x[0] > 0 ? x[0] : 0));
 }
@@ -54,8 +54,8 @@ TEST_CASE("a parallel alone has several outputs") {
 TEST_CASE("what split cuts, concat joins") {
   constexpr auto same = ike::sequential(ike::split<ike::sections<1, ike::lazy, 1>, ike::dim<1>>{},
                                         ike::concat<ike::dim<1>>{});
-  auto m = ike::initialize<double, in>(same, ike::seed{1});
-  const auto x = ike::uniform<double, in>(ike::seed{2});
+  auto m = ike::initialize<double, three_by_four>(same, ike::seed{1});
+  const auto x = ike::uniform<double, three_by_four>(ike::seed{2});
   const auto y = m(x);
   for (ike::dim_t i = 0; i < x.size(); ++i) CHECK(x[i] == y[i]);
   check_gradients(same);
@@ -68,30 +68,30 @@ TEST_CASE("a graph takes the outputs of a module apart") {
     const auto [other, same] = ike::parallel(ike::tanh{}, ike::identity{})(gate);
     return ike::concat<ike::dim<1>>{}(value * ike::sigmoid{}(gate), other + same, value);
   });
-  auto m = ike::initialize<double, in>(gated, ike::seed{1});
+  auto m = ike::initialize<double, three_by_four>(gated, ike::seed{1});
   CHECK(decltype(m)::output_shape == shape{3, 9});
   check_gradients(gated);
 }
 
 TEST_CASE("repeat gives each copy parameters of its own") {
-  auto m = ike::initialize<double, in>(
+  auto m = ike::initialize<double, three_by_four>(
       ike::sequential("layers"_m = ike::repeat<3>(ike::lazy_linear<4, ike::bias<false>>{})),
       ike::seed{1});
-  CHECK(paths(m) == names{"layers.0.weight", "layers.1.weight", "layers.2.weight"});
+  CHECK(paths(m) == path_names{"layers.0.weight", "layers.1.weight", "layers.2.weight"});
   CHECK(m["layers.0.weight"_s][0] != m["layers.1.weight"_s][0]);
 }
 
 TEST_CASE("a parallel in a parallel has a level of its own") {
   constexpr auto inner = ike::parallel(ike::lazy_linear<2>{}, ike::lazy_linear<3>{});
-  auto m = ike::initialize<double, in>(ike::parallel(inner), ike::seed{1});
-  CHECK(paths(m) == names{"0.0.weight", "0.0.bias", "0.1.weight", "0.1.bias"});
+  auto m = ike::initialize<double, three_by_four>(ike::parallel(inner), ike::seed{1});
+  CHECK(paths(m) == path_names{"0.0.weight", "0.0.bias", "0.1.weight", "0.1.bias"});
 }
 
 namespace {
 
 template <class M>
 std::string refusal(const M& m) {
-  const ike::inferred made = ike::infer(m, ike::shape_list{in});
+  const ike::inferred made = ike::infer(m, ike::shape_list{three_by_four});
   return made.ok() ? "accepted" : std::string(made.error.message().view());
 }
 

@@ -25,11 +25,11 @@ static_assert([] {
 }());
 
 TEST_CASE("children without a name are named by their index") {
-  auto m = ike::initialize<double, in>(
+  auto m = ike::initialize<double, three_by_four>(
       ike::sequential(ike::lazy_linear<5>{}, ike::relu{}, "last"_m = ike::lazy_linear<2>{},
                       ike::lazy_linear<1, ike::bias<false>>{}),
       ike::seed{1});
-  CHECK(paths(m) == names{"0.weight", "0.bias", "last.weight", "last.bias", "3.weight"});
+  CHECK(paths(m) == path_names{"0.weight", "0.bias", "last.weight", "last.bias", "3.weight"});
 }
 
 namespace {
@@ -61,30 +61,30 @@ TEST_CASE("a module of three inputs takes all three outputs, or the inputs of th
 }
 
 TEST_CASE("a leaf alone has bare paths") {
-  auto m = ike::initialize<double, in>(ike::lazy_linear<5>{}, ike::seed{1});
-  CHECK(paths(m) == names{"weight", "bias"});
+  auto m = ike::initialize<double, three_by_four>(ike::lazy_linear<5>{}, ike::seed{1});
+  CHECK(paths(m) == path_names{"weight", "bias"});
 }
 
 TEST_CASE("paths of nested compositions are joined by dots") {
   constexpr auto inner =
       ike::sequential("a"_m = ike::lazy_linear<4>{}, ike::residual(ike::lazy_linear<4>{}));
-  auto m = ike::initialize<double, in>(
+  auto m = ike::initialize<double, three_by_four>(
       ike::sequential("left"_m = inner, "skip"_m = ike::residual("f"_m = inner, ike::tanh{}),
                       inner),
       ike::seed{1});
-  CHECK(paths(m) == names{"left.a.weight", "left.a.bias", "left.1.0.weight", "left.1.0.bias",
-                          "skip.f.a.weight", "skip.f.a.bias", "skip.f.1.0.weight",
-                          "skip.f.1.0.bias", "2.a.weight", "2.a.bias", "2.1.0.weight",
-                          "2.1.0.bias"});
+  CHECK(paths(m) == path_names{"left.a.weight", "left.a.bias", "left.1.0.weight", "left.1.0.bias",
+                               "skip.f.a.weight", "skip.f.a.bias", "skip.f.1.0.weight",
+                               "skip.f.1.0.bias", "2.a.weight", "2.a.bias", "2.1.0.weight",
+                               "2.1.0.bias"});
 }
 
 TEST_CASE("a sequential in a sequential has a level of its own") {
   constexpr auto inner = ike::sequential(ike::lazy_linear<4>{});
-  auto m = ike::initialize<double, in>(ike::sequential(inner), ike::seed{1});
-  CHECK(paths(m) == names{"0.0.weight", "0.0.bias"});
-  auto n =
-      ike::initialize<double, in>(ike::sequential("a"_m = ike::sequential(inner)), ike::seed{1});
-  CHECK(paths(n) == names{"a.0.0.weight", "a.0.0.bias"});
+  auto m = ike::initialize<double, three_by_four>(ike::sequential(inner), ike::seed{1});
+  CHECK(paths(m) == path_names{"0.0.weight", "0.0.bias"});
+  auto n = ike::initialize<double, three_by_four>(ike::sequential("a"_m = ike::sequential(inner)),
+                                                  ike::seed{1});
+  CHECK(paths(n) == path_names{"a.0.0.weight", "a.0.0.bias"});
 }
 
 namespace {
@@ -103,10 +103,10 @@ constexpr auto nested(M m) {
 // otherwise clang would run into its limit of steps.
 TEST_CASE("compositions stand in each other sixty-four deep") {
   constexpr auto deep = nested<64>(ike::sequential("fc"_m = ike::lazy_linear<4>{}));
-  auto m = ike::initialize<double, in>(deep, ike::seed{1});
+  auto m = ike::initialize<double, three_by_four>(deep, ike::seed{1});
   std::string path;
   for (int i = 0; i < 64; ++i) path += "inner.";
-  CHECK(paths(m) == names{path + "fc.weight", path + "fc.bias"});
-  const auto x = ike::ones<double, in>();
-  CHECK(m(x).extents() == in);
+  CHECK(paths(m) == path_names{path + "fc.weight", path + "fc.bias"});
+  const auto x = ike::ones<double, three_by_four>();
+  CHECK(m(x).extents() == three_by_four);
 }

@@ -19,8 +19,8 @@ TEST_CASE("a module applied twice under one name has its parameters once") {
     const auto h = ike::tanh{}("fc"_m(ike::lazy_linear<4>{}, x));
     return "fc"_m(ike::lazy_linear<4>{}, h) * x;
   });
-  auto m = ike::initialize<double, in>(twice, ike::seed{1});
-  CHECK(paths(m) == names{"fc.weight", "fc.bias"});
+  auto m = ike::initialize<double, three_by_four>(twice, ike::seed{1});
+  CHECK(paths(m) == path_names{"fc.weight", "fc.bias"});
   check_gradients(twice);
 }
 
@@ -31,9 +31,9 @@ TEST_CASE("a composition applied twice shares what is in it") {
     const auto h = "block"_m(inner, x);
     return "block"_m(inner, h) + "own"_m(ike::lazy_linear<4>{}, h);
   });
-  auto m = ike::initialize<double, in>(twice, ike::seed{1});
-  CHECK(paths(m) == names{"block.a.weight", "block.a.bias", "block.b.weight", "block.b.bias",
-                          "own.weight", "own.bias"});
+  auto m = ike::initialize<double, three_by_four>(twice, ike::seed{1});
+  CHECK(paths(m) == path_names{"block.a.weight", "block.a.bias", "block.b.weight", "block.b.bias",
+                               "own.weight", "own.bias"});
   check_gradients(twice);
 }
 
@@ -42,8 +42,8 @@ TEST_CASE("a graph may have several outputs, and backward takes the gradient of 
     const auto h = "fc"_m(ike::lazy_linear<4>{}, x);
     return std::tuple(ike::tanh{}(h), "head"_m(ike::lazy_linear<2>{}, h));
   });
-  auto m = ike::initialize<double, in>(two, ike::seed{1});
-  const auto x = ike::uniform<double, in>(ike::seed{2});
+  auto m = ike::initialize<double, three_by_four>(two, ike::seed{1});
+  const auto x = ike::uniform<double, three_by_four>(ike::seed{2});
   const auto [a, b] = m(x);
   CHECK(a.extents() == shape{3, 4});
   CHECK(b.extents() == shape{3, 2});
@@ -54,7 +54,7 @@ TEST_CASE("a graph may have several outputs, and backward takes the gradient of 
   const auto gb = ike::uniform<double, shape{3, 2}>(ike::seed{4});
   const auto none_a = ike::zeros<double, shape{3, 4}>();
   const auto none_b = ike::zeros<double, shape{3, 2}>();
-  auto dx = ike::zeros<double, in>(), dx_a = dx, dx_b = dx;
+  auto dx = ike::zeros<double, three_by_four>(), dx_a = dx, dx_b = dx;
   m.backward(std::tuple(ga, gb), dx);
   const std::vector<double> both(m.gradients().begin(), m.gradients().end());
   m.zero_grad();

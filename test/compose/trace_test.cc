@@ -86,8 +86,8 @@ TEST_CASE("options that are members tell nodes apart, and equal ones are one nod
   constexpr auto net = ike::graph(
       [](auto x) { return scaled{2}(x) + scaled{3}(x) + scaled{2}(x)*scaled{3}(scaled{2}(x)); });
   CHECK(nodes_of(net) == 6);
-  auto m = ike::initialize<double, in>(net, ike::seed{1});
-  const auto x = ike::uniform<double, in>(ike::seed{2});
+  auto m = ike::initialize<double, three_by_four>(net, ike::seed{1});
+  const auto x = ike::uniform<double, three_by_four>(ike::seed{2});
   const auto y = m(x);
   for (ike::dim_t i = 0; i < x.size(); ++i)
     CHECK(y[i] == doctest::Approx(5 * x[i] + 12 * x[i] * x[i]));
@@ -125,10 +125,10 @@ TEST_CASE("the function may capture modules and numbers") {
   const double by = std::vector<double>{2.5}[0];
   const auto net = make(by, ike::sequential("fc"_m = ike::lazy_linear<4>{}, ike::tanh{}));
   CHECK(nodes_of(net) == 5);
-  auto m = ike::initialize<double, in>(net, ike::seed{1});
-  CHECK(paths(m) == names{"inner.fc.weight", "inner.fc.bias"});
+  auto m = ike::initialize<double, three_by_four>(net, ike::seed{1});
+  CHECK(paths(m) == path_names{"inner.fc.weight", "inner.fc.bias"});
   for (double& p : m.parameters()) p = 0;
-  const auto x = ike::uniform<double, in>(ike::seed{2});
+  const auto x = ike::uniform<double, three_by_four>(ike::seed{2});
   const auto y = m(x);
   for (ike::dim_t i = 0; i < x.size(); ++i) CHECK(y[i] == doctest::Approx(3.5 * x[i]));
   check_gradients(net);
@@ -156,8 +156,8 @@ TEST_CASE("unnamed children bear the index of their first node, named ones their
   std::vector<std::string> found;
   for (std::size_t at = text.find("  ("); at != std::string::npos; at = text.find("  (", at + 1))
     found.push_back(text.substr(at + 2, text.find('(', at + 3) - at - 2));
-  CHECK(found == names{"(0): tanh", "(fc): linear", "(2): sigmoid", "(3): tanh", "(last): linear",
-                       "(5): add"});
+  CHECK(found == path_names{"(0): tanh", "(fc): linear", "(2): sigmoid", "(3): tanh",
+                            "(last): linear", "(5): add"});
 }
 
 namespace {

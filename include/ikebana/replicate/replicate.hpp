@@ -119,10 +119,10 @@ constexpr auto find_replicate_refusal() {
     return because<misuse::replicate_of_a_module>{};
   } else if constexpr (Model::row_parameters > 0) {
     return because<misuse::replicate_of_sparse_gradients>{};
-  } else if constexpr (has_exchanges<Model> && policy_has<Policy, invariant_key>) {
-    return because<misuse::replicate_of_exchanges_with_invariant>{};
   } else if constexpr (!std::is_same_v<decltype(option_refusal<Policy>::find()), accepted>) {
     return option_refusal<Policy>::find();
+  } else if constexpr (has_exchanges<Model> && policy_has<Policy, invariant_key>) {
+    return because<misuse::replicate_of_exchanges_with_invariant>{};
   } else if constexpr (!check_policy<Policy, Model>().ok()) {
     return find_policy_refusal<Policy, Model>();
   } else if constexpr (!comm_hook_for<typename Policy::hook_type, typename Model::value_type,
