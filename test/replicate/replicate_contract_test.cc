@@ -233,13 +233,13 @@ TEST_CASE("replicas train the parts that every rank has switched on") {
       [](auto& group) {
         constexpr auto two =
             ike::sequential("a"_m = ike::linear<4, 3>{}, "b"_m = ike::linear<3, 2>{});
-        constexpr shape in{2, 4}, out{2, 2};
-        auto model = ike::replicate(ike::initialize<float, in>(two, ike::seed{1}), group);
+        constexpr shape rows{2, 4}, values{2, 2};
+        auto model = ike::replicate(ike::initialize<float, rows>(two, ike::seed{1}), group);
         ike::sgd optimizer{model, {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1}};
         ike::requires_grad<"a">(model, false);
         const auto mine = static_cast<std::uint64_t>(group.rank());
-        const auto x = ike::uniform<float, in>(ike::seed{mine + 5});
-        const auto t = ike::uniform<float, out>(ike::seed{mine + 9});
+        const auto x = ike::uniform<float, rows>(ike::seed{mine + 5});
+        const auto t = ike::uniform<float, values>(ike::seed{mine + 9});
         const float a = model["a.weight"_s][0], b = model["b.weight"_s][0];
         for (int i = 0; i < 3; ++i) model.train_step(x, t, ike::mse_loss{}, optimizer);
         CHECK(model["a.weight"_s][0] == a);
