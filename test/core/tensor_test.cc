@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <new>
@@ -124,6 +125,24 @@ TEST_CASE("makers") {
   const auto v = ike::uniform<double, shape{50}>(ike::seed{2});
   CHECK(u[49] == v[49]);
   CHECK(ike::tensor(t.view())(1, 1) == 4);
+}
+
+TEST_CASE_TEMPLATE("normal draws mean 0 and deviation 1, other numbers for another seed", T, float,
+                   double) {
+  const auto x = ike::normal<T, shape{dynamic, 7}>(ike::seed{1}, 1001);
+  CHECK(x.extents() == shape{1001, 7});
+  double sum = 0, squares = 0;
+  for (const T each : x) {
+    sum += static_cast<double>(each);
+    squares += static_cast<double>(each) * static_cast<double>(each);
+  }
+  const double n = static_cast<double>(x.size());
+  CHECK(std::abs(sum / n) < 0.05);
+  CHECK(std::abs(squares / n - 1) < 0.07);
+  const auto other = ike::normal<T, shape{7}>(ike::seed{2});
+  CHECK(x[0] != other[0]);
+  CHECK(x[0] == ike::normal<T, shape{1}>(ike::seed{1})[0]);
+  CHECK(ike::normal<T, shape{0}>(ike::seed{1}).size() == 0);
 }
 
 TEST_CASE("a buffer of an impossible size is refused, and what was moved from is empty") {

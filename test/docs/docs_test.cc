@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -77,4 +78,22 @@ TEST_CASE("each test that the documentation names is there") {
     }
   }
   CHECK(named >= 100);
+}
+
+TEST_CASE("each whole program has at most 60 lines") {
+  const std::string page = read("docs/training.md");
+  const std::size_t first = page.find("## Whole programs");
+  REQUIRE(first != std::string::npos);
+  std::size_t programs = 0;
+  const std::string open = "(../examples/";
+  for (std::size_t at = page.find(open, first); at != std::string::npos; at = page.find(open, at)) {
+    at += open.size();
+    const std::string name = page.substr(at, page.find(')', at) - at);
+    const std::string source = read("examples/" + name);
+    CAPTURE(name);
+    CHECK(!source.empty());
+    CHECK(std::count(source.begin(), source.end(), '\n') <= 60);
+    ++programs;
+  }
+  CHECK(programs >= 12);
 }

@@ -300,6 +300,15 @@ tensor<T, S> uniform(seed s, D... dynamic_extents) {
   return t;
 }
 
+/// Normal numbers of mean 0 and deviation 1, as torch.randn; of another seed, others. Allocates;
+/// O(elements).
+template <class T, shape S, std::integral... D>
+tensor<T, S> normal(seed s, D... dynamic_extents) {
+  tensor<T, S> t = zeros<T, S>(dynamic_extents...);
+  fill_normal(random_stream{s, hash_path("normal")}, 0, 1, t.data(), t.size());
+  return t;
+}
+
 /// A tensor of the given elements in row-major order. Throws shape_error unless their number is
 /// that of S.
 template <class T, shape S>
