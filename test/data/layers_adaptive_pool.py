@@ -34,4 +34,13 @@ def cases():
             return kind(kernel, output_size=size, _random_samples=u.detach())(a) + 0 * u.sum()
         c[f"fractional_max_pool{key}"] = Case(nn.Identity, [x, constant(samples)], call=call,
                                               options=f"{kernel}, output_size {size}")
+    for key, x, kernel, ratio, samples in (
+            ("2d_ratio", [1, 2, 9, 7], (2, 3), (0.5, 0.7), [[[0.1, 0.9], [0.5, 0.3]]]),
+            ("3d_ratio", [1, 1, 6, 7, 9], 2, 0.6, [[[0.1, 0.9, 0.4]]])):
+        kind = nn.FractionalMaxPool2d if key[0] == "2" else nn.FractionalMaxPool3d
+
+        def call_ratio(m, a, u, kind=kind, kernel=kernel, ratio=ratio):
+            return kind(kernel, output_ratio=ratio, _random_samples=u.detach())(a) + 0 * u.sum()
+        c[f"fractional_max_pool{key}"] = Case(nn.Identity, [x, constant(samples)], call=call_ratio,
+                                              options=f"{kernel}, output_ratio {ratio}")
     return c

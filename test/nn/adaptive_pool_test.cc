@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <ratio>
 #include <set>
 #include <type_traits>
 
@@ -50,6 +51,12 @@ TEST_CASE("fractional pooling computes what PyTorch recorded from the same sampl
                 fractional_max_pool2d<kernel<2>, output_size<1>, given>{});
   compare_layer("adaptive_pool", "fractional_max_pool3d",
                 fractional_max_pool3d<kernel<2>, output_size<3, 4, 5>, given>{});
+  using half = std::ratio<1, 2>;
+  compare_layer(
+      "adaptive_pool", "fractional_max_pool2d_ratio",
+      fractional_max_pool2d<kernel<2, 3>, output_ratio<half, std::ratio<7, 10>>, given>{});
+  compare_layer("adaptive_pool", "fractional_max_pool3d_ratio",
+                fractional_max_pool3d<kernel<2>, output_ratio<std::ratio<3, 5>>, given>{});
   CHECK(layers_not_compared("adaptive_pool", "fractional").empty());
 }
 
@@ -71,6 +78,12 @@ TEST_CASE("fractional pooling draws its own samples, for each plane") {
   check_empty_batch(m, {0, 2, 7, 6});
   CHECK(sentence_of(m.infer({shape{2, 5, 8}})) ==
         "fractional_max_pool2d expects spatial extents of at least 6, got 5 (input [2, 5, 8])");
+  constexpr fractional_max_pool2d<kernel<2>, output_ratio<std::ratio<29, 100>>> part{};
+  check_gradients(part, {2, 2, 7, 6});
+  CHECK(part.infer({shape{2, 7, dynamic}}).output() == shape{2, 2, dynamic});
+  // 0.29 * 100 is 28.999999999999996, and 28 in PyTorch.
+  CHECK(part.infer({shape{2, 100, 4}}).output() == shape{2, 28, 1});
+  CHECK(described(part) == "kernel=2, output_ratio=0.29");
 }
 
 TEST_CASE("max pooling to given extents returns indices") {

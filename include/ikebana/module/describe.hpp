@@ -34,9 +34,8 @@ class description {
     return *this;
   }
   description& add(std::string_view option, double value) {
-    char digits[32];
-    std::snprintf(digits, sizeof digits, "%.*g", digits_, value);
-    begin(option) += digits;
+    begin(option);
+    write(value);
     return *this;
   }
   description& add(std::string_view option, std::string_view value) {
@@ -45,15 +44,15 @@ class description {
   }
   /// (3, 5), or 3 if all values are equal. Not a std::span, whose constructors cost every other
   /// call of `add` a hundred instantiations.
-  template <std::size_t N>
-  description& add(std::string_view option, const std::array<dim_t, N>& values) {
+  template <class V, std::size_t N>
+  description& add(std::string_view option, const std::array<V, N>& values) {
     bool equal = true;
-    for (dim_t v : values) equal = equal && v == values[0];
+    for (V v : values) equal = equal && v == values[0];
     if (equal && !values.empty()) return add(option, values[0]);
     begin(option) += '(';
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (i != 0) text_ += ", ";
-      text_ += std::to_string(values[i]);
+      write(values[i]);
     }
     text_ += ')';
     return *this;
@@ -62,6 +61,12 @@ class description {
   const std::string& text() const { return text_; }
 
  private:
+  void write(dim_t value) { text_ += std::to_string(value); }
+  void write(double value) {
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%.*g", digits_, value);
+    text_ += digits;
+  }
   std::string& begin(std::string_view option) {
     if (!text_.empty()) text_ += ", ";
     return (text_ += option) += '=';

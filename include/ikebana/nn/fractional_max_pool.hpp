@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <ratio>
 #include <string_view>
 
 #include "ikebana/module/context.hpp"
@@ -20,14 +21,33 @@
 namespace ikebana {
 
 namespace detail {
+
 struct random_samples_option;
+struct output_ratio_option;
+
+template <std::size_t N>
+constexpr bool all_between_zero_and_one(const std::array<double, N>& values) {
+  for (const double v : values)
+    if (!(v > 0 && v < 1)) return false;
+  return true;
 }
+
+}  // namespace detail
 
 /// Whether the random numbers of a fractional pooling are an input.
 template <bool B>
 struct random_samples {
   using option = detail::random_samples_option;
   static constexpr bool value = B;
+};
+
+/// The output extents of a fractional pooling as fractions of the input's: a std::ratio between 0
+/// and 1 for each spatial dimension, or one for all. An extent is rounded down.
+template <class... Ratios>
+struct output_ratio {
+  using option = detail::output_ratio_option;
+  static constexpr std::array<double, sizeof...(Ratios)> values{
+      static_cast<double>(Ratios::num) / static_cast<double>(Ratios::den)...};
 };
 
 /// The greatest element of each of output_size windows of kernel elements whose distances are
@@ -39,23 +59,32 @@ struct random_samples {
 /// The random numbers, one for each plane and dimension, are those of the module's stream: others
 /// in each step of training, and the same in all calls of evaluation. With random_samples<true>
 /// they are a second input, [N, C, Spatial] or [C, Spatial], as PyTorch's _random_samples (width
-/// before height in two dimensions). Options: kernel<..>, output_size<..> (required),
-/// return_indices<bool> (false), see max_pool. O(output elements * kernel); no allocation.
+/// before height in two dimensions). Options: kernel<..>, and output_size<..> or
+/// output_ratio<std::ratio<1, 2>>, one of them (required); return_indices<bool> (false), see
+/// max_pool. O(output elements * kernel); no allocation.
 template <std::size_t Spatial, class... Options>
 struct fractional_max_pool {
   static_assert(Spatial == 2 || Spatial == 3);
-  static_assert(detail::option_set<kernel<>, output_size<>, return_indices<false>,
+  static constexpr bool has_ratio =
+      detail::times_given<detail::output_ratio_option, Options...> > 0;
+  static_assert(detail::option_set<kernel<>, output_size<>, output_ratio<>, return_indices<false>,
                                    random_samples<false>>::template accepts<Options...>,
-                "ikebana: fractional max pooling takes the options kernel, output_size, "
-                "return_indices and random_samples, each once");
+                "ikebana: fractional max pooling takes the options kernel, output_size or "
+                "output_ratio, return_indices and random_samples, each once");
   static_assert(detail::times_given<detail::kernel_option, Options...> > 0 &&
-                    detail::times_given<detail::output_size_option, Options...> > 0,
-                "ikebana: fractional max pooling needs the options kernel<..> and output_size<..>");
+                    has_ratio != (detail::times_given<detail::output_size_option, Options...> > 0),
+                "ikebana: fractional max pooling needs the options kernel<..> and either "
+                "output_size<..> or output_ratio<..>");
 
   static constexpr auto kernels =
       detail::spatial<Spatial, detail::option_or<kernel<1>, Options...>>();
   static constexpr auto sizes =
       detail::spatial<Spatial, detail::option_or<output_size<1>, Options...>>();
+  using ratios = detail::option_or<output_ratio<std::ratio<1>>, Options...>;
+  static_assert(ratios::values.size() == 1 || ratios::values.size() == Spatial,
+                "ikebana: output_ratio takes one ratio, or one for each spatial dimension");
+  static_assert(!has_ratio || detail::all_between_zero_and_one(ratios::values),
+                "ikebana: output_ratio takes ratios between 0 and 1");
   static_assert(detail::all_at_least(kernels, 1) && detail::all_at_least(sizes, 1),
                 "ikebana: the kernel and the output_size of fractional max pooling are at least 1");
   static constexpr bool has_indices = detail::option_or<return_indices<false>, Options...>::value;
@@ -80,12 +109,13 @@ struct fractional_max_pool {
     shape out = in, samples = in;
     for (std::size_t i = 0; i < Spatial; ++i) {
       dim_t& extent = out[in.rank() - Spatial + i];
-      const dim_t least = sizes[i] + kernels[i] - 1;
+      const dim_t size = output_extent(extent, i);
+      const dim_t least = (size < 0 ? 1 : size) + kernels[i] - 1;
       if (extent >= 0 && extent < least)
         return diagnostic{
             says<" expects spatial extents of at least {expected}, got {got} (input {input})">,
             least, extent, in};
-      extent = sizes[i];
+      extent = size;
     }
     if constexpr (takes_samples) {
       samples = in.rank() == Spatial + 1 ? shape{in[0], dim_t{Spatial}}
@@ -104,12 +134,19 @@ struct fractional_max_pool {
   }
 
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
-  void describe(description& d) const { d.add("kernel", kernels).add("output_size", sizes); }
+  void describe(description& d) const {
+    d.add("kernel", kernels);
+    if constexpr (has_ratio)
+      d.add("output_ratio", ratios::values);
+    else
+      d.add("output_size", sizes);
+  }
 
   template <class T>
   void forward(const context<T>& c) const {
     const auto in = detail::spatial_extents<Spatial>(c.input_shape());
-    const auto n = detail::in_three(sizes, dim_t{1}), k = detail::in_three(kernels, dim_t{1});
+    const auto n = detail::spatial_extents<Spatial>(c.output_shape());
+    const auto k = detail::in_three(kernels, dim_t{1});
     const dim_t area = in[0] * in[1] * in[2], planes = planes_of(c.input_shape());
     const T* x = c.input();
     T* y = c.output();
@@ -176,8 +213,18 @@ struct fractional_max_pool {
       detail::joined<"fractional_max_pool", detail::digit<Spatial>, "d", Text...>;
 
   static constexpr shape window_shape(shape in) {
-    for (std::size_t i = 0; i < Spatial; ++i) in[in.rank() - Spatial + i] = sizes[i];
+    for (std::size_t i = 0; i < Spatial; ++i) {
+      dim_t& extent = in[in.rank() - Spatial + i];
+      extent = output_extent(extent, i);
+    }
     return in;
+  }
+  /// Unknown (negative) where `extent` is and it matters. PyTorch, too, multiplies in double.
+  static constexpr dim_t output_extent(dim_t extent, std::size_t i) {
+    if (!has_ratio) return sizes[i];
+    if (extent < 0) return extent;
+    return static_cast<dim_t>(static_cast<double>(extent) *
+                              ratios::values[ratios::values.size() == 1 ? 0 : i]);
   }
   static dim_t planes_of(const shape& in) { return in.numel(0, in.rank() - Spatial); }
   template <class T>
