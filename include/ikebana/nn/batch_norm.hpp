@@ -133,11 +133,9 @@ struct batch_norm {
   template <class T>
   void forward(const context<T>& c) const {
     const sizes n(c.input_shape());
-    const T* weight = is_affine ? c.parameter(0) : nullptr;
-    const T* bias = is_affine ? c.parameter(1) : nullptr;
     const T epsilon = static_cast<T>(eps);
-    if (tracks && !c.training()) {
-      cpu::batch_norm_forward_eval<T>(n.batch, n.channels, n.inner, c.input(), weight, bias,
+    if (!uses_batch(c)) {
+      cpu::batch_norm_forward_eval<T>(n.batch, n.channels, n.inner, c.input(), weight(c), bias(c),
                                       epsilon, c.buffer(0), c.buffer(1), c.output(), c.function());
       return;
     }
@@ -147,10 +145,10 @@ struct batch_norm {
       factor = static_cast<T>(momentum ? *momentum : 1 / static_cast<double>(batches));
     }
     if (n.batch * n.inner == 0) return;
-    cpu::batch_norm_forward_train<T>(n.batch, n.channels, n.inner, c.input(), weight, bias, epsilon,
-                                     c.output(), c.template saved<T>(0), c.template saved<T>(1),
-                                     tracks ? c.buffer(0) : nullptr, tracks ? c.buffer(1) : nullptr,
-                                     factor, c.function());
+    cpu::batch_norm_forward_train<T>(n.batch, n.channels, n.inner, c.input(), weight(c), bias(c),
+                                     epsilon, c.output(), c.template saved<T>(0),
+                                     c.template saved<T>(1), tracks ? c.buffer(0) : nullptr,
+                                     tracks ? c.buffer(1) : nullptr, factor, c.function());
   }
 
   template <class T>
@@ -158,19 +156,18 @@ struct batch_norm {
     const sizes n(c.input_shape());
     T* dweight = is_affine ? c.parameter_gradient(0) : nullptr;
     T* dbias = is_affine ? c.parameter_gradient(1) : nullptr;
-    const T* weight = is_affine ? c.parameter(0) : nullptr;
     if (n.batch * n.inner == 0) {
       if (dweight != nullptr && !c.accumulate()) {
         cpu::fill<T>(n.channels, dweight, T{0});
         cpu::fill<T>(n.channels, dbias, T{0});
       }
-    } else if (tracks && !c.training()) {
+    } else if (!uses_batch(c)) {
       cpu::batch_norm_backward_eval<T>(n.batch, n.channels, n.inner, c.input(), c.output_gradient(),
-                                       weight, static_cast<T>(eps), c.buffer(0), c.buffer(1),
+                                       weight(c), static_cast<T>(eps), c.buffer(0), c.buffer(1),
                                        c.input_gradient(), dweight, dbias, c.accumulate());
     } else {
       cpu::batch_norm_backward<T>(n.batch, n.channels, n.inner, c.input(), c.output_gradient(),
-                                  weight, c.template saved<T>(0), c.template saved<T>(1),
+                                  weight(c), c.template saved<T>(0), c.template saved<T>(1),
                                   c.input_gradient(), dweight, dbias, c.accumulate());
     }
   }
@@ -180,16 +177,31 @@ struct batch_norm {
     return apply(*this, x...);
   }
 
- private:
-  template <detail::literal... Text>
-  static constexpr const char* says =
-      detail::joined<"batch_norm", detail::digit<Spatial>, "d", Text...>;
-
+ protected:
   struct sizes {
     dim_t batch, channels, inner;
     explicit sizes(const shape& extents)
         : batch{extents[0]}, channels{extents[1]}, inner{extents.numel(2, extents.rank())} {}
   };
+
+  /// Whether this call normalises by the statistics of the batch.
+  template <class T>
+  static bool uses_batch(const context<T>& c) {
+    return c.training() || !tracks;
+  }
+  template <class T>
+  static const T* weight(const context<T>& c) {
+    return is_affine ? c.parameter(0) : nullptr;
+  }
+  template <class T>
+  static const T* bias(const context<T>& c) {
+    return is_affine ? c.parameter(1) : nullptr;
+  }
+
+ private:
+  template <detail::literal... Text>
+  static constexpr const char* says =
+      detail::joined<"batch_norm", detail::digit<Spatial>, "d", Text...>;
 };
 
 /// Batch norm over [N, num_features] or [N, num_features, length].

@@ -118,9 +118,9 @@ struct sync_batch_norm : batch_norm<Spatial, C, Options...> {
     }
     sums[2 * n.channels] = all;
     if (n.batch * n.inner > 0)
-      cpu::batch_norm_forward_eval<T>(
-          n.batch, n.channels, n.inner, c.input(), weight(c), is_affine ? c.parameter(1) : nullptr,
-          static_cast<T>(this->eps), mean, variance, c.output(), c.function());
+      cpu::batch_norm_forward_eval<T>(n.batch, n.channels, n.inner, c.input(), weight(c), bias(c),
+                                      static_cast<T>(this->eps), mean, variance, c.output(),
+                                      c.function());
   }
 
   template <class T>
@@ -177,20 +177,11 @@ struct sync_batch_norm : batch_norm<Spatial, C, Options...> {
   static constexpr const char* says =
       detail::joined<"sync_batch_norm", detail::digit<Spatial>, "d", Text...>;
 
-  struct sizes {
-    dim_t batch, channels, inner;
-    explicit sizes(const shape& extents)
-        : batch{extents[0]}, channels{extents[1]}, inner{extents.numel(2, extents.rank())} {}
-  };
+  using sizes = typename local::sizes;
+  using local::bias;
+  using local::uses_batch;
+  using local::weight;
 
-  template <class T>
-  static bool uses_batch(const context<T>& c) {
-    return c.training() || !tracks;
-  }
-  template <class T>
-  static const T* weight(const context<T>& c) {
-    return is_affine ? c.parameter(0) : nullptr;
-  }
   template <class T>
   static void add_to(const context<T>& c, dim_t channels, const T* sums, T* gradient) {
     if (gradient == nullptr) return;
