@@ -75,7 +75,7 @@ def encoder(inputs, layers, *args, norm=False, call=None, **options):
 def decoder_layer(inputs, *args, causal=False, masks=(), **options):
     def call(m, tgt, memory, *given):
         mask = torch.ones(len_of(tgt, options), len_of(tgt, options), dtype=torch.bool).triu(1)
-        return m(tgt, memory, tgt_mask=mask if causal else None, **dict(zip(masks, given)))
+        return m(tgt, memory, **{"tgt_mask": mask if causal else None, **dict(zip(masks, given))})
     return Case(lambda: nn.TransformerDecoderLayer(*args, dropout=0.0, **options), inputs, call=call,
                 options=written(args, {"causal": causal, **options}))
 
@@ -90,7 +90,7 @@ def decoder(inputs, layers, *args, norm=False, **options):
 def transformer(inputs, *args, causal=False, masks=(), **options):
     def call(m, src, tgt, *given):
         mask = torch.ones(len_of(tgt, options), len_of(tgt, options), dtype=torch.bool).triu(1)
-        return m(src, tgt, tgt_mask=mask if causal else None, **dict(zip(masks, given)))
+        return m(src, tgt, **{"tgt_mask": mask if causal else None, **dict(zip(masks, given))})
     return Case(lambda: nn.Transformer(*args, dropout=0.0, **options), inputs, call=call,
                 options=written(args, {"causal": causal, **options}))
 
@@ -191,4 +191,17 @@ def cases():
          constant([[False] * 4 + [True], [False] * 5]), constant([[False, True, False], [False] * 3])],
         6, 3, 2, 1, 5, causal=True, batch_first=True, norm_first=True, activation="gelu",
         masks=("src_key_padding_mask", "tgt_key_padding_mask", "memory_key_padding_mask"))
+    of_memory = constant([[(i + 2 * j) % 4 == 1 for j in range(3)] for i in range(5)])
+    c["decoder_layer_masks"] = decoder_layer(
+        [[5, 2, 4], [3, 2, 4], square, of_memory, constant([[False] * 4 + [True], [False] * 5]),
+         constant([[False, False, True], [True, False, False]])], 4, 2, 5, activation="gelu",
+        masks=("tgt_mask", "memory_mask", "tgt_key_padding_mask", "memory_key_padding_mask"))
+    c["transformer_all_masks"] = transformer(
+        [[3, 2, 4], [5, 2, 4], constant([[i == j + 1 for j in range(3)] for i in range(3)]), square,
+         of_memory, constant([[False, False, True], [True, False, False]]),
+         constant([[False] * 4 + [True], [False] * 5]),
+         constant([[False, False, True], [False] * 3])],
+        4, 2, 1, 1, 5, activation="gelu",
+        masks=("src_mask", "tgt_mask", "memory_mask", "src_key_padding_mask",
+               "tgt_key_padding_mask", "memory_key_padding_mask"))
     return c

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -60,6 +61,12 @@ TEST_CASE("transformer decoders compute what PyTorch recorded") {
       "decoder_layer_causal", layer<lazy, 3, is_causal<true>, batched, first, gelu>{no_dropout});
   compare_decoder<shape{5, 2, 4}, shape{3, 2, 4}, shape{2, 5}, shape{2, 3}>(
       "decoder_layer_padding", layer<4, 2, padded, memory_key_padding_mask<true>>{no_dropout});
+  constexpr auto boolean = ike::mask_kind::boolean;
+  compare_decoder<shape{5, 2, 4}, shape{3, 2, 4}, shape{5, 5}, shape{5, 3}, shape{2, 5},
+                  shape{2, 3}>(
+      "decoder_layer_masks",
+      layer<4, 2, gelu, masked, ike::memory_mask<boolean>, padded, memory_key_padding_mask<true>>{
+          no_dropout});
   using one = layer<lazy, 2, gelu>;
   compare_decoder<shape{5, 2, 4}, shape{3, 2, 4}>(
       "decoder", transformer_decoder<2, one, ike::layer_norm<lazy>>{one{no_dropout}, {}});
@@ -75,7 +82,15 @@ TEST_CASE("transformers compute what PyTorch recorded") {
                             memory_key_padding_mask<true>>;
   compare_decoder<shape{2, 3, 6}, shape{2, 5, 6}, shape{2, 3}, shape{2, 5}, shape{2, 3}>(
       "transformer_masks", masks{no_dropout});
+  constexpr auto boolean = ike::mask_kind::boolean;
+  using all = ike::transformer<4, 2, 1, 1, 5, gelu, ike::src_mask<boolean>, ike::tgt_mask<boolean>,
+                               ike::memory_mask<boolean>, ike::src_key_padding_mask<true>,
+                               ike::tgt_key_padding_mask<true>, memory_key_padding_mask<true>>;
+  compare_decoder<shape{3, 2, 4}, shape{5, 2, 4}, shape{3, 3}, shape{5, 5}, shape{5, 3},
+                  shape{2, 3}, shape{2, 5}, shape{2, 3}>("transformer_all_masks", all{no_dropout});
   CHECK(layers_not_compared("attention", "transformer").empty());
+  static_assert(all::input_names[4] == "memory_mask" &&
+                all::input_names[5] == "src_key_padding_mask");
   static_assert(masks::input_names[2] == "src_key_padding_mask");
 }
 
@@ -111,6 +126,17 @@ TEST_CASE("what a causal decoder gives for an element does not depend on later o
   const auto after = m(x, memory);
   for (dim_t i = 0; i < 12; ++i) CHECK(after[i] == before[i]);
   CHECK(after[12] != before[12]);
+}
+
+TEST_CASE("masks that are added to a decoder's scores have gradients") {
+  using decoder = layer<4, 2, gelu, ike::attn_mask<ike::mask_kind::additive>,
+                        ike::memory_mask<ike::mask_kind::additive>>;
+  const auto r = ike::gradient_check(decoder{no_dropout},
+                                     std::tuple{ike::uniform<double, shape{3, 2, 4}>(ike::seed{1}),
+                                                ike::uniform<double, shape{2, 2, 4}>(ike::seed{2}),
+                                                ike::uniform<double, shape{3, 3}>(ike::seed{3}),
+                                                ike::uniform<double, shape{3, 2}>(ike::seed{4})});
+  CHECK(r.largest < 1e-6);
 }
 
 TEST_CASE("inputs of a decoder have PyTorch's names") {

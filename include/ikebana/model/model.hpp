@@ -136,7 +136,7 @@ class model : public detail::model_contents<E, M, In...>,
         const diagnostic wrong =
             detail::check_elements<T, input_count, A...>(order, lowered().kinds);
         if (!wrong.ok()) return wrong;
-        const shape_list given{shape{}, detail::argument_tensor<A>::type::static_shape...};
+        const shape given[]{shape{}, detail::argument_tensor<A>::type::static_shape...};
         shape_list arranged;
         for (std::size_t i = 0; i < input_count; ++i) arranged.push_back(given[order.of[i] + 1]);
         return detail::check_inputs(M{}, declared_inputs, arranged);

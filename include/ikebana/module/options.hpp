@@ -286,10 +286,10 @@ struct key_padding_mask {
 };
 
 /// The elements of an attention mask: true where a key is ignored, or a number that is added to the
-/// score.
-enum class mask_kind : unsigned char { boolean, additive };
+/// score. With `none`, the default, there is no mask.
+enum class mask_kind : unsigned char { boolean, additive, none };
 
-/// There is an input that masks pairs of query and key.
+/// The input that masks pairs of query and key.
 template <mask_kind K>
 struct attn_mask {
   using option = detail::attn_mask_option;

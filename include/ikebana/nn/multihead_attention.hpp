@@ -53,7 +53,7 @@ template <dim_t EmbedDim, dim_t Heads, class... Options>
 struct multihead_attention {
   static_assert(
       detail::option_set<bias<true>, batch_first<false>, kdim<0>, vdim<0>, is_causal<false>,
-                         key_padding_mask<false>, attn_mask<mask_kind::boolean>,
+                         key_padding_mask<false>, attn_mask<mask_kind::none>,
                          need_weights<false>>::template accepts<Options...>,
       "ikebana: multihead_attention takes the options bias, batch_first, kdim, vdim, "
       "is_causal, key_padding_mask, attn_mask and need_weights, each once");
@@ -70,8 +70,8 @@ struct multihead_attention {
   static constexpr std::size_t outputs = has_weights ? 2 : 1;
   static constexpr bool has_kdim = detail::times_given<detail::kdim_option, Options...> > 0;
   static constexpr bool has_vdim = detail::times_given<detail::vdim_option, Options...> > 0;
-  using mask_option = detail::option_or<attn_mask<mask_kind::boolean>, Options...>;
-  static constexpr bool has_mask = detail::times_given<detail::attn_mask_option, Options...> > 0;
+  static constexpr mask_kind mask =
+      detail::option_or<attn_mask<mask_kind::none>, Options...>::value;
   /// Whether a single matrix holds the weights of query, key and value.
   static constexpr bool is_packed =
       !(has_kdim || has_vdim) || (EmbedDim >= 0 && Key == EmbedDim && Value == EmbedDim);
@@ -87,8 +87,8 @@ struct multihead_attention {
       detail::option_or<batch_first<false>, Options...>::value,
       detail::option_or<is_causal<false>, Options...>::value,
       detail::option_or<key_padding_mask<false>, Options...>::value,
-      has_mask,
-      has_mask && (mask_option::value == mask_kind::additive)};
+      mask != mask_kind::none,
+      mask == mask_kind::additive};
 
   /// Names of query, key, value and the masks. With a single input, masks have no names.
   static constexpr auto input_names = [] {

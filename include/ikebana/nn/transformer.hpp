@@ -22,6 +22,8 @@ namespace ikebana {
 namespace detail {
 struct src_key_padding_mask_option;
 struct tgt_key_padding_mask_option;
+struct src_mask_option;
+struct tgt_mask_option;
 }  // namespace detail
 
 /// Whether there is an input of bools that marks the ignored elements of each source.
@@ -38,10 +40,30 @@ struct tgt_key_padding_mask {
   static constexpr bool value = B;
 };
 
+/// A mask of which elements of the source may attend to each other, see attn_mask.
+template <mask_kind Kind>
+struct src_mask {
+  using option = detail::src_mask_option;
+  static constexpr mask_kind value = Kind;
+};
+
+/// A mask of which elements of the target may attend to each other, see attn_mask.
+template <mask_kind Kind>
+struct tgt_mask {
+  using option = detail::tgt_mask_option;
+  static constexpr mask_kind value = Kind;
+};
+
 namespace detail {
 
+/// Which masks a transformer has.
+struct transformer_masks {
+  bool source = false, source_padding = false;
+  decoder_masks decoder{};
+};
+
 /// An encoder, and a decoder whose memory is the encoder's output.
-template <bool Source, bool Target, bool Memory, class... Children>
+template <transformer_masks Masks, class... Children>
 struct encoder_decoder {
   static constexpr std::string_view kind = "transformer";
   boost::hana::tuple<Children...> children{};
@@ -54,9 +76,15 @@ struct encoder_decoder {
     w.inputs = 2;
     w.steps[0] = {0, {0}, 1};
     w.steps[1] = {1, {1}, 2};
-    if (Source) w.steps[0].inputs[w.steps[0].input_count++] = w.inputs++;
-    if (Target) w.steps[1].inputs[w.steps[1].input_count++] = w.inputs++;
-    if (Memory) w.steps[1].inputs[w.steps[1].input_count++] = w.inputs++;
+    const auto mask = [&w](int step, bool given) {
+      if (given) w.steps[step].inputs[w.steps[step].input_count++] = w.inputs++;
+    };
+    mask(0, Masks.source);
+    mask(1, Masks.decoder.target);
+    mask(1, Masks.decoder.memory);
+    mask(0, Masks.source_padding);
+    mask(1, Masks.decoder.target_padding);
+    mask(1, Masks.decoder.memory_padding);
     w.steps[1].inputs[1] = w.inputs;
     w.outputs[0] = w.inputs + 1;
     return w;
@@ -64,7 +92,7 @@ struct encoder_decoder {
 
   template <class... C>
   static constexpr auto rebind(C... c) {
-    return encoder_decoder<Source, Target, Memory, C...>(boost::hana::tuple<C...>{std::move(c)...});
+    return encoder_decoder<Masks, C...>(boost::hana::tuple<C...>{std::move(c)...});
   }
 
   template <class... X>
@@ -80,20 +108,28 @@ struct make_transformer {
   using first = option_or<norm_first<false>, Options...>;
   using batched = option_or<batch_first<false>, Options...>;
   using biased = option_or<bias<true>, Options...>;
-  static constexpr bool source = option_or<src_key_padding_mask<false>, Options...>::value,
-                        target = option_or<tgt_key_padding_mask<false>, Options...>::value,
-                        memory = option_or<memory_key_padding_mask<false>, Options...>::value;
+  static constexpr mask_kind source = option_or<src_mask<mask_kind::none>, Options...>::value,
+                             target = option_or<tgt_mask<mask_kind::none>, Options...>::value;
+  using memory = option_or<memory_mask<mask_kind::none>, Options...>;
+  static constexpr transformer_masks masks{
+      source != mask_kind::none,
+      option_or<src_key_padding_mask<false>, Options...>::value,
+      {target != mask_kind::none, memory::value != mask_kind::none,
+       option_or<tgt_key_padding_mask<false>, Options...>::value,
+       option_or<memory_key_padding_mask<false>, Options...>::value}};
   using norm = layer_norm<shape{D}, biased>;
-  using encoder_layer = transformer_encoder_layer<D, Heads, Feedforward, activated, first, batched,
-                                                  biased, key_padding_mask<source>>;
+  using encoder_layer =
+      transformer_encoder_layer<D, Heads, Feedforward, activated, first, batched, biased,
+                                key_padding_mask<masks.source_padding>, attn_mask<source>>;
   using decoder_layer =
       transformer_decoder_layer<D, Heads, Feedforward, activated, first, batched, biased,
-                                option_or<is_causal<false>, Options...>, key_padding_mask<target>,
-                                memory_key_padding_mask<memory>>;
+                                option_or<is_causal<false>, Options...>, attn_mask<target>, memory,
+                                key_padding_mask<masks.decoder.target_padding>,
+                                memory_key_padding_mask<masks.decoder.memory_padding>>;
   using encoder = transformer_encoder<EncoderLayers, encoder_layer, norm>;
   using decoder = transformer_decoder<DecoderLayers, decoder_layer, norm>;
-  using type = encoder_decoder<source, target, memory, named_child<"encoder", encoder>,
-                               named_child<"decoder", decoder>>;
+  using type =
+      encoder_decoder<masks, named_child<"encoder", encoder>, named_child<"decoder", decoder>>;
 };
 
 /// The width of a transformer whose encoder is Child; `lazy` if it is not a transformer_encoder.
@@ -113,11 +149,13 @@ inline constexpr dim_t width_of_encoder<
 /// of the inner layers.
 ///
 /// Inputs: the source [S, N, d] and the target [L, N, d], [N, S, d] and [N, L, d] with
-/// batch_first<true>, or without N; then the masks that the options ask for, src_key_padding_mask
-/// ([N, S], bools), tgt_key_padding_mask ([N, L]) and memory_key_padding_mask ([N, S]), in this
-/// order. Output: shaped as the target. With is_causal<true>, an element of the target attends to
-/// those up to itself alone. Options: is_causal<bool> (false), activation<Module> (relu),
-/// norm_first<bool> (false), batch_first<bool> (false), bias<bool> (true), and the masks (false).
+/// batch_first<true>, or without N; then the masks that the options ask for, in this order:
+/// src_mask ([S, S]), tgt_mask ([L, L]), memory_mask ([L, S]), src_key_padding_mask ([N, S],
+/// bools), tgt_key_padding_mask ([N, L]) and memory_key_padding_mask ([N, S]); see
+/// multihead_attention. Output: shaped as the target. With is_causal<true>, an element of the
+/// target attends to those up to itself alone. Options: is_causal<bool> (false), activation<Module>
+/// (relu), norm_first<bool> (false), batch_first<bool> (false), bias<bool> (true), and the masks:
+/// src_mask<kind>, .., src_key_padding_mask<bool>, ...
 /// Constructed from transformer_settings, with which all layers and norms are.
 ///
 /// A composition with the children encoder and decoder: paths are encoder.layers.0.linear1.weight,
@@ -128,11 +166,13 @@ struct transformer : detail::make_transformer<D, Heads, EncoderLayers, DecoderLa
                                               Options...>::type {
   static_assert(
       detail::option_set<activation<relu>, norm_first<false>, batch_first<false>, bias<true>,
-                         is_causal<false>, src_key_padding_mask<false>, tgt_key_padding_mask<false>,
+                         is_causal<false>, src_mask<mask_kind::none>, tgt_mask<mask_kind::none>,
+                         memory_mask<mask_kind::none>, src_key_padding_mask<false>,
+                         tgt_key_padding_mask<false>,
                          memory_key_padding_mask<false>>::template accepts<Options...>,
       "ikebana: transformer takes the options activation, norm_first, batch_first, bias, "
-      "is_causal, "
-      "src_key_padding_mask, tgt_key_padding_mask and memory_key_padding_mask, each once");
+      "is_causal, src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask and "
+      "memory_key_padding_mask, each once");
   using parts =
       detail::make_transformer<D, Heads, EncoderLayers, DecoderLayers, Feedforward, Options...>;
   using base = typename parts::type;
@@ -152,9 +192,13 @@ struct transformer : detail::make_transformer<D, Heads, EncoderLayers, DecoderLa
     std::array<std::string_view, static_cast<std::size_t>(base::wiring().inputs)> names{"src",
                                                                                         "tgt"};
     std::size_t n = 2;
-    if (parts::source) names[n++] = "src_key_padding_mask";
-    if (parts::target) names[n++] = "tgt_key_padding_mask";
-    if (parts::memory) names[n++] = "memory_key_padding_mask";
+    constexpr auto masks = parts::masks;
+    if (masks.source) names[n++] = "src_mask";
+    if (masks.decoder.target) names[n++] = "tgt_mask";
+    if (masks.decoder.memory) names[n++] = "memory_mask";
+    if (masks.source_padding) names[n++] = "src_key_padding_mask";
+    if (masks.decoder.target_padding) names[n++] = "tgt_key_padding_mask";
+    if (masks.decoder.memory_padding) names[n++] = "memory_key_padding_mask";
     return names;
   }();
 

@@ -114,24 +114,20 @@ template <dim_t D, dim_t Heads, dim_t Feedforward, class... Options>
 struct make_encoder_layer {
   using biased = option_or<bias<true>, Options...>;
   using padded = option_or<key_padding_mask<false>, Options...>;
-  static constexpr bool masked = times_given<attn_mask_option, Options...> > 0;
-  template <class... Mask>
-  using attention = multihead_attention<D, Heads, biased, option_or<batch_first<false>, Options...>,
-                                        option_or<is_causal<false>, Options...>, padded, Mask...>;
-  using self_attn = typename std::conditional_t<
-      masked, std::type_identity<attention<option_or<attn_mask<mask_kind::boolean>, Options...>>>,
-      std::type_identity<attention<>>>::type;
+  using masked = option_or<attn_mask<mask_kind::none>, Options...>;
+  using self_attn = multihead_attention<D, Heads, biased, option_or<batch_first<false>, Options...>,
+                                        option_or<is_causal<false>, Options...>, padded, masked>;
   using linear2 =
       typename std::conditional_t<(D >= 0),
                                   std::type_identity<linear<Feedforward, (D >= 0 ? D : 0), biased>>,
                                   std::type_identity<linear_like<Feedforward, D, biased>>>::type;
   using norm = layer_norm<shape{D}, biased>;
   using type = encoder_layer<
-      option_or<norm_first<false>, Options...>::value, masked, padded::value,
-      named_child<"self_attn", self_attn>, named_child<"linear1", linear<D, Feedforward, biased>>,
-      named_child<"dropout", dropout>, named_child<"linear2", linear2>, named_child<"norm1", norm>,
-      named_child<"norm2", norm>, named_child<"dropout1", dropout>,
-      named_child<"dropout2", dropout>,
+      option_or<norm_first<false>, Options...>::value, masked::value != mask_kind::none,
+      padded::value, named_child<"self_attn", self_attn>,
+      named_child<"linear1", linear<D, Feedforward, biased>>, named_child<"dropout", dropout>,
+      named_child<"linear2", linear2>, named_child<"norm1", norm>, named_child<"norm2", norm>,
+      named_child<"dropout1", dropout>, named_child<"dropout2", dropout>,
       named_child<"activation", typename option_or<activation<relu>, Options...>::type>,
       named_child<"add", add>>;
 };
@@ -166,7 +162,7 @@ struct transformer_encoder_layer
   static_assert(
       detail::option_set<activation<relu>, norm_first<false>, batch_first<false>, bias<true>,
                          is_causal<false>, key_padding_mask<false>,
-                         attn_mask<mask_kind::boolean>>::template accepts<Options...>,
+                         attn_mask<mask_kind::none>>::template accepts<Options...>,
       "ikebana: transformer_encoder_layer takes the options activation, norm_first, batch_first, "
       "bias, is_causal, key_padding_mask and attn_mask, each once");
   using base = typename detail::make_encoder_layer<D, Heads, Feedforward, Options...>::type;
