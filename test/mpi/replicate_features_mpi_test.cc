@@ -9,6 +9,7 @@
 #include "test/replicate/mixed_precision_checks.hpp"
 #include "test/replicate/optimizer_in_backward_checks.hpp"
 #include "test/replicate/shard_optimizer_checks.hpp"
+#include "test/replicate/sparse_checks.hpp"
 #include "test/replicate/sync_batch_norm_checks.hpp"
 #include "test/replicate/trace_checks.hpp"
 #include "test/replicate/unused_checks.hpp"
@@ -47,6 +48,11 @@ TEST_CASE("batch norm over the batches of all ranks") {
   sync_batch_norm_checks::trains<float>(group);
   sync_batch_norm_checks::parts_of_any_size<double>(group);
   sync_batch_norm_checks::one_element(group);
+}
+
+TEST_CASE("gradients that are rows of embeddings") {
+  ike::mpi_group group = world();
+  sparse_checks::everything(group);
 }
 
 TEST_CASE("traces") {

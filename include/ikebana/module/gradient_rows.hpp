@@ -52,8 +52,12 @@ class row_list {
     for (std::int32_t i = 1; i <= *count_; ++i) {
       const std::int32_t row = count_[i];
       std::fill_n(gradient_ + row * width_, width_, T{0});
-      listed_[row] = 0;
     }
+    forget();
+  }
+  /// Lists none, and leaves their values.
+  void forget() {
+    for (std::int32_t i = 1; i <= *count_; ++i) listed_[count_[i]] = 0;
     *count_ = 0;
   }
   void add(std::int64_t row) {

@@ -23,9 +23,11 @@ namespace ikebana::detail {
   WORD(activation) WORD(adam) WORD(adamw) WORD(adapted) WORD(adaptive) WORD(adaptive_avg_pool1d)   \
   WORD(adaptive_avg_pool2d) WORD(adaptive_avg_pool3d) WORD(adaptive_max_pool1d)                    \
   WORD(adaptive_max_pool2d) WORD(adaptive_max_pool3d) WORD(add) WORD(affine) WORD(affine_grid)     \
-  WORD(after) WORD(again) WORD(align_corners) WORD(alike) WORD(all) WORD(alloc_storage)            \
+  WORD(after) WORD(again) WORD(align_corners) WORD(alike) WORD(all)                                \
+  WORD(all_reduce) WORD(alloc_storage)                                                             \
   WORD(alone) WORD(along) WORD(alpha_dropout) WORD(already) WORD(alternative) WORD(alternatives)   \
-  WORD(amsgrad) WORD(an) WORD(angle) WORD(another) WORD(any) WORD(apart) WORD(applied)             \
+  WORD(always) WORD(amsgrad) WORD(an) WORD(angle) WORD(another) WORD(any)                          \
+  WORD(apart) WORD(applied)                                                                        \
   WORD(approximate) WORD(arange_like) WORD(are) WORD(arg_extreme) WORD(argument) WORD(arguments)   \
   WORD(array) WORD(as) WORD(as_tensor) WORD(ask) WORD(assigned) WORD(at) WORD(attn_mask)           \
   WORD(average) WORD(averaged_model) WORD(averages) WORD(avg_pool1d) WORD(avg_pool2d)              \
@@ -105,7 +107,8 @@ namespace ikebana::detail {
   WORD(multihead_attention) WORD(multiple) WORD(multiply_adds) WORD(must) WORD(N) WORD(n)          \
   WORD(name) WORD(named) WORD(named_parameters) WORD(names) WORD(narrow) WORD(need)                \
   WORD(need_weights) WORD(needed) WORD(needs) WORD(neither) WORD(nesterov) WORD(net)               \
-  WORD(network) WORD(next) WORD(nll_loss) WORD(no) WORD(no_sync) WORD(none) WORD(nonlinearity)     \
+  WORD(network) WORD(networks) WORD(next) WORD(nll_loss) WORD(no) WORD(no_sync)                    \
+  WORD(none) WORD(nonlinearity)                                                                    \
   WORD(nor) WORD(norm) WORD(norm_first) WORD(normal_like) WORD(normalized_shape) WORD(nothing)     \
   WORD(num_channels) WORD(num_embeddings) WORD(num_features) WORD(num_groups) WORD(num_heads)      \
   WORD(num_layers) WORD(number) WORD(numbers) WORD(observed) WORD(of) WORD(on) WORD(once)          \
@@ -123,14 +126,16 @@ namespace ikebana::detail {
   WORD(probabilities) WORD(probability) WORD(process_group) WORD(product) WORD(products)           \
   WORD(proj_size) WORD(prompt) WORD(quantize) WORD(quantize_hook) WORD(query) WORD(random)         \
   WORD(random_split) WORD(randomness) WORD(rank) WORD(ranks) WORD(rate) WORD(reach)                \
-  WORD(rearrange) WORD(rebuild) WORD(recurrent) WORD(reduced) WORD(reduces) WORD(reduction)        \
+  WORD(reaches) WORD(rearrange) WORD(rebuild) WORD(recurrent) WORD(reduced)                        \
+  WORD(reduces) WORD(reduction)                                                                    \
   WORD(reference) WORD(reflect) WORD(reflection_pad1d) WORD(reflection_pad2d)                      \
   WORD(reflection_pad3d) WORD(reflects) WORD(relu) WORD(relu6) WORD(repeat) WORD(replica)          \
   WORD(replicate) WORD(replicate_policy) WORD(replicated) WORD(replicates)                         \
   WORD(replication_pad1d) WORD(replication_pad2d) WORD(replication_pad3d) WORD(reports)            \
   WORD(requires_gradient_sync) WORD(reset) WORD(reshape) WORD(residual) WORD(resolved)             \
   WORD(result) WORD(returns) WORD(rms) WORD(rms_norm) WORD(rmsprop) WORD(rnn) WORD(rnn_cell)       \
-  WORD(rotary_positions) WORD(rounded) WORD(row) WORD(rrelu) WORD(run) WORD(runs) WORD(S)          \
+  WORD(rotary_positions) WORD(rounded) WORD(row) WORD(rows) WORD(rrelu) WORD(run)                  \
+  WORD(runs) WORD(S)                                                                               \
   WORD(s) WORD(safetensors) WORD(same) WORD(same_padding) WORD(sample) WORD(sample_loader)         \
   WORD(samples) WORD(save) WORD(saved) WORD(saved_spec) WORD(say) WORD(scalar)                     \
   WORD(scale_factor) WORD(scale_grad_by_freq) WORD(schedule) WORD(scores) WORD(second)             \

@@ -48,7 +48,7 @@ namespace detail {
 /// or without max_norm, and of clip_grad_norm. The results are those of a dense gradient. Other
 /// optimizers, and a step that updates other rows, take O(num_embeddings * embedding_dim), as does
 /// scale_grad_by_freq<true>. Costs 8 bytes per row more. A gradient that the program itself writes
-/// to other rows is not seen, nor cleared; not with replicate.
+/// to other rows is not seen, nor cleared. Replicas average the rows that any rank has written.
 template <dim_t Num, dim_t Dim, class... Options>
 struct embedding {
   static_assert(

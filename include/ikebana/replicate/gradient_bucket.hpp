@@ -13,7 +13,8 @@ namespace ikebana {
 struct bucket_parameter {
   path_text path;
   shape extents;
-  dim_t begin = 0;  ///< Offset of its gradient in the flat gradient buffer, in elements.
+  dim_t begin = 0;      ///< Offset of its gradient in the flat gradient buffer, in elements.
+  bool sparse = false;  ///< Its gradient is rows, `sparse<true>` of embedding, and in no bucket.
 };
 
 /// A contiguous slice of the flat gradient buffer, passed to the communication hook as soon as

@@ -23,6 +23,7 @@ class replica_of : protected Model {
   using Model::frozen_parameters;
   using Model::fuses;
   using Model::gradient;
+  using Model::gradient_rows;
   using Model::gradients;
   using Model::has_gradient;
   using Model::is_frozen;
@@ -47,6 +48,7 @@ class replica_of : protected Model {
   using Model::register_load_state_dict_pre_hook;
   using Model::register_state_dict_hook;
   using Model::registered_hooks;
+  using Model::row_parameters;
   using Model::seed;
   using Model::set_choice;
   using Model::set_frozen;

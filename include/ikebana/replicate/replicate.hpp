@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <boost/hana/tuple.hpp>
+#include <cstddef>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -58,7 +60,13 @@ IKEBANA_MISUSE(replicate_of_a_sharded_model,
 IKEBANA_MISUSE(replicate_twice, "replicate was already applied to this model");
 IKEBANA_MISUSE(
     replicate_of_sparse_gradients,
-    "replicate sums dense gradients: leave out sparse<true> of the network's embeddings");
+    "replicate averages the rows of sparse<true> by all_reduce, at the end of backward: leave out "
+    "sparse<true>, or what takes dense gradients: comm_hook, shard_optimizer, mixed_precision, "
+    "invariant, gradient_accumulation");
+IKEBANA_MISUSE(
+    replicate_of_sparse_gradients_that_may_be_absent,
+    "replicate averages the rows of sparse<true> in networks whose backward always reaches all "
+    "parameters: leave out sparse<true>, or choose and outputs without a gradient");
 IKEBANA_MISUSE(replicate_of_exchanges_with_invariant,
                "invariant computes each slice of a batch by itself, and sync_batch_norm needs the "
                "whole: leave out one of them");
@@ -105,6 +113,41 @@ constexpr auto find_policy_refusal() {
     return find_refusal<check_policy<Policy, Model>>();
 }
 
+/// By group, whether its hook is the default one.
+template <class Policy, class... Overrides>
+constexpr bool averages_group(std::size_t group, std::tuple<Overrides...>*) {
+  const std::array averages{
+      std::is_same_v<typename Policy::hook_type, all_reduce_hook>,
+      std::is_same_v<typename Overrides::template option_of<comm_hook_key,
+                                                            comm_hook<all_reduce_hook>>::type::type,
+                     all_reduce_hook>...};
+  return averages[parameter_groups<Policy>::hooks[group]];
+}
+
+/// Whether the policy leaves alone the gradients that are rows, if the model has any.
+template <class Policy, class Model>
+constexpr bool reduces_rows() {
+  if constexpr (Model::row_parameters == 0) {
+    return true;
+  } else if constexpr (policy_has<Policy, invariant_key> ||
+                       policy_has<Policy, mixed_precision_key> ||
+                       policy_has<Policy, gradient_accumulation_key> || shards_optimizer<Policy>) {
+    return false;
+  } else {
+    using groups = parameter_groups<Policy>;
+    const auto& lowered = Model::lowered();
+    for (const program_parameter& p : lowered.all_parameters()) {
+      const path_text path = lowered.path(p);
+      if (p.spec.rows_in < 0 || groups::is_ignored(path.view())) continue;
+      const int group = groups::group_of(path.view());
+      if (!averages_group<Policy>(group < 0 ? 0 : static_cast<std::size_t>(group),
+                                  static_cast<typename Policy::overrides*>(nullptr)))
+        return false;
+    }
+    return true;
+  }
+}
+
 template <class Policy, class Model, class Group, class... Hook>
 constexpr auto find_replicate_refusal() {
   if constexpr (!is_replicate_policy<Policy>) {
@@ -117,10 +160,12 @@ constexpr auto find_replicate_refusal() {
     return because<misuse::replicate_of_a_container>{};
   } else if constexpr (!requires(Model & m) { m.current_program(); }) {
     return because<misuse::replicate_of_a_module>{};
-  } else if constexpr (Model::row_parameters > 0) {
-    return because<misuse::replicate_of_sparse_gradients>{};
   } else if constexpr (!std::is_same_v<decltype(option_refusal<Policy>::find()), accepted>) {
     return option_refusal<Policy>::find();
+  } else if constexpr (!reduces_rows<Policy, Model>()) {
+    return because<misuse::replicate_of_sparse_gradients>{};
+  } else if constexpr (Model::row_parameters > 0 && Model::may_lack_gradients) {
+    return because<misuse::replicate_of_sparse_gradients_that_may_be_absent>{};
   } else if constexpr (has_exchanges<Model> && policy_has<Policy, invariant_key>) {
     return because<misuse::replicate_of_exchanges_with_invariant>{};
   } else if constexpr (!check_policy<Policy, Model>().ok()) {

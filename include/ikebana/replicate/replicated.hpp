@@ -18,6 +18,7 @@
 #include "ikebana/replicate/buckets/buckets.hpp"
 #include "ikebana/replicate/buckets/model_buckets.hpp"
 #include "ikebana/replicate/buckets/reducer.hpp"
+#include "ikebana/replicate/buckets/row_reduction.hpp"
 #include "ikebana/replicate/buffer_sync.hpp"
 #include "ikebana/replicate/comm_hook.hpp"
 #include "ikebana/replicate/elastic.hpp"
@@ -80,6 +81,8 @@ class replicated : public detail::replica_of<Model>,
   friend joining;
   friend elasticity;
 
+  /// Whether the gradients of some parameters are rows.
+  static constexpr bool has_rows = Model::row_parameters > 0;
   static constexpr bool is_mixed = policy_has<Policy, detail::mixed_precision_key>;
   /// Whether a call with these arguments first casts any of them to the model's type.
   template <class... X>
@@ -107,6 +110,10 @@ class replicated : public detail::replica_of<Model>,
         buffer_sync_{static_cast<Model&>(*this)},
         reducer_{start(group, hook), std::move(hook), Model::gradients(), plan(), delayed()} {
     Model::set_random_stream(static_cast<std::uint32_t>(group.rank()));
+    if constexpr (has_rows) {
+      rows_ = {Model::gradients(), detail::row_parameters_of<Policy>(static_cast<Model&>(*this))};
+      rows_.prepare(group);
+    }
     if constexpr (Model::may_lack_gradients)
       unused_.set_up(reducer_.plan().parameters(), *Model::presence(), Policy::caps);
     detail::prepare_features(features_, *this);
@@ -435,6 +442,7 @@ class replicated : public detail::replica_of<Model>,
   /// Continues in a group whose ranks have equal states.
   void enter(Group& group, hook_type hook) {
     reducer_.regroup(group, std::move(hook));
+    if constexpr (has_rows) rows_.prepare(group);
     Model::zero_grad();
     restarted_ = true;
     Model::set_random_stream(static_cast<std::uint32_t>(group.rank()));
@@ -513,6 +521,13 @@ class replicated : public detail::replica_of<Model>,
       unused_.begin([this](const auto& f) { this->engine_.predict_reached(f); }, *Model::presence(),
                     Model::gradients(), reducer_, may_synchronise_, accumulate, whose);
     }
+    if constexpr (has_rows) {
+      drain();
+      if (accumulate)
+        rows_.scale_reduced([&](std::size_t g) { return reducer_.factor_of(g) / group().size(); });
+      rows_.forget();
+      rows_are_due_ = may_synchronise_;
+    }
     reducer_.set_share(join_.template share<value_type>(group().size()));
     reducer_.begin(may_synchronise_, accumulate, features_);
     detail::tell_before_backward(features_, *this, accumulate);
@@ -521,11 +536,17 @@ class replicated : public detail::replica_of<Model>,
   /// Waits for what is in flight.
   void drain() {
     reducer_.drain(features_);
+    if constexpr (has_rows)
+      if (std::exchange(rows_are_due_, false))
+        rows_.run(
+            group(), [&](std::size_t g) { return reducer_.synchronises()[g]; },
+            [&](std::size_t g) { return reducer_.divisor(g); });
     if constexpr (Model::may_lack_gradients)
       unused_.finish(*Model::presence(), Model::gradients(), reducer_);
   }
   void abandon() {
     reducer_.abandon();
+    rows_are_due_ = false;
     if constexpr (Model::may_lack_gradients) unused_.abandon();
   }
 
@@ -541,6 +562,11 @@ class replicated : public detail::replica_of<Model>,
 
   detail::buffer_sync<Policy, Group> buffer_sync_;
   detail::reducer<Policy, hook_type, value_type, Group, Model::parameter_count> reducer_;
+  struct no_rows {};
+  [[no_unique_address]] std::conditional_t<has_rows, detail::row_reduction<value_type, Group>,
+                                           no_rows>
+      rows_{};
+  bool rows_are_due_ = false;  ///< After the backward that is running, or that was the last.
   struct nothing_unused {};
   [[no_unique_address]] std::conditional_t<
       Model::may_lack_gradients, detail::unused_parameters<Policy, Model, Group>, nothing_unused>

@@ -6,9 +6,11 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/model/plan/layout.hpp"
+#include "ikebana/module/gradient_rows.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/replicate/buckets/buckets.hpp"
 #include "ikebana/replicate/buckets/delayed_reduction.hpp"
+#include "ikebana/replicate/buckets/row_reduction.hpp"
 #include "ikebana/replicate/parameter_groups.hpp"
 
 namespace ikebana {
@@ -28,7 +30,7 @@ constexpr std::array<bucket_parameter, N.parameters> bucket_parameters(
   std::array<bucket_parameter, N.parameters> out{};
   for (std::size_t i = 0; i < N.parameters; ++i)
     out[i] = {p.path(p.parameters[order[i]]), p.parameters[order[i]].spec.extents,
-              layout.offsets[order[i]]};
+              layout.offsets[order[i]], p.parameters[order[i]].spec.rows_in >= 0};
   return out;
 }
 
@@ -45,7 +47,10 @@ constexpr named_bucket_plan<N.parameters> buckets_of(const program<N>& p,
               static_cast<dim_t>(sizeof(T));
   std::array<bucket_range, N.parameters> buckets{};
   const std::size_t count = plan_grouped_buckets(
-      ends, [&](std::size_t i) { return groups::group_of(parameters[i].path.view()); },
+      ends,
+      [&](std::size_t i) {
+        return parameters[i].sparse ? -1 : groups::group_of(parameters[i].path.view());
+      },
       [](std::size_t g) { return groups::caps[g]; }, buckets);
   return {{buckets, count}, parameters};
 }
@@ -57,9 +62,27 @@ std::vector<element_range> delayed_of(const program<N>& p, const parameter_layou
   std::vector<element_range> pieces;
   if constexpr (groups::delays_any)
     for (const bucket_parameter& parameter : bucket_parameters(p, layout))
-      if (groups::is_delayed(parameter.path.view()) && !groups::is_ignored(parameter.path.view()))
+      if (!parameter.sparse && groups::is_delayed(parameter.path.view()) &&
+          !groups::is_ignored(parameter.path.view()))
         pieces.push_back({parameter.begin, parameter.extents.numel()});
   return pieces;
+}
+
+/// The parameters of a model whose gradients are rows, with their groups; without those that the
+/// policy ignores. Of those that it delays, group 0.
+template <class Policy, class Model>
+std::vector<row_parameter> row_parameters_of(const Model& model) {
+  using groups = parameter_groups<Policy>;
+  std::vector<row_parameter> out;
+  for (const bucket_parameter& p : bucket_parameters(model.current_program(), model.layout())) {
+    const int group = groups::is_delayed(p.path.view()) ? 0 : groups::group_of(p.path.view());
+    if (!p.sparse || p.extents.numel() == 0 || group < 0 || groups::is_ignored(p.path.view()))
+      continue;
+    for (const gradient_rows& r : model.gradient_rows())
+      if (r.begin == p.begin && r.end() > r.begin)
+        out.push_back({r, static_cast<std::size_t>(group)});
+  }
+  return out;
 }
 
 }  // namespace detail

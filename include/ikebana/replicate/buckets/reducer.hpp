@@ -86,6 +86,14 @@ class reducer {
   /// The factor that turns a mean over all ranks into one over the active ranks.
   void set_share(T part) { share_ = part; }
 
+  /// What the sum of a group's gradients over all ranks is divided by, and over the active ones.
+  double factor_of(std::size_t of_group) const {
+    return divide_factors_[of_group] == 0 ? group_->size() : divide_factors_[of_group];
+  }
+  double divisor(std::size_t of_group) const {
+    return share_ == T{1} ? factor_of(of_group) : factor_of(of_group) / static_cast<double>(share_);
+  }
+
   /// Called before a backward that reduces or not, and that adds to the gradients or overwrites
   /// them. Waits for reductions that an earlier backward left in flight.
   template <class Features>
@@ -150,12 +158,6 @@ class reducer {
     delayed_is_reduced_ = false;
   }
 
-  double factor_of(std::size_t of_group) const {
-    return divide_factors_[of_group] == 0 ? group_->size() : divide_factors_[of_group];
-  }
-  double divisor(std::size_t of_group) const {
-    return share_ == T{1} ? factor_of(of_group) : factor_of(of_group) / static_cast<double>(share_);
-  }
   bool is_in_last_stage(std::size_t k) const {
     return stage_[k] + 1u == hooks_type::stages(plan_[order_[k]].group);
   }
