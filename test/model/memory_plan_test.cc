@@ -56,7 +56,8 @@ random_program draw(std::uint64_t seed) {
     node.leaf = static_cast<int>(k);
     p.leaves[k].parameter_count = roll(3) == 0 ? 1 : 0;
     node.is_view = roll(4) == 0;
-    node.input_count = node.is_view ? 1 : static_cast<std::size_t>(1 + roll(2));
+    const bool is_part = !node.is_view && roll(4) == 0;
+    node.input_count = node.is_view || is_part ? 1 : static_cast<std::size_t>(1 + roll(2));
     // Mostly recent values, so that chains are common.
     for (std::size_t i = 0; i < node.input_count; ++i)
       node.inputs[i] = roll(2) == 0 ? known - 1 : roll(known);
@@ -65,6 +66,16 @@ random_program draw(std::uint64_t seed) {
     node.first_output = known;
     node.keeps = static_cast<ike::kept>(roll(4));
     const shape& first = p.values[static_cast<std::size_t>(node.inputs[0])];
+    if (is_part) {
+      // Parts start at the lines of which the simulation keeps account.
+      const auto n = static_cast<int>(first.numel());
+      node.keeps = ike::kept::nothing;
+      node.view.exists = true;
+      node.view.first = 16 * roll(1 + n / 16);
+      p.leaves[k].parameter_count = 0;
+      p.values[k + input_count] = shape{roll(1 + n - static_cast<int>(node.view.first))};
+      continue;
+    }
     if (!node.is_view && node.input_count == 1 && roll(2) == 0) {
       node.role.in_place = true;
       if (roll(3) > 0) {
@@ -114,7 +125,7 @@ struct simulation {
   std::vector<int> memory;
   std::vector<int> contributions;
   std::vector<int> final_output;  ///< By node: of the last call fused into it.
-  int wrong = 0, taken_over = 0;
+  int wrong = 0, taken_over = 0, views_read = 0;
 
   simulation(const random_program& program, const ike::memory_plan<sizes>& planned, mode run_as)
       : p{program},
@@ -168,14 +179,18 @@ struct simulation {
 
   /// The value that v is a view of, or v.
   int content(int v) const {
-    while (index(v) >= input_count && p.nodes[index(v) - input_count].is_view)
-      v = p.nodes[index(v) - input_count].inputs[0];
+    while (plan.layouts[index(v)].is_view) v = p.nodes[index(v) - input_count].inputs[0];
     return v;
   }
   void value(int v, bool writes) {
     const int root = plan.root[index(v)];
     if (index(root) < input_count) return;  // The caller's memory.
-    const dim_t at = plan.values[index(root)];
+    dim_t at = plan.values[index(root)];
+    for (int u = v; plan.layouts[index(u)].is_view; u = p.nodes[index(u) - input_count].inputs[0]) {
+      at += 4 * plan.layouts[index(u)].offset;
+      wrong += writes;
+      ++views_read;
+    }
     const int tag = 1000 + content(v);
     writes ? write(at, bytes_of_value(v), tag) : read(at, bytes_of_value(v), tag);
   }
@@ -212,7 +227,7 @@ struct simulation {
   void forward() {
     for (std::size_t k = 0; k < node_count; ++k) {
       const ike::program_node& node = p.nodes[k];
-      if (node.is_view || call(k).forward_is_done) continue;
+      if (plan.layouts[k + input_count].is_view || call(k).forward_is_done) continue;
       const int overwritten = plan.fusion.overwrites[k];
       if (overwritten >= 0) value(node.inputs[overwritten], false);
       if (k > 0 && added_later(k - 1)) {
@@ -317,7 +332,7 @@ struct simulation {
 TEST_CASE("nothing that is still needed is overwritten, in two thousand random networks") {
   using enum ike::pass_purpose;
   dim_t planned = 0, for_inference = 0, separate = 0;
-  int taken_over = 0;
+  int taken_over = 0, views_read = 0;
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     const random_program p = draw(seed);
     for (const ike::pass_purpose purpose : {training, training_with_input_gradients, inference}) {
@@ -329,6 +344,7 @@ TEST_CASE("nothing that is still needed is overwritten, in two thousand random n
         REQUIRE_MESSAGE(s.wrong == 0, "seed ", seed, " purpose ", static_cast<int>(purpose),
                         " mode ", static_cast<int>(how));
         taken_over += s.taken_over;
+        views_read += s.views_read;
       }
       if (purpose == inference) {
         for_inference += plan.bytes;
@@ -342,6 +358,7 @@ TEST_CASE("nothing that is still needed is overwritten, in two thousand random n
   CHECK(planned < separate);
   CHECK(for_inference < planned / 4);
   CHECK(taken_over > 300);
+  CHECK(views_read > 1000);
 }
 
 namespace {

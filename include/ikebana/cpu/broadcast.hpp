@@ -82,11 +82,10 @@ void broadcast_forward(tensor_op f, int count, const broadcast_operand<T>* x, di
 }
 
 /// d = the gradient of operand `by`: dy times the derivative, summed over the elements that
-/// repeat one of its own, of which it has `own`.
+/// repeat one of its own, of which it has `own`, and which `to` maps.
 template <class T>
 void broadcast_backward(tensor_op f, int by, int count, const broadcast_operand<T>* x, dim_t n,
-                        const T* y, const T* dy, dim_t own, T* d) {
-  const strided_map& to = x[by].map;
+                        const T* y, const T* dy, const strided_map& to, dim_t own, T* d) {
   const bool is_dense = to.is_dense();
   if (!is_dense)
     for (dim_t i = 0; i < own; ++i) d[i] = T{};

@@ -43,18 +43,20 @@ constexpr strided_map merged(const strided_map& m) {
   return out;
 }
 
-/// An array of this shape in its own order.
-constexpr strided_map dense_map(const shape& s) {
+/// An array of this shape in its own order, or with these steps along its dimensions.
+constexpr strided_map dense_map(const shape& s, const dim_t* strides = nullptr) {
   strided_map m;
-  for (std::size_t d = 0; d < s.rank(); ++d) m.push_back(s[d], 1);
+  for (std::size_t d = 0; d < s.rank(); ++d) m.push_back(s[d], strides == nullptr ? 1 : strides[d]);
+  if (strides != nullptr) return m;
   for (std::size_t d = s.rank(); d-- > 1;) m.strides[d - 1] = m.strides[d] * s[d];
   return m;
 }
 
 /// An array of shape `from` repeated to the shape `to`, whose last dimensions are those of `from`
-/// or repeat an extent of 1.
-constexpr strided_map broadcast_map(const shape& from, const shape& to) {
-  const strided_map own = dense_map(from);
+/// or repeat an extent of 1. `strides`: those of `from` if it is not contiguous.
+constexpr strided_map broadcast_map(const shape& from, const shape& to,
+                                    const dim_t* strides = nullptr) {
+  const strided_map own = dense_map(from, strides);
   strided_map m;
   for (std::size_t d = 0, skip = to.rank() - from.rank(); d < to.rank(); ++d)
     m.push_back(to[d], d < skip || from[d - skip] == 1 ? 0 : own.strides[d - skip]);

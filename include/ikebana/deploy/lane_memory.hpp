@@ -77,12 +77,7 @@ class lane_memory {
       t.current_inputs = last;
       throw_error(shape_error(wrong));
     }
-    plan_memory_into<T>(t.memory, t.planning, t.current_program, input_count,
-                        pass_purpose::inference);
-    t.place(workspace(t.memory.bytes));
-    if constexpr (tables::has_layers)
-      if (weights_->fuses) share_layers();
-    if constexpr (tables::has_loops) t.build_loops();
+    if (!plan(weights_->fuses && !is_watched_)) plan(false);
     t.current_inputs = inputs;
   }
 
@@ -116,6 +111,7 @@ class lane_memory {
   /// Runs all leaves one by one, unfused, and tells `watch` of each.
   [[gnu::cold]] void run_watched(const pointers& data, leaf_boundary<T>& watch) {
     tables& t = *tables_;
+    if (!std::exchange(is_watched_, true)) prepare(shape_list{t.current_inputs});
     point_inputs(data);
     const fused_call* const fused = std::exchange(t.run.fused, nullptr);
     forward_pass<E, leaf_boundary<T>*, tables::has_choices> pass{t.run, 0, &watch};
@@ -149,6 +145,21 @@ class lane_memory {
   }
 
  private:
+  /// Returns whether the views of the plan, if it has any, can be read.
+  [[gnu::cold]] bool plan(bool has_views) {
+    tables& t = *tables_;
+    t.has_views = has_views;
+    plan_memory_into<T>(t.memory, t.planning, t.current_program, input_count,
+                        pass_purpose::inference, has_views);
+    t.place(workspace(t.memory.bytes));
+    if constexpr (tables::has_layers)
+      if (weights_->fuses) share_layers();
+    if constexpr (tables::has_loops)
+      return t.build_loops();
+    else
+      return true;
+  }
+
   void point_inputs(const pointers& data) {
     for (std::size_t i = 0; i < input_count; ++i)
       tables_->value_table[i] = static_cast<T*>(const_cast<void*>(data[i]));
@@ -260,6 +271,7 @@ class lane_memory {
   std::span<std::byte> given_;
   std::unique_ptr<tables, ends> tables_;
   aligned_buffer<std::byte> own_buffers_, own_workspace_;
+  bool is_watched_ = false;  ///< Leaves run one by one, so that values are not strided.
 };
 
 }  // namespace ikebana::detail

@@ -17,22 +17,25 @@ namespace ikebana {
 
 namespace detail {
 
-/// Whether no operand is repeated.
+/// Whether no operand is repeated or strided.
 template <class T>
-bool have_equal_shapes(const context<T>& c) {
-  return c.input_shape(0) == c.input_shape(1);
+bool are_plain(const context<T>& c) {
+  return c.input_shape(0) == c.input_shape(1) && c.input_strides(0) == nullptr &&
+         c.input_strides(1) == nullptr;
 }
 
 template <class T>
 std::array<cpu::broadcast_operand<T>, 2> operands_of(const context<T>& c) {
-  return {{{c.input(0), cpu::broadcast_map(c.input_shape(0), c.output_shape())},
-           {c.input(1), cpu::broadcast_map(c.input_shape(1), c.output_shape())}}};
+  const auto map = [&](std::size_t i) {
+    return cpu::broadcast_map(c.input_shape(i), c.output_shape(), c.input_strides(i));
+  };
+  return {{{c.input(0), map(0)}, {c.input(1), map(1)}}};
 }
 
 template <class T>
 void add_forward(const context<T>& c) {
   const dim_t n = c.output_shape().numel();
-  if (have_equal_shapes(c)) return cpu::add(n, c.input(0), c.input(1), c.output());
+  if (are_plain(c)) return cpu::add(n, c.input(0), c.input(1), c.output());
   const auto x = operands_of(c);
   cpu::broadcast_forward<T>(cpu::tensor_op::add, 2, x.data(), n, c.output());
 }
@@ -50,8 +53,9 @@ void add_backward(const context<T>& c) {
     }
     // The operands themselves are free after forward, and add has no use for them.
     const auto x = operands_of(c);
-    cpu::broadcast_backward<T>(cpu::tensor_op::add, static_cast<int>(i), 0, x.data(), n, nullptr,
-                               c.output_gradient(), c.input_shape(i).numel(), d);
+    cpu::broadcast_backward<T>(
+        cpu::tensor_op::add, static_cast<int>(i), 0, x.data(), n, nullptr, c.output_gradient(),
+        cpu::broadcast_map(c.input_shape(i), c.output_shape()), c.input_shape(i).numel(), d);
   }
 }
 IKEBANA_CPU_KERNEL(add_backward)
@@ -59,7 +63,7 @@ IKEBANA_CPU_KERNEL(add_backward)
 template <class T>
 void mul_forward(const context<T>& c) {
   const dim_t n = c.output_shape().numel();
-  if (have_equal_shapes(c)) return cpu::multiply(n, c.input(0), c.input(1), c.output());
+  if (are_plain(c)) return cpu::multiply(n, c.input(0), c.input(1), c.output());
   const auto x = operands_of(c);
   cpu::broadcast_forward<T>(cpu::tensor_op::mul, 2, x.data(), n, c.output());
 }
@@ -71,13 +75,14 @@ void mul_backward(const context<T>& c) {
   for (std::size_t i = 0; i < 2; ++i) {
     T* const d = c.input_gradient(i);
     if (d == nullptr) continue;
-    if (have_equal_shapes(c)) {
+    if (are_plain(c)) {
       cpu::multiply(n, c.output_gradient(), c.input(1 - i), d);
       continue;
     }
     const auto x = operands_of(c);
-    cpu::broadcast_backward<T>(cpu::tensor_op::mul, static_cast<int>(i), 2, x.data(), n, nullptr,
-                               c.output_gradient(), c.input_shape(i).numel(), d);
+    cpu::broadcast_backward<T>(
+        cpu::tensor_op::mul, static_cast<int>(i), 2, x.data(), n, nullptr, c.output_gradient(),
+        cpu::broadcast_map(c.input_shape(i), c.output_shape()), c.input_shape(i).numel(), d);
   }
 }
 IKEBANA_CPU_KERNEL(mul_backward)
@@ -149,6 +154,7 @@ struct mul {
     return out;
   }
 
+  static constexpr strided_reader reads_strides() { return strided_reader::rows; }
   constexpr cpu::loop_step loop_step() const {
     return {.kind = cpu::loop_step::kinds::map,
             .f = static_cast<unsigned char>(cpu::tensor_op::mul),

@@ -6,11 +6,13 @@
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/final_activation.hpp"
+#include "ikebana/module/value_layout.hpp"
 
 namespace ikebana {
 
 /// What a module runs on: one call of its forward or backward. All data are contiguous and
-/// row-major, and all pointers point to memory that the model planned; a module allocates nothing.
+/// row-major, except for a leaf with `reads_strides`, and all pointers point to memory that the
+/// model planned; a module allocates nothing.
 ///
 /// forward reads input(i), parameter(i) and buffer(i), and writes output(i) and saved(i) (and
 /// buffers in training). backward reads output_gradient(i) and what forward left behind. It
@@ -35,6 +37,12 @@ class context {
                                              : values[first_output + static_cast<int>(i)];
   }
   std::size_t input_count() const { return arity; }
+  /// For a leaf with `reads_strides`: how far a step along each dimension of an input leads; null
+  /// if it is contiguous.
+  const dim_t* input_strides(std::size_t i = 0) const {
+    return layouts != nullptr && layouts[inputs[i]].is_strided ? layouts[inputs[i]].strides
+                                                               : nullptr;
+  }
 
   const T* output_gradient(std::size_t i = 0) const {
     return value_gradients[first_output + static_cast<int>(i)];
@@ -88,6 +96,7 @@ class context {
   const int* inputs = nullptr;
   std::size_t arity = 0;
   int first_output = 0;
+  const value_layout* layouts = nullptr;
   T* const* values = nullptr;
   T* const* value_gradients = nullptr;
   T* const* edge_gradients = nullptr;

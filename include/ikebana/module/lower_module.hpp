@@ -246,6 +246,8 @@ requires has_protocol<M>
   node.keeps = keeps_of(m);
   node.role = role_of(m);
   node.is_view = is_view_module<M>();
+  if constexpr (maybe_view<M>)
+    if (to.error.ok()) node.view = m.view(shapes[0]);
   if constexpr (requires { M::joins_alternatives; }) node.choice = to.choice;
   node.saved_count = saved_count<M>();
   if constexpr (saved_count<M>() > 0) {

@@ -17,6 +17,7 @@
 #include "ikebana/module/alike.hpp"
 #include "ikebana/module/named.hpp"
 #include "ikebana/module/shape_list.hpp"
+#include "ikebana/module/value_layout.hpp"
 
 namespace ikebana {
 
@@ -47,6 +48,11 @@ namespace ikebana {
 /// - `keeps`: what backward reads of inputs and outputs (default: both); a function of that name if
 ///   it depends on the options;
 /// - `is_view`: the output is the input's memory under another shape;
+/// - `view(const shape&)`: the output as a view of the input, as a view_map: forward runs only
+/// where
+///   a reader of the output needs it contiguous;
+/// - `reads_strides()`: how forward and backward read inputs that are such views, by
+///   `context::input_strides` (default: strided_reader::none);
 /// - `in_place`: forward can overwrite input 0 with its output, and backward likewise, element by
 ///   element;
 /// - `as_activation`: the cpu::activation that it computes, whose slope is a function of the
@@ -128,6 +134,7 @@ struct leaf_role {
   bool is_frozen = false;    ///< Its buffers do not change in training, either.
   bool is_source = false;
   bool adds_gradient = false;
+  strided_reader reads_strides = strided_reader::none;
   cpu::activation as_activation = cpu::activation::none;
   bool is_affine = false;  ///< Of a channel norm, as `eps` is.
   double eps = 0;
@@ -197,6 +204,12 @@ constexpr bool is_view_module() {
     return false;
 }
 
+/// Whether a leaf's output may be a view of its input.
+template <class M>
+concept maybe_view = requires(const M& m, const shape& s) {
+  m.view(s);
+};
+
 template <class M>
 constexpr std::size_t buffer_count() {
   if constexpr (requires(const M& m) { m.buffers(); })
@@ -261,6 +274,7 @@ constexpr leaf_role role_of([[maybe_unused]] const M& m) {
   if constexpr (requires { M::takes_slope; }) role.takes_slope = M::takes_slope;
   if constexpr (requires { M::is_layer; }) role.is_layer = M::is_layer;
   if constexpr (requires { M::is_source; }) role.is_source = M::is_source;
+  if constexpr (requires { m.reads_strides(); }) role.reads_strides = m.reads_strides();
   if constexpr (requires { m.adds_gradient(); }) role.adds_gradient = m.adds_gradient();
   if constexpr (requires { M::as_activation; }) role.as_activation = M::as_activation;
   role.step = loop_step_of(m);

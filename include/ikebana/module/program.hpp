@@ -25,6 +25,7 @@ struct program_node {
   kept keeps = kept::both;
   leaf_role role{};
   bool is_view = false;
+  view_map view{};
   int arm = -1;         ///< The alternative that contains it; -1 if it always runs.
   int choice = -1;      ///< The choice whose alternatives it joins; else -1.
   int checkpoint = -1;  ///< The checkpoint that contains it; else -1.

@@ -65,6 +65,7 @@ struct elementwise {
     return out;
   }
 
+  static constexpr strided_reader reads_strides() { return strided_reader::rows; }
   /// What backward reads.
   constexpr kept keeps() const {
     switch (f) {
@@ -128,7 +129,7 @@ void open_operands(const elementwise& leaf, const context<T>& c, cpu::broadcast_
       x[i].number = static_cast<T>(leaf.number[i]);
     } else {
       x[i].data = c.input(input);
-      x[i].map = cpu::broadcast_map(c.input_shape(input), c.output_shape());
+      x[i].map = cpu::broadcast_map(c.input_shape(input), c.output_shape(), c.input_strides(input));
       ++input;
     }
   }
@@ -154,6 +155,7 @@ void elementwise_backward(const elementwise& leaf, const context<T>& c) {
     if (T* const d = c.input_gradient(input); d != nullptr)
       cpu::broadcast_backward<T>(leaf.f, i, read, x, c.output_shape().numel(),
                                  (kept_values & 2) != 0 ? c.output() : nullptr, c.output_gradient(),
+                                 cpu::broadcast_map(c.input_shape(input), c.output_shape()),
                                  c.input_shape(input).numel(), d);
     ++input;
   }

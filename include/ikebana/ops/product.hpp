@@ -34,18 +34,22 @@ struct labels {
 };
 
 /// The dimensions of c[of c] = sum of a[of a] b[of b], where an extent of 1 is repeated.
-constexpr cpu::contraction contraction_of(const labels& la, const shape& a, const labels& lb,
-                                          const shape& b, const labels& lc, const shape& c) {
-  const auto step = [](const labels& l, const shape& s, int label) {
+/// The strides are null for contiguous arrays.
+constexpr cpu::contraction contraction_of(const labels& la, const shape& a, const dim_t* strides_a,
+                                          const labels& lb, const shape& b, const dim_t* strides_b,
+                                          const labels& lc, const shape& c) {
+  const auto step = [](const labels& l, const shape& s, const dim_t* strides, int label) {
     const int at = l.find(label);
     if (at < 0) return dim_t{0};
     dim_t n = 1;
+    if (strides != nullptr) return s[static_cast<std::size_t>(at)] == 1 ? dim_t{0} : strides[at];
     for (std::size_t d = static_cast<std::size_t>(at) + 1; d < s.rank(); ++d) n *= s[d];
     return s[static_cast<std::size_t>(at)] == 1 ? dim_t{0} : n;
   };
   cpu::contraction to;
   const auto add = [&](int label, dim_t extent) {
-    to.push_back({extent, step(la, a, label), step(lb, b, label), step(lc, c, label)});
+    to.push_back({extent, step(la, a, strides_a, label), step(lb, b, strides_b, label),
+                  step(lc, c, nullptr, label)});
   };
   for (int i = 0; i < lc.rank; ++i) {
     const int ia = la.find(lc.of[i]), ib = lb.find(lc.of[i]);
@@ -75,18 +79,19 @@ struct labelled_product {
 
   template <class T>
   void forward(const context<T>& x) const {
-    cpu::contract<T>(contraction_of(a, x.input_shape(0), b, x.input_shape(1), c, x.output_shape()),
+    cpu::contract<T>(contraction_of(a, x.input_shape(0), x.input_strides(0), b, x.input_shape(1),
+                                    x.input_strides(1), c, x.output_shape()),
                      T{1}, x.input(0), x.input(1), x.output_shape().numel(), x.output());
   }
   template <class T>
   void backward(const context<T>& x) const {
     const shape &sa = x.input_shape(0), &sb = x.input_shape(1), &sc = x.output_shape();
     if (T* const d = x.input_gradient(0); d != nullptr)
-      cpu::contract<T>(contraction_of(c, sc, b, sb, a, sa), T{1}, x.output_gradient(), x.input(1),
-                       sa.numel(), d);
+      cpu::contract<T>(contraction_of(c, sc, nullptr, b, sb, x.input_strides(1), a, sa), T{1},
+                       x.output_gradient(), x.input(1), sa.numel(), d);
     if (T* const d = x.input_gradient(1); d != nullptr)
-      cpu::contract<T>(contraction_of(a, sa, c, sc, b, sb), T{1}, x.input(0), x.output_gradient(),
-                       sb.numel(), d);
+      cpu::contract<T>(contraction_of(a, sa, x.input_strides(0), c, sc, nullptr, b, sb), T{1},
+                       x.input(0), x.output_gradient(), sb.numel(), d);
   }
 };
 
@@ -94,6 +99,7 @@ struct labelled_product {
 struct matmul {
   static constexpr std::string_view kind = "matmul";
   static constexpr kept keeps = kept::input;
+  static constexpr strided_reader reads_strides() { return strided_reader::product; }
 
   static constexpr bool is_affine_in_each_input = true;
 
@@ -178,6 +184,7 @@ struct matmul {
 struct einsum {
   static constexpr std::string_view kind = "einsum";
   static constexpr kept keeps = kept::input;
+  static constexpr strided_reader reads_strides() { return strided_reader::rows; }
 
   static constexpr bool is_affine_in_each_input = true;
 

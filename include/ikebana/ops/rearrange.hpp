@@ -17,8 +17,8 @@
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/ops/shapes.hpp"
 
-// Elements of a value of a graph in another order, or some of them. They copy: O(elements of the
-// result), no allocation.
+// Elements of a value of a graph in another order, or some of them: views where the readers of the
+// result can take them as they are, else copies, O(elements of the result). No allocation.
 namespace ikebana {
 
 namespace ops {
@@ -52,6 +52,9 @@ struct rearrange {
   /// For products, which then read its input instead. Known for dimensions that count from the end.
   constexpr bool exchanges_last() const {
     return f == rearrange_op::transpose && dims[0] + dims[1] == -3 && dims[0] < 0 && dims[1] < 0;
+  }
+  constexpr strided_reader reads_strides() const {
+    return f == rearrange_op::roll ? strided_reader::none : strided_reader::any;
   }
   constexpr bool adds_gradient() const { return f != rearrange_op::roll; }
   constexpr std::string_view name() const { return rearrange_names[static_cast<std::size_t>(f)]; }
@@ -120,10 +123,42 @@ struct rearrange {
     if (step != 1) d.add("step", std::to_string(step));
   }
 
+  /// Those with elements in reversed order are copied.
+  constexpr view_map view(const shape& in) const {
+    view_map v;
+    if (f == rearrange_op::roll || f == rearrange_op::flip) return v;
+    const std::size_t rank = f == rearrange_op::expand ? dims.size() : in.rank();
+    std::size_t n = 0;
+    if (f == rearrange_op::expand) {
+      for (std::size_t d = 0, skip = rank - in.rank(); d < rank; ++d)
+        v.source[n++] = static_cast<signed char>(
+            d < skip || in[d - skip] == 1 ? -1 : static_cast<int>(d - skip));
+    } else if (f == rearrange_op::permute || f == rearrange_op::transpose) {
+      for (std::size_t d = 0; d < rank; ++d) {
+        std::size_t from = f == rearrange_op::permute ? dim_of(dims[d], rank) : d;
+        if (f == rearrange_op::transpose) {
+          const std::size_t a = dim_of(dims[0], rank), b = dim_of(dims[1], rank);
+          from = d == a ? b : d == b ? a : d;
+        }
+        v.source[n++] = static_cast<signed char>(from);
+      }
+    } else {
+      v.dim = dim_of(dims[0], rank);
+      if (in[v.dim] < 0) return v;
+      const range r = range_of(in[v.dim]);
+      v.first = r.first;
+      v.step = r.step;
+      for (std::size_t d = 0; d < rank; ++d)
+        if (f != rearrange_op::select || d != v.dim) v.source[n++] = static_cast<signed char>(d);
+    }
+    v.exists = in.is_static() && rank > 0 && in.rank() > 0;
+    return v;
+  }
+
   template <class T>
   void forward(const context<T>& c) const {
     if (f == rearrange_op::roll) return roll(c.input_shape(), c.input(), c.output(), first);
-    const cpu::strided_map m = map(c.input_shape(), c.output_shape());
+    const cpu::strided_map m = map(c.input_shape(), c.output_shape(), c.input_strides());
     const T* x = c.input();
     T* y = c.output();
     cpu::parallel_for(0, c.output_shape().numel(), cpu::detail::elements_for_thread,
@@ -196,9 +231,9 @@ struct rearrange {
     return to;
   }
 
-  cpu::strided_map map(const shape& in, const shape& out) const {
-    if (f == rearrange_op::expand) return cpu::broadcast_map(in, out);
-    const cpu::strided_map own = cpu::dense_map(in);
+  cpu::strided_map map(const shape& in, const shape& out, const dim_t* strides = nullptr) const {
+    if (f == rearrange_op::expand) return cpu::broadcast_map(in, out, strides);
+    const cpu::strided_map own = cpu::dense_map(in, strides);
     cpu::strided_map m = own;
     const std::size_t d = dims.size() > 0 ? dim_of(dims[0], in.rank()) : 0;
     switch (f) {

@@ -25,13 +25,14 @@ class carried_forward {
         saved_(static_cast<dim_t>(n.current.n.saved)),
         ran_backward_(static_cast<dim_t>(n.current.n.nodes)),
         ran_again_(static_cast<dim_t>(n.current.n.nodes)),
-        is_step_(static_cast<dim_t>(n.current.n.nodes)) {
+        repeats_(static_cast<dim_t>(n.current.n.nodes)) {
     std::copy_n(n.values, values_.size(), values_.data());
     std::copy_n(n.saved, saved_.size(), saved_.data());
     std::copy_n(n.plan.runs_backward, ran_backward_.size(), ran_backward_.data());
     std::copy_n(n.plan.runs_again, ran_again_.size(), ran_again_.data());
-    for (dim_t k = 0; k < is_step_.size(); ++k)
-      is_step_.data()[k] = n.plan.fusion.calls[k].loop > 0;
+    for (dim_t k = 0; k < repeats_.size(); ++k)
+      repeats_.data()[k] = n.plan.fusion.calls[k].loop > 0 ||
+                           n.plan.layouts[n.current.nodes[k].first_output].is_view;
   }
 
   /// The memory that views of the last outputs show.
@@ -53,7 +54,7 @@ class carried_forward {
         carry_saved(run, node, node.saved_count + i);
       return false;
     }
-    if (node.is_view || node.choice >= 0 || is_step_.data()[k]) return false;
+    if (node.choice >= 0 || repeats_.data()[k]) return false;
     if (!ran_backward_[k] && (run.leaves[node.leaf].buffer_count == 0 || node.role.is_frozen))
       return false;
     if (!run.does_run(node)) return true;
@@ -79,7 +80,8 @@ class carried_forward {
   aligned_buffer<std::byte*> saved_;
   aligned_buffer<bool> ran_backward_;
   aligned_buffer<bool> ran_again_;
-  aligned_buffer<bool> is_step_;  ///< Of a loop, which keeps no results between its steps.
+  /// Views, and steps of a loop, which keeps no results between them.
+  aligned_buffer<bool> repeats_;
 };
 
 /// Visits the leaves in order and restores what each kept in the last forward. Leaves before the

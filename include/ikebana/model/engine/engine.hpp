@@ -131,6 +131,7 @@ struct engine {
     std::copy_n(parameters, sizes.parameters, tables().parameters);
     std::copy_n(gradients, sizes.parameters, tables().gradients);
     boundary = around;
+    network.is_watched = true;
     if (run_watched == nullptr) run_watched = &watched_forward::with_boundary<engine>;
   }
 
@@ -144,6 +145,7 @@ struct engine {
   }
   const std::shared_ptr<hook_set>& own_forward_hooks() {
     if (calls_with_hooks == nullptr) calls_with_hooks = std::make_unique<hooked_calls<T>>();
+    network.is_watched = true;
     run_watched = &watched_forward::with_hooks<engine>;
     return own_hooks();
   }
@@ -155,7 +157,8 @@ struct engine {
     tables_type& t = tables();
     if (!t.left_out) return;
     const exclusive_use guard(t.user);
-    execution<T> again = unfused(execution_tables(false));
+    execution<T> again = execution_tables(false);
+    again.fused = t.memory.fusion.calls.data();
     again.training = false;
     again.repeats = true;
     forward_pass<E, no_boundary, has_choices> pass{again};
@@ -199,8 +202,7 @@ struct engine {
     const tables_type& t = e.tables();
     execution<T> again = run;
     again.chains = nullptr;
-    if (!t.ran_fused || (!run.training && t.memory.fusion.evaluation_leaves_out))
-      again.fused = nullptr;
+    again.fused = t.ran_fused ? t.memory.fusion.calls.data() : nullptr;
     checkpoint_pass<E, has_choices> pass{again, checkpoint, e.boundary};
     for_each_leaf(e.network.module, pass);
   }
@@ -251,7 +253,7 @@ struct engine {
     if (boundary != nullptr) boundary->begin_forward(execution_tables(false));
     carried_forward<T> last(t, std::move(network.memory.workspace));
     const shape_list inputs = t.current_inputs;
-    network.prepare(inputs);
+    network.prepare(inputs, false);
     last.restore_inputs(t);
     execution<T> run = unfused(execution_tables(false));
     if (run.watch != nullptr) run.watch->begin_backward();

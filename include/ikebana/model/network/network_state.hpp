@@ -56,6 +56,7 @@ struct network_state {
   bool left_out = false;   ///< The last forward skipped what a backward needs.
   bool checked = false;    ///< The leaves' checks passed, in the mode checked_training.
   bool checked_training = false;
+  bool has_views = false;    ///< The plan has views that only fused calls can read.
   bool only_layers = false;  ///< In evaluation, only layers in one call run.
   aligned_buffer<T> packed_layers;
   detail::kept_inputs kept_inputs;
@@ -113,6 +114,7 @@ void network_state<T>::point_execution() {
   run.nodes = current.nodes;
   run.leaves = current.leaves;
   run.shapes = current.values;
+  run.layouts = plan.layouts;
   run.values = values;
   run.value_gradients = value_gradients;
   run.edge_gradients = edge_gradients;

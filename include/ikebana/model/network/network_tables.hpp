@@ -91,9 +91,11 @@ struct network_tables : network_state<element_of<E>> {
   }
   network_tables(const network_tables&) = delete;
 
-  /// Writes the loops of the plan.
-  [[gnu::cold]] void build_loops() requires has_loops {
-    detail::build_loops<T>(current_program.view(), state::plan, loops.tables);
+  /// Writes the loops of the plan. Returns whether its views can be read: loops that do not fit run
+  /// leaf by leaf.
+  [[gnu::cold]] bool build_loops() requires has_loops {
+    return detail::build_loops<T>(current_program.view(), state::plan, loops.tables) ||
+           !state::has_views;
   }
 
   /// Called after point_execution: sets the tables of a pass in which some leaves do not run.

@@ -40,6 +40,7 @@ struct prepared_network {
   std::uint32_t stream = 0;
   bool training = true;
   bool fuses = true;
+  bool is_watched = false;  ///< Leaves run one by one, by what reads and writes their outputs.
 
   [[gnu::cold]] prepared_network(const M& m, ikebana::seed s, const shape_list& declared,
                                  const shape_list& inputs, lowerer l)
@@ -93,8 +94,12 @@ struct prepared_network {
     if (known && !requires { M::is_methods; }) prepare(inputs);
   }
 
+  bool can_have_views() const { return fuses && !is_watched; }
+
   /// Prepares for inputs of these shapes, which are known to match.
-  [[gnu::cold]] void prepare(const shape_list& inputs) {
+  [[gnu::cold]] void prepare(const shape_list& inputs) { prepare(inputs, can_have_views()); }
+  /// With `has_views`, fused calls must run.
+  [[gnu::cold]] void prepare(const shape_list& inputs, bool has_views) {
     tables_type& t = *tables;
     const shape_list last = std::exchange(t.current_inputs, {});
     lower(t.current_program, module, inputs, false);
@@ -107,14 +112,23 @@ struct prepared_network {
     // current_inputs are set last, so that the next call repeats what a failed allocation
     // interrupted.
     t.ran_forward = t.checked = false;
+    if (!plan(has_views)) plan(false);
+    t.has_views = has_views;
+    t.current_inputs = inputs;
+  }
+  [[gnu::cold]] bool plan(bool has_views) {
+    tables_type& t = *tables;
+    t.has_views = has_views;
     plan_memory_into<T>(
         t.memory, t.planning, t.current_program, Inputs,
         t.input_gradients ? pass_purpose::training_with_input_gradients : pass_purpose::training,
-        t.inputs_with_gradients);
+        has_views, t.inputs_with_gradients);
     memory.place(t, t.memory.bytes);
     if constexpr (has_layers) t.point_layers();
-    if constexpr (tables_type::has_loops) t.build_loops();
-    t.current_inputs = inputs;
+    if constexpr (tables_type::has_loops)
+      return t.build_loops();
+    else
+      return true;
   }
 
   /// Takes over numbers of the module that changed, which loops contain. Does not allocate.
@@ -130,7 +144,7 @@ struct prepared_network {
 
   /// Checks the shapes of inputs and prepares for them. Changes no state that is visible outside.
   void prepare_for(const shape_list& given) {
-    if (!same(given, tables->current_inputs)) {
+    if (!same(given, tables->current_inputs) || tables->has_views != can_have_views()) {
       if (!all_compatible(tables->declared_inputs, given)) refuse(given);
       prepare(given);
     }
@@ -138,7 +152,8 @@ struct prepared_network {
   }
   /// The same for inputs that can only have the declared shapes.
   void prepare_for_declared() {
-    if (Inputs > 0 && tables->current_inputs.size() == 0) prepare(tables->declared_inputs);
+    if ((Inputs > 0 && tables->current_inputs.size() == 0) || tables->has_views != can_have_views())
+      prepare(tables->declared_inputs);
     choose_and_check();
   }
 

@@ -81,6 +81,7 @@ struct execution {
   const program_node* nodes = nullptr;
   const program_leaf* leaves = nullptr;
   const shape* shapes = nullptr;
+  const value_layout* layouts = nullptr;
   T** values = nullptr;
   T** value_gradients = nullptr;
   T** edge_gradients = nullptr;
@@ -121,6 +122,13 @@ struct execution {
 
   bool is_full(const program_node& node) const {
     return full_precision != nullptr && full_precision[node.leaf];
+  }
+
+  /// Points the output of a node to where it is in the input's memory; false if it is not there.
+  bool follow_view(const program_node& node) const {
+    const value_layout& out = layouts[node.first_output];
+    if (out.is_view) values[node.first_output] = values[node.inputs[0]] + out.offset;
+    return out.is_view;
   }
 
   std::size_t bytes_of(int value) const {
@@ -178,6 +186,7 @@ struct execution {
             .inputs = node.inputs,
             .arity = node.input_count,
             .first_output = node.first_output,
+            .layouts = layouts,
             .values = values,
             .value_gradients = value_gradients,
             .edge_gradients = edge_gradients + node.first_edge,

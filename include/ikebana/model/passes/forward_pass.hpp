@@ -48,13 +48,22 @@ struct forward_pass {
       run.values[node.first_output] = run.values[node.inputs[0]];
     else if constexpr (joins_alternatives<Leaf>)
       run.values[node.first_output] = run.values[node.inputs[run.partial.taken[node.choice]]];
-    else if (!run_layers<Leaf>(node))
+    else if (!follow_view<Leaf>(node) && !run_layers<Leaf>(node))
       leaf.forward(element_traits<E>::given(run.forward_context_of(node), run.is_full(node)));
     if constexpr (!std::is_same_v<Boundary, no_boundary>)
       if (boundary != nullptr) boundary->after_forward(run, k - 1);
   }
 
  private:
+  /// Whether its output is in its input's memory.
+  template <class Leaf>
+  [[gnu::always_inline]] bool follow_view([[maybe_unused]] const program_node& node) const {
+    if constexpr (maybe_view<Leaf>)
+      return run.follow_view(node);
+    else
+      return false;
+  }
+
   /// Whether it was run in one call with others.
   template <class Leaf>
   [[gnu::always_inline]] bool run_layers([[maybe_unused]] const program_node& node) const {

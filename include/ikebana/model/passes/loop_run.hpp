@@ -83,7 +83,7 @@ struct loop_storage {
   static constexpr std::size_t capacity = 12 * N.nodes;
   program_table<fused_loop, N.nodes> loops{};
   program_table<cpu::loop_instruction, capacity> code{};
-  program_table<cpu::strided_map, N.edges> maps{};
+  program_table<cpu::strided_map, 2 * N.edges> maps{};
   program_table<loop_edge, N.edges> edges{};
   program_table<loop_value, N.values> values{};
   program_table<int, 2 * capacity> indices{};

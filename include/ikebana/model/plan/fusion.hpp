@@ -75,21 +75,36 @@ class fusion_planner {
   constexpr fusion_planner(const program_view& program, std::size_t input_count,
                            pass_purpose purpose, const fusion_tables& tables,
                            const value_use* value_uses, int* scratch,
-                           std::size_t size_of_element = sizeof(float))
+                           std::size_t size_of_element = sizeof(float),
+                           const value_layout* value_layouts = nullptr)
       : p{program},
         inputs{static_cast<int>(input_count)},
         is_inference{purpose == pass_purpose::inference},
         plan{tables},
         uses{value_uses},
         taker{scratch},
-        element_size{static_cast<dim_t>(size_of_element)} {}
+        element_size{static_cast<dim_t>(size_of_element)},
+        layouts{value_layouts} {}
+
   [[gnu::cold]] constexpr void run() {
+    find_loops();
+    fuse_calls();
+  }
+
+  /// Finds element-wise steps, and reductions of rows, that run in one loop. Each reads a step
+  /// before it, or comes right after it; what is between the steps of a loop reads nothing of it,
+  /// and no other input of its steps.
+  [[gnu::cold]] constexpr void find_loops() {
     for (std::size_t k = 0; k < p.n.nodes; ++k) {
       plan.calls[k] = plan.evaluation_calls[k] = {};
       plan.overwrites[k] = -1;
     }
     *plan.evaluation_leaves_out = false;
-    find_loops();
+    if (p.n.choices == 0 && p.output_count == 1) collect_loops();
+  }
+
+  /// Afterwards: what else can be fused, if the values have these layouts.
+  [[gnu::cold]] constexpr void fuse_calls() {
     take_forward(plan.calls, false);
     take_forward(plan.evaluation_calls, true);
     take_layers(plan.evaluation_calls);
@@ -119,11 +134,7 @@ class fusion_planner {
   constexpr bool is_made(int v, int loop) const { return taker[v] == 2 * loop; }
   constexpr bool is_met(int v, int loop) const { return taker[v] >= 2 * loop; }
 
-  /// Finds element-wise steps, and reductions of rows, that run in one loop. Each reads a step
-  /// before it, or comes right after it; what is between the steps of a loop reads nothing of it,
-  /// and no other input of its steps.
-  [[gnu::cold]] constexpr void find_loops() {
-    if (p.n.choices > 0 || p.output_count != 1) return;
+  [[gnu::cold]] constexpr void collect_loops() {
     for (std::size_t v = 0; v < p.n.values; ++v) taker[v] = 0;
     open_loop loop;
     int number = 0;
@@ -285,10 +296,14 @@ class fusion_planner {
     return v >= inputs && uses[v].consumers == 1 && !uses[v].is_output && node.choice < 0 &&
            p.nodes[uses[v].producer].arm == node.arm;
   }
+  constexpr bool is_view(int v) const {
+    const program_node& made = p.nodes[uses[v].producer];
+    return layouts != nullptr ? layouts[v].is_view : made.is_view || made.view.exists;
+  }
   constexpr bool may_overwrite(int v, const program_node& node) const {
     if (!reads_alone(v, node)) return false;
     const program_node& made = p.nodes[uses[v].producer];
-    return !made.is_view && made.choice < 0 && made.output_count == 1 &&
+    return !is_view(v) && made.choice < 0 && made.output_count == 1 &&
            made.checkpoint == node.checkpoint && plan.calls[uses[v].producer].loop == 0 &&
            (is_inference ||
             (!keeps(made, kept::output) && !is_kept_until_backward(p, uses, uses[v].producer)));
@@ -435,6 +450,7 @@ class fusion_planner {
   const value_use* uses;  ///< By value.
   int* taker;             ///< By value: the node into which more can be fused, or -1.
   dim_t element_size = 4;
+  const value_layout* layouts;  ///< By value; null if they are not known.
 };
 
 }  // namespace detail

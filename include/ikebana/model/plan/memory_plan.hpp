@@ -29,6 +29,7 @@ struct memory_plan {
   program_table<bool, N.values> gradient_written{};
   program_table<bool, N.nodes> runs_backward{};
   program_table<bool, N.nodes> runs_again{};  ///< In backward, as a part of a checkpoint.
+  program_table<value_layout, N.values> layouts{};
   fusion_plan<N> fusion{};
   dim_t bytes = 0;
 
@@ -38,7 +39,7 @@ struct memory_plan {
             saved.data(),         root.data(),
             gradient_root.data(), gradient_written.data(),
             runs_backward.data(), runs_again.data(),
-            fusion.tables()};
+            layouts.data(),       fusion.tables()};
   }
 };
 
@@ -63,17 +64,19 @@ template <class T>
 [[gnu::cold]] dim_t plan_memory_at_run_time(const program_view& p, std::size_t inputs,
                                             pass_purpose purpose, const memory_tables& plan,
                                             const planner_scratch& scratch,
-                                            unsigned inputs_with_gradients) {
-  return memory_planner(p, inputs, purpose, sizeof(T), plan, scratch, inputs_with_gradients).run();
+                                            unsigned inputs_with_gradients, bool has_views) {
+  return memory_planner(p, inputs, purpose, sizeof(T), plan, scratch, inputs_with_gradients,
+                        has_views)
+      .run();
 }
 IKEBANA_CPU_KERNEL(plan_memory_at_run_time)
 
 template <class T, program_sizes N>
 void plan_memory_into(memory_plan<N>& plan, planning_tables<N>& scratch, const program<N>& p,
-                      std::size_t inputs, pass_purpose purpose,
+                      std::size_t inputs, pass_purpose purpose, bool has_views,
                       unsigned inputs_with_gradients = ~0U) {
   plan.bytes = plan_memory_at_run_time<T>(p.view(), inputs, purpose, plan.tables(),
-                                          scratch_of(scratch), inputs_with_gradients);
+                                          scratch_of(scratch), inputs_with_gradients, has_views);
 }
 
 }  // namespace detail

@@ -6,6 +6,7 @@
 #include "ikebana/model/plan/fusion.hpp"
 #include "ikebana/model/plan/memory_placement.hpp"
 #include "ikebana/model/plan/value_uses.hpp"
+#include "ikebana/model/plan/view_planner.hpp"
 #include "ikebana/module/program.hpp"
 
 namespace ikebana::detail {
@@ -22,6 +23,7 @@ struct memory_tables {
   bool* gradient_written = nullptr;
   bool* runs_backward = nullptr;
   bool* runs_again = nullptr;
+  value_layout* layouts = nullptr;
   fusion_tables fusion{};
 };
 
@@ -61,13 +63,15 @@ class memory_planner {
  public:
   constexpr memory_planner(const program_view& p, std::size_t inputs, pass_purpose purpose,
                            std::size_t element_size, const memory_tables& plan,
-                           const planner_scratch& scratch, unsigned inputs_with_gradients = ~0U)
+                           const planner_scratch& scratch, unsigned inputs_with_gradients = ~0U,
+                           bool has_views = true)
       : p_{p},
         nodes_{static_cast<int>(p.n.nodes)},
         count_{static_cast<int>(p.n.values)},
         inputs_{static_cast<int>(inputs)},
         purpose_{purpose},
         inputs_with_gradients_{inputs_with_gradients},
+        has_views_{has_views},
         element_size_{element_size},
         plan_{plan},
         uses_{scratch.uses},
@@ -81,9 +85,11 @@ class memory_planner {
   /// Returns the bytes of the workspace.
   [[gnu::cold]] constexpr dim_t run() {
     find_uses(p_, uses_);
-    fusion_planner(p_, static_cast<std::size_t>(inputs_), purpose_, plan_.fusion, uses_, taker_,
-                   element_size_)
-        .run();
+    fusion_planner fusion(p_, static_cast<std::size_t>(inputs_), purpose_, plan_.fusion, uses_,
+                          taker_, element_size_, plan_.layouts);
+    fusion.find_loops();
+    view_planner(p_, uses_, plan_.fusion.calls, plan_.layouts, has_views_).run();
+    fusion.fuse_calls();
     begin_values();
     follow_forward();
     find_loop_backwards();
@@ -148,7 +154,8 @@ class memory_planner {
         backward = backward || values_[node.inputs[i]].needs_gradient;
       backward = backward && !is_inference();
       plan_.runs_backward[k] = backward;
-      const int shared = node.is_view ? 0 : plan_.fusion.overwrites[k];
+      const bool is_view = plan_.layouts[node.first_output].is_view;
+      const int shared = is_view ? 0 : plan_.fusion.overwrites[k];
       for (int i = 0; i < static_cast<int>(node.output_count); ++i) {
         const int v = node.first_output + i;
         values_[v].arm = node.arm;
@@ -229,7 +236,7 @@ class memory_planner {
   [[gnu::cold]] constexpr void keep_activations() {
     for (int k = 0; k < nodes_; ++k) {
       const program_node& node = p_.nodes[k];
-      if (node.is_view || node.choice >= 0) continue;
+      if (plan_.layouts[node.first_output].is_view || node.choice >= 0) continue;
       const bool backward = plan_.runs_backward[k];
       if (const fused_call& f = plan_.fusion.calls[k]; f.adds) cover(f.added, k, k);
       for (std::size_t i = 0; i < node.input_count; ++i) {
@@ -377,6 +384,7 @@ class memory_planner {
   int nodes_, count_, inputs_;
   pass_purpose purpose_;
   unsigned inputs_with_gradients_;  ///< A bit for each input that has one if any has.
+  bool has_views_;                  ///< Of parts and permutations.
   std::size_t element_size_;
   memory_tables plan_;
   value_use* uses_;

@@ -31,7 +31,7 @@ struct loop_tables {
   fused_loop* loops = nullptr;  ///< By number.
   cpu::loop_instruction* code = nullptr;
   int capacity = 0;
-  cpu::strided_map* maps = nullptr;  ///< By edge.
+  cpu::strided_map* maps = nullptr;  ///< By edge, of what is read; then of what is added to.
   loop_edge* edges = nullptr;        ///< By edge.
   loop_value* values = nullptr;
   int* indices = nullptr;  ///< Scratch of twice the capacity.

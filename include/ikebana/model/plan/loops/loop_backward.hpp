@@ -141,14 +141,15 @@ class loop_backward : protected loop_forward {
     loop_value& to = value(v);
     --to.contributions;
     if (!to.made && to.scattered) {
-      cpu::strided_map& m = to_.maps[e];
+      const int at = e + static_cast<int>(p_.n.edges);
+      cpu::strided_map& m = to_.maps[at];
       if (is_fold(node_of(e)))
         m = cpu::merged(cpu::dense_map(p_.values[v]));
       else
         m = cpu::broadcast_map(p_.values[v], p_.values[p_.nodes[node_of(e)].first_output]);
       emit(body, {.code = code::scatter,
                   .of_rows = rows,
-                  .map = e,
+                  .map = at,
                   .a = x,
                   .y = {kinds::edge, false, to.carrier}});
       in_order_ = true;

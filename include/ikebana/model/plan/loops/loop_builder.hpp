@@ -18,7 +18,9 @@ class loop_builder : loop_backward {
                const loop_tables& to)
       : loop_backward{p, plan, element_size, to} {}
 
-  [[gnu::cold]] void run() {
+  /// Returns whether all fit.
+  [[gnu::cold]] bool run() {
+    bool all_fit = true;
     const auto nodes = static_cast<int>(p_.n.nodes);
     for (std::size_t e = 0; e < p_.n.edges; ++e) to_.edges[e] = loop_edge::nothing;
     for (int k = 0; k < nodes; ++k) to_.loops[k] = {};
@@ -35,8 +37,10 @@ class loop_builder : loop_backward {
         if (!build(f.loop, used)) {
           used = before;
           take_back(f.loop);
+          all_fit = false;
         }
       }
+    return all_fit;
   }
 
  private:
@@ -71,10 +75,11 @@ class loop_builder : loop_backward {
   }
 };
 
-/// Writes the loops that were planned for a network of T. Compiled with the kernels.
+/// Writes the loops that were planned for a network of T; false if some run one by one instead.
+/// Compiled with the kernels.
 template <class T>
-void build_loops(const program_view& p, const memory_tables& plan, const loop_tables& to) {
-  loop_builder(p, plan, sizeof(T), to).run();
+bool build_loops(const program_view& p, const memory_tables& plan, const loop_tables& to) {
+  return loop_builder(p, plan, sizeof(T), to).run();
 }
 IKEBANA_CPU_KERNEL(build_loops)
 

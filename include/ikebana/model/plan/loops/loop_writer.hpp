@@ -72,10 +72,15 @@ class loop_writer : protected loop_analysis {
       return of.now;
     }
     const int e = node.first_edge + static_cast<int>(i);
+    const value_layout& at = plan_.layouts[v];
+    // What is strided is loaded into a block once.
+    const bool is_shared = at.is_strided && is_whole(v);
+    if (is_shared && of.now.exists()) return of.now;
     const operand memory{kinds::value, rows, v};
     if (is_fold(k)) return memory;
     cpu::strided_map& m = to_.maps[e];
-    m = cpu::broadcast_map(p_.values[v], p_.values[node.first_output]);
+    m = cpu::broadcast_map(p_.values[v], p_.values[node.first_output],
+                           at.is_strided ? at.strides : nullptr);
     if (m.is_dense()) return memory;
     if (m.is_repeated())
       return once_only({.code = code::fill, .of_rows = rows, .a = memory, .number = 0});
@@ -83,6 +88,7 @@ class loop_writer : protected loop_analysis {
     if (!rows && repeats_rows(m)) return once_only({.code = code::load, .map = e, .a = memory});
     instruction load{.code = code::load, .of_rows = rows, .map = e, .a = memory};
     load.y = block(rows);
+    if (is_shared) of.now = load.y;
     return emit(body, load).y;
   }
   operand widen(loop_value& of, const operand& rows) {

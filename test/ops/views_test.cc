@@ -1,0 +1,168 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+#include "ikebana/compose/checkpoint.hpp"
+#include "ikebana/compose/graph.hpp"
+#include "ikebana/deploy/freeze.hpp"
+#include "ikebana/model/gradient_check.hpp"
+#include "ikebana/model/hooks.hpp"
+#include "ikebana/model/initialize.hpp"
+#include "ikebana/model/workspace.hpp"
+#include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/concat.hpp"
+#include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/smooth_activation.hpp"
+#include "ikebana/nn/softmax.hpp"
+#include "ikebana/ops.hpp"
+
+using namespace ikebana;
+using namespace ikebana::literals;
+
+// Parts and permutations of values that are read where they are.
+
+namespace {
+
+/// The number of operations that copy elements although they could be views, and of those that do
+/// not.
+struct counts {
+  int copies = 0, views = 0;
+};
+template <class Model>
+counts count_views(const Model& m) {
+  counts c;
+  const auto& p = m.current_program();
+  const auto plan = plan_memory<float>(p, Model::input_count);
+  for (const program_node& node : p.all_nodes())
+    if (node.view.exists)
+      ++(plan.layouts[static_cast<std::size_t>(node.first_output)].is_view ? c.views : c.copies);
+  return c;
+}
+
+/// Outputs, gradients of inputs and of parameters of a step.
+template <class T, shape In, class Model>
+std::vector<T> numbers_of(Model& m) {
+  const auto x = uniform<T, In>(seed{1});
+  auto dx = x;
+  std::vector<T> all;
+  const auto keep = [&](const auto& t) { all.insert(all.end(), t.begin(), t.end()); };
+  m.zero_grad();
+  const auto y = m(x);
+  keep(y);
+  const auto dy = uniform<T, std::remove_cvref_t<decltype(y)>::static_shape>(seed{2});
+  m.backward(dy, dx);
+  keep(dx);
+  keep(m.gradients());
+  return all;
+}
+
+template <class T>
+double apart(const std::vector<T>& a, const std::vector<T>& b) {
+  REQUIRE(a.size() == b.size());
+  double d = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    d = std::max(d, std::abs(static_cast<double>(a[i] - b[i])));
+  return d;
+}
+
+/// Whether views change nothing: in steps one after the other, without fusion, with hooks, frozen.
+template <class T, shape In>
+void check(const auto& network, counts expected) {
+  constexpr double within = std::is_same_v<T, float> ? 2e-6 : 1e-14;
+  const auto make = [&] { return initialize<T, In>(network, seed{3}); };
+  auto own = make(), unfused = make(), hooked = make();
+  const auto first = numbers_of<T, In>(own), second = numbers_of<T, In>(own);
+  const counts found = count_views(own);
+  CHECK(found.copies == expected.copies);
+  CHECK(found.views == expected.views);
+  CHECK(apart(first, second) <= within);
+  unfused.set_fusion(false);
+  CHECK(apart(first, numbers_of<T, In>(unfused)) <= within);
+  unfused.set_fusion(true);
+  CHECK(first == numbers_of<T, In>(unfused));
+  CHECK(apart(first, numbers_of<T, In>(hooked)) <= within);
+  int calls = 0;
+  hooked.register_forward_hook("", [&](const auto&) { ++calls; });
+  CHECK(apart(first, numbers_of<T, In>(hooked)) <= within);
+  CHECK(calls > 0);
+
+  const auto frozen = freeze(own);
+  auto lane = frozen.lane();
+  const auto x = uniform<T, In>(seed{1});
+  const auto y = frozen(lane, x);
+  double d = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(y.size()); ++i)
+    d = std::max(d, std::abs(static_cast<double>(y.begin()[i] - first[i])));
+  CHECK(d <= within);
+}
+
+constexpr auto first_half = graph([](auto x) {
+  const auto [a, b] = chunk<2, 0>("fc"_m(linear<5, 7>{}, x));
+  return "out"_m(linear<7, 3>{}, a) - "out2"_m(linear<7, 3>{}, b);
+});
+constexpr auto swiglu = graph([](auto x) {
+  const auto [a, b] = chunk<2, -1>("fc"_m(linear<5, 14>{}, x));
+  return "out"_m(linear<7, 3>{}, silu{}(a)*b);
+});
+constexpr auto heads = graph([](auto x) {
+  const auto [q, k, v] = chunk<3, -1>("qkv"_m(linear<5, 36>{}, x));
+  const auto split = [](auto y) { return transpose<1, 2>(reshape<2, 7, 3, 4>(y)); };
+  const auto w = softmax<>{}(matmul(split(q), transpose<-2, -1>(split(k))) / 2);
+  return reshape<2, 7, 12>(transpose<1, 2>(matmul(w, split(v))));
+});
+constexpr auto needs_copies = graph([](auto x) {
+  const auto y = "fc"_m(linear<5, 14>{}, x);
+  const auto z = "a"_m(linear<7, 3>{}, narrow<-1>(y, 0, 7));
+  return concat<dim<1>>{}(z, slice<-1>(y, 1, 14, 2));
+});
+constexpr auto permuted_again = graph([](auto x) {
+  const auto y = permute<1, 2, 0>("fc"_m(linear<5, 6>{}, x));  // [3, 6, 4]
+  const auto z = select<2>(slice<1>(y, 1, 5), 1);              // [3, 4]
+  return matmul(z, transpose<0, 1>(narrow<0>(z, 1, 2)));
+});
+constexpr auto recomputed = graph([](auto x) {
+  const auto y = "again"_m(checkpoint(swiglu), x);
+  const auto [a, b] = chunk<2, 0>(ikebana::tanh{}(y));
+  return a * b;
+});
+}  // namespace
+
+TEST_CASE("parts, permutations and repetitions are read where they are") {
+  // The halves start where the first and the second start: linear reads them.
+  check<float, shape{6, 5}>(first_half, {0, 2});
+  check<double, shape{6, 5}>(first_half, {0, 2});
+  // Rows with a stride, read by a loop.
+  check<float, shape{4, 5}>(swiglu, {0, 2});
+  check<double, shape{4, 5}>(swiglu, {0, 2});
+  // A chunk, a reshape and a permutation after each other, read by a product.
+  check<float, shape{2, 7, 5}>(heads, {1, 6});
+  check<double, shape{2, 7, 5}>(heads, {1, 6});
+  check<float, shape{4, 3, 5}>(permuted_again, {0, 5});
+  check<double, shape{4, 3, 5}>(permuted_again, {0, 5});
+  check<float, shape{4, 5}>(recomputed, {0, 4});
+  check<double, shape{4, 5}>(recomputed, {0, 4});
+}
+
+TEST_CASE("what a leaf cannot read with strides is copied") {
+  check<float, shape{4, 5}>(needs_copies, {2, 0});
+  check<double, shape{4, 5}>(needs_copies, {2, 0});
+}
+
+TEST_CASE("views take no memory") {
+  const auto model = initialize<float, shape{64, 5}>(swiglu, seed{3});
+  const auto& p = model.current_program();
+  using program_type = std::remove_cvref_t<decltype(p)>;
+  const auto bytes = [&p](bool has_views) {
+    memory_plan<program_type::sizes> plan;
+    detail::planning_tables<program_type::sizes> scratch;
+    detail::plan_memory_into<float>(plan, scratch, p, 1, pass_purpose::inference, has_views);
+    return plan.bytes;
+  };
+  // [64, 14], silu and the product; or the three of them and two copies, of which one fits where
+  // [64, 14] was.
+  CHECK(bytes(true) == 64 * 28 * 4);
+  CHECK(bytes(false) == 64 * 35 * 4);
+}
