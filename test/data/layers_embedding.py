@@ -1,5 +1,6 @@
 """Embedding."""
 
+import math
 from collections import OrderedDict
 
 from torch import nn
@@ -22,4 +23,9 @@ def cases():
     c["embedding_frequency_padding"] = Case(
         lambda: nn.Embedding(4, 9, padding_idx=1, scale_grad_by_freq=True),
         [indices([17], 4)], options="padding_idx 1, scale_grad_by_freq")
+    for key, most, p, training in (("", 1.0, 2.0, True), ("_eval", 1.0, 2.0, False), ("_inf", 0.4, math.inf, True),
+                                   ("_p", 2.0, 1.5, True)):
+        c["embedding_max_norm" + key] = Case(
+            lambda most=most, p=p: nn.Embedding(6, 9, max_norm=most, norm_type=p), [indices([3, 2], 6)], training,
+            options=f"max_norm {most}, norm_type {p}" + ("" if training else ", eval"))
     return c

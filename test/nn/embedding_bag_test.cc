@@ -31,7 +31,31 @@ TEST_CASE("embedding_bag computes what PyTorch recorded") {
   compare_bag("bag_max_offsets", embedding_bag<7, 5, mode<"max">, padding_idx<3>, begins>{});
   compare_bag("bag_weighted", embedding_bag<7, 5, mode<"sum">, padding_idx<3>, weighted>{});
   compare_bag("bag_weighted_offsets", embedding_bag<7, 5, mode<"sum">, begins, weighted>{});
+  using by_frequency = scale_grad_by_freq<true>;
+  compare_bag("bag_mean_frequency", embedding_bag<4, 5, by_frequency>{});
+  compare_bag("bag_sum_frequency", embedding_bag<4, 5, mode<"sum">, by_frequency>{});
+  compare_bag("bag_mean_max_norm", embedding_bag<7, 5>{.max_norm = 0.6});
+  compare_bag("bag_max_max_norm", embedding_bag<7, 5, mode<"max">>{.max_norm = 0.6});
+  compare_bag("bag_weighted_max_norm", embedding_bag<7, 5, mode<"sum">, weighted>{.max_norm = 0.5});
   CHECK(layers_not_compared("embedding_bag").empty());
+}
+
+TEST_CASE("a bag's max_norm in evaluation gives what training gives, and leaves the rows") {
+  const auto check = [](const auto& m) {
+    auto net = initialize<double, shape{2, 3}>(m, seed{1});
+    const auto x = tensor_of<std::int64_t, shape{2, 3}>({4, 0, 1, 2, 2, 3});
+    const auto before = net["weight"_s][0];
+    net.eval();
+    const tensor evaluated(net(x));
+    CHECK(net["weight"_s][0] == before);
+    net.train();
+    const auto y = net(x);
+    CHECK(net["weight"_s][0] != before);
+    for (dim_t i = 0; i < y.size(); ++i) CHECK(y[i] == doctest::Approx(evaluated[i]));
+  };
+  check(embedding_bag<5, 3>{.max_norm = 0.2});
+  check(embedding_bag<5, 3, mode<"max">>{.max_norm = 0.2});
+  check(embedding_bag<5, 3, mode<"sum">>{.max_norm = 0.2, .norm_type = 1});
 }
 
 TEST_CASE("an index that is no row is refused before anything runs") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,11 @@ TEST_CASE("embedding computes what PyTorch recorded") {
   compare("embedding_frequency", embedding<6, 4, scale_grad_by_freq<true>>{});
   compare("embedding_frequency_padding",
           embedding<4, 9, scale_grad_by_freq<true>, padding_idx<1>>{});
+  compare("embedding_max_norm", embedding<6, 9>{.max_norm = 1.0});
+  compare_layer("embedding", "embedding_max_norm_eval", embedding<6, 9>{.max_norm = 1.0}, false);
+  compare("embedding_max_norm_inf",
+          embedding<6, 9>{.max_norm = 0.4, .norm_type = std::numeric_limits<double>::infinity()});
+  compare("embedding_max_norm_p", embedding<6, 9>{.max_norm = 2.0, .norm_type = 1.5});
   CHECK(layers_not_compared("embedding").empty());
 }
 
@@ -76,6 +82,24 @@ TEST_CASE("the gradients of an embedding are those of its forward") {
   check_gradients(embedding<6, 3>{}, shape_list{shape{2, 4}}, true, indices);
 }
 
+TEST_CASE("max_norm scales the selected rows of the parameter in training alone") {
+  auto net = initialize<float, shape{2}>(embedding<3, 4>{.max_norm = 0.5}, seed{1});
+  for (dim_t i = 0; i < 12; ++i) net["weight"_s][i] = static_cast<float>(i / 4 + 1);
+  const auto x = tensor_of<std::int64_t, shape{2}>({2, 1});
+  net.eval();
+  const tensor evaluated(net(x));
+  CHECK(net["weight"_s][11] == 3);
+  net.train();
+  const auto y = net(x);
+  for (dim_t i = 0; i < 8; ++i) {
+    CHECK(y[i] == doctest::Approx(0.25));
+    CHECK(evaluated[i] == doctest::Approx(0.25));
+  }
+  CHECK(net["weight"_s][0] == 1);
+  CHECK(net["weight"_s][4] == y[4]);
+  CHECK(net["weight"_s][11] == y[0]);
+}
+
 TEST_CASE("an embedding of no indices has a gradient of zero") {
   check_empty_batch(embedding<3, 2>{}, {0, 5});
   check_empty_batch(embedding<3, 2, scale_grad_by_freq<true>>{}, {0});
@@ -85,4 +109,6 @@ TEST_CASE("an embedding describes itself by PyTorch's names") {
   CHECK(described(embedding<9, 4>{}) == "num_embeddings=9, embedding_dim=4");
   CHECK(described(embedding<9, 4, padding_idx<-1>, scale_grad_by_freq<true>>{}) ==
         "num_embeddings=9, embedding_dim=4, padding_idx=8, scale_grad_by_freq=true");
+  CHECK(described(embedding<9, 4>{.max_norm = 1.5}) ==
+        "num_embeddings=9, embedding_dim=4, max_norm=1.5, norm_type=2");
 }

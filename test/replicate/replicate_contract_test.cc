@@ -19,6 +19,7 @@
 #include "ikebana/model/state.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
+#include "ikebana/nn/embedding.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
 #include "ikebana/optim/sgd.hpp"
@@ -226,6 +227,21 @@ TEST_CASE("a policy that ignores all, and one that delays all, make no bucket") 
     delayed.backward(ike::ones<float, shape{6, 2}>());
     CHECK(delayed.bucket_plan().empty());
   });
+}
+
+TEST_CASE("replicate refuses an embedding with a max_norm, which changes rows of one rank alone") {
+  on_threads(
+      [](auto& group) {
+        const auto words = [](auto m) {
+          return ike::initialize<float, shape{2}>(ike::sequential("words"_m = m), ike::seed{1});
+        };
+        CHECK_THROWS_WITH_AS(ike::replicate(words(ike::embedding<3, 2>{.max_norm = 1.0}), group),
+                             "replicate: max_norm of an embedding scales the rows that a rank "
+                             "selects, so that ranks would differ",
+                             ike::error);
+        CHECK_NOTHROW(ike::replicate(words(ike::embedding<3, 2>{}), group));
+      },
+      1);
 }
 
 TEST_CASE("replicas train the parts that every rank has switched on") {

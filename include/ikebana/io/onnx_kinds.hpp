@@ -561,6 +561,7 @@ struct onnx_kinds {
 
   static void embedding_bag(step& s) {
     s.refuse_option("padding_idx");
+    s.refuse_option("max_norm");
     const std::string rows = s.node("Gather", {s.parameter("weight"), s.in()});
     const std::string mode = s.text("mode");
     if (mode == "sum")
@@ -871,6 +872,7 @@ struct onnx_kinds {
       {"parameter", [](step& s) { s.result(s.parameter("weight")); }},
       {"embedding",
        [](step& s) {
+         s.refuse_option("max_norm");
          s.result("Gather", {s.parameter("weight"), s.in()});
        }},
       {"embedding_bag", embedding_bag},

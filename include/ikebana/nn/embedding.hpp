@@ -3,10 +3,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "ikebana/core/error.hpp"
+#include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/embedding.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
@@ -18,6 +20,7 @@
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/refusal.hpp"
 #include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/row_norm.hpp"
 
 namespace ikebana {
 
@@ -39,6 +42,13 @@ namespace detail {
 /// gets no gradient. With scale_grad_by_freq<true>, a row's gradient is divided by how often its
 /// index occurs in the input. Options: padding_idx<N> (none; negative counts from the end),
 /// scale_grad_by_freq<bool> (false), sparse<bool> (false).
+///
+/// With max_norm, `embedding<1000, 16>{.max_norm = 1.0}`, the rows that a forward selects are
+/// scaled to this norm if theirs is greater; norm_type is the exponent of the norm, above 0 or
+/// infinity. As in PyTorch, training scales the parameter itself, and the gradient is that of the
+/// scaled row. Evaluation gives the same output and leaves the parameter as it is. `replicate`
+/// throws error for a network with a max_norm, as ranks would scale different rows. A row of
+/// values made elsewhere, PyTorch's from_pretrained, is assigned: model["weight"_s].
 ///
 /// O(elements of the output); backward takes O(num_embeddings * embedding_dim) more, since the
 /// gradient is dense. No allocation.
@@ -76,6 +86,10 @@ struct embedding {
   static_assert(!is_sparse || Num <= detail::most_listed_rows,
                 "ikebana: sparse<true> takes at most 2^30 embeddings");
 
+  /// The greatest norm of a row that is looked up; none by default.
+  std::optional<double> max_norm = std::nullopt;
+  double norm_type = 2;
+
   static constexpr element_kind input_kind(std::size_t, std::size_t) { return element_kind::index; }
 
   constexpr inferred infer(const shape& in) const {
@@ -107,6 +121,7 @@ struct embedding {
   void describe(description& d) const {
     d.add("num_embeddings", Num).add("embedding_dim", Dim);
     if (has_padding) d.add("padding_idx", padding);
+    if (max_norm) d.add("max_norm", *max_norm).add("norm_type", norm_type);
     if (by_frequency) d.add("scale_grad_by_freq", true);
     if (is_sparse) d.add("sparse", true);
   }
@@ -121,8 +136,17 @@ struct embedding {
 
   template <class T>
   void forward(const context<T>& c) const {
-    cpu::gather_rows<T>(c.input_shape().numel(), Dim, c.template input<std::int64_t>(),
-                        c.parameter(0), c.output());
+    const dim_t n = c.input_shape().numel();
+    const std::int64_t* const index = c.template input<std::int64_t>();
+    if (max_norm && c.training())
+      detail::renormalize_rows<T>(n, index, Dim, *max_norm, norm_type, c.parameters[0]);
+    cpu::gather_rows<T>(n, Dim, index, c.parameter(0), c.output());
+    if (max_norm && !c.training())
+      for (dim_t i = 0; i < n; ++i) {
+        T* const y = c.output() + i * Dim;
+        const T factor = detail::factor_to_norm(Dim, y, *max_norm, norm_type);
+        if (factor != T(1)) cpu::scale<T>(Dim, factor, y);
+      }
   }
 
   /// Scatter-adds in the order of the input. A dense gradient also costs O(num_embeddings *

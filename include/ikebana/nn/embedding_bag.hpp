@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "ikebana/cpu/elementwise.hpp"
@@ -14,6 +15,7 @@
 #include "ikebana/module/options.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/detail/row_norm.hpp"
 #include "ikebana/nn/embedding.hpp"
 #include "ikebana/nn/mode.hpp"
 
@@ -51,15 +53,18 @@ struct per_sample_weights {
 /// for padding_idx.
 ///
 /// Parameter: weight (num_embeddings, embedding_dim). Options: mode<"mean"> (default), <"sum"> or
-/// <"max">; padding_idx<N> (none; negative counts from the end); sparse<bool> (false), see
-/// embedding; offsets<bool>, per_sample_weights<bool> (false). O(N L embedding_dim); backward
-/// O(num_embeddings embedding_dim) more, unless sparse. No allocation.
+/// <"max">; padding_idx<N> (none; negative counts from the end); scale_grad_by_freq<bool> (false,
+/// not with mode<"max">; EmbeddingBag of PyTorch 1.13 divides by a wrong index's frequency),
+/// sparse<bool> (false), and the members max_norm and norm_type, see embedding; offsets<bool>,
+/// per_sample_weights<bool> (false). O(N L embedding_dim); backward O(num_embeddings embedding_dim)
+/// more, unless sparse. No allocation.
 template <dim_t Num, dim_t Dim, class... Options>
 struct embedding_bag {
-  static_assert(detail::option_set<mode<"mean">, padding_idx<0>, sparse<false>, offsets<false>,
-                                   per_sample_weights<false>>::template accepts<Options...>,
-                "ikebana: embedding_bag takes the options mode, padding_idx, sparse, offsets and "
-                "per_sample_weights, each once");
+  static_assert(
+      detail::option_set<mode<"mean">, padding_idx<0>, scale_grad_by_freq<false>, sparse<false>,
+                         offsets<false>, per_sample_weights<false>>::template accepts<Options...>,
+      "ikebana: embedding_bag takes the options mode, padding_idx, scale_grad_by_freq, "
+      "sparse, offsets and per_sample_weights, each once");
   static_assert(Num >= 0 && Dim >= 0,
                 "ikebana: embedding_bag needs num_embeddings and embedding_dim, numbers");
 
@@ -69,6 +74,10 @@ struct embedding_bag {
   static_assert(how == "mean" || how == "sum" || how == "max",
                 "ikebana: embedding_bag takes mode<\"mean\">, <\"sum\"> or <\"max\">");
   static constexpr bool takes_maximum = how == "max";
+  static constexpr bool by_frequency =
+      detail::option_or<scale_grad_by_freq<false>, Options...>::value;
+  static_assert(!by_frequency || !takes_maximum,
+                "ikebana: scale_grad_by_freq of embedding_bag is not for mode<\"max\">");
   static constexpr bool has_offsets = detail::option_or<offsets<false>, Options...>::value;
   static constexpr bool is_weighted =
       detail::option_or<per_sample_weights<false>, Options...>::value;
@@ -89,6 +98,10 @@ struct embedding_bag {
   static constexpr dim_t padding = !has_padding        ? -1
                                    : given_padding < 0 ? given_padding + Num
                                                        : given_padding;
+
+  /// The greatest norm of a row that is looked up; none by default.
+  std::optional<double> max_norm = std::nullopt;
+  double norm_type = 2;
 
   static constexpr element_kind input_kind(std::size_t i, std::size_t) {
     return is_weighted && i == weights_at ? element_kind::real : element_kind::index;
@@ -125,8 +138,10 @@ struct embedding_bag {
     return {detail::row_list_spec(Num)};
   }
 
-  /// The row of each maximum, or -1.
-  constexpr std::array<saved_spec, 1> saved(const shape_list& in) const requires(takes_maximum) {
+  /// The row of each maximum, or -1; or how often each index occurs.
+  constexpr std::array<saved_spec, 1> saved(const shape_list& in) const
+      requires(takes_maximum || by_frequency) {
+    if (by_frequency) return {saved_spec{sizeof(std::int32_t), shape{Num}}};
     return {saved_spec{sizeof(std::int64_t), shape{in[has_offsets ? 1 : 0][0], Dim}}};
   }
 
@@ -135,6 +150,8 @@ struct embedding_bag {
   void describe(description& d) const {
     d.add("num_embeddings", Num).add("embedding_dim", Dim).add("mode", how);
     if (has_padding) d.add("padding_idx", padding);
+    if (max_norm) d.add("max_norm", *max_norm).add("norm_type", norm_type);
+    if (by_frequency) d.add("scale_grad_by_freq", true);
     if (is_sparse) d.add("sparse", true);
     if (has_offsets) d.add("offsets", true);
     if (is_weighted) d.add("per_sample_weights", true);
@@ -160,6 +177,11 @@ struct embedding_bag {
   void forward(const context<T>& c) const {
     const T* const weight = c.parameter(0);
     T* y = c.output();
+    if (max_norm && c.training()) {
+      const std::int64_t* const all = c.template input<std::int64_t>();
+      detail::renormalize_rows<T>(c.input_shape().numel(), all, Dim, *max_norm, norm_type,
+                                  c.parameters[0]);
+    }
     for_each_bag(c, [&](dim_t b, const std::int64_t* index, dim_t length, dim_t at) {
       cpu::fill<T>(Dim, y, T(0));
       if constexpr (takes_maximum) {
@@ -168,16 +190,19 @@ struct embedding_bag {
         for (dim_t i = 0; i < length; ++i) {
           if (index[i] == padding) continue;
           const T* const row = weight + index[i] * Dim;
+          const T scale = row_scale(c, row);
           for (dim_t k = 0; k < Dim; ++k)
-            if (from[k] < 0 || row[k] > y[k]) {
-              y[k] = row[k];
+            if (from[k] < 0 || scale * row[k] > y[k]) {
+              y[k] = scale * row[k];
               from[k] = index[i];
             }
         }
       } else {
-        for (dim_t i = 0; i < length; ++i)
-          if (index[i] != padding)
-            cpu::axpy<T>(Dim, factor(c, T(1), at + i), weight + index[i] * Dim, y);
+        for (dim_t i = 0; i < length; ++i) {
+          if (index[i] == padding) continue;
+          const T* const row = weight + index[i] * Dim;
+          cpu::axpy<T>(Dim, factor(c, row_scale(c, row), at + i), row, y);
+        }
         if (const T share = share_of<T>(index, length); share != T(1)) cpu::scale<T>(Dim, share, y);
       }
       y += Dim;
@@ -198,6 +223,13 @@ struct embedding_bag {
     } else {
       if (!c.accumulate()) cpu::fill<T>(Num * Dim, dw, T(0));
     }
+    [[maybe_unused]] std::int32_t* frequency = nullptr;
+    if constexpr (by_frequency) {
+      frequency = c.template saved<std::int32_t>(0);
+      const std::int64_t* const all = c.template input<std::int64_t>();
+      for (dim_t i = 0; i < n; ++i) frequency[all[i]] = 0;
+      for (dim_t i = 0; i < n; ++i) ++frequency[all[i]];
+    }
     T* of_weights = nullptr;
     if constexpr (is_weighted) {
       of_weights = c.input_gradient(weights_at);
@@ -212,10 +244,14 @@ struct embedding_bag {
         const T share = share_of<T>(index, length);
         for (dim_t i = 0; i < length; ++i) {
           if (index[i] == padding) continue;
-          cpu::axpy<T>(Dim, factor(c, share, at + i), dy, dw + index[i] * Dim);
-          if (of_weights != nullptr)
-            for (dim_t k = 0; k < Dim; ++k)
-              of_weights[at + i] += dy[k] * c.parameter(0)[index[i] * Dim + k];
+          const T* const row = c.parameter(0) + index[i] * Dim;
+          T each = factor(c, share, at + i);
+          if constexpr (by_frequency) each /= static_cast<T>(frequency[index[i]]);
+          cpu::axpy<T>(Dim, each, dy, dw + index[i] * Dim);
+          if (of_weights != nullptr) {
+            const T scale = row_scale(c, row);
+            for (dim_t k = 0; k < Dim; ++k) of_weights[at + i] += dy[k] * (scale * row[k]);
+          }
         }
       }
       dy += Dim;
@@ -244,6 +280,12 @@ struct embedding_bag {
       const dim_t bags = c.input_shape()[0], length = c.input_shape()[1];
       for (dim_t b = 0; b < bags; ++b) f(b, index + b * length, length, b * length);
     }
+  }
+  /// What a row is multiplied by to be within max_norm. Training has scaled the row itself.
+  template <class T>
+  T row_scale(const context<T>& c, const T* row) const {
+    return !max_norm || c.training() ? T(1)
+                                     : detail::factor_to_norm(Dim, row, *max_norm, norm_type);
   }
   /// What an index counts, with its weight.
   template <class T>

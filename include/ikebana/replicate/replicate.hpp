@@ -3,12 +3,14 @@
 #include <array>
 #include <boost/hana/tuple.hpp>
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "ikebana/core/diagnostic.hpp"
+#include "ikebana/core/error.hpp"
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/refusal.hpp"
@@ -180,6 +182,17 @@ constexpr auto find_replicate_refusal() {
   }
 }
 
+/// Throws for a leaf whose forward changes the rows of its parameter that one rank selects.
+struct refuse_max_norm {
+  template <class Leaf>
+  void operator()(const Leaf& leaf) {
+    if constexpr (requires { leaf.max_norm.has_value(); })
+      if (leaf.max_norm)
+        throw_error(error("replicate: max_norm of an " + std::string{Leaf::kind} +
+                          " scales the rows that a rank selects, so that ranks would differ"));
+  }
+};
+
 template <class Policy, class Model, class Group, class... Hook>
 inline constexpr bool replicates =
     std::is_same_v<decltype(find_replicate_refusal<Policy, Model, Group, Hook...>()), accepted>;
@@ -191,10 +204,14 @@ inline constexpr bool replicates =
 /// models (the state_error on every rank names the options, or the first path, that differ) and
 /// copies the parameters and persistent buffers of rank 0 to all. A hook with run-time options is
 /// the last argument. The group must outlive the result. Allocates. Throws communication_error if a
-/// rank fails.
+/// rank fails, and error, before anything has changed, if an embedding has a max_norm.
 template <class Policy = replicate_policy<>, class Model, process_group Group, class... Hook>
 requires(sizeof...(Hook) <= 1 && detail::replicates<Policy, Model, Group, Hook...>) auto replicate(
     Model model, Group& group, Hook... hook) {
+  if constexpr (requires { model.module(); }) {
+    detail::refuse_max_norm check;
+    detail::for_each_leaf(std::as_const(model).module(), check);
+  }
   if constexpr (policy_has<Policy, detail::invariant_key>)
     return invariant_replicated<Policy, Model, Group>(std::move(model), group);
   else
