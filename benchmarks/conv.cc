@@ -2,12 +2,13 @@
 //
 //     tools/bazel run //benchmarks:conv -- [--filter 'ResNet.*backward']
 
+#include "ikebana/cpu/conv.hpp"
+
 #include <string>
 #include <vector>
 
 #include "benchmarks/contest.hpp"
 #include "benchmarks/conv_peers.hpp"
-#include "ikebana/cpu/grouped_conv.hpp"
 
 namespace {
 
@@ -27,14 +28,12 @@ bench::timed ours(const conv_problem& p) {
                              .dilation = {1, p.dilation, p.dilation}};
   switch (p.direction) {
     case pass::forward:
-      return bench::repeated(
-          [=] { cpu::grouped_conv_forward<float>(g, p.x, p.w, p.bias, p.result); });
+      return bench::repeated([=] { cpu::conv_forward<float>(g, p.x, p.w, p.bias, p.result); });
     case pass::backward_data:
-      return bench::repeated(
-          [=] { cpu::grouped_conv_backward_data<float>(g, p.dy, p.w, p.result); });
+      return bench::repeated([=] { cpu::conv_backward_data<float>(g, p.dy, p.w, p.result); });
     default:
       return bench::repeated(
-          [=] { cpu::grouped_conv_backward_weights<float>(g, p.x, p.dy, p.result, false); });
+          [=] { cpu::conv_backward_weights<float>(g, p.x, p.dy, p.result, false); });
   }
 }
 

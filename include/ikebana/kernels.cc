@@ -18,7 +18,6 @@
 #include "ikebana/cpu/fold.hpp"
 #include "ikebana/cpu/fused_loop.hpp"
 #include "ikebana/cpu/gemm.hpp"
-#include "ikebana/cpu/grouped_conv.hpp"
 #include "ikebana/cpu/gru_step.hpp"
 #include "ikebana/cpu/layer_norm.hpp"
 #include "ikebana/cpu/lstm_step.hpp"

@@ -3,8 +3,8 @@
 #include <limits>
 #include <vector>
 
+#include "ikebana/cpu/conv.hpp"
 #include "ikebana/cpu/conv/depthwise.hpp"
-#include "ikebana/cpu/grouped_conv.hpp"
 #include "ikebana/cpu/threads.hpp"
 #include "support.hpp"
 
@@ -273,7 +273,7 @@ TEST_CASE_TEMPLATE("depthwise and grouped convolutions, forward and all gradient
       CHECK(cpu::detail::depthwise_backward_weights<T>(g, x.data(), dy.data(), added.data(), true));
       // The entry point for modules with several groups, whichever algorithm it chooses.
       guarded<T> grouped(n.y);
-      cpu::grouped_conv_forward<T>(g, x.data(), w.data(), bias.data(), grouped.data());
+      cpu::conv_forward<T>(g, x.data(), w.data(), bias.data(), grouped.data());
       CHECK(all_close(grouped, ey, rounding<T> * 64));
       CHECK(all_close(y, ey, rounding<T> * 64));
       CHECK(all_close(rectified, erelu, rounding<T> * 64));
@@ -301,13 +301,15 @@ bool same_by_what_is_needed() {
   guarded<float> y(n.y), dx(n.x), dw(n.w), y2(n.y), dx2(n.x), dw2(n.w);
   bool same = true;
   for_each_set([&] {
-    cpu::grouped_conv_forward<float>(G, x.data(), w.data(), nullptr, y.data());
-    cpu::grouped_conv_backward_data<float>(G, dy.data(), w.data(), dx.data());
-    cpu::grouped_conv_backward_weights<float>(G, x.data(), dy.data(), dw.data(), false);
-    cpu::grouped_conv_forward<float, of(forward)>(G, x.data(), w.data(), nullptr, y2.data());
-    cpu::grouped_conv_backward_data<float, of(data)>(G, dy.data(), w.data(), dx2.data());
-    cpu::grouped_conv_backward_weights<float, of(weights)>(G, x.data(), dy.data(), dw2.data(),
-                                                           false);
+    cpu::conv_forward<float>(G, x.data(), w.data(), nullptr, y.data());
+    cpu::conv_backward_data<float>(G, dy.data(), w.data(), dx.data());
+    cpu::conv_backward_weights<float>(G, x.data(), dy.data(), dw.data(), false);
+    cpu::conv_forward<float>(G, x.data(), w.data(), nullptr, y2.data(), {},
+                             cpu::conv_algorithms_of<float, forward, of(forward)>());
+    cpu::conv_backward_data<float>(G, dy.data(), w.data(), dx2.data(), nullptr,
+                                   cpu::conv_algorithms_of<float, data, of(data)>());
+    cpu::conv_backward_weights<float>(G, x.data(), dy.data(), dw2.data(), false,
+                                      cpu::conv_algorithms_of<float, weights, of(weights)>());
     const auto equal = [](const guarded<float>& a, const guarded<float>& b) {
       return std::equal(a.data(), a.data() + a.size(), b.data());
     };
@@ -434,9 +436,9 @@ TEST_CASE("depthwise convolutions give the same bits on any number of threads") 
     for_each_set([&] {
       guarded<float> y(n.y), dx(n.x), dw(n.w), y2(n.y), dx2(n.x), dw2(n.w);
       const auto run = [&](guarded<float>& a, guarded<float>& b, guarded<float>& c) {
-        cpu::grouped_conv_forward<float>(g, x.data(), w.data(), nullptr, a.data());
-        cpu::grouped_conv_backward_data<float>(g, dy.data(), w.data(), b.data());
-        cpu::grouped_conv_backward_weights<float>(g, x.data(), dy.data(), c.data(), false);
+        cpu::conv_forward<float>(g, x.data(), w.data(), nullptr, a.data());
+        cpu::conv_backward_data<float>(g, dy.data(), w.data(), b.data());
+        cpu::conv_backward_weights<float>(g, x.data(), dy.data(), c.data(), false);
       };
       run(y, dx, dw);
       {

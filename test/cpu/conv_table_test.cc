@@ -2,10 +2,12 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <initializer_list>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/run.hpp"
 #include "ikebana/cpu/conv/table.hpp"
+#include "ikebana/cpu/threads.hpp"
 #include "support.hpp"
 
 using namespace cpu_test;
@@ -44,14 +47,16 @@ template <conv_geometry G>
 void check() {
   using enum cpu::conv_direction;
   namespace detail = cpu::detail;
-  const auto& to_y = detail::forward_algorithms_for<float, detail::needed_for<float>(forward, G)>();
-  const auto& to_x = detail::data_algorithms_for<float, detail::needed_for<float>(data, G)>();
-  const auto& to_w = detail::weights_algorithms_for<float, detail::needed_for<float>(weights, G)>();
+  const auto& to_y =
+      cpu::conv_algorithms_of<float, forward, detail::needed_for<float>(forward, G)>();
+  const auto& to_x = cpu::conv_algorithms_of<float, data, detail::needed_for<float>(data, G)>();
+  const auto& to_w =
+      cpu::conv_algorithms_of<float, weights, detail::needed_for<float>(weights, G)>();
   // With separately compiled kernels all algorithms exist, and there is nothing to compare
   // (conv_table_of_headers_test compiles its own).
-  CHECK((&to_y == &detail::forward_algorithms<float>()) == !IKEBANA_CPU_HERE);
-  CHECK((&to_x == &detail::data_algorithms<float>()) == !IKEBANA_CPU_HERE);
-  CHECK((&to_w == &detail::weights_algorithms<float>()) == !IKEBANA_CPU_HERE);
+  CHECK((&to_y == &cpu::conv_algorithms_of<float>(forward)) == !IKEBANA_CPU_HERE);
+  CHECK((&to_x == &cpu::conv_algorithms_of<float>(data)) == !IKEBANA_CPU_HERE);
+  CHECK((&to_w == &cpu::conv_algorithms_of<float>(weights)) == !IKEBANA_CPU_HERE);
   if constexpr (!IKEBANA_CPU_HERE) return;
   constexpr dim_t sources = G.in_channels / G.groups;
   const dim_t size_x = G.batch * G.in_channels * conv_geometry::volume(G.in),
@@ -66,17 +71,32 @@ void check() {
   };
   same(size_y, [&](float* y, bool some) {
     cpu::conv_forward<float>(G, x.data(), w.data(), nullptr, y, {},
-                             some ? to_y : detail::forward_algorithms<float>());
+                             some ? to_y : cpu::conv_algorithms_of<float>(forward));
   });
   same(size_x, [&](float* dx, bool some) {
     cpu::conv_backward_data<float>(G, dy.data(), w.data(), dx, nullptr,
-                                   some ? to_x : detail::data_algorithms<float>());
+                                   some ? to_x : cpu::conv_algorithms_of<float>(data));
   });
   same(size_w, [&](float* dw, bool some) {
     cpu::conv_backward_weights<float>(G, x.data(), dy.data(), dw, false,
-                                      some ? to_w : detail::weights_algorithms<float>());
+                                      some ? to_w : cpu::conv_algorithms_of<float>(weights));
   });
 }
+
+/// That reach all algorithms.
+const conv_geometry shapes[] = {
+    geometry(9, 1, 6, 1, {1, 14, 14}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}),
+    geometry(17, 6, 16, 1, {1, 10, 10}, {1, 5, 5}, {1, 1, 1}, {0, 0, 0}),
+    geometry(1, 3, 40, 1, {1, 19, 21}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}),
+    geometry(2, 20, 33, 1, {1, 13, 12}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+    geometry(1, 33, 40, 1, {1, 15, 16}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+    geometry(2, 6, 40, 1, {1, 15, 16}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+    geometry(2, 35, 40, 1, {1, 9, 9}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}),
+    geometry(2, 12, 40, 1, {1, 9, 9}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}),
+    geometry(9, 20, 18, 1, {1, 2, 3}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+    geometry(1, 20, 64, 1, {1, 1, 90}, {1, 1, 5}, {1, 1, 3}, {0, 0, 2}),
+    geometry(2, 4, 10, 1, {4, 7, 8}, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}),
+};
 
 }  // namespace
 
@@ -124,19 +144,6 @@ TEST_CASE("what is not known of channels is built for any") {
 TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, float, double) {
   using cpu::conv_algorithm, cpu::conv_direction;
   namespace detail = cpu::detail;
-  const conv_geometry shapes[] = {
-      geometry(9, 1, 6, 1, {1, 14, 14}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}),
-      geometry(17, 6, 16, 1, {1, 10, 10}, {1, 5, 5}, {1, 1, 1}, {0, 0, 0}),
-      geometry(1, 3, 40, 1, {1, 19, 21}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}),
-      geometry(2, 20, 33, 1, {1, 13, 12}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
-      geometry(1, 33, 40, 1, {1, 15, 16}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
-      geometry(2, 6, 40, 1, {1, 15, 16}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
-      geometry(2, 35, 40, 1, {1, 9, 9}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}),
-      geometry(2, 12, 40, 1, {1, 9, 9}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}),
-      geometry(9, 20, 18, 1, {1, 2, 3}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
-      geometry(1, 20, 64, 1, {1, 1, 90}, {1, 1, 5}, {1, 1, 3}, {0, 0, 2}),
-      geometry(2, 4, 10, 1, {4, 7, 8}, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}),
-  };
   const double most = std::is_same_v<T, float> ? 1e-4 : 1e-12;
   int made[3][std::size(cpu::conv_algorithms)] = {};
   generator r(3);
@@ -145,20 +152,15 @@ TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, 
         w(g.out_channels * g.in_channels * conv_geometry::volume(g.kernel), r),
         dy(g.batch * g.out_channels * conv_geometry::volume(g.out), r);
     const auto compute = [&](conv_direction d, conv_algorithm a, guarded<T>& to) {
-      const auto keep = [a](auto table) {
-        for (const conv_algorithm other : cpu::conv_algorithms)
-          if (other != a) table.run[static_cast<int>(other)] = nullptr;
-        return table;
-      };
+      detail::conv_table<T> only = cpu::conv_algorithms_of<T>(d);
+      for (const conv_algorithm other : cpu::conv_algorithms)
+        if (other != a) only.remove(other);
       if (d == conv_direction::forward)
-        cpu::conv_forward<T>(g, x.data(), w.data(), nullptr, to.data(), {},
-                             keep(detail::forward_algorithms<T>()));
+        cpu::conv_forward<T>(g, x.data(), w.data(), nullptr, to.data(), {}, only);
       else if (d == conv_direction::data)
-        cpu::conv_backward_data<T>(g, dy.data(), w.data(), to.data(), nullptr,
-                                   keep(detail::data_algorithms<T>()));
+        cpu::conv_backward_data<T>(g, dy.data(), w.data(), to.data(), nullptr, only);
       else
-        cpu::conv_backward_weights<T>(g, x.data(), dy.data(), to.data(), false,
-                                      keep(detail::weights_algorithms<T>()));
+        cpu::conv_backward_weights<T>(g, x.data(), dy.data(), to.data(), false, only);
     };
     for (const conv_direction d :
          {conv_direction::forward, conv_direction::data, conv_direction::weights}) {
@@ -171,7 +173,7 @@ TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, 
       for (dim_t i = 0; i < n; ++i)
         largest = std::max(largest, std::abs(static_cast<double>(expected.data()[i])));
       for_each_set([&] {
-        const auto& tiles = detail::forward_algorithms<T>().tiles();
+        const auto& tiles = cpu::conv_algorithms_of<T>(conv_direction::forward).tiles();
         for (const conv_algorithm a : cpu::conv_algorithms) {
           bool fits = a != conv_algorithm::passes && applies(a, detail::planned(d, g, tiles));
           if (d == conv_direction::data && a != conv_algorithm::im2col &&
@@ -213,4 +215,48 @@ TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, 
   was_made(conv_direction::forward, {im2col, product, images_in_lanes, bands, plain});
   was_made(conv_direction::data, {col2im, im2col, product, images_in_lanes, bands, plain});
   was_made(conv_direction::weights, {im2col, product, channels_in_lanes, bands, plain});
+}
+
+TEST_CASE_TEMPLATE("a plan that is kept gives the bits of one that is made anew", T, float,
+                   double) {
+  using cpu::conv_direction;
+  generator r(4);
+  for (const conv_geometry& g : shapes) {
+    const guarded<T> x(g.batch * g.in_channels * conv_geometry::volume(g.in), r),
+        w(g.out_channels * g.in_channels * conv_geometry::volume(g.kernel), r),
+        dy(g.batch * g.out_channels * conv_geometry::volume(g.out), r), bias(g.in_channels, r);
+    std::vector<std::uint64_t> rooms[3];
+    const auto compute = [&](conv_direction d, dim_t batch, bool keeps) {
+      conv_geometry some = g;
+      some.batch = batch;
+      const auto& table = cpu::conv_algorithms_of<T>(d);
+      std::span<std::byte> room;
+      if (keeps) {
+        auto& words = rooms[static_cast<int>(d)];
+        words.resize(cpu::conv_plan_bytes(d, g.stride) / sizeof(std::uint64_t));
+        room = std::as_writable_bytes(std::span(words));
+      }
+      guarded<T> to(d == conv_direction::forward ? dy.size()
+                    : d == conv_direction::data  ? x.size()
+                                                 : w.size());
+      if (d == conv_direction::forward)
+        cpu::conv_forward<T>(some, x.data(), w.data(), nullptr, to.data(), {}, table, room);
+      else if (d == conv_direction::data)
+        cpu::conv_backward_data<T>(some, dy.data(), w.data(), to.data(), bias.data(), table, room);
+      else
+        cpu::conv_backward_weights<T>(some, x.data(), dy.data(), to.data(), false, table, room);
+      CHECK(to.intact());
+      return to;
+    };
+    for_each_set([&] {
+      for (const conv_direction d :
+           {conv_direction::forward, conv_direction::data, conv_direction::weights})
+        for (const dim_t batch : {g.batch, g.batch, dim_t{1}, g.batch}) {
+          const ikebana::scoped_num_threads threads(batch == 1 ? 3 : 1);
+          const auto expected = compute(d, batch, false), found = compute(d, batch, true);
+          CHECK(std::memcmp(found.data(), expected.data(),
+                            static_cast<std::size_t>(found.size()) * sizeof(T)) == 0);
+        }
+    });
+  }
 }

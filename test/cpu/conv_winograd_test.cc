@@ -314,8 +314,8 @@ TEST_CASE("Winograd's gradient of the weights is left out where exactness is ask
     guarded<float> fast(nw), exact(nw), direct(nw);
     cpu::conv_backward_weights<float>(g, x.data(), dy.data(), fast.data(), false);
     // As nn::conv does if its type rules Winograd out.
-    auto table = cpu::detail::weights_algorithms<float>();
-    table.run[static_cast<int>(cpu::conv_algorithm::winograd)] = nullptr;
+    auto table = cpu::conv_algorithms_of<float>(cpu::conv_direction::weights);
+    table.remove(cpu::conv_algorithm::winograd);
     cpu::conv_backward_weights<float>(g, x.data(), dy.data(), direct.data(), false, table);
     {
       const exactly asked(true);

@@ -1,48 +1,27 @@
 #include "ikebana/cpu/verbose.hpp"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "ikebana/cpu/conv.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/exact_convolution.hpp"
 #include "ikebana/cpu/gemm.hpp"
-#include "ikebana/cpu/grouped_conv.hpp"
 #include "ikebana/cpu/pool.hpp"
 #include "ikebana/cpu/threads.hpp"
+#include "test/support/printed_plans.hpp"
 
 namespace cpu = ikebana::cpu;
 using ikebana::dim_t;
 
 namespace {
-
-/// The lines about plans that f prints to stderr, where an emulator has warnings, too.
-template <class F>
-std::string printed_by(const F& f) {
-  std::FILE* const file = std::tmpfile();
-  REQUIRE(file != nullptr);
-  std::fflush(stderr);
-  const int kept = dup(STDERR_FILENO);
-  dup2(fileno(file), STDERR_FILENO);
-  f();
-  std::fflush(stderr);
-  dup2(kept, STDERR_FILENO);
-  close(kept);
-  std::rewind(file);
-  std::string text, line;
-  for (int c; (c = std::fgetc(file)) != EOF;) {
-    line += static_cast<char>(c);
-    if (c != '\n') continue;
-    if (line.starts_with("ikebana_verbose,")) text += line;
-    line.clear();
-  }
-  std::fclose(file);
-  return text;
-}
 
 void multiply(dim_t m, dim_t n, dim_t k) {
   const std::vector<float> a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(k * n));
@@ -65,9 +44,9 @@ void convolve(dim_t groups, dim_t channels) {
                              {1, 9, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}};
   std::vector<float> x(static_cast<std::size_t>(2 * channels * 81)),
       y = x, w(static_cast<std::size_t>(channels * channels / groups * 9));
-  cpu::grouped_conv_forward<float>(g, x.data(), w.data(), nullptr, y.data());
-  cpu::grouped_conv_backward_data<float>(g, y.data(), w.data(), x.data());
-  cpu::grouped_conv_backward_weights<float>(g, x.data(), y.data(), w.data(), false);
+  cpu::conv_forward<float>(g, x.data(), w.data(), nullptr, y.data());
+  cpu::conv_backward_data<float>(g, y.data(), w.data(), x.data());
+  cpu::conv_backward_weights<float>(g, x.data(), y.data(), w.data(), false);
 }
 
 }  // namespace
@@ -90,6 +69,40 @@ TEST_CASE("a line for each plan of a convolution is printed if asked for") {
   CHECK(depthwise.find(start + "data 2x1x1x9x9 ") != std::string::npos);
   CHECK(depthwise.find(start + "weights 2x1x1x9x9 ") != std::string::npos);
   CHECK(printed_by([] { convolve(2, 10); }).empty());
+}
+
+TEST_CASE("a plan that is kept is made once for what it depends on") {
+  const auto run = [room = std::array<std::uint64_t, 800>{}](dim_t batch, dim_t stride) mutable {
+    const dim_t out = (9 - 1) / stride + 1;
+    const cpu::conv_geometry g{
+        batch,     3,        5, 1, {1, 9, 9}, {1, out, out}, {1, 3, 3}, {1, stride, stride},
+        {0, 1, 1}, {1, 1, 1}};
+    std::vector<float> x(2 * 3 * 81), y(2 * 5 * 81), w(5 * 3 * 9);
+    const std::span<std::byte> all = std::as_writable_bytes(std::span(room));
+    return printed_by([&] {
+             cpu::conv_forward<float>(g, x.data(), w.data(), nullptr, y.data(), {},
+                                      cpu::conv_algorithms_of<float>(cpu::conv_direction::forward),
+                                      all);
+           }).size() > 0;
+  };
+  cpu::set_verbose(true);
+  auto made = run;
+  CHECK(made(2, 1));
+  CHECK(!made(2, 1));
+  CHECK(made(1, 1));
+  CHECK(made(1, 2));
+  CHECK(!made(1, 2));
+  {
+    const ikebana::scoped_num_threads threads(3);
+    CHECK(made(1, 2));
+    CHECK(!made(1, 2));
+  }
+  CHECK(made(1, 2));
+  ikebana::set_exact_convolution(true);
+  CHECK(made(1, 2));
+  ikebana::set_exact_convolution(false);
+  CHECK(made(1, 2));
+  cpu::set_verbose(false);
 }
 
 TEST_CASE("a line for each plan of a product and of a pool is printed if asked for") {

@@ -1,12 +1,18 @@
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstring>
 #include <span>
+#include <string>
 
 #include "ikebana/compose/sequential.hpp"
+#include "ikebana/cpu/verbose.hpp"
+#include "ikebana/deploy/freeze.hpp"
 #include "ikebana/model/initialize.hpp"
+#include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/conv.hpp"
 #include "ikebana/nn/conv_transpose.hpp"
+#include "test/support/printed_plans.hpp"
 
 using namespace ikebana;
 using namespace ikebana::literals;
@@ -45,4 +51,38 @@ TEST_CASE("static and dynamic extents give the same bits through padding of ever
                        "in: conv2d expects spatial extents of at least 3 (more than the padding, "
                        "which reflects), got 2 (input [1, 3, 2, 7])",
                        shape_error);
+}
+
+TEST_CASE("a model plans its convolutions once for inputs of one shape") {
+  const auto net = sequential(conv2d<2, 3, kernel<3>, stride<2>>{}, relu{},
+                              conv_transpose2d<3, 2, kernel<3>, stride<2>>{});
+  auto model = initialize<float, shape{dynamic, 2, 9, 9}>(net, seed{1});
+  // Products within convolutions have plans of their own.
+  const auto lines = [](const auto& f) {
+    const std::string text = printed_by(f);
+    int n = 0;
+    for (std::size_t at = 0; (at = text.find("ikebana_verbose,conv,", at)) != text.npos; ++at) ++n;
+    return n;
+  };
+  const auto step = [&](dim_t batch) {
+    const tensor<float, shape{dynamic, 2, 9, 9}> x{shape{batch, 2, 9, 9}};
+    return lines([&] {
+      model(x);
+      model.backward(x);
+    });
+  };
+  cpu::set_verbose(true);
+  // Of six, but for the gradient of the input.
+  CHECK(step(2) >= 5);
+  CHECK(step(2) == 0);
+  CHECK(step(1) >= 5);
+  CHECK(step(1) == 0);
+  auto frozen = freeze(model);
+  auto one = frozen.lane(shape{1, 2, 9, 9}), other = frozen.lane(shape{1, 2, 9, 9});
+  const tensor<float, shape{dynamic, 2, 9, 9}> x{shape{1, 2, 9, 9}};
+  for (auto* lane : {&one, &other}) {
+    CHECK(lines([&] { frozen(*lane, x); }) >= 2);
+    CHECK(lines([&] { frozen(*lane, x); }) == 0);
+  }
+  cpu::set_verbose(false);
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "ikebana/core/random.hpp"
 #include "ikebana/core/shape.hpp"
@@ -71,6 +72,13 @@ class context {
     return reinterpret_cast<U*>(saved_data[i]);
   }
 
+  /// Part of the `plan_bytes` of this call of the module, which is zeros at first and never touched
+  /// in between; empty where nothing is kept.
+  std::span<std::byte> plan(std::size_t first, std::size_t bytes) const {
+    if (plan_data == nullptr) return {};
+    return {plan_data + first, bytes};
+  }
+
   /// Whether the model is in training mode (dropout is active, batch norm uses the batch's
   /// statistics).
   bool training() const { return is_training; }
@@ -105,6 +113,7 @@ class context {
   T* const* gradients = nullptr;
   std::byte* const* buffers = nullptr;
   std::byte* const* saved_data = nullptr;
+  std::byte* plan_data = nullptr;
   bool accumulating = false;
   bool is_training = false;
   std::uint64_t stamp = 0;

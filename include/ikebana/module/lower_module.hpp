@@ -222,6 +222,7 @@ requires has_protocol<M>
     for (std::size_t i = 0; i < out.count; ++i) out.ids[i] = to.add_value({});
     to.n.edges += in.count;
     to.n.saved += saved_count<M>() + 2 * kept;
+    to.n.plan_bytes += plan_bytes<M>();
     to.checkpoint = outer;
     ++to.n.nodes;
     return out;
@@ -259,6 +260,8 @@ requires has_protocol<M>
     else
       to.n.saved += saved_count<M>();
   }
+  node.first_plan = to.n.plan_bytes;
+  to.n.plan_bytes += plan_bytes<M>();
   node.kept_buffers = kept;
   if (kept > 0) to.keep_buffers(leaf);
   to.checkpoint = outer;

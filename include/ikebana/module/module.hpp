@@ -47,6 +47,8 @@ namespace ikebana {
 /// - `multiply_adds(const shape_list& in, const shape_list& out)`: the number of multiply-adds;
 /// - `keeps`: what backward reads of inputs and outputs (default: both); a function of that name if
 ///   it depends on the options;
+/// - `plan_bytes`: the bytes that each call of it in a network keeps from one run to the next, in
+///   `context::plan`;
 /// - `is_view`: the output is the input's memory under another shape;
 /// - `view(const shape&)`: the output as a view of the input, as a view_map: forward runs only
 /// where
@@ -310,6 +312,14 @@ constexpr std::size_t saved_count() {
   if constexpr (requires(const M& m, const shape_list& s) { m.saved(s); })
     return std::tuple_size_v<
         std::remove_cvref_t<decltype(std::declval<const M&>().saved(shape_list{}))>>;
+  else
+    return 0;
+}
+
+template <class M>
+constexpr std::size_t plan_bytes() {
+  if constexpr (requires { M::plan_bytes; })
+    return M::plan_bytes;
   else
     return 0;
 }

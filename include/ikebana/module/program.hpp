@@ -32,6 +32,7 @@ struct program_node {
   /// Of its buffers, which it keeps for a repeated forward: that many saved tensors, after its own,
   /// have their values before forward, and as many more are scratch.
   std::size_t kept_buffers = 0;
+  std::size_t first_plan = 0;  ///< Where what it plans begins, in bytes.
 };
 
 /// A composition of which one alternative runs. Its arms are numbered from `first_arm` on.
@@ -106,7 +107,7 @@ struct program_call {
 /// The sizes of a network's tables; known from its type.
 struct program_sizes {
   std::size_t nodes = 0, values = 0, edges = 0, leaves = 0, scopes = 0, parameters = 0, buffers = 0,
-              saved = 0, choices = 0, arms = 0, frozen = 0, checkpoints = 0;
+              saved = 0, choices = 0, arms = 0, frozen = 0, checkpoints = 0, plan_bytes = 0;
 };
 
 namespace detail {

@@ -8,7 +8,6 @@
 
 #include "ikebana/core/saturated.hpp"
 #include "ikebana/cpu/conv.hpp"
-#include "ikebana/cpu/grouped_conv.hpp"
 #include "ikebana/cpu/pad.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
@@ -66,6 +65,7 @@ struct conv {
   static constexpr bool takes_residual = true;
   static constexpr bool takes_function = true;
   static constexpr bool takes_norm = true;
+  static constexpr std::size_t plan_bytes = options::plan_end(cpu::conv_direction::weights);
   static constexpr bool keeps_extents =
       std::is_same_v<detail::option_or<padding<0>, Options...>, same_padding>;
 
@@ -192,9 +192,11 @@ struct conv {
     }
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const cpu::conv_epilogue<T> then{c.residual(), c.function(), c.channel_scale()};
-    constexpr auto others =
-        options::template needed<T>(cpu::conv_direction::forward, kernel_geometry(), In, Out);
-    cpu::grouped_conv_forward<T, others>(g, seen(c), c.parameter(0), bias, c.output(), then);
+    constexpr auto direction = cpu::conv_direction::forward;
+    constexpr auto others = options::template needed<T>(direction, kernel_geometry(), In, Out);
+    cpu::conv_forward<T>(g, seen(c), c.parameter(0), bias, c.output(), then,
+                         cpu::conv_algorithms_of<T, direction, others>(),
+                         options::plan(c, direction));
   }
 
   template <class T>
@@ -202,19 +204,23 @@ struct conv {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* dy = c.output_gradient();
     if (c.parameter_gradient(0) != nullptr) {
+      constexpr auto direction = cpu::conv_direction::weights;
       constexpr auto to_weights =
-          options::template needed<T>(cpu::conv_direction::weights, kernel_geometry(), In, Out);
-      cpu::grouped_conv_backward_weights<T, to_weights>(g, seen(c), dy, c.parameter_gradient(0),
-                                                        c.accumulate());
+          options::template needed<T>(direction, kernel_geometry(), In, Out);
+      cpu::conv_backward_weights<T>(g, seen(c), dy, c.parameter_gradient(0), c.accumulate(),
+                                    cpu::conv_algorithms_of<T, direction, to_weights>(),
+                                    options::plan(c, direction));
       if constexpr (options::bias)
         cpu::conv_backward_bias<T>(g, dy, c.parameter_gradient(1), c.accumulate());
     }
     if (c.input_gradient() == nullptr) return;
     T* dx = c.input_gradient();
     if constexpr (!is_zeros) dx = c.template saved<T>(0);
-    constexpr auto to_data =
-        options::template needed<T>(cpu::conv_direction::data, kernel_geometry(), In, Out);
-    cpu::grouped_conv_backward_data<T, to_data>(g, dy, c.parameter(0), dx, nullptr);
+    constexpr auto direction = cpu::conv_direction::data;
+    constexpr auto to_data = options::template needed<T>(direction, kernel_geometry(), In, Out);
+    cpu::conv_backward_data<T>(g, dy, c.parameter(0), dx, nullptr,
+                               cpu::conv_algorithms_of<T, direction, to_data>(),
+                               options::plan(c, direction));
     if constexpr (!is_zeros)
       cpu::pad_backward<T>(pads(c.input_shape()), border, c.template saved<T>(0),
                            c.input_gradient());

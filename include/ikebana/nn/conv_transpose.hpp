@@ -7,7 +7,6 @@
 
 #include "ikebana/core/saturated.hpp"
 #include "ikebana/cpu/conv.hpp"
-#include "ikebana/cpu/grouped_conv.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/extent.hpp"
@@ -77,6 +76,8 @@ struct conv_transpose {
                      detail::times_given<detail::output_padding_option, Options...> == 0),
                 "ikebana: a transposed convolution takes an output_size of numbers, and then no "
                 "output_padding");
+
+  static constexpr std::size_t plan_bytes = options::plan_end(cpu::conv_direction::weights);
 
   [[no_unique_address]] extent<In> in_channels{};
 
@@ -161,9 +162,11 @@ struct conv_transpose {
   void forward(const context<T>& c) const {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());
     const T* const bias = options::bias ? c.parameter(1) : nullptr;
-    constexpr auto others =
-        options::template needed<T>(cpu::conv_direction::data, options::geometry(), Out, In);
-    cpu::grouped_conv_backward_data<T, others>(g, c.input(), c.parameter(0), c.output(), bias);
+    constexpr auto direction = cpu::conv_direction::data;
+    constexpr auto others = options::template needed<T>(direction, options::geometry(), Out, In);
+    cpu::conv_backward_data<T>(g, c.input(), c.parameter(0), c.output(), bias,
+                               cpu::conv_algorithms_of<T, direction, others>(),
+                               options::plan(c, direction));
   }
 
   template <class T>
@@ -173,15 +176,19 @@ struct conv_transpose {
     // The convolution of which this is the transpose reads what this module writes.
     constexpr auto to_weights =
         options::template needed<T>(cpu::conv_direction::weights, options::geometry(), Out, In);
-    cpu::grouped_conv_backward_weights<T, to_weights>(g, dy, c.input(), c.parameter_gradient(0),
-                                                      c.accumulate());
+    cpu::conv_backward_weights<T>(
+        g, dy, c.input(), c.parameter_gradient(0), c.accumulate(),
+        cpu::conv_algorithms_of<T, cpu::conv_direction::weights, to_weights>(),
+        options::plan(c, cpu::conv_direction::weights));
     if constexpr (options::bias)
       cpu::channel_sums<T>(g.batch, Out, cpu::conv_geometry::volume(g.in), dy,
                            c.parameter_gradient(1), c.accumulate());
     if (c.input_gradient() == nullptr) return;
-    constexpr auto to_data =
-        options::template needed<T>(cpu::conv_direction::forward, options::geometry(), Out, In);
-    cpu::grouped_conv_forward<T, to_data>(g, dy, c.parameter(0), nullptr, c.input_gradient());
+    constexpr auto direction = cpu::conv_direction::forward;
+    constexpr auto to_data = options::template needed<T>(direction, options::geometry(), Out, In);
+    cpu::conv_forward<T>(g, dy, c.parameter(0), nullptr, c.input_gradient(), {},
+                         cpu::conv_algorithms_of<T, direction, to_data>(),
+                         options::plan(c, direction));
   }
 
   template <class... X>

@@ -5,6 +5,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/costs.hpp"
+#include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/layout.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -17,18 +18,21 @@ namespace ikebana::cpu::detail {
 /// How a convolution of one group is divided: into bands of positions whose results and copies stay
 /// in the second level of the cache. Tiles read the copy, or the source where it needs no zeros
 /// around it. The copy holds a block of channels, so that any number of them fits.
-struct band_plan {
+struct band_plan : band_sizes {
   tile_sizes tiles;
   const conv_pass& p;
-  bool in_place = false, direct = false;
   dim_t taps = p.taps();
   dim_t line = conv_costs::line_bytes / tiles.element,
         near = conv_costs::near_bytes / tiles.element;
-  dim_t tile = tiles.registers * tiles.width;                     // positions
-  dim_t channels = p.sources, columns = p.to[2], rows = p.to[1];  // of a block, a band
-  conv_layout layout{};
+  dim_t tile = tiles.registers * tiles.width;  // positions
 
-  band_plan(const tile_sizes& t, const conv_pass& pass) : tiles{t}, p{pass} {}
+  band_plan(const tile_sizes& t, const conv_pass& pass)
+      : band_sizes{.channels = pass.sources, .columns = pass.to[2], .rows = pass.to[1]},
+        tiles{t},
+        p{pass} {}
+  /// As it was found before.
+  band_plan(const tile_sizes& t, const conv_step& step)
+      : band_sizes{step.bands}, tiles{t}, p{step.pass} {}
 
   dim_t most_copied() const { return conv_costs::copied_bytes / tiles.element; }
   dim_t most_out() const { return conv_costs::out_bytes / tiles.element; }

@@ -103,16 +103,23 @@ struct conv_bands {
 };
 
 template <class T>
-bool run_bands(const conv_table<T>& table, const conv_pass& p, const conv_operands<T>& of) {
+bool fit_bands(const conv_table<T>& table, conv_step& step) {
+  const conv_pass& p = step.pass;
   if (p.sources == 0 || p.taps() == 0 || conv_geometry::volume(p.from) == 0) return false;
-  const conv_tiles<T>& tiles = table.tiles();
-  band_plan plan{tiles.sizes(), p};
+  band_plan plan{table.tiles().sizes(), p};
   if (!plan.fit()) return false;
   if (shares_work(p.multiply_adds())) plan.divide(dim_t{2} * num_threads());
-  share_parts(plan.bands(), grain_of(plan.bands(), p.multiply_adds()), [&](dim_t begin, dim_t end) {
-    conv_bands<T>{tiles, plan, of}.run(begin, end);
-  });
+  step.bands = plan;
   return true;
+}
+template <class T>
+void run_bands(const conv_table<T>& table, const conv_step& step, const conv_operands<T>& of) {
+  const conv_tiles<T>& tiles = table.tiles();
+  const band_plan plan{tiles.sizes(), step};
+  share_parts(plan.bands(), grain_of(plan.bands(), plan.p.multiply_adds()),
+              [&](dim_t begin, dim_t end) {
+                conv_bands<T>{tiles, plan, of}.run(begin, end);
+              });
 }
 
 }  // namespace ikebana::cpu::detail

@@ -133,11 +133,10 @@ struct conv_col2im {
 };
 
 template <class T>
-bool run_col2im(const conv_table<T>& table, const conv_pass& forward, const conv_operands<T>& of) {
-  conv_col2im<T> spread{table.tiles(), forward};
+void run_col2im(const conv_table<T>& table, const conv_step& step, const conv_operands<T>& of) {
+  conv_col2im<T> spread{table.tiles(), step.pass};
   spread.fit();
   spread.run(of.source, of.weights, of.bias, of.result);
-  return true;
 }
 
 }  // namespace ikebana::cpu::detail

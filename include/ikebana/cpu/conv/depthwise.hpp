@@ -132,6 +132,17 @@ bool depthwise_backward_weights(const conv_geometry& g, const T* x, const T* dy,
   return ran(p, depthwise_lanes);
 }
 
+/// By the algorithms of a set for few channels a group.
+template <class T, conv_direction Direction, conv_set Set>
+bool run_depthwise(const conv_geometry& g, const conv_operands<T>& of) {
+  if constexpr (Direction == conv_direction::forward)
+    return depthwise_forward<T, Set>(g, of.source, of.weights, of.shift, of.then, of.result);
+  else if constexpr (Direction == conv_direction::data)
+    return depthwise_backward_data<T, Set>(g, of.source, of.weights, of.bias, of.result);
+  else
+    return depthwise_backward_weights<T, Set>(g, of.source, of.weights, of.result, of.accumulates);
+}
+
 IKEBANA_CPU_KERNEL(depthwise_forward)
 IKEBANA_CPU_KERNEL(depthwise_backward_data)
 IKEBANA_CPU_KERNEL(depthwise_backward_weights)

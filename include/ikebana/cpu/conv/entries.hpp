@@ -2,43 +2,61 @@
 
 #include <iterator>
 
+#include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/conv/layout.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
+#include "ikebana/cpu/conv_geometry.hpp"
 
-// What a table of algorithms holds (table.hpp makes them).
+// What a plan consists of, and a table of algorithms (table.hpp makes them).
 namespace ikebana::cpu::detail {
 
-template <class T>
-struct conv_table;
-template <class T>
-struct weights_table;
-template <class T>
-struct weights_job;
+/// How a pass is divided: into bands of so many channels, columns and rows, which are read where
+/// they stand or from a copy, and written directly or put in their place afterwards.
+struct band_sizes {
+  bool in_place = false, direct = false;
+  dim_t channels = 0, columns = 0, rows = 0;
+  conv_layout layout{};
+};
 
-/// One group of a convolution, by one algorithm. Of the direction `data`, p is the pass forward for
-/// col2im and im2col, and else one of the passes. False, having done nothing, where its memory does
-/// not suffice.
-template <class T>
-using conv_run = bool (*)(const conv_table<T>& table, const conv_pass& p,
-                          const conv_operands<T>& of);
-template <class T>
-using weights_run = bool (*)(const weights_table<T>& table, const weights_job<T>& job);
+/// A part of a convolution: a pass by one algorithm. Plain data, which callers may keep. Of the
+/// gradient of the weights, and of that of the input by col2im and im2col, the pass is the one
+/// forward.
+struct conv_step {
+  conv_pass pass;
+  conv_algorithm algorithm = conv_algorithm::plain;
+  bool fills = false;    ///< No pass: gives the input's gradient its bias, or 0.
+  conv_offsets first{};  ///< Of its operands,
+  conv_offsets group{};  ///< and from one group to the next.
+  band_sizes bands{};    ///< Of bands, and of images in lanes.
+};
 
-/// The algorithms by their number; null where they are not built.
+/// fit: whether the algorithm has memory for the step, in which it writes how it divides it. run:
+/// one group, of a step for which fit held.
+template <class T>
+struct conv_entry {
+  bool (*fit)(const conv_table<T>& table, conv_step& step);
+  void (*run)(const conv_table<T>& table, const conv_step& step, const conv_operands<T>& of);
+};
+
+/// The algorithms for one direction by their number; empty where they are not built.
 template <class T>
 struct conv_table {
   const conv_tiles<T>& (*tiles)();
-  conv_run<T> run[std::size(conv_algorithms)];
+  conv_entry<T> entries[std::size(conv_algorithms)];
+  /// By those for few channels a group. False, having done nothing, where none has memory.
+  bool (*by_groups)(const conv_geometry& g, const conv_operands<T>& of);
 
-  bool has(conv_algorithm a) const { return run[static_cast<int>(a)] != nullptr; }
+  const conv_entry<T>& entry(conv_algorithm a) const { return entries[static_cast<int>(a)]; }
+  bool has(conv_algorithm a) const { return entry(a).run != nullptr; }
+  void remove(conv_algorithm a) { entries[static_cast<int>(a)] = {}; }
 };
+
+/// The fit of algorithms that always have memory, and plan little.
 template <class T>
-struct weights_table {
-  const conv_tiles<T>& (*tiles)();
-  weights_run<T> run[std::size(conv_algorithms)];
-
-  bool has(conv_algorithm a) const { return run[static_cast<int>(a)] != nullptr; }
-};
+bool always_fits(const conv_table<T>&, conv_step&) {
+  return true;
+}
 
 }  // namespace ikebana::cpu::detail

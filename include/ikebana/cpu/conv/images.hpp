@@ -23,23 +23,24 @@ namespace ikebana::cpu::detail {
 /// registers, which rows of any length then fill. Its bits are those of the plan that it stands in
 /// for: every sum is of the same products in the same order, but for zeros.
 template <class T>
-struct images_run {
+struct images_run : band_sizes {
   using slide_shape = typename conv_tiles<T>::slide_shape;
 
   const conv_tiles<T>& tiles;
   const conv_pass& p;
-  const conv_operands<T>& of;
+  conv_operands<T> of{};
   dim_t depth = p.sources * p.taps();
-  dim_t rows = 0, bands = 0;  // of a band; of a plane
-  bool plain = false;         // lanes are images, which need no zeros around them
-  conv_layout layout{};
+  dim_t bands = 0;  // of a plane
   // Parts of a thread's scratch.
   T *copy = nullptr, *apart = nullptr, *out = nullptr;
   std::int32_t *image_at = nullptr, *weight_at = nullptr;  // of a row of positions
   std::int32_t *all_image_at = nullptr, *all_weight_at = nullptr;
 
-  images_run(const conv_tiles<T>& t, const conv_pass& pass, const conv_operands<T>& operands)
-      : tiles{t}, p{pass}, of{operands} {}
+  /// To be planned, or as it was found before.
+  images_run(const conv_tiles<T>& t, const conv_pass& pass)
+      : band_sizes{.columns = pass.to[2]}, tiles{t}, p{pass} {}
+  images_run(const conv_tiles<T>& t, const conv_step& step, const conv_operands<T>& operands)
+      : band_sizes{step.bands}, tiles{t}, p{step.pass}, of{operands}, bands{parts(p.to[1], rows)} {}
 
   static double real(dim_t n) { return static_cast<double>(n); }
 
@@ -52,9 +53,11 @@ struct images_run {
     bands = parts(p.to[1], rows);
   }
   void lay_out() {
-    plain = whole() && p.stands();
+    // Lanes that are images need no zeros around them.
+    in_place = whole() && p.stands();
+    direct = whole() && p.unit_step();
     layout = conv_layout{p, p.to[2], rows, false, false, conv_costs::line_bytes / dim_t{sizeof(T)}};
-    if (!plain) return;
+    if (!in_place) return;
     layout.channel = conv_geometry::volume(p.from);
     layout.slice = p.dilation[0] * p.from[1] * p.from[2];
     layout.pitch = p.from[2];
@@ -68,7 +71,7 @@ struct images_run {
     return (layout.channel * p.sources + 2 * conv_tiles<T>::most_registers) * tiles.width;
   }
   dim_t apart_size() const {
-    return plain ? 0 : ((whole() ? met() : layout.channel) + 1) * tiles.width;
+    return in_place ? 0 : ((whole() ? met() : layout.channel) + 1) * tiles.width;
   }
   /// The elements of a channel up to the last that may be met.
   dim_t met() const { return ((p.met[0] - 1) * p.from[1] + p.met[1] - 1) * p.from[2] + p.met[2]; }
@@ -86,11 +89,11 @@ struct images_run {
     T* to = copy;
     const dim_t w = tiles.width, from_plane = conv_geometry::volume(p.from);
     // Of what stands, nothing behind the last element that is met is read.
-    const dim_t size = plain ? layout.offset(p.kernel[0] - 1, p.kernel[1] - 1, p.kernel[2] - 1) +
-                                   (p.to[1] - 1) * layout.pitch + p.to[2]
-                             : layout.planes * layout.y.phases * layout.x.phases * layout.slice;
+    const dim_t size = in_place ? layout.offset(p.kernel[0] - 1, p.kernel[1] - 1, p.kernel[2] - 1) +
+                                      (p.to[1] - 1) * layout.pitch + p.to[2]
+                                : layout.planes * layout.y.phases * layout.x.phases * layout.slice;
     for (dim_t c = 0; c < p.sources; ++c, to += layout.channel * w, source += from_plane) {
-      if (plain) {
+      if (in_place) {
         tiles.pack_across(to, w, source + first * p.source_image, p.source_image, size, used);
         continue;
       }
@@ -227,7 +230,7 @@ struct images_run {
 
   void multiply() const {
     const T zeros[conv_tiles<T>::most_rows] = {};
-    const dim_t w = tiles.width, columns = p.to[2];
+    const dim_t w = tiles.width;
     conv_job<T> job{};
     job.weight_step = p.weight_result;
     job.weight_at = weight_at;
@@ -262,7 +265,6 @@ struct images_run {
 
   void put(dim_t first, dim_t used) const {
     const dim_t n = positions(), plane = p.result_plane();
-    const bool direct = whole() && p.unit_step();
     for (dim_t r = 0; r < p.results; ++r) {
       T* const to = of.result + r * plane + (direct ? first * p.result_image : 0);
       tiles.place_across(used, n, out + r * n * tiles.width, tiles.width, nullptr, false,
@@ -287,20 +289,25 @@ struct images_run {
 
 /// Where it is faster than the bands that it stands in for.
 template <class T>
-bool run_images(const conv_table<T>& table, const conv_pass& p, const conv_operands<T>& of) {
+bool fit_images(const conv_table<T>& table, conv_step& step) {
+  const conv_pass& p = step.pass;
   const conv_tiles<T>& tiles = table.tiles();
   band_plan plan{tiles.sizes(), p};
   if (p.taps() == 0 || conv_geometry::volume(p.from) == 0 || !plan.fit() ||
       plan.channels != p.sources)
     return false;
-  images_run<T> images{tiles, p, of};
+  images_run<T> images{tiles, p};
   const double bands =
       plan.cost() * static_cast<double>(p.sources * p.to[0] * p.to[1] * p.to[2] * p.batch);
   if (!images.fit(table.has(conv_algorithm::bands) ? conv_costs::least_gain * bands
                                                    : std::numeric_limits<double>::infinity()))
     return false;
-  images.run();
+  step.bands = images;
   return true;
+}
+template <class T>
+void run_images(const conv_table<T>& table, const conv_step& step, const conv_operands<T>& of) {
+  images_run<T>{table.tiles(), step, of}.run();
 }
 
 }  // namespace ikebana::cpu::detail

@@ -84,11 +84,12 @@ struct conv_layout {
   }
   /// Where each kernel element of each channel begins.
   void list_offsets(const conv_pass& p, dim_t channels, std::int32_t* to) const {
-    for (dim_t c = 0; c < channels; ++c)
-      for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
-        for (dim_t ky = 0; ky < p.kernel[1]; ++ky)
-          for (dim_t kx = 0; kx < p.kernel[2]; ++kx)
-            *to++ = static_cast<std::int32_t>(c * channel + offset(kz, ky, kx));
+    std::int32_t* at = to;
+    for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
+      for (dim_t ky = 0; ky < p.kernel[1]; ++ky)
+        for (dim_t kx = 0; kx < p.kernel[2]; ++kx)
+          *at++ = static_cast<std::int32_t>(offset(kz, ky, kx));
+    repeat_list(to, p.taps(), channels, channel);
   }
 
   /// Fills `to` with `channels` channels of the image at `from`, for the positions from (z, y0, x0)

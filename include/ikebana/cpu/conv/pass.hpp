@@ -17,6 +17,11 @@
 IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
+/// Continues a list of one channel's offsets, of n elements, for channels `step` apart.
+inline void repeat_list(std::int32_t* list, dim_t n, dim_t channels, dim_t step) {
+  for (dim_t i = n; i < channels * n; ++i) list[i] = list[i - n] + static_cast<std::int32_t>(step);
+}
+
 /// A forward convolution of one group. Backward by data is one for each residue of the input's
 /// positions by the strides, of stride 1, whose results lie `step` apart.
 struct conv_pass {
@@ -46,12 +51,13 @@ struct conv_pass {
   }
   /// Where each weight of a result's first `channels` sources lies.
   void list_weights(dim_t channels, std::int32_t* at) const {
-    for (dim_t c = 0; c < channels; ++c)
-      for (dim_t kz = 0; kz < kernel[0]; ++kz)
-        for (dim_t ky = 0; ky < kernel[1]; ++ky)
-          for (dim_t kx = 0; kx < kernel[2]; ++kx)
-            *at++ = static_cast<std::int32_t>(c * weight_source + kz * weight_tap[0] +
-                                              ky * weight_tap[1] + kx * weight_tap[2]);
+    std::int32_t* each = at;
+    for (dim_t kz = 0; kz < kernel[0]; ++kz)
+      for (dim_t ky = 0; ky < kernel[1]; ++ky)
+        for (dim_t kx = 0; kx < kernel[2]; ++kx)
+          *each++ = static_cast<std::int32_t>(kz * weight_tap[0] + ky * weight_tap[1] +
+                                              kx * weight_tap[2]);
+    repeat_list(at, taps(), channels, weight_source);
   }
   dim_t result_plane() const { return conv_geometry::volume(whole); }
   dim_t result_at(dim_t z, dim_t y, dim_t x) const {
@@ -95,14 +101,33 @@ void share_groups(dim_t groups, dim_t multiply_adds, const F& f) {
   });
 }
 
-/// What a pass reads and writes.
+template <class T>
+struct conv_table;
+
+/// Elements by which operands are ahead of others; of `row`, the bias, scale and shift.
+struct conv_offsets {
+  dim_t source, weights, row, result;
+};
+
+/// What a pass reads and writes. Of the gradient of the weights, `weights` are dy.
 template <class T>
 struct conv_operands {
   const T *source, *weights, *bias;
   T* result;
-  conv_epilogue<T> then;
-  const T* shift;  // where `then` scales: the bias, which is then added with the
-                   // scale
+  conv_epilogue<T> then{};
+  const T* shift = nullptr;  // where `then` scales: the bias, which is then added with the scale
+  bool accumulates = false;
+
+  conv_operands ahead(const conv_offsets& by, dim_t times) const {
+    const auto moved = [times](auto* p, dim_t n) { return p == nullptr ? p : p + times * n; };
+    return {moved(source, by.source),
+            moved(weights, by.weights),
+            moved(bias, by.row),
+            moved(result, by.result),
+            {moved(then.residual, by.result), then.function, moved(then.scale, by.row)},
+            moved(shift, by.row),
+            accumulates};
+  }
 
   /// Whether tiles do all that follows.
   bool relu() const {

@@ -14,8 +14,9 @@ namespace ikebana::cpu::detail {
 
 /// Without any copy, for kernels so large that none fits.
 template <class T>
-[[gnu::cold]] bool run_plain(const conv_table<T>& table, const conv_pass& p,
+[[gnu::cold]] void run_plain(const conv_table<T>& table, const conv_step& step,
                              const conv_operands<T>& of) {
+  const conv_pass& p = step.pass;
   const conv_tiles<T>& tiles = table.tiles();
   const T *const source = of.source, *const w = of.weights, *const bias = of.bias;
   T* const result = of.result;
@@ -45,18 +46,17 @@ template <class T>
           }
   const auto& then = of.then;
   if (then.function == activation::none && then.residual == nullptr && then.scale == nullptr)
-    return true;
+    return;
   const dim_t whole = p.result_plane();
   for (dim_t b = 0; b < p.batch; ++b) {
     const dim_t at = b * p.result_image;
     of.finish(tiles, p.results, whole, at, whole, 0);
   }
-  return true;
 }
 
 /// The same of weights.
 template <class T>
-[[gnu::cold]] bool run_weights_plain(const weights_table<T>&, const weights_job<T>& job) {
+[[gnu::cold]] void run_weights_plain(const weights_job<T>& job) {
   const conv_pass& p = job.p;
   const dim_t taps = p.taps(), plane = conv_geometry::volume(p.to);
   for (dim_t r = 0; r < p.results; ++r)
@@ -80,7 +80,11 @@ template <class T>
         T& to = job.dw[r * p.weight_result + c * taps + k];
         to = job.accumulate ? to + sum : sum;
       }
-  return true;
+}
+template <class T>
+void run_weights_plain(const conv_table<T>& table, const conv_step& step,
+                       const conv_operands<T>& of) {
+  run_weights_plain(weights_job<T>{table, step.pass, of});
 }
 
 }  // namespace ikebana::cpu::detail

@@ -262,10 +262,23 @@ struct conv_set {
   }
 };
 
+/// What is known of the types of run.hpp where kernels are built apart.
+inline constexpr std::size_t kept_steps_bytes = 256, conv_step_bytes = 640;
+
 }  // namespace detail
 
 /// The algorithms that a caller may need, a bit for each, and what they need of strides.
 using conv_set = detail::conv_set;
+
+/// The bytes in which a caller keeps the plan of such convolutions (conv.hpp): of the gradient of
+/// the input, a step for each residue by the strides, of which there may be too many.
+constexpr std::size_t conv_plan_bytes(conv_direction direction,
+                                      const std::array<dim_t, 3>& stride) {
+  const dim_t parts = conv_geometry::volume(stride);
+  return detail::kept_steps_bytes +
+         (direction != conv_direction::data ? 1 : std::size_t(parts < 4 ? parts : 4)) *
+             detail::conv_step_bytes;
+}
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

@@ -14,7 +14,8 @@ namespace ikebana::cpu::detail {
 /// The weights of a pass times an image, by blocks of positions: what follows it finds them in the
 /// cache.
 template <class T>
-bool run_product(const conv_table<T>& table, const conv_pass& p, const conv_operands<T>& of) {
+void run_product(const conv_table<T>& table, const conv_step& step, const conv_operands<T>& of) {
+  const conv_pass& p = step.pass;
   // One of the weights' two steps is 1.
   const bool turned = p.weight_source != 1;
   const dim_t plane = conv_geometry::volume(p.to), from_plane = conv_geometry::volume(p.from),
@@ -56,7 +57,6 @@ bool run_product(const conv_table<T>& table, const conv_pass& p, const conv_oper
       if (of.finishes()) of.finish(table.tiles(), p.results, block.n, at, result_plane, 0);
     }
   });
-  return true;
 }
 
 }  // namespace ikebana::cpu::detail

@@ -1,9 +1,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv.hpp"
+#include "ikebana/cpu/conv/depthwise.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
@@ -26,14 +30,14 @@ namespace ikebana::cpu {
 
 namespace detail {
 
-/// Runs the first algorithm of the table that applies to p and has memory for it; prints a line
-/// about it, if wanted (verbose.hpp) and this is the first `part` of a call.
-template <class Table, class... Args>
-void run_first(const Table& table, const conv_problem& p, dim_t part, const Args&... args) {
+/// Chooses the first algorithm of the table that applies to p and has memory for the step; prints a
+/// line about it, if wanted (verbose.hpp).
+template <class T>
+void plan_step(const conv_table<T>& table, const conv_problem& p, bool prints, conv_step& step) {
   for (const conv_algorithm a : conv_algorithms)
-    if (const auto run = table.run[static_cast<int>(a)];
-        run != nullptr && applies(a, p) && run(table, args...)) {
-      if (part == 0 && is_verbose()) [[unlikely]]
+    if (table.has(a) && applies(a, p) && table.entry(a).fit(table, step)) {
+      step.algorithm = a;
+      if (prints && is_verbose()) [[unlikely]]
         print_plan(p, name(a));
       return;
     }
@@ -64,13 +68,16 @@ conv_problem planned(const conv_pass& pass, const conv_tiles<T>& tiles) {
           exact_convolution()};
 }
 
-/// Gives the positions of dx that no pass writes their bias, or 0.
-template <class T>
-void fill_unmet(const conv_geometry& g, const conv_tiles<T>& tiles, const T* bias, T* dx) {
-  const dim_t plane = conv_geometry::volume(g.in);
+/// Whether no pass of the gradient of the input writes some positions.
+inline bool leaves_some(const conv_geometry& g) {
   dim_t met = 0;
   each_pass(g, [&](const conv_pass& pass, dim_t) { met += conv_geometry::volume(pass.to); });
-  if (met == plane) return;
+  return met != conv_geometry::volume(g.in);
+}
+/// Gives all positions their bias, or 0.
+template <class T>
+void fill(const conv_geometry& g, const conv_tiles<T>& tiles, const T* bias, T* dx) {
+  const dim_t plane = conv_geometry::volume(g.in);
   share_parts(g.batch * g.in_channels, rows_for_thread(plane), [&](dim_t begin, dim_t end) {
     for (dim_t i = begin; i < end; ++i)
       if (T* const to = dx + i * plane; bias == nullptr)
@@ -80,98 +87,122 @@ void fill_unmet(const conv_geometry& g, const conv_tiles<T>& tiles, const T* bia
   });
 }
 
+/// Hands the steps of a convolution to f, as they are planned.
+template <class T, class F>
+void plan_steps(conv_direction direction, const conv_geometry& g, const conv_table<T>& table,
+                const F& f) {
+  const conv_problem problem = planned(direction, g, table.tiles());
+  const conv_pass whole = forward_pass(g);
+  const dim_t source = whole.sources * conv_geometry::volume(g.in),
+              result = whole.results * conv_geometry::volume(g.out),
+              weights = whole.results * whole.weight_result;
+  conv_step step{whole};
+  if (direction != conv_direction::data) {
+    step.group = direction == conv_direction::forward
+                     ? conv_offsets{source, weights, whole.results, result}
+                     : conv_offsets{source, result, 0, weights};
+    plan_step(table, problem, true, step);
+    return f(step);
+  }
+  step.group = {result, weights, whole.sources, source};
+  for (const conv_algorithm a : {conv_algorithm::col2im, conv_algorithm::im2col})
+    if (table.has(a) && applies(a, problem)) {
+      step.algorithm = a;
+      if (is_verbose()) [[unlikely]]
+        print_plan(problem, name(a));
+      return f(step);
+    }
+  if (leaves_some(g)) {
+    step.fills = true;
+    f(step);
+  }
+  // What all passes write in turn stays in the second level of the cache.
+  const data_blocks blocks{g, static_cast<dim_t>(sizeof(T))};
+  for (dim_t i = 0; i < g.batch; i += blocks.images)
+    for (dim_t r = 0; r < whole.sources; r += blocks.results)
+      each_pass(g, [&](const conv_pass& pass, dim_t begin) {
+        conv_step part{pass};
+        part.pass.batch = std::min(g.batch - i, blocks.images);
+        part.pass.results = std::min(whole.sources - r, blocks.results);
+        part.first = {i * pass.source_image + begin, r * pass.weight_result, r,
+                      i * pass.result_image + r * pass.result_plane()};
+        part.group = {result, pass.sources * pass.weight_source, whole.sources, source};
+        plan_step(table, planned(pass, table.tiles()), i + r == 0, part);
+        f(part);
+      });
+}
+
+/// What a caller's room keeps: what steps were planned for, and these behind it.
+struct kept_steps {
+  conv_geometry geometry;
+  const void *table, *tiles;  // of an instruction set
+  dim_t threads, count;
+  bool exact;
+
+  bool operator==(const kept_steps& o) const {
+    return table == o.table && tiles == o.tiles && threads == o.threads && exact == o.exact &&
+           std::memcmp(&geometry, &o.geometry, sizeof geometry) == 0;
+  }
+};
+static_assert(sizeof(kept_steps) <= kept_steps_bytes && sizeof(conv_step) <= conv_step_bytes);
+
+/// By what is kept of it, or as it is planned now.
+template <class T>
+void convolve(conv_direction direction, const conv_geometry& g, const conv_operands<T>& of,
+              const conv_table<T>& table, std::span<std::byte> room) {
+  if (table.by_groups != nullptr && goes_by_groups(direction, g) && table.by_groups(g, of)) return;
+  const auto run = [&](const conv_step& step) {
+    if (step.fills) return fill(g, table.tiles(), of.bias, of.result);
+    share_groups(g.groups, step.pass.multiply_adds(), [&](dim_t group) {
+      table.entry(step.algorithm)
+          .run(table, step, of.ahead(step.first, 1).ahead(step.group, group));
+    });
+  };
+  kept_steps now{g, &table, &table.tiles(), num_threads(), 0, exact_convolution()};
+  auto* const kept = reinterpret_cast<kept_steps*>(room.data());
+  auto* const steps = reinterpret_cast<conv_step*>(room.data() + kept_steps_bytes);
+  const dim_t most = static_cast<dim_t>(room.size() / conv_step_bytes);
+  if (kept != nullptr && *kept == now) {
+    for (dim_t i = 0; i < kept->count; ++i) run(steps[i]);
+    return;
+  }
+  if (kept != nullptr) kept->table = nullptr;
+  plan_steps(direction, g, table, [&](const conv_step& step) {
+    if (now.count < most) steps[now.count] = step;
+    ++now.count;
+    run(step);
+  });
+  if (kept != nullptr && now.count <= most) *kept = now;
+}
+
 }  // namespace detail
 
 template <class T>
 void conv_forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y,
-                  const conv_epilogue<T>& then, const detail::conv_table<T>& table) {
-  if (g.batch == 0) return;
-  const detail::conv_pass pass = detail::forward_pass(g);
-  const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
-  if (pass.results == 0 || plane <= 0) return;
-  const conv_problem problem = detail::planned(conv_direction::forward, g, table.tiles());
+                  const conv_epilogue<T>& then, const detail::conv_table<T>& table,
+                  std::span<std::byte> room) {
+  if (g.batch == 0 || g.out_channels == 0 || conv_geometry::volume(g.out) <= 0) return;
   // What is scaled is added to later.
-  const bool scales = then.scale != nullptr;
-  detail::share_groups(g.groups, pass.multiply_adds(), [&](dim_t group) {
-    const dim_t first = group * pass.results, at = first * plane;
-    const T* const shift = bias == nullptr ? nullptr : bias + first;
-    const detail::conv_operands<T> of{x + group * pass.sources * in_plane,
-                                      w + first * pass.weight_result,
-                                      scales ? nullptr : shift,
-                                      y + at,
-                                      {then.residual == nullptr ? nullptr : then.residual + at,
-                                       then.function, scales ? then.scale + first : nullptr},
-                                      shift};
-    detail::run_first(table, problem, group, pass, of);
-  });
+  detail::convolve<T>(conv_direction::forward, g,
+                      {x, w, then.scale != nullptr ? nullptr : bias, y, then, bias}, table, room);
 }
 template <class T>
 void conv_backward_data(const conv_geometry& g, const T* dy, const T* w, T* dx, const T* bias,
-                        const detail::conv_table<T>& table) {
+                        const detail::conv_table<T>& table, std::span<std::byte> room) {
   if (g.batch == 0) return;
-  const detail::conv_pass all = detail::forward_pass(g);
-  const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out);
-  const conv_problem problem = detail::planned(conv_direction::data, g, table.tiles());
-  for (const conv_algorithm a : {conv_algorithm::col2im, conv_algorithm::im2col})
-    if (table.has(a) && applies(a, problem)) {
-      if (is_verbose()) [[unlikely]]
-        detail::print_plan(problem, name(a));
-      return detail::share_groups(g.groups, all.multiply_adds(), [&](dim_t group) {
-        const dim_t first = group * all.sources;
-        table.run[static_cast<int>(a)](table, all,
-                                       {dy + group * all.results * plane,
-                                        w + group * all.results * all.weight_result,
-                                        bias == nullptr ? nullptr : bias + first,
-                                        dx + first * in_plane,
-                                        {},
-                                        nullptr});
-      });
-    }
-  detail::fill_unmet(g, table.tiles(), bias, dx);
-  // What all passes write in turn stays in the second level of the cache.
-  const detail::data_blocks blocks{g, static_cast<dim_t>(sizeof(T))};
-  for (dim_t i = 0; i < g.batch; i += blocks.images)
-    for (dim_t r = 0; r < all.sources; r += blocks.results)
-      detail::each_pass(g, [&](detail::conv_pass pass, dim_t source) {
-        const conv_problem part = detail::planned(pass, table.tiles());
-        pass.batch = std::min(g.batch - i, blocks.images);
-        pass.results = std::min(all.sources - r, blocks.results);
-        if (pass.results == 0) return;
-        detail::share_groups(g.groups, pass.multiply_adds(), [&](dim_t group) {
-          const dim_t first = group * all.sources + r;
-          const detail::conv_operands<T> of{
-              dy + i * pass.source_image + source + group * pass.sources * plane,
-              w + group * pass.sources * pass.weight_source + r * pass.weight_result,
-              bias == nullptr ? nullptr : bias + first,
-              dx + i * pass.result_image + first * in_plane,
-              {},
-              nullptr};
-          detail::run_first(table, part, i + first, pass, of);
-        });
-      });
+  detail::convolve<T>(conv_direction::data, g, {dy, w, bias, dx}, table, room);
 }
 template <class T>
 void conv_backward_weights(const conv_geometry& g, const T* x, const T* dy, T* dw, bool accumulate,
-                           const detail::weights_table<T>& table) {
-  const detail::conv_tiles<T>& tiles = table.tiles();
-  const detail::conv_pass pass = detail::forward_pass(g);
-  const dim_t in_plane = conv_geometry::volume(g.in), plane = conv_geometry::volume(g.out),
-              size = pass.results * pass.weight_result;
+                           const detail::conv_table<T>& table, std::span<std::byte> room) {
+  const dim_t size = g.out_channels * (g.in_channels / g.groups) * conv_geometry::volume(g.kernel);
   if (size == 0) return;
-  if (g.batch == 0 || in_plane <= 0 || plane <= 0) {
-    if (!accumulate) tiles.clear(dw, g.groups * size);
+  if (g.batch == 0 || conv_geometry::volume(g.in) <= 0 || conv_geometry::volume(g.out) <= 0) {
+    if (!accumulate) table.tiles().clear(dw, size);
     return;
   }
-  const conv_problem problem = detail::planned(conv_direction::weights, g, tiles);
-  detail::share_groups(g.groups, pass.multiply_adds(), [&](dim_t group) {
-    const detail::weights_job<T> job{tiles,
-                                     pass,
-                                     x + group * pass.sources * in_plane,
-                                     dy + group * pass.results * plane,
-                                     dw + group * size,
-                                     accumulate};
-    detail::run_first(table, problem, group, job);
-  });
+  detail::convolve<T>(conv_direction::weights, g, {x, dy, nullptr, dw, {}, nullptr, accumulate},
+                      table, room);
 }
 template <class T>
 void channel_sums(dim_t batch, dim_t channels, dim_t plane, const T* x, T* sums, bool accumulate) {

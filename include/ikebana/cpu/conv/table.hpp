@@ -9,6 +9,7 @@
 #if IKEBANA_CPU_HERE
 #include "ikebana/cpu/conv/bands.hpp"
 #include "ikebana/cpu/conv/col2im.hpp"
+#include "ikebana/cpu/conv/depthwise.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/im2col.hpp"
 #include "ikebana/cpu/conv/images.hpp"
@@ -51,94 +52,66 @@ constexpr conv_set needed_for(const conv_problem& p) {
 
 #if IKEBANA_CPU_HERE
 template <class T>
-bool run_im2col(const conv_table<T>& table, const conv_pass& p, const conv_operands<T>& of) {
-  conv_im2col<T>{table.tiles(), p}.forward(of);
-  return true;
+void run_im2col(const conv_table<T>& table, const conv_step& step, const conv_operands<T>& of) {
+  conv_im2col<T>{table.tiles(), step.pass}.forward(of);
 }
 template <class T>
-bool run_im2col_back(const conv_table<T>& table, const conv_pass& forward,
+void run_im2col_back(const conv_table<T>& table, const conv_step& step,
                      const conv_operands<T>& of) {
-  conv_im2col<T>{table.tiles(), forward}.backward_data(of.source, of.weights, of.result, of.bias);
-  return true;
+  conv_im2col<T>{table.tiles(), step.pass}.backward_data(of.source, of.weights, of.result, of.bias);
 }
 template <class T>
-bool run_im2col_weights(const weights_table<T>&, const weights_job<T>& job) {
-  conv_im2col<T>{job.tiles, job.p}.backward_weights(job.x, job.dy, job.dw, job.accumulate);
-  return true;
+void run_im2col_weights(const conv_table<T>& table, const conv_step& step,
+                        const conv_operands<T>& of) {
+  conv_im2col<T>{table.tiles(), step.pass}.backward_weights(of.source, of.weights, of.result,
+                                                            of.accumulates);
 }
 
-template <class T, conv_set Set, bool Back>
+template <class T, conv_direction Direction, conv_set Set>
 constexpr conv_table<T> make_conv_table() {
   using enum conv_algorithm;
-  constexpr bool walks = Set.has(bands) || Set.has(images_in_lanes);
-  constexpr conv_parts parts{
-      .strides = Set.strides, .adds = Back && Set.has(col2im), .slides = walks, .dots = false};
+  constexpr bool back = Direction == conv_direction::data,
+                 of_weights = Direction == conv_direction::weights;
+  constexpr bool slides =
+      of_weights ? Set.has(channels_in_lanes) : Set.has(bands) || Set.has(images_in_lanes);
+  constexpr conv_parts parts{.strides = Set.strides,
+                             .adds = back && Set.has(col2im),
+                             .slides = slides,
+                             .dots = of_weights && Set.has(bands)};
   conv_table<T> table{};
   table.tiles = &tiles_of<T, parts>;
-  const auto set = [&](conv_algorithm a, conv_run<T> run) { table.run[static_cast<int>(a)] = run; };
-  if constexpr (Set.has(winograd)) set(winograd, &run_winograd<T>);
-  if constexpr (Back && Set.has(col2im)) set(col2im, &run_col2im<T>);
-  if constexpr (Set.has(im2col)) set(im2col, Back ? &run_im2col_back<T> : &run_im2col<T>);
-  if constexpr (Set.has(product)) set(product, &run_product<T>);
-  if constexpr (Set.has(images_in_lanes)) set(images_in_lanes, &run_images<T>);
-  if constexpr (Set.has(bands)) set(bands, &run_bands<T>);
-  set(plain, &run_plain<T>);
-  return table;
-}
-template <class T, conv_set Set, bool Back>
-inline constexpr conv_table<T> conv_table_of = make_conv_table<T, Set, Back>();
-
-template <class T, conv_set Set>
-constexpr weights_table<T> make_weights_table() {
-  using enum conv_algorithm;
-  constexpr conv_parts parts{.strides = Set.strides,
-                             .adds = false,
-                             .slides = Set.has(channels_in_lanes),
-                             .dots = Set.has(bands)};
-  weights_table<T> table{};
-  table.tiles = &tiles_of<T, parts>;
-  const auto set = [&](conv_algorithm a, weights_run<T> run) {
-    table.run[static_cast<int>(a)] = run;
+  const auto set = [&](conv_algorithm a, conv_entry<T> entry) {
+    table.entries[static_cast<int>(a)] = entry;
   };
-  if constexpr (Set.has(winograd)) set(winograd, &run_winograd_weights<T>);
-  if constexpr (Set.has(im2col)) set(im2col, &run_im2col_weights<T>);
-  if constexpr (Set.has(product)) set(product, &run_weights_product<T>);
-  if constexpr (Set.has(channels_in_lanes)) set(channels_in_lanes, &run_channels<T>);
-  if constexpr (Set.has(bands)) set(bands, &run_dots<T>);
-  set(plain, &run_weights_plain<T>);
+  if constexpr (of_weights) {
+    if constexpr (Set.has(winograd))
+      set(winograd, {&fit_winograd_weights<T>, &run_winograd_weights<T>});
+    if constexpr (Set.has(im2col)) set(im2col, {&always_fits<T>, &run_im2col_weights<T>});
+    if constexpr (Set.has(product)) set(product, {&always_fits<T>, &run_weights_product<T>});
+    if constexpr (Set.has(channels_in_lanes))
+      set(channels_in_lanes, {&fit_channels<T>, &run_channels<T>});
+    if constexpr (Set.has(bands)) set(bands, {&fit_dots<T>, &run_dots<T>});
+    set(plain, {&always_fits<T>, &run_weights_plain<T>});
+  } else {
+    if constexpr (Set.has(winograd)) set(winograd, {&fit_winograd<T>, &run_winograd<T>});
+    if constexpr (back && Set.has(col2im)) set(col2im, {&always_fits<T>, &run_col2im<T>});
+    if constexpr (Set.has(im2col))
+      set(im2col, {&always_fits<T>, back ? &run_im2col_back<T> : &run_im2col<T>});
+    if constexpr (Set.has(product)) set(product, {&always_fits<T>, &run_product<T>});
+    if constexpr (Set.has(images_in_lanes)) set(images_in_lanes, {&fit_images<T>, &run_images<T>});
+    if constexpr (Set.has(bands)) set(bands, {&fit_bands<T>, &run_bands<T>});
+    set(plain, {&always_fits<T>, &run_plain<T>});
+  }
+  if constexpr (Set.has(depthwise_lanes))
+    table.by_groups = &run_depthwise<T, Direction, depthwise_of(Set)>;
   return table;
 }
-template <class T, conv_set Set>
-inline constexpr weights_table<T> weights_table_of = make_weights_table<T, Set>();
-
-/// All algorithms.
-template <class T>
-const conv_table<T>& forward_algorithms() {
-  return conv_table_of<T, conv_set{}, false>;
-}
-template <class T>
-const conv_table<T>& data_algorithms() {
-  return conv_table_of<T, conv_set{}, true>;
-}
-template <class T>
-const weights_table<T>& weights_algorithms() {
-  return weights_table_of<T, conv_set{}>;
-}
+template <class T, conv_direction Direction, conv_set Set>
+inline constexpr conv_table<T> conv_table_of = make_conv_table<T, Direction, Set>();
 #else
 template <class T>
 struct conv_table;
-template <class T>
-struct weights_table;
-template <class T>
-const conv_table<T>& forward_algorithms();
-template <class T>
-const conv_table<T>& data_algorithms();
-template <class T>
-const weights_table<T>& weights_algorithms();
 #endif
-IKEBANA_CPU_KERNEL(forward_algorithms)
-IKEBANA_CPU_KERNEL(data_algorithms)
-IKEBANA_CPU_KERNEL(weights_algorithms)
 
 /// The bytes of the narrowest registers that kernels are built for here.
 inline constexpr dim_t narrowest_register = IKEBANA_CPU_X86 && !IKEBANA_CPU_SSE42 ? 32 : 16;
@@ -157,32 +130,6 @@ constexpr conv_set needed_for(conv_direction direction, conv_geometry g) {
 /// What is built of it: where kernels are built apart, all of them are there.
 constexpr conv_set built(conv_set needed) { return IKEBANA_CPU_HERE ? needed : conv_set{}; }
 
-/// The tables of what is needed. Programs that take their kernels from elsewhere have all.
-template <class T, conv_set Needed>
-const conv_table<T>& forward_algorithms_for() {
-#if IKEBANA_CPU_HERE
-  return conv_table_of<T, Needed, false>;
-#else
-  return forward_algorithms<T>();
-#endif
-}
-template <class T, conv_set Needed>
-const conv_table<T>& data_algorithms_for() {
-#if IKEBANA_CPU_HERE
-  return conv_table_of<T, Needed, true>;
-#else
-  return data_algorithms<T>();
-#endif
-}
-template <class T, conv_set Needed>
-const weights_table<T>& weights_algorithms_for() {
-#if IKEBANA_CPU_HERE
-  return weights_table_of<T, Needed>;
-#else
-  return weights_algorithms<T>();
-#endif
-}
-
 }  // namespace ikebana::cpu::detail
 
 namespace ikebana::cpu {
@@ -192,6 +139,30 @@ namespace ikebana::cpu {
 template <class T>
 constexpr conv_set conv_set_for(conv_direction direction, const conv_geometry& g) {
   return detail::built(detail::needed_for<T>(direction, g));
+}
+
+/// All algorithms.
+template <class T>
+const detail::conv_table<T>& conv_algorithms_of(conv_direction direction);
+#if IKEBANA_CPU_HERE
+template <class T>
+const detail::conv_table<T>& conv_algorithms_of(conv_direction direction) {
+  using enum conv_direction;
+  return direction == forward ? detail::conv_table_of<T, forward, conv_set{}>
+         : direction == data  ? detail::conv_table_of<T, data, conv_set{}>
+                              : detail::conv_table_of<T, weights, conv_set{}>;
+}
+#endif
+IKEBANA_CPU_KERNEL(conv_algorithms_of)
+
+/// Those of a set (conv_set_for). Programs that take their kernels from elsewhere have all.
+template <class T, conv_direction Direction, conv_set Needed>
+const detail::conv_table<T>& conv_algorithms_of() {
+#if IKEBANA_CPU_HERE
+  return detail::conv_table_of<T, Direction, Needed>;
+#else
+  return conv_algorithms_of<T>(Direction);
+#endif
 }
 
 }  // namespace ikebana::cpu

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "ikebana/cpu/activate.hpp"
@@ -45,6 +46,7 @@ struct network_tables : network_state<element_of<E>> {
   program_table<T*, sizes.parameters> gradient_table{};
   program_table<std::byte*, sizes.buffers> buffer_table{};
   program_table<std::byte*, sizes.saved> saved_table{};
+  alignas(std::uint64_t) program_table<std::byte, sizes.plan_bytes> plan_table{};
   program_table<T*, sizes.values> value_table{};
   program_table<T*, sizes.values> value_gradient_table{};
   program_table<T*, sizes.edges> edge_gradient_table{};
@@ -72,6 +74,7 @@ struct network_tables : network_state<element_of<E>> {
     state::gradients = gradient_table.data();
     state::buffers = buffer_table.data();
     state::saved = saved_table.data();
+    state::run.plans = plan_table.data();
     state::values = value_table.data();
     state::value_gradients = value_gradient_table.data();
     state::edge_gradients = edge_gradient_table.data();

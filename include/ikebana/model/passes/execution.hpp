@@ -96,6 +96,7 @@ struct execution {
   const dim_t* completed = nullptr;
   std::byte* const* buffers = nullptr;
   std::byte** saved = nullptr;
+  std::byte* plans = nullptr;  ///< What leaves keep from one run to the next; null for nothing.
   seed model_seed{};
   std::uint64_t step = 0;
   std::uint32_t stream = 0;
@@ -195,6 +196,7 @@ struct execution {
             .gradients = gradients + leaf.first_parameter,
             .buffers = buffers + leaf.first_buffer,
             .saved_data = saved + node.first_saved,
+            .plan_data = plans == nullptr ? nullptr : plans + node.first_plan,
             .is_training = training,
             .stamp = stamp,
             .stream = random_stream{model_seed, leaf.path_hash, step, stream}};

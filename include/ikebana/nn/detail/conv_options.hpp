@@ -2,12 +2,14 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/table.hpp"
+#include "ikebana/module/context.hpp"
 #include "ikebana/module/extent.hpp"
 #include "ikebana/module/named.hpp"
 #include "ikebana/module/option_set.hpp"
@@ -61,6 +63,20 @@ struct conv_options {
     g.padding = in_three(padding, 0);
     g.dilation = in_three(dilation, 1);
     return g;
+  }
+
+  /// Where a call keeps its plans, one for each direction.
+  static constexpr std::size_t plan_end(cpu::conv_direction direction) {
+    std::size_t end = 0;
+    for (const auto d :
+         {cpu::conv_direction::forward, cpu::conv_direction::data, cpu::conv_direction::weights})
+      if (d <= direction) end += cpu::conv_plan_bytes(d, in_three(stride, 1));
+    return end;
+  }
+  template <class T>
+  static std::span<std::byte> plan(const context<T>& c, cpu::conv_direction direction) {
+    const std::size_t size = cpu::conv_plan_bytes(direction, in_three(stride, 1));
+    return c.plan(plan_end(direction) - size, size);
   }
 
   /// The algorithms that are built for so many channels; a negative count is unknown.

@@ -4,6 +4,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/costs.hpp"
+#include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
@@ -23,6 +24,14 @@ struct weights_job {
   const T *x, *dy;
   T* dw;
   bool accumulate;
+
+  weights_job(const conv_table<T>& table, const conv_pass& pass, const conv_operands<T>& of)
+      : tiles{table.tiles()},
+        p{pass},
+        x{of.source},
+        dy{of.weights},
+        dw{of.result},
+        accumulate{of.accumulates} {}
 
   dim_t plane() const { return p.to[1] * p.to[2]; }
   dim_t dy_plane() const { return p.result_plane(); }

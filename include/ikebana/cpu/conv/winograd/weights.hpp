@@ -9,7 +9,6 @@
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
-#include "ikebana/cpu/conv/weights/job.hpp"
 #include "ikebana/cpu/conv/winograd/kernels.hpp"
 #include "ikebana/cpu/conv/winograd/tiles.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
@@ -173,12 +172,15 @@ struct winograd_weights : winograd_tiles<T> {
   }
 };
 
+/// In float, on instruction sets that have its kernels. With operands, it runs.
 template <class T>
-bool run_winograd_weights(const weights_table<T>&, const weights_job<T>& of) {
+bool try_winograd_weights(const conv_table<T>& table, const conv_pass& p,
+                          const conv_operands<T>* of) {
   if constexpr (std::is_same_v<T, float>) {
     const winograd_kernels<T>* const kernels = IKEBANA_CPU_DISPATCH(kernels_for_winograd<T>)();
-    if (kernels == nullptr) return false;
-    winograd_weights<T> run{{*kernels, of.tiles, of.p, of.x}, of.dy, of.dw, of.accumulate};
+    if (kernels == nullptr || of == nullptr) return kernels != nullptr;
+    winograd_weights<T> run{
+        {*kernels, table.tiles(), p, of->source}, of->weights, of->result, of->accumulates};
     run.fit();
     run.run();
     return true;
@@ -186,8 +188,17 @@ bool run_winograd_weights(const weights_table<T>&, const weights_job<T>& of) {
     return false;
   }
 }
+IKEBANA_CPU_KERNEL(try_winograd_weights)
 
-IKEBANA_CPU_KERNEL(run_winograd_weights)
+template <class T>
+bool fit_winograd_weights(const conv_table<T>& table, conv_step& step) {
+  return try_winograd_weights<T>(table, step.pass, nullptr);
+}
+template <class T>
+void run_winograd_weights(const conv_table<T>& table, const conv_step& step,
+                          const conv_operands<T>& of) {
+  try_winograd_weights(table, step.pass, &of);
+}
 
 }  // namespace ikebana::cpu::detail
 IKEBANA_CPU_END_SMALL
