@@ -10,14 +10,24 @@ from collections import OrderedDict
 from common import DTYPES, HERE, uniform, write_or_check
 
 import torch
-from torch.optim import (ASGD, LBFGS, SGD, AdamW, Adadelta, Adagrad, Adamax, NAdam, RAdam, RMSprop,
-                         Rprop)
+from torch.optim import (ASGD, LBFGS, SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, NAdam, RAdam,
+                         RMSprop, Rprop)
 from torch.optim.lr_scheduler import CosineAnnealingLR, StepLR
 
 PATH = os.path.join(HERE, "optimizers.safetensors")
 N, STEPS, KEPT = 37, 20, (1, 5, 20)
 
 OPTIMIZERS = {
+    "sgd": lambda p: SGD(p, lr=0.1),
+    "sgd_dampened": lambda p: SGD(p, lr=0.05, momentum=0.9, dampening=0.2, weight_decay=0.1,
+                                  maximize=True),
+    "sgd_nesterov": lambda p: SGD(p, lr=0.05, momentum=0.9, nesterov=True),
+    "adam": lambda p: Adam(p),
+    "adam_amsgrad": lambda p: Adam(p, lr=0.05, betas=(0.5, 0.9), eps=1e-3, weight_decay=0.1,
+                                   amsgrad=True, maximize=True),
+    "adamw": lambda p: AdamW(p),
+    "adamw_amsgrad": lambda p: AdamW(p, lr=0.05, betas=(0.5, 0.9), eps=1e-3, weight_decay=0.1,
+                                     amsgrad=True, maximize=True),
     "rmsprop": lambda p: RMSprop(p),
     "rmsprop_momentum": lambda p: RMSprop(p, lr=0.02, alpha=0.9, eps=1e-3, weight_decay=0.1,
                                           momentum=0.9, maximize=True),

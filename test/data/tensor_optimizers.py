@@ -1,4 +1,4 @@
-"""Records parameters after 10 steps of optimizers that update whole tensors, and of decoupled weight decay.
+"""Records parameters after 20 steps of optimizers that update whole tensors, and of decoupled weight decay.
 
 PyTorch 1.13 has SparseAdam. The others are written here by their papers and by the code of PyTorch 2
 (torch/optim/_adafactor.py, _muon.py, nadam.py, radam.py).
@@ -16,7 +16,7 @@ import torch
 from torch.optim import NAdam, RAdam, SparseAdam
 
 PATH = os.path.join(HERE, "tensor_optimizers.safetensors")
-STEPS = 10
+STEPS = 20
 # conv, fc1 (wide) and fc2 (tall): weight and bias.
 SHAPES = [[4, 3, 2, 3], [4], [6, 16], [6], [9, 6], [9]]
 

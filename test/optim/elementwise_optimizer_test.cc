@@ -101,6 +101,29 @@ std::string error_of(F&& f) {
 
 }  // namespace
 
+TEST_CASE("sgd, adam and adamw step as PyTorch's do") {
+  check<sgd>("sgd", sgd_options{.lr = 0.1});
+  check<sgd>(
+      "sgd_dampened",
+      sgd_options{
+          .lr = 0.05, .momentum = 0.9, .dampening = 0.2, .weight_decay = 0.1, .maximize = true});
+  check<sgd>("sgd_nesterov", sgd_options{.lr = 0.05, .momentum = 0.9, .nesterov = true});
+  check<adam>("adam", adam_options{});
+  check<adam>("adam_amsgrad", adam_options{.lr = 0.05,
+                                           .betas = {0.5, 0.9},
+                                           .eps = 1e-3,
+                                           .weight_decay = 0.1,
+                                           .amsgrad = true,
+                                           .maximize = true});
+  check<adamw>("adamw", adamw_options{});
+  check<adamw>("adamw_amsgrad", adamw_options{.lr = 0.05,
+                                              .betas = {0.5, 0.9},
+                                              .eps = 1e-3,
+                                              .weight_decay = 0.1,
+                                              .amsgrad = true,
+                                              .maximize = true});
+}
+
 TEST_CASE("optimizers step as PyTorch's do") {
   check<rmsprop>("rmsprop", rmsprop_options{});
   check<rmsprop>("rmsprop_momentum", rmsprop_options{.lr = 0.02,

@@ -83,7 +83,7 @@ double difference(Model& model, std::span<const typename Model::value_type> expe
   return most;
 }
 
-/// Takes 10 steps, the last five by another optimizer, in parts, that takes over the state.
+/// Takes 20 steps, the last ten by another optimizer, in parts, that takes over the state.
 template <class T, template <class> class Optimizer, class Options>
 void follow(const std::string& name, const Options& options, double tolerance) {
   CAPTURE(name);
@@ -98,11 +98,11 @@ void follow(const std::string& name, const Options& options, double tolerance) {
   const auto end = static_cast<ike::dim_t>(model.parameters().size());
   const ike::dim_t middle = model.layout().offsets[2];
   long allocations = 0;
-  for (std::size_t step = 0; step < 10; ++step) {
+  for (std::size_t step = 0; step < 20; ++step) {
     give_gradients(model, step);
-    if (step == 5) copy_state(second, first);
+    if (step == 10) copy_state(second, first);
     const long before = allocation_count_here;
-    if (step < 5) {
+    if (step < 10) {
       first.step();
     } else {
       second.begin_step();
