@@ -217,7 +217,7 @@ TEST_CASE_TEMPLATE("attention that hands out its weights is softmax(q k^T / sqrt
                    qo = operand(q.data(), n.queries);
         const auto oo = operand(out.data(), n.queries);
         cpu::attention_weights_forward<T>(n, qo, ko, vo, masks, {}, weights.data(), oo, mean.data(),
-                                          static_cast<T*>(nullptr));
+                                          true, static_cast<T*>(nullptr));
         CHECK(weights.intact());
         CHECK(mean.intact());
         CHECK(out.intact());

@@ -12,9 +12,9 @@ from layers import Case, booleans, constant
 class Attention(nn.MultiheadAttention):
     """Masks follow query, key and value, or the single input, in the order of their names."""
 
-    def __init__(self, *args, masks=(), weights=False, causal=False, **options):
+    def __init__(self, *args, masks=(), weights=False, causal=False, average=True, **options):
         super().__init__(*args, **options)
-        self.masks, self.weights, self.causal = masks, weights, causal
+        self.masks, self.weights, self.causal, self.average = masks, weights, causal, average
 
     def forward(self, *inputs):
         count = len(inputs) - len(self.masks)
@@ -24,7 +24,8 @@ class Attention(nn.MultiheadAttention):
             batch = 1 if query.dim() == 2 or self.batch_first else 0
             steps = [x.shape[0 if x.dim() == 2 or not batch else 1] for x in (query, key)]
             masks["attn_mask"] = torch.ones(steps, dtype=torch.bool).triu(1)
-        y, weights = super().forward(query, key, value, need_weights=self.weights, **masks)
+        y, weights = super().forward(query, key, value, need_weights=self.weights,
+                                     average_attn_weights=self.average, **masks)
         return (y, weights) if self.weights else y
 
 
@@ -148,6 +149,20 @@ def cases():
     c["mha_padding_and_mask"] = attention([[5, 2, 6], padding, later], 6, 2, masks=BOTH,
                                           weights=True)
     c["mha_padding_and_added"] = attention([[5, 2, 6], padding, [5, 5]], 6, 2, masks=BOTH)
+
+    c["mha_all_weights"] = attention([[5, 2, 6], [4, 2, 6], [4, 2, 6]], 6, 3, weights=True, average=False)
+    c["mha_all_weights_unbatched"] = attention([[5, 6]], 6, 3, weights=True, average=False)
+    both = dict(add_bias_kv=True, add_zero_attn=True)
+    c["mha_bias_kv"] = attention([[5, 2, 6]], 6, 2, add_bias_kv=True)
+    c["mha_bias_kv_unbatched"] = attention([[5, 6], [3, 6], [3, 6]], 6, 2, add_bias_kv=True)
+    c["mha_zero_attn"] = attention(of_three, 6, 3, batch_first=True, add_zero_attn=True, bias=False)
+    c["mha_bias_zero"] = attention(of_seven, 6, 2, weights=True, **both)
+    c["mha_bias_zero_kdim"] = attention([[4, 3, 6], [5, 3, 5], [5, 3, 7]], 6, 2, kdim=5, vdim=7, bias=False, **both)
+    c["mha_bias_zero_causal"] = attention(longer, 6, 2, causal=True, batch_first=True, **both)
+    c["mha_bias_zero_masks"] = attention([[5, 2, 6], padding, square], 6, 2, masks=BOTH, weights=True,
+                                         average=False, **both)
+    c["mha_bias_zero_added"] = attention([[2, 3, 6], [2, 4, 6], [2, 4, 6], [4, 3, 4]], 6, 2,
+                                         masks=MASK, batch_first=True, **both)
 
     c["layer"] = layer([[5, 4]], 4, 2, 5)
     c["layer_batch_first"] = layer([[2, 5, 6]], 6, 3, 5, batch_first=True)

@@ -18,6 +18,10 @@ void check(const std::string& name, const M& m) {
 using padded = key_padding_mask<true>;
 using boolean = attn_mask<mask_kind::boolean>;
 using additive = attn_mask<mask_kind::additive>;
+using weights = need_weights<true>;
+using all_heads = average_attn_weights<false>;
+using bias_kv = add_bias_kv<true>;
+using zero_attn = add_zero_attn<true>;
 
 /// Masks are drawn from the words of a stream.
 template <class M>
@@ -80,6 +84,20 @@ TEST_CASE("multihead_attention masks as PyTorch recorded") {
   check("mha_added_of_heads", multihead_attention<6, 2, additive, batch_first<true>>{});
   check("mha_padding_and_mask", multihead_attention<6, 2, boolean, padded, need_weights<true>>{});
   check("mha_padding_and_added", multihead_attention<6, 2, additive, padded>{});
+  check("mha_all_weights", multihead_attention<6, 3, weights, all_heads>{});
+  check("mha_all_weights_unbatched", multihead_attention<6, 3, weights, all_heads>{});
+  check("mha_bias_kv", multihead_attention<6, 2, bias_kv>{});
+  check("mha_bias_kv_unbatched", multihead_attention<6, 2, bias_kv>{});
+  check("mha_zero_attn", multihead_attention<6, 3, zero_attn, batch_first<true>, bias<false>>{});
+  check("mha_bias_zero", multihead_attention<6, 2, bias_kv, zero_attn, weights>{});
+  check("mha_bias_zero_kdim",
+        multihead_attention<6, 2, bias_kv, zero_attn, kdim<5>, vdim<7>, bias<false>>{});
+  check("mha_bias_zero_causal",
+        multihead_attention<6, 2, bias_kv, zero_attn, is_causal<true>, batch_first<true>>{});
+  check("mha_bias_zero_masks",
+        multihead_attention<6, 2, bias_kv, zero_attn, boolean, padded, weights, all_heads>{});
+  check("mha_bias_zero_added",
+        multihead_attention<6, 2, bias_kv, zero_attn, additive, batch_first<true>>{});
   CHECK(layers_not_compared("attention", "mha_").empty());
 }
 
@@ -93,6 +111,33 @@ TEST_CASE("the gradients of multihead_attention are those of its forward") {
   multihead_attention<4, 2, need_weights<true>, additive> dropping;
   dropping.dropout = 0.4;
   check_gradients(dropping, {shape{3, 2, 4}, shape{4, 3, 3}});
+}
+
+TEST_CASE("the gradients with keys that are added, and of all heads' weights, are exact") {
+  multihead_attention<4, 2, bias_kv, zero_attn, additive, is_causal<true>> m;
+  m.dropout = 0.4;
+  check_gradients(m, {shape{3, 2, 4}, shape{5, 2, 4}, shape{5, 2, 4}, shape{3, 5}});
+  check_masked(multihead_attention<4, 2, bias_kv, padded, boolean, is_causal<true>>{},
+               {shape{3, 2, 4}, shape{2, 3}, shape{4, 3, 3}});
+  multihead_attention<4, 2, zero_attn, weights, all_heads, additive> dropping;
+  dropping.dropout = 0.4;
+  check_gradients(dropping, {shape{3, 2, 4}, shape{3, 3}});
+}
+
+TEST_CASE("with keys that are added, extents of run time and none, and what attention says") {
+  check_same_bits(multihead_attention<6, 2, bias_kv, zero_attn>{},
+                  multihead_attention<dynamic, 2, bias_kv, zero_attn>{}, {shape{5, 2, 6}});
+  check_empty_batch(multihead_attention<4, 2, bias_kv, zero_attn>{}, shape{3, 0, 4});
+  check_empty_batch(multihead_attention<4, 2, padded, zero_attn>{}, {shape{0, 2, 4}, shape{2, 0}});
+  leaf_run<float, multihead_attention<4, 2, bias_kv>> no_keys(
+      {}, {shape{3, 4}, shape{0, 4}, shape{0, 4}});
+  no_keys.forward();
+  no_keys.backward(false);
+  using every = multihead_attention<lazy, 2, bias_kv, zero_attn, weights, all_heads>;
+  CHECK(every{}.infer({shape{dynamic, 3, 4}}).output(1) == shape{3, 2, dynamic, dynamic});
+  CHECK(described(multihead_attention<4, 2, weights, all_heads, bias_kv, zero_attn>{})
+            .ends_with("need_weights=true, average_attn_weights=false, add_bias_kv=true, "
+                       "add_zero_attn=true"));
 }
 
 TEST_CASE("dropout drops attention weights in training alone") {

@@ -697,6 +697,8 @@ struct onnx_kinds {
   }
   static void multihead_attention(step& s) {
     if (s.rank() != 3) s.refuse(" of an input without a batch");
+    s.refuse_option("add_bias_kv");
+    s.refuse_option("add_zero_attn");
     const std::int64_t embed = s.integer("embed_dim");
     const bool batch_first = s.is("batch_first"), padding = s.is("key_padding_mask"),
                mask = s.has("attn_mask"), additive = s.text("attn_mask") == "additive";
@@ -731,7 +733,9 @@ struct onnx_kinds {
         attend(s, x[0], x[1], x[2], embed, batch_first, s.is("is_causal"), masked, added, &shares);
     const std::string weight = s.parameter("out_proj.weight");
     s.result(s.affine(y, 3, weight, s.parameter("out_proj.bias")));
-    if (s.outputs() > 1)
+    if (s.outputs() > 1 && s.has("average_attn_weights"))
+      s.result(s.node("Identity", {shares}), 1);
+    else if (s.outputs() > 1)
       s.result(
           s.node("ReduceMean", {shares}, {{"axes", integers{1}}, {"keepdims", std::int64_t{0}}}),
           1);

@@ -42,6 +42,9 @@ struct is_causal_option;
 struct key_padding_mask_option;
 struct attn_mask_option;
 struct need_weights_option;
+struct average_attn_weights_option;
+struct add_bias_kv_option;
+struct add_zero_attn_option;
 struct norm_first_option;
 struct activation_option;
 
@@ -300,6 +303,27 @@ struct attn_mask {
 template <bool B>
 struct need_weights {
   using option = detail::need_weights_option;
+  static constexpr bool value = B;
+};
+
+/// Whether these are averaged over the heads.
+template <bool B>
+struct average_attn_weights {
+  using option = detail::average_attn_weights_option;
+  static constexpr bool value = B;
+};
+
+/// Whether there is one more key and value, parameters, for all sequences.
+template <bool B>
+struct add_bias_kv {
+  using option = detail::add_bias_kv_option;
+  static constexpr bool value = B;
+};
+
+/// Whether there is one more key and value of zeros.
+template <bool B>
+struct add_zero_attn {
+  using option = detail::add_zero_attn_option;
   static constexpr bool value = B;
 };
 

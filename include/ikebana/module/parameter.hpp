@@ -15,9 +15,16 @@ namespace ikebana {
 /// How a parameter or a buffer is initialised. The bits depend only on the stream and the extents,
 /// except that normal numbers use the standard library's logarithm and cosine.
 struct initializer {
-  enum class kind : std::uint8_t { constant, uniform, uniform_sqrt, normal, unit_normal };
+  enum class kind : std::uint8_t {
+    constant,
+    uniform,
+    uniform_sqrt,
+    normal,
+    unit_normal,
+    normal_sqrt
+  };
   kind what = kind::constant;
-  double value = 0;  ///< The constant, the bound, its inverse square, or the mean.
+  double value = 0;  ///< The constant, the bound or deviation, its inverse square, or the mean.
   double deviation = 1;
   dim_t zero_row = -1;
 
@@ -42,6 +49,11 @@ struct initializer {
   /// Normal with this mean and standard deviation.
   static constexpr initializer normal(double mean, double deviation) {
     return {kind::normal, mean, deviation};
+  }
+
+  /// Normal with the deviation sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, as above).
+  static constexpr initializer xavier_normal(dim_t fan_in, dim_t fan_out) {
+    return {kind::normal_sqrt, static_cast<double>(fan_in + fan_out) / 2};
   }
 
   /// Standard normal, divided by the 2-norm of the whole array.
@@ -78,6 +90,9 @@ template <class T>
       break;
     case initializer::kind::normal:
       fill_normal(stream, init.value, init.deviation, x, n);
+      break;
+    case initializer::kind::normal_sqrt:
+      fill_normal(stream, 0, init.value > 0 ? 1 / std::sqrt(init.value) : 0, x, n);
       break;
     case initializer::kind::unit_normal: {
       fill_normal(stream, 0, 1, x, n);

@@ -36,15 +36,20 @@ namespace ikebana {
 /// With is_causal<true>, query i ignores the keys from i + 1 on, without a mask. A query that
 /// ignores every key gets weights of 0 (in PyTorch, NaN).
 ///
+/// With add_bias_kv<true>, the parameters bias_k and bias_v are one more key and value of each
+/// sequence, and with add_zero_attn<true> zeros are one more, the last. No mask applies to these.
+///
 /// Output: shaped as query; with need_weights<true> a second one, [N, L, S] ([L, S]), the mean of
-/// the heads' weights. In training, weights are dropped with probability `dropout`.
+/// the heads' weights, or with average_attn_weights<false> all of them, [N, num_heads, L, S]; S
+/// counts the keys that the options add. In training, weights are dropped with probability
+/// `dropout`.
 ///
 /// Parameters: in_proj_weight (3 embed_dim, embed_dim), or q_proj_weight, k_proj_weight,
 /// v_proj_weight if kdim or vdim differs from embed_dim; in_proj_bias (3 embed_dim);
-/// out_proj.weight (embed_dim, embed_dim), out_proj.bias (embed_dim); no biases with bias<false>.
-/// EmbedDim is a number, `lazy` or `dynamic`; so are kdim<N> and vdim<N>, which default to
-/// EmbedDim. A dynamic kdim or vdim always has separate weights. Further options: bias<bool>
-/// (true), batch_first<bool> (false).
+/// bias_k and bias_v (1, 1, embed_dim) with add_bias_kv<true>; out_proj.weight (embed_dim,
+/// embed_dim), out_proj.bias (embed_dim); no biases with bias<false>. EmbedDim is a number, `lazy`
+/// or `dynamic`; so are kdim<N> and vdim<N>, which default to EmbedDim. A dynamic kdim or vdim
+/// always has separate weights. Further options: bias<bool> (true), batch_first<bool> (false).
 ///
 /// Keeps O(N (L + S) embed_dim) elements for backward, and no matrix of queries by keys, except
 /// with need_weights<true>, which keeps N num_heads L S weights. O(N L S embed_dim) multiply-adds
@@ -53,10 +58,12 @@ template <dim_t EmbedDim, dim_t Heads, class... Options>
 struct multihead_attention {
   static_assert(
       detail::option_set<bias<true>, batch_first<false>, kdim<0>, vdim<0>, is_causal<false>,
-                         key_padding_mask<false>, attn_mask<mask_kind::none>,
-                         need_weights<false>>::template accepts<Options...>,
+                         key_padding_mask<false>, attn_mask<mask_kind::none>, need_weights<false>,
+                         average_attn_weights<true>, add_bias_kv<false>,
+                         add_zero_attn<false>>::template accepts<Options...>,
       "ikebana: multihead_attention takes the options bias, batch_first, kdim, vdim, "
-      "is_causal, key_padding_mask, attn_mask and need_weights, each once");
+      "is_causal, key_padding_mask, attn_mask, need_weights, average_attn_weights, add_bias_kv and "
+      "add_zero_attn, each once");
   static_assert(Heads > 0, "ikebana: multihead_attention needs num_heads > 0");
 
   static constexpr std::string_view kind = "multihead_attention";
@@ -88,7 +95,14 @@ struct multihead_attention {
       detail::option_or<is_causal<false>, Options...>::value,
       detail::option_or<key_padding_mask<false>, Options...>::value,
       mask != mask_kind::none,
-      mask == mask_kind::additive};
+      mask == mask_kind::additive,
+      detail::option_or<average_attn_weights<true>, Options...>::value,
+      detail::option_or<add_bias_kv<false>, Options...>::value,
+      detail::option_or<add_zero_attn<false>, Options...>::value};
+  static_assert(layout.averaged || has_weights,
+                "ikebana: average_attn_weights<false> of multihead_attention is for "
+                "need_weights<true>");
+  static constexpr bool adds_keys = layout.more_keys() > 0;
 
   /// Names of query, key, value and the masks. With a single input, masks have no names.
   static constexpr auto input_names = [] {
@@ -117,8 +131,14 @@ struct multihead_attention {
     const detail::attention_extents n(layout, in);
     shape_list out{in[0]};
     if (EmbedDim >= 0) out[0] = in[0].with(in[0].rank() - 1, EmbedDim);
-    if constexpr (has_weights)
-      out.push_back(n.batched ? shape{n.batch, n.queries, n.keys} : shape{n.queries, n.keys});
+    if constexpr (has_weights) {
+      shape weights;
+      if (n.batched) weights.push_back(n.batch);
+      if (!layout.averaged) weights.push_back(Heads);
+      weights.push_back(n.queries);
+      weights.push_back(detail::plus(n.keys, layout.more_keys()));
+      out.push_back(weights);
+    }
     return out;
   }
 
@@ -160,6 +180,11 @@ struct multihead_attention {
     if constexpr (has_bias)
       all[layout.in_bias()] = {"in_proj_bias", shape{detail::times(3, e)},
                                initializer::constant(0)};
+    if constexpr (layout.bias_kv) {
+      const auto normal = initializer::xavier_normal(e, e);
+      all[layout.key_bias()] = {"bias_k", shape{1, 1, e}, normal};
+      all[layout.key_bias() + 1] = {"bias_v", shape{1, 1, e}, normal};
+    }
     all[layout.out_weight()] = {"out_proj.weight", shape{e, e}, initializer::kaiming_uniform(e)};
     if constexpr (has_bias)
       all[layout.out_bias()] = {"out_proj.bias", shape{e}, initializer::constant(0)};
@@ -167,8 +192,10 @@ struct multihead_attention {
   }
 
   /// The projections of query, key and value, what softmax keeps (maximum and sum of each row, or
-  /// the weights), the heads' outputs, the gradients of the projections, and scratch.
-  constexpr std::array<saved_spec, 9> saved(const shape_list& in) const {
+  /// the weights), the heads' outputs, the gradients of the projections, and scratch. With more
+  /// keys than those of the sequence, also all keys and values, their gradients, and masks of all
+  /// keys.
+  constexpr auto saved(const shape_list& in) const {
     const detail::attention_extents n(layout, in);
     const dim_t e = in[0].back();
     const auto rows = [&](std::size_t i, dim_t columns) {
@@ -177,13 +204,33 @@ struct multihead_attention {
     const saved_spec none{0, shape{0}};
     const saved_spec q = rows(0, n.self ? detail::times(3, e) : e);
     const saved_spec k = n.self ? none : rows(1, e), v = n.self ? none : rows(2, e);
+    const dim_t keys = detail::plus(n.keys, layout.more_keys());
     saved_spec softmax{0, shape{n.batch, Heads, 2, n.queries}};
-    saved_spec scratch{0, shape{cpu::attention_scratch({1, 1, n.queries, n.keys, e / Heads})}};
+    saved_spec scratch{0, shape{cpu::attention_scratch({1, 1, n.queries, keys, e / Heads})}};
     if (has_weights) {
-      softmax.extents = shape{n.batch, Heads, n.queries, n.keys};
-      scratch.extents = shape{2, n.queries, n.keys};
+      softmax.extents = shape{n.batch, Heads, n.queries, keys};
+      scratch.extents = shape{2, n.queries, keys};
     }
-    return {q, k, v, softmax, rows(0, e), q, k, v, scratch};
+    const std::array<saved_spec, 9> all{q, k, v, softmax, rows(0, e), q, k, v, scratch};
+    if constexpr (adds_keys) {
+      const saved_spec each{0, shape{n.batch, keys, e}};
+      saved_spec padded{none}, masked{none}, gradient{none};
+      if (layout.padding) padded = {sizeof(bool), shape{n.batch, keys}};
+      if (layout.mask || layout.causal) {
+        masked.extents = shape{n.queries, keys};
+        if (layout.mask && in[in.size() - 1].rank() == 3)
+          masked.extents = shape{detail::times(Heads, n.batch), n.queries, keys};
+        if (layout.additive)
+          gradient = masked;
+        else
+          masked.element_size = sizeof(bool);
+      }
+      return std::array<saved_spec, 16>{q,    k,      v,       softmax, all[4], q,
+                                        k,    v,      scratch, each,    each,   each,
+                                        each, padded, masked,  gradient};
+    } else {
+      return all;
+    }
   }
 
   constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const {
@@ -203,16 +250,19 @@ struct multihead_attention {
     if (layout.padding) d.add("key_padding_mask", true);
     if (layout.mask) d.add("attn_mask", std::string_view{layout.additive ? "additive" : "boolean"});
     if (has_weights) d.add("need_weights", true);
+    if (!layout.averaged) d.add("average_attn_weights", false);
+    if (layout.bias_kv) d.add("add_bias_kv", true);
+    if (layout.zero_attn) d.add("add_zero_attn", true);
   }
 
   template <class Context>
   void forward(const Context& c) const {
-    detail::attention_run<has_weights, Context>(layout, c, dropout).forward();
+    detail::attention_run<has_weights, adds_keys, Context>(layout, c, dropout).forward();
   }
 
   template <class Context>
   void backward(const Context& c) const {
-    detail::attention_run<has_weights, Context>(layout, c, dropout).backward();
+    detail::attention_run<has_weights, adds_keys, Context>(layout, c, dropout).backward();
   }
 
   template <class... X>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -33,18 +34,20 @@ void masked_softmax(dim_t rows, dim_t columns, T* x, const std::type_identity_t<
 }
 
 /// out = dropout(softmax(q k^T / sqrt(width) + masks)) v for each batch and head.
-/// `weights` (batch, heads, queries, keys) becomes the softmax; `mean_weights` (batch, queries,
-/// keys), where given, the mean of the dropped weights over heads. `scratch`: queries * keys
-/// elements, used with dropout alone. O(batch heads queries keys width).
+/// `weights` (batch, heads, queries, keys) becomes the softmax; `used_weights`, where given, the
+/// dropped weights: their mean over heads (batch, queries, keys), or all of them, as `weights`, if
+/// not `averaged`. `scratch`: queries * keys elements, used with dropout alone. O(batch heads
+/// queries keys width).
 template <class T>
 void attention_weights_forward(const attention_sizes& n, attention_operand<const T> q,
                                attention_operand<const T> k, attention_operand<const T> v,
                                const attention_masks<T>& masks, const attention_dropout& dropped,
-                               T* weights, attention_operand<T> out, T* mean_weights, T* scratch) {
+                               T* weights, attention_operand<T> out, T* used_weights, bool averaged,
+                               T* scratch) {
   const dim_t area = n.queries * n.keys;
   const T scale = T{1} / static_cast<T>(__builtin_sqrt(static_cast<double>(n.width)));
   for (dim_t b = 0; b < n.batch; ++b) {
-    if (mean_weights != nullptr) fill(area, mean_weights + b * area, T{0});
+    if (used_weights != nullptr && averaged) fill(area, used_weights + b * area, T{0});
     for (dim_t h = 0; h < n.heads; ++h) {
       const dim_t index = b * n.heads + h, at = h * n.width;
       const dim_t mask_at = masks.for_each_head ? index * area : 0;
@@ -60,8 +63,10 @@ void attention_weights_forward(const attention_sizes& n, attention_operand<const
                    static_cast<std::uint64_t>(index * area));
         w = scratch;
       }
-      if (mean_weights != nullptr)
-        axpy(area, T{1} / static_cast<T>(n.heads), w, mean_weights + b * area);
+      if (used_weights != nullptr && averaged)
+        axpy(area, T{1} / static_cast<T>(n.heads), w, used_weights + b * area);
+      else if (used_weights != nullptr)
+        std::copy_n(w, area, used_weights + index * area);
       gemm<T>(transpose::no, transpose::no, n.queries, n.width, n.keys, T{1}, w, n.keys,
               v.data + b * v.batch + at, v.row, T{0}, out.data + b * out.batch + at, out.row);
     }
@@ -69,14 +74,14 @@ void attention_weights_forward(const attention_sizes& n, attention_operand<const
 }
 
 /// The gradients of attention_weights_forward. `dq` holds the gradient of `out` and becomes that of
-/// q; `dk` and `dv` are overwritten. `dmean`: the gradient of `mean_weights`, or null. `dadded`,
+/// q; `dk` and `dv` are overwritten. `dused`: the gradient of `used_weights`, or null. `dadded`,
 /// where given, becomes the gradient of the mask that is added, of its shape. `scratch`: 2 *
 /// queries * keys elements.
 template <class T>
 void attention_weights_backward(const attention_sizes& n, attention_operand<const T> q,
                                 attention_operand<const T> k, attention_operand<const T> v,
-                                const attention_dropout& dropped, const T* weights, const T* dmean,
-                                attention_operand<T> dq, attention_operand<T> dk,
+                                const attention_dropout& dropped, const T* weights, const T* dused,
+                                bool averaged, attention_operand<T> dq, attention_operand<T> dk,
                                 attention_operand<T> dv, T* dadded, bool added_for_each_head,
                                 T* scratch) {
   const dim_t area = n.queries * n.keys;
@@ -92,7 +97,9 @@ void attention_weights_backward(const attention_sizes& n, attention_operand<cons
       T* dout = dq.data + b * dq.batch + at;
       gemm<T>(transpose::no, transpose::yes, n.queries, n.keys, n.width, T{1}, dout, dq.row,
               v.data + b * v.batch + at, v.row, T{0}, d, n.keys);
-      if (dmean != nullptr) axpy(area, T{1} / static_cast<T>(n.heads), dmean + b * area, d);
+      if (dused != nullptr)
+        axpy(area, averaged ? T{1} / static_cast<T>(n.heads) : T{1},
+             dused + (averaged ? b : index) * area, d);
       if (dropped.p > 0) {
         dropout<T>(area, w, scratch + area, dropped.p, dropped.stream, first);
         used = scratch + area;

@@ -16,6 +16,9 @@ namespace ikebana::detail {
 template <class Option, class New>
 using replaced = std::conditional_t<is_option_of<Option, typename New::option>, New, Option>;
 
+/// a + b, where a may be unknown until run time (negative).
+constexpr dim_t plus(dim_t a, dim_t b) { return a < 0 ? a : a + b; }
+
 /// a * b, where b may be unknown until run time (negative).
 constexpr dim_t times(dim_t a, dim_t b) { return b < 0 ? b : extent_product(a, b); }
 
@@ -26,7 +29,10 @@ struct attention_layout {
   bool bias = true, packed = true, need_weights = false;
   bool own_key = false, own_value = false;
   bool batch_first = false, causal = false, padding = false, mask = false, additive = false;
+  bool averaged = true, bias_kv = false, zero_attn = false;
 
+  /// The number of keys and values that follow those of a sequence.
+  constexpr dim_t more_keys() const { return dim_t{bias_kv} + dim_t{zero_attn}; }
   constexpr std::size_t mask_count() const { return std::size_t{padding} + std::size_t{mask}; }
   /// The number of inputs before the masks, of `count` inputs.
   constexpr std::size_t numbers(std::size_t count) const {
@@ -35,7 +41,8 @@ struct attention_layout {
 
   // Indices of the parameters.
   constexpr std::size_t in_bias() const { return packed ? 1 : 3; }
-  constexpr std::size_t out_weight() const { return in_bias() + std::size_t{bias}; }
+  constexpr std::size_t key_bias() const { return in_bias() + std::size_t{bias}; }
+  constexpr std::size_t out_weight() const { return key_bias() + (bias_kv ? 2 : 0); }
   constexpr std::size_t out_bias() const { return out_weight() + 1; }
 
   constexpr diagnostic check(const shape_list& in, dim_t embed, dim_t key, dim_t value) const;
