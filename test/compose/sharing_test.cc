@@ -24,6 +24,16 @@ TEST_CASE("a module applied twice under one name has its parameters once") {
   check_gradients(twice);
 }
 
+TEST_CASE("a named module is applied by calling it, as often as it is used") {
+  constexpr auto twice = ike::graph([](auto x) {
+    const auto fc = "fc"_m = ike::lazy_linear<4>{};
+    return fc(ike::tanh{}(fc(x))) * x;
+  });
+  auto m = ike::initialize<double, three_by_four>(twice, ike::seed{1});
+  CHECK(paths(m) == path_names{"fc.weight", "fc.bias"});
+  check_gradients(twice);
+}
+
 TEST_CASE("a composition applied twice shares what is in it") {
   static constexpr auto inner =
       ike::sequential("a"_m = ike::lazy_linear<4>{}, ike::tanh{}, "b"_m = ike::lazy_linear<4>{});

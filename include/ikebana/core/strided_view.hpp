@@ -62,7 +62,8 @@ class strided_view {
   /// The element at this index, which has one number per dimension. If IKEBANA_CHECKED is defined,
   /// throws error if the index is out of bounds; otherwise it is not checked.
   template <class... I>
-  requires(sizeof...(I) == S.rank()) constexpr T& operator()(I... index) const {
+  requires(sizeof...(I) == S.rank() && (std::is_convertible_v<I, dim_t> && ...)) constexpr T&
+  operator()(I... index) const {
     const dim_t at[S.rank() + 1] = {static_cast<dim_t>(index)..., 0};
     dim_t offset = 0;
     for (std::size_t d = 0; d < S.rank(); ++d) {

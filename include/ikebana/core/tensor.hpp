@@ -167,7 +167,8 @@ class tensor_view {
   /// The element at this index, which has one number per dimension. If IKEBANA_CHECKED is defined,
   /// throws error if the index is out of bounds; otherwise it is not checked.
   template <class... I>
-  requires(sizeof...(I) == S.rank()) constexpr T& operator()(I... index) const {
+  requires(sizeof...(I) == S.rank() && (std::is_convertible_v<I, dim_t> && ...)) constexpr T&
+  operator()(I... index) const {
     return data_[detail::flat_index(extents(), {static_cast<dim_t>(index)...})];
   }
 
@@ -250,11 +251,13 @@ class tensor {
   }
 
   template <class... I>
-  requires(sizeof...(I) == S.rank()) T& operator()(I... index) {
+  requires(sizeof...(I) == S.rank() && (std::is_convertible_v<I, dim_t> && ...)) T& operator()(
+      I... index) {
     return buffer_[detail::flat_index(extents(), {static_cast<dim_t>(index)...})];
   }
   template <class... I>
-  requires(sizeof...(I) == S.rank()) const T& operator()(I... index) const {
+  requires(sizeof...(I) == S.rank() && (std::is_convertible_v<I, dim_t> && ...)) const T&
+  operator()(I... index) const {
     return buffer_[detail::flat_index(extents(), {static_cast<dim_t>(index)...})];
   }
 
@@ -269,11 +272,14 @@ tensor(const tensor_view<T, S>&) -> tensor<std::remove_const_t<T>, S>;
 /// A tensor filled with one value. The extents that S leaves dynamic are given in order:
 /// `zeros<float, shape{dynamic, 3}>(5)`. Allocates; O(elements).
 template <class T, shape S, std::integral... D>
-requires(sizeof...(D) == S.dynamic_count()) tensor<T, S> full(T value, D... dynamic_extents) {
+tensor<T, S> full(T value, D... dynamic_extents) {
+  static_assert(sizeof...(D) == S.dynamic_count(),
+                "ikebana: full, zeros, ones, uniform and normal take the extent of each dynamic "
+                "dimension: zeros<float, shape{dynamic, 3}>(5)");
   shape s = S;
   const std::array<dim_t, sizeof...(D)> given{static_cast<dim_t>(dynamic_extents)...};
   std::size_t n = 0;
-  for (std::size_t i = 0; i < S.rank(); ++i)
+  for (std::size_t i = 0; i < S.rank() && n < given.size(); ++i)
     if (S[i] < 0) s[i] = given[n++];
   tensor<T, S> t(s);
   for (T& x : t) x = value;

@@ -303,7 +303,11 @@ auto quantize(const Replica& r) {
   return detail::halve_as<Number>(detail::model_of(r), r);
 }
 template <class Number, class Model>
-requires(!half_number<Number> || !detail::freezable<Model>) auto quantize(const Model&)
+requires(!std::same_as<Number, int8> &&
+         (!half_number<Number> || !detail::freezable<Model>)) auto quantize(const Model&)
     -> decltype(detail::refuse_for<detail::misuse::quantize_takes_a_half, Number, Model>());
+template <std::same_as<int8> Number, class Model>
+auto quantize(const Model&)
+    -> decltype(detail::refuse_for<detail::misuse::quantize_takes_int8, Number, Model>());
 
 }  // namespace ikebana

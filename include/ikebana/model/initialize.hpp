@@ -26,6 +26,9 @@ IKEBANA_MISUSE(initialize_needs_a_seed_after_the_module,
                "784}>(net, seed{1})");
 IKEBANA_MISUSE(initialize_takes_a_module_not_a_model,
                "initialize takes a module, not a model, which is initialized already");
+IKEBANA_MISUSE(initialize_takes_a_module_without_a_name,
+               "initialize takes a module without a name; a composition gives its children names: "
+               "sequential(\"fc\"_m = linear<4, 2>{})");
 IKEBANA_MISUSE(initialize_takes_shapes_as_template_arguments,
                "initialize takes the shape of each input as a template argument: initialize<float, "
                "shape{dynamic, 784}>(net, seed{1}); extents known only at run time come after the "
@@ -104,6 +107,8 @@ struct initialize_call {
         return because<misuse::initialize_needs_a_seed_after_the_module>{};
       else
         return of_module_and_seed<M, A...>();
+    } else if constexpr (is_named<M>) {
+      return because<misuse::initialize_takes_a_module_without_a_name>{};
     } else if constexpr (requires { typename M::module_type; }) {
       return because<misuse::initialize_takes_a_module_not_a_model>{};
     } else {

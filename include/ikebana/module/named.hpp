@@ -2,6 +2,7 @@
 
 #include <boost/hana/string.hpp>
 #include <cstddef>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -16,6 +17,13 @@ struct named {
   using name_type = Name;
   using module_type = M;
   M module{};
+
+  /// In a graph, applies the module to values under its name: one that is used several times is
+  /// written once, `auto encode = "encoder"_m = linear<8, 4>{}; encode(a) - encode(b)`.
+  template <class... Symbol>
+  requires(sizeof...(Symbol) > 0) constexpr auto operator()(const Symbol&... x) const {
+    return apply(*this, x...);
+  }
 };
 
 namespace detail {
@@ -60,6 +68,11 @@ using refused_child = no_module<misuse::a_composition_takes_modules<Lazy>>;
 template <class... C>
 inline constexpr bool have_no_module = !(std::is_class_v<C> && ...);
 
+template <class X>
+inline constexpr bool is_tuple = requires {
+  std::tuple_size<X>::value;
+};
+
 /// The type of `"name"_m`.
 template <class Name>
 struct name_literal {
@@ -77,7 +90,16 @@ struct name_literal {
   /// Applies a module, under this name, to symbols of a graph.
   template <class M, class... Symbol>
   constexpr auto operator()(M module, Symbol... x) const {
-    return apply(named<Name, M>{std::move(module)}, x...);
+    constexpr bool are_values = !(is_tuple<Symbol> || ...);
+    static_assert(
+        are_values,
+        "ikebana: in a graph, a module that gives several values gives a std::tuple: auto "
+        "[y, h, c] = \"lstm\"_m(lstm<4, 8>{}, x); the next one takes y");
+    // Of a tuple, argument-dependent lookup would find std::apply.
+    if constexpr (are_values)
+      return apply(named<Name, M>{std::move(module)}, x...);
+    else
+      return std::get<0>(std::tuple{x...});
   }
 };
 

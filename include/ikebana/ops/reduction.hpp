@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <limits>
 #include <string>
@@ -16,6 +17,7 @@
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/parameter.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/ops/shapes.hpp"
 
@@ -265,6 +267,12 @@ constexpr auto reduce(double p, const Options&...) {
                         p};
 }
 
+namespace misuse {
+IKEBANA_MISUSE(dimensions_in_angle_brackets,
+               "sum, mean, max, min and logsumexp take dimensions in angle brackets: mean<1>(x), "
+               "sum<-1>(x, keepdim)");
+}  // namespace misuse
+
 }  // namespace detail
 
 #define IKEBANA_REDUCTION(function, op)                                             \
@@ -272,7 +280,10 @@ constexpr auto reduce(double p, const Options&...) {
   requires(detail::is_keepdim<Options> && ...) constexpr auto function(             \
       const X& x, const Options&... options) {                                      \
     return apply(detail::reduce<ops::reduction_op::op, Dims...>(2, options...), x); \
-  }
+  }                                                                                 \
+  template <symbolic X, std::integral... D>                                         \
+  requires(sizeof...(D) > 0) auto function(const X&, D...)                          \
+      ->decltype(detail::refuse_for<detail::misuse::dimensions_in_angle_brackets, X>());
 /// torch.sum. Option: keepdim.
 IKEBANA_REDUCTION(sum, sum)
 /// torch.mean. Not a number if there is nothing to reduce. Option: keepdim.

@@ -33,6 +33,9 @@ class averaged_model {
   static_assert(!any_module<Model>,
                 "ikebana: averaged_model needs an initialized model: initialize<T, shape>(module, "
                 "seed) gives one");
+  static_assert(
+      any_module<Model> || requires(const Model& m) { m.clone(); },
+      "ikebana: averaged_model takes a model: averaged_model average{model};");
   using T = typename Model::value_type;
 
  public:

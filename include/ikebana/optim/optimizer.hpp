@@ -142,17 +142,12 @@ class optimizer_target {
  public:
   template <class Model>
   void take(Model& model) {
-    parameters_ = model.parameters();
-    gradients_ = model.gradients();
-    if constexpr (sharded_optimizable<Model>) shards_ = model.shards();
-    if constexpr (requires { model.presence(); }) presence_ = model.presence();
-    const auto by_rows = rows_of(model);
-    rows_.assign(by_rows.begin(), by_rows.end());
-    if constexpr (requires { model.frozen_parameters(); }) frozen_ = model.frozen_parameters();
-    if constexpr (requires { model.lifetime(); }) {
-      lifetime_ = model.lifetime();
-      has_lifetime_ = true;
-    }
+    constexpr bool is_of_model =
+        std::is_same_v<T, std::remove_pointer_t<decltype(model.parameters().data())>>;
+    static_assert(is_of_model,
+                  "ikebana: the element type of an optimizer is that of its model: adam<float> for "
+                  "initialize<float, ..>; adam optimizer{model} deduces it");
+    if constexpr (is_of_model) take_all(model);
   }
 
   /// Sets all steps to 0; called once, after `take`.
@@ -273,6 +268,21 @@ class optimizer_target {
   }
 
  private:
+  template <class Model>
+  void take_all(Model& model) {
+    parameters_ = model.parameters();
+    gradients_ = model.gradients();
+    if constexpr (sharded_optimizable<Model>) shards_ = model.shards();
+    if constexpr (requires { model.presence(); }) presence_ = model.presence();
+    const auto by_rows = rows_of(model);
+    rows_.assign(by_rows.begin(), by_rows.end());
+    if constexpr (requires { model.frozen_parameters(); }) frozen_ = model.frozen_parameters();
+    if constexpr (requires { model.lifetime(); }) {
+      lifetime_ = model.lifetime();
+      has_lifetime_ = true;
+    }
+  }
+
   /// Calls f(from, to, set) for the parts of [from, to) that have the same options.
   template <class F>
   static void for_each_segment(const std::vector<option_segment>& segments, dim_t from, dim_t to,

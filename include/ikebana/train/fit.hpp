@@ -135,6 +135,13 @@ decltype(auto) output_of(Model& model, const X& x) {
     return model(x);
 }
 
+/// What gives batches.
+template <class X>
+concept batch_range = requires(X& x) {
+  x.begin();
+  x.end();
+};
+
 /// The samples of a target.
 template <class Target>
 double samples_in(const Target& t) {
@@ -163,7 +170,7 @@ double evaluate(Model& model, Loader&& batches, const Loss& loss) {
 /// inputs and, last, the target. Returns what each epoch came to. What this does not offer is a
 /// loop of two lines around train_step. Allocates per epoch, not per step; throws what train_step,
 /// the loader and the functions throw.
-template <class Model, class Loader, class Loss, class Optimizer>
+template <class Model, detail::batch_range Loader, class Loss, class Optimizer>
 std::vector<epoch_result> fit(Model& model, Loader& batches, const Loss& loss, Optimizer& optimizer,
                               const fit_options& options = {}) {
   const ikebana::early_stopping& stop = options.early_stopping;
@@ -223,7 +230,7 @@ std::vector<epoch_result> fit(Model& model, Loader& batches, const Loss& loss, O
 }
 
 /// The same with a loader of validation data, whose mean loss is `validate`.
-template <class Model, class Loader, class Loss, class Optimizer, class Validation>
+template <class Model, detail::batch_range Loader, class Loss, class Optimizer, class Validation>
 std::vector<epoch_result> fit(Model& model, Loader& batches, const Loss& loss, Optimizer& optimizer,
                               fit_options options, Validation& validation) {
   options.validate = [&] { return evaluate(model, validation, loss); };
@@ -238,6 +245,11 @@ IKEBANA_MISUSE(fit_takes_a_model_a_loader_a_loss_and_an_optimizer,
 
 }  // namespace detail::misuse
 
+template <class M, class Loader, class Loss, class Optimizer>
+auto fit(const M&, const Loader&, const Loss&, const Optimizer&, const fit_options&)
+    -> decltype(detail::refuse_for<
+                detail::misuse::fit_takes_a_model_a_loader_a_loss_and_an_optimizer, M, Loader, Loss,
+                Optimizer>());
 template <class... X>
 auto fit(const X&...)
     -> decltype(detail::refuse_for<

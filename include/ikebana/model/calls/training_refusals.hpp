@@ -83,7 +83,9 @@ constexpr auto find_step_refusal_of_four() {
   using loss = std::remove_cvref_t<Loss>;
   using optimizer = std::remove_cvref_t<Optimizer>;
   using T = typename Self::value_type;
-  if constexpr (has_step<loss> && has_loss_check<optimizer>)
+  if constexpr (tensor_like<loss> && !tensor_like<std::remove_cvref_t<Y>>)
+    return because<misuse::train_step_needs_a_target_before_the_loss>{};
+  else if constexpr (has_step<loss> && has_loss_check<optimizer>)
     return because<misuse::train_step_takes_the_loss_before_the_optimizer>{};
   else if constexpr (!has_loss_check<loss>)
     return because<misuse::train_step_takes_a_loss_such_as_cross_entropy>{};
