@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# floors_test.sh HEADER...: includes go down the layers, never up nor across, and the umbrella header leads to nothing
-# that a program without replicas and data files would read in vain.
+# floors_test.sh HEADER...: includes go down the layers, never up nor across, no layer names details of the kernels, and
+# the umbrella header leads to nothing that a program without replicas and data files would read in vain.
 set -euo pipefail
 
 awk '
@@ -23,6 +23,7 @@ awk '
     if (here != "" && !(here in floor)) fail(FILENAME ": no floor is known for " here)
   }
   function fail(sentence) { print sentence; failed = 1 }
+  /cpu::detail/ && here != "cpu" && FILENAME ~ /\.hpp$/ { fail(FILENAME ":" FNR ": names cpu::detail: " $0) }
   /^[ \t]*#[ \t]*include[ \t]*[<"]ikebana\// {
     split($0, quoted, /["<>]/)
     edges[FILENAME] = edges[FILENAME] " include/" quoted[2]

@@ -19,15 +19,19 @@ void run_activation(activation f, dim_t rows, dim_t columns, T* c, dim_t ldc) {
 }
 IKEBANA_CPU_KERNEL(run_activation)
 
+}  // namespace ikebana::cpu::detail
+
+namespace ikebana::cpu {
+
 /// The kernel of what a caller's type names, and of no others; null for none.
 template <class T, unsigned Of>
 constexpr activation_kernel<T> activation_kernel_of() {
   if constexpr (Of == 0)
     return nullptr;
   else if constexpr (IKEBANA_CPU_HERE)
-    return &run_activations<T, Of>;
+    return &detail::run_activations<T, Of>;
   else
-    return &run_activation<T>;
+    return &detail::run_activation<T>;
 }
 
-}  // namespace ikebana::cpu::detail
+}  // namespace ikebana::cpu

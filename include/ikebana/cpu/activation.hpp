@@ -8,9 +8,9 @@ namespace ikebana::cpu {
 /// still in a register or the first-level cache. `gelu_tanh` is the approximation by tanh.
 enum class activation : unsigned char { none, relu, tanh, sigmoid, silu, gelu, gelu_tanh };
 
-namespace detail {
 /// A bit for each that is not `none`.
 constexpr unsigned one_activation(activation f) { return 1u << static_cast<unsigned>(f) & ~1u; }
+namespace detail {
 inline constexpr unsigned every_activation = 0x7E;
 }  // namespace detail
 

@@ -76,7 +76,7 @@ void broadcast_part(tensor_op f, int count, const broadcast_operand<T>* x, dim_t
 /// y = f(x[0], x[1], ...), element by element, for n elements of y.
 template <class T>
 void broadcast_forward(tensor_op f, int count, const broadcast_operand<T>* x, dim_t n, T* y) {
-  parallel_for(0, n, detail::elements_for_thread, [=](dim_t first, dim_t last) {
+  parallel_for(0, n, elements_for_thread, [=](dim_t first, dim_t last) {
     detail::broadcast_part(f, count, x, first, last, y);
   });
 }
@@ -108,7 +108,7 @@ void broadcast_backward(tensor_op f, int by, int count, const broadcast_operand<
     }
   };
   if (is_dense)
-    parallel_for(0, n, detail::elements_for_thread, part);
+    parallel_for(0, n, elements_for_thread, part);
   else
     part(0, n);
 }

@@ -34,7 +34,7 @@ void scatter_rows(dim_t n, dim_t width, const std::int64_t* index, const T* dy, 
                   dim_t skipped, std::int32_t* frequencies, T* table, bool accumulate) {
   // Each thread looks for the indices of its own rows of the table.
   const dim_t all = (n + rows) * width;
-  const dim_t of_row = all <= detail::elements_for_thread || rows == 0 ? 0 : all / rows;
+  const dim_t of_row = all <= elements_for_thread || rows == 0 ? 0 : all / rows;
   detail::share_rows(rows, of_row, IKEBANA_CPU_DISPATCH_ONE_WIDTH(scatter_table<T>),
                      [=](auto* kernel, dim_t b, dim_t e) {
                        kernel(n, width, index, dy, b, e, skipped, frequencies, table, accumulate);

@@ -100,7 +100,7 @@ template <class T>
 void fold(fold_op f, const fold_dims& dims, const T* x, const T* m, T p, T* acc) {
   const dim_t size = dims.count(true) * dims.count(false);
   if (size == 0) return;
-  if (dims.rank < 2 || dims.first_is_reduced || size <= detail::elements_for_thread)
+  if (dims.rank < 2 || dims.first_is_reduced || size <= elements_for_thread)
     return detail::fold_from(f, dims, 0, x, m, p, acc);
   const dim_t step = dims.count(false, 1), each = step * dims.count(true);
   parallel_for(0, dims.extents[0], detail::rows_for_thread(each), [=](dim_t b, dim_t e) {
@@ -114,7 +114,7 @@ void fold(fold_op f, const fold_dims& dims, const T* x, const T* m, T p, T* acc)
 template <class T>
 void fold_gradient(fold_op f, const strided_map& map, dim_t n, const T* x, const T* m, const T* g,
                    T p, T factor, T* dx) {
-  parallel_for(0, n, detail::elements_for_thread, [=](dim_t first, dim_t last) {
+  parallel_for(0, n, elements_for_thread, [=](dim_t first, dim_t last) {
     T of_m[detail::fold_lanes], of_g[detail::fold_lanes];
     for (dim_t i = first; i < last; i += detail::fold_lanes) {
       const dim_t count = last - i < detail::fold_lanes ? last - i : detail::fold_lanes;

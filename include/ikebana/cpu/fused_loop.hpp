@@ -92,11 +92,10 @@ static_assert(loop_scratch_bytes <= static_cast<dim_t>(detail::packed_b_bytes));
 /// The number of reductions of rows that are not in one block.
 inline constexpr int most_loop_folds = 8;
 
-namespace detail {
-
 // The activations that a loop may have.
 #define IKEBANA_LOOP_ACTIVATIONS(DO) DO(relu) DO(tanh) DO(sigmoid) DO(silu) DO(gelu) DO(gelu_tanh)
 
+/// What a loop calls for an activation of `Of`, bits of one_activation.
 template <class T, unsigned Of>
 void run_loop_activation(activation f, dim_t n, const T* x, T* y) {
 #define IKEBANA_RUN(name)                                     \
@@ -114,6 +113,8 @@ void run_loop_activation_backward(activation f, dim_t n, const T* x, const T* dy
 #undef IKEBANA_RUN
 }
 #undef IKEBANA_LOOP_ACTIVATIONS
+
+namespace detail {
 
 /// Runs a loop over a range of rows, or over a part of the only row.
 template <class T>
@@ -357,7 +358,7 @@ void run_fused_loop(const loop_program& p, const loop_memory<T>& memory) {
     const dim_t whole = p.block_rows > 0 ? p.block_rows : 1;
     return parallel_for(0, p.rows, (grain + whole - 1) / whole * whole, rows);
   }
-  parallel_for(0, p.length, (detail::elements_for_thread / p.block + 1) * p.block,
+  parallel_for(0, p.length, (elements_for_thread / p.block + 1) * p.block,
                [&](dim_t first, dim_t last) {
                  with_scratch([=](auto& runner) { runner.run_elements(first, last); });
                });

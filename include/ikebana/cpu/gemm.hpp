@@ -227,6 +227,12 @@ IKEBANA_CPU_KERNEL(run_gemm_batch)
 
 }  // namespace detail
 
+/// `gemm` by address, for tables of what may run.
+template <class T>
+constexpr auto gemm_by_address() {
+  return &detail::make_product<T>;
+}
+
 /// `count` products as `gemm` makes them, whose operands follow each other at the distances
 /// `step_a`, `step_b` and `step_c`; a step of 0 means the same matrix in each (not for c).
 template <class T>

@@ -118,4 +118,10 @@ void gemm_int8(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, const A* a
   detail::run_gemm_int8<A>(ta, tb, m, n, k, a, lda, b, ldb, c, ldc, &scale);
 }
 
+/// Allocates what such products need of the calling thread, if it has not, and touches it.
+inline void prepare_gemm_int8() {
+  const detail::word_scratch s = detail::thread_word_scratch();
+  std::memset(s.b, 0, detail::word_scratch::b_bytes + detail::word_scratch::a_bytes);
+}
+
 }  // namespace ikebana::cpu

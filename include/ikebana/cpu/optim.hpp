@@ -10,14 +10,7 @@
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
 
-namespace ikebana::cpu::detail {
-
-/// What one Adam step multiplies by, computed once in double as PyTorch does.
-template <class T>
-struct adam_factors {
-  T gradient_scale, weight_decay, parameter_scale, beta1, one_minus_beta1, beta2, one_minus_beta2,
-      eps, step_size, inverse_correction2_sqrt;
-};
+namespace ikebana::cpu {
 
 /// 1 - beta^step by repeated squaring, for 0 <= beta < 1: at most a few units in the last place
 /// from what std::pow gives.
@@ -32,7 +25,18 @@ constexpr double one_less_power(double beta, std::int64_t step) {
   return 1 - power;
 }
 
-}  // namespace ikebana::cpu::detail
+namespace detail {
+
+/// What one Adam step multiplies by, computed once in double as PyTorch does.
+template <class T>
+struct adam_factors {
+  T gradient_scale, weight_decay, parameter_scale, beta1, one_minus_beta1, beta2, one_minus_beta2,
+      eps, step_size, inverse_correction2_sqrt;
+};
+
+}  // namespace detail
+
+}  // namespace ikebana::cpu
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/optim-inl.hpp"
 #define IKEBANA_CPU_SETS 1
@@ -65,8 +69,8 @@ template <class T>
 void adam_step(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, double lr, double beta1,
                double beta2, double eps, double weight_decay, bool decoupled, std::int64_t step,
                bool maximize, double gradient_scale = 1) {
-  const double correction1 = detail::one_less_power(beta1, step);
-  const double correction2 = detail::one_less_power(beta2, step);
+  const double correction1 = one_less_power(beta1, step);
+  const double correction2 = one_less_power(beta2, step);
   const detail::adam_factors<T> f{
       .gradient_scale = static_cast<T>(maximize ? -gradient_scale : gradient_scale),
       .weight_decay = decoupled ? T(0) : static_cast<T>(weight_decay),

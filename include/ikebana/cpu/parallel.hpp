@@ -80,10 +80,10 @@ template <class F>
   ikebana::detail::share_ranges<F>(begin, end, grain, f);
 }
 
-namespace detail {
-
 /// How many elements are worth a thread's while where each takes a few instructions.
 inline constexpr dim_t elements_for_thread = 65536;
+
+namespace detail {
 
 /// How many rows that cost as much as n such elements, a multiple of `whole`: where there are many,
 /// a multiple of what begins and ends with a cache line, too.

@@ -78,7 +78,7 @@ template <class T>
 void cross_entropy(dim_t rows, dim_t classes, const T* logits, const std::int64_t* target,
                    T label_smoothing, std::int64_t ignore_index, T* losses_sum,
                    std::int64_t* counted, T* dlogits, T grad_scale) {
-  if (rows * classes <= detail::elements_for_thread) [[likely]]
+  if (rows * classes <= elements_for_thread) [[likely]]
     return IKEBANA_CPU_DISPATCH_AVX(cross_entropy_rows<T>)(
         rows, classes, logits, target, label_smoothing, ignore_index, losses_sum, counted, dlogits,
         grad_scale);

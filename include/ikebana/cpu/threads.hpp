@@ -198,4 +198,14 @@ class scoped_num_threads : detail::own_threads {
       : own_threads{detail::wanted_threads(n, "scoped_num_threads")} {}
 };
 
+namespace cpu {
+
+/// Allocates the calling thread's scratch memory, if it has none, and touches each of its pages.
+inline void prepare_scratch() {
+  std::byte* const memory = detail::thread_memory();
+  for (std::size_t i = 0; i < detail::thread_memory_bytes(); i += 4096) memory[i] = std::byte{0};
+}
+
+}  // namespace cpu
+
 }  // namespace ikebana

@@ -1,10 +1,7 @@
 #pragma once
 
-#include <cstddef>
-#include <cstring>
-
-#include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/threads.hpp"
 #include "ikebana/module/module.hpp"
 
 namespace ikebana {
@@ -14,9 +11,7 @@ namespace ikebana {
 /// waits for a page. Idempotent. Takes up to a few milliseconds.
 inline void prepare_thread() {
   static_cast<void>(cpu::active_instruction_set());
-  std::byte* const scratch = cpu::detail::thread_memory();
-  for (std::size_t i = 0; i < cpu::detail::thread_memory_bytes(); i += 4096)
-    scratch[i] = std::byte{0};
+  cpu::prepare_scratch();
 }
 
 namespace detail {

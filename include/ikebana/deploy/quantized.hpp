@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <span>
 
@@ -96,10 +95,7 @@ struct quantized_base : Leaf {
   }
 
   /// Allocates what products of bytes need of the calling thread.
-  static void prepare_thread() {
-    const cpu::detail::word_scratch s = cpu::detail::thread_word_scratch();
-    std::memset(s.b, 0, cpu::detail::word_scratch::b_bytes + cpu::detail::word_scratch::a_bytes);
-  }
+  static void prepare_thread() { cpu::prepare_gemm_int8(); }
 
   void describe(description& d) const {
     Leaf::describe(d);

@@ -161,7 +161,7 @@ struct rearrange {
     const cpu::strided_map m = map(c.input_shape(), c.output_shape(), c.input_strides());
     const T* x = c.input();
     T* y = c.output();
-    cpu::parallel_for(0, c.output_shape().numel(), cpu::detail::elements_for_thread,
+    cpu::parallel_for(0, c.output_shape().numel(), cpu::elements_for_thread,
                       [&](dim_t b, dim_t e) { cpu::read_strided(m, x, b, e - b, y + b); });
   }
 

@@ -40,7 +40,7 @@ struct adamax_rule {
     return std::array{state_array{"exp_avg"}, state_array{"exp_inf"}};
   }
   static auto factors(const options& o, [[maybe_unused]] std::int64_t step) {
-    const double correction1 = cpu::detail::one_less_power(o.betas.first, step);
+    const double correction1 = cpu::one_less_power(o.betas.first, step);
     return std::array{o.lr / correction1, o.betas.first, 1 - o.betas.first, o.betas.second, o.eps};
   }
   static double weight_decay([[maybe_unused]] const options& o) { return o.weight_decay; }

@@ -53,8 +53,8 @@ struct lamb_rule {
     a.state[0] = u.state[0];
     a.state[1] = u.state[1];
     a.state[2] = u.scratch;
-    set_factors(a, std::array{1 / cpu::detail::one_less_power(o.betas.first, u.step),
-                              1 / std::sqrt(cpu::detail::one_less_power(o.betas.second, u.step)),
+    set_factors(a, std::array{1 / cpu::one_less_power(o.betas.first, u.step),
+                              1 / std::sqrt(cpu::one_less_power(o.betas.second, u.step)),
                               o.betas.first, 1 - o.betas.first, o.betas.second, 1 - o.betas.second,
                               o.eps, o.weight_decay});
     cpu::lamb_step<T>(a);

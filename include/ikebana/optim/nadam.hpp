@@ -62,7 +62,7 @@ struct nadam_rule {
     const double product = product_of_momenta(o, step);
     return std::array{o.lr * (1 - mu) / (1 - product),
                       o.lr * next / (1 - product * next),
-                      1 / std::sqrt(cpu::detail::one_less_power(o.betas.second, step)),
+                      1 / std::sqrt(cpu::one_less_power(o.betas.second, step)),
                       o.betas.first,
                       1 - o.betas.first,
                       o.betas.second,

@@ -42,8 +42,8 @@ struct radam_rule {
     return std::array{state_array{"exp_avg"}, state_array{"exp_avg_sq"}};
   }
   static auto factors(const options& o, [[maybe_unused]] std::int64_t step) {
-    const double correction1 = cpu::detail::one_less_power(o.betas.first, step);
-    const double correction2 = cpu::detail::one_less_power(o.betas.second, step);
+    const double correction1 = cpu::one_less_power(o.betas.first, step);
+    const double correction2 = cpu::one_less_power(o.betas.second, step);
     const double longest = 2 / (1 - o.betas.second) - 1;
     const double length = longest - 2 * static_cast<double>(step) * (1 - correction2) / correction2;
     double rate = o.lr / correction1, root = 0;

@@ -46,8 +46,8 @@ struct sparse_adam_rule {
 
   template <class T>
   static void update(const tensor_update<T, 2>& u, const options& o) {
-    const double rate = o.lr * std::sqrt(cpu::detail::one_less_power(o.betas.second, u.step)) /
-                        cpu::detail::one_less_power(o.betas.first, u.step);
+    const double rate = o.lr * std::sqrt(cpu::one_less_power(o.betas.second, u.step)) /
+                        cpu::one_less_power(o.betas.first, u.step);
     const dim_t rows = u.extents.rank() > 1 ? u.extents.front() : 1, length = u.elements() / rows;
     const auto is_absent = [&](dim_t row) {
       const T* g = u.gradients + row * length;

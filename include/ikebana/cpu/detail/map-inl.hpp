@@ -102,14 +102,14 @@ IKEBANA_CPU_INLINE void map_terms(dim_t n, T* y, F f) {
   if (rest > 0) f(whole, rest).store(y + whole, rest);
 }
 
-/// c = f(c), for f among `Of`, bits of detail::one_activation.
+/// c = f(c), for f among `Of`, bits of one_activation.
 template <class T, unsigned Of>
 void activate_block(activation f, dim_t rows, dim_t columns, T* c, dim_t ldc) {
   // Rows of a few elements would each take a register.
   if (columns == ldc) columns *= rows, rows = 1;
   const auto apply = [&]<activation Name, class F>(std::integral_constant<activation, Name>, F)
       __attribute__((always_inline)) {
-    if constexpr ((Of & detail::one_activation(Name)) != 0)
+    if constexpr ((Of & one_activation(Name)) != 0)
       if (f == Name) map_rows<T, F>(rows, columns, c, ldc, c, ldc);
   };
   apply(std::integral_constant<activation, activation::relu>{}, relu_function{});

@@ -84,8 +84,8 @@ struct network_tables : network_state<element_of<E>> {
     state::unwritten = unwritten_table.data();
     state::layers = layer_table.data();
     state::chains = chain_table.data();
-    state::run.activate = cpu::detail::activation_kernel_of<T, questions_of<T, M>().activations>();
-    if constexpr (has_layers) state::run.make_product = &cpu::detail::make_product<T>;
+    state::run.activate = cpu::activation_kernel_of<T, questions_of<T, M>().activations>();
+    if constexpr (has_layers) state::run.make_product = cpu::gemm_by_address<T>();
     if constexpr (has_loops) {
       state::run.loops = &loops.tables;
       state::run.run_loop = &run_loop<T, loop_leaves_of<M>.activations>;

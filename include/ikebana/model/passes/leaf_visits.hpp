@@ -125,7 +125,7 @@ struct leaf_questions {
     checks = checks || requires(const Leaf& m, const shape_list& in) { m.check(in, true); };
     validates = validates || requires(const Leaf& m, const context<T>& c) { m.validate(c); };
     if constexpr (requires { Leaf::as_activation; })
-      activations |= cpu::detail::one_activation(Leaf::as_activation);
+      activations |= cpu::one_activation(Leaf::as_activation);
     finishes =
         finishes || requires(const Leaf& m, T* const* parameters, std::byte* const* buffers) {
       m.template finish_initialization<T>(parameters, buffers);

@@ -23,7 +23,7 @@ struct loop_finder {
     const cpu::loop_step s = loop_step_of(leaf);
     leads = leads || s.leads;
     if (s.kind == cpu::loop_step::kinds::function)
-      activations |= cpu::detail::one_activation(static_cast<cpu::activation>(s.f));
+      activations |= cpu::one_activation(static_cast<cpu::activation>(s.f));
   }
 };
 template <any_module M>
@@ -55,8 +55,8 @@ void run_loop(const execution<T>& run, int k, bool backward) {
                                    run.value_gradients,
                                    run.edge_gradients,
                                    run.saved,
-                                   &cpu::detail::run_loop_activation<T, Of>,
-                                   &cpu::detail::run_loop_activation_backward<T, Of>};
+                                   &cpu::run_loop_activation<T, Of>,
+                                   &cpu::run_loop_activation_backward<T, Of>};
   if (!backward) return cpu::run_fused_loop<T>(loop.forward, memory);
   const auto for_each_edge = [&](auto f) {
     for (int j = loop.first; j <= loop.last; ++j)
