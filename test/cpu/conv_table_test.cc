@@ -141,6 +141,19 @@ TEST_CASE("what is not known of channels is built for any") {
   CHECK(!cpu::detail::needed_for<float>(data, with(31, 4)).has(col2im));
 }
 
+TEST_CASE("the costs of algorithms are their multiply-adds") {
+  using cpu::conv_algorithm, cpu::conv_direction;
+  const conv_geometry g = geometry(2, 3, 5, 1, {1, 10, 11}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1});
+  const auto cost = [&](conv_direction d, conv_algorithm a) {
+    return cpu::cost(a, cpu::problem_of(d, g, 4, 8));
+  };
+  CHECK(cost(conv_direction::forward, conv_algorithm::bands) == 2 * 3 * 5 * 9 * 5 * 6);
+  CHECK(cost(conv_direction::data, conv_algorithm::col2im) == 2 * 3 * 5 * 9 * 5 * 6);
+  CHECK(cost(conv_direction::data, conv_algorithm::plain) == 2 * 3 * 5 * 9 * 10 * 11);
+  // Tiles of 4x4 results are computed whole.
+  CHECK(cost(conv_direction::forward, conv_algorithm::winograd) == 2 * 3 * 5 * 36 * 2 * 2);
+}
+
 TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, float, double) {
   using cpu::conv_algorithm, cpu::conv_direction;
   namespace detail = cpu::detail;

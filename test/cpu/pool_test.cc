@@ -368,6 +368,15 @@ TEST_CASE_TEMPLATE("windows that are known beforehand are pooled as others", T, 
   check.template operator()<known({1, 1, 3}, {1, 1, 17}, {0, 0, 1})>();
 }
 
+TEST_CASE("the costs of algorithms of pooling are the elements that they join") {
+  const cpu::pool_problem p{cpu::pool_work::average,
+                            {2, {1, 9, 8}, {1, 3, 2}, {1, 3, 4}, {1, 3, 4}, {0, 0, 0}, {1, 1, 1}}};
+  CHECK(cpu::cost(cpu::pool_algorithm::plain, p) == 2 * 3 * 2 * 3 * 4);
+  CHECK(cpu::cost(cpu::pool_algorithm::whole_planes, p) == 2 * 9 * 8);
+  // Rows of four elements, columns of three, planes of one.
+  CHECK(cpu::cost(cpu::pool_algorithm::separable, p) == 2 * 2 * (9 * 4 + 3 * 3 + 3));
+}
+
 TEST_CASE("pooling gives the same bits on any number of threads") {
   for (const dim_t kernel : {2, 3}) {
     const pool_geometry g{90,          {1, 34, 34},

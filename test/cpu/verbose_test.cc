@@ -110,8 +110,9 @@ TEST_CASE("a line for each plan of a product and of a pool is printed if asked f
   cpu::set_verbose(true);
   CHECK(printed_by([] { multiply(100, 30, 90); }) ==
         "ikebana_verbose,gemm," + isa + ",f32,nn 100x30x90,tiles in place,0 bytes\n");
-  CHECK(printed_by(pool) == "ikebana_verbose,pool," + isa +
-                                ",maximum,2x1x8x8 to 1x4x4 kernel 1x2x2 stride 1x2x2,halves,\n");
+  CHECK(printed_by(pool) ==
+        "ikebana_verbose,pool," + isa +
+            ",maximum,2x1x8x8 to 1x4x4 kernel 1x2x2 stride 1x2x2,halves,128 elements\n");
   // One plan, of which each thread runs a part.
   const ikebana::scoped_num_threads threads(2);
   CHECK(printed_by([] { multiply(300, 300, 100); }).find('\n') ==

@@ -58,7 +58,7 @@ struct band_plan : band_sizes {
   /// Halves what is copied at a time until it fits.
   bool fit_copy(bool dense_x) {
     while (!lay_out(dense_x)) {
-      if (channels > 1 && rows <= 4)
+      if (channels > 1 && rows <= conv_costs::few_band_rows)
         channels = parts(channels, 2);
       else if (rows > 1)
         rows = parts(rows, 2);
@@ -113,7 +113,7 @@ struct band_plan : band_sizes {
 
   /// Whether a copy without what lies between rows of positions is worth its making.
   bool copying_pays() const {
-    if (2 * p.from[2] < 3 * p.to[2]) return false;
+    if (2 * p.from[2] < conv_costs::least_row_halves * p.to[2]) return false;
     band_plan standing = *this, copied = *this;
     standing.in_place = true;
     standing.lay_out_in_place();
@@ -176,7 +176,9 @@ struct band_plan : band_sizes {
   void divide(dim_t wanted) {
     while (bands() < wanted) {
       const dim_t half = parts(rows, 2);
-      if (rows == 1 || half * columns < 2 * tile || (in_place && !holds_tiles(half))) return;
+      if (rows == 1 || half * columns < conv_costs::least_band_tiles * tile ||
+          (in_place && !holds_tiles(half)))
+        return;
       rows = half;
       if (in_place)
         lay_out_in_place();

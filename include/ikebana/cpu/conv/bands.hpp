@@ -108,7 +108,7 @@ bool fit_bands(const conv_table<T>& table, conv_step& step) {
   if (p.sources == 0 || p.taps() == 0 || conv_geometry::volume(p.from) == 0) return false;
   band_plan plan{table.tiles().sizes(), p};
   if (!plan.fit()) return false;
-  if (shares_work(p.multiply_adds())) plan.divide(dim_t{2} * num_threads());
+  if (shares_work(p.multiply_adds())) plan.divide(conv_costs::parts_for_thread * num_threads());
   step.bands = plan;
   return true;
 }

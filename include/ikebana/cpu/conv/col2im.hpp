@@ -38,7 +38,7 @@ struct conv_col2im {
     const dim_t most_rows = least(most / taps, most_positions) / row;
     rows = even_part(lines, most_rows < 1 ? 1 : most_rows);
     // Fewer where they leave fewer lanes empty.
-    for (dim_t n = rows; n > 1 && 3 * n * row >= most_positions; --n)
+    for (dim_t n = rows; n > 1 && conv_costs::shortened_thirds * n * row >= most_positions; --n)
       if (computed(n) < computed(rows)) rows = n;
     channels = even_part(p.sources, most / (taps * rows * row));
   }

@@ -15,7 +15,11 @@ inline constexpr dim_t line_bytes = 64;
 inline constexpr dim_t multiply_adds_for_thread = dim_t{1} << 20,
                        plane_multiply_adds_for_thread = 300000;
 
-// Winograd. Channels and positions that pay for the transforms:
+/// Parts of the work for each thread, where they can be divided further; of a thread's own work.
+inline constexpr dim_t parts_for_thread = 2, jobs_for_thread = 4;
+
+// Winograd. Elements of a vector, channels and positions that pay for the transforms:
+inline constexpr dim_t least_winograd_lanes = 8;
 inline constexpr dim_t least_winograd_channels = 16, full_winograd_channels = 32;
 inline constexpr dim_t least_winograd_positions = 144, least_positions_of_few_channels = 256;
 /// elements of transformed weights, of which many pay for more positions,
@@ -25,8 +29,13 @@ inline constexpr dim_t least_positions_of_many = 400;
 inline constexpr dim_t most_winograd_sources = 1024;
 /// Channels that are multiplied at once, and so many that weights are waited for.
 inline constexpr dim_t winograd_depth = 64, many_winograd_sources = 128;
-/// For the gradient of the weights: channels that pay for it,
-inline constexpr dim_t least_winograd_sources = 8;
+/// Positions are computed in whole tiles: thirds of them that must be wanted, but for so many
+/// positions, and tenths where results are few, which must also fill their registers.
+inline constexpr dim_t wanted_thirds = 2, spared_positions = 64, wanted_tenths = 7;
+/// For the gradient of the weights: channels that pay for it, halves of a vector of results,
+/// vectors of a plane, products for each lane, and sevenths of the tiles that must be wanted,
+inline constexpr dim_t least_winograd_sources = 8, least_result_halves = 3, least_plane_vectors = 6,
+                       least_lane_products = 32, wanted_sevenths = 5;
 /// positions of all images,
 inline constexpr dim_t least_positions_of_weights = 144;
 /// and tiles, tiles of a row, results and channels of a job, channels at once.
@@ -48,12 +57,19 @@ inline constexpr dim_t fewest_positions = 4, few_summed = 32, some_summed = 64, 
 
 // col2im: bytes and positions of a band's products,
 inline constexpr dim_t scattered_bytes = 256 * kib, most_scattered_positions = 400;
-/// positions from which it pays: of up to 8 output channels, of up to 16 or stride 2, of others;
+/// positions from which it pays: of few output channels, of some or stride 2, of others;
+inline constexpr dim_t few_sources = 8, some_sources = 16;
 inline constexpr dim_t few_scattered = 16, some_scattered = 36, many_scattered = 64;
 /// and results it needs for a source, in fifths for each tap that a position reads.
 inline constexpr dim_t most_unstrided_sources = 16, least_unstrided_results = 24,
                        least_scattered_results = 6, many_scattered_sources = 32,
                        fifths_of_one_class = 40;
+/// Bands are not shortened, to leave fewer lanes empty, below this part of the most positions.
+inline constexpr dim_t shortened_thirds = 3;
+
+// Passes of the gradient of the input: the most products of a result, for each pass, of which
+// blocks of so many results at least are made.
+inline constexpr dim_t few_pass_products = 32, least_block_results = 32;
 
 // Products of the image: results with a bias, positions that are finished in the cache, the fewest
 // of a thread, and what they are multiples of.
@@ -63,7 +79,11 @@ inline constexpr dim_t finished_positions = 288, least_product_positions = 192, 
 // first; products of a result at once.
 inline constexpr dim_t copied_bytes = 208 * kib, out_bytes = 208 * kib, near_bytes = 40 * kib,
                        most_depth = 16 * kib;
-/// By how much copying must be cheaper than tiles over what lies between rows,
+/// Rows of a band below which channels are divided first; tiles of the smallest band.
+inline constexpr dim_t few_band_rows = 4, least_band_tiles = 2;
+/// A copy may pay where a row is so many halves of its positions; by how much it must be cheaper
+/// than tiles over what lies between rows,
+inline constexpr dim_t least_row_halves = 3;
 inline constexpr double copying_gain = 0.9;
 /// and cycles, of a row that is copied and that is put in its place, of each vector there; the part
 /// of a tile that its narrow form takes; loads that cross lines; a line from the second level.
@@ -90,8 +110,10 @@ inline constexpr dim_t longest_row = 2048, part_of_row = 1024, dot_copy_bytes = 
 // band, of several images, and at once;
 inline constexpr dim_t summed_bytes = 192 * kib, all_copied_bytes = 384 * kib,
                        band_positions = 2048, gathered_positions = 512, positions_at_once = 384;
-/// positions from which lanes must be full, in what part; by how much few rows are slower.
-inline constexpr dim_t least_full_positions = 36, full_ninths = 5, few_rows_tenths = 12;
+/// positions from which lanes must be full, in what part; the rows of a tile that are few, and by
+/// how much they are slower.
+inline constexpr dim_t least_full_positions = 36, full_ninths = 5, few_tile_rows = 6,
+                       few_rows_tenths = 12;
 
 // Depthwise: products of a group at most, groups from which any kernel pays; bytes of a band in
 // lanes, of vectors of a cache line and narrower ones; of what the second-level cache holds;
@@ -99,5 +121,7 @@ inline constexpr dim_t least_full_positions = 36, full_ninths = 5, few_rows_tent
 inline constexpr dim_t most_group_products = 4, least_lane_groups = 8;
 inline constexpr dim_t wide_band_bytes = 112 * kib, narrow_band_bytes = 40 * kib,
                        lanes_bytes = 512 * kib, first_level_elements = 4 * kib;
+/// Lists of a band in lanes; rows that are too narrow for gradients of the weights by planes.
+inline constexpr dim_t most_quads = 8192, narrow_row = 4;
 
 }  // namespace ikebana::cpu::detail::conv_costs

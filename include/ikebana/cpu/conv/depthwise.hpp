@@ -55,7 +55,7 @@ bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g
                      const T* dy, T* dw, bool accumulate) {
   plane_sweep<T> sweep{kernels, g, false};
   if (sweep.shape->gradients == nullptr) return false;
-  if (g.out[2] <= 4 || !sweep.finds_gradients() || !sweep.fit()) return false;
+  if (g.out[2] <= conv_costs::narrow_row || !sweep.finds_gradients() || !sweep.fit()) return false;
   sweep.find_gradients(x, dy, dw, accumulate);
   return true;
 }
@@ -63,7 +63,7 @@ bool plane_gradients(const depthwise_kernels<T>& kernels, const conv_geometry& g
 /// True; prints a line about the plan, if wanted (verbose.hpp).
 inline bool ran(const conv_problem& p, conv_algorithm a) {
   if (is_verbose()) [[unlikely]]
-    print_plan(p, name(a));
+    print_plan(p, a);
   return true;
 }
 

@@ -286,8 +286,10 @@ struct data_blocks {
     if (parts == 1 || image * g.batch <= 2 * most) return;
     images = most > image ? most / image : 1;
     const dim_t products = g.out_channels / g.groups * conv_geometry::volume(g.kernel);
-    if (image > 2 * most && products <= 32 * parts)
-      results = even_part(results, most > 32 * plane ? most / plane : 32);
+    if (image > 2 * most && products <= conv_costs::few_pass_products * parts)
+      results = even_part(results, most > conv_costs::least_block_results * plane
+                                       ? most / plane
+                                       : conv_costs::least_block_results);
   }
 };
 

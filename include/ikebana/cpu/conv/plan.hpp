@@ -126,27 +126,31 @@ constexpr bool winograd_applies(const conv_problem& p) {
       return false;
   const bool of_weights = p.direction == conv_direction::weights;
   if (of_weights ? !(at_least(p.inputs, costs::least_winograd_sources) &&
-                     at_least(p.outputs, (3 * p.lanes + 1) / 2))
+                     at_least(p.outputs, (costs::least_result_halves * p.lanes + 1) / 2))
                  : !(at_least(p.inputs, costs::least_winograd_channels) &&
                      at_most(p.inputs, costs::most_winograd_sources) &&
                      at_least(p.outputs, costs::least_winograd_channels)))
     return false;
   if (!p.knows_extents() || p.inputs < 0 || p.outputs < 0) return true;
-  if (p.in[0] != 1 || p.out[0] != 1 || p.lanes < 8) return false;
+  if (p.in[0] != 1 || p.out[0] != 1 || p.lanes < costs::least_winograd_lanes) return false;
   // Parts of tiles are computed whole.
   const dim_t plane = p.plane(), computed = whole_units(p.out[1], 4) * whole_units(p.out[2], 4);
   if (of_weights)
-    return p.inputs * p.outputs >= 32 * p.lanes && plane >= 6 * p.lanes &&
-           p.batch * plane >= costs::least_positions_of_weights && 7 * plane >= 5 * computed;
+    return p.inputs * p.outputs >= costs::least_lane_products * p.lanes &&
+           plane >= costs::least_plane_vectors * p.lanes &&
+           p.batch * plane >= costs::least_positions_of_weights &&
+           7 * plane >= costs::wanted_sevenths * computed;
   const dim_t transformed = 36 * p.inputs * p.outputs;
   const bool full = p.outputs >= costs::full_winograd_channels;
   // Few results must fill their registers, and the tiles.
-  if (!full && 10 * plane * p.outputs < 7 * computed * whole_units(p.outputs, p.lanes))
+  if (!full &&
+      10 * plane * p.outputs < costs::wanted_tenths * computed * whole_units(p.outputs, p.lanes))
     return false;
   return plane >= (transformed > costs::many_transformed ? costs::least_positions_of_many
                    : full                                ? costs::least_winograd_positions
                           : costs::least_positions_of_few_channels) &&
-         3 * plane >= 2 * computed - 64 && transformed <= costs::most_transformed;
+         3 * plane >= costs::wanted_thirds * computed - costs::spared_positions &&
+         transformed <= costs::most_transformed;
 }
 
 constexpr bool im2col_applies(const conv_problem& p) {
@@ -187,9 +191,9 @@ constexpr bool col2im_applies(const conv_problem& p) {
   // Few positions are rows of a product, whose results are handed over one by one.
   const dim_t plane = p.plane(), image = conv_geometry::volume(p.in), taps = p.taps();
   const bool halves = p.stride[2] == 2;
-  if (plane <= (sources <= 8              ? costs::few_scattered
-                : halves || sources <= 16 ? costs::some_scattered
-                                          : costs::many_scattered) ||
+  if (plane <= (sources <= costs::few_sources              ? costs::few_scattered
+                : halves || sources <= costs::some_sources ? costs::some_scattered
+                                                           : costs::many_scattered) ||
       image == 0 || taps * p.out[2] > costs::scattered_bytes / p.element)
     return false;
   if (halves && plane <= costs::most_positions) return true;
@@ -249,6 +253,18 @@ constexpr bool applies(conv_algorithm algorithm, const conv_problem& p) {
       return !back;
   }
   return false;
+}
+
+/// The multiply-adds of a group by this algorithm, transforms and what lies between rows apart.
+constexpr dim_t cost(conv_algorithm algorithm, const conv_problem& p) {
+  const dim_t pairs = p.batch * p.inputs * p.outputs;
+  if (algorithm == conv_algorithm::winograd)
+    return pairs * 36 * ((p.out[1] + 3) / 4) * ((p.out[2] + 3) / 4);
+  // What follows from the positions of y meets no other elements of x.
+  const bool by_positions = p.direction != conv_direction::data ||
+                            algorithm == conv_algorithm::col2im ||
+                            algorithm == conv_algorithm::im2col;
+  return pairs * p.taps() * conv_geometry::volume(by_positions ? p.out : p.in);
 }
 
 namespace detail {

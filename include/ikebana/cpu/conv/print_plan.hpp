@@ -11,14 +11,13 @@
 namespace ikebana::cpu::detail {
 
 /// A line about the plan of a convolution of one group (verbose.hpp).
-[[gnu::noinline, gnu::cold]] inline void print_plan(const conv_problem& p, const char* algorithm) {
+[[gnu::noinline, gnu::cold]] inline void print_plan(const conv_problem& p,
+                                                    conv_algorithm algorithm) {
   constexpr const char* directions[] = {"forward", "data", "weights"};
   const auto wide = [](dim_t n) { return static_cast<long long>(n); };
   char work[48];
-  const dim_t each = conv_geometry::volume(p.direction == conv_direction::data ? p.in : p.out);
-  std::snprintf(work, sizeof work, "%lld multiply-adds",
-                wide(p.batch * p.inputs * p.outputs * p.taps() * each));
-  print_plan("conv", algorithm, work,
+  std::snprintf(work, sizeof work, "%lld multiply-adds", wide(cost(algorithm, p)));
+  print_plan("conv", name(algorithm), work,
              "%s,f%d,%s %lldx%lldx%lldx%lldx%lld to %lldx%lldx%lldx%lld kernel %lldx%lldx%lld "
              "stride %lldx%lldx%lld",
              name(active_instruction_set()), static_cast<int>(8 * p.element),

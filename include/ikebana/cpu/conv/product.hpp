@@ -25,7 +25,7 @@ void run_product(const conv_table<T>& table, const conv_step& step, const conv_o
   };
   dim_t columns = of.finishes() ? divided(conv_costs::finished_positions) : plane;
   if (shares_work(p.multiply_adds()))
-    while (p.batch * parts(plane, columns) < 2 * num_threads() &&
+    while (p.batch * parts(plane, columns) < conv_costs::parts_for_thread * num_threads() &&
            columns > conv_costs::least_product_positions)
       columns = divided(parts(columns, 2));
   gemm_epilogue<T> then{.function = of.relu() ? of.then.function : final_activation<T>{}};

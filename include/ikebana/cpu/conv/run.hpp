@@ -38,7 +38,7 @@ void plan_step(const conv_table<T>& table, const conv_problem& p, bool prints, c
     if (table.has(a) && applies(a, p) && table.entry(a).fit(table, step)) {
       step.algorithm = a;
       if (prints && is_verbose()) [[unlikely]]
-        print_plan(p, name(a));
+        print_plan(p, a);
       return;
     }
 }
@@ -109,7 +109,7 @@ void plan_steps(conv_direction direction, const conv_geometry& g, const conv_tab
     if (table.has(a) && applies(a, problem)) {
       step.algorithm = a;
       if (is_verbose()) [[unlikely]]
-        print_plan(problem, name(a));
+        print_plan(problem, a);
       return f(step);
     }
   if (leaves_some(g)) {

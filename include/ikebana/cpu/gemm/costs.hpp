@@ -10,8 +10,9 @@ namespace ikebana::cpu::detail::gemm_costs {
 
 /// Dot products serve results of up to so many rows or columns,
 inline constexpr dim_t most_dot_rows = 8;
-/// and copy so many bytes of a factor to rows, of which at least so many others read them.
-inline constexpr dim_t most_copied = dim_t{256} * 1024, least_readers = 4;
+/// and copy so many bytes of a factor to rows of so many vectors, which at least so many others
+/// read.
+inline constexpr dim_t most_copied = dim_t{256} * 1024, least_copied_vectors = 2, least_readers = 4;
 /// Where a row must have the same bits among any number of others, dot products serve sums of at
 /// least so many vectors: of these, many rows lose little by tiles of lanes, and one row would lose
 /// much by packed panels.

@@ -78,7 +78,7 @@ struct gemm_plan {
             (by_row ? p.k >= costs::least_lane_terms * p.lanes : p.m <= costs::most_dot_rows));
   }
   // A factor that stands by columns, of which there are few, is copied to rows.
-  if (a == b || p.k < 2 * p.lanes) return false;
+  if (a == b || p.k < costs::least_copied_vectors * p.lanes) return false;
   const dim_t copied = a ? p.n : p.m, others = a ? p.m : p.n;
   return copied > (a ? 0 : 1) && copied <= (a ? most_columns : costs::most_dot_rows) &&
          (by_row ? a : others >= costs::least_readers) &&

@@ -2,11 +2,13 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdio>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/pool/costs.hpp"
 #include "ikebana/cpu/verbose.hpp"
 
 namespace ikebana::cpu {
@@ -69,27 +71,6 @@ struct pool_problem {
 
   constexpr bool is_known() const { return windows.out[2] >= 0; }
 };
-
-/// The constants of the choice. They change the bits of no result.
-namespace detail::pool_costs {
-
-/// Gradients of two by two go element by element where rows are of fewer results.
-inline constexpr dim_t least_halved_row = 8;
-/// Windows of as many elements are seldom a whole plane.
-inline constexpr dim_t most_of_window = 9;
-/// Maxima of windows of three by three go by planes in lanes where so many rows of results fit a
-/// vector, and so many planes are there for each of a row's results; others always.
-inline constexpr dim_t rows_per_vector = 2, planes_per_result = 2;
-/// The bytes of a band of planes in lanes, with its results: they stay in the second-level cache.
-inline constexpr dim_t band_bytes = dim_t{32} * 1024;
-/// The bytes of sums of neighbours of narrow rows, which are read again at once.
-inline constexpr dim_t halved_bytes = dim_t{4} * 1024;
-/// The bytes of a batch of joined rows of separable windows, and the most rows.
-inline constexpr dim_t batch_bytes = dim_t{16} * 1024, most_rows = 8;
-/// So many bytes of planes are cleared before gradients are scattered to them.
-inline constexpr dim_t cleared_bytes = dim_t{8} * 1024;
-
-}  // namespace detail::pool_costs
 
 namespace detail {
 
@@ -176,6 +157,17 @@ constexpr bool computes(pool_algorithm algorithm, pool_work work) {
   }
 }
 
+/// The elements that an algorithm joins, those of all windows or, if these are joined along one
+/// dimension after the other, of all lines.
+constexpr dim_t cost(pool_algorithm algorithm, const pool_problem& p) {
+  const pool_geometry& g = p.windows;
+  if (algorithm == pool_algorithm::whole_planes) return g.planes * g.input_plane();
+  if (algorithm != pool_algorithm::separable)
+    return g.planes * g.output_plane() * conv_geometry::volume(g.kernel);
+  const dim_t line = g.in[0] * g.in[1] * g.kernel[2], row = g.in[0] * g.out[1] * g.kernel[1];
+  return g.planes * g.out[2] * (line + row + g.out[0] * g.out[1] * g.kernel[0]);
+}
+
 /// Some of the algorithms, a bit each.
 using pool_set = unsigned;
 constexpr pool_set only(pool_algorithm a) { return 1U << static_cast<unsigned>(a); }
@@ -211,7 +203,9 @@ namespace detail {
                                                     pool_algorithm algorithm) {
   const pool_geometry& g = p.windows;
   const auto number = [](dim_t n) { return static_cast<long long>(n); };
-  print_plan("pool", name(algorithm), "",
+  char joined[32];
+  std::snprintf(joined, sizeof joined, "%lld elements", number(cost(algorithm, p)));
+  print_plan("pool", name(algorithm), joined,
              "%s,%s,%lldx%lldx%lldx%lld to %lldx%lldx%lld kernel %lldx%lldx%lld stride "
              "%lldx%lldx%lld",
              name(active_instruction_set()), name(p.work), number(g.planes), number(g.in[0]),

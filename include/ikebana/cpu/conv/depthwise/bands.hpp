@@ -92,8 +92,8 @@ struct depthwise_bands {
         (width * dim_t{sizeof(T)} == conv_costs::line_bytes ? conv_costs::wide_band_bytes
                                                             : conv_costs::narrow_band_bytes) /
         dim_t{sizeof(T)};
-    constexpr dim_t most_quads = 8192;
-    while ((lay_out() > room || part_count * quads() > most_quads) && rows * columns > 1) {
+    while ((lay_out() > room || part_count * quads() > conv_costs::most_quads) &&
+           rows * columns > 1) {
       if (rows > 1)
         rows = detail::parts(axes[1].count, detail::parts(axes[1].count, rows - 1));
       else

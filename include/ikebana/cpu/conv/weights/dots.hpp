@@ -37,7 +37,7 @@ struct weights_by_dots : weights_job<T> {
     const dim_t near = conv_costs::dot_rows_bytes / (tiles.dots[0].rows * dim_t{sizeof(T)});
     if (rows * p.to[2] > near) rows = even_part(rows, std::max(near / p.to[2], dim_t{1}));
     while (!lay_out()) {
-      if (rows > 4)
+      if (rows > conv_costs::few_band_rows)
         rows = parts(rows, 2);
       else if (channels > 1)
         channels = parts(channels, 2);

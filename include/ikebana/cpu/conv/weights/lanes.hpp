@@ -48,7 +48,7 @@ struct weights_by_lanes : weights_job<T> {
     if (p.sources < tiles.width || tiles.width == 1) return false;
     const bool neighbours = p.kernel[2] >= 3 && p.dilation[2] == 1;
     const auto *three = find_shape(3), *four = find_shape(4);
-    if (three == nullptr && four != nullptr && four->rows < 6) return false;
+    if (three == nullptr && four != nullptr && four->rows < conv_costs::few_tile_rows) return false;
     if (three == nullptr && four == nullptr) return false;
     const dim_t w = tiles.width;
     const auto waste = [&](dim_t n) { return parts(p.sources, n * w) * n * w; };
@@ -57,7 +57,9 @@ struct weights_by_lanes : weights_job<T> {
       return fit(four != nullptr && places(4) < places(3) ? four : three, 1);
     }
     // Few rows reach the products' rate less well.
-    const dim_t tenths = four != nullptr && four->rows < 6 ? conv_costs::few_rows_tenths : 10;
+    const dim_t tenths = four != nullptr && four->rows < conv_costs::few_tile_rows
+                             ? conv_costs::few_rows_tenths
+                             : 10;
     if (four != nullptr && (three == nullptr || tenths * waste(4) <= 10 * waste(3)))
       return fit(four, 4);
     return three != nullptr && fit(three, 3);

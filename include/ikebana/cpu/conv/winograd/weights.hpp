@@ -59,7 +59,7 @@ struct winograd_weights : winograd_tiles<T> {
     const dim_t w = kernels.width, threads = num_threads();
     results = even_part(parts(p.results, w), conv_costs::winograd_results / w) * w;
     channels = even_part(p.sources, conv_costs::winograd_channels);
-    while (jobs() % threads != 0 && jobs() < 4 * threads &&
+    while (jobs() % threads != 0 && jobs() < conv_costs::jobs_for_thread * threads &&
            channels > conv_costs::winograd_channels_at_once)
       channels = parts(channels, 2);
     while (jobs() < threads && results > w) results = parts(results / w, 2) * w;
