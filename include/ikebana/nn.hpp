@@ -39,6 +39,7 @@
 #include "ikebana/nn/mode.hpp"
 #include "ikebana/nn/multihead_attention.hpp"
 #include "ikebana/nn/nll_loss.hpp"
+#include "ikebana/nn/orthogonal.hpp"
 #include "ikebana/nn/padding.hpp"
 #include "ikebana/nn/pixel_shuffle.hpp"
 #include "ikebana/nn/pool.hpp"

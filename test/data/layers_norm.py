@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import spectral_norm, weight_norm
+from torch.nn.utils.parametrizations import orthogonal
 
 from layers import Case
 
@@ -102,6 +103,18 @@ def cases():
     add("weight_norm_batch_norm2d", lambda: weight_norm(nn.BatchNorm2d(3), dim=None),
         [2, 3, 3, 5])
 
+    def plain(m):
+        return orthogonal(m, orthogonal_map="householder", use_trivialization=False)
+
+    def householder(m):
+        return orthogonal(m, orthogonal_map="householder")
+
+    add("orthogonal_tall", lambda: plain(nn.Linear(3, 7)), [2, 3])
+    add("orthogonal_wide", lambda: plain(nn.Linear(7, 3, bias=False)), [2, 7])
+    add("orthogonal_conv2d", lambda: plain(nn.Conv2d(2, 3, (2, 3))), [1, 2, 5, 4])
+    add("orthogonal_base", lambda: householder(nn.Linear(5, 5)), [3, 5])
+    add("orthogonal_base_tall", lambda: householder(nn.Linear(3, 6)), [3, 3])
+    add("orthogonal_base_wide", lambda: householder(nn.Linear(6, 2)), [3, 6])
     pair("spectral_norm_linear", lambda: spectral_norm(nn.Linear(5, 7)), [3, 5])
     add("spectral_norm_linear_dim1", lambda: spectral_norm(nn.Linear(19, 3), dim=1), [2, 19])
     add("spectral_norm_linear_3_iterations",
