@@ -287,8 +287,35 @@ TEST_CASE("wrong shapes and lanes of other networks are refused, and nothing cha
   CHECK(same_bits(frozen(lane, x), expected));
   CHECK_THROWS_AS(other(lane, x), ike::state_error);
   CHECK_THROWS_AS(frozen.lane(shape{3, 21}), ike::shape_error);
+  CHECK_THROWS_WITH_AS(frozen.lane(shape{ike::dynamic, 20}),
+                       "a lane expects the extents of its largest inputs, got [dynamic, 20]",
+                       ike::shape_error);
+  CHECK_THROWS_AS(frozen.lane_bytes(shape{-3, 20}), ike::shape_error);
   static_assert(!std::is_copy_constructible_v<decltype(lane)>);
   static_assert(!decltype(frozen)::takes<ike::tensor<float, shape{3, 21}>>);
+}
+
+TEST_CASE("lanes and frozen networks that were moved from are refused") {
+  auto frozen = ike::freeze(
+      ike::initialize<float, shape{2, 3}>(ike::sequential(ike::linear<3, 2>{}), ike::seed{1}));
+  auto lane = frozen.lane();
+  const auto x = ike::uniform<float, shape{2, 3}>(ike::seed{2});
+  auto other = std::move(lane);
+  const std::string says = "the lane was moved from: use the one that it was moved to";
+  CHECK_THROWS_WITH_AS(frozen(lane, x), says.c_str(), ike::state_error);
+  CHECK_THROWS_AS(lane.reset(), ike::state_error);
+  CHECK_THROWS_AS(lane.workspace_bytes(), ike::state_error);
+  const auto network = std::move(frozen);
+  CHECK_THROWS_WITH_AS(frozen.lane(),
+                       "the inference model was moved from: use the one that it was moved to",
+                       ike::state_error);
+  CHECK_THROWS_AS(frozen.lane_bytes(), ike::state_error);
+  CHECK_THROWS_AS(frozen.module(), ike::state_error);
+  CHECK_THROWS_AS(frozen.weight_bytes(), ike::state_error);
+  CHECK_THROWS_AS(frozen.parameters(), ike::state_error);
+  CHECK_THROWS_AS(frozen.state(), ike::state_error);
+  CHECK_THROWS_AS(frozen(other, x), ike::state_error);
+  CHECK(network(other, x).size() == 4);
 }
 
 #if defined(__linux__)

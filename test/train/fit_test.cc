@@ -96,6 +96,21 @@ TEST_CASE("evaluate is the mean over samples, in evaluation, and changes nothing
   CHECK_FALSE(m.is_training());
 }
 
+TEST_CASE("fit refuses to end early without a validation, before anything changes") {
+  task a;
+  ike::sgd optimizer{a.model, {.lr = 0.1}};
+  const std::vector<float> before(a.model.parameters().begin(), a.model.parameters().end());
+  CHECK_THROWS_WITH_AS(
+      ike::fit(a.model, a.loader, ike::mse_loss{}, optimizer,
+               {.epochs = 3, .early_stopping = {.patience = 1}}),
+      "fit: early_stopping needs a validation: .validate, or a loader as last argument",
+      ike::error);
+  CHECK_THROWS_AS(ike::fit(a.model, a.loader, ike::mse_loss{}, optimizer,
+                           {.epochs = 3, .early_stopping = {.restore_best = true}}),
+                  ike::error);
+  CHECK(std::ranges::equal(a.model.parameters(), before));
+}
+
 TEST_CASE("fit ends early, and restores the best parameters") {
   task a;
   ike::sgd optimizer{a.model, {.lr = 0.1}};
@@ -197,6 +212,10 @@ TEST_CASE("find_lr tries rates and leaves everything as it was") {
     CAPTURE(e.name);
     CHECK(std::ranges::equal(e.bytes, after.at(e.name).bytes));
   }
+  CHECK_THROWS_WITH_AS(ike::lr_curve{}.steepest(),
+                       "find_lr: fewer than 3 learning rates were tried: the loss diverged, or the "
+                       "loader has no batches",
+                       ike::error);
   CHECK_THROWS_WITH_AS(ike::find_lr(a.model, a.loader, ike::mse_loss{}, optimizer, {.start = 0}),
                        "find_lr expects 0 < start < end and at least 3 steps", ike::error);
 }

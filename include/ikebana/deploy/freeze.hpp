@@ -17,6 +17,7 @@
 #include "ikebana/model/calls/call_arguments.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/model.hpp"
+#include "ikebana/model/network/owned_tables.hpp"
 #include "ikebana/model/state_dict.hpp"
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/print.hpp"
@@ -65,9 +66,9 @@ class lane {
  public:
   /// Gives the state of stateful modules (`lstm<.., stateful<1>>`) its initial value, as at the
   /// begin of a sequence. O(state); no allocation.
-  void reset() { memory_->reset(); }
+  void reset() { own().reset(); }
   /// The bytes of activations and of what modules need for one call.
-  dim_t workspace_bytes() const { return memory_->workspace_bytes(); }
+  dim_t workspace_bytes() const { return own().workspace_bytes(); }
 
  private:
   friend inference_model<E, M, In...>;
@@ -85,8 +86,26 @@ class lane {
 
   explicit lane(std::unique_ptr<memory, ends> m) : memory_{std::move(m)} {}
 
+  /// Throws state_error if the lane was moved from.
+  memory& own() const {
+    if (memory_ == nullptr) [[unlikely]]
+      detail::refuse_moved_from("lane");
+    return *memory_;
+  }
+
   std::unique_ptr<memory, ends> memory_;
 };
+
+namespace detail {
+/// Throws shape_error if one is negative or dynamic.
+[[gnu::cold]] inline void check_lane_extents(const shape_list& inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    for (std::size_t d = 0; d < inputs[i].rank(); ++d)
+      if (inputs[i][d] < 0)
+        throw_error(shape_error(diagnostic{
+            "a lane expects the extents of its largest inputs, got {input}", 0, 0, inputs[i]}));
+}
+}  // namespace detail
 
 /// A network for inference, created by `freeze`: its parameters, shared by lanes, each of which one
 /// thread calls it with: `net(lane, x)`. Calls are const and may run at the same time, each with
@@ -127,10 +146,10 @@ class inference_model {
 
   /// The output for the inputs x: memory of the lane, valid until its next call. A shape mismatch
   /// is a compile error if the compiler knows it, else a shape_error thrown before anything has
-  /// changed. Throws state_error if the lane belongs to another inference_model.
+  /// changed. Throws state_error if the lane belongs to another inference_model or was moved from.
   template <class... X>
   requires takes<X...> output_view operator()(lane_type& l, const X&... x) const {
-    memory& m = *l.memory_;
+    memory& m = l.own();
     if (!m.is_of(weights_)) [[unlikely]]
       throw_error(state_error("the lane belongs to another inference model"));
     if constexpr (!takes_one_shape<X...>) m.prepare_for(arguments::shapes(x...));
@@ -146,11 +165,11 @@ class inference_model {
 
   /// A lane for inputs of the declared extents, or of `inputs`, the largest that it will see, if
   /// some are dynamic (else its first call allocates). Allocates. Throws shape_error if `inputs` do
-  /// not match.
+  /// not match or have no extent, `dynamic`.
   template <std::same_as<shape>... Extents>
   requires(sizeof...(Extents) == 0 || sizeof...(Extents) == sizeof...(In)) lane_type
       lane(const Extents&... inputs)
-  const { return lane_type(prepared({new memory(weights_, {}), {}}, inputs...)); }
+  const { return lane_type(prepared({new memory(own(), {}), {}}, inputs...)); }
 
   /// The same in the caller's memory, which must outlive the lane: of `lane_bytes(inputs...)`
   /// bytes. Does not allocate. Throws error if it is too small.
@@ -163,7 +182,7 @@ class inference_model {
     if (given.data() == nullptr || std::align(alignof(memory), sizeof(memory), at, room) == nullptr)
       memory::refuse_room();
     auto* const made = new (at)
-        memory(weights_, {static_cast<std::byte*>(at) + sizeof(memory), room - sizeof(memory)});
+        memory(own(), {static_cast<std::byte*>(at) + sizeof(memory), room - sizeof(memory)});
     return lane_type(prepared({made, {false}}, inputs...));
   }
 
@@ -176,29 +195,29 @@ class inference_model {
     return sizeof(memory) + alignof(memory) + l.memory_->bytes_needed();
   }
 
-  const M& module() const { return weights_->module; }
+  const M& module() const { return own()->module; }
   /// The bytes of its own parameters and persistent buffers, and of what is packed of them.
   dim_t weight_bytes() const {
-    return (weights_->own_parameters.size() + weights_->packed_layers.size()) *
+    return (own()->own_parameters.size() + own()->packed_layers.size()) *
                static_cast<dim_t>(sizeof(value_type)) +
-           weights_->persistent_bytes;
+           own()->persistent_bytes;
   }
   /// All parameters as one array, in the order of `model::parameters()` of this module or of the
   /// embedded weights.
-  std::span<const value_type> parameters() const { return weights_->parameters; }
+  std::span<const value_type> parameters() const { return own()->parameters; }
   /// The parameters and persistent buffers by path, as views that live as long as a copy of this
   /// network or a lane. Allocates the table.
   [[gnu::cold]] state_view state() const {
     state_view dict;
-    const auto& p = weights_->lowered;
+    const auto& p = own()->lowered;
     for (std::size_t i = 0; i < p.sizes.parameters; ++i)
       dict.add_view(p.path(p.parameters[i]).view(), dtype_of<value_type>,
-                    p.parameters[i].spec.extents, weights_->parameter_table[i]);
+                    p.parameters[i].spec.extents, own()->parameter_table[i]);
     for (std::size_t b = 0; b < p.sizes.buffers; ++b)
       if (const buffer_spec& spec = p.buffers[b].spec; spec.persistent)
         dict.add_view(p.path(p.buffers[b]).view(),
                       spec.follows_model ? dtype_of<value_type> : spec.type, spec.extents,
-                      weights_->buffer_table[b]);
+                      own()->buffer_table[b]);
     return dict;
   }
 
@@ -228,9 +247,12 @@ class inference_model {
 
   template <class... Extents>
   static memory_pointer prepared(memory_pointer m, const Extents&... inputs) {
-    if constexpr (sizeof...(Extents) > 0)
-      m->prepare_for(shape_list{inputs...});
-    else if constexpr ((In.is_static() && ... && true))
+    if constexpr (sizeof...(Extents) > 0) {
+      const shape_list given{inputs...};
+      detail::check_lane_extents(given);
+      m->prepare_for(given);
+    }
+    if constexpr (sizeof...(Extents) == 0 && (In.is_static() && ... && true))
       m->prepare(shape_list{In...});
     return m;
   }
@@ -247,6 +269,13 @@ class inference_model {
         return tensor_view<const value_type, s>(t.values[v], t.current.values[v]);
     };
     return output_view(view(std::integral_constant<std::size_t, I>{})...);
+  }
+
+  /// Throws state_error if the network was moved from.
+  const std::shared_ptr<const weights>& own() const {
+    if (weights_ == nullptr) [[unlikely]]
+      detail::refuse_moved_from("inference model");
+    return weights_;
   }
 
   std::shared_ptr<const weights> weights_;

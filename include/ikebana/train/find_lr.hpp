@@ -31,7 +31,10 @@ struct lr_curve {
   /// The rate at which the loss falls fastest over the logarithm of the rate. Throws error if fewer
   /// than 3 rates were tried.
   double steepest() const {
-    if (lr.size() < 3) throw error("find_lr: the loss diverged before the third learning rate");
+    if (lr.size() < 3)
+      throw error(
+          "find_lr: fewer than 3 learning rates were tried: the loss diverged, or the loader has "
+          "no batches");
     std::size_t best = 1;
     const auto slope = [&](std::size_t i) {
       return (loss[i + 1] - loss[i - 1]) / (std::log(lr[i + 1]) - std::log(lr[i - 1]));

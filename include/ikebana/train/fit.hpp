@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/model/inputs.hpp"
 #include "ikebana/model/state.hpp"
@@ -168,12 +169,14 @@ double evaluate(Model& model, Loader&& batches, const Loss& loss) {
 /// Trains a model on a loader's batches for some epochs: `fit(model, loader, cross_entropy{},
 /// optimizer, {.epochs = 20})`. A batch is a pair of inputs and target, or a tuple of several
 /// inputs and, last, the target. Returns what each epoch came to. What this does not offer is a
-/// loop of two lines around train_step. Allocates per epoch, not per step; throws what train_step,
-/// the loader and the functions throw.
+/// loop of two lines around train_step. Allocates per epoch, not per step; throws error for
+/// early stopping without a validation, and what train_step, the loader and the functions throw.
 template <class Model, detail::batch_range Loader, class Loss, class Optimizer>
 std::vector<epoch_result> fit(Model& model, Loader& batches, const Loss& loss, Optimizer& optimizer,
                               const fit_options& options = {}) {
   const ikebana::early_stopping& stop = options.early_stopping;
+  if ((stop.patience > 0 || stop.restore_best) && !options.validate)
+    throw error("fit: early_stopping needs a validation: .validate, or a loader as last argument");
   std::vector<epoch_result> history;
   state_dict best_state;
   double best = std::numeric_limits<double>::quiet_NaN();

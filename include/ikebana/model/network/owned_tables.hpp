@@ -1,13 +1,15 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "ikebana/core/error.hpp"
 
 namespace ikebana::detail {
 
-[[noreturn, gnu::cold, gnu::noinline]] inline void refuse_moved_from() {
-  throw_error(state_error("the model was moved from: use the one that it was moved to"));
+[[noreturn, gnu::cold, gnu::noinline]] inline void refuse_moved_from(const char* what = "model") {
+  throw_error(state_error(std::string("the ") + what +
+                          " was moved from: use the one that it was moved to"));
 }
 
 /// Owns the tables of a model's network. A moved-from model has none; every access then throws
