@@ -110,6 +110,8 @@ TEST_CASE("weights of 16 bits take half the memory, and a call allocates nothing
   const auto whole = ike::freeze(model);
   const auto halves = ike::quantize<ike::bfloat16>(model);
   using held = ike::half_weights<ike::linear<512, 512>, ike::bfloat16>;
+  // So its product ends in the relu, and a batcher may join requests.
+  static_assert(!ike::detail::is_stateful<held>());
   static_assert(
       std::is_same_v<std::remove_cvref_t<decltype(halves.module())>,
                      ike::sequential<ike::named<ike::detail::hana_string_t<"a">, held>, ike::relu,

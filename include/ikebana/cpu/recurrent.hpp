@@ -128,6 +128,9 @@ void pack_recurrent(dim_t n, dim_t k, const T* w, T* packed) {
 template <class T>
 void recurrent_product(dim_t m, dim_t n, dim_t k, const T* packed, const T* bias,
                        rows_of<const T> x, rows_of<T> to, bool adds) {
+  // A step of a stream takes nanoseconds: its arguments stay in registers.
+  if (m == 1)
+    return IKEBANA_CPU_DISPATCH_AVX(row_of_panels<T>)(n, k, packed, bias, x.data, to.data, adds);
   // Some 16 multiplications take as long as an element of an activation. The kernel takes up to 6
   // rows together.
   const auto product = [=](auto* kernel, dim_t b, dim_t e) {

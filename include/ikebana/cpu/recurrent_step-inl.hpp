@@ -117,3 +117,19 @@ void product_of_panels(dim_t m, dim_t n, dim_t k, const T* packed, const T* bias
     j += width;
   }
 }
+
+/// The same for one row.
+template <class T>
+void row_of_panels(dim_t n, dim_t k, const T* packed, const T* bias, const T* x, T* to, bool adds) {
+  constexpr dim_t size = vec<T>::size;
+  const auto sums = [=](auto registers, dim_t j) __attribute__((always_inline)) {
+    constexpr int count = decltype(registers)::value;
+    const std::make_index_sequence<std::size_t{count}> each{};
+    panel_sums<T, 1, count>(k, packed + j * k, {x, 0}, bias == nullptr ? nullptr : bias + j,
+                            {to + j, 0}, adds, n - j < size ? n - j : size, each, each);
+  };
+  const dim_t wide = narrow_columns<T>(n);
+  for (dim_t j = 0; j < wide; j += recurrent_panel * size)
+    sums(std::integral_constant<int, recurrent_panel>{}, j);
+  for (dim_t j = wide; j < n; j += size) sums(std::integral_constant<int, 1>{}, j);
+}

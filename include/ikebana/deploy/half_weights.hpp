@@ -76,6 +76,7 @@ constexpr bool is_held_in_halves(const shape& extents) { return extents.rank() >
 template <leaf_module Leaf, half_number Half>
 struct half_weights : Leaf {
   static constexpr bool is_quantized = true;
+  static constexpr bool is_stateful = detail::is_stateful<Leaf>();
   static constexpr bool is_layer = false;
   static constexpr bool takes_residual = false;
   static constexpr bool takes_slope = false;

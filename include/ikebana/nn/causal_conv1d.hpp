@@ -70,6 +70,7 @@ struct causal_conv1d {
   static constexpr kept keeps = kept::nothing;
   static constexpr bool takes_residual = true;
   static constexpr bool takes_function = true;
+  static constexpr std::size_t plan_bytes = convolution::plan_bytes;
   static constexpr dim_t reach = convolution::options::reach[0] - 1;
   static constexpr dim_t state_batch = detail::option_or<stateful<0>, Options...>::value;
   static_assert(state_batch >= 0, "ikebana: stateful<N> is how many sequences, or 0");
@@ -242,8 +243,11 @@ struct causal_conv1d {
     }
     T* window = c.template saved<T>(0);
     T* samples = ring_of(c, 0);
+    const T* const x = c.input();
+    const dim_t now = position;
     for (dim_t i = 0; i < rows; ++i, samples += ring) {
-      samples[position] = c.input()[i];
+      samples[now] = x[i];
+#pragma GCC unroll 8
       for (dim_t k = 0; k < taps; ++k) *window++ = samples[at[k]];
     }
     position = at[0];
