@@ -57,6 +57,22 @@ TEST_CASE_TEMPLATE("clip_grad_norm scales to the norm that was asked for, and re
     }
 }
 
+TEST_CASE("the norm of two models together clips both") {
+  flat_model<double> a(37), b(5);
+  a.draw_gradients(3);
+  b.draw_gradients(4);
+  const double first = get_total_norm(a), second = get_total_norm(b),
+               all = std::hypot(first, second);
+  CHECK(first == doctest::Approx(norm_of<double>(a.gradients(), 2)));
+  clip_grads_with_norm(a, all + 1, all);
+  CHECK(get_total_norm(a) == first);
+  clip_grads_with_norm(a, 0.5, all);
+  clip_grads_with_norm(b, 0.5, all);
+  CHECK(std::hypot(get_total_norm(a), get_total_norm(b)) == doctest::Approx(0.5).epsilon(1e-5));
+  CHECK(get_total_norm(b) == doctest::Approx(0.5 * second / all).epsilon(1e-5));
+  CHECK_THROWS_AS(get_total_norm(a, {.norm_type = 0}), error);
+}
+
 TEST_CASE("clip_grad_norm of gradients that are not finite") {
   for (const double p : {1.0, 2.0, infinity}) {
     flat_model<float> model;

@@ -46,8 +46,50 @@ using clip_misuse = std::conditional_t<steps_while_backward_runs<M>,
 
 }  // namespace detail
 
+/// The norm of the gradients of all parameters, taken as one vector (torch.nn.utils.get_total_norm
+/// of the gradients). For a replicated model, that of the averaged gradients, the same on every
+/// rank. With shard_optimizer each rank has a part of them: all ranks must call it, and the norm
+/// may differ in the last digit from the one without. Throws error if the norm type is not above 0
+/// or, if requested, if the norm is not finite; communication_error. O(parameters); no allocation.
+template <class Model>
+requires(detail::clips<Model>) double get_total_norm(Model& model,
+                                                     const clip_grad_norm_options& options = {}) {
+  using T = typename Model::value_type;
+  const double p = options.norm_type;
+  if (!(p > 0)) throw error("clip_grad_norm expects a norm type above 0");
+  parameter_shards<T>* shards = nullptr;
+  if constexpr (sharded_optimizable<Model>) shards = model.shards();
+  const double norm =
+      detail::gradient_norm<T>(model.gradients(), shards, p, detail::rows_of(model));
+  if (options.error_if_nonfinite && !std::isfinite(norm)) detail::refuse_norm("clip_grad_norm", p);
+  return norm;
+}
+template <class Model>
+requires(!detail::clips<Model>) auto get_total_norm(const Model&,
+                                                    const clip_grad_norm_options& = {})
+    -> decltype(detail::refuse_as<detail::clip_misuse<Model>>());
+
+/// Scales the gradients of all parameters, whose norm is total_norm, by max_norm / (total_norm +
+/// 1e-6) if that is below 1 (torch.nn.utils.clip_grads_with_norm_): for a norm over several models,
+/// or one that was measured before. O(parameters); no allocation.
+template <class Model>
+requires(detail::clips<Model>) void clip_grads_with_norm(Model& model, double max_norm,
+                                                         double total_norm) {
+  using T = typename Model::value_type;
+  const double factor = detail::clip_factor(total_norm, max_norm);
+  if (factor == 1) return;
+  const std::span<T> gradients = model.gradients();
+  detail::for_each_nonzero(
+      detail::rows_of(model), 0, static_cast<dim_t>(gradients.size()), [&](dim_t begin, dim_t end) {
+        cpu::scale<T>(end - begin, static_cast<T>(factor), gradients.data() + begin);
+      });
+}
+template <class Model>
+requires(!detail::clips<Model>) auto clip_grads_with_norm(const Model&, double, double)
+    -> decltype(detail::refuse_as<detail::clip_misuse<Model>>());
+
 /// Scales the gradients of all parameters so that their norm, taken as one vector, is at most
-/// max_norm: by max_norm / (norm + 1e-6) if that is below 1. Returns the norm before scaling
+/// max_norm, as get_total_norm and clip_grads_with_norm do. Returns the norm before scaling
 /// (torch.nn.utils.clip_grad_norm_). Called between backward and the optimizer's step:
 ///
 ///     net.loss_backward(x, y, loss);
@@ -55,32 +97,12 @@ using clip_misuse = std::conditional_t<steps_while_backward_runs<M>,
 ///     optimizer.step();
 ///
 /// An optimizer's option max_norm does the same without a separate pass over the gradients, and
-/// leaves the stored gradients unchanged.
-///
-/// For a replicated model, the norm is that of the averaged gradients, the same on every rank. With
-/// shard_optimizer each rank has a part of them: all ranks must call it, and the norm may differ in
-/// the last digit from the one without. Throws error if the norm type is not above 0 or, if
-/// requested, if the norm is not finite, before anything has changed; communication_error.
-/// O(parameters); no allocation.
+/// leaves the stored gradients unchanged. Throws as get_total_norm, before anything has changed.
 template <class Model>
 requires(detail::clips<Model>) double clip_grad_norm(Model& model, double max_norm,
                                                      const clip_grad_norm_options& options = {}) {
-  using T = typename Model::value_type;
-  const double p = options.norm_type;
-  if (!(p > 0)) throw error("clip_grad_norm expects a norm type above 0");
-  parameter_shards<T>* shards = nullptr;
-  if constexpr (sharded_optimizable<Model>) shards = model.shards();
-  const auto rows = detail::rows_of(model);
-  const double norm = detail::gradient_norm<T>(model.gradients(), shards, p, rows);
-  if (options.error_if_nonfinite && !std::isfinite(norm)) detail::refuse_norm("clip_grad_norm", p);
-  const double factor = detail::clip_factor(norm, max_norm);
-  if (factor != 1) {
-    const std::span<T> gradients = model.gradients();
-    detail::for_each_nonzero(
-        rows, 0, static_cast<dim_t>(gradients.size()), [&](dim_t begin, dim_t end) {
-          cpu::scale<T>(end - begin, static_cast<T>(factor), gradients.data() + begin);
-        });
-  }
+  const double norm = get_total_norm(model, options);
+  clip_grads_with_norm(model, max_norm, norm);
   return norm;
 }
 template <class Model>
