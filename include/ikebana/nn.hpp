@@ -3,6 +3,7 @@
 // All modules and losses, those that <ikebana/ikebana.hpp> leaves out included.
 
 #include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/adaptive_log_softmax.hpp"
 #include "ikebana/nn/adaptive_pool.hpp"
 #include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/bilinear.hpp"

@@ -21,7 +21,8 @@ namespace ikebana::detail {
   KEYWORD(struct) KEYWORD(template) KEYWORD(this) KEYWORD(true) KEYWORD(typename) KEYWORD(using)   \
   KEYWORD(void) KEYWORD(while) WORD(_arg) WORD(_m) WORD(_s) WORD(a) WORD(above) WORD(accuracy)     \
   WORD(activation) WORD(adam) WORD(adamw) WORD(adapted) WORD(adaptive) WORD(adaptive_avg_pool1d)   \
-  WORD(adaptive_avg_pool2d) WORD(adaptive_avg_pool3d) WORD(adaptive_max_pool1d)                    \
+  WORD(adaptive_avg_pool2d) WORD(adaptive_avg_pool3d) WORD(adaptive_log_softmax)                   \
+  WORD(adaptive_max_pool1d)                                                                        \
   WORD(adaptive_max_pool2d) WORD(adaptive_max_pool3d) WORD(add) WORD(affine) WORD(affine_grid)     \
   WORD(after) WORD(again) WORD(align_corners) WORD(alike) WORD(all) WORD(all_reduce)               \
   WORD(alloc_storage) WORD(alone) WORD(along) WORD(alpha_dropout) WORD(already) WORD(alternative)  \
