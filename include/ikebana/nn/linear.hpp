@@ -24,6 +24,44 @@
 
 namespace ikebana {
 
+namespace detail {
+
+// One body for all layers, whatever their sizes.
+
+template <class Context>
+[[gnu::noinline]] void linear_forward(const Context& c, dim_t out, bool has_bias) {
+  using T = typename Context::value_type;
+  const dim_t in = c.input_shape().back();
+  const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
+  product(c, cpu::transpose::no, cpu::transpose::yes, rows, out, in, c.input(), in, c.parameter(0),
+          in, T{0}, c.output(), out,
+          cpu::gemm_epilogue<T>{.bias = has_bias ? c.parameter(1) : nullptr,
+                                .residual = c.residual(),
+                                .ld_residual = out,
+                                .function = c.function()});
+}
+
+template <class Context>
+[[gnu::noinline]] void linear_backward(const Context& c, dim_t out, bool has_bias) {
+  using T = typename Context::value_type;
+  const dim_t in = c.input_shape().back();
+  const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
+  const T* dy = c.output_gradient();
+  if (c.parameter_gradient(0) != nullptr) {
+    product(c, cpu::transpose::yes, cpu::transpose::no, out, in, rows, dy, out, c.input(), in,
+            c.accumulate() ? T{1} : T{0}, c.parameter_gradient(0), in);
+    if (has_bias) cpu::column_sums<T>(rows, out, dy, out, c.parameter_gradient(1), c.accumulate());
+  }
+  if (c.input_gradient() == nullptr) return;
+  cpu::gemm_epilogue<T> then;
+  if (c.input_slope() != cpu::activation::none)
+    then = {.slope_of = c.input(), .ld_slope = in, .slope = c.input_slope()};
+  product(c, cpu::transpose::no, cpu::transpose::no, rows, in, out, dy, out, c.parameter(0), in,
+          T{0}, c.input_gradient(), in, then);
+}
+
+}  // namespace detail
+
 /// y = x W^T + b over the last dimension: [..., in_features] -> [..., out_features].
 /// Parameters: weight (out_features, in_features), bias (out_features) unless bias<false>. In is a
 /// number, `lazy` or `dynamic`. Options: bias<bool> (default true). O(rows * in_features *
@@ -92,15 +130,7 @@ struct linear {
 
   template <class Context>
   void forward(const Context& c) const {
-    using T = typename Context::value_type;
-    const dim_t in = c.input_shape().back();
-    const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
-    detail::product(c, cpu::transpose::no, cpu::transpose::yes, rows, Out, in, c.input(), in,
-                    c.parameter(0), in, T{0}, c.output(), Out,
-                    cpu::gemm_epilogue<T>{.bias = has_bias ? c.parameter(1) : nullptr,
-                                          .residual = c.residual(),
-                                          .ld_residual = Out,
-                                          .function = c.function()});
+    detail::linear_forward(c, Out, has_bias);
   }
 
   /// The forward of several consecutive linear layers in one call.
@@ -111,22 +141,7 @@ struct linear {
 
   template <class Context>
   void backward(const Context& c) const {
-    using T = typename Context::value_type;
-    const dim_t in = c.input_shape().back();
-    const dim_t rows = c.input_shape().numel(0, c.input_shape().rank() - 1);
-    const T* dy = c.output_gradient();
-    if (c.parameter_gradient(0) != nullptr) {
-      detail::product(c, cpu::transpose::yes, cpu::transpose::no, Out, in, rows, dy, Out, c.input(),
-                      in, c.accumulate() ? T{1} : T{0}, c.parameter_gradient(0), in);
-      if constexpr (has_bias)
-        cpu::column_sums<T>(rows, Out, dy, Out, c.parameter_gradient(1), c.accumulate());
-    }
-    if (c.input_gradient() == nullptr) return;
-    cpu::gemm_epilogue<T> then;
-    if (c.input_slope() != cpu::activation::none)
-      then = {.slope_of = c.input(), .ld_slope = in, .slope = c.input_slope()};
-    detail::product(c, cpu::transpose::no, cpu::transpose::no, rows, in, Out, dy, Out,
-                    c.parameter(0), in, T{0}, c.input_gradient(), in, then);
+    detail::linear_backward(c, Out, has_bias);
   }
 
   template <class... X>

@@ -4,6 +4,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/cpu/loop_step.hpp"
 #include "ikebana/cpu/strided.hpp"
 #include "ikebana/model/plan/value_uses.hpp"
@@ -68,6 +69,7 @@ struct fusion_plan {
 };
 
 namespace detail {
+IKEBANA_CPU_BEGIN_SMALL
 
 /// Finds what can be fused in a program. Not instantiated per network.
 class fusion_planner {
@@ -453,6 +455,7 @@ class fusion_planner {
   const value_layout* layouts;  ///< By value; null if they are not known.
 };
 
+IKEBANA_CPU_END_SMALL
 }  // namespace detail
 
 /// Finds the calls that can be fused into a preceding leaf: an activation, or a sum and then an

@@ -3,9 +3,11 @@
 #include <cstddef>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/module/program.hpp"
 
 namespace ikebana::detail {
+IKEBANA_CPU_BEGIN_SMALL
 
 /// Memory with a lifetime.
 struct memory_request {
@@ -76,4 +78,5 @@ constexpr bool exclude_each_other(const program_arm* arms, int a, int b) {
   return total;
 }
 
+IKEBANA_CPU_END_SMALL
 }  // namespace ikebana::detail

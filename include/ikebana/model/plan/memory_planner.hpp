@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "ikebana/core/aligned_buffer.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/model/plan/fusion.hpp"
 #include "ikebana/model/plan/memory_placement.hpp"
 #include "ikebana/model/plan/value_uses.hpp"
@@ -10,6 +11,7 @@
 #include "ikebana/module/program.hpp"
 
 namespace ikebana::detail {
+IKEBANA_CPU_BEGIN_SMALL
 
 /// The tables of a memory_plan.
 struct memory_tables {
@@ -397,4 +399,5 @@ class memory_planner {
   std::size_t requested_ = 0;
 };
 
+IKEBANA_CPU_END_SMALL
 }  // namespace ikebana::detail

@@ -2,9 +2,11 @@
 
 #include <cstddef>
 
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/module/program.hpp"
 
 namespace ikebana::detail {
+IKEBANA_CPU_BEGIN_SMALL
 
 /// Which calls of a program define a value and read it.
 // No initial values: g++ 12 drops those of array members in a constant expression.
@@ -44,4 +46,5 @@ constexpr bool is_kept_until_backward(const program_view& p, const value_use* us
   for (std::size_t i = 0; i < p.output_count; ++i) uses[p.outputs[i]].is_output = true;
 }
 
+IKEBANA_CPU_END_SMALL
 }  // namespace ikebana::detail

@@ -3,12 +3,14 @@
 #include <cstddef>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/model/plan/fusion.hpp"
 #include "ikebana/model/plan/value_uses.hpp"
 #include "ikebana/module/program.hpp"
 #include "ikebana/module/value_layout.hpp"
 
 namespace ikebana::detail {
+IKEBANA_CPU_BEGIN_SMALL
 
 /// Finds the values that need no copy: parts and permutations of others whose elements are in
 /// order, or whose readers take strides. Runs when the loops are known. O(nodes * views that are
@@ -146,4 +148,5 @@ class view_planner {
   bool is_allowed;
 };
 
+IKEBANA_CPU_END_SMALL
 }  // namespace ikebana::detail

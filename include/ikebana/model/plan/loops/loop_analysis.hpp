@@ -4,12 +4,14 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/broadcast.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/cpu/fused_loop.hpp"
 #include "ikebana/model/plan/loops/fused_loop.hpp"
 #include "ikebana/model/plan/memory_planner.hpp"
 #include "ikebana/module/program.hpp"
 
 namespace ikebana::detail {
+IKEBANA_CPU_BEGIN_SMALL
 
 /// What a loop computes: its extents, what is made and read where, and what its backward reads.
 class loop_analysis {
@@ -236,4 +238,5 @@ class loop_analysis {
   bool has_backward_ = false, row_blocks_ = false;
 };
 
+IKEBANA_CPU_END_SMALL
 }  // namespace ikebana::detail

@@ -4,10 +4,12 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/broadcast.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/cpu/fused_loop.hpp"
 #include "ikebana/model/plan/loops/loop_forward.hpp"
 
 namespace ikebana::detail {
+IKEBANA_CPU_BEGIN_SMALL
 
 /// Writes the backward of a loop.
 class loop_backward : protected loop_forward {
@@ -177,4 +179,5 @@ class loop_backward : protected loop_forward {
   }
 };
 
+IKEBANA_CPU_END_SMALL
 }  // namespace ikebana::detail

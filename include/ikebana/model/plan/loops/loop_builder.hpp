@@ -9,6 +9,7 @@
 #include "ikebana/module/program.hpp"
 
 namespace ikebana::detail {
+IKEBANA_CPU_BEGIN_SMALL
 
 /// Writes the instructions of the loops that were planned. A loop that does not fit into the tables
 /// or the scratch of a thread is taken back: its nodes then run one by one.
@@ -83,4 +84,5 @@ bool build_loops(const program_view& p, const memory_tables& plan, const loop_ta
 }
 IKEBANA_CPU_KERNEL(build_loops)
 
+IKEBANA_CPU_END_SMALL
 }  // namespace ikebana::detail

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/cpu/fused_loop.hpp"
 #include "ikebana/model/plan/loops/loop_writer.hpp"
 
 namespace ikebana::detail {
+IKEBANA_CPU_BEGIN_SMALL
 
 /// Writes the forward of a loop.
 class loop_forward : protected loop_writer {
@@ -58,4 +60,5 @@ class loop_forward : protected loop_writer {
   }
 };
 
+IKEBANA_CPU_END_SMALL
 }  // namespace ikebana::detail

@@ -4,10 +4,12 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/broadcast.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/cpu/fused_loop.hpp"
 #include "ikebana/model/plan/loops/loop_analysis.hpp"
 
 namespace ikebana::detail {
+IKEBANA_CPU_BEGIN_SMALL
 
 /// Writes instructions of a loop, and what they read, and gives them blocks of scratch.
 class loop_writer : protected loop_analysis {
@@ -230,4 +232,5 @@ class loop_writer : protected loop_analysis {
   int begin_ = 0, once_ = 0, blocks_ = 0, folds_ = 0;
 };
 
+IKEBANA_CPU_END_SMALL
 }  // namespace ikebana::detail
