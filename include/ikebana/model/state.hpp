@@ -269,18 +269,20 @@ template <class A>
 concept any_model = requires {
   typename A::module_type;
 };
+template <class... A>
+inline constexpr bool refuses_load_state = false;
 template <class A, class... B>
-constexpr bool refuses_load_state() {
+inline constexpr bool refuses_load_state<A, B...> = [] {
   if constexpr (any_model<A>)
     return !(std::is_base_of_v<state_dict, B> || ...);
   else
     return std::is_base_of_v<state_dict, A> && (any_model<B> || ...);
-}
+}();
 
 }  // namespace detail
 
 template <class... A>
-requires(detail::refuses_load_state<A...>()) auto load_state_dict(const A&...)
+requires(detail::refuses_load_state<A...>) auto load_state_dict(const A&...)
     -> decltype(detail::refuse_for<detail::misuse::load_state_dict_takes_a_model_and_a_state,
                                    A...>());
 template <initialized_model Model>

@@ -29,7 +29,8 @@ namespace ikebana::detail {
   WORD(alternatives) WORD(always) WORD(amsgrad) WORD(an) WORD(angle) WORD(another) WORD(any)       \
   WORD(apart) WORD(applied) WORD(approximate) WORD(arange_like) WORD(are) WORD(arg_extreme)        \
   WORD(argument) WORD(arguments) WORD(array) WORD(as) WORD(as_tensor) WORD(ask) WORD(assigned)     \
-  WORD(at) WORD(attn_mask) WORD(average) WORD(averaged_model) WORD(averages) WORD(avg_pool1d)      \
+  WORD(at) WORD(attn_mask) WORD(average) WORD(averaged) WORD(averaged_model)                       \
+  WORD(averages) WORD(avg_pool1d)                                                                  \
   WORD(avg_pool2d) WORD(avg_pool3d) WORD(backward) WORD(bag) WORD(batch) WORD(batch_first)         \
   WORD(batch_norm1d) WORD(batch_norm2d) WORD(batch_norm3d) WORD(batches) WORD(bce_loss)            \
   WORD(bce_with_logits) WORD(be) WORD(become) WORD(before) WORD(begin) WORD(begin_step)            \
@@ -42,7 +43,8 @@ namespace ikebana::detail {
   WORD(called) WORD(calls) WORD(can) WORD(cannot) WORD(cast) WORD(cast_forward_inputs)             \
   WORD(cast_inputs) WORD(casts) WORD(causal_attention) WORD(causal_conv1d) WORD(ceil_mode)         \
   WORD(cell) WORD(celu) WORD(changes) WORD(channel) WORD(channel_shuffle) WORD(channels)           \
-  WORD(characters) WORD(check) WORD(checkpoint) WORD(child) WORD(children) WORD(choice)            \
+  WORD(characters) WORD(check) WORD(checkpoint) WORD(checkpointer) WORD(child)                     \
+  WORD(children) WORD(choice)                                                                      \
   WORD(choose) WORD(chosen) WORD(circular) WORD(circular_pad1d) WORD(circular_pad2d)               \
   WORD(circular_pad3d) WORD(classes) WORD(clip_grad_norm) WORD(clip_grad_value) WORD(clone)        \
   WORD(come) WORD(comm_hook) WORD(compile) WORD(compiler) WORD(composition) WORD(computed)         \
@@ -52,10 +54,12 @@ namespace ikebana::detail {
   WORD(conv_transpose2d) WORD(conv_transpose3d) WORD(convert) WORD(convolution) WORD(convolutions) \
   WORD(copied) WORD(copy) WORD(cosine_embedding_loss) WORD(count) WORD(count_include_pad)          \
   WORD(counted) WORD(cross_entropy) WORD(ctc_loss) WORD(cumsum) WORD(cuts) WORD(dampening)         \
-  WORD(data) WORD(data_loader) WORD(dataset) WORD(delay) WORD(delay_all_reduce) WORD(delayed)      \
+  WORD(data) WORD(data_loader) WORD(dataset) WORD(decay) WORD(delay)                               \
+  WORD(delay_all_reduce) WORD(delayed)                                                             \
   WORD(dense) WORD(deque) WORD(describe) WORD(description) WORD(diagnostic) WORD(differ)           \
   WORD(dilation) WORD(dim) WORD(dim_t) WORD(dimension) WORD(dimensions) WORD(direction)            \
-  WORD(distances) WORD(div) WORD(divisible) WORD(divisor_override) WORD(does) WORD(dot)            \
+  WORD(directory) WORD(distances) WORD(div) WORD(divisible) WORD(divisor_override)                 \
+  WORD(does) WORD(dot)                                                                             \
   WORD(drop_last) WORD(dropout) WORD(dropout1d) WORD(dropout2d) WORD(dropout3d) WORD(dtype)        \
   WORD(dx) WORD(dynamic) WORD(e) WORD(each) WORD(edge) WORD(eight) WORD(einsum) WORD(element)      \
   WORD(element_kind) WORD(element_type) WORD(elements) WORD(elementwise) WORD(elementwise_affine)  \
@@ -89,7 +93,8 @@ namespace ikebana::detail {
   WORD(lazy) WORD(lazy_linear) WORD(lazy_model) WORD(leaky_relu) WORD(learned_positions)           \
   WORD(learning) WORD(least) WORD(leave) WORD(leaves) WORD(left) WORD(length) WORD(lengths)        \
   WORD(libc) WORD(library) WORD(libstdc) WORD(linear) WORD(list) WORD(literal) WORD(literals)      \
-  WORD(little) WORD(load) WORD(load_state_dict) WORD(loader) WORD(local_response_norm) WORD(log)   \
+  WORD(little) WORD(load) WORD(load_state_dict) WORD(loader) WORD(loaders)                         \
+  WORD(local_response_norm) WORD(log)                                                              \
   WORD(log_sigmoid) WORD(log_softmax) WORD(logit) WORD(logits) WORD(logsumexp) WORD(loss)          \
   WORD(loss_backward) WORD(lost) WORD(lp_pool1d) WORD(lp_pool2d) WORD(lp_pool3d) WORD(lr)          \
   WORD(lr_scheduler) WORD(lstm) WORD(lstm_cell) WORD(m) WORD(machine) WORD(made) WORD(make)        \
@@ -99,7 +104,7 @@ namespace ikebana::detail {
   WORD(max_unpool1d) WORD(max_unpool2d) WORD(max_unpool3d) WORD(maximize) WORD(may) WORD(mean)     \
   WORD(means) WORD(meet) WORD(members) WORD(memory) WORD(memory_key_padding_mask) WORD(merged)     \
   WORD(mesh) WORD(methods) WORD(min) WORD(minus) WORD(mish) WORD(mixed_precision)                  \
-  WORD(mixed_precision_at) WORD(mode) WORD(model) WORD(module) WORD(module_call)                   \
+  WORD(mixed_precision_at) WORD(mode) WORD(model) WORD(models) WORD(module) WORD(module_call)      \
   WORD(module_gradients) WORD(module_list) WORD(modules) WORD(moment) WORD(momentum) WORD(more)    \
   WORD(most) WORD(move) WORD(mse_loss) WORD(mul) WORD(multihead_attention) WORD(multiple)          \
   WORD(multiply_adds) WORD(must) WORD(N) WORD(n) WORD(name) WORD(named) WORD(named_parameters)     \
@@ -132,7 +137,8 @@ namespace ikebana::detail {
   WORD(rotary_positions) WORD(rounded) WORD(row) WORD(rows) WORD(rrelu) WORD(run) WORD(runs)       \
   WORD(S) WORD(s) WORD(safetensors) WORD(same) WORD(same_padding) WORD(sample) WORD(sample_loader) \
   WORD(samples) WORD(save) WORD(saved) WORD(saved_spec) WORD(say) WORD(scalar) WORD(scale_factor)  \
-  WORD(scale_grad_by_freq) WORD(schedule) WORD(scores) WORD(second) WORD(sections) WORD(seed)      \
+  WORD(scale_grad_by_freq) WORD(scalers) WORD(schedule) WORD(schedulers) WORD(scores) WORD(second) \
+  WORD(sections) WORD(seed)                                                                        \
   WORD(select) WORD(selu) WORD(sequence) WORD(sequences) WORD(sequential) WORD(set_process_group)  \
   WORD(several) WORD(sgd) WORD(shape) WORD(shape_list) WORD(shape_span) WORD(shapes) WORD(shard)   \
   WORD(shard_optimizer) WORD(sharded) WORD(shards) WORD(shares) WORD(shows) WORD(shuffle)          \
@@ -157,7 +163,8 @@ namespace ikebana::detail {
   WORD(transpose) WORD(transposed) WORD(treats) WORD(triplet_margin_loss) WORD(truth) WORD(tuple)  \
   WORD(twice) WORD(two) WORD(type) WORD(uint8_t) WORD(unbatched) WORD(unchanged) WORD(under)       \
   WORD(unflatten) WORD(unflattened_size) WORD(unfold) WORD(uniform_like) WORD(unordered_map)       \
-  WORD(unpack_arguments) WORD(up) WORD(updated) WORD(upsample) WORD(use) WORD(used) WORD(uses)     \
+  WORD(unpack_arguments) WORD(up) WORD(update_bn) WORD(updated) WORD(upsample) WORD(use)           \
+  WORD(used) WORD(uses)                                                                            \
   WORD(v) WORD(validate) WORD(value) WORD(values) WORD(var) WORD(variable) WORD(variances)         \
   WORD(variant) WORD(vdim) WORD(vector) WORD(view) WORD(was) WORD(way) WORD(weight)                \
   WORD(weight_decay) WORD(weight_norm) WORD(weights) WORD(what) WORD(when) WORD(where) WORD(which) \

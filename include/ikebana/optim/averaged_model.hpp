@@ -12,9 +12,24 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/module/module.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/optim/optimizer.hpp"
 
 namespace ikebana {
+
+namespace detail {
+
+/// The argument of the averaged_model that a refusal stands for.
+template <class Misuse>
+struct no_average;
+
+namespace misuse {
+IKEBANA_MISUSE(averaged_model_takes_a_model_and_its_options,
+               "averaged_model takes an initialized model and its options in braces: "
+               "averaged_model{model, {.decay = 0.999}}");
+}  // namespace misuse
+
+}  // namespace detail
 
 /// Options of averaged_model.
 struct averaging_options {
@@ -104,5 +119,11 @@ template <class Model>
 averaged_model(const Model&) -> averaged_model<Model>;
 template <class Model>
 averaged_model(const Model&, const averaging_options&) -> averaged_model<Model>;
+// A refusal at compile time, selected by the deduction guide.
+template <class Misuse>
+class averaged_model<detail::no_average<Misuse>>;
+template <bool Lazy = false>
+averaged_model(...) -> averaged_model<
+    detail::no_average<detail::misuse::averaged_model_takes_a_model_and_its_options<Lazy>>>;
 
 }  // namespace ikebana

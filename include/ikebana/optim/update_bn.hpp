@@ -11,6 +11,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/module/module.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
@@ -88,6 +89,19 @@ struct find_batch_norms {
   }
 };
 
+template <class Model>
+concept has_running_statistics = requires(Model& m) {
+  typename Model::value_type;
+  m.module();
+  m.train(m.is_training());
+};
+
+namespace misuse {
+IKEBANA_MISUSE(update_bn_takes_batches_and_a_model,
+               "update_bn takes batches and an initialized model: update_bn(loader, "
+               "average.module())");
+}  // namespace misuse
+
 }  // namespace detail
 
 /// Sets the running statistics of all batch norms to the means over the batches of a loader, as
@@ -95,7 +109,7 @@ struct find_batch_norms {
 /// statistics were taken of. `update_bn(loader, average.module());` One forward in training mode
 /// per batch; the mode is restored. Throws error, before anything has changed, for a batch norm
 /// with momentum 0. Allocates.
-template <class Loader, class Model>
+template <class Loader, detail::has_running_statistics Model>
 void update_bn(Loader&& loader, Model& model) {
   std::vector<detail::batch_statistics<typename Model::value_type>> all;
   detail::find_batch_norms<Model> find{model, all};
@@ -115,5 +129,9 @@ void update_bn(Loader&& loader, Model& model) {
     for (auto& s : all) s.give(n);
   model.train(was_training);
 }
+
+template <class Loader, class Other>
+requires(!detail::has_running_statistics<Other>) auto update_bn(Loader&&, Other&&)
+    -> decltype(detail::refuse_for<detail::misuse::update_bn_takes_batches_and_a_model, Other>());
 
 }  // namespace ikebana

@@ -27,6 +27,7 @@
 #include "ikebana/model/state.hpp"
 #include "ikebana/model/state/state_comparison.hpp"
 #include "ikebana/model/state_dict.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/optim/grad_scaler.hpp"
 #include "ikebana/optim/reduce_lr_on_plateau.hpp"
 #include "ikebana/train/training_state.hpp"
@@ -89,6 +90,13 @@ std::vector<std::pair<std::int64_t, std::filesystem::path>> checkpoints_in(
   std::sort(all.begin(), all.end());
   return all;
 }
+
+namespace misuse {
+IKEBANA_MISUSE(checkpointer_takes_a_directory_a_model_and_its_optimizer,
+               "checkpointer takes a directory, a model, its optimizer, and schedulers, data "
+               "loaders, averaged models and gradient scalers, which outlive it: "
+               "checkpointer{\"run/\", model, optimizer, loader}");
+}  // namespace misuse
 
 }  // namespace detail
 
@@ -473,5 +481,13 @@ checkpointer(const std::filesystem::path&, Model&, Optimizer&, Parts&...)
 template <class Model, class Optimizer, class... Parts>
 checkpointer(const std::filesystem::path&, const checkpointer_options&, Model&, Optimizer&,
              Parts&...) -> checkpointer<Model, Optimizer, Parts...>;
+
+// A refusal at compile time, selected by the deduction guide.
+template <class Misuse>
+class checkpointer<Misuse, void>;
+template <bool Lazy = false>
+checkpointer(...)
+    -> checkpointer<detail::misuse::checkpointer_takes_a_directory_a_model_and_its_optimizer<Lazy>,
+                    void>;
 
 }  // namespace ikebana
