@@ -9,6 +9,7 @@
 #include "ikebana/cpu/verbose.hpp"
 #include "ikebana/deploy/freeze.hpp"
 #include "ikebana/model/initialize.hpp"
+#include "ikebana/model/summary.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/conv.hpp"
 #include "ikebana/nn/conv_transpose.hpp"
@@ -77,6 +78,10 @@ TEST_CASE("a model plans its convolutions once for inputs of one shape") {
   CHECK(step(2) == 0);
   CHECK(step(1) >= 5);
   CHECK(step(1) == 0);
+  const model_summary rows = summarize(model);
+  CHECK(!rows.rows[0].algorithm.empty());
+  CHECK(rows.rows[1].algorithm.empty());
+  CHECK(summary(model).find("conv2d (" + rows.rows[0].algorithm + ")") != std::string::npos);
   auto frozen = freeze(model);
   auto one = frozen.lane(shape{1, 2, 9, 9}), other = frozen.lane(shape{1, 2, 9, 9});
   const tensor<float, shape{dynamic, 2, 9, 9}> x{shape{1, 2, 9, 9}};

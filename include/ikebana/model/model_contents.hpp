@@ -246,6 +246,7 @@ class model_contents {
 
   const M& module() const { return engine_.network.module; }
   /// The lowered network with every extent known so far.
+  std::span<const std::byte> plans() const { return engine_.tables().plan_table; }
   const program<sizes>& current_program() const { return engine_.tables().lowered_program; }
   /// The shapes of the last inputs; before any, the declared ones.
   const shape_list& current_inputs() const {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct summary_row {
   std::vector<int> inputs{};   ///< Values that it reads, for drawing.
   std::vector<int> outputs{};  ///< Values that it defines.
   int loop = 0;                ///< The number of the loop into which it is fused; 0 for none.
+  std::string algorithm{};     ///< By which the last forward ran a convolution; "" before.
 };
 
 /// Composition and cost of a network, for the largest input so far or, before any, for one sample.
@@ -49,6 +51,7 @@ struct summarize_leaves {
   const program_scope* scopes;
   const shape* shapes;
   const bool* first_call;
+  std::span<const std::byte> plans;
   std::vector<Row>& rows;
   int k = 0;
 
@@ -77,6 +80,8 @@ struct summarize_leaves {
             parameters[entry.first_parameter + static_cast<int>(i)].spec.extents.numel();
     if constexpr (requires { leaf.multiply_adds(in, out); })
       row.multiply_adds = leaf.multiply_adds(in, out);
+    if constexpr (plan_bytes<Leaf>() > 0)
+      row.algorithm = leaf.algorithm(plans.subspan(node.first_plan, plan_bytes<Leaf>()));
     rows.push_back(row);
     ++k;
   }
@@ -116,7 +121,7 @@ model_summary summarize(const Model& m) {
   }
   detail::summarize_leaves<summary_row> visit{p.nodes.data(),  p.leaves.data(), p.parameters.data(),
                                               p.scopes.data(), p.values.data(), first_call.data(),
-                                              out.rows};
+                                              m.plans(),       out.rows};
   detail::for_each_leaf(m.module(), visit);
   for (const summary_row& row : out.rows) {
     out.parameters += row.parameters;
@@ -140,16 +145,19 @@ model_summary summarize(const Model& m) {
 
 /// A table: path, module, output shape, parameters and multiply-adds of every module, and totals
 /// with the bytes of the parameters and of the workspace of a training step. Steps with the same
-/// `loop` are fused: one pass over memory. Allocates.
+/// `loop` are fused: one pass over memory. A convolution has the algorithm of the last forward, if
+/// there was one. Allocates.
 template <class X = void>
 std::string to_string(const model_summary& s) {
   using row_text = std::array<detail::dependent<std::string, X>, 5>;
   std::vector<row_text> table{{"path", "module", "output", "parameters", "multiply-adds"}};
   for (const summary_row& row : s.rows)
-    table.push_back(
-        {row.path, row.loop > 0 ? row.kind + " (loop " + std::to_string(row.loop) + ')' : row.kind,
-         std::string{text<128>{}.append(row.output).view()}, detail::grouped(row.parameters),
-         detail::grouped(row.multiply_adds)});
+    table.push_back({row.path,
+                     row.loop > 0 ? row.kind + " (loop " + std::to_string(row.loop) + ')'
+                     : !row.algorithm.empty() ? row.kind + " (" + row.algorithm + ')'
+                                              : row.kind,
+                     std::string{text<128>{}.append(row.output).view()},
+                     detail::grouped(row.parameters), detail::grouped(row.multiply_adds)});
   table.push_back(
       {"total", "", "", detail::grouped(s.parameters), detail::grouped(s.multiply_adds)});
   std::array<std::size_t, 5> width{};

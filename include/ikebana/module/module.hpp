@@ -48,7 +48,8 @@ namespace ikebana {
 /// - `keeps`: what backward reads of inputs and outputs (default: both); a function of that name if
 ///   it depends on the options;
 /// - `plan_bytes`: the bytes that each call of it in a network keeps from one run to the next, in
-///   `context::plan`;
+///   `context::plan`; then `algorithm(std::span<const std::byte>)` names for summaries what they
+///   say of forward;
 /// - `is_view`: the output is the input's memory under another shape;
 /// - `view(const shape&)`: the output as a view of the input, as a view_map: forward runs only
 /// where

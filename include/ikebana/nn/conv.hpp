@@ -181,6 +181,11 @@ struct conv {
     if (mode != "zeros") d.add("padding_mode", mode);
   }
 
+  /// By which the last forward ran; "" if none is kept.
+  static const char* algorithm(std::span<const std::byte> plans) {
+    return options::algorithm(plans, cpu::conv_direction::forward);
+  }
+
   template <class T>
   void forward(const context<T>& c) const {
     const T* bias = options::bias ? c.parameter(1) : nullptr;

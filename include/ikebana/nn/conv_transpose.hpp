@@ -158,6 +158,11 @@ struct conv_transpose {
     if (!options::bias) d.add("bias", false);
   }
 
+  /// By which the last forward ran; "" if none is kept.
+  static const char* algorithm(std::span<const std::byte> plans) {
+    return options::algorithm(plans, cpu::conv_direction::data);
+  }
+
   template <class T>
   void forward(const context<T>& c) const {
     const cpu::conv_geometry g = geometry(c.input_shape(), c.output_shape());

@@ -3,7 +3,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
+#include <span>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/costs.hpp"
@@ -278,7 +280,20 @@ struct conv_set {
   }
 };
 
-/// What is known of the types of run.hpp where kernels are built apart.
+/// What a caller's room keeps: what steps were planned for, and these behind it.
+struct kept_steps {
+  conv_geometry geometry;
+  const void *table, *tiles;  // of an instruction set
+  dim_t threads, count;
+  bool exact;
+  conv_algorithm algorithm = conv_algorithm::plain;  // of the last step
+
+  bool operator==(const kept_steps& o) const {
+    return table == o.table && tiles == o.tiles && threads == o.threads && exact == o.exact &&
+           std::memcmp(&geometry, &o.geometry, sizeof geometry) == 0;
+  }
+};
+/// What is known of the steps where kernels are built apart.
 inline constexpr std::size_t kept_steps_bytes = 256, conv_step_bytes = 640;
 
 }  // namespace detail
@@ -294,6 +309,12 @@ constexpr std::size_t conv_plan_bytes(conv_direction direction,
   return detail::kept_steps_bytes +
          (direction != conv_direction::data ? 1 : std::size_t(parts < 4 ? parts : 4)) *
              detail::conv_step_bytes;
+}
+
+/// The algorithm of a plan that is kept; "" where there is none.
+inline const char* kept_algorithm(std::span<const std::byte> room) {
+  const auto* const kept = reinterpret_cast<const detail::kept_steps*>(room.data());
+  return kept == nullptr || kept->table == nullptr ? "" : name(kept->algorithm);
 }
 
 }  // namespace ikebana::cpu

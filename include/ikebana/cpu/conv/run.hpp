@@ -132,18 +132,6 @@ void plan_steps(conv_direction direction, const conv_geometry& g, const conv_tab
       });
 }
 
-/// What a caller's room keeps: what steps were planned for, and these behind it.
-struct kept_steps {
-  conv_geometry geometry;
-  const void *table, *tiles;  // of an instruction set
-  dim_t threads, count;
-  bool exact;
-
-  bool operator==(const kept_steps& o) const {
-    return table == o.table && tiles == o.tiles && threads == o.threads && exact == o.exact &&
-           std::memcmp(&geometry, &o.geometry, sizeof geometry) == 0;
-  }
-};
 static_assert(sizeof(kept_steps) <= kept_steps_bytes && sizeof(conv_step) <= conv_step_bytes);
 
 /// By what is kept of it, or as it is planned now.
@@ -170,6 +158,7 @@ void convolve(conv_direction direction, const conv_geometry& g, const conv_opera
   plan_steps(direction, g, table, [&](const conv_step& step) {
     if (now.count < most) steps[now.count] = step;
     ++now.count;
+    if (!step.fills) now.algorithm = step.algorithm;
     run(step);
   });
   if (kept != nullptr && now.count <= most) *kept = now;

@@ -73,6 +73,11 @@ struct conv_options {
       if (d <= direction) end += cpu::conv_plan_bytes(d, in_three(stride, 1));
     return end;
   }
+  /// By which the last call in this direction ran.
+  static const char* algorithm(std::span<const std::byte> plans, cpu::conv_direction direction) {
+    const std::size_t size = cpu::conv_plan_bytes(direction, in_three(stride, 1));
+    return cpu::kept_algorithm(plans.subspan(plan_end(direction) - size, size));
+  }
   template <class T>
   static std::span<std::byte> plan(const context<T>& c, cpu::conv_direction direction) {
     const std::size_t size = cpu::conv_plan_bytes(direction, in_three(stride, 1));
