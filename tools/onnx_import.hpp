@@ -65,7 +65,7 @@ struct value {
   std::size_t line = 0;  ///< Of a linear module without a bias yet: its line + 1.
   /// Outputs of a recurrent module in ONNX's layout [L, directions, N, H]: ours is `code`.
   enum { plain, stacked, transposed } layout = plain;
-  std::int64_t directions = 1;
+  std::int64_t directions = 1, hidden = 0;
 };
 
 struct result {
@@ -272,13 +272,7 @@ class translator {
     value& v = in(i);
     if (!v.fixed) {
       if (v.code.empty()) refuse("reads a constant whose extents are not known");
-      if (v.layout == value::plain) return v.code;
-      if (v.directions != 1)
-        refuse(
-            "reads the output of a bidirectional recurrent module otherwise than by a Transpose "
-            "to [L, N, directions, H] and a Reshape");
-      return v.layout == value::stacked ? "ike::unsqueeze<1>(" + v.code + ")"
-                                        : "ike::unsqueeze<2>(" + v.code + ")";
+      return v.code;
     }
     if (!v.fixed->is_real) refuse("computes with constants that are whole numbers");
     if (any_.empty()) refuse("reads constants alone");
@@ -303,6 +297,20 @@ class translator {
       out[out.size() - 1 - i] = x == 1 ? y : y == 1 ? x : x == unknown ? y : x;
     }
     return out;
+  }
+  /// Makes an output of a recurrent module what ONNX has: [L, directions, N, H].
+  void settle(value& v) {
+    if (v.layout == value::plain) return;
+    const bool is_stacked = std::exchange(v.layout, value::plain) == value::stacked;
+    std::string y = "ike::unflatten<ike::dim<2>, ike::unflattened_size<" +
+                    comma({v.directions, v.hidden}) + ">>{}(" + v.code + ")";
+    if (is_stacked) y = "ike::permute<0, 2, 1, 3>(" + y + ")";
+    v.code = variable();
+    lines_.push_back("auto " + v.code + " = " + y + ";");
+    if (!v.dims) return;
+    const std::int64_t length = (*v.dims)[0], batch = (*v.dims)[1];
+    v.dims = is_stacked ? integers{length, v.directions, batch, v.hidden}
+                        : integers{length, batch, v.directions, v.hidden};
   }
   static value constant_value(constant c) {
     value v;
@@ -1140,12 +1148,12 @@ inline void translator::reshape_to(const integers& given) {
 
 inline void translator::reshape() {
   value& x = in();
-  if (x.layout == value::transposed) {
+  if (x.layout == value::transposed && ints(1).size() == 3) {
     value y = x;
     y.layout = value::plain;
-    if (ints(1).size() != 3) refuse("makes another shape of a recurrent module's output");
     return bind(0, std::move(y));
   }
+  settle(x);
   reshape_to(ints(1));
 }
 
@@ -1158,6 +1166,7 @@ inline void translator::squeeze() {
     y.layout = value::plain;
     return bind(0, std::move(y));
   }
+  settle(x);
   std::optional<integers> out;
   if (x.dims) {
     out = integers{};
@@ -1202,6 +1211,7 @@ inline void translator::transpose() {
     y.layout = value::transposed;
     return bind(0, std::move(y));
   }
+  settle(x);
   std::optional<integers> out;
   if (x.dims) {
     out = integers{};
@@ -1214,6 +1224,13 @@ inline void translator::transpose() {
 inline void translator::concat() {
   const std::size_t n = node_->inputs.size();
   if (n == 0 || n > 8) refuse("has not 1 to 8 inputs");
+  bool is_zero = true;
+  for (std::size_t i = 0; i < n; ++i) is_zero = in(i).is_zero && is_zero;
+  if (is_zero) {
+    value v = in();
+    v.dims.reset();
+    return bind(0, std::move(v));
+  }
   std::string x;
   std::optional<integers> out = in().dims;
   std::int64_t along = integer("axis", 0);
@@ -1573,6 +1590,7 @@ inline void translator::recurrent() {
   out.code = y;
   out.layout = value::stacked;
   out.directions = directions;
+  out.hidden = hidden;
   const std::optional<integers> of_x = in().dims;
   const bool known = of_x && of_x->size() == 3;
   if (known) out.dims = integers{(*of_x)[0], (*of_x)[1], directions * hidden};
@@ -1713,6 +1731,10 @@ inline result translator::run() {
     const auto* const r = std::find_if(std::begin(rules), std::end(rules),
                                        [&](const named_rule& n) { return n.op == node_->op; });
     if (r == std::end(rules)) refuse("is an operator that is not translated");
+    // These have cases of their own.
+    if (!(node_->op == "Transpose" || node_->op == "Squeeze" || node_->op == "Reshape"))
+      for (const std::string& i : node_->inputs)
+        if (const auto read = values_.find(i); read != values_.end()) settle(read->second);
     (this->*r->translate)();
   }
   node_ = nullptr;
@@ -1721,9 +1743,7 @@ inline result translator::run() {
     const auto at = values_.find(o.name);
     if (at == values_.end() || at->second.code.empty() || at->second.fixed)
       refuse("the output " + ike::detail::in_quotes(o.name) + " is computed by no node");
-    if (at->second.layout != value::plain)
-      refuse("the output " + ike::detail::in_quotes(o.name) +
-             " is a recurrent module's of 4 dimensions");
+    settle(at->second);
     returned += (returned.empty() ? "" : ", ") + at->second.code;
   }
   result r;

@@ -13,6 +13,8 @@
 #include "test/io/onnx_checks.hpp"
 #include "test/io/onnx_formulas.hpp"
 #include "test/io/onnx_images.hpp"
+#include "test/io/onnx_keras_image.hpp"
+#include "test/io/onnx_keras_sequence.hpp"
 #include "test/io/onnx_recurrent.hpp"
 #include "test/io/onnx_torch_encoder.hpp"
 #include "test/io/onnx_torch_residual.hpp"
@@ -93,6 +95,15 @@ TEST_CASE("networks that were exported are imported from ONNX") {
   load_weights("formulas", f);
   check_values("formulas", f, pattern<float, ike::shape{2, 3, 4}>(1),
                pattern<float, ike::shape{2, 3, 4}>(2));
+}
+
+TEST_CASE("networks of Keras are imported from what tf2onnx writes") {
+  auto i = ike::initialize<float, keras_image::input>(keras_image::network, ike::seed{1});
+  load_weights("keras_image", i);
+  check_values("keras_image", i, pattern<float, ike::shape{2, 8, 8, 3}>(1));
+  auto s = ike::initialize<float, keras_sequence::input>(keras_sequence::network, ike::seed{1});
+  load_weights("keras_sequence", s);
+  check_values("keras_sequence", s, pattern<float, ike::shape{2, 5, 3}>(1));
 }
 
 namespace {
