@@ -98,6 +98,9 @@ TEST_CASE("every operation can be written in a formula, and its gradients are ex
           const auto g = sum<1>(reshape<2, -1>(pad<1, 2>(expand<4, -1, -1, -1>(unsqueeze<0>(f)))));
           return sum<2>(a + b, keepdim) * unsqueeze<1, 2>(g);
         })) < 1e-7);
+  CHECK(deviation<shape{3, 4}, shape{3, 4}>(graph([](auto x, auto y) {
+          return normalize(x) * unsqueeze<1>(cosine_similarity<-1>(x, y) + pairwise_distance(x, y));
+        })) < 1e-7);
 }
 
 TEST_CASE("indices and masks are inputs of a formula") {

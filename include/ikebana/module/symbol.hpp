@@ -2,6 +2,7 @@
 
 #include <array>
 #include <boost/hana/tuple.hpp>
+#include <concepts>
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
@@ -111,6 +112,17 @@ struct symbol {
   using set_type = Set;
   detail::trace_builder* trace = nullptr;
   int id = 0;
+
+  /// Refused: the elements are known only when the model runs.
+  template <class B>
+  requires std::same_as<B, bool>
+  constexpr explicit operator B() const {
+    static_assert(
+        !std::same_as<B, bool>,
+        "ikebana: a value of a graph is no condition for if, ?:, && or !, because a graph "
+        "is traced without its numbers: use where(condition, a, b), or choose");
+    return {};
+  }
 };
 
 namespace detail {
