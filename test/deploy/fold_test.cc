@@ -20,6 +20,7 @@
 #include "ikebana/nn/conv.hpp"
 #include "ikebana/nn/dropout.hpp"
 #include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/orthogonal.hpp"
 #include "ikebana/nn/spectral_norm.hpp"
 #include "ikebana/nn/weight_norm.hpp"
 #include "ikebana/ops/elementwise.hpp"
@@ -116,6 +117,9 @@ TEST_CASE_TEMPLATE("computed weights are computed once", T, float, double) {
   CHECK(folded<T, images>(ike::sequential(
             ike::weight_norm<ike::conv2d<3, 4, ike::kernel<2>>, "weight", 1>{},
             ike::spectral_norm(ike::conv2d<4, 2, ike::kernel<3>>{}))) == "conv2d/2 conv2d/2");
+  CHECK(folded<T, rows>(ike::sequential(ike::orthogonal(ike::linear<5, 4>{}),
+                                        ike::orthogonal<ike::linear<4, 4>, "weight", false>{})) ==
+        "linear/2 linear/2");
   // The weights themselves, not only their product.
   auto model = ike::initialize<T, shape{1, 5}>(ike::weight_norm(ike::linear<5, 4>{}), ike::seed{1});
   CHECK(ike::freeze(model).parameters().size() < model.parameters().size());

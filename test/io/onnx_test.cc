@@ -229,6 +229,11 @@ TEST_CASE("a frozen network is exported to ONNX with its norms folded") {
       message_of<ike::error>([&] { ike::save_onnx(model, folder / "model.onnx"); }) ==
       "fc: ONNX (opset 17) has no counterpart of linear whose weight weight_norm computes; freeze "
       "the model first");
+  auto turned = ike::initialize<float, ike::shape{batch, 4}>(ike::orthogonal<ike::linear<4, 3>>{},
+                                                             ike::seed{9});
+  CHECK(message_of<ike::error>([&] { ike::save_onnx(turned, folder / "model.onnx"); }) ==
+        "ONNX (opset 17) has no counterpart of linear whose weight orthogonal computes; freeze the "
+        "model first");
   CHECK(scratch.entries() == 0);
   CHECK(message_of<ike::error>([&] {
           ike::save_onnx(ike::quantize<ike::bfloat16>(model), folder / "model.onnx");

@@ -893,7 +893,7 @@ struct onnx_kinds {
   };
 
   static void write(step& s) {
-    for (const std::string_view made : {"weight_norm", "spectral_norm"})
+    for (const std::string_view made : {"weight_norm", "spectral_norm", "orthogonal"})
       if (s.has(made))
         s.refuse(" whose weight " + std::string(made) + " computes; freeze the model first");
     s.refuse_option("int8");
