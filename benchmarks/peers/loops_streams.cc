@@ -98,30 +98,8 @@ struct lstm {
   }
 };
 
-template <class... Layers>
-timed run(const stream_problem& p) {
-  auto all = std::make_shared<std::tuple<Layers...>>();
-  return repeated([all, x = p.x] {
-    const float* y = x;
-    std::apply([&](auto&... layer) { (..., (y = layer(y))); }, *all);
-  });
-}
-
 timed prepare(const stream_problem& p) {
-  if (p.what == stream::mixed)
-    return run<dense<1, 8>, tanh_of<8>, conv1d<8, 4, 3, 2>, tanh_of<4>, gru<4, 8>, dense<8, 1>>(p);
-  return with_width(p.width, [&]<int N>(std::integral_constant<int, N>) {
-    switch (p.what) {
-      case stream::dense:
-        return run<dense<N, N>>(p);
-      case stream::conv1d:
-        return run<conv1d<N, N, 3, 1>>(p);
-      case stream::gru:
-        return run<gru<N, N>>(p);
-      default:
-        return run<lstm<N, N>>(p);
-    }
-  });
+  return prepared_layers<dense, tanh_of, conv1d, gru, lstm>(p);
 }
 
 }  // namespace
