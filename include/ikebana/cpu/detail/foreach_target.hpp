@@ -41,11 +41,9 @@ namespace ikebana::cpu::neon {
 #if IKEBANA_CPU_FLOOR < 2
 IKEBANA_CPU_BEGIN_TARGET("sse4.2")
 #endif
-IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::sse42 {
 #include IKEBANA_CPU_BODY
 }
-IKEBANA_CPU_END_SMALL
 #if IKEBANA_CPU_FLOOR < 2
 IKEBANA_CPU_END_TARGET
 #endif
