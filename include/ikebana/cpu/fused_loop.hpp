@@ -9,6 +9,7 @@
 #include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/cpu/layer_norm.hpp"
 #include "ikebana/cpu/loop_step.hpp"
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/strided.hpp"
@@ -30,11 +31,13 @@ enum class loop_code : unsigned char {
   map_gradient,       ///< y = the gradient of operand `by` of f(a, b, c); d: its result, g: of it.
   function_gradient,  ///< Likewise, of an activation; a: what its backward reads.
   fold_gradient,      ///< y = the gradient of the elements a; b, g: expanded.
-  share,     ///< y = g of each row divided by the number of extremes b of a, or by the norm b.
-  add,       ///< y = a + b.
-  copy,      ///< y = a.
-  sum_rows,  ///< y = the sum of each row of a.
-  scatter    ///< The elements of a are added to y, by a map.
+  share,      ///< y = g of each row divided by the number of extremes b of a, or by the norm b.
+  add,        ///< y = a + b.
+  copy,       ///< y = a.
+  sum_rows,   ///< y = the sum of each row of a.
+  scatter,    ///< The elements of a are added to y, by a map.
+  normalise,  ///< y = rows a less their means, b, by the roots of their variances, 1 / c.
+  normalise_gradient  ///< The gradient of a, g being that of the result.
 };
 
 /// An array: a block of the loop's own, or memory of the network, with an element for each element
@@ -87,7 +90,7 @@ struct loop_memory {
 };
 
 /// Of the packing buffer of each thread that takes part: no product runs within a loop.
-inline constexpr dim_t loop_scratch_bytes = 64 * 1024;
+inline constexpr dim_t loop_scratch_bytes = 256 * 1024;
 static_assert(loop_scratch_bytes <= static_cast<dim_t>(detail::packed_b_bytes));
 /// The number of reductions of rows that are not in one block.
 inline constexpr int most_loop_folds = 8;
@@ -238,6 +241,14 @@ class loop_runner {
       }
       case loop_code::scatter:
         return scatter(p_.maps[i.map], base(i.y), i.of_rows ? row_ : at_, n, find(i.a));
+      case loop_code::normalise:
+        return IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_rows<T>)(
+            rows_, p_.length, 1, find(i.a), nullptr, nullptr, nullptr, nullptr,
+            static_cast<T>(i.number), y, find(i.b), find(i.c));
+      case loop_code::normalise_gradient:
+        return IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_rows_backward<T>)(
+            rows_, p_.length, 1, find(i.a), find(i.g), nullptr, find(i.b), find(i.c), y, nullptr,
+            nullptr, true);
     }
   }
 

@@ -130,7 +130,7 @@ class fusion_planner {
   };
   static constexpr int most_steps = 48;
   /// Rows of this many bytes, and no longer ones, are reduced and read again within a block.
-  static constexpr dim_t longest_row = 8192;
+  static constexpr dim_t longest_row = 32 * 1024;
 
   /// Marks of values, in `taker`: made or read by a loop.
   constexpr bool is_made(int v, int loop) const { return taker[v] == 2 * loop; }

@@ -7,6 +7,7 @@
 #include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/cpu/fused_loop.hpp"
 #include "ikebana/model/plan/loops/fused_loop.hpp"
+#include "ikebana/model/plan/loops/row_norm.hpp"
 #include "ikebana/model/plan/memory_planner.hpp"
 #include "ikebana/module/program.hpp"
 
@@ -88,6 +89,40 @@ class loop_analysis {
     }
     // Short rows are together in blocks.
     if (length_ < size_ && length_ * element_size_ <= short_row) row_blocks_ = true;
+    find_norms();
+  }
+
+  /// Norms of rows, of whose steps nothing else reads a result.
+  [[gnu::cold]] void find_norms() {
+    norms_ = 0;
+    if (!row_blocks_ || length_ >= size_) return;
+    const auto maker = [this](int v) {
+      for (int k = l_->first; k <= l_->last; ++k)
+        if (is_member(k) && !is_view(k) && p_.nodes[k].first_output == same(v)) return k;
+      return -1;
+    };
+    for (int k = l_->first; k <= l_->last && norms_ < most_norms; ++k) {
+      row_norm& n = norm_[norms_];
+      if (!is_member(k) || is_view(k) || !find_row_norm(p_, k, maker, n)) continue;
+      if (!is_whole(p_.nodes[k].first_output) || !is_whole(p_.nodes[n.center].inputs[0])) continue;
+      const auto is_inner = [&](int v) {
+        const int by = maker(v);
+        return by != k && n.has(by);
+      };
+      bool alone = true;
+      for (int j = l_->first; j < static_cast<int>(p_.n.nodes); ++j)
+        for (std::size_t i = 0; i < p_.nodes[j].input_count; ++i)
+          if (is_inner(p_.nodes[j].inputs[i]) && !n.has(j) && !(is_member(j) && is_view(j)))
+            alone = false;
+      for (std::size_t i = 0; i < p_.output_count; ++i) alone = alone && !is_inner(p_.outputs[i]);
+      if (alone) ++norms_;
+    }
+  }
+  /// The norm of which node k is a step, if any.
+  const row_norm* norm_of(int k) const {
+    for (int i = 0; i < norms_; ++i)
+      if (norm_[i].has(k)) return &norm_[i];
+    return nullptr;
   }
 
   static constexpr dim_t short_row = 4096;  ///< In bytes.
@@ -166,6 +201,12 @@ class loop_analysis {
   void for_each_wanted(int k, F f) {
     const program_node& node = p_.nodes[k];
     const cpu::loop_step& s = node.role.step;
+    if (const row_norm* const n = norm_of(k)) {
+      const program_node& reader = p_.nodes[n->reader];
+      if (k == n->last && plan_.edge_needed[reader.first_edge])
+        f(0, reader.first_edge, reader.inputs[0]);
+      return;
+    }
     const bool is_map = s.kind == cpu::loop_step::kinds::map;
     int by = 0;
     for (int i = 0; i < static_cast<int>(node.input_count); ++i, ++by) {
@@ -218,6 +259,10 @@ class loop_analysis {
   void need(int k, int reads) {
     const program_node& node = p_.nodes[k];
     const cpu::loop_step& s = node.role.step;
+    if (const row_norm* const n = norm_of(k)) {
+      value(p_.nodes[n->center].inputs[0]).needed = true;
+      return;
+    }
     if ((reads & 8) != 0) to_.values[node.first_output].needed = true;
     const bool is_map = s.kind == cpu::loop_step::kinds::map;
     int operand_at = 0;
@@ -236,6 +281,9 @@ class loop_analysis {
   int loop_ = 0;
   dim_t size_ = 0, length_ = 0;
   bool has_backward_ = false, row_blocks_ = false;
+  static constexpr int most_norms = 4;
+  row_norm norm_[most_norms];
+  int norms_ = 0;
 };
 
 IKEBANA_CPU_END_SMALL

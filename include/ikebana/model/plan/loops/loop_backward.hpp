@@ -71,6 +71,11 @@ class loop_backward : protected loop_forward {
     if (!g.exists()) return;
     const bool rows = of_rows(k);
     for_each_wanted(k, [&](int by, int e, int v) {
+      if (const row_norm* const n = norm_of(k)) {
+        instruction i = normalise(*n, code::normalise_gradient, block(false));
+        i.g = g;
+        return contribute(v, e, false, emit(body, i).y, true);
+      }
       const int reads = reads_of(node, by);
       if (reads < 0) return;
       if (is_fold(k)) return contribute(v, e, false, fold_gradient(k, g), true);

@@ -19,6 +19,8 @@ class loop_forward : protected loop_writer {
     const bool rows = of_rows(k);
     loop_value& out = to_.values[node.first_output];
     const operand memory{kinds::value, rows, node.first_output};
+    const row_norm* const norm = norm_of(k);
+    if (norm != nullptr && k != norm->last) return;
     if (is_fold(k)) {
       const operand saved{kinds::saved, true, node.first_saved};
       emit(body, {.code = code::fold,
@@ -36,7 +38,9 @@ class loop_forward : protected loop_writer {
       }
       const operand y =
           forward && (rows || out.stored || out.stored_for_backward) ? memory : block(rows);
-      if (is_function(node)) {
+      if (norm != nullptr) {
+        emit(body, normalise(*norm, code::normalise, y));
+      } else if (is_function(node)) {
         emit(body, {.code = code::function,
                     .f = node.role.step.f,
                     .of_rows = rows,
@@ -57,6 +61,15 @@ class loop_forward : protected loop_writer {
       return;
     }
     out.now = memory;
+  }
+
+  instruction normalise(const row_norm& n, code c, const operand& y) {
+    return {.code = c,
+            .a = read(n.center, 0),
+            .b = {kinds::value, true, p_.nodes[n.mean].first_output},
+            .c = {kinds::value, true, p_.nodes[n.root].first_output},
+            .y = y,
+            .number = n.eps};
   }
 };
 
