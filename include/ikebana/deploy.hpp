@@ -6,3 +6,4 @@
 #include "ikebana/deploy/freeze.hpp"
 #include "ikebana/deploy/generate.hpp"
 #include "ikebana/deploy/prepare_thread.hpp"
+#include "ikebana/deploy/remove_parametrizations.hpp"

@@ -12,7 +12,9 @@
 #include "ikebana/compose/residual.hpp"
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/deploy/freeze.hpp"
+#include "ikebana/deploy/remove_parametrizations.hpp"
 #include "ikebana/model/initialize.hpp"
+#include "ikebana/model/state_dict.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
@@ -20,10 +22,12 @@
 #include "ikebana/nn/conv.hpp"
 #include "ikebana/nn/dropout.hpp"
 #include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/mse_loss.hpp"
 #include "ikebana/nn/orthogonal.hpp"
 #include "ikebana/nn/spectral_norm.hpp"
 #include "ikebana/nn/weight_norm.hpp"
 #include "ikebana/ops/elementwise.hpp"
+#include "ikebana/optim/sgd.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -132,4 +136,55 @@ TEST_CASE("frozen modules have parameters again") {
   CHECK(folded<double, rows>(ike::frozen<"a", "norm">(net)) == "linear/2 identity/0 linear/2");
   CHECK(folded<double, rows>(ike::frozen<"norm", "b">(net)) == "linear/2 identity/0 linear/2");
   CHECK(folded<float, rows>(ike::frozen(net)) == "linear/2 identity/0 linear/2");
+}
+
+TEST_CASE_TEMPLATE("a model without parametrizations has their weights, and trains on", T, float,
+                   double) {
+  constexpr auto net = ike::sequential(
+      "a"_m = ike::weight_norm(ike::linear<5, 4>{}), ike::tanh{},
+      "b"_m = ike::sequential("c"_m = ike::spectral_norm(ike::linear<4, 3, ike::bias<false>>{}),
+                              "norm"_m = ike::lazy_batch_norm1d<>{},
+                              "d"_m = ike::orthogonal(ike::linear<3, 3>{})));
+  auto model = ike::initialize<T, rows>(net, ike::seed{1});
+  ike::sgd optimizer{model, {.lr = T(0.1)}};
+  const auto x = ike::uniform<T, rows>(ike::seed{2}, dim_t{6});
+  const auto t = ike::uniform<T, shape{6, 3}>(ike::seed{3});
+  for (int i = 0; i < 3; ++i) model.train_step(x, t, ike::mse_loss{}, optimizer);
+  model.eval();
+  const auto same = [&](auto& other) {
+    const auto expected = model(x);
+    const auto y = other(x);
+    for (dim_t i = 0; i < y.size(); ++i)
+      CHECK(y.data()[i] == doctest::Approx(static_cast<double>(expected.data()[i]))
+                               .scale(1)
+                               .epsilon(std::is_same_v<T, float> ? 3e-6 : 3e-15));
+  };
+
+  auto plain = ike::remove_parametrizations(model);
+  CHECK(kinds(plain.module()) == "linear/2 linear/1 batch_norm1d/2 linear/2");
+  CHECK(!plain.is_training());
+  same(plain);
+  CHECK(plain["b.c.weight"_s].extents() == shape{3, 4});
+  auto parts = ike::remove_parametrizations<"b">(model);
+  CHECK(kinds(parts.module()) == "linear/3 linear/1 batch_norm1d/2 linear/2");
+  same(parts);
+
+  // Frozen modules stay.
+  auto frozen = ike::initialize<T, rows>(ike::frozen<"a", "b.norm">(net), ike::seed{4});
+  ike::sgd of_rest{frozen, {.lr = T(0.1)}};
+  frozen.train_step(x, t, ike::mse_loss{}, of_rest);
+  frozen.eval();
+  auto rest = ike::remove_parametrizations(frozen);
+  CHECK(kinds(rest.module()) == "linear/1 linear/2");
+  const auto expected = frozen(x);
+  const auto y = rest(x);
+  for (dim_t i = 0; i < y.size(); ++i)
+    CHECK(y.data()[i] == doctest::Approx(static_cast<double>(expected.data()[i])).epsilon(1e-5));
+
+  plain.train();
+  ike::sgd again{plain, {.lr = T(0.1)}};
+  const auto before = plain.train_step(x, t, ike::mse_loss{}, again);
+  for (int i = 0; i < 5; ++i) plain.train_step(x, t, ike::mse_loss{}, again);
+  CHECK(plain.train_step(x, t, ike::mse_loss{}, again) < before);
+  same(parts);  // The first is unchanged.
 }

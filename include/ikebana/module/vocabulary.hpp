@@ -129,7 +129,8 @@ namespace ikebana::detail {
   WORD(query) WORD(random) WORD(random_split) WORD(randomness) WORD(rank) WORD(ranks) WORD(rate)   \
   WORD(reach) WORD(reaches) WORD(rearrange) WORD(rebuild) WORD(recurrent) WORD(reduced)            \
   WORD(reduces) WORD(reduction) WORD(reference) WORD(reflect) WORD(reflection_pad1d)               \
-  WORD(reflection_pad2d) WORD(reflection_pad3d) WORD(reflects) WORD(relu) WORD(relu6) WORD(repeat) \
+  WORD(reflection_pad2d) WORD(reflection_pad3d) WORD(reflects) WORD(relu) WORD(relu6)              \
+  WORD(remove_parametrizations) WORD(repeat) \
   WORD(replica) WORD(replicate) WORD(replicate_policy) WORD(replicated) WORD(replicates)           \
   WORD(replication_pad1d) WORD(replication_pad2d) WORD(replication_pad3d) WORD(reports)            \
   WORD(requires_gradient_sync) WORD(reset) WORD(reshape) WORD(residual) WORD(resolved)             \
