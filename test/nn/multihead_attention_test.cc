@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "ikebana/model/initialize.hpp"
 #include "layers.hpp"
 
 using namespace ikebana;
@@ -122,6 +123,19 @@ TEST_CASE("the gradients with keys that are added, and of all heads' weights, ar
   multihead_attention<4, 2, zero_attn, weights, all_heads, additive> dropping;
   dropping.dropout = 0.4;
   check_gradients(dropping, {shape{3, 2, 4}, shape{3, 3}});
+}
+
+TEST_CASE("no query of a long sequence reads later keys, with keys that are added") {
+  // The mask is the largest memory of this network, so that it begins where empty ones do, too.
+  constexpr shape extents{200, 1, 2};
+  auto net =
+      initialize<float, extents>(multihead_attention<2, 1, zero_attn, is_causal<true>>{}, seed{1});
+  auto x = uniform<float, extents>(seed{2});
+  const tensor first{net(x)};
+  for (dim_t i = 2; i < x.size(); ++i) x[i] += 1;
+  const auto y = net(x);
+  CHECK(y[0] == first[0]);
+  CHECK(y[1] == first[1]);
 }
 
 TEST_CASE("with keys that are added, extents of run time and none, and what attention says") {

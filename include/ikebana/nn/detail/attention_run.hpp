@@ -154,19 +154,19 @@ class attention_run {
       }
     }
     if (l_.padding)
-      widen(n_.batch, c_.template input<bool>(n_.inputs), c_.template saved<bool>(13), false);
+      widen(n_.batch, c_.template input<bool>(n_.inputs), c_.template saved<bool>(13), false,
+            false);
     if (l_.additive)
       widen(mask_rows(), c_.input(last()), c_.template saved<T>(14),
-            -std::numeric_limits<T>::infinity());
+            -std::numeric_limits<T>::infinity(), l_.causal);
     else if (l_.mask || l_.causal)
       widen(mask_rows(), l_.mask ? c_.template input<bool>(last()) : nullptr,
-            c_.template saved<bool>(14), true);
+            c_.template saved<bool>(14), true, l_.causal);
   }
   /// Copies rows of a mask, with 0 for the keys that are added; `later` for those that a causal
   /// query ignores, which the kernels do not know from those that are added.
   template <class M>
-  void widen(dim_t rows, const M* from, M* to, M later) const {
-    const bool causal = l_.causal && to != static_cast<const void*>(c_.template saved<bool>(13));
+  void widen(dim_t rows, const M* from, M* to, M later, bool causal) const {
     for (dim_t r = 0; r < rows; ++r, to += keys_) {
       std::fill_n(to, keys_, M{});
       if (from != nullptr) std::copy_n(from + r * n_.keys, n_.keys, to);
