@@ -260,6 +260,14 @@ TEST_CASE("a network without a counterpart in ONNX is refused before a file is m
       ike::sequential("pool"_m = ike::adaptive_avg_pool2d<ike::output_size<2>>{}), ike::seed{1});
   CHECK(refusal(pool) ==
         "pool: ONNX (opset 17) has no counterpart of adaptive_avg_pool2d from 5 to 2 elements");
+  using ike::shape;
+  const auto bags = ike::initialize<float, shape{5}, shape{2}>(
+      ike::embedding_bag<9, 3, ike::offsets<true>>{}, ike::seed{1});
+  CHECK(refusal(bags) == "ONNX (opset 17) has no counterpart of embedding_bag with offsets=true");
+  const auto weighted = ike::initialize<float, shape{2, 3}, shape{2, 3}>(
+      ike::embedding_bag<9, 3, ike::mode<"sum">, ike::per_sample_weights<true>>{}, ike::seed{1});
+  CHECK(refusal(weighted) ==
+        "ONNX (opset 17) has no counterpart of embedding_bag with per_sample_weights=true");
   CHECK(scratch.entries() == 0);
   const auto fine = ike::initialize<float, ike::shape{batch, 2, 5, 5}>(ike::sequential(ike::relu{}),
                                                                        ike::seed{1});

@@ -560,8 +560,8 @@ struct onnx_kinds {
   // ---- tables and positions ----
 
   static void embedding_bag(step& s) {
-    s.refuse_option("padding_idx");
-    s.refuse_option("max_norm");
+    for (const char* option : {"padding_idx", "max_norm", "offsets", "per_sample_weights"})
+      s.refuse_option(option);
     const std::string rows = s.node("Gather", {s.parameter("weight"), s.in()});
     const std::string mode = s.text("mode");
     if (mode == "sum")
