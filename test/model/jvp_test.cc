@@ -97,6 +97,11 @@ TEST_CASE("J v of formulas is that of differences") {
   CHECK(deviation_of<shape{5}>(graph([](auto x) {
           return where(x > 0, log(x + 2), clamp(x, -0.5, 0.5)) + sign(x) + roll<0>(flip<0>(x), 2);
         })) < 1e-6);
+  // Parts that the model reads where they are.
+  CHECK(deviation_of<shape{3, 8}>(graph([](auto x) {
+          const auto [a, b] = chunk<2, -1>(x);
+          return matmul_nt(b * a, exp(a)) - permute<1, 0>(slice<1>(x, 1, 4));
+        })) < 1e-6);
 }
 
 TEST_CASE("J v of networks is that of differences, with the random numbers of the forward") {

@@ -80,6 +80,7 @@ class jvp_pass {
     run_.saved = saved_table_.data();
     run_.fused = nullptr;
     run_.watch = nullptr;
+    run_.layouts = nullptr;
     run_.accumulate = false;
   }
   jvp_pass(const jvp_pass&) = delete;
