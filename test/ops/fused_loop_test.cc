@@ -225,6 +225,33 @@ TEST_CASE("a loop normalises rows as layer_norm does") {
   }));
 }
 
+TEST_CASE("a fused backward follows a forward step by step") {
+  // That of a forward hook, or that repeats the steps for the first gradient of an input.
+  constexpr auto net = graph([](auto x) {
+    const auto h = (x - mean<-1>(x, keepdim)) / sqrt(var<-1>(x, correction<0>, keepdim) + 0.5);
+    return h + x;
+  });
+  const auto x = uniform<double, shape{5, 7}>(seed{2}), dy = uniform<double, shape{5, 7}>(seed{3});
+  const auto run = [&](bool fuses, int steps, bool hooked) {
+    auto model = initialize<double, shape{5, 7}>(net, seed{1});
+    model.set_fusion(fuses);
+    if (hooked) model.register_forward_hook("", [](const module_call&) {});
+    auto dx = x;
+    for (int i = 0; i < steps; ++i) {
+      model(x);
+      model.backward(dy, dx);
+    }
+    return dx;
+  };
+  const auto expected = run(false, 1, false);
+  for (const bool hooked : {false, true})
+    for (const int steps : {1, 2}) {
+      const auto dx = run(true, steps, hooked);
+      for (dim_t i = 0; i < dx.size(); ++i)
+        CHECK(dx[i] == doctest::Approx(expected[i]).epsilon(1e-12));
+    }
+}
+
 TEST_CASE("loops of batches of any size") {
   for (const dim_t n : {dim_t{0}, dim_t{1}, dim_t{6}}) {
     CHECK(difference<float, shape{dynamic, 5}, shape{5}, shape{5}>(

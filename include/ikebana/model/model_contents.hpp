@@ -245,8 +245,9 @@ class model_contents {
   bool fuses() const { return engine_.network.fuses; }
 
   const M& module() const { return engine_.network.module; }
-  /// The lowered network with every extent known so far.
+  /// What each call of a module keeps in its `plan_bytes`, by program_node::first_plan.
   std::span<const std::byte> plans() const { return engine_.tables().plan_table; }
+  /// The lowered network with every extent known so far.
   const program<sizes>& current_program() const { return engine_.tables().lowered_program; }
   /// The shapes of the last inputs; before any, the declared ones.
   const shape_list& current_inputs() const {

@@ -51,9 +51,8 @@ namespace ikebana {
 ///   `context::plan`; then `algorithm(std::span<const std::byte>)` names for summaries what they
 ///   say of forward;
 /// - `is_view`: the output is the input's memory under another shape;
-/// - `view(const shape&)`: the output as a view of the input, as a view_map: forward runs only
-/// where
-///   a reader of the output needs it contiguous;
+/// - `view(const shape&)`: the output as a view of the input, as a view_map: forward runs only if a
+///   reader of the output needs it contiguous;
 /// - `reads_strides()`: how forward and backward read inputs that are such views, by
 ///   `context::input_strides` (default: strided_reader::none);
 /// - `in_place`: forward can overwrite input 0 with its output, and backward likewise, element by

@@ -74,6 +74,7 @@ class loop_backward : protected loop_forward {
       if (const row_norm* const n = norm_of(k)) {
         instruction i = normalise(*n, code::normalise_gradient, block(false));
         i.g = g;
+        if (divides(*n)) i.c = invert(i.c, block(true));
         return contribute(v, e, false, emit(body, i).y, true);
       }
       const int reads = reads_of(node, by);

@@ -40,6 +40,7 @@ class loop_forward : protected loop_writer {
           forward && (rows || out.stored || out.stored_for_backward) ? memory : block(rows);
       if (norm != nullptr) {
         emit(body, normalise(*norm, code::normalise, y));
+        if (divides(*norm)) invert(root_of(*norm), root_of(*norm));
       } else if (is_function(node)) {
         emit(body, {.code = code::function,
                     .f = node.role.step.f,
@@ -67,9 +68,26 @@ class loop_forward : protected loop_writer {
     return {.code = c,
             .a = read(n.center, 0),
             .b = {kinds::value, true, p_.nodes[n.mean].first_output},
-            .c = {kinds::value, true, p_.nodes[n.root].first_output},
+            .c = root_of(n),
             .y = y,
             .number = n.eps};
+  }
+
+  /// Of a quotient the root itself is left in memory, as by its steps one by one: a backward may
+  /// follow either. The kernels take the inverse.
+  bool divides(const row_norm& n) const {
+    return p_.nodes[n.last].role.step.op() == cpu::tensor_op::div;
+  }
+  operand root_of(const row_norm& n) const {
+    return {kinds::value, true, p_.nodes[n.root].first_output};
+  }
+  operand invert(const operand& x, const operand& y) {
+    return emit(body, {.code = code::map,
+                       .f = static_cast<unsigned char>(cpu::tensor_op::reciprocal),
+                       .of_rows = true,
+                       .a = x,
+                       .y = y})
+        .y;
   }
 };
 
