@@ -3,10 +3,17 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <string>
 
+#include "ikebana/model/initialize.hpp"
 #include "ikebana/nn/conv.hpp"
+#include "ikebana/nn/embedding.hpp"
 #include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/loss.hpp"
+#include "ikebana/nn/spectral_norm.hpp"
+#include "ikebana/nn/weight_norm.hpp"
+#include "ikebana/optim/sgd.hpp"
 #include "layers.hpp"
 
 using namespace ikebana;
@@ -82,4 +89,32 @@ TEST_CASE("orthogonal takes an empty batch, and describes itself") {
   check_empty_batch(orthogonal(linear<3, 2>{}), {0, 3});
   CHECK(described(orthogonal(linear<3, 2>{})) ==
         "in_features=3, out_features=2, bias=true, orthogonal=weight");
+}
+
+namespace {
+
+template <class Sparse, class Dense>
+void check_steps_alike() {
+  constexpr shape indices{2};
+  auto sparse = initialize<float, indices>(Sparse{}, seed{1});
+  auto dense = initialize<float, indices>(Dense{}, seed{1});
+  sgd of_sparse{sparse, {.lr = 0.5}}, of_dense{dense, {.lr = 0.5}};
+  const auto target = ones<float, shape{2, 3}>();
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const auto x = tensor_of<std::int64_t, indices>({step, step + 3});
+    sparse.train_step(x, target, mse_loss{}, of_sparse);
+    dense.train_step(x, target, mse_loss{}, of_dense);
+  }
+  for (std::size_t i = 0; i < dense.parameters().size(); ++i)
+    CHECK(sparse.parameters()[i] == dense.parameters()[i]);
+}
+
+}  // namespace
+
+TEST_CASE("a table that is computed has a dense gradient, with sparse<true>, too") {
+  using table = embedding<6, 3>;
+  using of_rows = embedding<6, 3, sparse<true>>;
+  check_steps_alike<orthogonal<of_rows>, orthogonal<table>>();
+  check_steps_alike<weight_norm<of_rows>, weight_norm<table>>();
+  check_steps_alike<spectral_norm<of_rows>, spectral_norm<table>>();
 }

@@ -71,7 +71,12 @@ struct reparametrized : M {
       return false;
   }
 
-  constexpr parameter_spec computed() const { return M::parameters()[replaced]; }
+  /// Its gradient has all rows, even if M would list those of its own.
+  constexpr parameter_spec computed() const {
+    parameter_spec p = M::parameters()[replaced];
+    p.rows_in = -1;
+    return p;
+  }
 
   /// The specs of M's other parameters, with room for `Added` more.
   template <std::size_t Added>
@@ -124,7 +129,8 @@ struct reparametrized : M {
   /// Overwrites dweight, whether or not the model accumulates gradients.
   template <class Context, class T = typename Context::value_type>
   void run_inner_backward(Context c, T* weight, T* dweight, dim_t size) const {
-    if (c.accumulating)
+    // A leaf that lists rows writes no others.
+    if (c.accumulating || M::parameters()[replaced].rows_in >= 0)
       for (dim_t i = 0; i < size; ++i) dweight[i] = T{0};
     const auto parameters = inner_table<T*>(c.parameters, weight);
     const auto gradients = inner_table<T*>(c.gradients, dweight);
