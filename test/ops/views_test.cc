@@ -151,6 +151,22 @@ TEST_CASE("what a leaf cannot read with strides is copied") {
   check<double, shape{4, 5}>(needs_copies, {2, 0});
 }
 
+TEST_CASE("an output is memory of the model, not of an input") {
+  constexpr auto part = graph([](auto x) { return reshape<5, 2>(narrow<0>(x, 1, 2)); });
+  auto model = initialize<float, shape{4, 5}>(part, seed{3});
+  const auto frozen = freeze(model);
+  auto lane = frozen.lane();
+  auto x = uniform<float, shape{4, 5}>(seed{1});
+  const auto expected = x;
+  const auto y = model(x);
+  const auto of_lane = frozen(lane, x);
+  for (float& e : x) e = 0;
+  for (dim_t i = 0; i < y.size(); ++i) {
+    CHECK(y.data()[i] == expected.data()[5 + i]);
+    CHECK(of_lane.data()[i] == expected.data()[5 + i]);
+  }
+}
+
 TEST_CASE("views take no memory") {
   const auto model = initialize<float, shape{64, 5}>(swiglu, seed{3});
   const auto& p = model.current_program();

@@ -37,6 +37,7 @@ class view_planner {
       any = any || (out.is_view && !node.is_view);
     }
     if (!any) return;
+    for (std::size_t i = 0; i < p.output_count; ++i) leave_input(p.outputs[i]);
     do find_strides();
     while (copy_one());
   }
@@ -45,6 +46,14 @@ class view_planner {
   constexpr bool can_be_view(const program_node& node) const {
     return node.view.exists && p.kinds[node.first_output] == element_kind::real &&
            p.values[node.first_output].numel() > 0;
+  }
+
+  /// Copies a part of an input that would be an output, because that is memory of the model.
+  constexpr void leave_input(int v) {
+    int part = -1;
+    for (; uses[v].producer >= 0 && layouts[v].is_view; v = p.nodes[uses[v].producer].inputs[0])
+      if (!p.nodes[uses[v].producer].is_view) part = v;
+    if (uses[v].producer < 0 && part >= 0) layouts[part].is_view = false;
   }
 
   static constexpr void set_dense(value_layout& layout, const shape& s) {
