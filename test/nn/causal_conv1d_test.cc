@@ -12,6 +12,7 @@
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/model/state_dict.hpp"
+#include "ikebana/model/summary.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/padding.hpp"
 #include "leaf_run.hpp"
@@ -151,6 +152,14 @@ TEST_CASE("backward of a single step in evaluation reads what forward left in th
     for (std::size_t i = 0; i < one.gradients().size(); ++i)
       CHECK(one.gradients()[i] == doctest::Approx(two.gradients()[i]));
   }
+}
+
+TEST_CASE("a summary tells the algorithm of a causal convolution") {
+  auto model = ike::initialize<float, shape{2, 3, 40}>(
+      ike::sequential(ike::causal_conv1d<3, 4, ike::kernel<3>>{}), ike::seed{1});
+  CHECK(ike::summarize(model).rows[0].algorithm.empty());
+  model(ike::uniform<float, shape{2, 3, 40}>(ike::seed{2}));
+  CHECK(!ike::summarize(model).rows[0].algorithm.empty());
 }
 
 TEST_CASE("what a causal convolution expects is said in one sentence") {

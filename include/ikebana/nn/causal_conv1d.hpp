@@ -138,6 +138,11 @@ struct causal_conv1d {
     if (state_batch > 0) d.add("stateful", state_batch);
   }
 
+  /// By which the last forward ran, but for single steps; "" if none is kept.
+  static const char* algorithm(std::span<const std::byte> plans) {
+    return convolution::algorithm(plans);
+  }
+
   template <class T>
   void forward(const context<T>& c) const {
     if constexpr (state_batch > 0)
