@@ -1,9 +1,11 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/cpu/verbose.hpp"
@@ -29,7 +31,31 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
+/// Where the last of them found what it keeps.
+std::uintptr_t plan_at = 1;
+struct keeps_a_byte {
+  static constexpr std::string_view kind = "keeps_a_byte";
+  static constexpr std::size_t plan_bytes = 1;
+  constexpr inferred infer(const shape& in) const { return in; }
+  template <class T>
+  void forward(const context<T>& c) const {
+    plan_at = reinterpret_cast<std::uintptr_t>(c.plan(0, 1).data());
+    for (dim_t i = 0; i < c.input_shape().numel(); ++i) c.output()[i] = c.input()[i];
+  }
+  template <class T>
+  void backward(const context<T>& c) const {
+    for (dim_t i = 0; i < c.input_shape().numel(); ++i)
+      c.input_gradient()[i] = c.output_gradient()[i];
+  }
+};
+
 }  // namespace
+
+TEST_CASE("what modules keep is aligned, however many bytes others keep") {
+  auto model = initialize<float, shape{1, 3}>(sequential(keeps_a_byte{}, keeps_a_byte{}), seed{1});
+  model(tensor<float, shape{1, 3}>{});
+  CHECK(plan_at % alignof(std::uint64_t) == 0);
+}
 
 TEST_CASE("static and dynamic extents give the same bits through padding of every kind") {
   auto fixed = initialize<float, shape{4, 3, 6, 7}>(coder, seed{3});

@@ -48,8 +48,8 @@ namespace ikebana {
 /// - `keeps`: what backward reads of inputs and outputs (default: both); a function of that name if
 ///   it depends on the options;
 /// - `plan_bytes`: the bytes that each call of it in a network keeps from one run to the next, in
-///   `context::plan`; then `algorithm(std::span<const std::byte>)` names for summaries what they
-///   say of forward;
+///   `context::plan`, aligned to 8; then `algorithm(std::span<const std::byte>)` names for
+///   summaries what they say of forward;
 /// - `is_view`: the output is the input's memory under another shape;
 /// - `view(const shape&)`: the output as a view of the input, as a view_map: forward runs only if a
 ///   reader of the output needs it contiguous;
@@ -316,10 +316,11 @@ constexpr std::size_t saved_count() {
     return 0;
 }
 
+/// A multiple of 8, so that what the next module keeps is aligned, too.
 template <class M>
 constexpr std::size_t plan_bytes() {
   if constexpr (requires { M::plan_bytes; })
-    return M::plan_bytes;
+    return (M::plan_bytes + 7) / 8 * 8;
   else
     return 0;
 }
