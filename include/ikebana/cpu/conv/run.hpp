@@ -148,7 +148,8 @@ void convolve(conv_direction direction, const conv_geometry& g, const conv_opera
   };
   kept_steps now{g, &table, &table.tiles(), num_threads(), 0, exact_convolution()};
   auto* const kept = reinterpret_cast<kept_steps*>(room.data());
-  auto* const steps = reinterpret_cast<conv_step*>(room.data() + kept_steps_bytes);
+  auto* const steps =
+      reinterpret_cast<conv_step*>(room.empty() ? nullptr : room.data() + kept_steps_bytes);
   const dim_t most = static_cast<dim_t>(room.size() / conv_step_bytes);
   if (kept != nullptr && *kept == now) {
     for (dim_t i = 0; i < kept->count; ++i) run(steps[i]);
