@@ -91,9 +91,10 @@ struct plain_values {
 /// remove_parametrizations(model)`, of the modules that match a pattern
 /// `remove_parametrizations<"backbone">(model)` (remove_weight_norm, remove_spectral_norm and
 /// remove_parametrizations of torch.nn.utils). It has the paths, other parameters, persistent
-/// buffers, mode and choices of the first, which is unchanged; an optimizer is made anew. Modules
-/// that `frozen` covers stay as they are. A pattern that matches nothing is a compile error. Throws
-/// state_error if a function chooses the alternative of a `choose`. O(parameters); allocates.
+/// buffers, mode and choices of the first, which is unchanged; an optimizer, hooks and
+/// `requires_grad` are set anew. Modules that `frozen` covers stay as they are. A pattern that
+/// matches nothing is a compile error. Throws state_error if a function chooses the alternative of
+/// a `choose`. O(parameters); allocates.
 template <detail::literal... Patterns, model_element E, resolved_module M, shape... In>
 requires(
     detail::all_are_modules<
