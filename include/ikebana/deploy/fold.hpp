@@ -171,6 +171,19 @@ struct folding {
   using type = decltype(fold(std::declval<const M&>()));
 };
 
+/// Copies the persistent buffers `from` of a leaf to those of `to`, a leaf of `made`.
+template <class T>
+void copy_persistent_buffers(const program_view& made, const program_leaf& to,
+                             const std::byte* const* from, std::byte* const* made_buffers) {
+  for (int i = 0; i < static_cast<int>(to.buffer_count); ++i) {
+    const buffer_spec& spec = made.buffers[to.first_buffer + i].spec;
+    const std::size_t size = spec.follows_model ? sizeof(T) : size_of(spec.type);
+    if (spec.persistent && spec.extents.numel() > 0)
+      std::memcpy(made_buffers[to.first_buffer + i], from[i],
+                  static_cast<std::size_t>(spec.extents.numel()) * size);
+  }
+}
+
 /// Writes the parameters and buffers of a folded network.
 template <class T>
 struct fold_values {
@@ -210,13 +223,7 @@ struct fold_values {
         for (std::size_t i = 0; i < parameter_count<Leaf>(); ++i)
           std::copy_n(p[i], extents_of(to, i).numel(), to_parameters[i]);
       }
-      for (int i = to.first_buffer; i < to.first_buffer + static_cast<int>(to.buffer_count); ++i) {
-        const buffer_spec& spec = made.buffers[i].spec;
-        const std::size_t size = spec.follows_model ? sizeof(T) : size_of(spec.type);
-        if (spec.persistent && spec.extents.numel() > 0)
-          std::memcpy(made_buffers[i], b[i - to.first_buffer],
-                      static_cast<std::size_t>(spec.extents.numel()) * size);
-      }
+      copy_persistent_buffers<T>(made, to, b, made_buffers);
     }
   }
 

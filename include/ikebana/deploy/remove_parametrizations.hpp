@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <string>
 #include <type_traits>
 
 #include "ikebana/compose/frozen.hpp"
 #include "ikebana/compose/replace_leaves.hpp"
-#include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/deploy/fold.hpp"
 #include "ikebana/deploy/freeze.hpp"
@@ -74,13 +72,7 @@ struct plain_values {
       const std::size_t at = static_cast<std::size_t>(to.first_parameter) + i;
       std::copy_n(p[i], made.parameters[at].spec.extents.numel(), made_parameters[at]);
     }
-    for (int i = 0; i < static_cast<int>(to.buffer_count); ++i) {
-      const buffer_spec& spec = made.buffers[to.first_buffer + i].spec;
-      const std::size_t size = spec.follows_model ? sizeof(T) : size_of(spec.type);
-      if (spec.persistent && spec.extents.numel() > 0)
-        std::memcpy(made_buffers[to.first_buffer + i], b[i],
-                    static_cast<std::size_t>(spec.extents.numel()) * size);
-    }
+    copy_persistent_buffers<T>(made, to, b, made_buffers);
   }
 };
 
