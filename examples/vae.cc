@@ -46,8 +46,7 @@ int main(int argc, char** argv) {
     losses.push_back(sum / batches);
   }
   std::printf("loss %.0f, then %.0f\n", losses.front(), losses.back());
-  ike::tensor<float, shape{36, latent}> z;
-  ike::fill_normal(ike::random_stream{ike::seed{3}, 0}, 0, 1, z.data(), z.size());
+  const auto z = ike::normal<float, shape{36, latent}>(ike::seed{3});
   model.eval();
   auto draw = model.part<"decoder">();
   ike::plot figure;

@@ -486,6 +486,8 @@ def watch_margins(margins):
 
 def distance(a, b):
     """The greatest difference relative to the greatest magnitude in the tensor."""
+    if b.numel() == 0:
+        return 0.0
     scale = b.abs().max().item()
     return (a.double() - b.double()).abs().max().item() / scale if scale else a.abs().max().item()
 

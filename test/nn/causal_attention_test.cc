@@ -21,7 +21,7 @@
 #include "ikebana/nn/rotary_positions.hpp"
 #include "ikebana/nn/softmax.hpp"
 #include "ikebana/ops.hpp"
-#include "leaf_run.hpp"
+#include "layers.hpp"
 #include "test/support/count_allocations.hpp"
 
 namespace ike = ikebana;
@@ -136,6 +136,17 @@ TEST_CASE_TEMPLATE("rotary_positions rotates pairs of features, and products see
   CHECK(sentence_of(ike::rotary_positions<2>{}.infer(shape{1, 2, 6})) ==
         "rotary_positions expects a number of features that 4 (2 num_heads) divides, got 6 (input "
         "[1, 2, 6])");
+}
+
+TEST_CASE("causal_attention and rotary_positions compute what PyTorch recorded") {
+  compare_layer("written", "causal_attention_1", ike::causal_attention<3, 1>{});
+  compare_layer("written", "causal_attention_3", ike::causal_attention<12, 3>{});
+  compare_layer("written", "causal_attention_2", ike::causal_attention<4, 2>{});
+  CHECK(layers_not_compared("written", "causal_attention").empty());
+  compare_layer("written", "rotary_positions", ike::rotary_positions<2>{});
+  compare_layer("written", "rotary_positions_batch", ike::rotary_positions<2>{});
+  compare_layer("written", "rotary_positions_base", ike::rotary_positions<1>{.base = 100});
+  CHECK(layers_not_compared("written", "rotary_positions").empty());
 }
 
 TEST_CASE("gradients of attention with rotary positions agree with differences") {

@@ -15,7 +15,7 @@
 #include "ikebana/model/summary.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/padding.hpp"
-#include "leaf_run.hpp"
+#include "layers.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -69,6 +69,17 @@ TEST_CASE_TEMPLATE("a causal convolution is one of an input with zeros in front"
   compare_with_padded<shape{1, 1, 1}, T, ike::kernel<7>>();
   compare_with_padded<shape{0, 2, 5}, T, ike::kernel<3>>();
   compare_with_padded<shape{2, 3, 40}, T, ike::kernel<1>>();
+}
+
+TEST_CASE("causal_conv1d computes what PyTorch recorded") {
+  using ike::kernel;
+  compare_layer("written", "causal_conv1d", ike::causal_conv1d<3, 4, kernel<3>>{});
+  compare_layer("written", "causal_conv1d_groups",
+                ike::causal_conv1d<4, 6, kernel<2>, ike::dilation<5>, ike::groups<2>>{});
+  compare_layer("written", "causal_conv1d_stride",
+                ike::causal_conv1d<3, 2, kernel<4>, ike::stride<3>, ike::bias<false>>{});
+  compare_layer("written", "causal_conv1d_long_kernel", ike::causal_conv1d<1, 1, kernel<7>>{});
+  CHECK(layers_not_compared("written", "causal_conv1d").empty());
 }
 
 TEST_CASE("its gradients agree with differences") {

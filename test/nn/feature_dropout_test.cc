@@ -3,10 +3,37 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <string>
 
-#include "leaf_run.hpp"
+#include "layers.hpp"
 
 using namespace ikebana;
+
+namespace {
+
+/// PyTorch's y and gradient of x, of masks of its own, are those of the constants of our masks.
+void check_alpha(const std::string& name, double p, dim_t each) {
+  compares("layers_written", name);
+  const auto values = [&](const char* tensor) {
+    return reinterpret_cast<const double*>(
+        recorded<double>("layers_written").at(name + tensor).bytes.data());
+  };
+  const double *x = values("/x0"), *y = values("/y0"), *dy = values("/gy0"), *dx = values("/gx0");
+  const auto [scale, shift, dropped] = detail::dropout_values::alpha(p);
+  int kinds[2] = {};
+  for (dim_t block = 0; block < 120 / each; ++block) {
+    const bool is_kept = std::abs(y[block * each] - dropped) > 1e-12;
+    ++kinds[is_kept];
+    for (dim_t i = block * each; i < (block + 1) * each; ++i) {
+      CHECK(y[i] == doctest::Approx(is_kept ? scale * x[i] + shift : dropped).epsilon(1e-12));
+      CHECK(dx[i] == doctest::Approx(is_kept ? scale * dy[i] : 0).epsilon(1e-12));
+    }
+  }
+  CHECK(kinds[0] > 0);
+  CHECK(kinds[1] > 0);
+}
+
+}  // namespace
 
 TEST_CASE("channel dropout drops whole channels and scales the others") {
   leaf_run<float, dropout2d> run({.p = 0.25}, {50, 40, 2, 3});
@@ -61,6 +88,17 @@ TEST_CASE("the values of alpha dropout are PyTorch's") {
   const auto fifth = detail::dropout_values::alpha(0.2);
   CHECK(std::abs(fifth.shift - 0.30903996214409446) < 1e-12);
   CHECK(std::abs(fifth.dropped + 1.2361598485763778) < 1e-12);
+}
+
+TEST_CASE("alpha dropouts compute what PyTorch recorded") {
+  compare_layer("written", "alpha_dropout", alpha_dropout{.p = 0.3}, false);
+  check_alpha("alpha_dropout_random_0.2", 0.2, 1);
+  check_alpha("alpha_dropout_random_0.5", 0.5, 1);
+  CHECK(layers_not_compared("written", "alpha_dropout").empty());
+  compare_layer("written", "feature_alpha_dropout", feature_alpha_dropout{.p = 0.3}, false);
+  check_alpha("feature_alpha_dropout_random_0.2", 0.2, 3);
+  check_alpha("feature_alpha_dropout_random_0.5", 0.5, 3);
+  CHECK(layers_not_compared("written", "feature_alpha_dropout").empty());
 }
 
 TEST_CASE("feature alpha dropout drops whole channels") {

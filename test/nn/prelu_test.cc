@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "ikebana/nn/glu.hpp"
 #include "ikebana/nn/rrelu.hpp"
 #include "ikebana/nn/softmax.hpp"
@@ -63,6 +66,38 @@ TEST_CASE("rrelu draws slopes between its bounds, and takes their mean in evalua
   CHECK(sum / 4000 == doctest::Approx(0.25).epsilon(0.02));
   run.forward(false);
   for (double y : run.output.span()) CHECK(y == -0.25);
+}
+
+TEST_CASE("rrelu computes what PyTorch recorded, and in training keeps to the same bounds") {
+  compare_layer("written", "rrelu", rrelu{}, false);
+  compare_layer("written", "rrelu_bounds", rrelu{.lower = 0.25, .upper = 0.75}, false);
+  compares("layers_written", "rrelu_random");
+  CHECK(layers_not_compared("written", "rrelu").empty());
+  const double lower = 0.1, upper = 0.4;
+  const auto check = [&](double x, double y, double dy, double dx) {
+    if (x > 0) {
+      CHECK(y == x);
+      CHECK(dx == dy);
+    } else {
+      CHECK(y / x >= lower * (1 - 1e-12));
+      CHECK(y / x <= upper * (1 + 1e-12));
+      CHECK(dx == doctest::Approx(dy * y / x).epsilon(1e-12));
+    }
+  };
+  const auto values = [](const char* tensor) {
+    return reinterpret_cast<const double*>(
+        recorded<double>("layers_written").at(std::string("rrelu_random/") + tensor).bytes.data());
+  };
+  const double *x = values("x0"), *y = values("y0"), *dy = values("gy0"), *dx = values("gx0");
+  leaf_run<double, rrelu> run({.lower = lower, .upper = upper}, {200});
+  std::copy_n(x, 200, run.input.data());
+  std::copy_n(dy, 200, run.output_gradient.data());
+  run.forward();
+  run.backward(false);
+  for (dim_t i = 0; i < 200; ++i) {
+    check(x[i], y[i], dy[i], dx[i]);
+    check(x[i], run.output[i], dy[i], run.input_gradient[i]);
+  }
 }
 
 TEST_CASE("prelu, glu and rrelu take an empty batch, and say what is wrong with their input") {

@@ -6,7 +6,7 @@
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/nn/linear.hpp"
-#include "leaf_run.hpp"
+#include "layers.hpp"
 
 using namespace ikebana;
 using namespace ikebana::literals;
@@ -48,6 +48,11 @@ TEST_CASE("a network standardises its input with numbers that are saved with it"
   auto other = initialize<float, shape{dynamic, 3}>(net, seed{2});
   load_state_dict(other, get_state_dict(m));
   CHECK(other.buffer("input.deviation"_s)[2] == 100);
+}
+
+TEST_CASE("standard_scaler computes what PyTorch recorded") {
+  compare_layer("written", "standard_scaler", standard_scaler<5>{});
+  CHECK(layers_not_compared("written", "standard_scaler").empty());
 }
 
 TEST_CASE("the gradients of a scaler are those of its forward, and it says what it takes") {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "ikebana/nn/fold.hpp"
@@ -102,6 +103,25 @@ TEST_CASE("pixel_shuffle and pixel_unshuffle compute what PyTorch recorded") {
         "pixel_shuffle expects an input of at least 3 dimensions, got 2 (input [4, 2])");
   CHECK(described(pixel_shuffle<2>{}) == "upscale_factor=2");
   CHECK(described(pixel_unshuffle<3>{}) == "downscale_factor=3");
+}
+
+TEST_CASE("channel_shuffle and unflatten compute what PyTorch recorded") {
+  compare_layer("written", "channel_shuffle_2", channel_shuffle<2>{});
+  compare_layer("written", "channel_shuffle_3", channel_shuffle<3>{});
+  compare_layer("written", "channel_shuffle_5", channel_shuffle<5>{});
+  CHECK(layers_not_compared("written", "channel_shuffle").empty());
+  // unflatten is a view: no leaf of it runs.
+  const auto check_view = [](const std::string& name, const auto& m) {
+    compares("layers_written", name);
+    const state_dict& dict = recorded<double>("layers_written");
+    const auto &x = dict.at(name + "/x0"), &y = dict.at(name + "/y0");
+    CHECK(m.infer(x.extents).output() == y.extents);
+    CHECK(std::ranges::equal(x.bytes, y.bytes));
+    CHECK(std::ranges::equal(dict.at(name + "/gx0").bytes, dict.at(name + "/gy0").bytes));
+  };
+  check_view("unflatten", unflatten<dim<1>, unflattened_size<2, 3>>{});
+  check_view("unflatten_last", unflatten<dim<-1>, unflattened_size<5, 1, 2>>{});
+  CHECK(layers_not_compared("written", "unflatten").empty());
 }
 
 TEST_CASE("channel_shuffle deals channels out to groups") {
