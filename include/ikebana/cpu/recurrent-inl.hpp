@@ -1,10 +1,5 @@
 /// All lanes or, at the end of a row, the first of them.
 template <class T>
-struct all_lanes {
-  IKEBANA_CPU_INLINE vec<T> load(const T* p) const { return vec<T>::load(p); }
-  IKEBANA_CPU_INLINE void store(vec<T> v, T* p) const { v.store(p); }
-};
-template <class T>
 struct some_lanes {
   dim_t count;
   IKEBANA_CPU_INLINE vec<T> load(const T* p) const {
@@ -21,11 +16,11 @@ IKEBANA_CPU_INLINE void along_row(dim_t n, F f) {
   for (dim_t i = 0; i < n; i += vec<T>::size) f(some_lanes<T>{n - i}, i);
 }
 
-#define IKEBANA_CPU_ALONG [=](auto lanes, dim_t i) __attribute__((always_inline))
+#define IKEBANA_CPU_ALONG [=](some_lanes<T> lanes, dim_t i) __attribute__((always_inline))
 
 /// dh with dy, where there is one.
-template <class T, class Lanes>
-IKEBANA_CPU_INLINE vec<T> with(Lanes lanes, const T* dh, const T* dy, dim_t i) {
+template <class T>
+IKEBANA_CPU_INLINE vec<T> with(some_lanes<T> lanes, const T* dh, const T* dy, dim_t i) {
   const vec<T> d = lanes.load(dh + i);
   return dy == nullptr ? d : d + lanes.load(dy + i);
 }
@@ -151,7 +146,7 @@ void gated_unit_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const
     along_row<T>(
         n, IKEBANA_CPU_ALONG {
           const vec<T> r = lanes.load(g + i), z = lanes.load(g + n + i),
-                       fresh = lanes.load(g + 2 * n + i), d = with<T>(lanes, state, beside, i);
+                       fresh = lanes.load(g + 2 * n + i), d = with(lanes, state, beside, i);
           const vec<T> dz = d * (lanes.load(before + i) - fresh) * z * (T(1) - z),
                        dfresh = d * (T(1) - z) * (T(1) - fresh * fresh),
                        dr = dfresh * lanes.load(inner + i) * r * (T(1) - r);

@@ -8,6 +8,7 @@
 #include "ikebana/cpu/detail/math.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu {
@@ -22,6 +23,9 @@ struct rows_of {
   explicit operator bool() const { return data != nullptr; }
   operator rows_of<const T>() const requires(!std::is_const_v<T>) { return {data, step}; }
 };
+
+/// From one to the next of the columns that pack_recurrent leaves of n rows.
+constexpr dim_t packed_recurrent_row(dim_t n) { return (n + 15) / 16 * 16; }
 
 }  // namespace ikebana::cpu
 
@@ -38,24 +42,39 @@ IKEBANA_CPU_BEGIN_SMALL
 /// `dh`, the gradient that comes from later steps. None allocates or throws.
 namespace ikebana::cpu {
 
+namespace detail {
+
+template <class T>
+rows_of<T> from_row(rows_of<T> rows, dim_t b) {
+  return rows.from(b);
+}
+template <class T>
+T from_row(T value, dim_t) {
+  return value;
+}
+/// kernel(rows, arguments...) for ranges of m rows, which cost as much as `work` elements each.
+template <class Kernel, class... Arguments>
+[[gnu::always_inline]] inline void share_row_step(dim_t m, dim_t work, Kernel* kernel,
+                                                  Arguments... arguments) {
+  share_rows(m, work, kernel,
+             [=](auto* f, dim_t b, dim_t e) { f(e - b, from_row(arguments, b)...); });
+}
+
+}  // namespace detail
+
 /// gates = h = tanh(gates), or max(gates, 0) if `rectified`.
 template <class T>
 void rnn_gates(dim_t m, dim_t n, bool rectified, rows_of<T> gates, rows_of<T> h,
                rows_of<T> y = {}) {
-  detail::share_rows(m, n, IKEBANA_CPU_DISPATCH_AVX(simple_gates<T>),
-                     [=](auto* kernel, dim_t b, dim_t e) {
-                       kernel(e - b, n, rectified, gates.from(b), h.from(b), y.from(b));
-                     });
+  detail::share_row_step(m, n, IKEBANA_CPU_DISPATCH_AVX(simple_gates<T>), n, rectified, gates, h,
+                         y);
 }
 /// The gradient of the sums from that of h: `gates` as forward left them.
 template <class T>
 void rnn_gates_backward(dim_t m, dim_t n, bool rectified, rows_of<const T> gates,
                         rows_of<const T> dh, rows_of<const T> dy, rows_of<T> dgates) {
-  detail::share_rows(m, n, IKEBANA_CPU_DISPATCH_AVX(simple_gates_backward<T>),
-                     [=](auto* kernel, dim_t b, dim_t e) {
-                       kernel(e - b, n, rectified, gates.from(b), dh.from(b), dy.from(b),
-                              dgates.from(b));
-                     });
+  detail::share_row_step(m, n, IKEBANA_CPU_DISPATCH_AVX(simple_gates_backward<T>), n, rectified,
+                         gates, dh, dy, dgates);
 }
 
 /// Long short-term memory (Hochreiter and Schmidhuber, 1997; with forget gates, Gers et al., 2000).
@@ -64,22 +83,16 @@ void rnn_gates_backward(dim_t m, dim_t n, bool rectified, rows_of<const T> gates
 template <class T>
 void lstm_gates(dim_t m, dim_t n, rows_of<T> gates, rows_of<T> c, rows_of<T> c_before,
                 rows_of<T> tanh_c, rows_of<T> h, rows_of<T> y = {}) {
-  detail::share_rows(m, 4 * n, IKEBANA_CPU_DISPATCH_AVX(memory_gates<T>),
-                     [=](auto* kernel, dim_t b, dim_t e) {
-                       kernel(e - b, n, gates.from(b), c.from(b), c_before.from(b), tanh_c.from(b),
-                              h.from(b), y.from(b));
-                     });
+  detail::share_row_step(m, 4 * n, IKEBANA_CPU_DISPATCH_AVX(memory_gates<T>), n, gates, c, c_before,
+                         tanh_c, h, y);
 }
 /// The gradient of the sums; dc becomes that of c_before.
 template <class T>
 void lstm_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const T> c_before,
                          rows_of<const T> tanh_c, rows_of<const T> dh, rows_of<const T> dy,
                          rows_of<T> dc, rows_of<T> dgates) {
-  detail::share_rows(m, 4 * n, IKEBANA_CPU_DISPATCH_AVX(memory_gates_backward<T>),
-                     [=](auto* kernel, dim_t b, dim_t e) {
-                       kernel(e - b, n, gates.from(b), c_before.from(b), tanh_c.from(b), dh.from(b),
-                              dy.from(b), dc.from(b), dgates.from(b));
-                     });
+  detail::share_row_step(m, 4 * n, IKEBANA_CPU_DISPATCH_AVX(memory_gates_backward<T>), n, gates,
+                         c_before, tanh_c, dh, dy, dc, dgates);
 }
 
 /// Gated recurrent unit (Cho et al., 2014). `gates` and `from_h` have rows of 3 n, the sums r, z, n
@@ -88,11 +101,8 @@ void lstm_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const
 template <class T>
 void gru_gates(dim_t m, dim_t n, rows_of<T> gates, rows_of<const T> from_h, rows_of<T> new_from_h,
                rows_of<const T> h_before, rows_of<T> h, rows_of<T> y = {}) {
-  detail::share_rows(m, 3 * n, IKEBANA_CPU_DISPATCH_AVX(gated_unit<T>),
-                     [=](auto* kernel, dim_t b, dim_t e) {
-                       kernel(e - b, n, gates.from(b), from_h.from(b), new_from_h.from(b),
-                              h_before.from(b), h.from(b), y.from(b));
-                     });
+  detail::share_row_step(m, 3 * n, IKEBANA_CPU_DISPATCH_AVX(gated_unit<T>), n, gates, from_h,
+                         new_from_h, h_before, h, y);
 }
 /// The gradients of both sums; dh becomes the part of the gradient of h_before that does not go
 /// through them.
@@ -100,43 +110,36 @@ template <class T>
 void gru_gates_backward(dim_t m, dim_t n, rows_of<const T> gates, rows_of<const T> new_from_h,
                         rows_of<const T> h_before, rows_of<T> dh, rows_of<const T> dy,
                         rows_of<T> dgates, rows_of<T> dfrom_h) {
-  detail::share_rows(m, 3 * n, IKEBANA_CPU_DISPATCH_AVX(gated_unit_backward<T>),
-                     [=](auto* kernel, dim_t b, dim_t e) {
-                       kernel(e - b, n, gates.from(b), new_from_h.from(b), h_before.from(b),
-                              dh.from(b), dy.from(b), dgates.from(b), dfrom_h.from(b));
-                     });
+  detail::share_row_step(m, 3 * n, IKEBANA_CPU_DISPATCH_AVX(gated_unit_backward<T>), n, gates,
+                         new_from_h, h_before, dh, dy, dgates, dfrom_h);
 }
 
 /// to = from, or to = to + from if `adds`, row by row of n.
 template <class T>
 void move_rows(dim_t m, dim_t n, rows_of<const T> from, rows_of<T> to, bool adds = false) {
-  detail::share_rows(
-      m, n, IKEBANA_CPU_DISPATCH_AVX(copy_state_rows<T>),
-      [=](auto* kernel, dim_t b, dim_t e) { kernel(e - b, n, from.from(b), to.from(b), adds); });
+  detail::share_row_step(m, n, IKEBANA_CPU_DISPATCH_AVX(copy_state_rows<T>), n, from, to, adds);
 }
 
 /// The elements of n rows of k weights as pack_recurrent leaves them.
-constexpr dim_t packed_recurrent_size(dim_t n, dim_t k) { return (n + 15) / 16 * 16 * k; }
+constexpr dim_t packed_recurrent_size(dim_t n, dim_t k) { return packed_recurrent_row(n) * k; }
 
-/// Packs weights, w of (n, k), for recurrent_product under the same instruction set.
+/// Packs weights, w of (n, k), for recurrent_product.
 template <class T>
 void pack_recurrent(dim_t n, dim_t k, const T* w, T* packed) {
-  IKEBANA_CPU_DISPATCH_AVX(pack_panels<T>)(n, k, w, packed);
+  IKEBANA_CPU_DISPATCH_AVX(pack_columns<T>)(n, k, w, packed);
 }
 /// Rows of `to` = x w^T, plus what they are if `adds`, plus bias (or null), for m rows of x, of k
 /// elements; w as packed. The bits of a row do not depend on the others. O(m n k).
 template <class T>
 void recurrent_product(dim_t m, dim_t n, dim_t k, const T* packed, const T* bias,
                        rows_of<const T> x, rows_of<T> to, bool adds) {
-  // A step of a stream takes nanoseconds: its arguments stay in registers.
-  if (m == 1)
-    return IKEBANA_CPU_DISPATCH_AVX(row_of_panels<T>)(n, k, packed, bias, x.data, to.data, adds);
-  // Some 16 multiplications take as long as an element of an activation. The kernel takes up to 6
-  // rows together.
-  const auto product = [=](auto* kernel, dim_t b, dim_t e) {
-    kernel(e - b, n, k, packed, bias, x.from(b), to.from(b), adds);
-  };
-  detail::share_rows(m, n * k / 16, IKEBANA_CPU_DISPATCH_AVX(product_of_panels<T>), product, 6);
+  // Some 16 multiplications take as long as an element of an activation. Tiles take up to 8 rows.
+  detail::share_rows(
+      m, n * k / 16, IKEBANA_CPU_DISPATCH_AVX(product_of_columns<T>),
+      [=](auto* kernel, dim_t b, dim_t e) {
+        kernel(e - b, n, k, packed, bias, x.from(b), to.from(b), adds);
+      },
+      8);
 }
 
 IKEBANA_CPU_KERNEL(pack_recurrent)

@@ -5,8 +5,7 @@
 #include <cstring>
 
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/gru_step.hpp"
-#include "ikebana/cpu/lstm_step.hpp"
+#include "ikebana/cpu/gated_step.hpp"
 
 namespace ikebana::detail {
 
@@ -19,7 +18,7 @@ constexpr dim_t single_step_parameters(dim_t in, dim_t hidden) {
 template <class Gates>
 constexpr dim_t single_step_memory(dim_t in, dim_t hidden) {
   return 16 + single_step_parameters<Gates>(in, hidden) +
-         (Gates::has_cell ? cpu::lstm_step_size(in, hidden) : cpu::gru_step_size(in, hidden));
+         cpu::gated_step_size(Gates::count, in, hidden);
 }
 
 /// The packed parameters, packed again if they have changed. A stamp that matches the last call's
@@ -40,12 +39,9 @@ const T* packed_single_step(const Context& c, dim_t in, dim_t hidden, bool has_b
     same = false;
   }
   if (!same) {
-    const T* const bias_ih = has_bias ? c.parameter(2) : nullptr;
-    const T* const bias_hh = has_bias ? c.parameter(3) : nullptr;
-    if constexpr (Gates::has_cell)
-      cpu::pack_lstm_step<T>(in, hidden, c.parameter(0), c.parameter(1), bias_ih, bias_hh, packed);
-    else
-      cpu::pack_gru_step<T>(in, hidden, c.parameter(0), c.parameter(1), bias_ih, bias_hh, packed);
+    cpu::pack_gated_step<T>(Gates::count, in, hidden, c.parameter(0), c.parameter(1),
+                            has_bias ? c.parameter(2) : nullptr,
+                            has_bias ? c.parameter(3) : nullptr, packed);
   }
   std::memcpy(memory, &stamp, sizeof(stamp));
   return packed;
@@ -58,31 +54,24 @@ void run_single_step(const Context& c, dim_t in, dim_t hidden, bool has_bias, di
   T* const kept = c.template saved<T>(0);
   const T* const packed = packed_single_step<Gates>(
       c, in, hidden, has_bias, c.template buffer<T>(Gates::has_cell ? 2 : 1) + offset);
-  if constexpr (Gates::has_cell)
-    cpu::run_lstm_step<T>({.in = in,
-                           .hidden = hidden,
-                           .packed = packed,
-                           .x = c.input(0),
-                           .h = c.template buffer<T>(0),
-                           .c = c.template buffer<T>(1),
-                           .gates = kept,
-                           .h_before = kept + 4 * hidden,
-                           .c_before = kept + 5 * hidden,
-                           .tanh_c = kept + 6 * hidden,
-                           .y = c.output(0),
-                           .h_after = c.output(1),
-                           .c_after = c.output(2)});
+  constexpr bool cell = Gates::has_cell;
+  const cpu::gated_step<T> step{.in = in,
+                                .hidden = hidden,
+                                .packed = packed,
+                                .x = c.input(0),
+                                .h = c.template buffer<T>(0),
+                                .c = cell ? c.template buffer<T>(1) : nullptr,
+                                .gates = kept,
+                                .h_before = kept + Gates::count * hidden,
+                                .c_before = kept + 5 * hidden,
+                                .extra = kept + (cell ? 6 : 4) * hidden,
+                                .y = c.output(0),
+                                .h_after = c.output(1),
+                                .c_after = cell ? c.output(2) : nullptr};
+  if constexpr (cell)
+    cpu::run_lstm_step<T>(step);
   else
-    cpu::run_gru_step<T>({.in = in,
-                          .hidden = hidden,
-                          .packed = packed,
-                          .x = c.input(0),
-                          .h = c.template buffer<T>(0),
-                          .gates = kept,
-                          .h_before = kept + 3 * hidden,
-                          .new_from_h = kept + 4 * hidden,
-                          .y = c.output(0),
-                          .h_after = c.output(1)});
+    cpu::run_gru_step<T>(step);
 }
 
 }  // namespace ikebana::detail

@@ -1,9 +1,8 @@
-#include "ikebana/cpu/lstm_step.hpp"
+#include "ikebana/cpu/gated_step.hpp"
 
 #include <cmath>
 #include <vector>
 
-#include "ikebana/cpu/gru_step.hpp"
 #include "support.hpp"
 
 using namespace cpu_test;
@@ -21,9 +20,10 @@ TEST_CASE_TEMPLATE("a step of one sequence through an lstm", T, float, double) {
             bias_ih(4 * hidden, r), bias_hh(4 * hidden, r);
         guarded<T> h(hidden, r), c(hidden, r), gates(4 * hidden), h_before(hidden),
             c_before(hidden), tanh_c(hidden), y(hidden), h_after(hidden), c_after(hidden),
-            packed(cpu::lstm_step_size(in, hidden));
-        cpu::pack_lstm_step<T>(in, hidden, w.data(), u.data(), has_bias ? bias_ih.data() : nullptr,
-                               has_bias ? bias_hh.data() : nullptr, packed.data());
+            packed(cpu::gated_step_size(4, in, hidden));
+        cpu::pack_gated_step<T>(4, in, hidden, w.data(), u.data(),
+                                has_bias ? bias_ih.data() : nullptr,
+                                has_bias ? bias_hh.data() : nullptr, packed.data());
         for (int step = 0; step < 2; ++step) {
           const guarded<T> h0 = h, c0 = c;
           cpu::run_lstm_step<T>({in, hidden, packed.data(), x.data(), h.data(), c.data(),
@@ -71,13 +71,15 @@ TEST_CASE_TEMPLATE("a step of one sequence through a gru", T, float, double) {
         const guarded<T> w(3 * hidden * in, r), u(3 * hidden * hidden, r), x(in, r),
             bias_ih(3 * hidden, r), bias_hh(3 * hidden, r);
         guarded<T> h(hidden, r), gates(3 * hidden), h_before(hidden), new_from_h(hidden), y(hidden),
-            h_after(hidden), packed(cpu::gru_step_size(in, hidden));
-        cpu::pack_gru_step<T>(in, hidden, w.data(), u.data(), has_bias ? bias_ih.data() : nullptr,
-                              has_bias ? bias_hh.data() : nullptr, packed.data());
+            h_after(hidden), packed(cpu::gated_step_size(3, in, hidden));
+        cpu::pack_gated_step<T>(3, in, hidden, w.data(), u.data(),
+                                has_bias ? bias_ih.data() : nullptr,
+                                has_bias ? bias_hh.data() : nullptr, packed.data());
         for (int step = 0; step < 2; ++step) {
           const guarded<T> h0 = h;
-          cpu::run_gru_step<T>({in, hidden, packed.data(), x.data(), h.data(), gates.data(),
-                                h_before.data(), new_from_h.data(), y.data(), h_after.data()});
+          cpu::run_gru_step<T>({in, hidden, packed.data(), x.data(), h.data(), nullptr,
+                                gates.data(), h_before.data(), nullptr, new_from_h.data(), y.data(),
+                                h_after.data(), nullptr});
           for (dim_t j = 0; j < hidden; ++j) {
             double of_x[3], of_h[3];
             for (dim_t g = 0; g < 3; ++g) {
