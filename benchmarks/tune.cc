@@ -116,12 +116,8 @@ double convolutions(cpu::conv_algorithm a, cpu::conv_algorithm b, cpu::conv_dire
   const auto run = [&](cpu::conv_algorithm algorithm) {
     auto table = cpu::conv_algorithms_of<float>(d);
     if (back) {
-      // As the call chooses, without what is compared.
-      for (const auto other : {cpu::conv_algorithm::col2im, cpu::conv_algorithm::im2col})
-        if (other != algorithm) table.remove(other);
-      if (algorithm != cpu::conv_algorithm::col2im)
-        return cpu::conv_backward_data<float>(g, operand(0), operand(1), operand(2), nullptr,
-                                              table);
+      if (algorithm == cpu::conv_algorithm::passes) table.remove(cpu::conv_algorithm::im2col);
+      return cpu::conv_backward_data<float>(g, operand(0), operand(1), operand(2), nullptr, table);
     }
     cpu::detail::conv_step step{cpu::detail::forward_pass(g)};
     if (table.entry(algorithm).fit(table, step))
@@ -187,17 +183,19 @@ int main() {
         return convolutions(conv_algorithm::bands, conv_algorithm::winograd, forward, 4, 64, 64,
                             side, 1);
       });
-  fit("conv most_positions", conv_costs::most_positions, "im2col", "bands",
+  fit("conv few_positions", conv_costs::few_positions, "im2col", "bands",
       std::array<dim_t, 6>{4, 16, 36, 64, 100, 196}, [&](dim_t positions) {
         dim_t side = 1;
         while ((side + 1) * (side + 1) <= positions) ++side;
         return convolutions(conv_algorithm::im2col, conv_algorithm::bands, forward, 16, 64, 64,
                             side, 1);
       });
-  fit("conv least_unstrided_results", conv_costs::least_unstrided_results, "passes", "col2im",
-      std::array<dim_t, 6>{8, 16, 24, 32, 64, 128}, [&](dim_t results) {
-        return convolutions(conv_algorithm::passes, conv_algorithm::col2im, data, 8, 2, results, 24,
-                            1);
+  fit("conv most_positions", conv_costs::most_positions, "im2col", "passes",
+      std::array<dim_t, 6>{16, 36, 64, 100, 196, 400}, [&](dim_t positions) {
+        dim_t side = 1;
+        while ((side + 1) * (side + 1) <= positions) ++side;
+        return convolutions(conv_algorithm::im2col, conv_algorithm::passes, data, 8, 64, 64,
+                            2 * side, 2);
       });
   fit("pool least_halved_row", pool_costs::least_halved_row, "plain", "halves",
       std::array<dim_t, 6>{2, 4, 6, 8, 16, 32}, [&](dim_t width) {

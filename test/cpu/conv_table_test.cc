@@ -83,6 +83,32 @@ void check() {
   });
 }
 
+/// The gradient of the weights of one group.
+template <class T>
+void weights_by_loops(const conv_geometry& g, const T* x, const T* dy, T* dw) {
+  const dim_t taps = conv_geometry::volume(g.kernel), plane = conv_geometry::volume(g.out);
+  for (dim_t i = 0; i < g.out_channels * g.in_channels * taps; ++i) {
+    const dim_t k = i % taps, c = i / taps % g.in_channels, r = i / taps / g.in_channels;
+    double sum = 0;
+    for (dim_t b = 0; b < g.batch; ++b)
+      for (dim_t o = 0; o < plane; ++o) {
+        dim_t at = b * g.in_channels + c, tap = k, place = o, step = 1, offset = 0;
+        bool seen = true;
+        for (std::size_t d = 3; d-- > 0;) {
+          const dim_t in =
+              place % g.out[d] * g.stride[d] - g.padding[d] + tap % g.kernel[d] * g.dilation[d];
+          seen = seen && in >= 0 && in < g.in[d];
+          offset += in * step;
+          step *= g.in[d], place /= g.out[d], tap /= g.kernel[d];
+        }
+        if (seen)
+          sum += static_cast<double>(x[at * step + offset]) *
+                 static_cast<double>(dy[(b * g.out_channels + r) * plane + o]);
+      }
+    dw[i] = static_cast<T>(sum);
+  }
+}
+
 /// That reach all algorithms.
 const conv_geometry shapes[] = {
     geometry(9, 1, 6, 1, {1, 14, 14}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}),
@@ -134,11 +160,9 @@ TEST_CASE("what is not known of channels is built for any") {
   constexpr auto few = cpu::detail::needed_for<float>(forward, with(4, 31));
   CHECK(!few.has(winograd));
   CHECK(few.has(bands));
-  CHECK(!few.has(col2im));
-  CHECK(cpu::detail::needed_for<float>(weights, with(-1, -1)).has(channels_in_lanes));
-  CHECK(!cpu::detail::needed_for<float>(weights, with(3, -1)).has(channels_in_lanes));
-  CHECK(cpu::detail::needed_for<float>(data, with(4, 31)).has(col2im));
-  CHECK(!cpu::detail::needed_for<float>(data, with(31, 4)).has(col2im));
+  CHECK(cpu::detail::needed_for<float>(weights, with(-1, -1)).has(winograd));
+  CHECK(!cpu::detail::needed_for<float>(weights, with(3, -1)).has(winograd));
+  CHECK(!cpu::detail::needed_for<float>(weights, with(3, -1)).has(bands));
 }
 
 TEST_CASE("the costs of algorithms are their multiply-adds") {
@@ -148,7 +172,7 @@ TEST_CASE("the costs of algorithms are their multiply-adds") {
     return cpu::cost(a, cpu::problem_of(d, g, 4, 8));
   };
   CHECK(cost(conv_direction::forward, conv_algorithm::bands) == 2 * 3 * 5 * 9 * 5 * 6);
-  CHECK(cost(conv_direction::data, conv_algorithm::col2im) == 2 * 3 * 5 * 9 * 5 * 6);
+  CHECK(cost(conv_direction::data, conv_algorithm::im2col) == 2 * 3 * 5 * 9 * 5 * 6);
   CHECK(cost(conv_direction::data, conv_algorithm::plain) == 2 * 3 * 5 * 9 * 10 * 11);
   // Tiles of 4x4 results are computed whole.
   CHECK(cost(conv_direction::forward, conv_algorithm::winograd) == 2 * 3 * 5 * 36 * 2 * 2);
@@ -181,7 +205,10 @@ TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, 
                       : d == conv_direction::data  ? x.size()
                                                    : w.size();
       guarded<T> expected(n);
-      compute(d, conv_algorithm::plain, expected);
+      if (d == conv_direction::weights)
+        weights_by_loops(g, x.data(), dy.data(), expected.data());
+      else
+        compute(d, conv_algorithm::plain, expected);
       double largest = 0;
       for (dim_t i = 0; i < n; ++i)
         largest = std::max(largest, std::abs(static_cast<double>(expected.data()[i])));
@@ -190,7 +217,7 @@ TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, 
         for (const conv_algorithm a : cpu::conv_algorithms) {
           bool fits = a != conv_algorithm::passes && applies(a, detail::planned(d, g, tiles));
           if (d == conv_direction::data && a != conv_algorithm::im2col &&
-              a != conv_algorithm::col2im && a != conv_algorithm::passes) {
+              a != conv_algorithm::passes) {
             fits = true;
             detail::each_pass(g, [&](const detail::conv_pass& pass, dim_t) {
               fits = fits && applies(a, detail::planned(pass, tiles));
@@ -217,17 +244,15 @@ TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, 
   }
   const auto was_made = [&](conv_direction d, std::initializer_list<conv_algorithm> all) {
     for (const conv_algorithm a : all) {
-      const bool has_lanes =
-          a == conv_algorithm::images_in_lanes || a == conv_algorithm::channels_in_lanes;
-      if (has_lanes && !has_vectors()) continue;
+      if (a == conv_algorithm::images_in_lanes && !has_vectors()) continue;
       INFO(std::string(name(a)) << ", direction " << static_cast<int>(d));
       CHECK(made[static_cast<int>(d)][static_cast<int>(a)] > 0);
     }
   };
   using enum conv_algorithm;
-  was_made(conv_direction::forward, {im2col, product, images_in_lanes, bands, plain});
-  was_made(conv_direction::data, {col2im, im2col, product, images_in_lanes, bands, plain});
-  was_made(conv_direction::weights, {im2col, product, channels_in_lanes, bands, plain});
+  was_made(conv_direction::forward, {im2col, images_in_lanes, bands, plain});
+  was_made(conv_direction::data, {im2col, images_in_lanes, bands, plain});
+  was_made(conv_direction::weights, {im2col});
 }
 
 TEST_CASE_TEMPLATE("a plan that is kept gives the bits of one that is made anew", T, float,

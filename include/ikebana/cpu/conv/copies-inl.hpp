@@ -120,31 +120,10 @@ template <class T>
 void place_apart(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
                  dim_t stride) {
   constexpr dim_t w = vec<T>::size;
-  if (stride == 2 && w > 1)
-    return place_strided<2, false>(rows, length, from, from_step, to, to_step);
+  if (stride == 2 && w > 1) return place_strided<2>(rows, length, from, from_step, to, to_step);
   for (; rows > 0; --rows, from += from_step, to += to_step)
     each_apart(
         length, [&](dim_t i) __attribute__((always_inline)) { to[i * stride] = from[i]; });
-}
-
-/// Adds rows of `length` elements to those in their places, `stride` apart there.
-template <class T>
-void add_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
-              dim_t stride) {
-  constexpr dim_t w = vec<T>::size;
-  if (stride == 2 && w > 1)
-    return place_strided<2, true>(rows, length, from, from_step, to, to_step);
-  const dim_t whole = stride == 1 ? length / w * w : 0;
-  for (; rows > 0; --rows, from += from_step, to += to_step) {
-    dim_t i = 0;
-    for (; i < whole; i += w) (vec<T>::load(to + i) + vec<T>::load(from + i)).store(to + i);
-    if (stride != 1)
-      each_apart(
-          length, [&](dim_t at) __attribute__((always_inline)) { to[at * stride] += from[at]; });
-    else if (i < length)
-      (vec<T>::load(to + i, length - i) + vec<T>::load(from + i, length - i))
-          .store(to + i, length - i);
-  }
 }
 
 template <class T, std::size_t... I>

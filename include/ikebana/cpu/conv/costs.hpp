@@ -42,38 +42,16 @@ inline constexpr dim_t least_positions_of_weights = 144;
 inline constexpr dim_t winograd_tiles = 56, winograd_segment = 48, winograd_results = 64,
                        winograd_channels = 256, winograd_channels_at_once = 16;
 
-// im2col: positions of an image, the channels from which these pay (wide: from which any do,
-// forward), elements of the copy.
-inline constexpr dim_t few_positions = 8, some_positions = 16, most_positions = 64;
-inline constexpr dim_t least_im2col_channels = 16, least_im2col_results = 4,
-                       least_plain_channels = 32, least_wide_channels = 64;
-inline constexpr dim_t im2col_room = 480 * kib;
-/// Elements of a copy whose rows dot products read again and again; positions of several images.
-inline constexpr dim_t most_dotted = 160 * kib, most_gathered_positions = 256;
-/// Elements of the planes that are walked at a time, in the first-level cache; planes at least.
-inline constexpr dim_t walked_elements = 8 * kib, least_walked_planes = 8;
-/// Weights: positions of all images, of few results and of many.
-inline constexpr dim_t fewest_positions = 4, few_summed = 32, some_summed = 64, many_rows = 128;
-
-// col2im: bytes and positions of a band's products,
-inline constexpr dim_t scattered_bytes = 256 * kib, most_scattered_positions = 400;
-/// positions from which it pays: of few output channels, of some or stride 2, of others;
-inline constexpr dim_t few_sources = 8, some_sources = 16;
-inline constexpr dim_t few_scattered = 16, some_scattered = 36, many_scattered = 64;
-/// and results it needs for a source, in fifths for each tap that a position reads.
-inline constexpr dim_t most_unstrided_sources = 16, least_unstrided_results = 24,
-                       least_scattered_results = 6, many_scattered_sources = 32,
-                       fifths_of_one_class = 40;
-/// Bands are not shortened, to leave fewer lanes empty, below this part of the most positions.
-inline constexpr dim_t shortened_thirds = 3;
+// im2col: positions of an image so few that any pays, and with strides or gathered from several
+// images;
+inline constexpr dim_t few_positions = 8, most_positions = 64;
+/// positions and elements of several images, and of a block of one; columns of its product.
+inline constexpr dim_t gathered_positions = 256, gathered_elements = 480 * kib,
+                       most_block_positions = 1024, block_elements = 64 * kib, block_columns = 256;
 
 // Passes of the gradient of the input: the most products of a result, for each pass, of which
 // blocks of so many results at least are made.
 inline constexpr dim_t few_pass_products = 32, least_block_results = 32;
-
-// Products of the image: results with a bias, positions that are finished in the cache, the fewest
-// of a thread, and what they are multiples of.
-inline constexpr dim_t finished_positions = 288, least_product_positions = 192, product_unit = 48;
 
 // Bands. Bytes of the copy and of the results, in the second-level cache, and of what stays in the
 // first; products of a result at once.
@@ -100,20 +78,6 @@ inline constexpr dim_t many_results = 32, most_lane_sources = 4;
 inline constexpr double lane_tile = 30, narrow_lane_tile = 20, narrow_product = 5, tile_loss = 1.25,
                         strided_tile_loss = 1.1, transposed_element = 6, transposed_row = 20,
                         transposed_vector = 2;
-
-// Weights by dot products: positions of a row of which any copy fits, and of part of a longer one;
-// bytes of the copy and of a tile's rows of dy;
-inline constexpr dim_t longest_row = 2048, part_of_row = 1024, dot_copy_bytes = 256 * kib,
-                       dot_rows_bytes = 16 * kib;
-
-// Weights with channels in lanes: bytes of sums and of the copy, and of all of it; positions of a
-// band, of several images, and at once;
-inline constexpr dim_t summed_bytes = 192 * kib, all_copied_bytes = 384 * kib,
-                       band_positions = 2048, gathered_positions = 512, positions_at_once = 384;
-/// positions from which lanes must be full, in what part; the rows of a tile that are few, and by
-/// how much they are slower.
-inline constexpr dim_t least_full_positions = 36, full_ninths = 5, few_tile_rows = 6,
-                       few_rows_tenths = 12;
 
 // Depthwise: products of a group at most, groups from which any kernel pays; bytes of a band in
 // lanes, of vectors of a cache line and narrower ones; of what the second-level cache holds;

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstring>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/costs.hpp"
+#include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -14,167 +17,280 @@
 
 namespace ikebana::cpu::detail {
 
-/// Convolutions of one group with few positions: what each of them meets is gathered in a row, and
-/// the rows of several images are multiplied by the weights as they stand.
+/// Convolutions of one group as products with receptive fields, of which each is a row: of the
+/// positions of several images where these are few, else of some lines of positions, or a part of
+/// one. In any direction, what of a block is in use stays in the second level of the cache.
 template <class T>
 struct conv_im2col {
   const conv_tiles<T>& tiles;
+  const conv_operands<T>& of;
   const conv_pass& p;  // forward
-  dim_t taps = p.taps(), depth = p.sources * taps, images = p.batch;
-  dim_t plane = conv_geometry::volume(p.to), from_plane = conv_geometry::volume(p.from);
-  bool plain;                            // rows are the columns of x
-  T *rows = nullptr, *across = nullptr;  // of x; of y
+  dim_t taps = p.taps(), kernel_rows = p.kernel[0] * p.kernel[1];
+  dim_t all_lines = p.to[0] * p.to[1], plane = all_lines * p.to[2];
+  dim_t from_plane = conv_geometry::volume(p.from);
+  bool gathers_images = plane <= conv_costs::most_positions;
+  bool is_product = taps == 1 && p.from == p.to && p.padding == std::array<dim_t, 3>{};
+  dim_t channels, depth;         // of a block
+  dim_t images, lines, columns;  // of a block
+  dim_t pitch = 0, step = 0;     // of what a line meets of a row of the image
+  T *rows = nullptr, *across = nullptr, *line = nullptr;  // of x, of y, of what a line meets
 
-  [[gnu::noinline]] conv_im2col(const conv_tiles<T>& t, const conv_pass& forward)
-      : tiles{t},
-        p{forward},
-        plain{is_product({conv_direction::forward, p.batch, p.sources, p.results, p.from, p.to,
-                          p.kernel, p.stride, p.padding, p.dilation, 0, 0})} {
-    while (images > 1 && (images * plane * (depth + p.results) > conv_costs::im2col_room ||
-                          images * plane > conv_costs::most_gathered_positions))
-      images = parts(images, 2);
+  static constexpr dim_t slack = 64;  // Elements that copies may write or read too much.
+
+  [[gnu::noinline]] conv_im2col(const conv_table<T>& table, const conv_step& s,
+                                const conv_operands<T>& operands, dim_t most_channels)
+      : tiles{table.tiles()},
+        of{operands},
+        p{s.pass},
+        channels{even_part(p.sources, most_channels)},
+        depth{channels * taps},
+        images{1},
+        lines{all_lines},
+        columns{p.to[2]} {
+    const auto at_least_one = [](dim_t n) { return n > 1 ? n : 1; };
+    if (gathers_images) {
+      const dim_t most =
+          least(conv_costs::gathered_positions, conv_costs::gathered_elements / depth);
+      images = even_part(p.batch, at_least_one(most / plane));
+    } else {
+      const dim_t most =
+          at_least_one(least(conv_costs::most_block_positions, conv_costs::block_elements / depth));
+      columns = even_part(columns, most);
+      lines = even_part(lines, most / columns);
+    }
+    pitch = (columns - 1) * p.stride[2] + p.dilation[2] * (p.kernel[2] - 1) + 1;
+    step = pitch + slack;
   }
 
-  void place() {
-    const dim_t size = rounded_up(images * plane * depth + 16, 16);
-    rows = conv_memory<T>(conv_use::beside, size + images * plane * p.results + 32);
-    across = rows + size;
-  }
-
-  /// f(place in the rows, place in the image, channels) of what each position meets, of as many
-  /// channels as stay in the first level of the cache.
+  /// Of images from number `image` on, or of one the lines from number `line` on, from column x on.
+  struct block {
+    dim_t image, images, line, lines, x, columns;
+    dim_t positions() const { return images * lines * columns; }
+  };
+  /// f(block) for those of some images.
   template <class F>
-  void each_met(const F& f) const {
-    const auto place = [this](std::size_t d, dim_t at, dim_t k) {
-      const dim_t in = at * p.stride[d] - p.padding[d] + k * p.dilation[d];
-      return in < p.from[d] ? in : -1;
-    };
-    const dim_t some = conv_costs::least_walked_planes + conv_costs::walked_elements / from_plane;
-    for (dim_t c = 0; c < p.sources; c += some) {
-      dim_t to = c * taps;
-      for (dim_t z = 0; z < p.to[0]; ++z)
-        for (dim_t y = 0; y < p.to[1]; ++y)
-          for (dim_t x = 0; x < p.to[2]; ++x, to += depth - taps)
-            for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
-              for (dim_t ky = 0; ky < p.kernel[1]; ++ky) {
-                const dim_t in_z = place(0, z, kz), in_y = place(1, y, ky);
-                const dim_t line = c * from_plane + (in_z * p.from[1] + in_y) * p.from[2];
-                for (dim_t kx = 0; kx < p.kernel[2]; ++kx, ++to)
-                  if (const dim_t in_x = place(2, x, kx); in_z >= 0 && in_y >= 0 && in_x >= 0)
-                    f(to, line + in_x, least(p.sources - c, some));
-              }
-    }
+  void each_block(dim_t begin, dim_t end, const F& f) const {
+    for (dim_t i = begin; i < end; i += images)
+      for (dim_t y = 0; y < all_lines; y += lines)
+        for (dim_t x = 0; x < p.to[2]; x += columns)
+          f(block{i, least(end - i, images), y, least(all_lines - y, lines), x,
+                  least(p.to[2] - x, columns)});
   }
-  /// Copies or adds what is `step` apart, four at a time: counting else takes as long.
-  template <bool Adds>
-  static void move(dim_t n, const T* from, dim_t step, T* to, dim_t to_step) {
-    const auto moved = [&](dim_t i) __attribute__((always_inline)) {
-      return Adds ? to[i * to_step] + from[i * step] : from[i * step];
-    };
-    for (; n >= 4; n -= 4, from += 4 * step, to += 4 * to_step) {
-      const T a = moved(0), b = moved(1), c = moved(2), d = moved(3);
-      to[0] = a;
-      to[to_step] = b;
-      to[2 * to_step] = c;
-      to[3 * to_step] = d;
-    }
-    for (; n > 0; --n, from += step, to += to_step) *to = moved(0);
+  /// Divides the calling thread's memory.
+  void place() {
+    const dim_t positions = images * lines * columns, size = positions * depth + slack;
+    rows = conv_memory<T>(conv_use::beside,
+                          size + positions * p.results + slack + channels * kernel_rows * step);
+    across = rows + size;
+    line = across + positions * p.results + slack;
   }
 
-  void gather(const T* x, dim_t begin, dim_t n) const {
+  dim_t met(std::size_t d, dim_t at, dim_t k) const {
+    return at * p.stride[d] - p.padding[d] + k * p.dilation[d];
+  }
+  /// f(a row of the kernel, what it meets of a channel or -1) for positions of a line.
+  template <class F>
+  void each_row(dim_t at, const F& f) const {
+    for (dim_t kz = 0, n = 0; kz < p.kernel[0]; ++kz)
+      for (dim_t ky = 0; ky < p.kernel[1]; ++ky, ++n) {
+        const dim_t z = met(0, at / p.to[1], kz), y = met(1, at % p.to[1], ky);
+        const bool inside = z >= 0 && z < p.from[0] && y >= 0 && y < p.from[1];
+        f(n, inside ? (z * p.from[1] + y) * p.from[2] : -1);
+      }
+  }
+
+  /// The receptive fields of a block in channels c on, or in as many as there are.
+  void gather(const block& b, dim_t c, dim_t some) const {
     T* to = rows;
-    for (const T* from = x + begin * p.source_image; n > 0;
-         --n, to += plane * depth, from += p.source_image) {
-      if (plain) {
-        tiles.pack_across(to, depth, from, plane, plane, depth);
-        continue;
+    for (dim_t i = 0; i < b.images; ++i)
+      for (dim_t l = 0; l < b.lines; ++l, to += b.columns * some * taps) {
+        const T* const from = of.source + (b.image + i) * p.source_image + c * from_plane;
+        if (is_product) {
+          tiles.pack_across(to, some, from + (b.line + l) * p.to[2] + b.x, plane, b.columns, some);
+          continue;
+        }
+        copy_line(from, b.line + l, b.x, some);
+        const dim_t bytes = p.dilation[2] == 1 ? p.kernel[2] * dim_t{sizeof(T)} : 65;
+        (bytes <= 16   ? spread<16>
+         : bytes <= 32 ? spread<32>
+         : bytes <= 64 ? spread<64>
+                       : spread<0>)(*this, b.columns, some * kernel_rows, to);
       }
-      tiles.clear(to, plane * depth);
-      each_met([&](dim_t at, dim_t in, dim_t count) {
-        move<false>(count, from + in, from_plane, to + at, taps);
+  }
+  /// What a line meets, with zeros around it.
+  void copy_line(const T* from, dim_t at, dim_t x, dim_t some) const {
+    const dim_t first = met(2, x, 0), lead = first < 0 ? least(-first, pitch) : 0,
+                skip = first > 0 ? first : 0, length = least(p.from[2] - skip, pitch - lead);
+    each_row(at, [&](dim_t n, dim_t source) {
+      T* const to = line + n * step;
+      if (source >= 0 && length > 0)
+        return tiles.copy_lines({some, from_plane, kernel_rows * step, from + source + skip,
+                                 p.from[2], 1, to, pitch, 0, 1, 0, lead, length});
+      for (dim_t c = 0; c < some; ++c) tiles.clear(to + c * kernel_rows * step, pitch);
+    });
+  }
+  /// The rows of a line's receptive fields. They are copied by so many bytes, whatever they have:
+  /// what spills over is written later.
+  template <std::size_t Bytes>
+  static void spread(const conv_im2col& all, dim_t positions, dim_t kernel_rows, T* to) {
+    const dim_t length = all.p.kernel[2], dilation = all.p.dilation[2], step = all.step;
+    const T* from = all.line;
+    for (; positions > 0; --positions, from += all.p.stride[2]) {
+      const T* row = from;
+      for (dim_t n = kernel_rows; n > 0; --n, row += step, to += length)
+        if constexpr (Bytes > 0)
+          std::memcpy(to, row, Bytes);
+        else
+          for (dim_t k = 0; k < length; ++k) to[k] = row[k * dilation];
+    }
+  }
+  /// Adds to the image at `to` what the positions of a line hand to it.
+  void scatter_line(const T* from, dim_t at, dim_t x, dim_t positions, T* to) const {
+    for (; positions > 0; --positions, ++x, from += depth) {
+      const dim_t first = met(2, x, 0), d = p.dilation[2];
+      const dim_t begin = first < 0 ? parts(-first, d) : 0,
+                  end = least(p.kernel[2], parts(p.from[2] - first, d));
+      each_row(at, [&](dim_t n, dim_t source) {
+        const T* row = from + n * p.kernel[2];
+        T* met = to + source + first;
+        for (dim_t c = source < 0 ? channels : 0; c < channels; ++c, row += taps, met += from_plane)
+          for (dim_t k = begin; k < end; ++k) met[k * d] += row[k];
       });
     }
   }
-  void scatter(T* dx, dim_t begin, dim_t n, const T* bias) const {
-    const T* row = rows;
-    for (T* to = dx + begin * p.source_image; n > 0;
-         --n, row += plane * depth, to += p.source_image) {
-      if (plain) {
-        tiles.place_across(depth, plane, row, depth, bias, false, to, plane);
-        continue;
-      }
-      if (bias != nullptr)
-        tiles.fill_rows(p.sources, from_plane, bias, to, from_plane);
-      else
-        tiles.clear(to, p.sources * from_plane);
-      each_met([&](dim_t at, dim_t in, dim_t count) {
-        move<true>(count, row + at, taps, to + in, from_plane);
-      });
-    }
-  }
-  void gather_dy(const T* dy, dim_t begin, dim_t n) const {
-    for (dim_t i = 0; i < n; ++i)
+  /// dy by positions.
+  void gather_dy(const T* dy, const block& b) const {
+    for (dim_t i = 0; i < b.images; ++i)
       tiles.pack_across(across + i * plane * p.results, p.results,
-                        dy + (begin + i) * p.result_image, plane, plane, p.results);
+                        dy + (b.image + i) * p.result_image, plane, plane, p.results);
+  }
+  /// Runs f(begin, end) for images, whose blocks are parts of work.
+  template <class F>
+  void share_images(const F& f) const {
+    const dim_t blocks = parts(p.batch, images);
+    share_parts(blocks, grain_of(blocks, p.multiply_adds()), [&](dim_t begin, dim_t end) {
+      conv_im2col mine = *this;
+      mine.place();
+      f(mine, begin * images, least(end * images, p.batch));
+    });
   }
 
-  void forward(const conv_operands<T>& of) {
+  void forward() const {
     const conv_epilogue<T>& then = of.then;
-    const conv_rest<T> rest{then.scale, of.shift, then.function};
     const bool later = then.scale != nullptr || then.residual != nullptr;
     const gemm_epilogue<T> at_once{.bias = of.bias,
                                    .function = later ? final_activation<T>{} : then.function};
+    gemm_call<T> product{plane,      p.results, depth,         nullptr,       depth,
+                         of.weights, depth,     nullptr,       p.results,     &at_once,
+                         T(1),       T(0),      transpose::no, transpose::yes};
     // Each image gets the bits that it has alone.
-    gemm_call<T> product{plane,  p.results, depth,    rows, depth, of.weights,    depth,
-                         across, p.results, &at_once, T(1), T(0),  transpose::no, transpose::yes};
     const gemm_algorithm alone = gemm_algorithm_of(product);
-    if (!sums_in_order(alone))
-      while (images > 1 && images * plane * depth > conv_costs::most_dotted)
-        images = parts(images, 2);
-    place();
-    product.a = rows, product.c = across;
-    for (dim_t i = 0; i < p.batch; i += images) {
-      const dim_t n = least(p.batch - i, images);
-      gather(of.source, i, n);
-      product.m = n * plane;
-      make_product_part(alone, product);
-      for (dim_t s = 0; s < n; ++s) {
-        const dim_t at = (i + s) * p.result_image;
-        tiles.place_across(p.results, plane, across + s * plane * p.results, p.results, nullptr,
-                           false, of.result + at, plane);
-        if (later)
-          tiles.finish_rows(p.results, plane, of.result + at, plane, rest,
-                            then.residual == nullptr ? nullptr : then.residual + at);
+    share_images([&](const conv_im2col& mine, dim_t begin, dim_t end) {
+      gemm_call<T> some = product;
+      some.a = mine.rows, some.c = mine.across;
+      mine.each_block(begin, end, [&](const block& b) {
+        mine.gather(b, 0, channels);
+        some.m = b.positions();
+        make_product_part(alone, some);
+        for (dim_t i = 0; i < b.images; ++i) {
+          const dim_t at = (b.image + i) * p.result_image;
+          tiles.place_across(p.results, plane, mine.across + i * plane * p.results, p.results,
+                             nullptr, false, of.result + at, plane);
+          if (later) of.finish(tiles, p.results, plane, at, plane, 0);
+        }
+      });
+    });
+  }
+
+  void backward_data() const {
+    const bool turned = !gathers_images;
+    gemm_call<T> product{lines * columns,
+                         depth,
+                         p.results,
+                         nullptr,
+                         turned ? plane : p.results,
+                         of.weights,
+                         depth,
+                         nullptr,
+                         depth,
+                         &no_epilogue<T>,
+                         T(1),
+                         T(0),
+                         turned ? transpose::yes : transpose::no,
+                         transpose::no};
+    const gemm_algorithm alone = gemm_algorithm_of(product);
+    share_images([&](const conv_im2col& mine, dim_t begin, dim_t end) {
+      for (dim_t i = begin; i < end; ++i) {
+        T* const to = of.result + i * p.source_image;
+        if (of.bias != nullptr)
+          tiles.fill_rows(p.sources, from_plane, of.bias, to, from_plane);
+        else
+          tiles.clear(to, p.sources * from_plane);
       }
-    }
+      gemm_call<T> some = product;
+      some.c = mine.rows;
+      mine.each_block(begin, end, [&](const block& b) {
+        some.m = b.positions();
+        some.a = mine.across;
+        if (turned)
+          some.a = of.source + b.image * p.result_image + b.line * p.to[2] + b.x;
+        else
+          mine.gather_dy(of.source, b);
+        make_product_part(alone, some);
+        const T* from = mine.rows;
+        for (dim_t i = 0; i < b.images; ++i)
+          for (dim_t l = 0; l < b.lines; ++l, from += b.columns * depth)
+            scatter_line(from, b.line + l, b.x, b.columns,
+                         of.result + (b.image + i) * p.source_image);
+      });
+    });
   }
 
-  void backward_data(const T* dy, const T* w, T* dx, const T* bias) {
-    place();
-    gemm_call<T> product{plane, depth, p.results,     across,       p.results,
-                         w,     depth, rows,          depth,        &no_epilogue<T>,
-                         T(1),  T(0),  transpose::no, transpose::no};
-    const gemm_algorithm alone = gemm_algorithm_of(product);
-    for (dim_t i = 0; i < p.batch; i += images) {
-      const dim_t n = least(p.batch - i, images);
-      gather_dy(dy, i, n);
-      product.m = n * plane;
-      make_product_part(alone, product);
-      scatter(dx, i, n, bias);
+  void backward_weights() const {
+    const auto add = [this](dim_t c, const T* dy, bool dy_by_positions, dim_t positions, const T* x,
+                            dim_t ldx, transpose by_channels, dim_t some, bool adds) {
+      make_product<T>({p.results, some * taps, positions, dy, dy_by_positions ? p.results : plane,
+                       x, ldx, of.result + c * taps, p.weight_result, &no_epilogue<T>, T(1),
+                       T(adds), dy_by_positions ? transpose::yes : transpose::no, by_channels});
+    };
+    if (is_product && !gathers_images) {
+      for (dim_t i = 0; i < p.batch; ++i)
+        add(0, of.weights + i * p.result_image, false, plane, of.source + i * p.source_image,
+            from_plane, transpose::yes, p.sources, of.accumulates || i > 0);
+      return;
     }
-  }
-
-  void backward_weights(const T* x, const T* dy, T* dw, bool accumulate) {
-    place();
-    for (dim_t i = 0; i < p.batch; i += images) {
-      const dim_t n = least(p.batch - i, images);
-      gather(x, i, n);
-      gather_dy(dy, i, n);
-      make_product<T>({p.results, depth, n * plane, across, p.results, rows, depth, dw, depth,
-                       &no_epilogue<T>, T(1), T(accumulate || i > 0), transpose::yes,
-                       transpose::no});
-    }
+    const dim_t jobs = parts(p.sources, channels);
+    share_parts(jobs, grain_of(jobs, p.multiply_adds()), [&](dim_t begin, dim_t end) {
+      conv_im2col mine = *this;
+      mine.place();
+      for (dim_t c = begin * channels; c < least(end * channels, p.sources); c += channels) {
+        const dim_t some = least(p.sources - c, channels);
+        bool adds = of.accumulates;
+        mine.each_block(0, p.batch, [&](const block& b) {
+          mine.gather(b, c, some);
+          const T* dy = mine.across;
+          if (gathers_images)
+            mine.gather_dy(of.weights, b);
+          else
+            dy = of.weights + b.image * p.result_image + b.line * p.to[2] + b.x;
+          add(c, dy, gathers_images, b.positions(), mine.rows, some * taps, transpose::no, some,
+              adds);
+          adds = true;
+        });
+      }
+    });
   }
 };
+
+template <class T, conv_direction Direction>
+void run_im2col(const conv_table<T>& table, const conv_step& step, const conv_operands<T>& of) {
+  const conv_pass& p = step.pass;
+  if constexpr (Direction == conv_direction::forward)
+    conv_im2col<T>{table, step, of, p.sources}.forward();
+  else if constexpr (Direction == conv_direction::data)
+    conv_im2col<T>{table, step, of, p.sources}.backward_data();
+  else
+    conv_im2col<T>{table, step, of, 1 + conv_costs::block_columns / p.taps()}.backward_weights();
+}
 
 }  // namespace ikebana::cpu::detail

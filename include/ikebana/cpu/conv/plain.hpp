@@ -1,14 +1,10 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
-
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activation.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
-#include "ikebana/cpu/conv/weights/job.hpp"
 
 namespace ikebana::cpu::detail {
 
@@ -52,39 +48,6 @@ template <class T>
     const dim_t at = b * p.result_image;
     of.finish(tiles, p.results, whole, at, whole, 0);
   }
-}
-
-/// The same of weights.
-template <class T>
-[[gnu::cold]] void run_weights_plain(const weights_job<T>& job) {
-  const conv_pass& p = job.p;
-  const dim_t taps = p.taps(), plane = conv_geometry::volume(p.to);
-  for (dim_t r = 0; r < p.results; ++r)
-    for (dim_t c = 0; c < p.sources; ++c)
-      for (dim_t k = 0; k < taps; ++k) {
-        const std::array<dim_t, 3> tap{k / (p.kernel[1] * p.kernel[2]),
-                                       k / p.kernel[2] % p.kernel[1], k % p.kernel[2]};
-        T sum{};
-        for (dim_t o = 0; o < p.batch * plane; ++o) {
-          const dim_t b = o / plane, at = o % plane;
-          const std::array<dim_t, 3> place{at / job.plane(), at / p.to[2] % p.to[1], at % p.to[2]};
-          dim_t from = b * p.source_image + c * conv_geometry::volume(p.from), step = 1;
-          bool seen = true;
-          for (std::size_t d = 3; d-- > 0; step *= p.from[d]) {
-            const dim_t i = place[d] * p.stride[d] - p.padding[d] + tap[d] * p.dilation[d];
-            seen = seen && i >= 0 && i < p.from[d];
-            from += i * step;
-          }
-          if (seen) sum += job.dy[b * p.result_image + r * job.dy_plane() + at] * job.x[from];
-        }
-        T& to = job.dw[r * p.weight_result + c * taps + k];
-        to = job.accumulate ? to + sum : sum;
-      }
-}
-template <class T>
-void run_weights_plain(const conv_table<T>& table, const conv_step& step,
-                       const conv_operands<T>& of) {
-  run_weights_plain(weights_job<T>{table, step.pass, of});
 }
 
 }  // namespace ikebana::cpu::detail

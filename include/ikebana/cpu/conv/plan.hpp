@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <numeric>
 #include <span>
 
 #include "ikebana/core/shape.hpp"
@@ -19,34 +18,27 @@ enum class conv_direction : unsigned char { forward, data, weights };
 
 /// How a convolution is computed, in the order in which the algorithms are considered.
 enum class conv_algorithm : unsigned char {
-  depthwise_planes,   ///< Groups of one channel, 3x3: plane by plane.
-  depthwise_lanes,    ///< Groups of few channels are the lanes.
-  winograd,           ///< F(4x4, 3x3).
-  col2im,             ///< Data: a product whose results are added where receptive fields lie.
-  im2col,             ///< Receptive fields of few positions are rows of a product.
-  passes,             ///< Data: forward convolutions of dy, one for each residue by the strides.
-  product,            ///< 1x1: a product of the image itself.
-  channels_in_lanes,  ///< Weights: input channels are the lanes, summed over positions.
-  images_in_lanes,    ///< Forward: images, or bands of their rows, are the lanes.
-  bands,              ///< Bands that tiles read where they are.
-  plain,              ///< Loops, for kernels of which no copy fits.
+  depthwise_planes,  ///< Groups of one channel, 3x3: plane by plane.
+  depthwise_lanes,   ///< Groups of few channels are the lanes.
+  winograd,          ///< F(4x4, 3x3).
+  im2col,            ///< Receptive fields are rows of a product.
+  passes,            ///< Data: forward convolutions of dy, one for each residue by the strides.
+  images_in_lanes,   ///< Forward: images, or bands of their rows, are the lanes.
+  bands,             ///< Bands that tiles read where they are.
+  plain,             ///< Loops, for kernels of which no copy fits.
 };
 inline constexpr conv_algorithm conv_algorithms[] = {conv_algorithm::depthwise_planes,
                                                      conv_algorithm::depthwise_lanes,
                                                      conv_algorithm::winograd,
-                                                     conv_algorithm::col2im,
                                                      conv_algorithm::im2col,
                                                      conv_algorithm::passes,
-                                                     conv_algorithm::product,
-                                                     conv_algorithm::channels_in_lanes,
                                                      conv_algorithm::images_in_lanes,
                                                      conv_algorithm::bands,
                                                      conv_algorithm::plain};
 
 constexpr const char* name(conv_algorithm a) {
-  constexpr const char* names[] = {
-      "depthwise planes", "depthwise lanes",   "Winograd",        "col2im", "im2col", "passes",
-      "product",          "channels in lanes", "images in lanes", "bands",  "plain"};
+  constexpr const char* names[] = {"depthwise planes", "depthwise lanes", "Winograd", "im2col",
+                                   "passes",           "images in lanes", "bands",    "plain"};
   return names[static_cast<int>(a)];
 }
 
@@ -91,12 +83,6 @@ namespace detail {
 constexpr bool at_least(dim_t n, dim_t least) { return n < 0 || n >= least; }
 constexpr bool at_most(dim_t n, dim_t most) { return n <= most; }
 constexpr dim_t whole_units(dim_t n, dim_t unit) { return (n + unit - 1) / unit * unit; }
-
-/// Whether a channel is a row of a matrix.
-constexpr bool is_product(const conv_problem& p) {
-  const std::array<dim_t, 3> none{0, 0, 0}, one{1, 1, 1};
-  return p.kernel == one && p.stride == one && p.padding == none && p.in == p.out && !p.apart;
-}
 
 /// Whether so few channels meet that there is nothing for a matrix product to gain, and groups fill
 /// lanes or are common.
@@ -157,71 +143,17 @@ constexpr bool winograd_applies(const conv_problem& p) {
 
 constexpr bool im2col_applies(const conv_problem& p) {
   namespace costs = conv_costs;
-  if (p.is_pass) return false;
-  if (!p.knows_extents() || p.inputs < 0 || p.outputs < 0) return true;
+  if (p.is_pass || p.inputs == 0 || p.outputs == 0) return false;
+  if (p.direction == conv_direction::weights || !p.knows_extents()) return true;
   const dim_t plane = p.plane();
-  // The channels of x and of y.
-  const bool back = p.direction == conv_direction::data;
-  const dim_t sources = back ? p.outputs : p.inputs, results = back ? p.inputs : p.outputs;
-  if (plane == 0 || plane > costs::most_positions || sources == 0 || results == 0 || p.taps() == 0)
-    return false;
-  if (plane * (p.taps() * (sources + 1) + results) + 64 > costs::im2col_room) return false;
-  const bool plain = is_product(p);
-  const bool few = plane <= costs::few_positions, some = plane <= costs::some_positions;
-  if (p.direction == conv_direction::forward)
-    return few || (some && (plain || sources >= costs::least_im2col_channels)) ||
-           (plain ? sources >= costs::least_plain_channels && results >= costs::least_plain_channels
-                  : sources >= costs::least_wide_channels && results >= costs::least_wide_channels);
-  if (back)
-    return few || (some && results >= costs::least_im2col_results) || p.has_strides() ||
-           results >= costs::least_im2col_channels;
-  return plane <= costs::fewest_positions ||
-         (p.batch * plane <=
-              (results >= costs::many_rows ? costs::some_summed : costs::few_summed) &&
-          !plain && (few || results >= costs::least_plain_channels));
-}
-
-constexpr bool col2im_applies(const conv_problem& p) {
-  namespace costs = conv_costs;
-  if (p.direction != conv_direction::data || p.taps() == 1) return false;
-  const dim_t sources = p.outputs, results = p.inputs;  // of the convolution forward
-  const bool strides = p.has_strides();
-  if (!strides && !(at_most(sources, costs::most_unstrided_sources - 1) &&
-                    at_least(results, costs::least_unstrided_results)))
-    return false;
-  if (!p.knows_extents() || sources < 0 || results < 0) return true;
-  // Few positions are rows of a product, whose results are handed over one by one.
-  const dim_t plane = p.plane(), image = conv_geometry::volume(p.in), taps = p.taps();
-  const bool halves = p.stride[2] == 2;
-  if (plane <= (sources <= costs::few_sources              ? costs::few_scattered
-                : halves || sources <= costs::some_sources ? costs::some_scattered
-                                                           : costs::many_scattered) ||
-      image == 0 || taps * p.out[2] > costs::scattered_bytes / p.element)
-    return false;
-  if (halves && plane <= costs::most_positions) return true;
-  dim_t classes = 1;  // of elements of the image, by the places of the kernel that they meet
-  for (std::size_t d = 0; d < 3; ++d) {
-    const dim_t n = p.stride[d] / std::gcd(p.stride[d], p.dilation[d]);
-    classes *= n < p.kernel[d] ? n : p.kernel[d];
-  }
-  if (classes == 1 && strides &&
-      (sources >= costs::most_unstrided_sources || results < costs::least_unstrided_results))
-    return false;
-  const dim_t each = taps / classes, fifths = classes == 1 ? costs::fifths_of_one_class
-                                              : sources < costs::many_scattered_sources
-                                                  ? 2 * each + 1
-                                                  : 5 * each - 5;
-  // Other algorithms also multiply where a kernel leaves the results.
-  const dim_t all = image / (conv_geometry::volume(p.stride) * plane);
-  return results >= costs::least_scattered_results &&
-         results > fifths * sources / (5 * (all < 1 ? 1 : all));
+  if (plane <= costs::few_positions) return plane > 0;
+  return p.direction == conv_direction::data && p.has_strides() && plane <= costs::most_positions;
 }
 
 }  // namespace detail
 
 /// Whether the algorithm is one for such convolutions.
 constexpr bool applies(conv_algorithm algorithm, const conv_problem& p) {
-  const bool back = p.direction == conv_direction::data;
   switch (algorithm) {
     case conv_algorithm::depthwise_planes:
       return detail::depthwise_planes_apply(p);
@@ -229,18 +161,10 @@ constexpr bool applies(conv_algorithm algorithm, const conv_problem& p) {
       return detail::depthwise_lanes_apply(p);
     case conv_algorithm::winograd:
       return detail::winograd_applies(p);
-    case conv_algorithm::col2im:
-      return detail::col2im_applies(p);
     case conv_algorithm::im2col:
       return detail::im2col_applies(p);
     case conv_algorithm::passes:
-      return back;
-    case conv_algorithm::product:
-      return !back && detail::is_product(p);
-    case conv_algorithm::channels_in_lanes:
-      return p.direction == conv_direction::weights && p.lanes > 1 &&
-             detail::at_least(p.inputs, p.lanes) &&
-             detail::at_most(p.out[2], detail::conv_costs::longest_row);
+      return p.direction == conv_direction::data;
     case conv_algorithm::images_in_lanes: {
       // Not where bands of an image would be many: their copies overlap. Those of strides are dear.
       if (p.direction != conv_direction::forward || p.lanes == 1) return false;
@@ -252,7 +176,7 @@ constexpr bool applies(conv_algorithm algorithm, const conv_problem& p) {
     }
     case conv_algorithm::bands:
     case conv_algorithm::plain:
-      return !back;
+      return p.direction == conv_direction::forward;
   }
   return false;
 }
@@ -263,9 +187,8 @@ constexpr dim_t cost(conv_algorithm algorithm, const conv_problem& p) {
   if (algorithm == conv_algorithm::winograd)
     return pairs * 36 * ((p.out[1] + 3) / 4) * ((p.out[2] + 3) / 4);
   // What follows from the positions of y meets no other elements of x.
-  const bool by_positions = p.direction != conv_direction::data ||
-                            algorithm == conv_algorithm::col2im ||
-                            algorithm == conv_algorithm::im2col;
+  const bool by_positions =
+      p.direction != conv_direction::data || algorithm == conv_algorithm::im2col;
   return pairs * p.taps() * conv_geometry::volume(by_positions ? p.out : p.in);
 }
 

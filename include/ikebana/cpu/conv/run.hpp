@@ -105,13 +105,10 @@ void plan_steps(conv_direction direction, const conv_geometry& g, const conv_tab
     return f(step);
   }
   step.group = {result, weights, whole.sources, source};
-  for (const conv_algorithm a : {conv_algorithm::col2im, conv_algorithm::im2col})
-    if (table.has(a) && applies(a, problem)) {
-      step.algorithm = a;
-      if (is_verbose()) [[unlikely]]
-        print_plan(problem, a);
-      return f(step);
-    }
+  if (table.has(conv_algorithm::im2col) && applies(conv_algorithm::im2col, problem)) {
+    plan_step(table, problem, true, step);
+    return f(step);
+  }
   if (leaves_some(g)) {
     step.fills = true;
     f(step);

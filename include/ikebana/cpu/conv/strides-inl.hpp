@@ -46,22 +46,21 @@ IKEBANA_CPU_INLINE vec<T> load_strided(const T* from,
   return taken;
 #endif
 }
-/// Puts a's lanes in the place of every Stride-th element, as above, or adds them to these.
-template <int Stride, bool Whole, bool Adds, class T, std::size_t... Part>
+/// Puts a's lanes in the place of every Stride-th element, as above.
+template <int Stride, bool Whole, class T, std::size_t... Part>
 IKEBANA_CPU_INLINE void store_strided(T* to, [[maybe_unused]] const strided_parts<Stride, T>& parts,
                                       vec<T> a, std::index_sequence<Part...>) {
 #if IKEBANA_CPU_WIDTH == 0
-  (Adds ? vec<T>::load(to) + a : a).store(to);
+  a.store(to);
 #else
   const auto put = [&](auto part) __attribute__((always_inline)) {
     constexpr std::size_t i = decltype(part)::value;
     T* const at = to + (Whole ? static_cast<dim_t>(i) * vec<T>::size : parts.at[i]);
     if (!Whole && parts.lanes[i] == 0) return;
     const vec<T> old = Whole ? vec<T>::load(at) : vec<T>::load(at, parts.lanes[i]);
-    vec<T> spread = Adds ? vec<T>::zero() : old;
+    vec<T> spread = old;
     spread.v = spread_lanes_of<Stride, static_cast<int>(i)>(
         spread.v, a.v, std::make_index_sequence<std::size_t(vec<T>::size)>{});
-    if constexpr (Adds) spread = old + spread;
     if constexpr (Whole)
       spread.store(at);
     else
@@ -96,8 +95,8 @@ void copy_strided(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t fro
     if (lead + whole + w < pitch) clear_over(to + lead + whole + w, pitch - lead - whole - w);
   }
 }
-/// Puts rows in places Stride apart, or adds them to what is there.
-template <int Stride, bool Adds, class T>
+/// Puts rows in places Stride apart.
+template <int Stride, class T>
 void place_strided(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step) {
   constexpr dim_t w = vec<T>::size;
   constexpr auto every = std::make_index_sequence<std::size_t{Stride}>{};
@@ -105,8 +104,8 @@ void place_strided(dim_t rows, dim_t length, const T* from, dim_t from_step, T* 
   const strided_parts<Stride, T> parts{Stride * (length - whole - 1) + 1};
   for (; rows > 0; --rows, from += from_step, to += to_step) {
     for (dim_t i = 0; i < whole; i += w)
-      store_strided<Stride, true, Adds>(to + Stride * i, parts, vec<T>::load(from + i), every);
-    store_strided<Stride, false, Adds>(to + Stride * whole, parts,
-                                       vec<T>::load(from + whole, length - whole), every);
+      store_strided<Stride, true>(to + Stride * i, parts, vec<T>::load(from + i), every);
+    store_strided<Stride, false>(to + Stride * whole, parts,
+                                 vec<T>::load(from + whole, length - whole), every);
   }
 }

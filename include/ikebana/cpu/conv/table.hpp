@@ -8,16 +8,13 @@
 
 #if IKEBANA_CPU_HERE
 #include "ikebana/cpu/conv/bands.hpp"
-#include "ikebana/cpu/conv/col2im.hpp"
 #include "ikebana/cpu/conv/depthwise.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/im2col.hpp"
 #include "ikebana/cpu/conv/images.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plain.hpp"
-#include "ikebana/cpu/conv/product.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
-#include "ikebana/cpu/conv/weights.hpp"
 #include "ikebana/cpu/conv/winograd.hpp"
 #include "ikebana/cpu/conv/winograd/weights.hpp"
 #endif
@@ -43,61 +40,28 @@ constexpr conv_set needed_for(const conv_problem& p) {
     if (!applies(a, p)) continue;
     needed.algorithms |= 1U << static_cast<unsigned>(a);
     if (a == conv_algorithm::passes) needed.algorithms |= needed_for(passes_of(p)).algorithms;
-    // Whatever the extents.
-    if (a == conv_algorithm::product) break;
   }
   needed.algorithms |= 1U << static_cast<unsigned>(conv_algorithm::plain);
   return needed;
 }
 
 #if IKEBANA_CPU_HERE
-template <class T>
-void run_im2col(const conv_table<T>& table, const conv_step& step, const conv_operands<T>& of) {
-  conv_im2col<T>{table.tiles(), step.pass}.forward(of);
-}
-template <class T>
-void run_im2col_back(const conv_table<T>& table, const conv_step& step,
-                     const conv_operands<T>& of) {
-  conv_im2col<T>{table.tiles(), step.pass}.backward_data(of.source, of.weights, of.result, of.bias);
-}
-template <class T>
-void run_im2col_weights(const conv_table<T>& table, const conv_step& step,
-                        const conv_operands<T>& of) {
-  conv_im2col<T>{table.tiles(), step.pass}.backward_weights(of.source, of.weights, of.result,
-                                                            of.accumulates);
-}
-
 template <class T, conv_direction Direction, conv_set Set>
 constexpr conv_table<T> make_conv_table() {
   using enum conv_algorithm;
-  constexpr bool back = Direction == conv_direction::data,
-                 of_weights = Direction == conv_direction::weights;
-  constexpr bool slides =
-      of_weights ? Set.has(channels_in_lanes) : Set.has(bands) || Set.has(images_in_lanes);
   constexpr conv_parts parts{.strides = Set.strides,
-                             .adds = back && Set.has(col2im),
-                             .slides = slides,
-                             .dots = of_weights && Set.has(bands)};
+                             .slides = Set.has(bands) || Set.has(images_in_lanes)};
   conv_table<T> table{};
   table.tiles = &tiles_of<T, parts>;
   const auto set = [&](conv_algorithm a, conv_entry<T> entry) {
     table.entries[static_cast<int>(a)] = entry;
   };
-  if constexpr (of_weights) {
+  if constexpr (Set.has(im2col)) set(im2col, {&always_fits<T>, &run_im2col<T, Direction>});
+  if constexpr (Direction == conv_direction::weights) {
     if constexpr (Set.has(winograd))
       set(winograd, {&fit_winograd_weights<T>, &run_winograd_weights<T>});
-    if constexpr (Set.has(im2col)) set(im2col, {&always_fits<T>, &run_im2col_weights<T>});
-    if constexpr (Set.has(product)) set(product, {&always_fits<T>, &run_weights_product<T>});
-    if constexpr (Set.has(channels_in_lanes))
-      set(channels_in_lanes, {&fit_channels<T>, &run_channels<T>});
-    if constexpr (Set.has(bands)) set(bands, {&fit_dots<T>, &run_dots<T>});
-    set(plain, {&always_fits<T>, &run_weights_plain<T>});
   } else {
     if constexpr (Set.has(winograd)) set(winograd, {&fit_winograd<T>, &run_winograd<T>});
-    if constexpr (back && Set.has(col2im)) set(col2im, {&always_fits<T>, &run_col2im<T>});
-    if constexpr (Set.has(im2col))
-      set(im2col, {&always_fits<T>, back ? &run_im2col_back<T> : &run_im2col<T>});
-    if constexpr (Set.has(product)) set(product, {&always_fits<T>, &run_product<T>});
     if constexpr (Set.has(images_in_lanes)) set(images_in_lanes, {&fit_images<T>, &run_images<T>});
     if constexpr (Set.has(bands)) set(bands, {&fit_bands<T>, &run_bands<T>});
     set(plain, {&always_fits<T>, &run_plain<T>});

@@ -52,23 +52,10 @@ struct conv_job {
   bool adds, relu;
 };
 
-/// out[r * taps + s] = the sum over images and positions j < steps of dy[r * dy_row + j] *
-/// x[offsets[s] + j], for the rows and taps of the tile.
-template <class T>
-struct dot_job {
-  dim_t images, steps;
-  const T* dy;
-  dim_t dy_row, dy_image;
-  const T* x;
-  dim_t x_image;
-  const std::int32_t* offsets;
-};
-
 /// Which parts of the tiles a caller needs: the others are not built, and null.
 struct conv_parts {
   bool strides = true;  // rows whose elements lie apart
-  bool adds = true;     // add_rows
-  bool slides = true, dots = true;
+  bool slides = true;
 };
 
 /// What plans know of an instruction set and type: bytes of an element, elements of a vector, and
@@ -81,20 +68,13 @@ struct tile_sizes {
 /// The tiles' shapes by falling rows, the last of 1, and how wide a register is.
 template <class T>
 struct conv_tiles {
-  static constexpr dim_t most_rows = 8, most_registers = tile_sizes::most_registers, most_taps = 9,
-                         most_sums = 24;
+  static constexpr dim_t most_rows = 8, most_registers = tile_sizes::most_registers;
 
   using slide = void (*)(const conv_job<T>&);
   /// The ends of planes take `narrow` tiles of one register, if there are any.
   struct slide_shape {
     int rows, registers;
     slide whole, narrow;
-  };
-
-  using dot = void (*)(const dot_job<T>&, T* out);
-  struct dot_shape {
-    int rows, taps;
-    dot tile;
   };
 
   dim_t width;
@@ -107,8 +87,6 @@ struct conv_tiles {
                       dim_t to_step);
   void (*place_apart)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to,
                       dim_t to_step, dim_t stride);
-  void (*add_rows)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
-                   dim_t stride);
   void (*finish_rows)(dim_t rows, dim_t length, T* y, dim_t step, const conv_rest<T>& rest,
                       const T* residual);
   /// to[p * width + i] = from[i * ld + p] for p < depth, i < count; zero for count <= i < width.
@@ -119,7 +97,6 @@ struct conv_tiles {
   void (*place_across)(dim_t rows, dim_t positions, const T* from, dim_t from_step, const T* bias,
                        bool relu, T* to, dim_t to_step);
   const slide_shape* slides;
-  const dot_shape* dots;
 
   tile_sizes sizes() const {
     return {dim_t{sizeof(T)}, width, slides[0].rows, slides[0].registers};

@@ -7,11 +7,11 @@ inline constexpr typename detail::conv_tiles<T>::slide_shape conv_slides[] = {
 #if IKEBANA_CPU_WIDTH == 64
     {8, 3, &slide_tile<T, 8, 3>, &slide_tile<T, 8, 1>},
     {6, 4, &slide_tile<T, 6, 4>, &slide_tile<T, 6, 1>},
-    {2, 8, &slide_tile<T, 2, 8>, nullptr},
+    {3, 8, &slide_tile<T, 3, 8>, nullptr},
     {1, 8, &slide_tile<T, 1, 8>, nullptr},
 #elif IKEBANA_CPU_WIDTH == 32
     {4, 3, &slide_tile<T, 4, 3>, &slide_tile<T, 4, 1>},
-    {2, 4, &slide_tile<T, 2, 4>, nullptr},
+    {3, 4, &slide_tile<T, 3, 4>, nullptr},
     {1, 8, &slide_tile<T, 1, 8>, nullptr},
 #elif IKEBANA_CPU_WIDTH == 16
     {4, 3, &slide_tile<T, 4, 3>, nullptr},
@@ -19,20 +19,6 @@ inline constexpr typename detail::conv_tiles<T>::slide_shape conv_slides[] = {
 #else
     {4, 2, &slide_tile<T, 4, 2>, nullptr},
     {1, 4, &slide_tile<T, 1, 4>, nullptr},
-#endif
-};
-template <class T>
-inline constexpr typename detail::conv_tiles<T>::dot_shape conv_dots[] = {
-#if IKEBANA_CPU_WIDTH == 64
-    {4, 6, &dot_tile<T, 4, 6>},
-    {2, 9, &dot_tile<T, 2, 9>},
-    {1, 9, &dot_tile<T, 1, 9>},
-#elif IKEBANA_CPU_WIDTH != 0
-    {4, 3, &dot_tile<T, 4, 3>},
-    {1, 9, &dot_tile<T, 1, 9>},
-#else
-    {2, 3, &dot_tile<T, 2, 3>},
-    {1, 3, &dot_tile<T, 1, 3>},
 #endif
 };
 template <class T, detail::conv_parts Parts>
@@ -50,9 +36,7 @@ constexpr detail::conv_tiles<T> make_conv_tiles() {
     t.copy_apart = &copy_planes_apart<T>;
     t.place_apart = &place_apart<T>;
   }
-  if constexpr (Parts.adds) t.add_rows = &add_rows<T>;
   if constexpr (Parts.slides) t.slides = conv_slides<T>;
-  if constexpr (Parts.dots) t.dots = conv_dots<T>;
   return t;
 }
 template <class T, detail::conv_parts Parts = detail::conv_parts{}>

@@ -152,16 +152,6 @@ IKEBANA_CPU_INLINE void add_plane_gradients(const detail::depthwise_planes<T>& j
     }
   }
 }
-/// to[i] = (adds ? to[i] : 0) + the sum of register i's lanes.
-template <std::size_t First = 0, class T, std::size_t N>
-IKEBANA_CPU_INLINE void add_each(const vec<T> (&sums)[N], T* to, bool adds) {
-  constexpr std::size_t w = static_cast<std::size_t>(vec<T>::size);
-  constexpr auto lanes = static_cast<dim_t>(First + w < N ? w : N - First);
-  vec<T> found = merge_sums<First, w>(sums);
-  if (adds) found = vec<T>::load(to + First, lanes) + found;
-  found.store(to + First, lanes);
-  if constexpr (First + w < N) add_each<First + w>(sums, to, adds);
-}
 /// The gradients of the weights of `count` channels: planes of an image are `channels` apart, of
 /// which there are `batch`.
 template <class T, int Stride>
@@ -173,7 +163,8 @@ template <class T, int Stride>
       const dim_t at = image * job.channels + c;
       add_plane_gradients<Stride>(job, job.x + at * job.plane, job.dy + at * job.out_plane, sums);
     }
-    add_each(sums, job.out + c * 9, job.accumulate);
+    T* const to = job.out + c * 9;
+    for (dim_t i = 0; i < 9; ++i) to[i] = (job.accumulate ? to[i] : T(0)) + sum(sums[i]);
   }
 }
 #endif
