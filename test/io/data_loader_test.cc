@@ -228,6 +228,8 @@ TEST_CASE("options that make no sense are refused") {
   const auto digits = numbered(3);
   CHECK(message_of<ike::shape_error>([&] { data_loader(digits, {.batch = 0}); }) ==
         "data_loader expects a batch of at least 1, got 0");
+  CHECK(message_of<ike::shape_error>([&] { data_loader(digits, {.batch = -1}); }) ==
+        "data_loader expects a batch of at least 1, got -1");
   CHECK(message_of<ike::shape_error>([&] {
           data_loader(digits, {.shard = {2, 2}});
         }) == "data_loader expects a rank below 2, got 2");

@@ -49,12 +49,33 @@ struct keeps_a_byte {
   }
 };
 
+/// What it finds, although it does not say that it keeps something.
+std::size_t bytes_of_none = 1;
+struct keeps_nothing {
+  static constexpr std::string_view kind = "keeps_nothing";
+  constexpr inferred infer(const shape& in) const { return in; }
+  template <class T>
+  void forward(const context<T>& c) const {
+    bytes_of_none = c.plan(0, 1).size();
+    for (dim_t i = 0; i < c.input_shape().numel(); ++i) c.output()[i] = c.input()[i];
+  }
+  template <class T>
+  void backward(const context<T>&) const {}
+};
+
 }  // namespace
 
 TEST_CASE("what modules keep is aligned, however many bytes others keep") {
   auto model = initialize<float, shape{1, 3}>(sequential(keeps_a_byte{}, keeps_a_byte{}), seed{1});
   model(tensor<float, shape{1, 3}>{});
   CHECK(plan_at % alignof(std::uint64_t) == 0);
+}
+
+TEST_CASE("a module without plan_bytes gets none of another's") {
+  auto model = initialize<float, shape{1, 3}>(
+      sequential(keeps_a_byte{}, keeps_nothing{}, keeps_a_byte{}), seed{1});
+  model(tensor<float, shape{1, 3}>{});
+  CHECK(bytes_of_none == 0);
 }
 
 TEST_CASE("static and dynamic extents give the same bits through padding of every kind") {

@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -133,6 +135,31 @@ TEST_CASE("a loss of equal shapes says what does not fit, before it writes anyth
   CHECK(wrong.message().view() ==
         "l1_loss expects a target of the prediction type float, got double");
   static_assert(l1_loss::check_elements<float, float>().ok());
+}
+
+TEST_CASE("bce_loss refuses what is no probability, as PyTorch does, before it writes anything") {
+  using row = tensor<float, shape{4}>;
+  const row t = zeros<float, shape{4}>();
+  for (const float bad : {-1e-6f, 1.0001f, std::numeric_limits<float>::quiet_NaN()}) {
+    row x = full<float, shape{4}>(0.5f), gradient = full<float, shape{4}>(7);
+    x[2] = bad;
+    CHECK_THROWS_AS(bce_loss{}(x, t), error);
+    CHECK_THROWS_AS(loss_values(bce_loss{}, x, t), error);
+    CHECK_THROWS_AS(bce_loss{}.backward(x, t, gradient.data()), error);
+    for (const float g : gradient) CHECK(g == 7);
+  }
+  CHECK_THROWS_WITH_AS(bce_loss{}(full<float, shape{4}>(1.5f), t),
+                       "bce_loss expects probabilities between 0 and 1, got 1.5 (element 0); "
+                       "bce_with_logits takes logits",
+                       error);
+  // A step of a model leaves its parameters as they were.
+  auto model = initialize<float, shape{4, 3}>(linear<3, 1>{}, seed{1});
+  sgd optimizer{model, {.lr = 1}};
+  const auto before = model.clone();
+  const auto far = full<float, shape{4, 3}>(1e6f);
+  CHECK_THROWS_AS(model.train_step(far, zeros<float, shape{4, 1}>(), bce_loss{}, optimizer), error);
+  CHECK(std::equal(before.parameters().begin(), before.parameters().end(),
+                   model.parameters().begin()));
 }
 
 TEST_CASE("the mean over no elements is not a number, their sum 0") {

@@ -1,7 +1,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <set>
 #include <string>
@@ -24,6 +26,7 @@
 #include "ikebana/nn/smooth_activation.hpp"
 #include "ikebana/ops.hpp"
 #include "ikebana/optim/sgd.hpp"
+#include "test/support/count_allocations.hpp"
 
 using namespace ikebana;
 using namespace ikebana::literals;
@@ -34,6 +37,25 @@ constexpr auto layer_norm_formula = graph([](auto x, auto w, auto b) {
   const auto d = x - mean<-1>(x, keepdim);
   return d * rsqrt(mean<-1>(square(d), keepdim) + 1e-5) * w + b;
 });
+/// Bounds that cut nothing off a part of x, which a loop reads in place. What equal bounds need is
+/// one block of the loop.
+struct many_bounds {
+  static constexpr std::size_t count = 40;
+  std::array<double, 2 * count> bounds{};
+  constexpr bool operator==(const many_bounds&) const = default;
+
+  template <std::size_t I, class Y>
+  constexpr auto clamped(const Y& y) const {
+    if constexpr (I == count)
+      return y;
+    else
+      return clamped<I + 1>(clamp(y, -bounds[I], bounds[count + I]));
+  }
+  template <symbolic X, symbolic T>
+  constexpr auto operator()(const X& x, const T& t) const {
+    return mean(relu{}(clamped<0>(relu{}(narrow<1>(x, 1, 2)))) * t);
+  }
+};
 constexpr auto softmax_loss = graph([](auto x, auto t) {
   const auto s = x - max<-1>(x, keepdim);
   return mean(sum<-1>(t * (log(sum<-1>(exp(s), keepdim)) - s)));
@@ -303,6 +325,26 @@ TEST_CASE("a loop with captured numbers follows them") {
   };
   const double one = value(1), three = value(3);
   CHECK(three - 1 == doctest::Approx(3 * (one - 1)));
+}
+
+TEST_CASE("a loop that no longer fits because its numbers differ runs step by step") {
+  auto model = initialize<double, shape{6, 3}>(linear<3, 4>{}, seed{1});
+  const auto x = uniform<double, shape{6, 3}>(seed{2});
+  const auto t = uniform<double, shape{6, 2}>(seed{3});
+  sgd optimizer{model, {.lr = 0}};
+  many_bounds loss;
+  for (double& a : loss.bounds) a = 5;
+  const double one = model.train_step(x, t, loss, optimizer);
+  const std::vector<double> gradients(model.gradients().begin(), model.gradients().end());
+  for (std::size_t i = 0; i < loss.bounds.size(); ++i)
+    loss.bounds[i] += static_cast<double>(i) / 1000;
+  for (int step = 0; step < 3; ++step) {
+    const long before = allocation_count_here;
+    CHECK(model.train_step(x, t, loss, optimizer) == doctest::Approx(one));
+    if (step > 0) CHECK(allocation_count_here == before);
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      CHECK(model.gradients()[i] == doctest::Approx(gradients[i]));
+  }
 }
 
 TEST_CASE("fusion may be switched between forward and backward, and hooks run single steps") {

@@ -70,7 +70,8 @@ TEST_CASE("the norm of two models together clips both") {
   clip_grads_with_norm(b, 0.5, all);
   CHECK(std::hypot(get_total_norm(a), get_total_norm(b)) == doctest::Approx(0.5).epsilon(1e-5));
   CHECK(get_total_norm(b) == doctest::Approx(0.5 * second / all).epsilon(1e-5));
-  CHECK_THROWS_AS(get_total_norm(a, {.norm_type = 0}), error);
+  CHECK_THROWS_WITH_AS(get_total_norm(a, {.norm_type = 0}),
+                       "get_total_norm expects a norm type above 0", error);
 }
 
 TEST_CASE("clip_grad_norm of gradients that are not finite") {

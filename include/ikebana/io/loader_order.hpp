@@ -113,11 +113,11 @@ class basic_loader_order {
       : options_{options}, count_{count} {
     const auto& [rank, ranks] = options.shard;
     if (options.batch < 1)
-      throw shape_error(diagnostic{"data_loader expects a batch of at least {expected}, got {got}",
-                                   1, options.batch});
+      throw shape_error(diagnostic{
+          "data_loader expects a batch of at least {expected}, got {number}", 1, options.batch});
     if (rank < 0 || rank >= ranks)
       throw shape_error(
-          diagnostic{"data_loader expects a rank below {expected}, got {got}", ranks, rank});
+          diagnostic{"data_loader expects a rank below {expected}, got {number}", ranks, rank});
     samples_ = options.drop_last ? count / ranks : count / ranks + (count % ranks != 0);
     if (options.drop_last) samples_ -= samples_ % options.batch;
     if (!options.weights.empty()) take_weights(options.weights);

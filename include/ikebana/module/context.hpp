@@ -73,7 +73,7 @@ class context {
   }
 
   /// Part of the `plan_bytes` of this call of the module, which is zeros at first and never touched
-  /// in between; empty where nothing is kept.
+  /// in between; empty where nothing is kept, and for a module without plan_bytes.
   std::span<std::byte> plan(std::size_t first, std::size_t bytes) const {
     if (plan_data == nullptr) return {};
     return {plan_data + first, bytes};

@@ -260,8 +260,10 @@ requires has_protocol<M>
     else
       to.n.saved += saved_count<M>();
   }
-  node.first_plan = to.n.plan_bytes;
-  to.n.plan_bytes += plan_bytes<M>();
+  if constexpr (plan_bytes<M>() > 0) {
+    node.first_plan = to.n.plan_bytes;
+    to.n.plan_bytes += plan_bytes<M>();
+  }
   node.kept_buffers = kept;
   if (kept > 0) to.keep_buffers(leaf);
   to.checkpoint = outer;

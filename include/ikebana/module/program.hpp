@@ -32,7 +32,9 @@ struct program_node {
   /// Of its buffers, which it keeps for a repeated forward: that many saved tensors, after its own,
   /// have their values before forward, and as many more are scratch.
   std::size_t kept_buffers = 0;
-  std::size_t first_plan = 0;  ///< Where what it plans begins, in bytes.
+  /// Where what it plans begins, in bytes; no_plan for a module without plan_bytes.
+  static constexpr std::size_t no_plan = static_cast<std::size_t>(-1);
+  std::size_t first_plan = no_plan;
 };
 
 /// A composition of which one alternative runs. Its arms are numbered from `first_arm` on.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
 #include <string_view>
 #include <type_traits>
 
@@ -59,10 +60,20 @@ void check_element_weights(const Loss& loss, const shape& extents) {
     loss.pos_weight.check(Loss::name.data(), "pos_weight", extents);
 }
 
+[[noreturn, gnu::cold]] inline void refuse_probability(dim_t i, double x) {
+  char said[160];
+  std::snprintf(said, sizeof said,
+                "bce_loss expects probabilities between 0 and 1, got %g (element %lld); "
+                "bce_with_logits takes logits",
+                x, static_cast<long long>(i));
+  throw_error(error(said));
+}
+
 /// The value of a loss, and its derivatives where gradient is given, block by block.
 template <class T, class Loss>
 T elementwise_loss(const Loss& loss, const loss_call<T, T>& c) {
   const dim_t n = c.extents.numel();
+  if constexpr (requires { loss.check_predictions(n, c.x); }) loss.check_predictions(n, c.x);
   const bool is_reduced = loss.reduction != reduction::none;
   const double divisor = is_reduced ? divisor_of(loss, c.extents) : 1;
   const auto factor = static_cast<T>(1 / divisor);
@@ -120,7 +131,8 @@ void loss_target_gradient(const Loss& loss, const loss_call<T, T>& c, T factor) 
 //     T target_slope(T x, T t) const
 //
 // which write the losses of n elements, at most block_of_loss, with their derivatives with respect
-// to x, and return that of one with respect to t. One with element_weights `weight` is told, last,
+// to x, and return that of one with respect to t; `check_predictions(n, x)`, if there is one,
+// throws before anything is written. One with element_weights `weight` is told, last,
 // the index of the (first) element; its own functions leave `weight` out. Not a base class: with
 // one, g++ warns of each initializer that names members, huber_loss{.delta = 2}.
 #define IKEBANA_ELEMENTWISE_LOSS(Self)                                                            \
@@ -303,13 +315,19 @@ struct bce_with_logits {
 };
 
 /// The binary cross entropy of probabilities: -(t log x + (1 - t) log(1 - x)), logarithms at least
-/// -100, as PyTorch's BCELoss. bce_with_logits is more exact.
+/// -100, as PyTorch's BCELoss. bce_with_logits is more exact. Throws error, before it writes
+/// anything, unless all x are in [0, 1].
 struct bce_loss {
   IKEBANA_ELEMENTWISE_LOSS(bce_loss);
 
   ikebana::reduction reduction = ikebana::reduction::mean;
   element_weights weight{};  ///< Times the loss of an element, see bce_with_logits.
 
+  template <class T>
+  void check_predictions(dim_t n, const T* x) const {
+    for (dim_t i = 0; i < n; ++i)
+      if (!(x[i] >= 0 && x[i] <= 1)) detail::refuse_probability(i, static_cast<double>(x[i]));
+  }
   template <class T>
   void block(dim_t n, const T* x, const T* t, T* value, T* slope, dim_t) const {
     for (dim_t i = 0; i < n; ++i) {

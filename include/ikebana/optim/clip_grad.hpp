@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <span>
+#include <string>
 #include <type_traits>
 
 #include "ikebana/core/error.hpp"
@@ -44,6 +45,19 @@ using clip_misuse = std::conditional_t<steps_while_backward_runs<M>,
                                        misuse::clip_grad_with_optimizer_in_backward<later<M>>,
                                        misuse::clip_grad_needs_an_initialized_model<later<M>>>;
 
+/// `caller` is named by errors.
+template <class Model>
+double total_norm(Model& model, const clip_grad_norm_options& options, const char* caller) {
+  using T = typename Model::value_type;
+  const double p = options.norm_type;
+  if (!(p > 0)) throw error(std::string(caller) + " expects a norm type above 0");
+  parameter_shards<T>* shards = nullptr;
+  if constexpr (sharded_optimizable<Model>) shards = model.shards();
+  const double norm = gradient_norm<T>(model.gradients(), shards, p, rows_of(model));
+  if (options.error_if_nonfinite && !std::isfinite(norm)) refuse_norm(caller, p);
+  return norm;
+}
+
 }  // namespace detail
 
 /// The norm of the gradients of all parameters, taken as one vector (torch.nn.utils.get_total_norm
@@ -54,15 +68,7 @@ using clip_misuse = std::conditional_t<steps_while_backward_runs<M>,
 template <class Model>
 requires(detail::clips<Model>) double get_total_norm(Model& model,
                                                      const clip_grad_norm_options& options = {}) {
-  using T = typename Model::value_type;
-  const double p = options.norm_type;
-  if (!(p > 0)) throw error("clip_grad_norm expects a norm type above 0");
-  parameter_shards<T>* shards = nullptr;
-  if constexpr (sharded_optimizable<Model>) shards = model.shards();
-  const double norm =
-      detail::gradient_norm<T>(model.gradients(), shards, p, detail::rows_of(model));
-  if (options.error_if_nonfinite && !std::isfinite(norm)) detail::refuse_norm("clip_grad_norm", p);
-  return norm;
+  return detail::total_norm(model, options, "get_total_norm");
 }
 template <class Model>
 requires(!detail::clips<Model>) auto get_total_norm(const Model&,
@@ -101,7 +107,7 @@ requires(!detail::clips<Model>) auto clip_grads_with_norm(const Model&, double, 
 template <class Model>
 requires(detail::clips<Model>) double clip_grad_norm(Model& model, double max_norm,
                                                      const clip_grad_norm_options& options = {}) {
-  const double norm = get_total_norm(model, options);
+  const double norm = detail::total_norm(model, options, "clip_grad_norm");
   clip_grads_with_norm(model, max_norm, norm);
   return norm;
 }

@@ -131,14 +131,16 @@ struct prepared_network {
       return true;
   }
 
-  /// Takes over numbers of the module that changed, which loops contain. Does not allocate.
+  /// Takes over numbers of the module that changed, which loops contain. Allocates if a loop no
+  /// longer fits: what was one block for equal numbers may be several.
   void change_numbers() {
     tables_type& t = *tables;
     if constexpr (tables_type::has_loops) {
       if (t.current_inputs.size() == 0) return;
       change_steps change{t.current_program.nodes.data()};
       for_each_leaf(module, change);
-      t.build_loops();
+      if (!t.build_loops()) [[unlikely]]
+        prepare(shape_list(t.current_inputs));
     }
   }
 

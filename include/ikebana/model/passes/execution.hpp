@@ -196,7 +196,9 @@ struct execution {
             .gradients = gradients + leaf.first_parameter,
             .buffers = buffers + leaf.first_buffer,
             .saved_data = saved + node.first_saved,
-            .plan_data = plans == nullptr ? nullptr : plans + node.first_plan,
+            .plan_data = plans == nullptr || node.first_plan == program_node::no_plan
+                             ? nullptr
+                             : plans + node.first_plan,
             .is_training = training,
             .stamp = stamp,
             .stream = random_stream{model_seed, leaf.path_hash, step, stream}};
