@@ -77,10 +77,9 @@ IKEBANA_CPU_INLINE vec<T> gelu_slope(vec<T> x) {
   }
 #if IKEBANA_CPU_WIDTH >= 32
   else if constexpr (has_pieces<T>)
-    return from_tail(
-        x,
-        fma(x, vec<T>::zero(),
-            piecewise<gelu_slope_pieces>(min(vec<T>::broadcast(gelu_slope_pieces::most), abs(x)))));
+    return from_tail(x,
+                     fma(x, vec<T>::zero(),
+                         piecewise<gelu_slope_pieces>(at_most(abs(x), gelu_slope_pieces::most))));
 #endif
   else {
     const vec<T> a = at_most(abs(x), coefficients<T>::normal_limit);
@@ -144,9 +143,9 @@ IKEBANA_CPU_INLINE vec<T> gelu_tanh_slope(vec<T> x) {
   }
 #if IKEBANA_CPU_WIDTH >= 32
   else if constexpr (has_pieces<T>)
-    return from_tail(x, fma(x, vec<T>::zero(),
-                            piecewise<gelu_tanh_slope_pieces>(
-                                min(vec<T>::broadcast(gelu_tanh_slope_pieces::most), abs(x)))));
+    return from_tail(
+        x, fma(x, vec<T>::zero(),
+               piecewise<gelu_tanh_slope_pieces>(at_most(abs(x), gelu_tanh_slope_pieces::most))));
 #endif
   else {
     const vec<T> a = at_most(abs(x), gelu_tanh_parts<T>::most);

@@ -1,12 +1,6 @@
 // The logistic and the normal distribution on vec<T>. They have relative accuracy in both tails:
 // what scales a tail comes last, so that a denormal result is rounded once.
 
-/// x or, where that is larger, `most`.
-template <class T>
-IKEBANA_CPU_INLINE vec<T> at_most(vec<T> x, T most) {
-  return min(vec<T>::broadcast(most), x);
-}
-
 /// exp(-v - low) and u = 1 / (1 + exp(v + low)) for v >= 0, low much smaller than 1.
 template <class T>
 struct logistic_parts {
@@ -71,58 +65,13 @@ IKEBANA_CPU_INLINE normal_parts<T> normal_at(vec<T> a) {
           e.scale(fma(d, e.e, d))};
 }
 
-#if IKEBANA_CPU_WIDTH >= 32
-/// From here on exp(-x) is all there is of 1 / (1 + exp(x)).
-#if IKEBANA_CPU_WIDTH == 64
-inline constexpr float far_logistic = logistic_pieces::most;
-#else
-inline constexpr float far_logistic = 64;
-#endif
-/// 1 / (1 + exp(-x)) of x far from 0.
-[[gnu::noinline]] inline void far_sigmoid(float* x) {
-  const vec<float> v = vec<float>::load(x), e = exp(-abs(v));
-  const vec<float> tail = fma(-e, fma(-e, e, e), e);
-  select(v < vec<float>::zero(), tail, 1.0f - tail).store(x);
-}
-IKEBANA_CPU_INLINE vec<float> sigmoid_by_parts(vec<float> x) {
-  // From memory: a number that compilers know they build anew for each register, as none lasts over
-  // the call below.
-  const vec<float> sign = opaque(vec<float>::broadcast(-0.0f));
-  const vec<float> below = as<float>(as<std::int32_t>(x) | as<std::int32_t>(sign));  // -|x|
-  const vec<float> limit = vec<float>::broadcast(-far_logistic);
-#if IKEBANA_CPU_WIDTH == 64
-  vec<float> y =
-      from_tail(x, piecewise<logistic_pieces>(min(vec<float>::broadcast(far_logistic), abs(x))));
-#else
-  const vec<float> e = exp_parts(below).normal();
-  // Less a product, for a sum of e and 1 is rounded.
-  const vec<float> u = e / (e + 1.0f),
-                   from = {_mm256_blendv_ps(vec<float>::broadcast(1).v, e.v, x.v)};
-  vec<float> y = fma(-from, u, from);
-#endif
-  if (any_at_least(limit, below)) {
-    float lanes[vec<float>::size];
-    x.store(lanes);
-    far_sigmoid(lanes);
-    y = select(limit >= below, vec<float>::load(lanes), y);
-  }
-  return y;
-}
-#endif
-
 template <class T>
 IKEBANA_CPU_INLINE vec<T> sigmoid(vec<T> x) {
-  if constexpr (through_double<T>) {
-    return by_double<sigmoid_function>(x);
-  }
-#if IKEBANA_CPU_WIDTH >= 32
-  else if constexpr (has_pieces<T>)
-    return sigmoid_by_parts(x);
-#endif
-  else {
-    const logistic_parts<T> p(abs(x));
-    return select(x < vec<T>::zero(), fma(-p.e, p.u, p.e), T(1) - p.u);
-  }
+  if constexpr (through_double<T>) return by_double<sigmoid_function>(x);
+  const vec<T> e = exp(-abs(x)), u = e / (e + T(1));
+  // Less a product, for a sum of e and 1 is rounded.
+  const vec<T> from = select(x < vec<T>::zero(), e, vec<T>::broadcast(T(1)));
+  return fma(-from, u, from);
 }
 
 template <class T>
@@ -131,11 +80,8 @@ IKEBANA_CPU_INLINE vec<T> erf(vec<T> x) {
     return by_double<erf_function>(x);
   }
 #if IKEBANA_CPU_WIDTH >= 32
-  else if constexpr (has_pieces<T>) {
-    using B = typename number<T>::bits;
-    const vec<T> y = piecewise<erf_pieces>(min(vec<T>::broadcast(erf_pieces::most), abs(x)));
-    return as<T>(as<B>(y) | (as<B>(x) & bits_of<T>::broadcast(number<T>::sign)));
-  }
+  else if constexpr (has_pieces<T>)
+    return copysign(piecewise<erf_pieces>(at_most(abs(x), erf_pieces::most)), x);
 #endif
   else {
     const vec<T> t = abs(x);

@@ -2,6 +2,12 @@
 // activations-inl.hpp: at most 2 units in the last place over all of T where nothing else is said,
 // on every set, down to denormal results.
 
+/// x or, where that is larger, `most`.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> at_most(vec<T> x, T most) {
+  return min(vec<T>::broadcast(most), x);
+}
+
 /// A rounded product and what the rounding lost.
 template <class T>
 struct exact_product {
@@ -80,45 +86,18 @@ struct scaled_exp {
 };
 
 #if IKEBANA_CPU_WIDTH >= 32
-/// exp(x) = (1 + e) power 2^n of float by a table of powers of 2^(1 / size), n with as many binary
-/// places, |r| <= log(2) / (2 size).
+/// exp(x) = (1 + e) power 2^n of float by a table of powers of 2^(1 / 8), n with as many binary
+/// places, |r| <= log(2) / 16.
 struct exp_parts {
   vec<float> shifted, n, r;
-#if IKEBANA_CPU_WIDTH == 64
-  static constexpr float big = 0x1.8p19f;
-#else
-  static constexpr float big = 0x1.8p20f + 2 * 127;
-#endif
   IKEBANA_CPU_INLINE explicit exp_parts(vec<float> x, bool is_rough = false) {
+    constexpr float big = 0x1.8p20f + 2 * 127;
     shifted = fma(x, vec<float>::broadcast(1.4426950408889634f), vec<float>::broadcast(big));
     keep_rounding(shifted);
     n = shifted - big;
     keep_rounding(n);
     r = fma(n, vec<float>::broadcast(is_rough ? -0.6931471805599453f : -0x1.62ep-1f), x);
     if (!is_rough) r = fma(n, vec<float>::broadcast(-0x1.0bfbe8p-15f), r);
-  }
-#if IKEBANA_CPU_WIDTH == 64
-  IKEBANA_CPU_INLINE vec<float> scaled() const {
-    alignas(64) static constexpr float powers[16] = {
-        0x1.000000p+0f, 0x1.0b5586p+0f, 0x1.172b84p+0f, 0x1.2387a6p+0f,
-        0x1.306fe0p+0f, 0x1.3dea64p+0f, 0x1.4bfdaep+0f, 0x1.5ab07ep+0f,
-        0x1.6a09e6p+0f, 0x1.7a1148p+0f, 0x1.8ace54p+0f, 0x1.9c4918p+0f,
-        0x1.ae89fap+0f, 0x1.c199bep+0f, 0x1.d5818ep+0f, 0x1.ea4afap+0f};
-    // Beyond overflow and underflow any r will do.
-    const vec<float> s = limited(r, 0.03f), power = pick(powers, as<std::int32_t>(shifted));
-    const vec<float> e =
-        fma(s * s,
-            fma(s, vec<float>::broadcast(0.1666705923f), vec<float>::broadcast(0.5000162519f)), s);
-    return scale_by_power(fma(power, e, power), n);
-  }
-#else
-  /// 2^n where that is a normal number: the bits of n are added to a table that lacks them.
-  IKEBANA_CPU_INLINE vec<float> power() const {
-    alignas(32) static constexpr float powers_less_n[8] = {
-        -0x1.000000p+2f, -0x1.f72b84p+1f, -0x1.f06fe0p+1f, -0x1.ebfdaep+1f,
-        -0x1.ea09e6p+1f, -0x1.eace54p+1f, -0x1.ee89fap+1f, -0x1.f5818ep+1f};
-    return as<float>(as<std::uint32_t>(pick(powers_less_n, as<std::int32_t>(shifted))) +
-                     (as<std::uint32_t>(shifted) << 20));
   }
   /// (1 + e) power.
   IKEBANA_CPU_INLINE vec<float> times(vec<float> power) const {
@@ -137,27 +116,33 @@ struct exp_parts {
     alignas(32) static constexpr float powers[8] = {0x1.000000p+0f, 0x1.172b84p+0f, 0x1.306fe0p+0f,
                                                     0x1.4bfdaep+0f, 0x1.6a09e6p+0f, 0x1.8ace54p+0f,
                                                     0x1.ae89fap+0f, 0x1.d5818ep+0f};
+    const vec<float> y = times(pick(powers, as<std::int32_t>(shifted)));
+#if IKEBANA_CPU_WIDTH == 64
+    return scale_by_power(y, n);
+#else
     // By two powers of about half of n, which are normal numbers.
     const vec<std::uint32_t> both = as<std::uint32_t>(shifted) >> 3;
     const vec<std::uint32_t> first = both >> 1, second = both - first;
-    return times(pick(powers, as<std::int32_t>(shifted))) * as<float>(first << 23) *
-           as<float>(second << 23);
-  }
-  /// Where power() is right.
-  IKEBANA_CPU_INLINE vec<float> normal() const { return times(power()); }
+    return y * as<float>(first << 23) * as<float>(second << 23);
 #endif
+  }
+  /// Where 2^n is a normal number: its bits are added to a table that lacks them.
+  IKEBANA_CPU_INLINE vec<float> normal() const {
+    alignas(32) static constexpr float powers_less_n[8] = {
+        -0x1.000000p+2f, -0x1.f72b84p+1f, -0x1.f06fe0p+1f, -0x1.ebfdaep+1f,
+        -0x1.ea09e6p+1f, -0x1.eace54p+1f, -0x1.ee89fap+1f, -0x1.f5818ep+1f};
+    return times(as<float>(as<std::uint32_t>(pick(powers_less_n, as<std::int32_t>(shifted))) +
+                           (as<std::uint32_t>(shifted) << 20)));
+  }
 };
 #endif
 
 template <class T>
 IKEBANA_CPU_INLINE vec<T> exp(vec<T> x) {
   if constexpr (through_double<T>) return by_double<exp_function>(x);
-#if IKEBANA_CPU_WIDTH == 64
-  if constexpr (sizeof(T) == 4) return exp_parts(x).scaled();
-#endif
   using c = coefficients<T>;
   x = min(vec<T>::broadcast(c::exp_most), max(vec<T>::broadcast(c::exp_least), x));
-#if IKEBANA_CPU_WIDTH == 32
+#if IKEBANA_CPU_WIDTH >= 32
   if constexpr (sizeof(T) == 4) return exp_parts(x).scaled();
 #endif
   const scaled_exp<T> s(x);
@@ -169,34 +154,9 @@ IKEBANA_CPU_INLINE vec<T> exp(vec<T> x) {
 template <class T>
 IKEBANA_CPU_INLINE vec<T> exp_of_difference(vec<T> x) {
 #if IKEBANA_CPU_WIDTH >= 32
-  if constexpr (sizeof(T) == 4) {
-    // -127 log(2), where the exponent becomes that of 0.
-    x = max(vec<float>::broadcast(-88.02969f), x);
-#if IKEBANA_CPU_WIDTH == 32
-    return exp_parts(x, true).normal();
-#else
-    // 2^(i/32) less i/32 of an exponent; 2^n as the bits of n times that.
-    alignas(64) static constexpr float powers_less_n[32] = {
-        0x1.000000p+0f, 0x1.fd9b0ep-1f, 0x1.fb5586p-1f, 0x1.f9301ep-1f, 0x1.f72b84p-1f,
-        0x1.f54874p-1f, 0x1.f387a6p-1f, 0x1.f1e9e0p-1f, 0x1.f06fe0p-1f, 0x1.ef1a74p-1f,
-        0x1.edea64p-1f, 0x1.ece086p-1f, 0x1.ebfdaep-1f, 0x1.eb42b6p-1f, 0x1.eab07ep-1f,
-        0x1.ea47ecp-1f, 0x1.ea09e6p-1f, 0x1.e9f75ep-1f, 0x1.ea1148p-1f, 0x1.ea589ap-1f,
-        0x1.eace54p-1f, 0x1.eb737cp-1f, 0x1.ec4918p-1f, 0x1.ed503cp-1f, 0x1.ee89fap-1f,
-        0x1.eff770p-1f, 0x1.f199bep-1f, 0x1.f3720ep-1f, 0x1.f5818ep-1f, 0x1.f7c974p-1f,
-        0x1.fa4afap-1f, 0x1.fd0766p-1f};
-    constexpr float big = 0x1.8p18f;
-    vec<float> n = fma(x, vec<float>::broadcast(1.4426950408889634f), vec<float>::broadcast(big));
-    keep_rounding(n);
-    const vec<float> power =
-        as<float>(as<std::uint32_t>(pick(powers_less_n, powers_less_n + 16, as<std::int32_t>(n))) +
-                  (as<std::uint32_t>(n) << 18));
-    n = n - big;
-    keep_rounding(n);
-    const vec<float> r = fma(n, vec<float>::broadcast(-0.6931471805599453f), x);
-    return fma(power * r, fma(r, vec<float>::broadcast(0.5f), vec<float>::broadcast(1.0000146459f)),
-               power);
-#endif
-  }
+  // At least -127 log(2), where the exponent becomes that of 0.
+  if constexpr (sizeof(T) == 4)
+    return exp_parts(max(vec<float>::broadcast(-88.02969f), x), true).normal();
 #endif
   return exp(x);
 }
@@ -216,11 +176,8 @@ IKEBANA_CPU_INLINE vec<T> tanh(vec<T> x) {
   if constexpr (through_double<T>) return by_double<tanh_function>(x);
   using c = coefficients<T>;
 #if IKEBANA_CPU_WIDTH >= 32
-  if constexpr (has_pieces<T>) {
-    using B = typename number<T>::bits;
-    const vec<T> y = piecewise<tanh_pieces>(min(vec<T>::broadcast(tanh_pieces::most), abs(x)));
-    return as<T>(as<B>(y) | (as<B>(x) & bits_of<T>::broadcast(number<T>::sign)));
-  }
+  if constexpr (has_pieces<T>)
+    return copysign(piecewise<tanh_pieces>(at_most(abs(x), tanh_pieces::most)), x);
 #endif
   const vec<T> a = min(vec<T>::broadcast(c::tanh_one), abs(x));
   const reduced<T> s(a * T(-2));

@@ -5,9 +5,7 @@
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/detail/polynomial-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/detail/pieces32-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/detail/pieces64-inl.hpp"
+#define IKEBANA_CPU_BODY "ikebana/cpu/detail/pieces-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/detail/coefficients-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"

@@ -13,23 +13,19 @@ IKEBANA_CPU_INLINE vec<T> polynomial(const T (&c)[N], vec<T> x) {
 }
 
 #if IKEBANA_CPU_WIDTH >= 32
-/// Lane i: row[at[i]], the upper bits of `at` without meaning.
+/// Lane i: element at[i] of the 8 of a row, the upper bits of `at` without meaning.
 IKEBANA_CPU_INLINE vec<float> pick(const float* row, vec<std::int32_t> at) {
 #if IKEBANA_CPU_WIDTH == 64
+  typedef float eight __attribute__((vector_size(32), may_alias));
+  const eight half = *reinterpret_cast<const eight*>(row);
+  const auto both =
+      __builtin_shufflevector(half, half, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
   return {_mm512_maskz_permutexvar_ps(all16, __builtin_bit_cast(__m512i, at.v),
-                                      vec<float>::load(row).v)};
+                                      __builtin_bit_cast(__m512, both))};
 #else
   return {_mm256_permutevar8x32_ps(vec<float>::load(row).v, __builtin_bit_cast(__m256i, at.v))};
 #endif
 }
-
-#if IKEBANA_CPU_WIDTH == 64
-/// The same of two rows.
-IKEBANA_CPU_INLINE vec<float> pick(const float* row, const float* next, vec<std::int32_t> at) {
-  return {_mm512_permutex2var_ps(vec<float>::load(row).v, __builtin_bit_cast(__m512i, at.v),
-                                 vec<float>::load(next).v)};
-}
-#endif
 
 /// Of two coefficients in one number, which itself is the lower one, that of the higher power.
 IKEBANA_CPU_INLINE vec<float> upper_of_pair(vec<float> both) {
@@ -43,7 +39,7 @@ IKEBANA_CPU_INLINE vec<float> piecewise(vec<float> a) {
   vec<std::int32_t> at;
   if constexpr (P::by_octaves) {
     at = as<std::int32_t>(fma(a, vec<float>::broadcast(P::scale), vec<float>::broadcast(0.5f))) >>
-         (IKEBANA_CPU_WIDTH == 64 ? 21 : 22);
+         22;
   } else {
     // The last bits of a sum with a number this big are the interval.
     vec<float> slope = vec<float>::broadcast(P::step);
@@ -61,30 +57,16 @@ IKEBANA_CPU_INLINE vec<float> piecewise(vec<float> a) {
     y = fma(fma(y, h, upper_of_pair(both)), h, both);
   }
   constexpr int from = P::pairs > 0 ? plain : n - 2;
-#if IKEBANA_CPU_WIDTH == 32
   // By the square of h: a chain half as long.
   const vec<float> square = h * h;
   constexpr int left = from - 1;  // row(from) .. row(2) are to be added
 #pragma GCC unroll 16
   for (int i = from; i > 2; i -= 2) y = fma(y, square, fma(row(i), h, row(i - 1)));
   if constexpr (left % 2 != 0) y = fma(y, h, row(2));
-#else
-#pragma GCC unroll 16
-  for (int i = from; i > 1; --i) y = fma(y, h, row(i));
-#endif
-  vec<float> start = row(1);
-  if constexpr (P::adds_argument) {
-    const lane_mask<float> is_first = center == vec<float>::zero();
-#if IKEBANA_CPU_WIDTH == 32
-    // Its row has zeros there; a selection is three operations.
-    using bits = vec<std::int32_t>;
-    start = as<float>(as<std::int32_t>(start) |
-                      (as<std::int32_t>(a) & bits{__builtin_bit_cast(bits::raw, is_first.m)}));
-#else
-    start = select(is_first, a, start);
-#endif
-  }
-  return fma(y, h, start);
+  if constexpr (P::adds_argument)
+    return fma(y, h, select(center == vec<float>::zero(), a, row(1)));
+  else
+    return fma(y, h, row(1));
 }
 
 IKEBANA_CPU_INLINE bool any_at_least(vec<float> a, vec<float> least) {
@@ -116,13 +98,5 @@ IKEBANA_CPU_INLINE vec<float> from_tail(vec<float> x, vec<float> tail) {
 #else
   return {_mm256_blendv_ps((1.0f - tail).v, tail.v, x.v)};
 #endif
-}
-#endif
-
-#if IKEBANA_CPU_WIDTH == 64
-/// a, or `most` with its sign if that is nearer to 0 or a is not a number.
-IKEBANA_CPU_INLINE vec<float> limited(vec<float> a, float most) {
-  return {__builtin_ia32_rangeps512_mask(a.v, vec<float>::broadcast(most).v, 0b0010,
-                                         vec<float>::zero().v, all16, 4)};
 }
 #endif

@@ -1,9 +1,9 @@
-// Piecewise polynomials of float for sets with 8 lanes in a register: as many intervals, each with
-// its own center, where the function is a float but for a hundredth of its last place. Fits by
-// weighted least squares to the relative error, the coefficients rounded one after the other, and
-// the center that leaves the least error after rounding. The first row are the centers.
+// Piecewise polynomials of float: as many intervals as AVX2 has lanes, each with its own center,
+// where the function is a float but for a hundredth of its last place. Fits by weighted least
+// squares to the relative error, the coefficients rounded one after the other, and the center that
+// leaves the least error after rounding. The first row are the centers.
 
-#if IKEBANA_CPU_WIDTH == 32
+#if IKEBANA_CPU_WIDTH >= 32
 /// tanh(a).
 struct tanh_pieces {
   static constexpr float most = 9.02f, scale = 0x1.a9b85ep-1f;
