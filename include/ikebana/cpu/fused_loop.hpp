@@ -242,13 +242,11 @@ class loop_runner {
       case loop_code::scatter:
         return scatter(p_.maps[i.map], base(i.y), i.of_rows ? row_ : at_, n, find(i.a));
       case loop_code::normalise:
-        return IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_rows<T>)(
-            rows_, p_.length, 1, find(i.a), nullptr, nullptr, nullptr, nullptr,
-            static_cast<T>(i.number), y, find(i.b), find(i.c));
+        return layer_norm_forward<T>(rows_, p_.length, 1, find(i.a), nullptr, nullptr,
+                                     static_cast<T>(i.number), y, find(i.b), find(i.c));
       case loop_code::normalise_gradient:
-        return IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_rows_backward<T>)(
-            rows_, p_.length, 1, find(i.a), find(i.g), nullptr, find(i.b), find(i.c), y, nullptr,
-            nullptr, true);
+        return layer_norm_backward<T>(rows_, p_.length, 1, find(i.a), find(i.g), nullptr, find(i.b),
+                                      find(i.c), y, nullptr, nullptr, true);
     }
   }
 

@@ -1,134 +1,170 @@
-#define IKEBANA_CPU_TERMS [=](dim_t i, dim_t lanes) __attribute__((always_inline))
-
-/// The sum of (x - center)^2.
+/// Mean and 1 / sqrt(variance + eps) of n elements; of a root mean square norm, the mean is 0.
 template <class T>
-IKEBANA_CPU_INLINE double squared_distance(dim_t n, const T* x, T center) {
-  const vec<T> middle = vec<T>::broadcast(center);
-  return static_cast<double>(sum_terms<T>(
+struct row_statistics {
+  T mean, invstd, squares;
+};
+template <class T>
+IKEBANA_CPU_INLINE row_statistics<T> statistics_of(dim_t n, const T* x, T eps, bool is_centered) {
+  const T count = static_cast<T>(n), mean = is_centered ? sum_array(n, x) / count : T(0);
+  const vec<T> center = vec<T>::broadcast(mean);
+  const T squares = sum_terms<T>(
       n, IKEBANA_CPU_TERMS {
-        const vec<T> d = load_lanes(x + i, lanes) - middle;
-        // Lanes past the end hold -center.
-        const vec<T> s = d * d;
-        return lanes == vec<T>::size ? s : first_of(s, lanes);
-      }));
-}
-
-/// 1 / sqrt(variance + eps), and not a number where the variance is above all numbers: 0 would make
-/// a row of one overflow finite and wrong.
-template <class T>
-IKEBANA_CPU_INLINE vec<T> inverse_deviation(vec<T> variance, T eps) {
-  return fma(variance, vec<T>::zero(), vec<T>::broadcast(T(1))) /
-         sqrt(variance + vec<T>::broadcast(eps));
-}
-
-/// sum_by_lanes of a row, which may be less than a register.
-template <class T, class F>
-IKEBANA_CPU_INLINE vec<T> sum_of_row(dim_t n, F f) {
-  return n < vec<T>::size ? f(dim_t{0}, n) : sum_by_lanes<T>(n, f);
-}
-
-template <class T>
-IKEBANA_CPU_INLINE void normalize_row(dim_t n, const T* x, const T* gamma, const T* beta,
-                                      vec<T> center, vec<T> factor, T* y) {
-  const auto scaled = IKEBANA_CPU_TERMS { return (load_lanes(x + i, lanes) - center) * factor; };
-  if (gamma != nullptr && beta != nullptr)
-    return map_terms(
-        n, y, IKEBANA_CPU_TERMS {
-          return fma(scaled(i, lanes), load_lanes(gamma + i, lanes), load_lanes(beta + i, lanes));
-        });
-  map_terms(
-      n, y, IKEBANA_CPU_TERMS {
-        const vec<T> v = scaled(i, lanes);
-        return gamma != nullptr  ? v * load_lanes(gamma + i, lanes)
-               : beta != nullptr ? v + load_lanes(beta + i, lanes)
-                                 : v;
+        const vec<T> d = load_lanes(x + i, lanes, center) - center;
+        return d * d;
       });
+  // Not a number where the variance is above all numbers: 0 would make a row of one overflow finite
+  // and wrong.
+  const double variance = static_cast<double>(squares / count);
+  return {mean,
+          static_cast<T>((1 + variance * 0) / __builtin_sqrt(variance + static_cast<double>(eps))),
+          squares};
 }
 
 /// Of x, or of total = x + residual. Root mean square norm where `means` is null.
 template <class T>
-void normalize_rows(dim_t rows, dim_t n, dim_t groups, const T* x, const T* residual, T* total,
-                    const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds) {
-  if (n == 0) return;
-  constexpr dim_t w = vec<T>::size;
-  const dim_t together = rows_together<T>(n);
-  const vec<T> count = vec<T>::broadcast(static_cast<T>(n));
-  const bits_of<T> kept = last_lanes<T>(n);
-  const T* const values = residual == nullptr ? x : total;
-  vec<T> parts[w];
-  T mean[2][w] = {}, invstd[w] = {};
-  // The sums of the next rows come before the last pass over these, which then waits for nothing.
-  for (dim_t first = -together, turn = 0; first < rows; first += together, turn ^= 1) {
-    const dim_t left = rows - first, here = first < 0 ? 0 : left < together ? left : together;
-    for (dim_t r = 0; r < here; ++r) {
-      const T* row = values + (first + r) * n;
-      const vec<T> center = vec<T>::broadcast(mean[turn][r]);
-      parts[r] = sum_of_row<T>(
-          n, IKEBANA_CPU_TERMS {
-            vec<T> d = load_lanes(row + i, lanes) - center;
-            if (lanes != w) d = keep_lanes(d, kept);
-            return d * d;
-          });
-    }
-    if (here > 0) {
-      const vec<T> inverse = inverse_deviation(sum_each(parts, together, here) / count, eps);
-      inverse.store(invstd);
-      store_lanes(inverse, invstds + first, here);
-    }
-    const dim_t next = first + together;
-    const dim_t coming = rows - next < together ? rows - next : together;
-    if (coming > 0 && residual != nullptr) {
-      const T *a = x + next * n, *b = residual + next * n;
+void normalize_rows(dim_t first, dim_t last, dim_t n, dim_t groups, const T* x, const T* residual,
+                    T* total, const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds) {
+  for (dim_t r = first; n != 0 && r < last; ++r) {
+    const T *const a = x + r * n, *row = a;
+    if (residual != nullptr) {
+      const T* const b = residual + r * n;
       map_terms(
-          coming * n, total + next * n,
+          n, total + r * n,
           IKEBANA_CPU_TERMS { return load_lanes(a + i, lanes) + load_lanes(b + i, lanes); });
+      row = total + r * n;
     }
-    if (coming > 0 && means != nullptr) {
-      for (dim_t r = 0; r < coming; ++r) {
-        const T* row = values + (next + r) * n;
-        parts[r] = sum_of_row<T>(
-            n, IKEBANA_CPU_TERMS { return load_lanes(row + i, lanes); });
-      }
-      const vec<T> m = sum_each(parts, together, coming) / count;
-      m.store(mean[turn ^ 1]);
-      store_lanes(m, means + next, coming);
+    const row_statistics<T> s = statistics_of(n, row, eps, means != nullptr);
+    if (means != nullptr) means[r] = s.mean;
+    invstds[r] = s.invstd;
+    const vec<T> center = vec<T>::broadcast(s.mean), factor = vec<T>::broadcast(s.invstd);
+    const dim_t part = groups == 1 ? 0 : r % groups * n;
+    map_terms(
+        n, y + r * n, IKEBANA_CPU_TERMS {
+          vec<T> v = (load_lanes(row + i, lanes) - center) * factor;
+          if (gamma != nullptr) v = v * load_lanes(gamma + part + i, lanes);
+          return beta != nullptr ? v + load_lanes(beta + part + i, lanes) : v;
+        });
+  }
+}
+
+template <class T>
+void normalize_groups(dim_t first, dim_t last, dim_t channels, dim_t inner, dim_t groups,
+                      const T* x, const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds,
+                      T* variances) {
+  const dim_t each = groups == 0 ? 0 : channels / groups, n = each * inner;
+  for (dim_t r = first * groups; n != 0 && r < last * groups; ++r) {
+    const row_statistics<T> s = statistics_of(n, x + r * n, eps, true);
+    means[r] = s.mean;
+    invstds[r] = s.invstd;
+    if (variances != nullptr) variances[r] = s.squares / static_cast<T>(n > 1 ? n - 1 : 1);
+    for (dim_t k = 0, c = r % groups * each; k < each; ++k, ++c)
+      scale_channel(1, 1, inner, 0, x + r * n + k * inner, s.mean,
+                    (gamma != nullptr ? gamma[c] : T(1)) * s.invstd,
+                    beta != nullptr ? beta[c] : T(0), final_activation<T>{}, y + r * n + k * inner);
+  }
+}
+
+/// dgamma and dbeta of rows first, first + step, ... < last, added to what is there.
+template <class T>
+IKEBANA_CPU_INLINE void add_row_gradients(dim_t first, dim_t last, dim_t step, dim_t n, const T* x,
+                                          const T* dy, const T* means, const T* invstds, T* dgamma,
+                                          T* dbeta) {
+  constexpr dim_t w = vec<T>::size;
+  for (dim_t j = 0; j < n; j += w) {
+    const dim_t lanes = n - j < w ? n - j : w;
+    vec<T> slope = vec<T>::zero(), total = slope;
+    for (dim_t r = first; r < last; r += step) {
+      const vec<T> g = load_lanes(dy + r * n + j, lanes);
+      const vec<T> center = vec<T>::broadcast(means == nullptr ? T(0) : means[r]);
+      slope = fma(g * (load_lanes(x + r * n + j, lanes) - center), vec<T>::broadcast(invstds[r]),
+                  slope);
+      total = total + g;
     }
-    for (dim_t r = 0; r < here; ++r) {
-      const T* row = values + (first + r) * n;
-      const vec<T> center = vec<T>::broadcast(mean[turn][r]), factor = vec<T>::broadcast(invstd[r]);
-      const dim_t part = groups == 1 ? 0 : (first + r) % groups * n;
-      const T* weight = gamma == nullptr ? nullptr : gamma + part;
-      const T* offset = beta == nullptr ? nullptr : beta + part;
-      normalize_row(n, row, weight, offset, center, factor, y + (first + r) * n);
+    if (dgamma != nullptr) store_lanes(load_lanes(dgamma + j, lanes) + slope, dgamma + j, lanes);
+    if (dbeta != nullptr) store_lanes(load_lanes(dbeta + j, lanes) + total, dbeta + j, lanes);
+  }
+}
+
+/// Sums of gradients that start anew.
+template <class T>
+IKEBANA_CPU_INLINE void clear_sums(dim_t n, T* dgamma, T* dbeta) {
+  for (T* gradient : {dgamma, dbeta})
+    for (dim_t i = 0; gradient != nullptr && i < n; ++i) gradient[i] = T(0);
+}
+
+template <class T>
+void normalize_rows_backward(dim_t begin, dim_t end, dim_t n, dim_t groups, const T* x, const T* dy,
+                             const T* gamma, const T* means, const T* invstds, T* dx, T* dgamma,
+                             T* dbeta, bool accumulate) {
+  if (!accumulate) clear_sums(groups * n, dgamma, dbeta);
+  // Some rows at a time, so that they are still near for dx, and that partial sums stay small.
+  const dim_t step = 32 * groups;
+  const T count = static_cast<T>(n);
+  for (dim_t first = begin; n != 0 && first < end; first += step) {
+    const dim_t last = end - first < step ? end : first + step;
+    if (dgamma != nullptr || dbeta != nullptr)
+      for (dim_t g = 0; g < groups; ++g)
+        add_row_gradients<T>(first + g, last, groups, n, x, dy, means, invstds,
+                             dgamma == nullptr ? nullptr : dgamma + g * n,
+                             dbeta == nullptr ? nullptr : dbeta + g * n);
+    for (dim_t r = first; dx != nullptr && r < last; ++r) {
+      const T *const row = x + r * n, *const given = dy + r * n;
+      const T* const weight = gamma == nullptr ? nullptr : gamma + r % groups * n;
+      const vec<T> middle = vec<T>::broadcast(means == nullptr ? T(0) : means[r]);
+      const auto gradient = IKEBANA_CPU_TERMS {
+        const vec<T> g = load_lanes(given + i, lanes);
+        return weight != nullptr ? g * load_lanes(weight + i, lanes) : g;
+      };
+      vec<T> all = vec<T>::zero();
+      const T slope = sum_terms<T>(
+                          n,
+                          [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+                            const vec<T> g = gradient(i, lanes);
+                            all = all + g;
+                            return g * (load_lanes(row + i, lanes) - middle);
+                          }) /
+                      count;
+      const vec<T> scale = vec<T>::broadcast(invstds[r]),
+                   by = vec<T>::broadcast(-(slope * invstds[r] * invstds[r])),
+                   less = vec<T>::broadcast(means == nullptr ? T(0) : sum(all) / count);
+      map_terms(
+          n, dx + r * n, IKEBANA_CPU_TERMS {
+            return scale * fma(load_lanes(row + i, lanes) - middle, by, gradient(i, lanes) - less);
+          });
     }
   }
 }
 
 template <class T>
-void normalize_groups(dim_t batch, dim_t channels, dim_t inner, dim_t groups, const T* x,
-                      const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds,
-                      T* variances) {
+void normalize_groups_backward(dim_t first, dim_t last, dim_t channels, dim_t inner, dim_t groups,
+                               const T* x, const T* dy, const T* gamma, const T* means,
+                               const T* invstds, T* dx, T* dgamma, T* dbeta, bool accumulate) {
+  if (!accumulate) clear_sums(channels, dgamma, dbeta);
   const dim_t each = groups == 0 ? 0 : channels / groups, n = each * inner;
-  if (n == 0) return;
   const double count = static_cast<double>(n);
-  for (dim_t r = 0; r < batch * groups; ++r) {
-    const T mean = static_cast<T>(static_cast<double>(sum_array<T>(n, x + r * n)) / count);
-    const double squares = squared_distance<T>(n, x + r * n, mean);
-    means[r] = mean;
-    // As inverse_deviation.
-    invstds[r] = static_cast<T>((1 + squares * 0) /
-                                __builtin_sqrt(squares / count + static_cast<double>(eps)));
-    if (variances != nullptr) variances[r] = static_cast<T>(squares / (n > 1 ? count - 1 : 1));
-    const vec<T> center = vec<T>::broadcast(mean);
-    for (dim_t k = 0; k < each; ++k) {
-      const dim_t c = r % groups * each + k;
-      const T* row = x + r * n + k * inner;
-      const vec<T> factor = vec<T>::broadcast((gamma != nullptr ? gamma[c] : T(1)) * invstds[r]);
-      const vec<T> offset = vec<T>::broadcast(beta != nullptr ? beta[c] : T(0));
+  for (dim_t r = first * groups; n != 0 && r < last * groups; ++r) {
+    const double invstd = static_cast<double>(invstds[r]);
+    double total = 0, total_x = 0;
+    for (dim_t at = r * n, c = r % groups * each; at < (r + 1) * n; at += inner, ++c) {
+      const double sum_dy = sum_of_rows(1, 0, inner, dy + at),
+                   sum_x = products_of_rows(1, 0, inner, x + at, dy + at, means[r]),
+                   weight = gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0;
+      total += weight * sum_dy;
+      total_x += weight * sum_x;
+      if (dgamma != nullptr) dgamma[c] += static_cast<T>(sum_x * invstd);
+      if (dbeta != nullptr) dbeta[c] += static_cast<T>(sum_dy);
+    }
+    const vec<T> scale = vec<T>::broadcast(invstds[r]), center = vec<T>::broadcast(means[r]),
+                 mean_dy = vec<T>::broadcast(static_cast<T>(total / count)),
+                 slope = vec<T>::broadcast(static_cast<T>(-total_x / count * invstd * invstd));
+    for (dim_t k = 0, c = r % groups * each; dx != nullptr && k < each; ++k, ++c) {
+      const T *const row = x + r * n + k * inner, *const given = dy + r * n + k * inner;
+      const vec<T> weight = vec<T>::broadcast(gamma != nullptr ? gamma[c] : T(1));
       map_terms(
-          inner, y + r * n + k * inner,
-          IKEBANA_CPU_TERMS { return fma(load_lanes(row + i, lanes) - center, factor, offset); });
+          inner, dx + r * n + k * inner, IKEBANA_CPU_TERMS {
+            return scale * fma(load_lanes(row + i, lanes) - center, slope,
+                               fma(load_lanes(given + i, lanes), weight, -mean_dy));
+          });
     }
   }
 }
-#undef IKEBANA_CPU_TERMS

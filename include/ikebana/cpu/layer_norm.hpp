@@ -10,9 +10,6 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/layer_norm-inl.hpp"
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/layer_norm_backward-inl.hpp"
-#define IKEBANA_CPU_SETS 1
-#include "ikebana/cpu/detail/foreach_target.hpp"
 
 IKEBANA_CPU_BEGIN_SMALL
 /// Normalization of each row by its own mean and variance: layer norm (Ba, Kiros, Hinton, 2016),
@@ -33,9 +30,7 @@ template <class T>
   share_rows(
       rows, n, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_rows<T>),
       [=](auto* kernel, dim_t b, dim_t e) {
-        kernel(e - b, n, groups, x + b * n, residual == nullptr ? residual : residual + b * n,
-               total == nullptr ? total : total + b * n, gamma, beta, eps, y + b * n,
-               means == nullptr ? means : means + b, invstds + b);
+        kernel(b, e, n, groups, x, residual, total, gamma, beta, eps, y, means, invstds);
       },
       groups);
 }
@@ -48,9 +43,8 @@ template <class T>
   share_rows_of_sums(rows, n, 32 * groups, groups * n, dgamma, dbeta, accumulate,
                      IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_rows_backward<T>),
                      [=](auto* kernel, dim_t b, dim_t e, T* gamma_sums, T* beta_sums, bool adds) {
-                       kernel(e - b, n, groups, x + b * n, dy + b * n, gamma,
-                              means == nullptr ? means : means + b, invstds + b,
-                              dx == nullptr ? dx : dx + b * n, gamma_sums, beta_sums, adds);
+                       kernel(b, e, n, groups, x, dy, gamma, means, invstds, dx, gamma_sums,
+                              beta_sums, adds);
                      });
 }
 
@@ -111,28 +105,21 @@ template <class T>
 void group_norm_forward(dim_t batch, dim_t channels, dim_t inner, dim_t groups, const T* x,
                         const T* gamma, const T* beta, T eps, T* y, T* save_mean, T* save_invstd,
                         T* save_variance = nullptr) {
-  const dim_t size = channels * inner;
-  detail::share_rows(batch, size, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_groups<T>),
-                     [=](auto* kernel, dim_t b, dim_t e) {
-                       kernel(
-                           e - b, channels, inner, groups, x + b * size, gamma, beta, eps,
-                           y + b * size, save_mean + b * groups, save_invstd + b * groups,
-                           save_variance == nullptr ? save_variance : save_variance + b * groups);
-                     });
+  detail::run_rows(batch, channels * inner, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_groups<T>),
+                   channels, inner, groups, x, gamma, beta, eps, y, save_mean, save_invstd,
+                   save_variance);
 }
 /// dx may be dy.
 template <class T>
 void group_norm_backward(dim_t batch, dim_t channels, dim_t inner, dim_t groups, const T* x,
                          const T* dy, const T* gamma, const T* save_mean, const T* save_invstd,
                          T* dx, T* dgamma, T* dbeta, bool accumulate) {
-  const dim_t size = channels * inner;
   detail::share_rows_of_sums(
-      batch, size, 1, channels, dgamma, dbeta, accumulate,
+      batch, channels * inner, 1, channels, dgamma, dbeta, accumulate,
       IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_groups_backward<T>),
       [=](auto* kernel, dim_t b, dim_t e, T* gamma_sums, T* beta_sums, bool adds) {
-        kernel(e - b, channels, inner, groups, x + b * size, dy + b * size, gamma,
-               save_mean + b * groups, save_invstd + b * groups, dx == nullptr ? dx : dx + b * size,
-               gamma_sums, beta_sums, adds);
+        kernel(b, e, channels, inner, groups, x, dy, gamma, save_mean, save_invstd, dx, gamma_sums,
+               beta_sums, adds);
       });
 }
 

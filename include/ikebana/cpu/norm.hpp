@@ -9,13 +9,7 @@
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/reduce.hpp"
 
-#define IKEBANA_CPU_BODY "ikebana/cpu/norm/sums-inl.hpp"
-#define IKEBANA_CPU_SETS 1
-#include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/norm-inl.hpp"
-#define IKEBANA_CPU_SETS 1
-#include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/norm/backward-inl.hpp"
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
@@ -26,26 +20,15 @@ IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 namespace detail {
-/// f(kernel, begin, end) for ranges of channels: where they are columns of a matrix, for as many as
-/// begin and end with a cache line.
-template <class Kernel, class F>
-[[gnu::always_inline]] inline void share_channels(dim_t channels, dim_t batch, dim_t inner,
-                                                  Kernel* kernel, const F& f) {
-  share_rows(channels, batch * inner, kernel, f, inner == 1 ? 16 : 1);
-}
-template <class T>
-void share_norm_backward(dim_t batch, dim_t channels, dim_t inner, const T* x, const T* dy,
-                         const T* gamma, const T* means, const T* spread, T eps, bool through_batch,
-                         T* dx, T* dgamma, T* dbeta, bool accumulate) {
-  share_channels(channels, batch, inner, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_backward<T>),
-                 [=](auto* kernel, dim_t b, dim_t e) {
-                   const auto from = [b](auto* p, dim_t step = 1) {
-                     return p == nullptr ? p : p + b * step;
-                   };
-                   kernel(batch, channels, e - b, inner, x + b * inner, dy + b * inner, from(gamma),
-                          means + b, spread + b, eps, through_batch, from(dx, inner), from(dgamma),
-                          from(dbeta), accumulate);
-                 });
+/// kernel(begin, end, arguments...) for ranges of channels: where they are columns of a matrix, for
+/// as many as begin and end with a cache line.
+template <class Kernel, class... Argument>
+[[gnu::always_inline]] inline void run_channels(Kernel* kernel, dim_t batch, dim_t channels,
+                                                dim_t inner, Argument... arguments) {
+  share_rows(
+      channels, batch * inner, kernel,
+      [=](Kernel* k, dim_t b, dim_t e) { k(b, e, batch, channels, inner, arguments...); },
+      inner == 1 ? 16 : 1);
 }
 }  // namespace detail
 
@@ -58,26 +41,17 @@ void batch_norm_forward_train(dim_t batch, dim_t channels, dim_t inner, const T*
                               const T* beta, T eps, T* y, T* save_mean, T* save_invstd,
                               T* running_mean, T* running_var, T momentum,
                               std::type_identity_t<final_activation<T>> function = {}) {
-  detail::share_channels(channels, batch, inner, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_batch<T>),
-                         [=](auto* kernel, dim_t b, dim_t e) {
-                           const auto from = [b](auto* p) { return p == nullptr ? p : p + b; };
-                           kernel(batch, channels, e - b, inner, x + b * inner, from(gamma),
-                                  from(beta), eps, function, y + b * inner, save_mean + b,
-                                  save_invstd + b, from(running_mean), from(running_var), momentum);
-                         });
+  detail::run_channels(IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_batch<T>), batch, channels, inner,
+                       x, gamma, beta, eps, function, y, save_mean, save_invstd, running_mean,
+                       running_var, momentum);
 }
 
 template <class T>
 void batch_norm_forward_eval(dim_t batch, dim_t channels, dim_t inner, const T* x, const T* gamma,
                              const T* beta, T eps, const T* running_mean, const T* running_var,
                              T* y, std::type_identity_t<final_activation<T>> function = {}) {
-  detail::share_channels(
-      channels, batch, inner, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_by_running<T>),
-      [=](auto* kernel, dim_t b, dim_t e) {
-        const auto from = [b](auto* p) { return p == nullptr ? p : p + b; };
-        kernel(batch, channels, e - b, inner, x + b * inner, from(gamma), from(beta), eps,
-               running_mean + b, running_var + b, function, y + b * inner);
-      });
+  detail::run_channels(IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_by_running<T>), batch, channels,
+                       inner, x, gamma, beta, eps, running_mean, running_var, function, y);
 }
 
 /// The gradient through the batch's own statistics. dx may be dy.
@@ -85,8 +59,9 @@ template <class T>
 void batch_norm_backward(dim_t batch, dim_t channels, dim_t inner, const T* x, const T* dy,
                          const T* gamma, const T* save_mean, const T* save_invstd, T* dx, T* dgamma,
                          T* dbeta, bool accumulate) {
-  detail::share_norm_backward<T>(batch, channels, inner, x, dy, gamma, save_mean, save_invstd, T(0),
-                                 true, dx, dgamma, dbeta, accumulate);
+  detail::run_channels(IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_backward<T>), batch, channels,
+                       inner, x, dy, gamma, save_mean, save_invstd, T(0), true, dx, dgamma, dbeta,
+                       accumulate);
 }
 
 /// The gradient where the running statistics are constants.
@@ -94,8 +69,9 @@ template <class T>
 void batch_norm_backward_eval(dim_t batch, dim_t channels, dim_t inner, const T* x, const T* dy,
                               const T* gamma, T eps, const T* running_mean, const T* running_var,
                               T* dx, T* dgamma, T* dbeta, bool accumulate) {
-  detail::share_norm_backward<T>(batch, channels, inner, x, dy, gamma, running_mean, running_var,
-                                 eps, false, dx, dgamma, dbeta, accumulate);
+  detail::run_channels(IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_backward<T>), batch, channels,
+                       inner, x, dy, gamma, running_mean, running_var, eps, false, dx, dgamma,
+                       dbeta, accumulate);
 }
 
 IKEBANA_CPU_KERNEL(batch_norm_forward_train)

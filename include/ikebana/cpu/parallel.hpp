@@ -103,6 +103,13 @@ template <class Kernel, class F>
   ikebana::detail::share_ranges<decltype(range)>(0, rows, rows_for_thread(n, whole), range);
 }
 
+/// kernel(begin, end, arguments...) for such ranges.
+template <class Kernel, class... Argument>
+[[gnu::always_inline]] inline void run_rows(dim_t rows, dim_t n, Kernel* kernel,
+                                            Argument... arguments) {
+  share_rows(rows, n, kernel, [=](Kernel* k, dim_t b, dim_t e) { k(b, e, arguments...); });
+}
+
 template <class... Element>
 [[gnu::noinline]] void share_many(dim_t n, void (*kernel)(dim_t, Element*...),
                                   std::type_identity_t<Element>*... arrays) {

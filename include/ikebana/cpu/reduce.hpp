@@ -10,8 +10,6 @@
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/reduce-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/column_sums-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
 
 IKEBANA_CPU_BEGIN_SMALL
 /// Sums over arrays. What is added to what depends on n and the instruction set alone, not on

@@ -16,56 +16,33 @@
 #define IKEBANA_CPU_BODY "ikebana/cpu/softmax-inl.hpp"
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/cross_entropy-inl.hpp"
-#define IKEBANA_CPU_SETS 2
-#include "ikebana/cpu/detail/foreach_target.hpp"
 
 IKEBANA_CPU_BEGIN_SMALL
 /// Softmax along the middle of three dimensions (outer, n, inner), and cross entropy. Results may
 /// be written over an operand. None allocates or throws.
 namespace ikebana::cpu {
 
-namespace detail {
-
-template <class T>
-[[gnu::always_inline]] inline void share_softmax(dim_t outer, dim_t n, dim_t inner, const T* x,
-                                                 T* y, bool logarithm) {
-  const dim_t size = n * inner;
-  share_rows(outer, size, IKEBANA_CPU_DISPATCH_AVX(softmax_rows<T>),
-             [=](auto* kernel, dim_t b, dim_t e) {
-               kernel(e - b, n, inner, x + b * size, y + b * size, logarithm);
-             });
-}
-template <class T>
-[[gnu::always_inline]] inline void share_softmax_backward(dim_t outer, dim_t n, dim_t inner,
-                                                          const T* y, const T* dy, T* dx,
-                                                          bool logarithm) {
-  const dim_t size = n * inner;
-  share_rows(outer, size, IKEBANA_CPU_DISPATCH_AVX(softmax_rows_backward<T>),
-             [=](auto* kernel, dim_t b, dim_t e) {
-               kernel(e - b, n, inner, y + b * size, dy + b * size, dx + b * size, logarithm);
-             });
-}
-
-}  // namespace detail
-
 template <class T>
 void softmax_forward(dim_t outer, dim_t n, dim_t inner, const T* x, T* y) {
-  detail::share_softmax(outer, n, inner, x, y, false);
+  detail::run_rows(outer, n * inner, IKEBANA_CPU_DISPATCH_AVX(softmax_rows<T>), n, inner, x, y,
+                   false);
 }
 template <class T>
 void log_softmax_forward(dim_t outer, dim_t n, dim_t inner, const T* x, T* y) {
-  detail::share_softmax(outer, n, inner, x, y, true);
+  detail::run_rows(outer, n * inner, IKEBANA_CPU_DISPATCH_AVX(softmax_rows<T>), n, inner, x, y,
+                   true);
 }
 /// dx = y (dy - sum(dy y)).
 template <class T>
 void softmax_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const T* dy, T* dx) {
-  detail::share_softmax_backward(outer, n, inner, y, dy, dx, false);
+  detail::run_rows(outer, n * inner, IKEBANA_CPU_DISPATCH_AVX(softmax_rows_backward<T>), n, inner,
+                   y, dy, dx, false);
 }
 /// dx = dy - exp(y) sum(dy).
 template <class T>
 void log_softmax_backward(dim_t outer, dim_t n, dim_t inner, const T* y, const T* dy, T* dx) {
-  detail::share_softmax_backward(outer, n, inner, y, dy, dx, true);
+  detail::run_rows(outer, n * inner, IKEBANA_CPU_DISPATCH_AVX(softmax_rows_backward<T>), n, inner,
+                   y, dy, dx, true);
 }
 
 /// Cross entropy of logits (rows x classes) against class indices. The loss of a row is

@@ -23,8 +23,6 @@ IKEBANA_CPU_INLINE void map_channel(dim_t batch, dim_t channels, dim_t inner, di
   }
 }
 
-#define IKEBANA_CPU_TERMS [=](dim_t i, dim_t lanes) __attribute__((always_inline))
-
 template <class T>
 void scale_channels(dim_t outer, dim_t channels, dim_t inner, const T* v, const T* g,
                     const T* norms, T* w) {
@@ -137,4 +135,3 @@ void divide_by_sigma_backward(dim_t outer, dim_t channels, dim_t inner, const T*
           });
     }
 }
-#undef IKEBANA_CPU_TERMS

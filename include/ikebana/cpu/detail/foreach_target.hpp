@@ -1,7 +1,8 @@
 // No include guard: includes the file named by IKEBANA_CPU_BODY once for each instruction set,
 // inside its namespace and with its target switched on, so that one source is built for all of them
 // without any -m flag. Within the body, IKEBANA_CPU_WIDTH is the bytes of a vector register (0:
-// scalar) and IKEBANA_CPU_INLINE marks what must be inlined. Where IKEBANA_CPU_SETS is 1 or 2, the
+// scalar) and IKEBANA_CPU_INLINE marks what must be inlined; a lambda of the
+// elements i to i + lanes begins with IKEBANA_CPU_TERMS. Where IKEBANA_CPU_SETS is 1 or 2, the
 // body is only built for what IKEBANA_CPU_DISPATCH_ONE_WIDTH or _AVX calls. The body includes
 // nothing itself, but for parts of it that differ by set. A further set is one more block here, one
 // more name in targets.hpp and dispatch.hpp, and a file of what vec<T> needs of it.
@@ -15,6 +16,7 @@
 #endif
 
 #define IKEBANA_CPU_INLINE [[gnu::always_inline]] inline
+#define IKEBANA_CPU_TERMS [=](dim_t i, dim_t lanes) __attribute__((always_inline))
 
 #if IKEBANA_CPU_FLOOR == 0
 #define IKEBANA_CPU_WIDTH 0
@@ -82,6 +84,7 @@ IKEBANA_CPU_END_TARGET
 #endif
 
 #undef IKEBANA_CPU_INLINE
+#undef IKEBANA_CPU_TERMS
 #endif
 #undef IKEBANA_CPU_BODY
 #undef IKEBANA_CPU_SETS
