@@ -20,6 +20,7 @@
 #include "ikebana/model/gradient_check.hpp"
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/initialize.hpp"
+#include "ikebana/model/jvp.hpp"
 #include "ikebana/model/summary.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/linear.hpp"
@@ -401,6 +402,41 @@ TEST_CASE("frozen networks run loops, with the bits of the model") {
     differ += y.data()[i] != without.data()[i];
   }
   REQUIRE(differ > 0);
+}
+
+TEST_CASE("no gradient goes through stop_gradient and comparisons") {
+  constexpr shape S{3, 5};
+  const auto x = uniform<double, S>(seed{1});
+  const auto dy = uniform<double, S>(seed{2});
+  const auto run = [&](const auto& net, bool fused) {
+    auto model = initialize<double, S>(net, seed{3});
+    model.set_fusion(fused);
+    tensor<double, S> dx(uniform<double, S>(seed{4}));
+    model(x);
+    model.backward(dy, dx);
+    for (const double d : model.gradients()) CHECK(d == 0);
+    return dx;
+  };
+  constexpr auto stopped = graph([](auto v) {
+    const auto y = exp(v);
+    return y * stop_gradient(square(y)) + stop_gradient(y);
+  });
+  constexpr auto compared = graph([](auto v) { return (exp(v) < 1.5) * 2 + sign(square(v)); });
+  constexpr auto behind =
+      graph([](auto v) { return 2 * v - stop_gradient(relu{}("fc"_m(linear<5, 5>{}, v))); });
+  for (const bool fused : {false, true}) {
+    const auto a = run(stopped, fused), b = run(compared, fused), c = run(behind, fused);
+    for (dim_t i = 0; i < 15; ++i) {
+      CHECK(a[i] == doctest::Approx(dy[i] * std::exp(3 * x[i])).epsilon(1e-12));
+      CHECK(b[i] == 0);
+      CHECK(c[i] == 2 * dy[i]);
+    }
+  }
+  auto model = initialize<double, S>(stopped, seed{3});
+  const auto along = jvp(model, x, dy).second;
+  for (dim_t i = 0; i < 15; ++i)
+    CHECK(along[i] == doctest::Approx(dy[i] * std::exp(3 * x[i])).epsilon(1e-12));
+  CHECK(summary(model).find("stop_gradient (loop 1)") != std::string::npos);
 }
 
 TEST_CASE("summary and to_dot show loops") {

@@ -114,7 +114,7 @@ class jvp_pass {
       }
       call c(*this, node);
       leaf.forward(c.context_of());
-      if (node.role.is_source || !c.depends()) return;
+      if (node.role.stops_gradient || !c.depends()) return;
       for (std::size_t o = 0; o < node.output_count; ++o)
         tangents_[static_cast<std::size_t>(node.first_output) + o].assign(
             static_cast<std::size_t>(p_.values[node.first_output + static_cast<int>(o)].numel()),
@@ -180,7 +180,7 @@ class jvp_pass {
     const auto from = static_cast<std::size_t>(node.inputs[input]),
                to = static_cast<std::size_t>(node.first_output);
     values_[to] = values_[from];
-    tangents_[to] = tangents_[from];
+    if (!node.role.stops_gradient) tangents_[to] = tangents_[from];
   }
 
   bool is_elementwise(const program_node& node) const {

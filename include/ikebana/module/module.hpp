@@ -79,6 +79,8 @@ namespace ikebana {
 /// - `loop_step()`: what it computes of each element or row, for fusion with others into one loop;
 /// - `adds_gradient()`: backward adds to the gradient of input 0 if `context::adds_gradient()`;
 /// - `is_source`: it uses the shapes of its inputs alone, and no gradient goes back to them;
+/// - `stops_gradient()`: no gradient goes back to its inputs, because there is none or it is 0
+///   everywhere;
 /// - `is_affine_in_each_input`: it is, with one output, so that `jvp` costs forwards alone;
 /// - `is_stateful`: forward changes buffers in evaluation too (default: true if there are buffers);
 /// - `skips_parameter_gradients`: backward leaves out the gradients of its parameters if
@@ -135,6 +137,7 @@ struct leaf_role {
   bool is_stateful = false;  ///< See is_stateful().
   bool is_frozen = false;    ///< Its buffers do not change in training, either.
   bool is_source = false;
+  bool stops_gradient = false;
   bool adds_gradient = false;
   strided_reader reads_strides = strided_reader::none;
   cpu::activation as_activation = cpu::activation::none;
@@ -276,6 +279,8 @@ constexpr leaf_role role_of([[maybe_unused]] const M& m) {
   if constexpr (requires { M::takes_slope; }) role.takes_slope = M::takes_slope;
   if constexpr (requires { M::is_layer; }) role.is_layer = M::is_layer;
   if constexpr (requires { M::is_source; }) role.is_source = M::is_source;
+  if constexpr (requires { m.stops_gradient(); }) role.stops_gradient = m.stops_gradient();
+  if constexpr (requires { M::is_source; }) role.stops_gradient = M::is_source;
   if constexpr (requires { m.reads_strides(); }) role.reads_strides = m.reads_strides();
   if constexpr (requires { m.adds_gradient(); }) role.adds_gradient = m.adds_gradient();
   if constexpr (requires { M::as_activation; }) role.as_activation = M::as_activation;

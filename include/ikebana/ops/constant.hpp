@@ -19,25 +19,23 @@ namespace ikebana {
 
 namespace ops {
 
-/// The input, with a gradient of 0.
+/// Nothing goes back to an input whose shape alone is used.
+template <class T>
+void write_no_gradient(const context<T>& c) {
+  if (T* const dx = c.input_gradient(); dx != nullptr)
+    for (dim_t i = 0, n = c.input_shape().numel(); i < n; ++i) dx[i] = T{};
+}
+
+/// The input, with a gradient of 0. A view: it copies nothing.
 struct stop_gradient {
   static constexpr std::string_view kind = "stop_gradient";
+  static constexpr bool is_view = true;
   static constexpr kept keeps = kept::nothing;
 
   constexpr bool operator==(const stop_gradient&) const = default;
+  static constexpr bool stops_gradient() { return true; }
   constexpr inferred infer(const shape& in) const { return in; }
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
-
-  template <class T>
-  void forward(const context<T>& c) const {
-    if (const dim_t n = c.output_shape().numel(); n > 0 && c.output() != c.input())
-      std::memcpy(c.output(), c.input(), static_cast<std::size_t>(n) * sizeof(T));
-  }
-  template <class T>
-  void backward(const context<T>& c) const {
-    if (T* const dx = c.input_gradient(); dx != nullptr)
-      for (dim_t i = 0, n = c.input_shape().numel(); i < n; ++i) dx[i] = T{};
-  }
 };
 
 /// One number in the shape of the input.
@@ -60,7 +58,7 @@ struct full_like {
   }
   template <class T>
   void backward(const context<T>& c) const {
-    stop_gradient{}.backward(c);
+    write_no_gradient(c);
   }
 };
 
@@ -91,7 +89,7 @@ struct arange_like {
   }
   template <class T>
   void backward(const context<T>& c) const {
-    stop_gradient{}.backward(c);
+    write_no_gradient(c);
   }
 };
 
@@ -122,7 +120,7 @@ struct parameter {
     const T* const dy = c.output_gradient();
     T* const d = c.parameter_gradient(0);
     for (dim_t i = 0, n = Extents.numel(); i < n; ++i) d[i] = c.accumulate() ? d[i] + dy[i] : dy[i];
-    stop_gradient{}.backward(c);
+    write_no_gradient(c);
   }
 };
 
@@ -137,7 +135,7 @@ constexpr auto parameter(const X& x, initializer init = initializer::constant(1)
   return apply(named<detail::hana_string_t<Name>, leaf>{leaf{init}}, x);
 }
 
-/// x, through which no gradient goes back: torch.Tensor.detach.
+/// x, through which no gradient goes back: torch.Tensor.detach. A view, O(1).
 template <symbolic X>
 constexpr auto stop_gradient(const X& x) {
   return apply(ops::stop_gradient{}, x);

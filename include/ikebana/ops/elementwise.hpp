@@ -66,6 +66,10 @@ struct elementwise {
   }
 
   static constexpr strided_reader reads_strides() { return strided_reader::rows; }
+  /// Steps and comparisons.
+  constexpr bool stops_gradient() const {
+    return f == cpu::tensor_op::sign || (f >= cpu::tensor_op::eq && f <= cpu::tensor_op::ge);
+  }
   /// What backward reads.
   constexpr kept keeps() const {
     switch (f) {

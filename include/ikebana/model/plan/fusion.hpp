@@ -125,7 +125,7 @@ class fusion_planner {
     int number = 0;
     int first = -1, last = -1, steps = 0;
     bool leads = false;
-    bool is_interrupted = false;  ///< By a node between its steps.
+    bool is_interrupted = false;  ///< By a node between its steps that is no view.
     dim_t size = 0, length = 0;   ///< Elements, and those of a row; 0 if there are no rows.
   };
   static constexpr int most_steps = 48;
@@ -144,7 +144,8 @@ class fusion_planner {
       if (loop.number > 0 && join_loop(loop, k)) continue;
       const bool is_step = p.nodes[k].role.step.kind != cpu::loop_step::kinds::none;
       if (loop.number > 0 && !is_step && !ends_loop(loop, k)) {
-        loop.is_interrupted = true;
+        loop.is_interrupted =
+            loop.is_interrupted || !(p.nodes[k].is_view || p.nodes[k].view.exists);
         continue;
       }
       if (loop.number > 0 && end_loop(loop)) ++number;

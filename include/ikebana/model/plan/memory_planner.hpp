@@ -94,6 +94,7 @@ class memory_planner {
     fusion.fuse_calls();
     begin_values();
     follow_forward();
+    follow_backward();
     find_loop_backwards();
     find_times();
     begin_early();
@@ -152,7 +153,7 @@ class memory_planner {
     for (int k = 0; k < nodes_; ++k) {
       const program_node& node = p_.nodes[k];
       bool backward = p_.leaves[node.leaf].parameter_count > 0;
-      for (std::size_t i = 0; i < node.input_count && !node.role.is_source; ++i)
+      for (std::size_t i = 0; i < node.input_count && !node.role.stops_gradient; ++i)
         backward = backward || values_[node.inputs[i]].needs_gradient;
       backward = backward && !is_inference();
       plan_.runs_backward[k] = backward;
@@ -165,6 +166,22 @@ class memory_planner {
         values_[v].alive.begin = k;
         if (shared >= 0) plan_.root[v] = plan_.root[node.inputs[shared]];
       }
+    }
+  }
+
+  /// What has no gradient of its results passes none on, unless it has parameters.
+  [[gnu::cold]] constexpr void follow_backward() {
+    for (int v = 0; v < count_; ++v) taker_[v] = uses_[v].is_output;
+    for (int k = nodes_; k-- > 0;) {
+      const program_node& node = p_.nodes[k];
+      bool is_given = p_.leaves[node.leaf].parameter_count > 0;
+      for (int i = 0; i < static_cast<int>(node.output_count); ++i)
+        is_given = is_given || taker_[node.first_output + i] != 0;
+      plan_.runs_backward[k] = plan_.runs_backward[k] && is_given;
+      for (int i = 0; i < static_cast<int>(node.output_count) && !is_given; ++i)
+        values_[node.first_output + i].needs_gradient = false;
+      if (plan_.runs_backward[k] && !node.role.stops_gradient)
+        for (std::size_t i = 0; i < node.input_count; ++i) taker_[node.inputs[i]] = 1;
     }
   }
 
@@ -283,6 +300,7 @@ class memory_planner {
   [[gnu::cold]] constexpr void share_gradients() {
     for (int k = nodes_; k-- > 0;) {
       const program_node& node = p_.nodes[k];
+      if (!is_inference() && !values_[node.first_output].needs_gradient) continue;
       const int overwritten = plan_.fusion.overwrites[k];
       if (overwritten >= 0)
         plan_.gradient_root[node.inputs[overwritten]] = plan_.gradient_root[node.first_output];
@@ -334,7 +352,7 @@ class memory_planner {
       for (int i = 0; i < static_cast<int>(node.input_count); ++i) {
         const int e = node.first_edge + i, v = node.inputs[i];
         plan_.edge_scratch[e] = -1;
-        plan_.edge_needed[e] = backward && values_[v].needs_gradient && !node.role.is_source;
+        plan_.edge_needed[e] = backward && values_[v].needs_gradient && !node.role.stops_gradient;
         if (!plan_.edge_needed[e]) continue;
         const bool same_memory =
             node.is_view && plan_.gradient_root[v] == plan_.gradient_root[node.first_output];
