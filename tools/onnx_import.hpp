@@ -349,6 +349,7 @@ class translator {
   void prelu();
   void softmax();
   void flatten();
+  bool is_joined(const value& x, const integers& to) const;
   void reshape();
   void reshape_to(const integers& to);
   void squeeze();
@@ -1146,9 +1147,23 @@ inline void translator::reshape_to(const integers& given) {
   make("ike::reshape<" + comma(to) + ">(" + code() + ")", to);
 }
 
+/// Whether a reshape of [L, N, directions, H] to these extents joins the directions, as ours does.
+inline bool translator::is_joined(const value& x, const integers& to) const {
+  const integers joined{x.dims ? (*x.dims)[0] : unknown, x.dims ? (*x.dims)[1] : unknown,
+                        x.directions * x.hidden};
+  if (to.size() != joined.size()) return false;
+  std::int64_t rest = 0;
+  for (std::size_t d = 0; d < to.size(); ++d) {
+    rest += to[d] == -1;
+    if (to[d] == 0 ? d == 2 || integer("allowzero", 0) != 0 : to[d] != -1 && to[d] != joined[d])
+      return false;
+  }
+  return rest <= 1;
+}
+
 inline void translator::reshape() {
   value& x = in();
-  if (x.layout == value::transposed && ints(1).size() == 3) {
+  if (x.layout == value::transposed && is_joined(x, ints(1))) {
     value y = x;
     y.layout = value::plain;
     return bind(0, std::move(y));

@@ -26,6 +26,7 @@
 #include "ikebana/model/precision.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
+#include "ikebana/nn/causal_conv1d.hpp"
 #include "ikebana/nn/conv.hpp"
 #include "ikebana/nn/dropout.hpp"
 #include "ikebana/nn/embedding.hpp"
@@ -407,6 +408,7 @@ TEST_CASE("a call takes at most 8 KiB of stack, however deep the network") {
   check_stack<shape{2, 1, 8, 8}>(images);
   check_stack<shape{2, 9}>(diamond);
   check_stack<step>(stream);
+  check_stack<shape{1, 1, 1}>(ike::causal_conv1d<1, 1, ike::kernel<16384>, ike::stateful<1>>{});
   check_stack<shape{3, 20}>(ike::graph([](auto x) {
     const auto d = x - ike::mean<-1>(x, ike::keepdim);
     return d * ike::rsqrt(ike::mean<-1>(ike::square(d), ike::keepdim) + 1e-5);

@@ -144,6 +144,52 @@ TEST_CASE("Keras leaves the padding to ONNX") {
   CHECK(contains(header, "ike::kernel<4>, ike::stride<2, 1>, ike::bias<false>>{}, v1);"));
 }
 
+TEST_CASE("a reshape of a recurrent output that does not join its directions is one") {
+  using ints = std::vector<std::int64_t>;
+  // A bidirectional RNN of 4 on [3, 2, 5], [L, directions, N, H] transposed to [L, N, directions,
+  // H].
+  const auto header_of = [](const ints& to) {
+    ike::detail::onnx_model m;
+    m.opset = 17;
+    const auto tensor = [&](const char* name, ints dims) {
+      ike::detail::onnx_tensor t;
+      t.name = name;
+      t.type = ike::detail::onnx_type::float32;
+      std::int64_t n = 4;
+      for (std::int64_t d : dims) n *= d;
+      t.dims = std::move(dims);
+      t.own = std::string(static_cast<std::size_t>(n), '\0');
+      return t;
+    };
+    m.initializers = {tensor("w", {2, 4, 5}), tensor("r", {2, 4, 4})};
+    ike::detail::onnx_tensor shape;
+    shape.name = "to";
+    shape.type = ike::detail::onnx_type::int64;
+    shape.dims = {static_cast<std::int64_t>(to.size())};
+    shape.own = std::string(reinterpret_cast<const char*>(to.data()), 8 * to.size());
+    m.initializers.push_back(shape);
+    m.nodes.push_back({"RNN",
+                       "rnn",
+                       "",
+                       {"x", "w", "r"},
+                       {"a"},
+                       {{"hidden_size", std::int64_t{4}}, {"direction", "bidirectional"}}});
+    m.nodes.push_back({"Transpose", "t", "", {"a"}, {"b"}, {{"perm", ints{0, 2, 1, 3}}}});
+    m.nodes.push_back({"Reshape", "r", "", {"b", "to"}, {"y"}, {}});
+    m.inputs.push_back({"x", shape.type, {{3, ""}, {2, ""}, {5, ""}}});
+    m.inputs[0].type = ike::detail::onnx_type::float32;
+    m.outputs.push_back({"y", ike::detail::onnx_type::float32, {}});
+    const scratch_directory scratch;
+    ike::detail::write_onnx(m, scratch.path() / "it.onnx");
+    return onnx_import::import_onnx("it.onnx", bytes_of(scratch.path() / "it.onnx"), "it").header;
+  };
+  for (const ints& joins : {ints{0, 0, -1}, ints{3, 2, 8}, ints{-1, 2, 8}, ints{0, -1, 8}})
+    CHECK(!contains(header_of(joins), "reshape"));
+  CHECK(contains(header_of({-1, 2, 4}), "unflattened_size<2, 4>>{}"));
+  CHECK(contains(header_of({-1, 2, 4}), "ike::reshape<6, 2, 4>("));
+  CHECK(contains(header_of({3, 4, 4}), "ike::reshape<3, 4, 4>("));
+}
+
 TEST_CASE("what is not translated of an ONNX file is an error that names the node") {
   CHECK(error_of(file_of("Frobnicate", {})) ==
         "it.onnx: the node \"it\" (Frobnicate) is an operator that is not translated");

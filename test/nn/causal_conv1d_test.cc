@@ -145,6 +145,27 @@ TEST_CASE("single steps of a batch, between blocks, give the results of the whol
   CHECK(first == length);
 }
 
+TEST_CASE("single steps of many taps give the results of the whole sequence") {
+  constexpr dim_t length = 90;
+  const auto net = []<class... State>(State...) {
+    return ike::causal_conv1d<2, 3, ike::kernel<37>, ike::dilation<2>, State...>{};
+  };
+  auto whole = ike::initialize<double, shape{1, 2, length}>(net(), ike::seed{1});
+  const auto x = ike::uniform<double, shape{1, 2, length}>(ike::seed{5});
+  const auto expected = whole(x);
+  auto streaming = ike::initialize<double, shape{1, 2, 1}>(net(ike::stateful<1>{}), ike::seed{2});
+  ike::load_state_dict(streaming, ike::get_state_dict(whole));
+  const auto frozen = ike::freeze(streaming);
+  auto lane = frozen.lane();
+  for (dim_t i = 0; i < length; ++i) {
+    ike::tensor<double, shape{1, 2, 1}> one;
+    for (dim_t c = 0; c < 2; ++c) one(0, c, 0) = x(0, c, i);
+    const auto y = frozen(lane, one);
+    for (dim_t c = 0; c < 3; ++c)
+      CHECK(y(0, c, 0) == doctest::Approx(expected(0, c, i)).epsilon(1e-12));
+  }
+}
+
 TEST_CASE("backward of a single step in evaluation reads what forward left in the state") {
   constexpr auto net = ike::sequential(
       "conv"_m = ike::causal_conv1d<3, 4, ike::kernel<3>, ike::dilation<2>, ike::stateful<1>>{});

@@ -102,7 +102,7 @@ void save_onnx(const program_view& p, std::size_t inputs, const std::vector<onnx
   }
   for (const onnx_call& c : calls) {
     onnx_step step(b, c);
-    onnx_kinds<>::write(step);
+    write_as_onnx(step);
   }
   for (std::size_t i = 0; i < p.output_count; ++i) {
     const auto v = static_cast<std::size_t>(p.outputs[i]);

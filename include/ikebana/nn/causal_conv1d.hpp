@@ -241,21 +241,28 @@ struct causal_conv1d {
   void step(const context<T>& c) const {
     const dim_t channels = In >= 0 ? In : inner.in_channels.value(), rows = state_batch * channels;
     std::int64_t& position = *oldest(c);
-    dim_t at[taps];
-    for (dim_t k = 0; k < taps; ++k) {
-      at[k] = position + 1 + k * convolution::options::dilation[0];
-      if (at[k] >= ring) at[k] -= ring;
-    }
+    const auto next = [](dim_t p, dim_t by) { return p + by < ring ? p + by : p + by - ring; };
+    // The tables of few taps are shared by the rows; those of many do not belong on a stack.
+    constexpr bool has_table = taps <= 32;
+    dim_t at[has_table ? taps : 1];
+    const dim_t now = position;
+    position = at[0] = next(now, 1);
+    if constexpr (has_table)
+      for (dim_t k = 1; k < taps; ++k) at[k] = next(at[k - 1], convolution::options::dilation[0]);
     T* window = c.template saved<T>(0);
     T* samples = ring_of(c, 0);
     const T* const x = c.input();
-    const dim_t now = position;
     for (dim_t i = 0; i < rows; ++i, samples += ring) {
       samples[now] = x[i];
+      if constexpr (has_table) {
 #pragma GCC unroll 8
-      for (dim_t k = 0; k < taps; ++k) *window++ = samples[at[k]];
+        for (dim_t k = 0; k < taps; ++k) *window++ = samples[at[k]];
+      } else {
+        dim_t from = at[0];
+        for (dim_t k = 0; k < taps; ++k, from = next(from, convolution::options::dilation[0]))
+          *window++ = samples[from];
+      }
     }
-    position = at[0];
     const T* const bias = convolution::options::bias ? c.parameter(1) : nullptr;
     T* const y = c.output();
     cpu::recurrent_product<T>(state_batch, Out, channels * taps, packed_weights(c), bias,
