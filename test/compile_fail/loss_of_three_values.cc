@@ -1,5 +1,5 @@
 // A loss takes the outputs of the network and then the targets.
-// expect: the loss takes 3 values, the outputs of the network and then the targets, got 2
+// expect: the loss takes the outputs of the network and then the targets, 3 in all, got 2
 #include <ikebana/compose/loss.hpp>
 #include <ikebana/model/initialize.hpp>
 #include <ikebana/nn/linear.hpp>

@@ -30,7 +30,7 @@ TEST_CASE("activations compute what PyTorch recorded, in tails and where they be
   compare_all("hardswish", hardswish{});
   compare_all("mish", mish{});
   compare_all("softsign", softsign{});
-  compare_all("threshold", threshold{.at = 0.1, .value = 20});
+  compare_all("threshold", threshold{.threshold = 0.1, .value = 20});
   compare_all("hardshrink", hardshrink{});
   compare_all("hardshrink_lambd", hardshrink{.lambd = 1});
   compare_all("softshrink", softshrink{});
@@ -51,7 +51,7 @@ TEST_CASE("activations with parameters describe them, and take an empty batch") 
   CHECK(described(leaky_relu{}) == "negative_slope=0.01");
   CHECK(described(softplus{}) == "beta=1, threshold=20");
   CHECK(described(hardtanh{.min_val = -2}) == "min_val=-2, max_val=1");
-  CHECK(described(threshold{.at = 0.5, .value = 3}) == "threshold=0.5, value=3");
+  CHECK(described(threshold{.threshold = 0.5, .value = 3}) == "threshold=0.5, value=3");
   CHECK(described(hardshrink{}) == "lambd=0.5");
   CHECK(described(softshrink{.lambd = 2}) == "lambd=2");
   check_empty_batch(silu{}, {0, 3});

@@ -18,6 +18,7 @@
 #include "ikebana/module/parameter.hpp"
 #include "ikebana/module/path_pattern.hpp"
 #include "ikebana/module/program.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/module/shape_list.hpp"
 #include "ikebana/module/symbol.hpp"
 #include "ikebana/module/unknown_path.hpp"
@@ -212,6 +213,17 @@ requires(!all_are_modules<M, Patterns>) struct find_module_refusal<M, Patterns> 
                paths_of_modules<M>>());
 };
 
+namespace misuse {
+IKEBANA_MISUSE(frozen_takes_a_module,
+               "frozen takes a module, before it is initialized: initialize<T, "
+               "shape>(frozen<\"fc1\">(net), seed{1}); for a model there is "
+               "requires_grad<\"fc1\">(model, false)");
+IKEBANA_MISUSE(trainable_takes_a_module,
+               "trainable takes a module, before it is initialized: initialize<T, "
+               "shape>(trainable<\"fc1\">(net), seed{1}); for a model there is "
+               "requires_grad<\"fc1\">(model, true)");
+}  // namespace misuse
+
 }  // namespace detail
 
 /// A network in which the modules that match a pattern are not trained: `frozen<"backbone">(net)`;
@@ -234,6 +246,9 @@ requires(detail::all_are_modules<M, detail::pattern_list<Patterns...>>) constexp
 template <detail::literal... Patterns, any_module M>
 auto frozen(const M&) ->
     typename detail::find_module_refusal<M, detail::pattern_list<Patterns...>>::type;
+template <detail::literal... Patterns, class M>
+requires(!any_module<M>) auto frozen(const M&)
+    -> decltype(detail::refuse_for<detail::misuse::frozen_takes_a_module, M>());
 
 /// A network in which only the modules that match a pattern are trained: `trainable<"head">(net)`.
 /// See frozen.
@@ -247,5 +262,8 @@ requires(sizeof...(Patterns) > 0 &&
 template <detail::literal... Patterns, any_module M>
 auto trainable(const M&) ->
     typename detail::find_module_refusal<M, detail::pattern_list<Patterns...>>::type;
+template <detail::literal... Patterns, class M>
+requires(!any_module<M>) auto trainable(const M&)
+    -> decltype(detail::refuse_for<detail::misuse::trainable_takes_a_module, M>());
 
 }  // namespace ikebana

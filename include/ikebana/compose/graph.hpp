@@ -504,6 +504,9 @@ constexpr auto graph(const F& f) {
     static_assert(!std::is_same_v<result, detail::result_of_graph>,
                   "ikebana: the function of a graph returns nothing: return a value, or a "
                   "std::tuple of them");
+    static_assert(!std::is_floating_point_v<result>,
+                  "ikebana: the function of a graph returns a number: return a value that its "
+                  "arguments make, or a std::tuple of them");
     static_assert(
         detail::has_zero_function<F>,
         "ikebana: the function of a graph captures by value, and only modules and numbers");

@@ -7,6 +7,7 @@
 #include "ikebana/model/state/patterns.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/module/path_pattern.hpp"
+#include "ikebana/module/refusal.hpp"
 
 namespace ikebana {
 
@@ -80,5 +81,16 @@ requires(detail::all_match<Model, detail::pattern_list<Patterns...>>) bool requi
 template <detail::literal... Patterns, class Model>
 requires(!detail::all_match<Model, detail::pattern_list<Patterns...>>) auto requires_grad(
     const Model&) -> detail::pattern_refusal<Model, detail::pattern_list<Patterns...>>;
+
+namespace detail::misuse {
+IKEBANA_MISUSE(requires_grad_takes_patterns_in_angle_brackets,
+               "requires_grad takes its patterns in angle brackets: requires_grad<\"fc1\">(model, "
+               "false)");
+}  // namespace detail::misuse
+
+template <class Model, class Path>
+auto requires_grad(const Model&, const Path&, bool)
+    -> decltype(detail::refuse_for<detail::misuse::requires_grad_takes_patterns_in_angle_brackets,
+                                   Model, Path>());
 
 }  // namespace ikebana

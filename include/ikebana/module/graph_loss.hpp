@@ -29,7 +29,7 @@ struct graph_loss {
     const auto expected = static_cast<std::size_t>(detail::wiring_of<Graph>.inputs);
     if (shapes.size() != expected)
       return {
-          "the loss takes {expected} values, the outputs of the network and then the targets, got "
+          "the loss takes the outputs of the network and then the targets, {expected} in all, got "
           "{got}: several targets are inputs(target, weight)",
           static_cast<dim_t>(expected), static_cast<dim_t>(shapes.size())};
     const inferred result = infer(Graph{}, shapes);

@@ -123,6 +123,14 @@ struct symbol {
         "is traced without its numbers: use where(condition, a, b), or choose");
     return {};
   }
+  /// Refused: `relu(x)` makes a module of x, `relu{}(x)` applies one to it.
+  template <class M>
+  requires(any_module<M>) constexpr explicit operator M() const {
+    static_assert(!any_module<M>,
+                  "ikebana: a module is made and then applied: relu{}(x), with parameters "
+                  "\"fc\"_m(linear<20, 10>{}, x)");
+    return M{};
+  }
 };
 
 namespace detail {

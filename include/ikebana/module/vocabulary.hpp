@@ -13,7 +13,7 @@
 
 namespace ikebana::detail {
 
-#define IKEBANA_WORDS(WORD, KEYWORD)                                                               \
+#define IKEBANA_WORDS(WORD, KEYWORD)                                                                             \
   KEYWORD(and) KEYWORD(auto) KEYWORD(bool) KEYWORD(class) KEYWORD(const) KEYWORD(constexpr)        \
   KEYWORD(continue) KEYWORD(default) KEYWORD(delete) KEYWORD(do) KEYWORD(double) KEYWORD(false)    \
   KEYWORD(float) KEYWORD(for) KEYWORD(if) KEYWORD(int) KEYWORD(namespace) KEYWORD(new)             \
@@ -27,7 +27,8 @@ namespace ikebana::detail {
   WORD(after) WORD(again) WORD(align_corners) WORD(alike) WORD(all) WORD(all_reduce)               \
   WORD(alloc_storage) WORD(alone) WORD(along) WORD(alpha_dropout) WORD(already) WORD(alternative)  \
   WORD(alternatives) WORD(always) WORD(amsgrad) WORD(an) WORD(angle) WORD(another) WORD(any)       \
-  WORD(apart) WORD(applied) WORD(approximate) WORD(arange_like) WORD(are) WORD(arg_extreme)        \
+  WORD(apart) WORD(applied) WORD(apply) WORD(approximate) WORD(arange_like) WORD(are)              \
+  WORD(arg_extreme)                                                                                \
   WORD(argument) WORD(arguments) WORD(array) WORD(as) WORD(as_tensor) WORD(ask) WORD(assigned)     \
   WORD(at) WORD(attn_mask) WORD(average) WORD(averaged) WORD(averaged_model)                       \
   WORD(averages) WORD(avg_pool1d)                                                                  \
@@ -51,8 +52,10 @@ namespace ikebana::detail {
   WORD(computes) WORD(concat) WORD(confusion) WORD(consists) WORD(constant) WORD(constant_pad1d)   \
   WORD(constant_pad2d) WORD(constant_pad3d) WORD(constructor) WORD(container) WORD(containers)     \
   WORD(context) WORD(conv) WORD(conv1d) WORD(conv2d) WORD(conv3d) WORD(conv_transpose1d)           \
-  WORD(conv_transpose2d) WORD(conv_transpose3d) WORD(convert) WORD(convolution) WORD(convolutions) \
-  WORD(copied) WORD(copy) WORD(cosine_embedding_loss) WORD(count) WORD(count_include_pad)          \
+  WORD(conv_transpose2d) WORD(conv_transpose3d) WORD(convert) WORD(convolution)                    \
+  WORD(convolutions)                                                                               \
+  WORD(copied) WORD(copy) WORD(cosine_annealing_lr) WORD(cosine_embedding_loss) WORD(count)        \
+  WORD(count_include_pad)                                                                          \
   WORD(counted) WORD(cross_entropy) WORD(ctc_loss) WORD(cumsum) WORD(cuts) WORD(dampening)         \
   WORD(data) WORD(data_loader) WORD(dataset) WORD(decay) WORD(delay)                               \
   WORD(delay_all_reduce) WORD(delayed)                                                             \
@@ -63,15 +66,18 @@ namespace ikebana::detail {
   WORD(drop_last) WORD(dropout) WORD(dropout1d) WORD(dropout2d) WORD(dropout3d) WORD(dtype)        \
   WORD(dx) WORD(dynamic) WORD(e) WORD(each) WORD(edge) WORD(eight) WORD(einsum) WORD(element)      \
   WORD(element_kind) WORD(element_type) WORD(elements) WORD(elementwise) WORD(elementwise_affine)  \
-  WORD(elu) WORD(embed_dim) WORD(embedded) WORD(embedding) WORD(embedding_bag) WORD(embedding_dim) \
-  WORD(embeddings) WORD(empty) WORD(end) WORD(end_dim) WORD(endian) WORD(eps) WORD(equal)          \
+  WORD(elu) WORD(embed_dim) WORD(embedded) WORD(embedding) WORD(embedding_bag)                     \
+  WORD(embedding_dim)                                                                              \
+  WORD(embeddings) WORD(empty) WORD(end) WORD(end_dim) WORD(endian) WORD(epoch) WORD(eps)          \
+  WORD(equal)                                                                                      \
   WORD(equally) WORD(error_if_nonfinite) WORD(errors) WORD(events) WORD(every) WORD(exceptions)    \
   WORD(exist) WORD(expects) WORD(expression) WORD(expressions) WORD(extent) WORD(extents) WORD(f)  \
   WORD(factor) WORD(fc) WORD(fc1) WORD(feature_alpha_dropout) WORD(features) WORD(files)           \
   WORD(find_lr) WORD(find_unused_parameters) WORD(finish) WORD(finish_initialization) WORD(first)  \
-  WORD(fit) WORD(flatten) WORD(float16) WORD(fno) WORD(fold) WORD(forward) WORD(fraction)          \
+  WORD(fit) WORD(flatten) WORD(float16) WORD(fno) WORD(fold) WORD(for_steps) WORD(forward)         \
+  WORD(fraction)                                                                                   \
   WORD(fractional_max_pool2d) WORD(fractional_max_pool3d) WORD(free_storage) WORD(freeze)          \
-  WORD(from) WORD(from_chars) WORD(full_like) WORD(full_precision_at) WORD(function)               \
+  WORD(from) WORD(from_chars) WORD(frozen) WORD(full_like) WORD(full_precision_at) WORD(function)  \
   WORD(functional_call) WORD(g) WORD(gaussian_nll_loss) WORD(gelu) WORD(generate)                  \
   WORD(get_state_dict) WORD(give) WORD(given) WORD(gives) WORD(glu) WORD(go) WORD(goes) WORD(got)  \
   WORD(grad_scaler) WORD(gradient) WORD(gradient_accumulation) WORD(gradient_divide_factor)        \
@@ -85,14 +91,17 @@ namespace ikebana::detail {
   WORD(index) WORD(indices) WORD(infer) WORD(inference_model) WORD(inferred) WORD(init_sync)       \
   WORD(initial) WORD(initialize) WORD(initialized) WORD(inner) WORD(input) WORD(input_kind)        \
   WORD(input_size) WORD(inputs) WORD(instance) WORD(instance_norm1d) WORD(instance_norm2d)         \
-  WORD(instance_norm3d) WORD(int32_t) WORD(int64_t) WORD(int8) WORD(into) WORD(invariant) WORD(io) \
+  WORD(instance_norm3d) WORD(int32_t) WORD(int64_t) WORD(int8) WORD(into) WORD(invariant)          \
+  WORD(io)                                                                                         \
   WORD(is) WORD(is_causal) WORD(it) WORD(its) WORD(itself) WORD(join) WORD(jvp) WORD(kdim)         \
   WORD(keepdim) WORD(keeps) WORD(kept) WORD(kernel) WORD(key) WORD(key_padding_mask) WORD(keys)    \
   WORD(kind) WORD(kl_div) WORD(known) WORD(knows) WORD(l1_loss) WORD(label) WORD(label_smoothing)  \
-  WORD(labels) WORD(lane) WORD(last) WORD(later) WORD(launch) WORD(layer) WORD(layer_norm)         \
+  WORD(labels) WORD(lane) WORD(largest) WORD(last) WORD(later) WORD(launch) WORD(layer)            \
+  WORD(layer_norm)                                                                                 \
   WORD(lazy) WORD(lazy_linear) WORD(lazy_model) WORD(leaky_relu) WORD(learned_positions)           \
   WORD(learning) WORD(least) WORD(leave) WORD(leaves) WORD(left) WORD(length) WORD(lengths)        \
-  WORD(libc) WORD(library) WORD(libstdc) WORD(linear) WORD(list) WORD(literal) WORD(literals)      \
+  WORD(libc) WORD(library) WORD(libstdc) WORD(linear) WORD(linear_lr) WORD(list) WORD(literal)     \
+  WORD(literals)                                                                                   \
   WORD(little) WORD(load) WORD(load_state_dict) WORD(loader) WORD(loaders)                         \
   WORD(local_response_norm) WORD(log)                                                              \
   WORD(log_sigmoid) WORD(log_softmax) WORD(logit) WORD(logits) WORD(logsumexp) WORD(loss)          \
@@ -103,7 +112,7 @@ namespace ikebana::detail {
   WORD(max) WORD(max_length) WORD(max_norm) WORD(max_pool1d) WORD(max_pool2d) WORD(max_pool3d)     \
   WORD(max_unpool1d) WORD(max_unpool2d) WORD(max_unpool3d) WORD(maximize) WORD(may) WORD(mean)     \
   WORD(means) WORD(meet) WORD(members) WORD(memory) WORD(memory_key_padding_mask) WORD(merged)     \
-  WORD(mesh) WORD(methods) WORD(min) WORD(minus) WORD(mish) WORD(mixed_precision)                  \
+  WORD(mesh) WORD(methods) WORD(metric) WORD(min) WORD(minus) WORD(mish) WORD(mixed_precision)     \
   WORD(mixed_precision_at) WORD(mode) WORD(model) WORD(models) WORD(module) WORD(module_call)      \
   WORD(module_gradients) WORD(module_list) WORD(modules) WORD(moment) WORD(momentum) WORD(more)    \
   WORD(most) WORD(move) WORD(mse_loss) WORD(mul) WORD(multihead_attention) WORD(multiple)          \
@@ -113,7 +122,8 @@ namespace ikebana::detail {
   WORD(no_sync) WORD(none) WORD(nonlinearity) WORD(nor) WORD(norm) WORD(norm_first)                \
   WORD(normal_like) WORD(normalized_shape) WORD(nothing) WORD(num_channels) WORD(num_embeddings)   \
   WORD(num_features) WORD(num_groups) WORD(num_heads) WORD(num_layers) WORD(number) WORD(numbers)  \
-  WORD(observed) WORD(of) WORD(on) WORD(once) WORD(one) WORD(ones) WORD(only) WORD(operations)     \
+  WORD(observed) WORD(of) WORD(on) WORD(once) WORD(one) WORD(ones) WORD(only) WORD(operand)        \
+  WORD(operations)                                                                                 \
   WORD(optimizer) WORD(optimizer_in_backward) WORD(option) WORD(optional) WORD(options)            \
   WORD(order) WORD(other) WORD(others) WORD(otherwise) WORD(ours) WORD(out) WORD(out_channels)     \
   WORD(out_features) WORD(outlive) WORD(outlives) WORD(output) WORD(output_padding)                \
@@ -121,44 +131,54 @@ namespace ikebana::detail {
   WORD(pack_arguments) WORD(packed) WORD(pad) WORD(padded) WORD(padding) WORD(padding_idx)         \
   WORD(padding_mode) WORD(pair) WORD(parallel) WORD(parameter) WORD(parameter_spec)                \
   WORD(parameters) WORD(part) WORD(parts) WORD(passed) WORD(passes) WORD(path) WORD(paths)         \
+  WORD(patterns)                                                                                   \
   WORD(per) WORD(permute) WORD(pixel_shuffle) WORD(pixel_unshuffle) WORD(pointer)                  \
   WORD(poisson_nll_loss) WORD(Policy) WORD(policy) WORD(pooling) WORD(position) WORD(positions)    \
   WORD(post_local_sgd) WORD(post_local_sgd_optimizer) WORD(precision) WORD(prediction)             \
   WORD(prefetch) WORD(prelu) WORD(probabilities) WORD(probability) WORD(process_group)             \
   WORD(product) WORD(products) WORD(proj_size) WORD(prompt) WORD(quantize) WORD(quantize_hook)     \
   WORD(query) WORD(random) WORD(random_split) WORD(randomness) WORD(rank) WORD(ranks) WORD(rate)   \
-  WORD(reach) WORD(reaches) WORD(rearrange) WORD(rebuild) WORD(recurrent) WORD(reduced)            \
+  WORD(reach) WORD(reaches) WORD(rearrange) WORD(rebuild) WORD(recurrent)                          \
+  WORD(reduce_lr_on_plateau) WORD(reduced)                                                         \
   WORD(reduces) WORD(reduction) WORD(reference) WORD(reflect) WORD(reflection_pad1d)               \
   WORD(reflection_pad2d) WORD(reflection_pad3d) WORD(reflects) WORD(relu) WORD(relu6)              \
-  WORD(remove_parametrizations) WORD(repeat) \
+  WORD(remove_parametrizations) WORD(repeat)                                                       \
   WORD(replica) WORD(replicate) WORD(replicate_policy) WORD(replicated) WORD(replicates)           \
   WORD(replication_pad1d) WORD(replication_pad2d) WORD(replication_pad3d) WORD(reports)            \
+  WORD(requires_grad)                                                                              \
   WORD(requires_gradient_sync) WORD(reset) WORD(reshape) WORD(residual) WORD(resolved)             \
   WORD(result) WORD(returns) WORD(rms) WORD(rms_norm) WORD(rmsprop) WORD(rnn) WORD(rnn_cell)       \
   WORD(rotary_positions) WORD(rounded) WORD(row) WORD(rows) WORD(rrelu) WORD(run) WORD(runs)       \
-  WORD(S) WORD(s) WORD(safetensors) WORD(same) WORD(same_padding) WORD(sample) WORD(sample_loader) \
+  WORD(S) WORD(s) WORD(safetensors) WORD(same) WORD(same_padding) WORD(sample)                     \
+  WORD(sample_loader)                                                                              \
   WORD(samples) WORD(save) WORD(saved) WORD(saved_spec) WORD(say) WORD(scalar) WORD(scale_factor)  \
-  WORD(scale_grad_by_freq) WORD(scalers) WORD(schedule) WORD(schedulers) WORD(scores) WORD(second) \
+  WORD(scale_grad_by_freq) WORD(scaler) WORD(scalers) WORD(schedule) WORD(schedulers)              \
+  WORD(schedules) WORD(scores) WORD(second)                                                        \
   WORD(sections) WORD(seed)                                                                        \
-  WORD(select) WORD(selu) WORD(sequence) WORD(sequences) WORD(sequential) WORD(set_process_group)  \
+  WORD(select) WORD(selu) WORD(sequence) WORD(sequences) WORD(sequential) WORD(sequential_lr)      \
+  WORD(set_process_group)                                                                          \
   WORD(several) WORD(sgd) WORD(shape) WORD(shape_list) WORD(shape_span) WORD(shapes) WORD(shard)   \
   WORD(shard_optimizer) WORD(sharded) WORD(shards) WORD(shares) WORD(shows) WORD(shuffle)          \
   WORD(sigmoid) WORD(silu) WORD(sinusoidal_encoding) WORD(size) WORD(size_t) WORD(sizes)           \
   WORD(skip_unused) WORD(slice) WORD(smaller) WORD(smooth_l1_loss) WORD(snapshot) WORD(so)         \
   WORD(soft_margin_loss) WORD(softmax) WORD(softplus) WORD(softshrink) WORD(softsign) WORD(sole)   \
-  WORD(sparse) WORD(spatial) WORD(spectral_norm) WORD(split) WORD(squared) WORD(stack) WORD(stand) \
+  WORD(sparse) WORD(spatial) WORD(spectral_norm) WORD(split) WORD(squared) WORD(stack)             \
+  WORD(stand)                                                                                      \
   WORD(standard) WORD(standard_scaler) WORD(stands) WORD(start) WORD(start_dim) WORD(state)        \
   WORD(state_dict) WORD(state_view) WORD(stateful) WORD(states) WORD(static_graph) WORD(stays)     \
   WORD(std) WORD(stdlib) WORD(step) WORD(step_elements) WORD(step_lr) WORD(step_size) WORD(steps)  \
   WORD(stop_gradient) WORD(store) WORD(strata) WORD(stride) WORD(string) WORD(string_view)         \
   WORD(structs) WORD(sub) WORD(such) WORD(sum) WORD(summary) WORD(sums) WORD(support)              \
   WORD(symbols) WORD(sync_batch_norm) WORD(sync_batch_norm1d) WORD(sync_batch_norm2d)              \
-  WORD(sync_batch_norm3d) WORD(T) WORD(take) WORD(takes) WORD(tanh) WORD(tanhshrink) WORD(target)  \
+  WORD(sync_batch_norm3d) WORD(t) WORD(t_max) WORD(T) WORD(take) WORD(takes) WORD(tanh)            \
+  WORD(tanhshrink) WORD(target)                                                                    \
   WORD(targets) WORD(temporary) WORD(tensor) WORD(tensor_dataset) WORD(tensor_of)                  \
   WORD(tensor_view) WORD(tensors) WORD(than) WORD(that) WORD(the) WORD(their) WORD(theirs)         \
   WORD(them) WORD(then) WORD(there) WORD(these) WORD(they) WORD(thing) WORD(third) WORD(those)     \
-  WORD(thread_group) WORD(threads) WORD(threshold) WORD(time) WORD(to) WORD(to_dot) WORD(together) \
+  WORD(thread_group) WORD(threads) WORD(threshold) WORD(time) WORD(to) WORD(to_dot)                \
+  WORD(together)                                                                                   \
   WORD(too) WORD(trace_of) WORD(traced) WORD(track_running_stats) WORD(train) WORD(train_step)     \
+  WORD(trainable)                                                                                  \
   WORD(trained) WORD(training) WORD(transformer) WORD(transformer_decoder)                         \
   WORD(transformer_decoder_layer) WORD(transformer_encoder) WORD(transformer_encoder_layer)        \
   WORD(transpose) WORD(transposed) WORD(treats) WORD(triplet_margin_loss) WORD(truth) WORD(tuple)  \
@@ -166,9 +186,10 @@ namespace ikebana::detail {
   WORD(unflatten) WORD(unflattened_size) WORD(unfold) WORD(uniform_like) WORD(unordered_map)       \
   WORD(unpack_arguments) WORD(up) WORD(update_bn) WORD(updated) WORD(upsample) WORD(use)           \
   WORD(used) WORD(uses)                                                                            \
-  WORD(v) WORD(validate) WORD(value) WORD(values) WORD(var) WORD(variable) WORD(variances)         \
+  WORD(v) WORD(validate) WORD(validation_loss) WORD(value) WORD(values) WORD(var) WORD(variable) WORD(variances)         \
   WORD(variant) WORD(vdim) WORD(vector) WORD(view) WORD(was) WORD(way) WORD(weight)                \
-  WORD(weight_decay) WORD(weight_norm) WORD(weights) WORD(what) WORD(when) WORD(where) WORD(which) \
+  WORD(weight_decay) WORD(weight_norm) WORD(weights) WORD(what) WORD(when) WORD(where)             \
+  WORD(which)                                                                                      \
   WORD(whole) WORD(whose) WORD(wide) WORD(width) WORD(window) WORD(windows) WORD(with)             \
   WORD(within) WORD(without) WORD(word) WORD(words) WORD(workers) WORD(wrap) WORD(writable)        \
   WORD(writable_input) WORD(writable_output) WORD(write) WORD(writes) WORD(x) WORD(y) WORD(zero)   \

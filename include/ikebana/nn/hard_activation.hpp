@@ -141,27 +141,27 @@ struct hardswish {
   }
 };
 
-/// y = x where x > at, else value.
+/// y = x where x > threshold, else value.
 struct threshold {
   static constexpr std::string_view kind = "threshold";
   static constexpr kept keeps = kept::input;
 
-  double at = 0;
+  double threshold = 0;
   double value = 0;
 
   constexpr inferred infer(const shape& in) const { return in; }
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
 
-  void describe(description& d) const { d.add("threshold", at).add("value", value); }
+  void describe(description& d) const { d.add("threshold", threshold).add("value", value); }
 
   template <class T>
   void forward(const context<T>& c) const {
-    detail::pointwise_forward(c, cpu::pointwise::threshold, static_cast<T>(at),
+    detail::pointwise_forward(c, cpu::pointwise::threshold, static_cast<T>(threshold),
                               static_cast<T>(value), T{});
   }
   template <class T>
   void backward(const context<T>& c) const {
-    detail::pointwise_backward(c, cpu::pointwise::threshold, static_cast<T>(at),
+    detail::pointwise_backward(c, cpu::pointwise::threshold, static_cast<T>(threshold),
                                static_cast<T>(value), T{});
   }
 

@@ -313,11 +313,14 @@ constexpr auto matmul_tn(const A& a, const B& b) {
 template <detail::literal Equation, symbolic A, symbolic B>
 constexpr auto einsum(const A& a, const B& b) {
   constexpr ops::equation e{{Equation.data, Equation.size()}};
-  static_assert(!e.is_wrong && e.has_arrow && e.operand_count == 2,
+  constexpr bool is_equation = !e.is_wrong && e.has_arrow && e.operand_count == 2;
+  static_assert(is_equation,
                 "ikebana: einsum takes an equation such as \"bij,bjk->bik\": letters for the "
                 "dimensions of two operands and of the result, at most 8 each");
-  static_assert(!e.repeats, "ikebana: einsum takes each label once in an operand and the result");
-  static_assert(!e.unknown, "ikebana: the result of einsum has only labels of its operands");
+  static_assert(!is_equation || !e.repeats,
+                "ikebana: einsum takes each label once in an operand and the result");
+  static_assert(!is_equation || e.repeats || !e.unknown,
+                "ikebana: the result of einsum has only labels of its operands");
   return apply(ops::einsum{e.operands[0], e.operands[1], e.result}, a, b);
 }
 

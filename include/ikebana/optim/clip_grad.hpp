@@ -36,6 +36,8 @@ IKEBANA_MISUSE(clip_grad_needs_an_initialized_model,
 IKEBANA_MISUSE(clip_grad_with_optimizer_in_backward,
                "clip_grad_norm and clip_grad_value need all gradients before any step, and with "
                "optimizer_in_backward there is no such moment");
+IKEBANA_MISUSE(clip_grad_norm_takes_the_largest_norm,
+               "clip_grad_norm takes a model and the largest norm: clip_grad_norm(model, 1.0)");
 }  // namespace misuse
 
 template <class M>
@@ -115,6 +117,9 @@ template <class Model>
 requires(!detail::clips<Model>) auto clip_grad_norm(const Model&, double,
                                                     const clip_grad_norm_options& = {})
     -> decltype(detail::refuse_as<detail::clip_misuse<Model>>());
+template <class Model>
+auto clip_grad_norm(const Model&)
+    -> decltype(detail::refuse_for<detail::misuse::clip_grad_norm_takes_the_largest_norm, Model>());
 
 /// Clamps every element of the gradients to [-value, value] (torch.nn.utils.clip_grad_value_). No
 /// communication, no allocation; O(parameters).

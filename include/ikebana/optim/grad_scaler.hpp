@@ -13,6 +13,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/cpu/round.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/optim/clip_grad.hpp"
 #include "ikebana/optim/optimizer.hpp"
 
@@ -33,6 +34,12 @@ struct grad_scaler_state {
   std::int64_t growth_tracker = 0;
   constexpr bool operator==(const grad_scaler_state&) const = default;
 };
+
+namespace detail::misuse {
+IKEBANA_MISUSE(scaler_steps_a_model,
+               "step of grad_scaler takes the model and its optimizer: scaler.step(model, "
+               "optimizer)");
+}  // namespace detail::misuse
 
 /// A loss whose gradient is multiplied by a factor, but not its value. Created by `grad_scaler`.
 template <class Loss>
@@ -165,6 +172,10 @@ class basic_grad_scaler {
       optimizer.step();
     return true;
   }
+
+  template <class Optimizer>
+  auto step(const Optimizer&)
+      -> decltype(detail::refuse_for<detail::misuse::scaler_steps_a_model, Optimizer>());
 
   /// Called after the last step of an iteration: the scale shrinks if a step was skipped, and grows
   /// after growth_interval iterations without a skipped step. Throws error if nothing was unscaled.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ikebana/core/dependent.hpp"
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/optim/lr_scheduler.hpp"
 #include "ikebana/optim/optimizer.hpp"
 
@@ -30,6 +31,12 @@ struct reduce_lr_on_plateau_options {
   double min_lr = 0;
   double eps = 1e-8;  ///< A smaller change of the rate is not made.
 };
+
+namespace detail::misuse {
+IKEBANA_MISUSE(step_takes_the_metric,
+               "step of reduce_lr_on_plateau takes the metric of the epoch: "
+               "schedule.step(validation_loss)");
+}  // namespace detail::misuse
 
 /// Multiplies the rate by `factor` when a metric has not improved for more than `patience` epochs,
 /// as ReduceLROnPlateau: `reduce_lr_on_plateau schedule{optimizer, {.patience = 3}};`, then
@@ -71,6 +78,9 @@ class reduce_lr_on_plateau {
     detail::for_each_group_lr(*optimizer_, last_group_lrs_.size(),
                               [&](double lr, std::size_t i) { last_group_lrs_[i] = lr; });
   }
+
+  template <class O = Optimizer>
+  auto step() -> decltype(detail::refuse_for<detail::misuse::step_takes_the_metric, O>());
 
   std::int64_t last_epoch() const { return last_epoch_; }
   double get_last_lr() const { return last_lr_; }

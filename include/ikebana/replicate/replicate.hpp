@@ -224,4 +224,15 @@ requires(sizeof...(Hook) <= 1 &&
                                                                             const Hook&...)
     -> decltype(detail::declared(detail::find_replicate_refusal<Policy, Model, Group, Hook...>()));
 
+namespace detail::misuse {
+IKEBANA_MISUSE(
+    replicate_takes_a_model_and_a_group,
+    "replicate takes a model and a group, which outlives it: launch(threads{2}, [&](auto& "
+    "group) { auto model = replicate(initialize<T, shape>(net, seed{1}), group); })");
+}  // namespace detail::misuse
+
+template <class Policy = replicate_policy<>, class Model>
+auto replicate(const Model&)
+    -> decltype(detail::refuse_for<detail::misuse::replicate_takes_a_model_and_a_group, Model>());
+
 }  // namespace ikebana

@@ -69,6 +69,11 @@ template <class P>
 concept run_part =
     is_scheduler_part<P> || is_loader_part<P> || is_average_part<P> || is_scaler_part<P>;
 
+template <class M>
+concept keeps_module = requires(const M& m) {
+  m.module();
+};
+
 /// Checkpoints of a directory, by number.
 template <class = void>
 std::vector<std::pair<std::int64_t, std::filesystem::path>> checkpoints_in(
@@ -476,11 +481,14 @@ class checkpointer {
   std::int64_t saved_ = 0;
 };
 template <class Model, class Optimizer, class... Parts>
-checkpointer(const std::filesystem::path&, Model&, Optimizer&, Parts&...)
-    -> checkpointer<Model, Optimizer, Parts...>;
+requires(detail::keeps_module<Model>)
+    checkpointer(const std::filesystem::path&, Model&, Optimizer&, Parts&...)
+->checkpointer<Model, Optimizer, Parts...>;
 template <class Model, class Optimizer, class... Parts>
-checkpointer(const std::filesystem::path&, const checkpointer_options&, Model&, Optimizer&,
-             Parts&...) -> checkpointer<Model, Optimizer, Parts...>;
+requires(detail::keeps_module<Model>)
+    checkpointer(const std::filesystem::path&, const checkpointer_options&, Model&, Optimizer&,
+                 Parts&...)
+->checkpointer<Model, Optimizer, Parts...>;
 
 // A refusal at compile time, selected by the deduction guide.
 template <class Misuse>
@@ -489,5 +497,11 @@ template <bool Lazy = false>
 checkpointer(...)
     -> checkpointer<detail::misuse::checkpointer_takes_a_directory_a_model_and_its_optimizer<Lazy>,
                     void>;
+template <class Model, class Optimizer, class... Parts>
+requires(!detail::keeps_module<Model> && detail::keeps_module<Optimizer>)
+    checkpointer(const std::filesystem::path&, Model&, Optimizer&, Parts&...)
+->checkpointer<
+    detail::misuse::checkpointer_takes_a_directory_a_model_and_its_optimizer<detail::later<Model>>,
+    void>;
 
 }  // namespace ikebana

@@ -245,6 +245,10 @@ namespace detail::misuse {
 IKEBANA_MISUSE(fit_takes_a_model_a_loader_a_loss_and_an_optimizer,
                "fit takes a model, a loader, a loss and an optimizer: fit(model, batches, "
                "cross_entropy{}, optimizer)");
+IKEBANA_MISUSE(
+    fit_takes_batches_and_no_tensors,
+    "fit takes batches, no tensors: tensor_dataset data{x, t}; data_loader batches{data, "
+    "{.batch = 32}}; fit(model, batches, cross_entropy{}, optimizer)");
 
 }  // namespace detail::misuse
 
@@ -253,6 +257,10 @@ auto fit(const M&, const Loader&, const Loss&, const Optimizer&, const fit_optio
     -> decltype(detail::refuse_for<
                 detail::misuse::fit_takes_a_model_a_loader_a_loss_and_an_optimizer, M, Loader, Loss,
                 Optimizer>());
+template <class M, tensor_like X, class T, class Loss, class Optimizer>
+auto fit(const M&, const X&, const T&, const Loss&, const Optimizer&, const fit_options& = {})
+    -> decltype(detail::refuse_for<detail::misuse::fit_takes_batches_and_no_tensors, M, X, T, Loss,
+                                   Optimizer>());
 template <class... X>
 auto fit(const X&...)
     -> decltype(detail::refuse_for<

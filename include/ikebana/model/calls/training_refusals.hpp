@@ -68,6 +68,10 @@ concept has_step = requires(Optimizer& optimizer) {
   optimizer.step();
 };
 
+/// The result of a refused call for a function that does not compile as a loss: the compiler has
+/// said why.
+struct loss_with_a_mistake {};
+
 /// The error if an optimizer updates numbers of another type than T.
 template <class T, class Optimizer>
 constexpr diagnostic check_optimizer_type() {
@@ -97,6 +101,8 @@ constexpr auto find_step_refusal_of_four() {
     return because<misuse::train_step_needs_an_optimizer_that_is_not_const>{};
   else if constexpr (!accepts<check_optimizer_type<T, optimizer>>)
     return find_refusal<check_optimizer_type<T, optimizer>>();
+  else if constexpr (std::is_void_v<loss_type<loss>>)
+    return std::type_identity<loss_with_a_mistake>{};
   else
     return Self::template find_step_refusal<std::remove_cvref_t<X>, std::remove_cvref_t<Y>,
                                             loss_type<loss>>();
@@ -129,6 +135,8 @@ template <class Self, class X, class Y, class Loss>
 constexpr auto find_loss_backward_refusal_of_three() {
   if constexpr (!has_loss_check<std::remove_cvref_t<Loss>>)
     return because<misuse::loss_backward_takes_an_input_a_target_and_a_loss>{};
+  else if constexpr (std::is_void_v<loss_type<std::remove_cvref_t<Loss>>>)
+    return std::type_identity<loss_with_a_mistake>{};
   else
     return Self::template find_step_refusal<std::remove_cvref_t<X>, std::remove_cvref_t<Y>,
                                             loss_type<std::remove_cvref_t<Loss>>>();

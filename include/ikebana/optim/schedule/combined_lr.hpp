@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "ikebana/module/refusal.hpp"
 #include "ikebana/optim/schedule/lr_schedule.hpp"
 
 namespace ikebana {
@@ -49,8 +50,10 @@ class for_steps {
 /// `sequential_lr{linear_lr{.start_factor = 0.1, .total_iters = 500},
 /// cosine_annealing_lr{.t_max = 10'000}}`. PyTorch's milestones are the sums of the durations; all
 /// but the last schedule have one (`for_steps` gives one to any).
+template <class... S>
+class sequential_lr;
 template <lr_schedule... S>
-class sequential_lr {
+requires(sizeof...(S) > 0) class sequential_lr<S...> {
   static constexpr std::size_t count = sizeof...(S);
 
  public:
@@ -85,6 +88,21 @@ class sequential_lr {
 
   std::tuple<S...> parts_;
 };
+
+template <class... S>
+requires(sizeof...(S) > 0 && (lr_schedule<S> && ...)) explicit sequential_lr(S...)
+    ->sequential_lr<S...>;
+
+namespace detail::misuse {
+IKEBANA_MISUSE(sequential_lr_takes_schedules,
+               "sequential_lr takes schedules: sequential_lr{for_steps{500, linear_lr{}}, "
+               "cosine_annealing_lr{.t_max = 10000}}");
+}  // namespace detail::misuse
+template <class... S>
+requires(sizeof...(S) > 0 && !(lr_schedule<S> && ...)) sequential_lr(S...)
+->sequential_lr<detail::misuse::sequential_lr_takes_schedules<detail::later<S...>>>;
+template <bool Lazy = false>
+sequential_lr() -> sequential_lr<detail::misuse::sequential_lr_takes_schedules<Lazy>>;
 
 /// Several schedules at a time, each of the rate that the one before gives, as ChainedScheduler.
 /// Agrees with PyTorch, which chains the changes from step to step, if all of them scale the rate.
