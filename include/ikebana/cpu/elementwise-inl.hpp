@@ -2,7 +2,7 @@
 
 template <class T>
 void map_relu(dim_t n, const T* x, T* y) {
-  stream_lanes(n, y, relu_function{}, x);
+  light_lanes(n, y, relu_function{}, x);
 }
 #define IKEBANA_CPU_MAP(function)                  \
   template <class T>                               \
@@ -26,35 +26,34 @@ IKEBANA_CPU_MAP(erf)
     loop(                                                                                     \
         n, y, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> b) { return __VA_ARGS__; }, first, second); \
   }
-IKEBANA_CPU_MAP(relu_backward, stream_lanes, select(vec<T>::zero() >= a, vec<T>::zero(), b))
-IKEBANA_CPU_MAP(tanh_backward, stream_lanes, b* fma(-a, a, vec<T>::broadcast(T(1))))
-IKEBANA_CPU_MAP(sigmoid_backward, stream_lanes, b*(T(1) - a) * a)
+IKEBANA_CPU_MAP(relu_backward, light_lanes, select(vec<T>::zero() >= a, vec<T>::zero(), b))
+IKEBANA_CPU_MAP(tanh_backward, light_lanes, b* fma(-a, a, vec<T>::broadcast(T(1))))
+IKEBANA_CPU_MAP(sigmoid_backward, light_lanes, b*(T(1) - a) * a)
 IKEBANA_CPU_MAP(gelu_backward, map_lanes, b* gelu_slope(a))
 IKEBANA_CPU_MAP(gelu_tanh_backward, map_lanes, b* gelu_tanh_slope(a))
 IKEBANA_CPU_MAP(silu_backward, map_lanes, b* silu_slope(a))
-IKEBANA_CPU_MAP(add, stream_lanes, a + b)
-IKEBANA_CPU_MAP(multiply, stream_lanes, a* b)
+IKEBANA_CPU_MAP(add, light_lanes, a + b)
+IKEBANA_CPU_MAP(multiply, light_lanes, a* b)
 #undef IKEBANA_CPU_MAP
 
 template <class T>
-void map_axpy(dim_t n, T alpha, const T* x, T* y) {
+void map_axpy(dim_t first, dim_t last, T alpha, const T* x, T* y) {
   const vec<T> factor = vec<T>::broadcast(alpha);
-  near_lanes(
-      0, n, y, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return fma(factor, u, v); }, x, y);
+  light_lanes(
+      last - first, y + first, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v) { return fma(factor, u, v); },
+      x + first, y + first);
 }
 template <class T>
-void map_scale(dim_t n, T alpha, T* x) {
+void map_scale(dim_t first, dim_t last, T alpha, T* x) {
   const vec<T> factor = vec<T>::broadcast(alpha);
-  near_lanes(
-      0, n, x, IKEBANA_CPU_LAMBDA(vec<T> u) { return factor * u; }, x);
+  light_lanes(
+      last - first, x + first, IKEBANA_CPU_LAMBDA(vec<T> u) { return factor * u; }, x + first);
 }
 template <class T>
-void map_fill(dim_t n, T* x, T value) {
-  constexpr dim_t w = vec<T>::size;
+void map_fill(dim_t first, dim_t last, T* x, T value) {
   const vec<T> v = vec<T>::broadcast(value);
-  dim_t i = 0;
-  for (; i + w <= n; i += w) v.store(x + i);
-  if (i < n) v.store(x + i, n - i);
+  map_terms(
+      last - first, x + first, IKEBANA_CPU_LAMBDA(dim_t, dim_t) { return v; });
 }
 
 // ---- dropout ----
@@ -142,20 +141,20 @@ IKEBANA_CPU_INLINE lane_mask<T> at_least(const std::uint32_t* words, std::uint32
 }
 
 template <class T>
-void map_dropout(dim_t n, const T* x, T* y, double p, const random_stream& stream,
+void map_dropout(dim_t first, dim_t last, const T* x, T* y, double p, const random_stream& stream,
                  std::uint64_t offset) {
   constexpr dim_t w = vec<T>::size;
   const double bound = p * 0x1p32;
-  if (bound >= 0x1p32) return map_fill(n, y, T(0));
+  if (bound >= 0x1p32) return map_fill(first, last, y, T(0));
   const auto threshold = static_cast<std::uint32_t>(bound);
   const vec<T> factor = vec<T>::broadcast(static_cast<T>(1 / (1 - p)));
   alignas(64) std::uint32_t words[random_words + 16];
   for (dim_t i = random_words; i < random_words + 16; ++i) words[i] = 0;
-  for (dim_t i = 0; i < n;) {
+  for (dim_t i = first; i < last;) {
     const std::uint64_t element = offset + static_cast<std::uint64_t>(i);
     random_block(stream, static_cast<std::uint32_t>(element / 4), words);
     const auto skip = static_cast<dim_t>(element % 4);
-    const dim_t count = n - i < random_words - skip ? n - i : random_words - skip;
+    const dim_t count = last - i < random_words - skip ? last - i : random_words - skip;
     for (dim_t j = 0; j < count; j += w) {
       const dim_t left = count - j < w ? count - j : w;
       const lane_mask<T> kept = at_least<T>(words + skip + j, threshold);

@@ -72,20 +72,17 @@ IKEBANA_CPU_OF_TWO(multiply, map_multiply, ONE_WIDTH)
 /// y = y + alpha x.
 template <class T>
 void axpy(dim_t n, T alpha, const T* x, T* y) {
-  detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_axpy<T>),
-                     [=](auto* kernel, dim_t b, dim_t e) { kernel(e - b, alpha, x + b, y + b); });
+  detail::run_rows(n, 1, IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_axpy<T>), alpha, x, y);
 }
 /// x = alpha x.
 template <class T>
 void scale(dim_t n, T alpha, T* x) {
-  detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_scale<T>),
-                     [=](auto* kernel, dim_t b, dim_t e) { kernel(e - b, alpha, x + b); });
+  detail::run_rows(n, 1, IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_scale<T>), alpha, x);
 }
 /// x = value.
 template <class T>
 void fill(dim_t n, T* x, T value) {
-  detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_fill<T>),
-                     [=](auto* kernel, dim_t b, dim_t e) { kernel(e - b, x + b, value); });
+  detail::run_rows(n, 1, IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_fill<T>), x, value);
 }
 
 /// y = x / (1 - p) where kept, else 0. Element i is kept iff word `offset` + i of `stream` is at
@@ -94,10 +91,7 @@ void fill(dim_t n, T* x, T value) {
 template <class T>
 void dropout(dim_t n, const T* x, T* y, double p, const random_stream& stream,
              std::uint64_t offset = 0) {
-  detail::share_rows(
-      n, 1, IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_dropout<T>), [=](auto* kernel, dim_t b, dim_t e) {
-        kernel(e - b, x + b, y + b, p, stream, offset + static_cast<std::uint64_t>(b));
-      });
+  detail::run_rows(n, 1, IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_dropout<T>), x, y, p, stream, offset);
 }
 
 IKEBANA_CPU_KERNEL(axpy)

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
@@ -55,12 +54,9 @@ template <class T>
 void sgd_step(dim_t n, T* params, const T* grads, T* momentum_buffer, T lr, T momentum, T dampening,
               T weight_decay, bool nesterov, bool first_step, bool maximize,
               T gradient_scale = T(1)) {
-  detail::share_rows(
-      n, 1, IKEBANA_CPU_DISPATCH_ONE_WIDTH(sgd_update<T>), [=](auto* kernel, dim_t b, dim_t e) {
-        kernel(e - b, params + b, grads + b,
-               momentum_buffer == nullptr ? nullptr : momentum_buffer + b, lr, momentum, dampening,
-               weight_decay, nesterov, first_step, maximize ? -gradient_scale : gradient_scale);
-      });
+  detail::run_rows(n, 1, IKEBANA_CPU_DISPATCH_ONE_WIDTH(sgd_update<T>), params, grads,
+                   momentum_buffer, lr, momentum, dampening, weight_decay, nesterov, first_step,
+                   maximize ? -gradient_scale : gradient_scale);
 }
 
 /// m, v: first and second moments; `vmax` (AMSGrad) may be null. `decoupled` is AdamW. `step`
@@ -89,8 +85,7 @@ void adam_step(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, double l
                        constexpr dim_t near = 8192;
                        const dim_t size = step % 2 == 0 && e > b ? e - b : near;
                        for (dim_t i = b + (e - b - 1) / size * size; i >= b; i -= size)
-                         kernel(e - i < size ? e - i : size, params + i, grads + i, m + i, v + i,
-                                vmax == nullptr ? nullptr : vmax + i, f);
+                         kernel(i, e - i < size ? e : i + size, params, grads, m, v, vmax, f);
                      });
 }
 

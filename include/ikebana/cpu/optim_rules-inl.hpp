@@ -1,10 +1,10 @@
-/// rule(p, g, state) gives the new parameters; state(k) loads array k, state(k, x) stores it.
+/// rule(p, g, load, store) gives the new parameters; load(k) and store(k, x) are of state k.
 template <class T, class F>
 IKEBANA_CPU_INLINE void apply_rule(const optimizer_arrays<T>& a, F rule) {
   const vec<T> scale = vec<T>::broadcast(a.gradient_scale),
                decay = vec<T>::broadcast(a.weight_decay);
   update_lanes<T>(
-      a.n, a.params, [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+      0, a.n, [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
         const vec<T> p = load_lanes(a.params + i, lanes);
         const vec<T> g = fma(p, decay, load_lanes(a.grads + i, lanes) * scale);
         const auto load = [&](int k) __attribute__((always_inline)) {

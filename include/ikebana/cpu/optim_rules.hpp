@@ -51,78 +51,41 @@ void share_optimizer(const optimizer_arrays<T>& a, Kernel* kernel) {
 }
 }  // namespace detail
 
+#define IKEBANA_CPU_RULE(function, kernel)                                 \
+  template <class T>                                                       \
+  void function(const optimizer_arrays<T>& a) {                            \
+    detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(kernel<T>)); \
+  }                                                                        \
+  IKEBANA_CPU_KERNEL(function)
+
 /// State: square_avg, momentum_buffer or null, grad_avg (centered) or null. Factors: lr, alpha,
 /// 1 - alpha, eps, momentum.
-template <class T>
-void rmsprop_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(rmsprop_update<T>));
-}
+IKEBANA_CPU_RULE(rmsprop_step, rmsprop_update)
 /// State: sum. Factors: lr of this step, eps.
-template <class T>
-void adagrad_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(adagrad_update<T>));
-}
+IKEBANA_CPU_RULE(adagrad_step, adagrad_update)
 /// State: square_avg, acc_delta. Factors: lr, rho, 1 - rho, eps.
-template <class T>
-void adadelta_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(adadelta_update<T>));
-}
+IKEBANA_CPU_RULE(adadelta_step, adadelta_update)
 /// State: exp_avg, exp_inf. Factors: lr / (1 - beta1^step), beta1, 1 - beta1, beta2, eps.
-template <class T>
-void adamax_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(adamax_update<T>));
-}
+IKEBANA_CPU_RULE(adamax_step, adamax_update)
 /// NAdam and RAdam: p -= (factor 0 * g + factor 1 * exp_avg) / (sqrt(exp_avg_sq) * factor 2 + eps),
 /// or without the denominator if factor 2 is 0. State: exp_avg, exp_avg_sq. Factors 3 to 8: beta1,
 /// 1 - beta1, beta2, 1 - beta2, eps, and what p is multiplied by before.
-template <class T>
-void mixed_adam_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(mixed_adam_update<T>));
-}
+IKEBANA_CPU_RULE(mixed_adam_step, mixed_adam_update)
 /// State: ax. Factors: eta, 1 - lambd * eta, mu.
-template <class T>
-void asgd_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(asgd_update<T>));
-}
+IKEBANA_CPU_RULE(asgd_step, asgd_update)
 /// State: prev, step_size. Factors: etaminus, etaplus, least and largest step size.
-template <class T>
-void rprop_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(rprop_update<T>));
-}
+IKEBANA_CPU_RULE(rprop_step, rprop_update)
 /// State: exp_avg. Factors: lr, 1 - lr * weight decay, beta1, 1 - beta1, beta2, 1 - beta2.
-template <class T>
-void lion_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(lion_update<T>));
-}
+IKEBANA_CPU_RULE(lion_step, lion_update)
 /// What a step of lamb changes parameters by, before its trust ratio: array 2 = factor 0 * exp_avg
 /// / (sqrt(exp_avg_sq) * factor 1 + eps) + decay * params. Parameters stay. State: exp_avg,
 /// exp_avg_sq, that array. Factors 2 to 7: beta1, 1 - beta1, beta2, 1 - beta2, eps, decay.
-template <class T>
-void lamb_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(lamb_direction<T>));
-}
+IKEBANA_CPU_RULE(lamb_step, lamb_direction)
 /// Array 0 = factor 0 * array 0 + factor 1 * g^2. Parameters stay.
-template <class T>
-void square_means_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(square_means<T>));
-}
+IKEBANA_CPU_RULE(square_means_step, square_means)
 /// Array 1 = g / sqrt(max(factor 0 * array 0, factor 1)). Parameters stay.
-template <class T>
-void adafactor_step(const optimizer_arrays<T>& a) {
-  detail::share_optimizer(a, IKEBANA_CPU_DISPATCH_ONE_WIDTH(adafactor_direction<T>));
-}
-
-IKEBANA_CPU_KERNEL(rmsprop_step)
-IKEBANA_CPU_KERNEL(adagrad_step)
-IKEBANA_CPU_KERNEL(adadelta_step)
-IKEBANA_CPU_KERNEL(adamax_step)
-IKEBANA_CPU_KERNEL(mixed_adam_step)
-IKEBANA_CPU_KERNEL(asgd_step)
-IKEBANA_CPU_KERNEL(rprop_step)
-IKEBANA_CPU_KERNEL(lion_step)
-IKEBANA_CPU_KERNEL(lamb_step)
-IKEBANA_CPU_KERNEL(square_means_step)
-IKEBANA_CPU_KERNEL(adafactor_step)
+IKEBANA_CPU_RULE(adafactor_step, adafactor_direction)
+#undef IKEBANA_CPU_RULE
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

@@ -1,19 +1,5 @@
-// f(x, d) for every element of x and, backward, of the gradient d.
-template <class T, class F>
-IKEBANA_CPU_INLINE void map_pointwise(dim_t n, const T* x, const T* dy, T* y, F f) {
-  constexpr dim_t w = vec<T>::size;
-  for (dim_t i = 0; i < n; i += w) {
-    const dim_t lanes = n - i;
-    const auto load = [lanes](const T* p) __attribute__((always_inline)) {
-      return lanes >= w ? vec<T>::load(p) : vec<T>::load(p, lanes);
-    };
-    const vec<T> r = f(load(x + i), dy == nullptr ? vec<T>::zero() : load(dy + i));
-    lanes >= w ? r.store(y + i) : r.store(y + i, lanes);
-  }
-}
-
 #define IKEBANA_CPU_LAMBDA(...) \
-  [=](vec<T> x, [[maybe_unused]] vec<T> d) __attribute__((always_inline)) { __VA_ARGS__ }
+  [=](vec<T> x) __attribute__((always_inline)) { __VA_ARGS__ }
 
 /// x min(max(x + 3, 0), 6) / 6 without the first factor.
 template <class T>
@@ -28,11 +14,11 @@ IKEBANA_CPU_INLINE vec<T> mish_gate(vec<T> w) {
 }
 
 template <class T>
-void pointwise_map(pointwise f, dim_t n, T a, T b, T c, const T* from, T* to) {
+void pointwise_map(dim_t first, dim_t last, pointwise f, T a, T b, T c, const T* from, T* to) {
   const vec<T> va = vec<T>::broadcast(a), vb = vec<T>::broadcast(b), vc = vec<T>::broadcast(c),
                zero = vec<T>::zero(), one = vec<T>::broadcast(T(1));
   const auto run = [=](auto g) __attribute__((always_inline)) {
-    map_pointwise<T>(n, from, nullptr, to, g);
+    map_lanes(last - first, to + first, g, from + first);
   };
   switch (f) {
     case pointwise::leaky_relu:
@@ -69,15 +55,19 @@ void pointwise_map(pointwise f, dim_t n, T a, T b, T c, const T* from, T* to) {
   }
 }
 
+#undef IKEBANA_CPU_LAMBDA
+#define IKEBANA_CPU_LAMBDA(...) \
+  [=]([[maybe_unused]] vec<T> x, vec<T> d) __attribute__((always_inline)) { __VA_ARGS__ }
+
 template <class T>
-void pointwise_map_backward(pointwise f, dim_t n, T a, T b, T c, const T* from, const T* dy,
-                            T* dx) {
+void pointwise_map_backward(dim_t first, dim_t last, pointwise f, T a, T b, T c, const T* from,
+                            const T* dy, T* dx) {
   const vec<T> va = vec<T>::broadcast(a), vb = vec<T>::broadcast(b), vc = vec<T>::broadcast(c),
                zero = vec<T>::zero(), one = vec<T>::broadcast(T(1));
   const vec<T> three = vec<T>::broadcast(T(3)), third = vec<T>::broadcast(1 / T(3)),
                half = vec<T>::broadcast(T(0.5));
   const auto run = [=](auto g) __attribute__((always_inline)) {
-    map_pointwise<T>(n, from, dy, dx, g);
+    map_lanes(last - first, dx + first, g, from + first, dy + first);
   };
   switch (f) {
     case pointwise::leaky_relu:

@@ -39,18 +39,13 @@ namespace ikebana::cpu {
 /// y = f(x); y may be x. Does not allocate or throw.
 template <class T>
 void pointwise_forward(pointwise f, dim_t n, T a, T b, T c, const T* x, T* y) {
-  detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH_AVX(pointwise_map<T>),
-                     [=](auto* kernel, dim_t from, dim_t to) {
-                       kernel(f, to - from, a, b, c, x + from, y + from);
-                     });
+  detail::run_rows(n, 1, IKEBANA_CPU_DISPATCH_AVX(pointwise_map<T>), f, a, b, c, x, y);
 }
 /// dx = dy f'(x); dx may be dy. Where a piecewise function bends, the derivative is PyTorch's.
 template <class T>
 void pointwise_backward(pointwise f, dim_t n, T a, T b, T c, const T* x, const T* dy, T* dx) {
-  detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH_AVX(pointwise_map_backward<T>),
-                     [=](auto* kernel, dim_t from, dim_t to) {
-                       kernel(f, to - from, a, b, c, x + from, dy + from, dx + from);
-                     });
+  detail::run_rows(n, 1, IKEBANA_CPU_DISPATCH_AVX(pointwise_map_backward<T>), f, a, b, c, x, dy,
+                   dx);
 }
 
 IKEBANA_CPU_KERNEL(pointwise_forward)

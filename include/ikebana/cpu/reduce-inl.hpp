@@ -1,24 +1,3 @@
-/// Loads `lanes` elements; the test folds away where `lanes` is the constant size.
-template <class T>
-IKEBANA_CPU_INLINE vec<T> load_lanes(const T* p, dim_t lanes) {
-  return lanes == vec<T>::size ? vec<T>::load(p) : vec<T>::load(p, lanes);
-}
-/// With `other` in the lanes past them.
-template <class T>
-IKEBANA_CPU_INLINE vec<T> load_lanes(const T* p, dim_t lanes, vec<T> other) {
-  if (lanes == vec<T>::size) return vec<T>::load(p);
-  using B = typename number<T>::bits;
-  const auto is_there = lane_numbers<T>() < bits_of<T>::broadcast(static_cast<B>(lanes));
-  return select(lane_mask<T>{is_there.m}, vec<T>::load(p, lanes), other);
-}
-template <class T>
-IKEBANA_CPU_INLINE void store_lanes(vec<T> x, T* p, dim_t lanes) {
-  if (lanes == vec<T>::size)
-    x.store(p);
-  else
-    x.store(p, lanes);
-}
-
 /// f(i, lanes), the terms i to i + lanes, for i < n joined by `join` in four interleaved parts, in
 /// each lane of the result. f may be anything past the end that leaves its lane as it is.
 template <class T, class Join, class F>

@@ -272,21 +272,23 @@ IKEBANA_CPU_INLINE vec<T> scale_by_power(vec<T> a, vec<T> n) {
 }
 #endif
 
-/// How many elements lie between p and the begin of the register that p is in, where memory is
-/// divided into registers: reading those, no load crosses two lines of the cache, which beyond L1
-/// costs twice.
+/// Loads `lanes` elements; the test folds away where `lanes` is the constant size.
 template <class T>
-IKEBANA_CPU_INLINE dim_t lanes_before(const T* p) {
-  return static_cast<dim_t>(reinterpret_cast<std::uintptr_t>(p) / sizeof(T)) & (vec<T>::size - 1);
+IKEBANA_CPU_INLINE vec<T> load_lanes(const T* p, dim_t lanes) {
+  return lanes == vec<T>::size ? vec<T>::load(p) : vec<T>::load(p, lanes);
 }
-
-/// How many elements of a long y come before the first whole register of it that no two lines of
-/// the cache share.
+/// With `other` in the lanes past them.
 template <class T>
-IKEBANA_CPU_INLINE dim_t lanes_to_line([[maybe_unused]] dim_t n, [[maybe_unused]] const T* y) {
-#if IKEBANA_CPU_WIDTH >= 32
-  constexpr dim_t w = vec<T>::size;
-  if (n >= 64 * w) return (w - lanes_before(y)) & (w - 1);
-#endif
-  return 0;
+IKEBANA_CPU_INLINE vec<T> load_lanes(const T* p, dim_t lanes, vec<T> other) {
+  if (lanes == vec<T>::size) return vec<T>::load(p);
+  using B = typename number<T>::bits;
+  const auto is_there = lane_numbers<T>() < bits_of<T>::broadcast(static_cast<B>(lanes));
+  return select(lane_mask<T>{is_there.m}, vec<T>::load(p, lanes), other);
+}
+template <class T>
+IKEBANA_CPU_INLINE void store_lanes(vec<T> x, T* p, dim_t lanes) {
+  if (lanes == vec<T>::size)
+    x.store(p);
+  else
+    x.store(p, lanes);
 }
