@@ -4,6 +4,7 @@
 
 #include "ikebana/deploy/embedded.hpp"
 #include "ikebana/deploy/freeze.hpp"
+#include "ikebana/deploy/fuse_weights.hpp"
 #include "ikebana/deploy/generate.hpp"
 #include "ikebana/deploy/prepare_thread.hpp"
 #include "ikebana/deploy/remove_parametrizations.hpp"

@@ -42,6 +42,7 @@
 #include "ikebana/nn/nll_loss.hpp"
 #include "ikebana/nn/orthogonal.hpp"
 #include "ikebana/nn/padding.hpp"
+#include "ikebana/nn/parametrized.hpp"
 #include "ikebana/nn/pixel_shuffle.hpp"
 #include "ikebana/nn/pool.hpp"
 #include "ikebana/nn/positional_encoding.hpp"

@@ -64,7 +64,7 @@ def state_of(case, module, dtype):
             state[name] = uniform(case + name, t.shape, dtype, 0.5, 1.5)
         else:
             state[name] = uniform(case + name, t.shape, dtype, -0.5, 0.5)
-        if name.endswith(".original"):  # Householder reflections, with signs on the diagonal.
+        if name.endswith(".original") and t.dim() > 1:  # Householder reflections, with signs on the diagonal.
             state[name].diagonal(dim1=-2, dim2=-1).sign_()
     return state
 

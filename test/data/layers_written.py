@@ -7,6 +7,7 @@ from collections import OrderedDict
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils import fusion, parametrize
 
 from layers import Case, constant, values
 
@@ -60,6 +61,25 @@ def causal_conv1d(in_channels, out_channels, kernel, stride=1, dilation=1, group
                                         0, dilation, groups), parameters)
 
 
+class Symmetric(nn.Module):
+    def forward(self, x):
+        return x.triu() + x.triu(1).mT
+
+
+class Positive(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x):
+        return torch.exp(self.scale * x)
+
+
+def parametrized(module, name, parametrization):
+    parametrize.register_parametrization(module, name, parametrization)
+    return module
+
+
 def cases():
     c = OrderedDict()
 
@@ -86,6 +106,18 @@ def cases():
             options=", ".join(f"{k}={v}" for k, v in options.items()))
     add("standard_scaler", lambda: Module(lambda m, x: (x - m.mean) / m.deviation, (), {"mean": [5], "deviation": [5]}),
         [2, 3, 5], options="5")
+    add("parametrized", lambda: parametrized(nn.Linear(4, 4), "weight", Symmetric()), [3, 4], options="4, 4, symmetric")
+    add("parametrized_positive", lambda: parametrized(nn.Conv2d(2, 3, 2), "weight", Positive(0.5)), [2, 2, 3, 4],
+        options="2, 3, 2, exp(0.5 x)")
+    add("parametrized_bias", lambda: parametrized(nn.Linear(3, 2), "bias", Positive(1.0)), [5, 3], options="3, 2, exp(x)")
+    add("fuse_linear_bn_weights", lambda: Module(lambda m, w, b, mean, var, g, s: fusion.fuse_linear_bn_weights(
+        w, b, mean, var, 1e-3, g, s)), [3, 5], [3], [3], values([3], 0.5, 1.5), [3], [3], options="eps=1e-3")
+    add("fuse_linear_bn_weights_none", lambda: Module(lambda m, w, mean, var: fusion.fuse_conv_bn_weights(
+        w, None, mean, var, 1e-5, None, None)), [3, 5], [3], values([3], 0.5, 1.5), options="conv_b, bn_w, bn_b=None")
+    for key, transpose, w in (("", False, [3, 2, 2, 3]), ("_transpose", True, [2, 3, 2])):
+        add("fuse_conv_bn_weights" + key, lambda transpose=transpose: Module(
+            lambda m, w, b, mean, var, g, s: fusion.fuse_conv_bn_weights(w, b, mean, var, 1e-5, g, s, transpose)),
+            w, [3], [3], values([3], 0.5, 1.5), [3], [3], options=f"transpose={transpose}")
 
     x = constant([[[-1.5, -0.0, 0.0], [2.0, 1e-3, -30.0]], [[0.5, -0.25, 3.0], [-2.0, 4.0, -1.0]]])
     add("rrelu", nn.RReLU, x, training=False)

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -12,6 +13,7 @@
 #include "ikebana/compose/residual.hpp"
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/deploy/freeze.hpp"
+#include "ikebana/deploy/fuse_weights.hpp"
 #include "ikebana/deploy/remove_parametrizations.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/state_dict.hpp"
@@ -28,6 +30,7 @@
 #include "ikebana/nn/weight_norm.hpp"
 #include "ikebana/ops/elementwise.hpp"
 #include "ikebana/optim/sgd.hpp"
+#include "test/nn/recorded.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -127,6 +130,59 @@ TEST_CASE_TEMPLATE("computed weights are computed once", T, float, double) {
   // The weights themselves, not only their product.
   auto model = ike::initialize<T, shape{1, 5}>(ike::weight_norm(ike::linear<5, 4>{}), ike::seed{1});
   CHECK(ike::freeze(model).parameters().size() < model.parameters().size());
+}
+
+TEST_CASE("the weights that a norm is fused into are those that PyTorch recorded") {
+  const auto compare = [](const std::string& name, const auto& got) {
+    using T = typename decltype(got.weight)::value_type;
+    compares("layers_written", name);
+    check_close<T>(got.weight.data(), recorded<T>("layers_written").at(name + "/y0"), name);
+    check_close<T>(got.bias.data(), recorded<T>("layers_written").at(name + "/y1"), name);
+  };
+  const auto each = [&]<class T>(T) {
+    const auto vector = [](const std::string& tensor) {
+      return recorded<T>("layers_written").at(tensor).template view<T, shape{3}>();
+    };
+    const auto weight = [](const std::string& name, auto extents) {
+      return recorded<T>("layers_written").at(name + "/x0").template view<T, extents()>();
+    };
+    std::string n = "fuse_linear_bn_weights";
+    compare(n, ike::fuse_linear_bn_weights(weight(n,
+                                                  [] {
+                                                    return shape{3, ike::dynamic};
+                                                  }),
+                                           vector(n + "/x1"), vector(n + "/x2"), vector(n + "/x3"),
+                                           1e-3, vector(n + "/x4"), vector(n + "/x5")));
+    n = "fuse_linear_bn_weights_none";
+    compare(n, ike::fuse_linear_bn_weights(weight(n,
+                                                  [] {
+                                                    return shape{3, 5};
+                                                  }),
+                                           std::nullopt, vector(n + "/x1"), vector(n + "/x2"), 1e-5,
+                                           std::nullopt, std::nullopt));
+    n = "fuse_conv_bn_weights";
+    compare(n, ike::fuse_conv_bn_weights(weight(n,
+                                                [] {
+                                                  return shape{3, 2, 2, 3};
+                                                }),
+                                         vector(n + "/x1"), vector(n + "/x2"), vector(n + "/x3"),
+                                         1e-5, vector(n + "/x4"), vector(n + "/x5")));
+    n = "fuse_conv_bn_weights_transpose";
+    compare(n, ike::fuse_conv_bn_weights(weight(n,
+                                                [] {
+                                                  return shape{2, 3, 2};
+                                                }),
+                                         vector(n + "/x1"), vector(n + "/x2"), vector(n + "/x3"),
+                                         1e-5, vector(n + "/x4"), vector(n + "/x5"), true));
+  };
+  each(float{});
+  each(double{});
+  CHECK(not_compared("layers_written", {"fuse_"}).empty());
+  const auto w = ike::zeros<float, shape{2, 3}>();
+  const auto three = ike::zeros<float, shape{3}>();
+  CHECK_THROWS_WITH_AS(
+      ike::fuse_linear_bn_weights(w, std::nullopt, three, three, 1e-5, std::nullopt, std::nullopt),
+      "a batch norm is fused into weights of 2 channels, got one of 3", ike::shape_error);
 }
 
 TEST_CASE("frozen modules have parameters again") {

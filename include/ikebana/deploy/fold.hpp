@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/deploy/fuse_weights.hpp"
 #include "ikebana/model/plan/value_uses.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/lowering.hpp"
@@ -231,8 +231,7 @@ struct fold_values {
     return made.parameters[static_cast<std::size_t>(leaf.first_parameter) + i].spec.extents;
   }
 
-  /// Multiplies channels of the weights and the bias of `to` by weight / sqrt(variance + eps), and
-  /// moves the bias accordingly.
+  /// Fuses the norm into weights and bias of `to`.
   template <class Norm>
   void scale(const Norm& norm, const T* const* p, const std::byte* const* b,
              const program_leaf& to) const {
@@ -240,18 +239,10 @@ struct fold_values {
     T* const w = made_parameters[to.first_parameter];
     T* const bias = made_parameters[to.first_parameter + 1];
     const auto *mean = reinterpret_cast<const T*>(b[0]), *var = reinterpret_cast<const T*>(b[1]);
-    const dim_t each = weight.numel(1, weight.rank());
-    for (dim_t c = 0; c < weight[0]; ++c) {
-      double factor = 1 / std::sqrt(static_cast<double>(var[c]) + norm.eps), shift = 0;
-      if constexpr (Norm::is_affine) {
-        factor *= static_cast<double>(p[0][c]);
-        shift = static_cast<double>(p[1][c]);
-      }
-      for (dim_t i = c * each; i < (c + 1) * each; ++i)
-        w[i] = static_cast<T>(static_cast<double>(w[i]) * factor);
-      bias[c] = static_cast<T>(
-          (static_cast<double>(bias[c]) - static_cast<double>(mean[c])) * factor + shift);
-    }
+    const T *norm_weight = nullptr, *norm_bias = nullptr;
+    if constexpr (Norm::is_affine) norm_weight = p[0], norm_bias = p[1];
+    fuse_norm<T>(1, weight[0], weight.numel(1, weight.rank()), mean, var, norm.eps, norm_weight,
+                 norm_bias, w, bias);
   }
 };
 

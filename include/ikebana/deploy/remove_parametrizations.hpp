@@ -31,14 +31,14 @@ IKEBANA_MISUSE(remove_parametrizations_takes_an_initialized_model,
 
 /// The leaf that Leaf computes a parameter of, if it does.
 template <class Leaf>
-concept parametrized = folds_itself<Leaf> && !std::is_same_v<plain_t<Leaf>, Leaf>;
+concept computes_a_parameter = folds_itself<Leaf> && !std::is_same_v<plain_t<Leaf>, Leaf>;
 
 /// Replaces the leaves that Choice covers by those whose parameters they compute.
 template <class Choice>
 struct remove_parametrization {
   template <std::size_t L, class Leaf>
   static constexpr auto replace(const Leaf& leaf) {
-    if constexpr (Choice::frozen[L] && parametrized<Leaf>)
+    if constexpr (Choice::frozen[L] && computes_a_parameter<Leaf>)
       return plain(leaf);
     else
       return leaf;
@@ -64,7 +64,7 @@ struct plain_values {
     const T* const* const p = parameters + from[l].first_parameter;
     const std::byte* const* const b = buffers + from[l].first_buffer;
     bool is_replaced = false;
-    if constexpr (parametrized<Leaf>) {
+    if constexpr (computes_a_parameter<Leaf>) {
       is_replaced = Choice::frozen[l];
       if (is_replaced) leaf.template fold_parameters<T>(p, b, made_parameters + to.first_parameter);
     }
@@ -78,8 +78,8 @@ struct plain_values {
 
 }  // namespace detail
 
-/// A second model, in which the leaves that weight_norm, spectral_norm and orthogonal wrap have
-/// plain parameters with the values that those computed last: `auto plain =
+/// A second model, in which the leaves that weight_norm, spectral_norm, orthogonal and parametrized
+/// wrap have plain parameters with the values that those computed last: `auto plain =
 /// remove_parametrizations(model)`, of the modules that match a pattern
 /// `remove_parametrizations<"backbone">(model)` (remove_weight_norm, remove_spectral_norm and
 /// remove_parametrizations of torch.nn.utils). It has the paths, other parameters, persistent

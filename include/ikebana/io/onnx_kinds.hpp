@@ -29,7 +29,7 @@ bool write_by(onnx_step& s, std::string_view kind) {
 /// Writes a call as ONNX. The rules of each area have one line for each kind; a kind that has none
 /// is refused.
 inline void write_as_onnx(onnx_step& s) {
-  for (const std::string_view made : {"weight_norm", "spectral_norm", "orthogonal"})
+  for (const std::string_view made : {"weight_norm", "spectral_norm", "orthogonal", "parametrized"})
     if (s.has(made))
       s.refuse(" whose weight " + std::string(made) + " computes; freeze the model first");
   s.refuse_option("int8");

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <span>
 #include <string_view>
 
 #include "ikebana/core/aligned_buffer.hpp"
@@ -51,12 +50,7 @@ struct orthogonal : detail::reparametrized<M, Name> {
   constexpr explicit orthogonal(const M& m) : base(m) {}
 
   constexpr auto parameters() const {
-    auto out = base::template other_parameters<1>();
-    parameter_spec& original = out[original_at];
-    original = base::computed();
-    if (*original.drawn_as == '\0') original.drawn_as = original.name;
-    original.name = detail::joined<"parametrizations.", Name, ".original">;
-    return out;
+    return base::parameters_and(detail::joined<"parametrizations.", Name, ".original">);
   }
 
   constexpr auto buffers() const requires(Trivialized || base::inner_buffers > 0) {
@@ -86,15 +80,6 @@ struct orthogonal : detail::reparametrized<M, Name> {
     return out;
   }
 
-  template <shape...>
-  constexpr orthogonal become() const {
-    return *this;
-  }
-
-  constexpr void bind_state(std::span<const shape> parameters, std::span<const shape> buffers) {
-    base::bind_inner_state(parameters, buffers);
-  }
-
   template <class T>
   void finish_initialization(T* const* parameters, std::byte* const* buffers) const {
     T* original = parameters[original_at];
@@ -122,8 +107,6 @@ struct orthogonal : detail::reparametrized<M, Name> {
     }
   }
 
-  /// M, for inference: with the parameters that fold_parameters writes it gives the same.
-  constexpr const M& folded() const { return *this; }
   /// Writes M's parameters, the computed one included. Allocates.
   template <class T>
   void fold_parameters(const T* const* parameters, const std::byte* const* buffers,

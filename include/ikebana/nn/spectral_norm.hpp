@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstddef>
-#include <span>
 #include <string_view>
 
 #include "ikebana/cpu/weight_norm.hpp"
@@ -59,14 +58,7 @@ struct spectral_norm : detail::reparametrized<M, Name> {
   constexpr explicit spectral_norm(const M& m, int iterations = 1, double least = 1e-12)
       : base(m), n_power_iterations{iterations}, least_norm{least} {}
 
-  constexpr auto parameters() const {
-    auto out = base::template other_parameters<1>();
-    parameter_spec& original = out[original_at];
-    original = base::computed();
-    if (*original.drawn_as == '\0') original.drawn_as = original.name;
-    original.name = detail::joined<Name, "_orig">;
-    return out;
-  }
+  constexpr auto parameters() const { return base::parameters_and(detail::joined<Name, "_orig">); }
 
   constexpr auto buffers() const {
     std::array<buffer_spec, base::inner_buffers + 2> out{};
@@ -95,22 +87,11 @@ struct spectral_norm : detail::reparametrized<M, Name> {
     return out;
   }
 
-  template <shape...>
-  constexpr spectral_norm become() const {
-    return *this;
-  }
-
-  constexpr void bind_state(std::span<const shape> parameters, std::span<const shape> buffers) {
-    base::bind_inner_state(parameters, buffers);
-  }
-
   template <class T>
   void finish_initialization(T* const* parameters, std::byte* const* buffers) const {
     base::template finish_inner<T>(parameters, parameters[original_at], buffers);
   }
 
-  /// M, for inference: with the parameters that fold_parameters writes it gives the same.
-  constexpr const M& folded() const { return *this; }
   /// Writes M's parameters, the computed one included.
   template <class T>
   void fold_parameters(const T* const* parameters, const std::byte* const* buffers,

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <limits>
-#include <span>
 #include <string_view>
 
 #include "ikebana/core/aligned_buffer.hpp"
@@ -68,15 +67,6 @@ struct weight_norm : detail::reparametrized<M, Name> {
     return out;
   }
 
-  template <shape...>
-  constexpr weight_norm become() const {
-    return *this;
-  }
-
-  constexpr void bind_state(std::span<const shape> parameters, std::span<const shape> buffers) {
-    base::bind_inner_state(parameters, buffers);
-  }
-
   template <class T>
   void finish_initialization(T* const* parameters, std::byte* const* buffers) const {
     base::template finish_inner<T>(parameters, parameters[v], buffers);
@@ -84,8 +74,6 @@ struct weight_norm : detail::reparametrized<M, Name> {
     cpu::channel_norms<T>(n.outer, n.channels, n.inner, parameters[v], parameters[g]);
   }
 
-  /// M, for inference: with the parameters that fold_parameters writes it gives the same.
-  constexpr const M& folded() const { return *this; }
   /// Writes M's parameters, the computed one included. Allocates.
   template <class T>
   void fold_parameters(const T* const* parameters, const std::byte* const*, T* const* to) const {

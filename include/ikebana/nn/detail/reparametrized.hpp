@@ -56,6 +56,16 @@ struct reparametrized : M {
   constexpr reparametrized() = default;
   constexpr explicit reparametrized(const M& m) : M(m) {}
 
+  constexpr void bind_state([[maybe_unused]] std::span<const shape> parameters,
+                            [[maybe_unused]] std::span<const shape> buffers) {
+    if constexpr (requires(M & m) { m.bind_state(parameters, buffers); })
+      M::bind_state(inner_table<shape>(parameters.data(), parameters.back()),
+                    buffers.first(inner_buffers));
+  }
+
+  /// M, for inference: with the parameters that fold_parameters writes it gives the same.
+  constexpr const M& folded() const { return *this; }
+
  protected:
   static constexpr std::size_t inner_parameters = parameter_count<M>();
   static constexpr std::size_t inner_saved = saved_count<M>();
@@ -85,6 +95,17 @@ struct reparametrized : M {
     const auto inner = M::parameters();
     for (std::size_t i = 0, n = 0; i < inner_parameters; ++i)
       if (i != replaced) out[n++] = inner[i];
+    return out;
+  }
+
+  /// The same, and last a parameter `name` with the extents and the initial values of the computed
+  /// one.
+  constexpr auto parameters_and(const char* name) const {
+    auto out = other_parameters<1>();
+    parameter_spec& original = out.back();
+    original = computed();
+    if (*original.drawn_as == '\0') original.drawn_as = original.name;
+    original.name = name;
     return out;
   }
 
@@ -147,13 +168,6 @@ struct reparametrized : M {
                     m.template finish_initialization<T>(inner.data(), buffers);
                   })
       M::template finish_initialization<T>(inner.data(), buffers);
-  }
-
-  constexpr void bind_inner_state([[maybe_unused]] std::span<const shape> parameters,
-                                  [[maybe_unused]] std::span<const shape> buffers) {
-    if constexpr (requires(M & m) { m.bind_state(parameters, buffers); })
-      M::bind_state(inner_table<shape>(parameters.data(), parameters.back()),
-                    buffers.first(inner_buffers));
   }
 };
 
