@@ -23,7 +23,8 @@ template <class T>
   const vec<T> never = vec<T>::broadcast(-static_cast<T>(__builtin_inff()));
   const dim_t first = at.q * n.keys + at.k;
   if (n.added != nullptr)
-    transpose_into<T>(at.keys, n.added + first, n.keys, at.queries, T(1), x, step, true);
+    transpose_into<T>(at.keys, n.added + first, n.keys, at.queries, T(1), x, step, at.queries,
+                      true);
   if (n.ignored != nullptr)
     for (dim_t i = 0; i < at.queries; ++i) {
       const bool* const ignored = n.ignored + first + i * n.keys;
@@ -82,55 +83,14 @@ IKEBANA_CPU_INLINE void words_of_block(const attention_head<T>& n, const attenti
                                    n.keys, at.keys, words);
 }
 
-/// x = exp(x) for x <= 0, several registers side by side: one alone would wait for its own sums.
-/// What is below the least normal number is 0, for denormals are slow to make.
-template <class T, std::size_t... I>
-IKEBANA_CPU_INLINE void exp_below(vec<T>* x, std::index_sequence<I...>) {
-  using c = coefficients<T>;
-  constexpr std::size_t terms = sizeof(c::exp_tail) / sizeof(T);
-  const vec<T> least = vec<T>::broadcast(sizeof(T) == 4 ? T(-87) : T(-708));
-  const lane_mask<T> none[] = {x[I] < least...};
-  ((x[I] = max(least, x[I])), ...);
-  const vec<T> n[] = {round(x[I] * T(1.4426950408889634074))...};
-  ((x[I] = fma(n[I], vec<T>::broadcast(-c::log2_high), x[I])), ...);
-  ((x[I] = fma(n[I], vec<T>::broadcast(-c::log2_low), x[I])), ...);
-  vec<T> y[] = {(static_cast<void>(I), vec<T>::broadcast(c::exp_tail[terms - 1]))...};
-  const auto term = [&](std::size_t t) __attribute__((always_inline)) {
-    ((y[I] = fma(y[I], x[I], vec<T>::broadcast(c::exp_tail[t]))), ...);
-  };
-  [&]<std::size_t... J>(std::index_sequence<J...>) __attribute__((always_inline)) {
-    (term(terms - 2 - J), ...);
-  }
-  (std::make_index_sequence<terms - 1>{});
-  ((x[I] = fma(x[I] * x[I], y[I], x[I])), ...);
-#if IKEBANA_CPU_WIDTH == 64
-  ((x[I] = scale_by_power(x[I] + T(1), n[I])), ...);
-#else
-  ((x[I] = (x[I] + T(1)) * power_of_two(n[I])), ...);
-#endif
-  ((x[I] = select(none[I], vec<T>::zero(), x[I])), ...);
-}
-
 /// Of one register of queries: x becomes exp(x - shift). Returns the sums.
 template <class T>
 [[gnu::noinline]] vec<T> exp_of_keys(dim_t keys, T* x, const T* shift) {
   constexpr dim_t step = attention_lanes<T>;
   const vec<T> less = vec<T>::load(shift);
   vec<T> sum = vec<T>::zero();
-  dim_t j = 0;
-  for (; j + 4 <= keys; j += 4, x += 4 * step) {
-    vec<T> e[] = {vec<T>::load(x) - less, vec<T>::load(x + step) - less,
-                  vec<T>::load(x + 2 * step) - less, vec<T>::load(x + 3 * step) - less};
-    exp_below(e, std::make_index_sequence<4>{});
-    e[0].store(x);
-    e[1].store(x + step);
-    e[2].store(x + 2 * step);
-    e[3].store(x + 3 * step);
-    sum = sum + ((e[0] + e[1]) + (e[2] + e[3]));
-  }
-  for (; j < keys; ++j, x += step) {
-    vec<T> e = vec<T>::load(x) - less;
-    exp_below(&e, std::make_index_sequence<1>{});
+  for (dim_t j = 0; j < keys; ++j, x += step) {
+    const vec<T> e = exp_of_difference(vec<T>::load(x) - less);
     e.store(x);
     sum = sum + e;
   }
@@ -144,21 +104,11 @@ IKEBANA_CPU_INLINE void softmax_step(dim_t keys, T* x, T* most, T* total, T* res
   constexpr dim_t step = attention_lanes<T>;
   const vec<T> never = vec<T>::broadcast(-static_cast<T>(__builtin_inff()));
   const vec<T> before = vec<T>::load(most);
-  vec<T> a = before, b = never, c = never, d = never;
-  dim_t j = 0;
-  for (; j + 4 <= keys; j += 4) {
-    a = max(a, vec<T>::load(x + j * step));
-    b = max(b, vec<T>::load(x + (j + 1) * step));
-    c = max(c, vec<T>::load(x + (j + 2) * step));
-    d = max(d, vec<T>::load(x + (j + 3) * step));
-  }
-  for (; j < keys; ++j) a = max(a, vec<T>::load(x + j * step));
-  const vec<T> now = max(max(a, b), max(c, d));
+  vec<T> now = before;
+  for (dim_t j = 0; j < keys; ++j) now = max(now, vec<T>::load(x + j * step));
   const vec<T> shift = select(now == never, vec<T>::zero(), now);
   now.store(most);
-  vec<T> factor = before - shift;
-  exp_below(&factor, std::make_index_sequence<1>{});
-  factor.store(rescale);
+  exp_of_difference(before - shift).store(rescale);
   T shifts[vec<T>::size];
   shift.store(shifts);
   const vec<T> sum = exp_of_keys(keys, x, shifts);
@@ -258,7 +208,7 @@ void attend(const attention_head<T>& n, T* out, dim_t out_row, T* normalizers) {
     for (dim_t i = 0; i < padded; i += lanes)
       transpose_into<T>(n.width, n.q + (from + i) * n.q_row, n.q_row,
                         count - i < lanes ? count - i : lanes, n.scale, q + i * n.width, lanes,
-                        false);
+                        lanes, false);
     for (dim_t i = 0; i < padded; i += w) {
       vec<T>::broadcast(-static_cast<T>(__builtin_inff())).store(most + i);
       vec<T>::zero().store(total + i);

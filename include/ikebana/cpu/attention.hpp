@@ -12,6 +12,7 @@
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/elementwise.hpp"
+#include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
 namespace ikebana::cpu {

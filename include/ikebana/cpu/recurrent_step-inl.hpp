@@ -29,13 +29,9 @@ void product_of_columns(dim_t m, dim_t n, dim_t k, const T* packed, const T* bia
   t.start = adds || bias != nullptr ? tile_start::matrix : tile_start::zero;
   t.depth = k;
   t.relu = false;
-  const dealt_rows strips(m, strip_rows<T>(n, k));
-  dim_t b = 0;
-  for (std::uint32_t s = 0; s < strips.parts; b += strips[s++]) {
-    t.a = x[b];
-    t.b = packed;
-    t.c = to[b];
-    t.init = adds ? to[b] : bias;
-    multiply_row(t, strips[s], n);
-  }
+  t.a = x.data;
+  t.b = packed;
+  t.c = to.data;
+  t.init = adds ? to.data : bias;
+  multiply_strips(t, m, n);
 }

@@ -81,9 +81,9 @@ void attend_backward(const attention_head<T>& n, const T* out, dim_t out_row, co
     for (dim_t i = 0; i < padded; i += lanes) {
       const dim_t queries = count - i < lanes ? count - i : lanes;
       transpose_into<T>(n.width, n.q + (from + i) * n.q_row, n.q_row, queries, n.scale,
-                        q + i * n.width, lanes, false);
+                        q + i * n.width, lanes, lanes, false);
       transpose_into<T>(n.width, dq + (from + i) * dq_row, dq_row, queries, T(1), g + i * n.width,
-                        lanes, false);
+                        lanes, lanes, false);
     }
     const auto q_rows =
                    source_of<T>(many_keys, count, n.width, n.q + from * n.q_row, n.q_row, copies),
@@ -99,7 +99,8 @@ void attend_backward(const attention_head<T>& n, const T* out, dim_t out_row, co
     for (dim_t i = 0; i < padded; i += lanes) {
       T* const transposed = copies + 2 * part;
       transpose_into<T>(n.width, out + (from + i) * out_row, out_row,
-                        count - i < lanes ? count - i : lanes, T(1), transposed, lanes, false);
+                        count - i < lanes ? count - i : lanes, T(1), transposed, lanes, lanes,
+                        false);
       mean_gradients(n.width, transposed, g + i * n.width, means + i);
     }
     for (dim_t k = 0; k < keys; k += attention_keys) {
@@ -128,7 +129,7 @@ void attend_backward(const attention_head<T>& n, const T* out, dim_t out_row, co
                                 dadded != nullptr ? T(1) : n.scale);
         if (dadded != nullptr) {
           transpose_into<T>(queries, d, lanes, at.keys, T(1), dadded + at.q * n.keys + k, n.keys,
-                            true);
+                            at.keys, true);
           for (dim_t j = 0; j < at.keys; ++j) scale_lanes(at.lanes(), n.scale, d + j * lanes);
         }
         const bool adds = kept || i > 0;

@@ -1,4 +1,4 @@
-// The parts of fused attention: products of small tiles, blocks that are transposed on their way,
+// The parts of fused attention: products by tiles, blocks that are transposed on their way,
 // and the words that dropout takes. Scores stand with a key in each row and a query in each lane,
 // so that what belongs to a query (its maximum, its sum) needs nothing across lanes.
 
@@ -6,79 +6,24 @@
 template <class T>
 inline constexpr dim_t attention_lanes = 2 * vec<T>::size;
 inline constexpr dim_t attention_keys = 64;
-/// The rows that a tile of two registers' width keeps in registers.
-#if IKEBANA_CPU_WIDTH == 64
-inline constexpr int attention_rows = 8;
-#elif IKEBANA_CPU_WIDTH == 32
-inline constexpr int attention_rows = 6;
-#else
-inline constexpr int attention_rows = 4;
-#endif
-
 /// out[r * out_step + j] (+)= sum over p of a[p * a_step + r * a_row] * b[p * b_step + j] for r <
-/// Rows and j < Registers * size, but of a single register only the first `lanes`.
-template <class T, int Registers, std::size_t... I, std::size_t... J, std::size_t... R>
-IKEBANA_CPU_INLINE void small_tile(dim_t depth, const T* a, dim_t a_step, dim_t a_row, const T* b,
-                                   dim_t b_step, T* out, dim_t out_step, bool adds, dim_t lanes,
-                                   std::index_sequence<I...>, std::index_sequence<J...>,
-                                   std::index_sequence<R...>) {
-  constexpr std::size_t n = Registers, w = static_cast<std::size_t>(vec<T>::size);
-  const auto load = [=](const T* p) __attribute__((always_inline)) {
-    return n == 1 ? vec<T>::load(p, lanes) : vec<T>::load(p);
-  };
-  vec<T> sums[sizeof...(I)] = {(static_cast<void>(I), vec<T>::zero())...};
-  const dim_t rows[] = {static_cast<dim_t>(R) * a_row...};
-  for (; depth > 0; --depth) {
-    const vec<T> columns[n] = {load(b + J * w)...};
-    ((sums[I] = fma(vec<T>::broadcast(a[rows[I / n]]), columns[I % n], sums[I])), ...);
-    a += a_step;
-    b += b_step;
-  }
-  const auto finish = [&](std::size_t row) __attribute__((always_inline)) {
-    ((sums[row * n + J] = adds ? sums[row * n + J] + load(out + J * w) : sums[row * n + J],
-      n == 1 ? sums[row * n + J].store(out + J * w, lanes) : sums[row * n + J].store(out + J * w)),
-     ...);
-    out += out_step;
-  };
-  (finish(R), ...);
-}
-template <class T, int Rows, int Registers>
-[[gnu::noinline]] void small_tile(dim_t depth, const T* a, dim_t a_step, dim_t a_row, const T* b,
-                                  dim_t b_step, T* out, dim_t out_step, bool adds, dim_t lanes) {
-  small_tile<T, Registers>(depth, a, a_step, a_row, b, b_step, out, out_step, adds, lanes,
-                           std::make_index_sequence<std::size_t{Rows} * Registers>{},
-                           std::make_index_sequence<Registers>{}, std::make_index_sequence<Rows>{});
-}
-
-template <class T, int Registers>
-IKEBANA_CPU_INLINE void small_column(dim_t m, dim_t depth, const T* a, dim_t a_step, dim_t a_row,
-                                     const T* b, dim_t b_step, T* out, dim_t out_step, bool adds,
-                                     dim_t lanes) {
-  dim_t r = 0;
-  for (; r + attention_rows <= m; r += attention_rows)
-    small_tile<T, attention_rows, Registers>(depth, a + r * a_row, a_step, a_row, b, b_step,
-                                             out + r * out_step, out_step, adds, lanes);
-  if constexpr (attention_rows > 4)
-    for (; r + 4 <= m; r += 4)
-      small_tile<T, 4, Registers>(depth, a + r * a_row, a_step, a_row, b, b_step,
-                                  out + r * out_step, out_step, adds, lanes);
-  for (; r < m; ++r)
-    small_tile<T, 1, Registers>(depth, a + r * a_row, a_step, a_row, b, b_step, out + r * out_step,
-                                out_step, adds, lanes);
-}
-
-/// The same for r < m, j < n. A sum is taken in the order of p whatever m and n are.
+/// m, j < n. A sum is taken in the order of p whatever m and n are.
 template <class T>
-[[gnu::noinline]] void small_product(dim_t m, dim_t n, dim_t depth, const T* a, dim_t a_step,
-                                     dim_t a_row, const T* b, dim_t b_step, T* out, dim_t out_step,
-                                     bool adds) {
-  constexpr dim_t w = vec<T>::size;
-  dim_t j = 0;
-  for (; j + 2 * w <= n; j += 2 * w)
-    small_column<T, 2>(m, depth, a, a_step, a_row, b + j, b_step, out + j, out_step, adds, w);
-  for (; j < n; j += w)
-    small_column<T, 1>(m, depth, a, a_step, a_row, b + j, b_step, out + j, out_step, adds,
-                       n - j < w ? n - j : w);
+void small_product(dim_t m, dim_t n, dim_t depth, const T* a, dim_t a_step, dim_t a_row, const T* b,
+                   dim_t b_step, T* out, dim_t out_step, bool adds) {
+  if (m == 0 || n == 0) return;
+  tile_task<T> t;
+  t.a = a;
+  t.a_row = a_row;
+  t.a_step = a_step;
+  t.b = b;
+  t.b_step = b_step;
+  t.init = t.c = out;
+  t.init_row = t.c_row = out_step;
+  t.depth = depth;
+  t.start = adds ? tile_start::matrix : tile_start::zero;
+  t.relu = false;
+  multiply_strips(t, m, n);
 }
 
 template <class T>

@@ -1,37 +1,11 @@
-/// Which of the n bools at p are true; those past n count as false.
-template <class T>
-IKEBANA_CPU_INLINE lane_mask<T> lanes_set(const bool* p, dim_t n) {
-#if IKEBANA_CPU_WIDTH == 0
-  return {n > 0 && *p};
-#else
-  using B = typename number<T>::bits;
-  if constexpr (sizeof(T) == 4) {
-    typedef std::uint8_t bytes __attribute__((vector_size(IKEBANA_CPU_WIDTH / 4)));
-    bytes b{};
-    std::memcpy(&b, p, n < vec<T>::size ? static_cast<std::size_t>(n) : sizeof b);
-    return {vec<B>{__builtin_convertvector(b, typename vec<B>::raw)}.v != vec<B>::zero().v};
-  } else {
-    typedef std::uint8_t bytes __attribute__((vector_size(IKEBANA_CPU_WIDTH / 8)));
-    bytes b{};
-    std::memcpy(&b, p, n < vec<T>::size ? static_cast<std::size_t>(n) : sizeof b);
-    return {vec<B>{__builtin_convertvector(b, typename vec<B>::raw)}.v != vec<B>::zero().v};
-  }
-#endif
-}
-
 /// Adds `added` to n scores and makes those that are ignored -infinity.
 template <class T>
-IKEBANA_CPU_INLINE void mask_scores(dim_t n, T* x, const T* added, const bool* ignored,
-                                    const bool* ignored_keys) {
-  constexpr dim_t w = vec<T>::size;
-  const vec<T> never = vec<T>::broadcast(-__builtin_inff());
-  for (dim_t i = 0; i < n; i += w) {
-    const dim_t left = n - i < w ? n - i : w;
-    vec<T> v = vec<T>::load(x + i, left);
-    if (added != nullptr) v = v + vec<T>::load(added + i, left);
-    if (ignored != nullptr) v = select(lanes_set<T>(ignored + i, left), never, v);
-    if (ignored_keys != nullptr) v = select(lanes_set<T>(ignored_keys + i, left), never, v);
-    v.store(x + i, left);
+void mask_scores(dim_t n, T* x, const T* added, const bool* ignored, const bool* ignored_keys) {
+  const T never = -static_cast<T>(__builtin_inff());
+  for (dim_t i = 0; i < n; ++i) {
+    if (added != nullptr) x[i] += added[i];
+    if ((ignored != nullptr && ignored[i]) || (ignored_keys != nullptr && ignored_keys[i]))
+      x[i] = never;
   }
 }
 

@@ -36,36 +36,42 @@ IKEBANA_CPU_INLINE void transpose_block(vec<T>* rows) {
 
 template <class T, std::size_t... R>
 IKEBANA_CPU_INLINE void transpose_into(dim_t depth, const T* from, dim_t step, dim_t count,
-                                       T factor, T* to, dim_t to_step, bool adds,
+                                       T factor, T* to, dim_t to_step, dim_t width, bool adds,
                                        std::index_sequence<R...>) {
   constexpr dim_t w = vec<T>::size;
   const vec<T> scale = vec<T>::broadcast(factor);
-  for (dim_t i = 0; i < count; i += w)
-    for (dim_t p = 0; p < depth; p += w) {
-      const dim_t n = depth - p < w ? depth - p : w, lanes = count - i < w ? count - i : w;
-      const T* const at = from + i * step + p;
-      vec<T> rows[w];
-      if (n == w && lanes == w)
-        ((rows[R] = vec<T>::load(at + static_cast<dim_t>(R) * step)), ...);
-      else
-        ((rows[R] = static_cast<dim_t>(R) < lanes
-                        ? vec<T>::load(at + static_cast<dim_t>(R) * step, n)
-                        : vec<T>::zero()),
-         ...);
-      transpose_block(rows);
-      T* row = to + p * to_step + i;
-      for (dim_t r = 0; r < n; ++r, row += to_step)
-        if (adds)
-          (vec<T>::load(row, lanes) + rows[r]).store(row, lanes);
+  // Some rows of the result at a time, so that they stay near while they are filled.
+  constexpr dim_t near = 64;
+  for (dim_t begin = 0; begin < depth; begin += near)
+    for (dim_t i = 0; i < width; i += w)
+      for (dim_t p = begin; p < depth && p < begin + near; p += w) {
+        const dim_t n = depth - p < w ? depth - p : w, lanes = count - i < w ? count - i : w,
+                    written = width - i < w ? width - i : w;
+        const T* const at = from + i * step + p;
+        vec<T> rows[w];
+        if (n == w && lanes == w)
+          ((rows[R] = vec<T>::load(at + static_cast<dim_t>(R) * step)), ...);
         else
-          (rows[r] * scale).store(row);
-    }
+          ((rows[R] = static_cast<dim_t>(R) < lanes
+                          ? vec<T>::load(at + static_cast<dim_t>(R) * step, n)
+                          : vec<T>::zero()),
+           ...);
+        transpose_block(rows);
+        T* row = to + p * to_step + i;
+        for (dim_t r = 0; r < n; ++r, row += to_step) {
+          if (adds)
+            rows[r] = vec<T>::load(row, written) + rows[r];
+          else
+            rows[r] = rows[r] * scale;
+          written == w ? rows[r].store(row) : rows[r].store(row, written);
+        }
+      }
 }
-/// to[p * to_step + i] = factor * from[i * step + p] for p < depth and i < count, or is added to it
-/// (then without the factor). What is not added is written up to a whole register, with zeros.
+/// to[p * to_step + i] = factor * from[i * step + p] for p < depth and i < count, 0 for count <= i
+/// < width, or is added to it (then without the factor).
 template <class T>
 [[gnu::noinline]] void transpose_into(dim_t depth, const T* from, dim_t step, dim_t count, T factor,
-                                      T* to, dim_t to_step, bool adds) {
-  transpose_into(depth, from, step, count, factor, to, to_step, adds,
+                                      T* to, dim_t to_step, dim_t width, bool adds) {
+  transpose_into(depth, from, step, count, factor, to, to_step, width, adds,
                  std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>{});
 }

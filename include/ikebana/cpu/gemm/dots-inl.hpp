@@ -148,11 +148,7 @@ template <class T>
   constexpr dim_t w = vec<T>::size;
   const dim_t step = (k + w - 1) / w * w;
   T* const rows = detail::thread_scratch<T>();
-  if (count == 1) {
-    for (dim_t p = 0; p < k; ++p) rows[p] = from[p * ld];
-  } else {
-    pack_few_columns(rows, step, from, ld, count, k);
-  }
+  turn(rows, step, from, ld, count, k);
   ld = step;
   return rows;
 }

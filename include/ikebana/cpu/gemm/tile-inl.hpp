@@ -44,6 +44,10 @@ struct tile_task {
   tile_start start;
   bool relu;
 
+  /// From what a row begins with to what the next does.
+  IKEBANA_CPU_INLINE dim_t init_step() const {
+    return start == tile_start::matrix ? init_row : start == tile_start::rows ? 1 : 0;
+  }
   /// The columns of a tile of so many vectors.
   IKEBANA_CPU_INLINE void set_columns(int vectors, dim_t columns) {
     last = vectors == 1 ? columns : columns - vec<T>::size;
@@ -56,45 +60,28 @@ IKEBANA_CPU_INLINE void keep_in_register(X& x) {
   asm("" : "+r"(x));
 }
 
-/// Rows at equal distances, by two pointers and the offsets that an address can add: a pointer for
-/// each of 14 rows would not fit into the registers.
-template <class T, int Rows>
+/// Up to 9 rows at equal distances, by a pointer and the offsets that an address can add.
+template <class T>
 struct row_pointers {
-  const T *first, *ninth;
+  const T* first;
   dim_t one, three, five, seven;
 
   IKEBANA_CPU_INLINE row_pointers(const T* a, dim_t row)
-      : first(a),
-        ninth(Rows > 9 ? a + 8 * row : nullptr),
-        one(row),
-        three(3 * row),
-        five(5 * row),
-        seven(7 * row) {}
-  IKEBANA_CPU_INLINE void move(dim_t n) {
-    first += n;
-    if (Rows > 9) ninth += n;
-  }
+      : first(a), one(row), three(3 * row), five(5 * row), seven(7 * row) {}
   /// Row r, which is a constant once loops are unrolled.
   IKEBANA_CPU_INLINE const T* row(int r) const {
-    const bool high = Rows > 9 && r >= 8;
-    const T* const from = high ? ninth : first;
-    const int i = high ? r - 8 : r;
-    return i == 0   ? from
-           : i == 1 ? from + one
-           : i == 2 ? from + 2 * one
-           : i == 3 ? from + three
-           : i == 4 ? from + 4 * one
-           : i == 5 ? from + five
-           : i == 6 ? from + 2 * three
-           : i == 7 ? from + seven
-                    : from + 8 * one;
+    return r == 3   ? first + three
+           : r == 5 ? first + five
+           : r == 6 ? first + 2 * three
+           : r == 7 ? first + seven
+                    : first + r * one;
   }
 };
 
 // Unrolled by pragmas, since -O2 alone would keep the sums in memory. Not inlined: all products
 // share one copy of each tile.
 template <class T, int Rows, int Vectors>
-IKEBANA_CPU_INLINE void multiply_one_tile(const tile_task<T>& t) {
+[[gnu::noinline]] void multiply_tile(tile_task<T>& t) {
   constexpr dim_t w = vec<T>::size;
   const dim_t last = t.last, a_step = t.a_step, b_step = t.b_step, c_row = t.c_row;
   const auto load = [=](const T* p, int v) __attribute__((always_inline)) {
@@ -103,65 +90,61 @@ IKEBANA_CPU_INLINE void multiply_one_tile(const tile_task<T>& t) {
     else
       return vec<T>::load(p + (v + 1 == Vectors ? last : v * w));
   };
-  vec<T> sums[Rows][Vectors];
-  if (t.start == tile_start::zero) [[likely]] {
-#pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) sums[r][v] = vec<T>::zero();
-  } else if (t.start == tile_start::matrix) {
-    const T* from = t.init;
-    const dim_t row = t.init_row;
-#pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r, from += row)
-#pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) sums[r][v] = load(from, v);
-  } else {
-#pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) sums[r][v] = vec<T>::broadcast(t.init[r]);
-  }
-  row_pointers<T, Rows> a(t.a, t.a_row);
-  const T* b = t.b;
-  for (dim_t p = t.depth; p > 0; --p) {
-    vec<T> columns[Vectors];
-#pragma GCC unroll 8
-    for (int v = 0; v < Vectors; ++v) {
-      columns[v] = load(b, v);
-      // Loaded once.
-      if constexpr (Rows > 1) columns[v] = opaque(columns[v]);
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r) {
-      const vec<T> x = vec<T>::broadcast(*a.row(r));
-#pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) sums[r][v] = fma(x, columns[v], sums[r][v]);
-    }
-    a.move(a_step);
-    b += b_step;
-  }
-  if (t.relu) {
-#pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) sums[r][v] = max(vec<T>::zero(), sums[r][v]);
-  }
-  T* to = t.c;
-#pragma GCC unroll 16
-  for (int r = 0; r < Rows; ++r, to += c_row)
-#pragma GCC unroll 8
-    for (int v = 0; v < Vectors; ++v) {
-      if constexpr (Vectors == 1)
-        sums[r][v].store(to, last);
-      else
-        sums[r][v].store(to + (v + 1 == Vectors ? last : v * w));
-    }
-}
-template <class T, int Rows, int Vectors>
-[[gnu::noinline]] void multiply_tile(tile_task<T>& t) {
   for (;;) {
-    multiply_one_tile<T, Rows, Vectors>(t);
+    vec<T> sums[Rows][Vectors];
+    if (t.start == tile_start::zero) [[likely]] {
+#pragma GCC unroll 16
+      for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+        for (int v = 0; v < Vectors; ++v) sums[r][v] = vec<T>::zero();
+    } else if (t.start == tile_start::matrix) {
+      const T* from = t.init;
+      const dim_t row = t.init_row;
+#pragma GCC unroll 16
+      for (int r = 0; r < Rows; ++r, from += row)
+#pragma GCC unroll 8
+        for (int v = 0; v < Vectors; ++v) sums[r][v] = load(from, v);
+    } else {
+#pragma GCC unroll 16
+      for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+        for (int v = 0; v < Vectors; ++v) sums[r][v] = vec<T>::broadcast(t.init[r]);
+    }
+    row_pointers<T> a(t.a, t.a_row);
+    const T* b = t.b;
+    for (dim_t p = t.depth; p > 0; --p) {
+      vec<T> columns[Vectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < Vectors; ++v) {
+        columns[v] = load(b, v);
+        // Loaded once.
+        if constexpr (Rows > 1) columns[v] = opaque(columns[v]);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < Rows; ++r) {
+        const vec<T> x = vec<T>::broadcast(*a.row(r));
+#pragma GCC unroll 8
+        for (int v = 0; v < Vectors; ++v) sums[r][v] = fma(x, columns[v], sums[r][v]);
+      }
+      a.first += a_step;
+      b += b_step;
+    }
+    if (t.relu) {
+#pragma GCC unroll 16
+      for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+        for (int v = 0; v < Vectors; ++v) sums[r][v] = max(vec<T>::zero(), sums[r][v]);
+    }
+    T* to = t.c;
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; ++r, to += c_row)
+#pragma GCC unroll 8
+      for (int v = 0; v < Vectors; ++v) {
+        if constexpr (Vectors == 1)
+          sums[r][v].store(to, last);
+        else
+          sums[r][v].store(to + (v + 1 == Vectors ? last : v * w));
+      }
     // In memory, where tiles need all registers.
     if (--t.tiles <= 0) return;
     t.a += t.next.a;
@@ -214,9 +197,7 @@ template <class T>
       tile_task<T> below = t;
       below.a += upper * t.a_row;
       below.c += upper * t.c_row;
-      below.init += upper * (t.start == tile_start::zero   ? 0
-                             : t.start == tile_start::rows ? 1
-                                                           : t.init_row);
+      below.init += upper * t.init_step();
       find_tile<T>(upper, 1)(t);
       return find_tile<T>(rows - upper, 1)(below);
     }
@@ -252,7 +233,7 @@ struct dealt_rows {
 template <class T>
 [[gnu::noinline]] void multiply_column(tile_task<T>& t, const dealt_rows& strips, dim_t columns) {
   const int vectors = columns <= vec<T>::size ? 1 : 2;
-  const dim_t init = t.start == tile_start::zero ? 0 : t.start == tile_start::rows ? 1 : t.init_row;
+  const dim_t init = t.init_step();
   t.set_columns(vectors, columns);
   const auto run = [&](std::uint32_t tiles, dim_t rows) __attribute__((always_inline)) {
     t.tiles = tiles;

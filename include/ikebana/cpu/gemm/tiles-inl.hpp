@@ -38,6 +38,25 @@ IKEBANA_CPU_INLINE int strip_rows(dim_t columns, dim_t depth) {
                                                                                               : 2];
 }
 
+/// A result of m x n from t on, which has one at least, of factors where they stand.
+template <class T>
+[[gnu::noinline]] void multiply_strips(tile_task<T>& t, dim_t m, dim_t n) {
+  const dealt_rows strips(m, strip_rows<T>(n, t.depth));
+  if (n <= gemm_tile<T>::columns) return multiply_column(t, strips, n);
+  const dim_t init_step = t.init_step();
+  const T *a = t.a, *const b = t.b, *init = t.init;
+  T* c = t.c;
+  for (std::uint32_t s = 0;;) {
+    const dim_t rows = strips[s];
+    multiply_row(t, rows, n);
+    if (++s == strips.parts) return;
+    t.a = a += rows * t.a_row;
+    t.b = b;
+    t.c = c += rows * t.c_row;
+    t.init = init += rows * init_step;
+  }
+}
+
 /// A block of op(b) as panels of so many columns.
 template <class T>
 [[gnu::noinline]] void pack_block(T* to, dim_t panel, const gemm_call<T>& call, dim_t p,
@@ -167,21 +186,9 @@ IKEBANA_CPU_INLINE void multiply_small(const gemm_call<T>& call) {
   t.start = call.then->bias != nullptr ? tile_start::matrix : tile_start::zero;
   t.depth = call.k;
   t.relu = call.then->function == activation::relu;
-  const dealt_rows strips(call.m, strip_rows<T>(call.n, call.k));
   t.a = call.a;
   t.b = call.b;
   t.c = call.c;
   t.init = call.then->bias;
-  if (call.n <= gemm_tile<T>::columns) return multiply_column(t, strips, call.n);
-  const T* a = call.a;
-  T* c = call.c;
-  for (std::uint32_t s = 0;;) {
-    const dim_t rows = strips[s];
-    multiply_row(t, rows, call.n);
-    if (++s == strips.parts) return;
-    t.a = a += rows * t.a_row;
-    t.b = call.b;
-    t.c = c += rows * t.c_row;
-    t.init = call.then->bias;
-  }
+  multiply_strips(t, call.m, call.n);
 }

@@ -9,7 +9,7 @@ IKEBANA_CPU_INLINE void add_rows(dim_t n, T scale, const T* x, dim_t x_step, con
   vec<T> factor[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) factor[r] = vec<T>::broadcast(scale * x[r * x_step]);
-  row_pointers<T, R> rows(b, ldb);
+  row_pointers<T> rows(b, ldb);
   for (dim_t j = 0; j < n; j += w) {
     // What is not a whole vector is a masked one.
     const dim_t left = n - j;
@@ -22,7 +22,7 @@ IKEBANA_CPU_INLINE void add_rows(dim_t n, T scale, const T* x, dim_t x_step, con
       s.store(y + j);
     else
       s.store(y + j, left);
-    rows.move(w);
+    rows.first += w;
   }
 }
 

@@ -105,18 +105,6 @@ void pack_window(const detail::lanes_window<T>& job) {
   if (length == job.pitch && length == job.from_row)
     return pack_across(to, w, from, job.next, rows * length, job.count);
   const dim_t lead = job.lead * w, gap = row - length * w;
-#if IKEBANA_CPU_WIDTH >= 32
-  if (length == job.from_row && job.count >= turned<T> && rows * length >= quad<T>) {
-    if (job.count < w) {
-      clear_array(to, rows * row);
-    } else {
-      clear_array(to, lead);
-      for (dim_t i = 1; i < rows; ++i) clear_array(to + i * row + lead - gap, gap);
-      clear_array(to + rows * row + lead - gap, gap - lead);
-    }
-    return turn_blocks<true>(to + lead, w, from, job.next, rows * length, job.count, length, gap);
-  }
-#endif
   for (dim_t i = 0; i < rows; ++i, to += row, from += job.from_row) {
     clear_array(to, lead);
     pack_across(to + lead, w, from, job.next, length, job.count);
