@@ -202,13 +202,4 @@ int main() {
         return pools(pool_algorithm::plain, pool_algorithm::halves,
                      cpu::pool_work::maximum_backward, 64, 2, width);
       });
-  const dim_t lanes = cpu::conv_algorithms_of<float>(forward).tiles().width;
-  std::printf("pool rows_per_vector = %lld: rows of at most %lld go by planes in lanes\n",
-              static_cast<long long>(pool_costs::rows_per_vector),
-              static_cast<long long>(lanes / pool_costs::rows_per_vector));
-  fit("  row", lanes / pool_costs::rows_per_vector + 1, "planes in lanes", "neighbours",
-      std::array<dim_t, 6>{2, 4, 8, 12, 16, 32}, [&](dim_t width) {
-        return pools(pool_algorithm::planes_in_lanes, pool_algorithm::neighbours,
-                     cpu::pool_work::maximum_with_place, 64, 3, width);
-      });
 }

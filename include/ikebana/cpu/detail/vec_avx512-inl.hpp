@@ -48,14 +48,6 @@ IKEBANA_CPU_INLINE vec<float> load_lanes(vec<float> old, unsigned mask, const fl
 IKEBANA_CPU_INLINE vec<double> load_lanes(vec<double> old, unsigned mask, const double* p) {
   return {_mm512_mask_loadu_pd(old.v, static_cast<__mmask8>(mask), p)};
 }
-/// Lane i: lane lanes[i] of a, then of b.
-IKEBANA_CPU_INLINE vec<float> pick_lanes(vec<float> a, vec<std::int32_t> lanes, vec<float> b) {
-  return {_mm512_permutex2var_ps(a.v, __builtin_bit_cast(__m512i, lanes.v), b.v)};
-}
-IKEBANA_CPU_INLINE vec<double> pick_lanes(vec<double> a, vec<std::int64_t> lanes, vec<double> b) {
-  return {_mm512_permutex2var_pd(a.v, __builtin_bit_cast(__m512i, lanes.v), b.v)};
-}
-
 IKEBANA_CPU_INLINE vec<float> scale_by_power(vec<float> a, vec<float> n) {
   return {_mm512_maskz_scalef_ps(all16, a.v, n.v)};
 }

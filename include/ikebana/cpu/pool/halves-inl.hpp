@@ -37,95 +37,6 @@ IKEBANA_CPU_INLINE vec<T> halve_plane(const pool_geometry& g, const T* x, vec<T>
   return watched;
 }
 
-/// Their sums in `rows` rows of `width` windows, less than a register, that leave nothing out: sums
-/// of neighbours come first, in registers that pass over the ends of rows.
-template <class T>
-IKEBANA_CPU_INLINE void halve_narrow_rows(dim_t rows, dim_t width, const T* x, vec<T> by, T* y) {
-  constexpr dim_t w = vec<T>::size,
-                  near = detail::pool_costs::halved_bytes / static_cast<dim_t>(sizeof(T));
-  T* const sums = detail::thread_scratch<T>();
-  T* const end = y + rows * width;
-  const dim_t step = near / (2 * width);
-  for (dim_t first = 0; first < rows; first += step) {
-    const dim_t now = rows - first < step ? rows - first : step, pairs = 2 * now * width;
-    for (dim_t i = 0; i < pairs; i += w) {
-      const auto pair = load_pairs(x + 2 * i, pairs - i < w ? pairs - i : w);
-      (pair.even + pair.odd).store(sums + i);
-    }
-    x += 2 * pairs;
-    const T* upper = sums;
-    for (dim_t r = 0; r < now; ++r, upper += 2 * width, y += width)
-      // What is too much the next row writes over.
-      store_some((vec<T>::load(upper) + vec<T>::load(upper + width)) * by, y, end - y);
-  }
-}
-
-#if IKEBANA_CPU_WIDTH == 64
-/// How many rows of results of windows of two by two a register holds, where four hold what these
-/// are made of.
-template <class T>
-IKEBANA_CPU_INLINE dim_t halved_at_once(const pool_geometry& g) {
-  constexpr dim_t w = vec<T>::size;
-  return g.in[0] > 1 || g.out[2] == 0 ? 0 : std::min(w / g.out[2], 2 * w / g.in[2]);
-}
-/// Their maxima and, where wanted, places, so many rows of results at a time. How many planes it
-/// has done: it stops at one with what is not finite.
-template <class T>
-[[gnu::noinline]] dim_t halve_rows(const pool_geometry& g, dim_t rows, dim_t planes, const T* x,
-                                   T* y, std::int32_t* indices) {
-  using B = typename number<T>::bits;
-  constexpr dim_t w = vec<T>::size;
-  const dim_t width = g.in[2], height = g.out[1], count = g.out[2];
-  B first[w];
-  for (dim_t lane = 0, row = 0, c = 0; lane < w; ++lane) {
-    first[lane] = row < rows ? static_cast<B>(2 * (row * width + c)) : B{0};
-    if (++c == count) ++row, c = 0;
-  }
-  bits_of<T> at[4];
-  lane_mask<B> is_late[4];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    at[i] = bits_of<T>::load(first) + static_cast<B>(i / 2 * width + i % 2);
-    is_late[i] = at[i] > bits_of<T>::broadcast(static_cast<B>(2 * w - 1));
-  }
-  const vec<T> zero = vec<T>::zero();
-  const T* const end = x + planes * g.input_plane();
-  for (dim_t n = 0; n < planes; ++n, x += g.input_plane()) {
-    vec<T> doubtful = zero;
-    for (dim_t r = 0; r < height; r += rows) {
-      const T* const from = x + 2 * r * width;
-      const dim_t left = end - from;
-      vec<T> read[4];
-      if (left >= 4 * w) {
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) read[i] = vec<T>::load(from + i * w);
-      } else {
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i)
-          read[i] = vec<T>::load(from + i * w, std::clamp(left - i * w, dim_t{0}, w));
-      }
-      vec<T> met[4];
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i)
-        met[i] = select(lane_mask<T>{is_late[i].m}, pick_lanes(read[2], at[i], read[3]),
-                        pick_lanes(read[0], at[i], read[1]));
-      doubtful = fma((met[0] + met[1]) + (met[2] + met[3]), zero, doubtful);
-      const bits_of<T> start = bits_of<T>::broadcast(static_cast<B>(2 * r * width));
-      running_maximum<T> m{met[0], at[0]};
-#pragma GCC unroll 4
-      for (int i = 1; i < 4; ++i) m.meet(met[i], at[i]);
-      const dim_t results = std::min(rows, height - r) * count;
-      m.best.store(y + r * count, results);
-      if (indices != nullptr) store_indices<T>(m.where + start, indices + r * count, results);
-    }
-    if (sum(doubtful) != T(0)) [[unlikely]]
-      return n;
-    y += g.output_plane();
-    if (indices != nullptr) indices += g.output_plane();
-  }
-  return planes;
-}
-#endif
 /// dx of windows of two by two that share nothing: each element of it is written once. `indices`
 /// are of maxima; without them every element gets the same.
 template <class T>
@@ -175,8 +86,6 @@ void halve_backward(const pool_geometry& g, const T* dy, const std::int32_t* ind
 template <class T>
 void sums_of_halves(const pool_geometry& g, const T* x, T factor, T* y) {
   const vec<T> by = vec<T>::broadcast(factor);
-  if (g.out[2] > 0 && g.out[2] < vec<T>::size && g.in[2] == 2 * g.out[2] && g.in[1] == 2 * g.out[1])
-    return halve_narrow_rows(g.planes * g.out[0] * g.out[1], g.out[2], x, by, y);
   for (dim_t n = 0; n < g.planes; ++n, x += g.input_plane(), y += g.output_plane())
     halve_plane<by_sum>(g, x, by, y, nullptr);
 }
@@ -185,10 +94,6 @@ void sums_of_halves(const pool_geometry& g, const T* x, T factor, T* y) {
 template <class T>
 dim_t maxima_of_halves(const pool_geometry& g, dim_t planes, const T* x, T* y,
                        std::int32_t* indices) {
-#if IKEBANA_CPU_WIDTH == 64
-  if (const dim_t rows = halved_at_once<T>(g); rows > 1)
-    return halve_rows(g, rows, planes, x, y, indices);
-#endif
   const vec<T> by = vec<T>::broadcast(T(1));
   for (dim_t n = 0; n < planes; ++n, x += g.input_plane(), y += g.output_plane()) {
     if (sum(halve_plane<by_maximum>(g, x, by, y, indices)) != T(0)) return n;

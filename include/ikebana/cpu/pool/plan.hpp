@@ -44,7 +44,7 @@ enum class pool_algorithm : unsigned char {
   whole_planes,     ///< A plane is a window.
   halves,           ///< Two by two that share nothing: pairs are joined in registers.
   planes_in_lanes,  ///< A plane in each lane, band by band.
-  neighbours,       ///< Other windows of up to three by three: rows are joined in registers.
+  neighbours,       ///< Three by three: rows are joined in registers.
   separable,        ///< Rows are joined first, then columns of what came out.
   plain,            ///< Element by element.
 };
@@ -67,7 +67,6 @@ struct pool_problem {
   pool_geometry windows;  ///< planes, in and out may be negative: not known.
   bool ceils = false;     ///< Whether windows may pass the end; read where extents are not known.
   pool_fit one_divisor = pool_fit::always;  ///< Whether all sums are divided by one number.
-  dim_t lanes = 0;  ///< Elements of a vector of the instruction set; 0 where it is not known.
 
   constexpr bool is_known() const { return windows.out[2] >= 0; }
 };
@@ -84,12 +83,10 @@ constexpr bool is_two_by_two(const pool_geometry& g) {
 constexpr bool are_halves(const pool_geometry& g) {
   return is_two_by_two(g) && 2 * g.out[1] <= g.in[1] && 2 * g.out[2] <= g.in[2];
 }
-/// Whether windows are so small that neighbours are joined in registers: three by three, and for
-/// places up to three rows of two or three columns.
-constexpr bool are_neighbours(const pool_geometry& g, bool with_place) {
-  return g.kernel[0] == 1 && g.stride[0] == 1 && g.padding[0] == 0 && g.stride[2] <= 2 &&
-         g.padding[2] <= 1 && g.dilation[1] == 1 && g.dilation[2] == 1 && g.kernel[1] <= 3 &&
-         (g.kernel[2] == 3 || (with_place && g.kernel[2] == 2)) && (with_place || g.kernel[1] == 3);
+/// Whether windows are of three by three whose neighbours are joined in registers.
+constexpr bool are_neighbours(const pool_geometry& g) {
+  return g.kernel == std::array<dim_t, 3>{1, 3, 3} && g.stride[0] == 1 && g.padding[0] == 0 &&
+         g.stride[2] <= 2 && g.padding[2] <= 1 && g.dilation[1] == 1 && g.dilation[2] == 1;
 }
 
 }  // namespace detail
@@ -98,10 +95,10 @@ constexpr bool are_neighbours(const pool_geometry& g, bool with_place) {
 constexpr bool computes(pool_algorithm algorithm, pool_work work) {
   switch (algorithm) {
     case pool_algorithm::whole_planes:
-    case pool_algorithm::neighbours:
       return work != pool_work::maximum_backward;
     case pool_algorithm::planes_in_lanes:
       return work == pool_work::maximum_with_place;
+    case pool_algorithm::neighbours:
     case pool_algorithm::separable:
       return work != pool_work::maximum_backward && work != pool_work::maximum_with_place;
     default:
@@ -117,8 +114,7 @@ constexpr bool computes(pool_algorithm algorithm, pool_work work) {
   using enum pool_fit;
   const pool_geometry& g = p.windows;
   if (!computes(algorithm, p.work)) return never;
-  const bool two_by_two = detail::is_two_by_two(g),
-             with_place = p.work == pool_work::maximum_with_place;
+  const bool two_by_two = detail::is_two_by_two(g);
   switch (algorithm) {
     case pool_algorithm::whole_planes:
       if (g.padding != std::array<dim_t, 3>{0, 0, 0}) return never;
@@ -137,15 +133,9 @@ constexpr bool computes(pool_algorithm algorithm, pool_work work) {
       return averages ? p.one_divisor : always;
     }
     case pool_algorithm::planes_in_lanes:
-      if (two_by_two) return never;
-      if (!detail::are_neighbours(g, with_place)) return always;
-      if (!p.is_known()) return perhaps;
-      return costs::rows_per_vector * g.out[2] <= p.lanes &&
-                     costs::planes_per_result * g.out[2] <= g.planes
-                 ? always
-                 : never;
+      return two_by_two ? never : always;
     case pool_algorithm::neighbours:
-      if (!detail::are_neighbours(g, with_place)) return never;
+      if (!detail::are_neighbours(g)) return never;
       // Backward, the windows of dx's elements have to be such windows, too.
       if (p.work == pool_work::average_backward &&
           !(g.stride[1] == 1 && g.stride[2] == 1 && g.padding[2] == 1))

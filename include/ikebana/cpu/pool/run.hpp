@@ -119,12 +119,8 @@ bool run_neighbours(const pool_geometry& g, const pool_job<T>& job) {
     IKEBANA_CPU_DISPATCH_AVX(sums_of_neighbours<T>)(of, job.source, job.factor, job.result);
   } else {
     maxima_but_of_doubtful_planes(
-        dilated_windows_of(g), job,
-        [&](dim_t planes, const T* x, T* y, std::int32_t* indices) -> dim_t {
-          if constexpr (Work == pool_work::maximum)
-            return IKEBANA_CPU_DISPATCH_AVX(maxima_of_neighbours<T>)(g, planes, x, y);
-          else
-            return IKEBANA_CPU_DISPATCH_AVX(places_of_neighbours<T>)(g, planes, x, y, indices);
+        dilated_windows_of(g), job, [&](dim_t planes, const T* x, T* y, std::int32_t*) -> dim_t {
+          return IKEBANA_CPU_DISPATCH_AVX(maxima_of_neighbours<T>)(g, planes, x, y);
         });
   }
   return true;
@@ -272,12 +268,8 @@ inline bool reported(const pool_problem& p, pool_algorithm algorithm) {
 /// Runs the first algorithm of `Set` that applies and does not decline.
 template <pool_work Work, pool_set Set, class T>
 void run_pool(const pool_geometry& g, const pool_job<T>& job) {
-  pool_problem problem{Work, g, false, job.factor != T(0) ? pool_fit::always : pool_fit::never};
-  if constexpr ((Set & only(pool_algorithm::planes_in_lanes)) != 0 &&
-                computes(pool_algorithm::planes_in_lanes, Work)) {
-    const lane_kernel<T> lanes = IKEBANA_CPU_DISPATCH_AVX(kernel_for_lane_maxima<T>)();
-    problem.lanes = lanes.width;
-  }
+  const pool_problem problem{Work, g, false,
+                             job.factor != T(0) ? pool_fit::always : pool_fit::never};
   any_pool_algorithm([&](auto a) {
     if constexpr ((Set & only(a)) != 0 && computes(a, Work))
       return applies(a, problem) == pool_fit::always && run_pool_by<a, Work>(g, job) &&
