@@ -126,6 +126,21 @@ void place_apart(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to
         length, [&](dim_t i) __attribute__((always_inline)) { to[i * stride] = from[i]; });
 }
 
+template <class T>
+void add_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
+              dim_t stride) {
+  constexpr dim_t w = vec<T>::size;
+  for (; rows > 0; --rows, from += from_step, to += to_step)
+    if (stride == 1)
+      for (dim_t i = 0; i < length; i += w) {
+        const dim_t lanes = length - i < w ? length - i : w;
+        (vec<T>::load(to + i, lanes) + vec<T>::load(from + i, lanes)).store(to + i, lanes);
+      }
+    else
+      each_apart(
+          length, [&](dim_t i) __attribute__((always_inline)) { to[i * stride] += from[i]; });
+}
+
 template <class T, std::size_t... I>
 IKEBANA_CPU_INLINE void place_block(dim_t rows, dim_t positions, const T* from, dim_t from_step,
                                     vec<T> start, bool relu, T* to, dim_t to_step,

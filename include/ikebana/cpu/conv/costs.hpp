@@ -42,42 +42,20 @@ inline constexpr dim_t least_positions_of_weights = 144;
 inline constexpr dim_t winograd_tiles = 56, winograd_segment = 48, winograd_results = 64,
                        winograd_channels = 256, winograd_channels_at_once = 16;
 
-// im2col: positions of an image so few that any pays, and with strides or gathered from several
-// images;
-inline constexpr dim_t few_positions = 8, most_positions = 64;
+// im2col: positions of an image so few that any pays, and with strides, many channels, or gathered
+// from several images; channels that are few rows of a tile; the products that take as long as an
+// element that is scattered;
+inline constexpr dim_t few_positions = 8, most_positions = 64, many_channels = 64,
+                       few_tile_rows = 4, scattered_products = 8;
 /// positions and elements of several images, and of a block of one; columns of its product.
 inline constexpr dim_t gathered_positions = 256, gathered_elements = 480 * kib,
                        most_block_positions = 1024, block_elements = 64 * kib, block_columns = 256;
 
-// Passes of the gradient of the input: the most products of a result, for each pass, of which
-// blocks of so many results at least are made.
-inline constexpr dim_t few_pass_products = 32, least_block_results = 32;
-
-// Bands. Bytes of the copy and of the results, in the second-level cache, and of what stays in the
-// first; products of a result at once.
-inline constexpr dim_t copied_bytes = 208 * kib, out_bytes = 208 * kib, near_bytes = 40 * kib,
-                       most_depth = 16 * kib;
+// Bands. Bytes of the copy and of the results, in the second-level cache; products of a result at
+// once.
+inline constexpr dim_t copied_bytes = 208 * kib, out_bytes = 208 * kib, most_depth = 16 * kib;
 /// Rows of a band below which channels are divided first; tiles of the smallest band.
 inline constexpr dim_t few_band_rows = 4, least_band_tiles = 2;
-/// A copy may pay where a row is so many halves of its positions; by how much it must be cheaper
-/// than tiles over what lies between rows,
-inline constexpr dim_t least_row_halves = 3;
-inline constexpr double copying_gain = 0.9;
-/// and cycles, of a row that is copied and that is put in its place, of each vector there; the part
-/// of a tile that its narrow form takes; loads that cross lines; a line from the second level.
-inline constexpr double copied_row = 4, placed_row = 5, placed_vector = 2, narrow_tile = 0.8,
-                        crossing_lines = 1.2, streamed_line = 2.5;
-
-// Images in lanes. By how much one whose cycles are estimated must be cheaper than what it stands
-// in for;
-inline constexpr double least_gain = 0.95;
-/// input channels, with many output channels,
-inline constexpr dim_t many_results = 32, most_lane_sources = 4;
-/// and cycles: of a tile beside its products, of a narrow one and each of its products; what tiles
-/// take longer, and of strides; of a transposed element and row, of a vector of a band's row.
-inline constexpr double lane_tile = 30, narrow_lane_tile = 20, narrow_product = 5, tile_loss = 1.25,
-                        strided_tile_loss = 1.1, transposed_element = 6, transposed_row = 20,
-                        transposed_vector = 2;
 
 // Depthwise: products of a group at most, groups from which any kernel pays; bytes of a band in
 // lanes, of vectors of a cache line and narrower ones; of what the second-level cache holds;

@@ -12,24 +12,19 @@
 // What a plan consists of, and a table of algorithms (table.hpp makes them).
 namespace ikebana::cpu::detail {
 
-/// How a pass is divided: into bands of so many channels, columns and rows, which are read where
-/// they stand or from a copy, and written directly or put in their place afterwards.
+/// How a pass is divided: into bands of so many channels, columns and rows.
 struct band_sizes {
-  bool in_place = false, direct = false;
   dim_t channels = 0, columns = 0, rows = 0;
   conv_layout layout{};
 };
 
 /// A part of a convolution: a pass by one algorithm. Plain data, which callers may keep. Of the
-/// gradient of the weights, and of that of the input by col2im and im2col, the pass is the one
-/// forward.
+/// gradient of the weights, and of that of the input by im2col, the pass is the one forward.
 struct conv_step {
   conv_pass pass;
-  conv_algorithm algorithm = conv_algorithm::plain;
-  bool fills = false;    ///< No pass: gives the input's gradient its bias, or 0.
-  conv_offsets first{};  ///< Of its operands,
-  conv_offsets group{};  ///< and from one group to the next.
-  band_sizes bands{};    ///< Of bands, and of images in lanes.
+  conv_algorithm algorithm = conv_algorithm::bands;
+  conv_offsets group{};  ///< Of its operands, from one group to the next.
+  band_sizes bands{};
 };
 
 /// fit: whether the algorithm has memory for the step, in which it writes how it divides it. run:

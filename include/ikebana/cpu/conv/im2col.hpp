@@ -7,6 +7,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
+#include "ikebana/cpu/conv/layout.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -35,7 +36,7 @@ struct conv_im2col {
   dim_t pitch = 0, step = 0;     // of what a line meets of a row of the image
   T *rows = nullptr, *across = nullptr, *line = nullptr;  // of x, of y, of what a line meets
 
-  static constexpr dim_t slack = 64;  // Elements that copies may write or read too much.
+  static constexpr dim_t slack = 32;  // Elements that copies may write or read too much.
 
   [[gnu::noinline]] conv_im2col(const conv_table<T>& table, const conv_step& s,
                                 const conv_operands<T>& operands, dim_t most_channels)
@@ -85,15 +86,12 @@ struct conv_im2col {
     line = across + positions * p.results + slack;
   }
 
-  dim_t met(std::size_t d, dim_t at, dim_t k) const {
-    return at * p.stride[d] - p.padding[d] + k * p.dilation[d];
-  }
   /// f(a row of the kernel, what it meets of a channel or -1) for positions of a line.
   template <class F>
   void each_row(dim_t at, const F& f) const {
     for (dim_t kz = 0, n = 0; kz < p.kernel[0]; ++kz)
       for (dim_t ky = 0; ky < p.kernel[1]; ++ky, ++n) {
-        const dim_t z = met(0, at / p.to[1], kz), y = met(1, at % p.to[1], ky);
+        const dim_t z = p.met(0, at / p.to[1], kz), y = p.met(1, at % p.to[1], ky);
         const bool inside = z >= 0 && z < p.from[0] && y >= 0 && y < p.from[1];
         f(n, inside ? (z * p.from[1] + y) * p.from[2] : -1);
       }
@@ -119,7 +117,7 @@ struct conv_im2col {
   }
   /// What a line meets, with zeros around it.
   void copy_line(const T* from, dim_t at, dim_t x, dim_t some) const {
-    const dim_t first = met(2, x, 0), lead = first < 0 ? least(-first, pitch) : 0,
+    const dim_t first = p.met(2, x, 0), lead = first < 0 ? least(-first, pitch) : 0,
                 skip = first > 0 ? first : 0, length = least(p.from[2] - skip, pitch - lead);
     each_row(at, [&](dim_t n, dim_t source) {
       T* const to = line + n * step;
@@ -147,7 +145,7 @@ struct conv_im2col {
   /// Adds to the image at `to` what the positions of a line hand to it.
   void scatter_line(const T* from, dim_t at, dim_t x, dim_t positions, T* to) const {
     for (; positions > 0; --positions, ++x, from += depth) {
-      const dim_t first = met(2, x, 0), d = p.dilation[2];
+      const dim_t first = p.met(2, x, 0), d = p.dilation[2];
       const dim_t begin = first < 0 ? parts(-first, d) : 0,
                   end = least(p.kernel[2], parts(p.from[2] - first, d));
       each_row(at, [&](dim_t n, dim_t source) {
@@ -156,6 +154,30 @@ struct conv_im2col {
         for (dim_t c = source < 0 ? channels : 0; c < channels; ++c, row += taps, met += from_plane)
           for (dim_t k = begin; k < end; ++k) met[k * d] += row[k];
       });
+    }
+  }
+  /// The same of a block whose rows are those of channels and kernel elements.
+  void add_block(const block& b) const {
+    const dim_t positions = b.positions(), end = b.line + b.lines;
+    for (dim_t z = b.line / p.to[1]; z * p.to[1] < end; ++z) {
+      const dim_t top = z * p.to[1], y0 = top < b.line ? b.line - top : 0,
+                  high = least(end - top, p.to[1]) - y0;
+      for (dim_t k = 0; k < taps; ++k) {
+        const dim_t at_z = p.met(0, z, k / (p.kernel[1] * p.kernel[2])),
+                    at_y = p.met(1, y0, k / p.kernel[2] % p.kernel[1]),
+                    at_x = p.met(2, b.x, k % p.kernel[2]);
+        if (at_z < 0 || at_z >= p.from[0]) continue;
+        const position_range y = positions_inside(high, at_y, p.stride[1], p.from[1]),
+                             x = positions_inside(b.columns, at_x, p.stride[2], p.from[2]);
+        const T* from = rows + k * positions + (top + y0 + y.begin - b.line) * b.columns + x.begin;
+        T* to = of.result + b.image * p.source_image +
+                (at_z * p.from[1] + at_y + y.begin * p.stride[1]) * p.from[2] + at_x +
+                x.begin * p.stride[2];
+        // Neighbouring rows would wait for each other.
+        for (dim_t i = y.begin; i < y.end; ++i, from += b.columns, to += p.stride[1] * p.from[2])
+          tiles.add_rows(channels, x.end - x.begin, from, taps * positions, to, from_plane,
+                         p.stride[2]);
+      }
     }
   }
   /// dy by positions.
@@ -203,22 +225,11 @@ struct conv_im2col {
   }
 
   void backward_data() const {
-    const bool turned = !gathers_images;
-    gemm_call<T> product{lines * columns,
-                         depth,
-                         p.results,
-                         nullptr,
-                         turned ? plane : p.results,
-                         of.weights,
-                         depth,
-                         nullptr,
-                         depth,
-                         &no_epilogue<T>,
-                         T(1),
-                         T(0),
-                         turned ? transpose::yes : transpose::no,
-                         transpose::no};
-    const gemm_algorithm alone = gemm_algorithm_of(product);
+    // By positions, or by channels and kernel elements.
+    gemm_call<T> by_positions{plane,      depth, p.results,     nullptr,      p.results,
+                              of.weights, depth, nullptr,       depth,        &no_epilogue<T>,
+                              T(1),       T(0),  transpose::no, transpose::no};
+    const gemm_algorithm alone = gemm_algorithm_of(by_positions);
     share_images([&](const conv_im2col& mine, dim_t begin, dim_t end) {
       for (dim_t i = begin; i < end; ++i) {
         T* const to = of.result + i * p.source_image;
@@ -227,15 +238,18 @@ struct conv_im2col {
         else
           tiles.clear(to, p.sources * from_plane);
       }
-      gemm_call<T> some = product;
-      some.c = mine.rows;
       mine.each_block(begin, end, [&](const block& b) {
-        some.m = b.positions();
-        some.a = mine.across;
-        if (turned)
-          some.a = of.source + b.image * p.result_image + b.line * p.to[2] + b.x;
-        else
-          mine.gather_dy(of.source, b);
+        const dim_t positions = b.positions();
+        if (!gathers_images) {
+          make_product<T>({depth, positions, p.results, of.weights, depth,
+                           of.source + b.image * p.result_image + b.line * p.to[2] + b.x, plane,
+                           mine.rows, positions, &no_epilogue<T>, T(1), T(0), transpose::yes,
+                           transpose::no});
+          return mine.add_block(b);
+        }
+        mine.gather_dy(of.source, b);
+        gemm_call<T> some = by_positions;
+        some.m = positions, some.a = mine.across, some.c = mine.rows;
         make_product_part(alone, some);
         const T* from = mine.rows;
         for (dim_t i = 0; i < b.images; ++i)

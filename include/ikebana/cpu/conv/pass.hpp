@@ -10,7 +10,6 @@
 #include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv_geometry.hpp"
-#include "ikebana/cpu/detail/caches.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
@@ -33,21 +32,14 @@ struct conv_pass {
   std::array<dim_t, 3> weight_tap;
   // Where results lie in their plane.
   std::array<dim_t, 3> whole, first, step;
-  std::array<dim_t, 3> met;  // of `from`, what lies at the source's first element or behind it
-  dim_t all_results = 0;     // of which these may be a part
-
   dim_t taps() const { return conv_geometry::volume(kernel); }
   bool unit_step() const { return step[0] == 1 && step[1] == 1 && step[2] == 1; }
   dim_t multiply_adds() const {
     return batch * conv_geometry::volume(to) * sources * results * taps();
   }
-  /// Whether the source can be read where it is: no zeros around it.
-  bool stands() const {
-    if (stride[1] != 1 || stride[2] != 1) return false;
-    for (std::size_t d = 0; d < 3; ++d)
-      if (padding[d] != 0 || (to[d] - 1) * stride[d] + (kernel[d] - 1) * dilation[d] >= met[d])
-        return false;
-    return sources * conv_geometry::volume(from) < (dim_t{1} << 30);
+  /// Where in dimension d of the source position `at` meets kernel element k.
+  dim_t met(std::size_t d, dim_t at, dim_t k) const {
+    return at * stride[d] - padding[d] + k * dilation[d];
   }
   /// Where each weight of a result's first `channels` sources lies.
   void list_weights(dim_t channels, std::int32_t* at) const {
@@ -168,9 +160,7 @@ struct conv_operands {
           {k[1] * k[2], k[2], 1},
           g.out,
           {0, 0, 0},
-          {1, 1, 1},
-          g.in,
-          g.out_channels / g.groups};
+          {1, 1, 1}};
 }
 
 /// What one dimension of a pass meets: position t begins at `begin` + t times the stride, and
@@ -217,9 +207,7 @@ inline conv_pass backward_pass(const conv_geometry& g, const std::array<dim_t, 3
               {k[1] * k[2], k[2], 1},
               g.in,
               residue,
-              g.stride,
-              g.out,
-              inputs};
+              g.stride};
   for (std::size_t d = 0; d < 3; ++d) {
     const dim_t s = g.stride[d];
     p.to[d] = g.in[d] > residue[d] ? (g.in[d] - residue[d] + s - 1) / s : 0;
@@ -231,67 +219,18 @@ inline conv_pass backward_pass(const conv_geometry& g, const std::array<dim_t, 3
     p.weight_first += met.first * p.weight_tap[d];
     p.weight_tap[d] *= met.weight_step;
   }
+  if (p.taps() == 0) p.kernel = {0, 0, 0};
   return p;
 }
 
-/// Takes out of a pass backward the positions that a kernel of one element does not meet, and so
-/// all zeros around the source. Returns where in it the first is that is met.
-inline dim_t leave_unmet(conv_pass& p) {
-  dim_t at = 0, size = 1;
-  for (std::size_t d = 3; d-- > 0; size *= p.from[d]) {
-    if (p.kernel[d] != 1) continue;
-    const dim_t before = p.padding[d], begin = before > 0 ? before : 0;
-    const dim_t end = p.to[d] < p.from[d] + before ? p.to[d] : p.from[d] + before;
-    p.to[d] = end > begin ? end - begin : 0;
-    p.first[d] += begin * p.step[d];
-    p.padding[d] = 0;
-    p.met[d] -= begin - before;
-    at += (begin - before) * size;
-  }
-  return at;
-}
-
-inline void each_pass(const conv_geometry& g, void (*f)(const void*, const conv_pass&, dim_t),
-                      const void* function) {
-  const auto part = [&](std::size_t d) { return g.in[d] < g.stride[d] ? g.in[d] : g.stride[d]; };
-  for (dim_t z = 0; z < part(0); ++z)
-    for (dim_t y = 0; y < part(1); ++y)
-      for (dim_t x = 0; x < part(2); ++x) {
-        conv_pass pass = backward_pass(g, {z, y, x});
-        if (pass.taps() == 0) continue;
-        const dim_t source = leave_unmet(pass);
-        if (conv_geometry::volume(pass.to) > 0) f(function, pass, source);
-      }
-}
-/// f(pass, source) for every part of backward by data: where it begins in dy.
+/// f(pass) for every part of backward by data.
 template <class F>
 void each_pass(const conv_geometry& g, const F& f) {
-  each_pass(
-      g,
-      [](const void* function, const conv_pass& pass, dim_t source) {
-        (*static_cast<const F*>(function))(pass, source);
-      },
-      &f);
+  const auto part = [&](std::size_t d) { return least(g.in[d], g.stride[d]); };
+  for (dim_t z = 0; z < part(0); ++z)
+    for (dim_t y = 0; y < part(1); ++y)
+      for (dim_t x = 0; x < part(2); ++x) f(backward_pass(g, {z, y, x}));
 }
-
-/// How many images, and of few products how many results, parts of backward by data are made for at
-/// a time where there are several: what they write.
-struct data_blocks {
-  dim_t images, results;
-
-  data_blocks(const conv_geometry& g, dim_t bytes)
-      : images{g.batch}, results{g.in_channels / g.groups} {
-    const dim_t plane = conv_geometry::volume(g.in), most = caches().second / 8 * 3 / bytes;
-    const dim_t parts = conv_geometry::volume(g.stride), image = g.in_channels * plane;
-    if (parts == 1 || image * g.batch <= 2 * most) return;
-    images = most > image ? most / image : 1;
-    const dim_t products = g.out_channels / g.groups * conv_geometry::volume(g.kernel);
-    if (image > 2 * most && products <= conv_costs::few_pass_products * parts)
-      results = even_part(results, most > conv_costs::least_block_results * plane
-                                       ? most / plane
-                                       : conv_costs::least_block_results);
-  }
-};
 
 }  // namespace ikebana::cpu::detail
 IKEBANA_CPU_END_SMALL

@@ -23,22 +23,15 @@ enum class conv_algorithm : unsigned char {
   winograd,          ///< F(4x4, 3x3).
   im2col,            ///< Receptive fields are rows of a product.
   passes,            ///< Data: forward convolutions of dy, one for each residue by the strides.
-  images_in_lanes,   ///< Forward: images, or bands of their rows, are the lanes.
   bands,             ///< Bands that tiles read where they are.
-  plain,             ///< Loops, for kernels of which no copy fits.
 };
-inline constexpr conv_algorithm conv_algorithms[] = {conv_algorithm::depthwise_planes,
-                                                     conv_algorithm::depthwise_lanes,
-                                                     conv_algorithm::winograd,
-                                                     conv_algorithm::im2col,
-                                                     conv_algorithm::passes,
-                                                     conv_algorithm::images_in_lanes,
-                                                     conv_algorithm::bands,
-                                                     conv_algorithm::plain};
+inline constexpr conv_algorithm conv_algorithms[] = {
+    conv_algorithm::depthwise_planes, conv_algorithm::depthwise_lanes, conv_algorithm::winograd,
+    conv_algorithm::im2col,           conv_algorithm::passes,          conv_algorithm::bands};
 
 constexpr const char* name(conv_algorithm a) {
-  constexpr const char* names[] = {"depthwise planes", "depthwise lanes", "Winograd", "im2col",
-                                   "passes",           "images in lanes", "bands",    "plain"};
+  constexpr const char* names[] = {"depthwise planes", "depthwise lanes", "Winograd",
+                                   "im2col",           "passes",          "bands"};
   return names[static_cast<int>(a)];
 }
 
@@ -146,8 +139,16 @@ constexpr bool im2col_applies(const conv_problem& p) {
   if (p.is_pass || p.inputs == 0 || p.outputs == 0) return false;
   if (p.direction == conv_direction::weights || !p.knows_extents()) return true;
   const dim_t plane = p.plane();
+  const bool back = p.direction == conv_direction::data;
   if (plane <= costs::few_positions) return plane > 0;
-  return p.direction == conv_direction::data && p.has_strides() && plane <= costs::most_positions;
+  if (plane <= costs::most_positions)
+    return (back && p.has_strides()) ||
+           (p.inputs >= costs::many_channels && p.outputs >= costs::many_channels);
+  // What is scattered is not multiplied by zeros around dy, nor by tiles of few rows.
+  const dim_t tiles = p.outputs <= costs::few_tile_rows ? 2 : 1;
+  return back && p.taps() > 1 &&
+         tiles * p.inputs * conv_geometry::volume(p.in) >
+             (p.inputs + costs::scattered_products) * plane * conv_geometry::volume(p.stride);
 }
 
 }  // namespace detail
@@ -165,17 +166,7 @@ constexpr bool applies(conv_algorithm algorithm, const conv_problem& p) {
       return detail::im2col_applies(p);
     case conv_algorithm::passes:
       return p.direction == conv_direction::data;
-    case conv_algorithm::images_in_lanes: {
-      // Not where bands of an image would be many: their copies overlap. Those of strides are dear.
-      if (p.direction != conv_direction::forward || p.lanes == 1) return false;
-      if (p.outputs >= detail::conv_costs::many_results &&
-          p.inputs > detail::conv_costs::most_lane_sources)
-        return false;
-      const dim_t images = p.batch * p.out[0];
-      return !p.knows_extents() || (p.stride[2] == 1 ? 2 * images : images) >= p.lanes;
-    }
     case conv_algorithm::bands:
-    case conv_algorithm::plain:
       return p.direction == conv_direction::forward;
   }
   return false;
@@ -209,7 +200,7 @@ struct kept_steps {
   const void *table, *tiles;  // of an instruction set
   dim_t threads, count;
   bool exact;
-  conv_algorithm algorithm = conv_algorithm::plain;  // of the last step
+  conv_algorithm algorithm = conv_algorithm::bands;  // of the last step
 
   bool operator==(const kept_steps& o) const {
     return table == o.table && tiles == o.tiles && threads == o.threads && exact == o.exact &&

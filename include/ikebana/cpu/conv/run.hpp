@@ -33,11 +33,11 @@ namespace detail {
 /// Chooses the first algorithm of the table that applies to p and has memory for the step; prints a
 /// line about it, if wanted (verbose.hpp).
 template <class T>
-void plan_step(const conv_table<T>& table, const conv_problem& p, bool prints, conv_step& step) {
+void plan_step(const conv_table<T>& table, const conv_problem& p, conv_step& step) {
   for (const conv_algorithm a : conv_algorithms)
     if (table.has(a) && applies(a, p) && table.entry(a).fit(table, step)) {
       step.algorithm = a;
-      if (prints && is_verbose()) [[unlikely]]
+      if (is_verbose()) [[unlikely]]
         print_plan(p, a);
       return;
     }
@@ -54,8 +54,8 @@ conv_problem planned(const conv_pass& pass, const conv_tiles<T>& tiles) {
   return {conv_direction::forward,
           pass.batch,
           pass.sources,
-          pass.all_results,
-          pass.met,
+          pass.results,
+          pass.from,
           pass.to,
           pass.kernel,
           pass.stride,
@@ -63,28 +63,9 @@ conv_problem planned(const conv_pass& pass, const conv_tiles<T>& tiles) {
           pass.dilation,
           dim_t{sizeof(T)},
           tiles.width,
-          !pass.unit_step() || pass.to != pass.whole,
+          !pass.unit_step(),
           true,
           exact_convolution()};
-}
-
-/// Whether no pass of the gradient of the input writes some positions.
-inline bool leaves_some(const conv_geometry& g) {
-  dim_t met = 0;
-  each_pass(g, [&](const conv_pass& pass, dim_t) { met += conv_geometry::volume(pass.to); });
-  return met != conv_geometry::volume(g.in);
-}
-/// Gives all positions their bias, or 0.
-template <class T>
-void fill(const conv_geometry& g, const conv_tiles<T>& tiles, const T* bias, T* dx) {
-  const dim_t plane = conv_geometry::volume(g.in);
-  share_parts(g.batch * g.in_channels, rows_for_thread(plane), [&](dim_t begin, dim_t end) {
-    for (dim_t i = begin; i < end; ++i)
-      if (T* const to = dx + i * plane; bias == nullptr)
-        tiles.clear(to, plane);
-      else
-        tiles.fill_rows(1, plane, bias + i % g.in_channels, to, 0);
-  });
 }
 
 /// Hands the steps of a convolution to f, as they are planned.
@@ -101,32 +82,20 @@ void plan_steps(conv_direction direction, const conv_geometry& g, const conv_tab
     step.group = direction == conv_direction::forward
                      ? conv_offsets{source, weights, whole.results, result}
                      : conv_offsets{source, result, 0, weights};
-    plan_step(table, problem, true, step);
+    plan_step(table, problem, step);
     return f(step);
   }
   step.group = {result, weights, whole.sources, source};
   if (table.has(conv_algorithm::im2col) && applies(conv_algorithm::im2col, problem)) {
-    plan_step(table, problem, true, step);
+    plan_step(table, problem, step);
     return f(step);
   }
-  if (leaves_some(g)) {
-    step.fills = true;
-    f(step);
-  }
-  // What all passes write in turn stays in the second level of the cache.
-  const data_blocks blocks{g, static_cast<dim_t>(sizeof(T))};
-  for (dim_t i = 0; i < g.batch; i += blocks.images)
-    for (dim_t r = 0; r < whole.sources; r += blocks.results)
-      each_pass(g, [&](const conv_pass& pass, dim_t begin) {
-        conv_step part{pass};
-        part.pass.batch = std::min(g.batch - i, blocks.images);
-        part.pass.results = std::min(whole.sources - r, blocks.results);
-        part.first = {i * pass.source_image + begin, r * pass.weight_result, r,
-                      i * pass.result_image + r * pass.result_plane()};
-        part.group = {result, pass.sources * pass.weight_source, whole.sources, source};
-        plan_step(table, planned(pass, table.tiles()), i + r == 0, part);
-        f(part);
-      });
+  each_pass(g, [&](const conv_pass& pass) {
+    conv_step part{pass};
+    part.group = {result, pass.sources * pass.weight_source, whole.sources, source};
+    plan_step(table, planned(pass, table.tiles()), part);
+    f(part);
+  });
 }
 
 static_assert(sizeof(kept_steps) <= kept_steps_bytes && sizeof(conv_step) <= conv_step_bytes);
@@ -137,10 +106,8 @@ void convolve(conv_direction direction, const conv_geometry& g, const conv_opera
               const conv_table<T>& table, std::span<std::byte> room) {
   if (table.by_groups != nullptr && goes_by_groups(direction, g) && table.by_groups(g, of)) return;
   const auto run = [&](const conv_step& step) {
-    if (step.fills) return fill(g, table.tiles(), of.bias, of.result);
     share_groups(g.groups, step.pass.multiply_adds(), [&](dim_t group) {
-      table.entry(step.algorithm)
-          .run(table, step, of.ahead(step.first, 1).ahead(step.group, group));
+      table.entry(step.algorithm).run(table, step, of.ahead(step.group, group));
     });
   };
   kept_steps now{g, &table, &table.tiles(), num_threads(), 0, exact_convolution()};
@@ -156,7 +123,7 @@ void convolve(conv_direction direction, const conv_geometry& g, const conv_opera
   plan_steps(direction, g, table, [&](const conv_step& step) {
     if (now.count < most) steps[now.count] = step;
     ++now.count;
-    if (!step.fills) now.algorithm = step.algorithm;
+    now.algorithm = step.algorithm;
     run(step);
   });
   if (kept != nullptr && now.count <= most) *kept = now;

@@ -11,9 +11,7 @@
 #include "ikebana/cpu/conv/depthwise.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/im2col.hpp"
-#include "ikebana/cpu/conv/images.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
-#include "ikebana/cpu/conv/plain.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/winograd.hpp"
 #include "ikebana/cpu/conv/winograd/weights.hpp"
@@ -41,7 +39,6 @@ constexpr conv_set needed_for(const conv_problem& p) {
     needed.algorithms |= 1U << static_cast<unsigned>(a);
     if (a == conv_algorithm::passes) needed.algorithms |= needed_for(passes_of(p)).algorithms;
   }
-  needed.algorithms |= 1U << static_cast<unsigned>(conv_algorithm::plain);
   return needed;
 }
 
@@ -49,8 +46,8 @@ constexpr conv_set needed_for(const conv_problem& p) {
 template <class T, conv_direction Direction, conv_set Set>
 constexpr conv_table<T> make_conv_table() {
   using enum conv_algorithm;
-  constexpr conv_parts parts{.strides = Set.strides,
-                             .slides = Set.has(bands) || Set.has(images_in_lanes)};
+  constexpr conv_parts parts{.strides = Set.strides && Direction != conv_direction::weights,
+                             .slides = Set.has(bands)};
   conv_table<T> table{};
   table.tiles = &tiles_of<T, parts>;
   const auto set = [&](conv_algorithm a, conv_entry<T> entry) {
@@ -62,9 +59,7 @@ constexpr conv_table<T> make_conv_table() {
       set(winograd, {&fit_winograd_weights<T>, &run_winograd_weights<T>});
   } else {
     if constexpr (Set.has(winograd)) set(winograd, {&fit_winograd<T>, &run_winograd<T>});
-    if constexpr (Set.has(images_in_lanes)) set(images_in_lanes, {&fit_images<T>, &run_images<T>});
     if constexpr (Set.has(bands)) set(bands, {&fit_bands<T>, &run_bands<T>});
-    set(plain, {&always_fits<T>, &run_plain<T>});
   }
   if constexpr (Set.has(depthwise_lanes))
     table.by_groups = &run_depthwise<T, Direction, depthwise_of(Set)>;

@@ -87,6 +87,9 @@ struct conv_tiles {
                       dim_t to_step);
   void (*place_apart)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to,
                       dim_t to_step, dim_t stride);
+  /// to[r * to_step + i * stride] += from[r * from_step + i] for i < length, if any.
+  void (*add_rows)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
+                   dim_t stride);
   void (*finish_rows)(dim_t rows, dim_t length, T* y, dim_t step, const conv_rest<T>& rest,
                       const T* residual);
   /// to[p * width + i] = from[i * ld + p] for p < depth, i < count; zero for count <= i < width.

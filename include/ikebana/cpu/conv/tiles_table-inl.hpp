@@ -29,6 +29,7 @@ constexpr detail::conv_tiles<T> make_conv_tiles() {
   t.fill_rows = &fill_rows<T>;
   t.copy_lines = &copy_planes<T>;
   t.place_lines = &place_lines<T>;
+  t.add_rows = &add_rows<T>;
   t.finish_rows = &finish_rows<T>;
   t.pack_across = &pack_across<T>;
   t.place_across = &place_across<T>;

@@ -10,8 +10,8 @@
 namespace ikebana::cpu::detail {
 
 /// What a thread keeps memory for: Winograd's weights; what lies beside the packing buffer, which a
-/// product needs for itself, or is too large for it.
-enum class conv_use : unsigned char { weights, beside };
+/// product needs for itself, or is too large for it; lists that are too large for the thread's.
+enum class conv_use : unsigned char { weights, beside, lists };
 
 inline std::byte* conv_bytes(conv_use use, std::size_t n) {
   struct owner {
@@ -22,7 +22,7 @@ inline std::byte* conv_bytes(conv_use use, std::size_t n) {
     owner& operator=(const owner&) = delete;
     ~owner() { ::operator delete (data, std::align_val_t{storage_alignment}); }
   };
-  thread_local owner all[static_cast<std::size_t>(conv_use::beside) + 1];
+  thread_local owner all[static_cast<std::size_t>(conv_use::lists) + 1];
   owner& mine = all[static_cast<std::size_t>(use)];
   if (mine.size < n) {
     ::operator delete (mine.data, std::align_val_t{storage_alignment});
