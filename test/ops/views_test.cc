@@ -167,6 +167,52 @@ TEST_CASE("an output is memory of the model, not of an input") {
   }
 }
 
+TEST_CASE("parts that are a whole write its gradient without sums") {
+  // Of three and four, not in order, with one of a single element; read by others, too; twice.
+  constexpr auto whole = graph([](auto x) {
+    const auto y = "fc"_m(linear<5, 8>{}, x);
+    const auto a = slice<-1>(y, 5, 8), b = narrow<-1>(y, 0, 4), c = select<-1>(y, 4);
+    return concat<dim<-1>>{}(exp(a) * unsqueeze<-1>(c), b);
+  });
+  constexpr auto with_more = graph([](auto x) {
+    const auto y = "fc"_m(linear<5, 8>{}, x);
+    const auto [a, b] = chunk<2, -1>(y);
+    return a * b + mean<-1>(y, keepdim);
+  });
+  constexpr auto overlapping = graph([](auto x) {
+    const auto a = narrow<0>(x, 0, 3), b = narrow<0>(x, 1, 3);
+    return a * b + narrow<0>(x, 1, 3);
+  });
+  constexpr auto one_stops = graph([](auto x) {
+    const auto [a, b] = chunk<2, 0>(x);
+    return a * stop_gradient(exp(b));
+  });
+  constexpr auto is_input = graph([](auto x) {
+    const auto [a, b] = chunk<2, 0>(x);
+    return a * exp(b);
+  });
+  const auto parts = [](const auto& network) {
+    const auto model = initialize<double, shape{4, 5}>(network, seed{3});
+    const auto& p = model.current_program();
+    const auto plan = plan_memory<double>(p, 1, pass_purpose::training_with_input_gradients);
+    int n = 0;
+    for (const value_layout& v : plan.layouts) n += v.is_part;
+    return n;
+  };
+  CHECK(parts(whole) == 3);
+  CHECK(parts(with_more) == 0);
+  CHECK(parts(overlapping) == 0);
+  CHECK(parts(one_stops) == 0);
+  CHECK(parts(is_input) == 2);
+  check<float, shape{4, 5}>(whole, {2, 1});
+  check<double, shape{4, 5}>(whole, {2, 1});
+  check<double, shape{4, 5}>(with_more, {0, 2});
+  check<double, shape{4, 5}>(overlapping, {0, 2});
+  check<double, shape{4, 5}>(one_stops, {0, 2});
+  check<double, shape{4, 5}>(is_input, {0, 2});
+  CHECK(gradient_check(whole, uniform<double, shape{4, 5}>(seed{1})).largest < 1e-7);
+}
+
 TEST_CASE("views take no memory") {
   const auto model = initialize<float, shape{64, 5}>(swiglu, seed{3});
   const auto& p = model.current_program();

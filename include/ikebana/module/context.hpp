@@ -57,6 +57,9 @@ class context {
     return edge_sums != nullptr && edge_sums[0] != nullptr && edge_sums[0] == edge_gradients[0];
   }
 
+  /// Likewise: backward writes its part of input_gradient(0), and others write the rest of it.
+  bool writes_part() const { return layouts != nullptr && layouts[first_output].is_part; }
+
   const T* parameter(std::size_t i) const { return parameters[i]; }
   /// A number that changes with the parameters; 0 if they may change unnoticed.
   std::uint64_t parameter_stamp() const { return stamp; }

@@ -23,6 +23,7 @@ struct value_layout {
   bool is_strided;  ///< Not in row-major order without gaps: leaves that cannot read it so do not.
   dim_t offset;     ///< Of a view: its first element, counted from that of the input.
   dim_t strides[shape::max_rank];
+  bool is_part;  ///< Writes its place in the gradient of the input, and others the remaining ones.
 };
 
 /// How a leaf reads an input that is not contiguous.

@@ -172,6 +172,7 @@ struct rearrange {
     if (f == rearrange_op::roll) return roll(c.input_shape(), c.output_gradient(), dx, -first);
     const cpu::strided_map m = map(c.input_shape(), c.output_shape());
     const dim_t n = c.output_shape().numel(), own = c.input_shape().numel();
+    if (c.writes_part()) return cpu::write_strided(m, dx, 0, n, c.output_gradient());
     if (c.adds_gradient()) return cpu::add_strided(m, dx, 0, n, c.output_gradient());
     const bool repeats = f == rearrange_op::expand;
     if (repeats || n != own)

@@ -95,6 +95,7 @@ class memory_planner {
     begin_values();
     follow_forward();
     follow_backward();
+    find_parts();
     find_loop_backwards();
     find_times();
     begin_early();
@@ -183,6 +184,45 @@ class memory_planner {
       if (plan_.runs_backward[k] && !node.role.stops_gradient)
         for (std::size_t i = 0; i < node.input_count; ++i) taker_[node.inputs[i]] = 1;
     }
+  }
+
+  /// Parts that together are a value, each of its elements once, write its gradient without a sum.
+  [[gnu::cold]] constexpr void find_parts() {
+    for (int k = 0; k < nodes_ && has_views_; ++k) {
+      const int v = p_.nodes[k].inputs[0];
+      if (!is_part_at(k, v, p_.nodes[k].view.dim, 0) || uses_[v].is_output) continue;
+      const std::size_t d = p_.nodes[k].view.dim;
+      dim_t at = 0;
+      int parts = 0;
+      const auto for_each_part = [&](auto f) {
+        for (int before = -1; before != parts;) {
+          before = parts;
+          for (int j = uses_[v].producer + 1; j <= uses_[v].last_consumer; ++j)
+            if (is_part_at(j, v, d, at)) {
+              at += part_extent(j);
+              ++parts;
+              f(j);
+            }
+        }
+      };
+      for_each_part([](int) {});
+      if (at != p_.values[v][d] || parts != uses_[v].consumers) continue;
+      at = parts = 0;
+      for_each_part([&](int j) { plan_.layouts[p_.nodes[j].first_output].is_part = true; });
+    }
+  }
+  /// Whether node j takes a part of v that starts there, and passes a gradient on.
+  constexpr bool is_part_at(int j, int v, std::size_t dim, dim_t first) const {
+    const program_node& node = p_.nodes[j];
+    return node.view.exists && node.view.step == 1 && node.view.dim == dim &&
+           node.view.first == first && node.inputs[0] == v && plan_.runs_backward[j] &&
+           node.role.adds_gradient && node.arm == values_[v].arm && values_[v].needs_gradient &&
+           p_.values[node.first_output].numel() > 0;
+  }
+  constexpr dim_t part_extent(int j) const {
+    const program_node& node = p_.nodes[j];
+    const shape& whole = p_.values[node.inputs[0]];
+    return p_.values[node.first_output].numel() / (whole.numel() / whole[node.view.dim]);
   }
 
   /// The backward of a loop runs first of those of its steps.
@@ -356,9 +396,10 @@ class memory_planner {
         if (!plan_.edge_needed[e]) continue;
         const bool same_memory =
             node.is_view && plan_.gradient_root[v] == plan_.gradient_root[node.first_output];
-        if (plan_.gradient_written[v] && node.role.adds_gradient)
+        const bool is_first = !plan_.gradient_written[v];
+        if ((!is_first || plan_.layouts[node.first_output].is_part) && node.role.adds_gradient)
           plan_.edge_scratch[e] = adds_in_place;
-        else if (plan_.gradient_written[v] && !same_memory && node.choice < 0)
+        else if (!is_first && !same_memory && node.choice < 0)
           request(p_.values[v], element_size_, {contribution_time(k), backward_time(k)},
                   plan_.edge_scratch[e], node.arm);
         plan_.gradient_written[v] = true;
