@@ -34,15 +34,6 @@ IKEBANA_CPU_INLINE void convert_blocks(dim_t n, const X* x, Y* y) {
       n, x, y, [](X a) __attribute__((always_inline)) { return static_cast<Y>(a); });
 }
 
-/// y[i] = f(x[i]...) for f of whole registers.
-template <class T, class F, class... X>
-IKEBANA_CPU_INLINE void map_registers(dim_t n, T* y, F f, const X*... x) {
-  constexpr dim_t w = vec<T>::size;
-  dim_t i = 0;
-  for (; i + w <= n; i += w) f(vec<T>::load(x + i)...).store(y + i);
-  if (i < n) f(vec<T>::load(x + i, n - i)...).store(y + i, n - i);
-}
-
 /// What is done by chunks that stay in the first-level cache.
 inline constexpr dim_t rounding_chunk = 512;
 
@@ -50,13 +41,13 @@ inline constexpr dim_t rounding_chunk = 512;
 template <class T, class F>
 IKEBANA_CPU_INLINE void map_floats(dim_t n, const T* x, T* y, F f) {
   if constexpr (sizeof(T) == 4) {
-    map_registers(n, y, f, x);
+    light_lanes(n, y, f, x);
   } else {
     alignas(64) float buffer[rounding_chunk];
     for (dim_t i = 0; i < n; i += rounding_chunk) {
       const dim_t count = n - i < rounding_chunk ? n - i : rounding_chunk;
       convert_blocks(count, x + i, buffer);
-      map_registers(count, buffer, f, static_cast<const float*>(buffer));
+      light_lanes(count, buffer, f, static_cast<const float*>(buffer));
       convert_blocks(count, static_cast<const float*>(buffer), y + i);
     }
   }
@@ -74,7 +65,7 @@ void round_array(dim_t n, number_format p, const T* x, T* y) {
     map_floats(
         n, x, y, [](vec<float> a) __attribute__((always_inline)) { return a; });
   else if (x != y)
-    map_registers(
+    light_lanes(
         n, y, [](vec<T> a) __attribute__((always_inline)) { return a; }, x);
 }
 
@@ -89,7 +80,7 @@ void add_rounded_array(dim_t n, number_format p, const T* x, number_format r, bo
       from = buffer;
     }
     if (add) {
-      map_registers(
+      light_lanes(
           count, y + i, [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return a + b; },
           static_cast<const T*>(y + i), from);
       from = y + i;
@@ -167,7 +158,6 @@ template <class T>
 bool scale_and_check(dim_t n, T alpha, T* x) {
   using bits = bits_of<T>;
   using B = typename number<T>::bits;
-  constexpr dim_t w = vec<T>::size;
   const vec<T> factor = vec<T>::broadcast(alpha);
   // Of the largest magnitude that was seen, as an integer: beyond all finite ones are infinity and
   // what is not a number.
@@ -177,8 +167,6 @@ bool scale_and_check(dim_t n, T alpha, T* x) {
     most = select(magnitude > most, magnitude, most);
     return v * factor;
   };
-  dim_t i = 0;
-  for (; i + w <= n; i += w) scaled(vec<T>::load(x + i)).store(x + i);
-  if (i < n) scaled(vec<T>::load(x + i, n - i)).store(x + i, n - i);
+  light_lanes(n, x, scaled, static_cast<const T*>(x));
   return maximum(most) < number<T>::infinity;
 }

@@ -5,7 +5,7 @@
 #include "ikebana/core/number_format.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/collective.hpp"
-#include "ikebana/cpu/detail/vec.hpp"
+#include "ikebana/cpu/detail/math.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/round-inl.hpp"

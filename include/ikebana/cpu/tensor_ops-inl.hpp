@@ -1,4 +1,4 @@
-// The kernels of cpu/tensor_ops.hpp but those of exp, log and erf (exps-inl.hpp): bound by memory.
+// The kernels of cpu/tensor_ops.hpp but exp, log and erf of arrays (exps-inl.hpp).
 
 #define IKEBANA_CPU_LAMBDA(...) [=](__VA_ARGS__) __attribute__((always_inline))
 #define IKEBANA_CPU_CASE1(op, ...) \
@@ -94,8 +94,7 @@ void map_tensor_op_backward(tensor_op f, int by, dim_t n, const T* pa, const T* 
     case tensor_op::abs:
       IKEBANA_CPU_BY(a, g * sign_like(a));
     case tensor_op::erf:
-      // b is exp(-a^2).
-      IKEBANA_CPU_BY(b, g * (b * T(1.1283791670955125739)));
+      IKEBANA_CPU_BY(a, g * (exp(-(a * a)) * T(1.1283791670955125739)));
     case tensor_op::add:
       return map_lanes(
           n, d, IKEBANA_CPU_LAMBDA(vec<T> g) { return g; }, dy);
@@ -175,7 +174,7 @@ IKEBANA_CPU_INLINE void with_fold(fold_op f, T p, Run run) {
   switch (f) {
     IKEBANA_CPU_FOLD(sum, acc + x)
     IKEBANA_CPU_FOLD(deviation, fma(x - m, x - m, acc))
-    IKEBANA_CPU_FOLD(exp, acc + x)
+    IKEBANA_CPU_FOLD(exp, acc + exp(x - m))
     IKEBANA_CPU_FOLD(abs, acc + abs(x))
     IKEBANA_CPU_FOLD(square, fma(x, x, acc))
     IKEBANA_CPU_FOLD(power, acc + power_of(abs(x), p))
@@ -286,12 +285,12 @@ void map_fold_backward(fold_op f, dim_t n, const T* x, const T* m, const T* g, T
       return map_lanes(
           n, dx, IKEBANA_CPU_LAMBDA(vec<T> v) { return v * by; }, g);
       IKEBANA_CPU_FOLD(abs, sign_like(u))
-    case fold_op::exp:
       IKEBANA_CPU_FOLD(square, u)
     case fold_op::power:
       for (dim_t i = 0; i < n; ++i)
         dx[i] = x[i] == 0 ? T(0) : g[i] * factor * x[i] * std::pow(std::abs(x[i]), p - 2);
       return;
+      IKEBANA_CPU_FOLD_OF_M(exp, (v * by) * exp(u - s))
       IKEBANA_CPU_FOLD_OF_M(deviation, (v * by) * (u - s))
     case fold_op::min:
     case fold_op::equal:

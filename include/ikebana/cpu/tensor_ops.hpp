@@ -80,34 +80,12 @@ void tensor_op_forward(tensor_op f, dim_t n, const T* a, const T* b, const T* c,
     IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_tensor_op<T>)(f, n, a, b, c, y);
 }
 
-namespace detail {
-
-// What is computed from exp goes through blocks of it.
-inline constexpr dim_t exp_block = 512;
-
-/// y[i] = exp(x[i] - m[i]).
-template <class T>
-void exp_of_difference(dim_t n, const T* x, const T* m, T* y) {
-  tensor_op_forward<T>(tensor_op::sub, n, x, m, nullptr, y);
-  tensor_op_forward<T>(tensor_op::exp, n, y, nullptr, nullptr, y);
-}
-
-}  // namespace detail
-
 /// d[i] = dy[i] times the derivative of f with respect to operand `by`. d may be dy. Where
 /// operands of `minimum` or `maximum` are equal, each gets half.
 template <class T>
 void tensor_op_backward(tensor_op f, int by, dim_t n, const T* a, const T* b, const T* c,
                         const T* y, const T* dy, T* d) {
-  const auto run = IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_tensor_op_backward<T>);
-  if (f != tensor_op::erf) return run(f, by, n, a, b, c, y, dy, d);
-  T e[detail::exp_block];
-  for (dim_t i = 0; i < n; i += detail::exp_block) {
-    const dim_t count = n - i < detail::exp_block ? n - i : detail::exp_block;
-    for (const tensor_op part : {tensor_op::square, tensor_op::neg, tensor_op::exp})
-      tensor_op_forward<T>(part, count, part == tensor_op::square ? a + i : e, nullptr, nullptr, e);
-    run(f, by, count, a, e, c, y, dy + i, d + i);
-  }
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_tensor_op_backward<T>)(f, by, n, a, b, c, y, dy, d);
 }
 
 /// acc[j] = acc[j] + f(x[i * ldx + j], m[j]) for i < n, j < columns (or the larger, or the lesser
@@ -115,49 +93,19 @@ void tensor_op_backward(tensor_op f, int by, dim_t n, const T* a, const T* b, co
 template <class T>
 void fold_columns(fold_op f, dim_t n, dim_t columns, const T* x, dim_t ldx, const T* m, T p,
                   T* acc) {
-  const auto run = IKEBANA_CPU_DISPATCH_ONE_WIDTH(fold_columns_of<T>);
-  if (f != fold_op::exp) return run(f, n, columns, x, ldx, m, p, acc);
-  T e[detail::exp_block];
-  for (dim_t j = 0; j < columns; j += detail::exp_block) {
-    const dim_t width = columns - j < detail::exp_block ? columns - j : detail::exp_block;
-    const dim_t most = detail::exp_block / width;
-    for (dim_t i = 0; i < n; i += most) {
-      const dim_t rows = n - i < most ? n - i : most;
-      for (dim_t r = 0; r < rows; ++r)
-        tensor_op_forward<T>(tensor_op::sub, width, x + (i + r) * ldx + j, m + j, nullptr,
-                             e + r * width);
-      tensor_op_forward<T>(tensor_op::exp, rows * width, e, nullptr, nullptr, e);
-      run(f, rows, width, e, width, nullptr, p, acc + j);
-    }
-  }
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(fold_columns_of<T>)(f, n, columns, x, ldx, m, p, acc);
 }
 /// acc + f(x[i], m), for i < n.
 template <class T>
 T fold_row(fold_op f, dim_t n, const T* x, T m, T p, T acc) {
-  const auto run = IKEBANA_CPU_DISPATCH_ONE_WIDTH(fold_row_of<T>);
-  if (f != fold_op::exp) return run(f, n, x, m, p, acc);
-  T e[detail::exp_block], of_m[detail::exp_block];
-  for (dim_t i = 0; i < n && i < detail::exp_block; ++i) of_m[i] = m;
-  for (dim_t i = 0; i < n; i += detail::exp_block) {
-    const dim_t count = n - i < detail::exp_block ? n - i : detail::exp_block;
-    detail::exp_of_difference<T>(count, x + i, of_m, e);
-    acc = run(f, count, e, m, p, acc);
-  }
-  return acc;
+  return IKEBANA_CPU_DISPATCH_ONE_WIDTH(fold_row_of<T>)(f, n, x, m, p, acc);
 }
 /// dx[i] = g[i] factor d, d the derivative of f with respect to x: 1 for `sum`, x - m for
 /// `deviation`, exp(x - m), sign(x) for `abs`, x for `square`, x |x|^(p - 2) for `power`; for
 /// `max` and `min`, whether x is m, for `max_abs` sign(x) where |x| is m.
 template <class T>
 void fold_backward(fold_op f, dim_t n, const T* x, const T* m, const T* g, T p, T factor, T* dx) {
-  const auto run = IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_fold_backward<T>);
-  if (f != fold_op::exp) return run(f, n, x, m, g, p, factor, dx);
-  T e[detail::exp_block];
-  for (dim_t i = 0; i < n; i += detail::exp_block) {
-    const dim_t count = n - i < detail::exp_block ? n - i : detail::exp_block;
-    detail::exp_of_difference<T>(count, x + i, m + i, e);
-    run(f, count, e, nullptr, g + i, p, factor, dx + i);
-  }
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_fold_backward<T>)(f, n, x, m, g, p, factor, dx);
 }
 
 IKEBANA_CPU_KERNEL(tensor_op_forward)

@@ -1,28 +1,3 @@
-/// The sum of f over all elements of channel c; rows are added in double, so that many of them lose
-/// nothing.
-template <class T, class F>
-IKEBANA_CPU_INLINE double sum_channel(dim_t batch, dim_t channels, dim_t inner, dim_t c, F f) {
-  double total = 0;
-  for (dim_t b = 0; b < batch; ++b) {
-    const dim_t row = (b * channels + c) * inner;
-    total += static_cast<double>(sum_terms<T>(
-        inner, [=](dim_t i, dim_t lanes)
-                   __attribute__((always_inline)) { return f(row + i, lanes); }));
-  }
-  return total;
-}
-
-template <class T, class F>
-IKEBANA_CPU_INLINE void map_channel(dim_t batch, dim_t channels, dim_t inner, dim_t c, T* y, F f) {
-  for (dim_t b = 0; b < batch; ++b) {
-    const dim_t row = (b * channels + c) * inner;
-    map_terms(
-        inner, y + row, [=](dim_t i, dim_t lanes) __attribute__((always_inline)) {
-          return f(row + i, lanes);
-        });
-  }
-}
-
 template <class T>
 void scale_channels(dim_t outer, dim_t channels, dim_t inner, const T* v, const T* g,
                     const T* norms, T* w) {
@@ -39,20 +14,21 @@ void scale_channels_backward(dim_t outer, dim_t channels, dim_t inner, const T* 
                              const T* norms, const T* dw, T* dv, T* dg, bool accumulate) {
   for (dim_t c = 0; c < channels; ++c) {
     const double norm = static_cast<double>(norms[c]);
-    const double along =
-        sum_channel<T>(
-            outer, channels, inner, c,
-            IKEBANA_CPU_TERMS { return load_lanes(dw + i, lanes) * load_lanes(v + i, lanes); }) /
-        norm;
+    double along = 0;
+    for (dim_t row = c * inner; row < outer * channels * inner; row += channels * inner)
+      along += static_cast<double>(dot_arrays<T>(inner, dw + row, v + row));
+    along /= norm;
     const double scale = static_cast<double>(g[c]) / norm;
     dg[c] = static_cast<T>(along) + (accumulate ? dg[c] : T(0));
     const vec<T> factor = vec<T>::broadcast(static_cast<T>(scale));
     const vec<T> back = vec<T>::broadcast(static_cast<T>(-scale * along / norm));
-    map_channel(
-        outer, channels, inner, c, dv, IKEBANA_CPU_TERMS {
-          const vec<T> d = fma(load_lanes(v + i, lanes), back, load_lanes(dw + i, lanes) * factor);
-          return accumulate ? d + load_lanes(dv + i, lanes) : d;
-        });
+    for (dim_t row = c * inner; row < outer * channels * inner; row += channels * inner)
+      map_terms(
+          inner, dv + row, IKEBANA_CPU_TERMS {
+            const vec<T> d =
+                fma(load_lanes(v + row + i, lanes), back, load_lanes(dw + row + i, lanes) * factor);
+            return accumulate ? d + load_lanes(dv + row + i, lanes) : d;
+          });
   }
 }
 
