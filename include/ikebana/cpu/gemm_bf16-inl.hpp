@@ -41,33 +41,20 @@ struct float_word_result {
     }
   }
   void finish(dim_t i, dim_t j, dim_t rows, dim_t columns) const {
-    float* const at = c + i * ldc + j;
-    if (then.row_bias != nullptr)
-      for (dim_t r = 0; r < rows; ++r) {
-        const vec<float> bias = vec<float>::broadcast(then.row_bias[i + r]);
-        map_block(
-            1, columns, at + r * ldc,
-            ldc, [=](vec<float> x) __attribute__((always_inline)) { return x + bias; });
-      }
-    if (then.residual != nullptr)
-      map_block(
-          rows, columns, at, ldc, then.residual + i * then.ld_residual + j, then.ld_residual,
-          [](vec<float> x, vec<float> y) __attribute__((always_inline)) { return x + y; });
-    then.function(rows, columns, at, ldc);
-    if (then.slope_of != nullptr)
-      slope_block(then.slope, rows, columns, at, ldc, then.slope_of + i * then.ld_slope + j,
-                  then.ld_slope);
+    gemm_epilogue<float> added = then;
+    added.bias = nullptr;
+    const matrix_result<float> rest{c, ldc, 1.0f, added};
+    if (then.row_bias != nullptr || then.residual != nullptr) rest.add_up(i, j, rows, columns);
+    rest.finish(i, j, rows, columns);
   }
 };
 
-/// F is std::uint16_t, bits of bfloat16, or float, rounded to it.
 template <class F>
-void bf16_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha, const F* a,
-                  dim_t lda, const F* b, dim_t ldb, float beta, float* c, dim_t ldc,
-                  const gemm_epilogue<float>& then, const detail::word_kernels<float>& extension) {
-  const word_operand<F, 2> of_a{a, lda, ta == transpose::no, k, m},
-      of_b{b, ldb, tb == transpose::yes, k, n};
-  const float_word_result result{c, ldc, alpha, beta, then};
+void bf16_product(const detail::bf16_call<F>& call, const detail::word_kernels<float>& extension) {
+  const dim_t m = call.m, n = call.n, k = call.k;
+  const word_operand<F, 2> of_a{call.a, call.lda, call.ta == transpose::no, k, m},
+      of_b{call.b, call.ldb, call.tb == transpose::yes, k, n};
+  const float_word_result result{call.c, call.ldc, call.alpha, call.beta, call.then};
 #if IKEBANA_CPU_WIDTH == 64
   if (extension.tiles != nullptr)
     return multiply_words<float, 2>(m, n, k, of_a, of_b, *extension.tiles, result);

@@ -14,6 +14,41 @@
 #include "ikebana/cpu/parallel.hpp"
 #include "ikebana/cpu/round.hpp"
 
+namespace ikebana::cpu::detail {
+
+/// A product of bfloat16 numbers: F is std::uint16_t, their bits, or float, to be rounded.
+template <class F>
+struct bf16_call {
+  transpose ta, tb;
+  dim_t m, n, k;
+  float alpha;
+  const F* a;
+  dim_t lda;
+  const F* b;
+  dim_t ldb;
+  float beta;
+  float* c;
+  dim_t ldc;
+  gemm_epilogue<float> then;
+
+  /// The part of the result of `rows` x `columns` from (i, j) on.
+  bf16_call part(dim_t i, dim_t j, dim_t rows, dim_t columns) const {
+    bf16_call to = *this;
+    to.m = rows;
+    to.n = columns;
+    to.a += ta == transpose::no ? i * lda : i;
+    to.b += tb == transpose::no ? j : j * ldb;
+    to.c += i * ldc + j;
+    if (then.bias != nullptr) to.then.bias += j;
+    if (then.residual != nullptr) to.then.residual += i * then.ld_residual + j;
+    if (then.slope_of != nullptr) to.then.slope_of += i * then.ld_slope + j;
+    if (then.row_bias != nullptr) to.then.row_bias += i;
+    return to;
+  }
+};
+
+}  // namespace ikebana::cpu::detail
+
 #define IKEBANA_CPU_BODY "ikebana/cpu/gemm_bf16-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/low_precision/thin_bf16-inl.hpp"
@@ -46,101 +81,82 @@ inline void widen_block(dim_t rows, dim_t columns, const float* from, dim_t ld, 
     round_to<float>(columns, number_format::bfloat16, from + i * ld, to + i * columns);
 }
 
-/// `then` for the part of a result from (i, j) on.
-inline gemm_epilogue<float> shifted(gemm_epilogue<float> then, dim_t i, dim_t j) {
-  if (then.bias != nullptr) then.bias += j;
-  if (then.residual != nullptr) then.residual += i * then.ld_residual + j;
-  if (then.slope_of != nullptr) then.slope_of += i * then.ld_slope + j;
-  if (then.row_bias != nullptr) then.row_bias += i;
-  return then;
-}
-
-/// Rows and columns of a result that are made at a time.
-inline constexpr dim_t bf16_rows = 128, bf16_columns = 256;
+/// Rows and columns of a result that are made at a time, and numbers of each sum; rows that are few
+/// enough for numbers of b to be worth no packing.
+inline constexpr dim_t bf16_rows = 128, bf16_columns = 256, bf16_depth = 256, thin_bf16_rows = 2;
 
 /// By blocks of floats that stay in the second-level cache.
 template <class F>
-void multiply_widened(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha,
-                      const F* a, dim_t lda, const F* b, dim_t ldb, float beta, float* c, dim_t ldc,
-                      const gemm_epilogue<float>& then) {
-  constexpr dim_t rows = bf16_rows, columns = bf16_columns, depth = 256;
+void multiply_widened(const bf16_call<F>& call) {
+  constexpr dim_t rows = bf16_rows, columns = bf16_columns, depth = bf16_depth;
   static_assert((rows + columns) * depth * 4 <= static_cast<dim_t>(word_scratch::b_bytes));
   float* const wide_b = reinterpret_cast<float*>(thread_word_scratch().b);
   float* const wide_a = wide_b + columns * depth;
-  const bool na = ta == transpose::no, nb = tb == transpose::no;
+  const bool na = call.ta == transpose::no, nb = call.tb == transpose::no;
+  const dim_t m = call.m, n = call.n, k = call.k;
   for (dim_t j = 0; j < n; j += columns) {
     const dim_t nj = n - j < columns ? n - j : columns;
     for (dim_t p = 0; p == 0 || p < k; p += depth) {
       const dim_t kp = k - p < depth ? k - p : depth;
-      nb ? widen_block(kp, nj, b + p * ldb + j, ldb, wide_b)
-         : widen_block(nj, kp, b + j * ldb + p, ldb, wide_b);
       for (dim_t i = 0; i < m; i += rows) {
         const dim_t mi = m - i < rows ? m - i : rows;
-        na ? widen_block(mi, kp, a + i * lda + p, lda, wide_a)
-           : widen_block(kp, mi, a + p * lda + i, lda, wide_a);
-        gemm_epilogue<float> here = shifted(then, i, j);
-        if (p != 0) here.bias = here.row_bias = here.residual = nullptr;
+        bf16_call<F> part = call.part(i, j, mi, nj);
+        if (i == 0)
+          nb ? widen_block(kp, nj, part.b + p * call.ldb, call.ldb, wide_b)
+             : widen_block(nj, kp, part.b + p, call.ldb, wide_b);
+        na ? widen_block(mi, kp, part.a + p, call.lda, wide_a)
+           : widen_block(kp, mi, part.a + p * call.lda, call.lda, wide_a);
+        gemm_epilogue<float>& then = part.then;
+        if (p != 0) then.bias = then.row_bias = then.residual = nullptr;
         if (p + depth < k) {
-          here.function = activation::none;
-          here.slope_of = nullptr;
+          then.function = activation::none;
+          then.slope_of = nullptr;
         }
-        gemm<float>(ta, tb, mi, nj, kp, alpha, wide_a, na ? kp : mi, wide_b, nb ? nj : kp,
-                    p == 0 ? beta : 1.0f, c + i * ldc + j, ldc, here);
+        gemm<float>(call.ta, call.tb, mi, nj, kp, call.alpha, wide_a, na ? kp : mi, wide_b,
+                    nb ? nj : kp, p == 0 ? call.beta : 1.0f, part.c, call.ldc, then);
       }
     }
   }
 }
 
-/// Rows that are few enough for numbers of b to be worth no packing.
-inline constexpr dim_t thin_bf16_rows = 2;
-
 /// A product of one or two rows, which all threads share.
 template <class F>
-void multiply_thin(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha, const F* a,
-                   dim_t lda, const F* b, dim_t ldb, float beta, float* c, dim_t ldc,
-                   const gemm_epilogue<float>& then) {
+void multiply_thin(const bf16_call<F>& call) {
+  const dim_t m = call.m, n = call.n, k = call.k;
   float* const wide = reinterpret_cast<float*>(thread_word_scratch().b);
-  if (ta == transpose::no) {
-    widen_block(m, k, a, lda, wide);
+  if (call.ta == transpose::no) {
+    widen_block(m, k, call.a, call.lda, wide);
   } else {
     float* const rows = wide + m * k;
-    widen_block(k, m, a, lda, rows);
+    widen_block(k, m, call.a, call.lda, rows);
     for (dim_t i = 0; i < m; ++i)
       for (dim_t p = 0; p < k; ++p) wide[i * k + p] = rows[p * m + i];
   }
-  if (alpha != 1.0f)
-    for (dim_t p = 0; p < m * k; ++p) wide[p] *= alpha;
-  parallel_for(0, n, (dim_t{1} << 20) / (m * (k + 1)) + 1, [&](dim_t from, dim_t to) {
-    IKEBANA_CPU_DISPATCH(thin_bf16_product<F>)
-    (tb, m, to - from, k, wide, b + (tb == transpose::no ? from : from * ldb), ldb, beta, c + from,
-     ldc, shifted(then, 0, from));
+  if (call.alpha != 1.0f)
+    for (dim_t p = 0; p < m * k; ++p) wide[p] *= call.alpha;
+  parallel_for(0, n, products_for_thread / (m * (k + 1)) + 1, [&](dim_t from, dim_t to) {
+    IKEBANA_CPU_DISPATCH(thin_bf16_product<F>)(call.part(0, from, m, to - from), wide);
   });
 }
 
 template <class F>
-void run_gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha, const F* a,
-                   dim_t lda, const F* b, dim_t ldb, float beta, float* c, dim_t ldc,
-                   const gemm_epilogue<float>& then) {
+void run_gemm_bf16(const bf16_call<F>& call) {
+  const dim_t m = call.m, n = call.n, k = call.k;
   if (m == 0 || n == 0) return;
   if (m <= thin_bf16_rows && 2 * m * k * dim_t{sizeof(float)} <= dim_t{word_scratch::b_bytes})
-    return multiply_thin(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then);
+    return multiply_thin(call);
   // Threads share out the longer side of the result, in whole blocks.
   const bool by_rows = m > n;
   const dim_t length = by_rows ? m : n, block = by_rows ? bf16_rows : bf16_columns;
-  const dim_t worth = (dim_t{1} << 23) / ((by_rows ? n : m) * (k + 1));
+  const dim_t worth = 8 * products_for_thread / ((by_rows ? n : m) * (k + 1));
   parallel_for(0, length, (worth / block + 1) * block, [&](dim_t from, dim_t to) {
-    const dim_t i = by_rows ? from : 0, j = by_rows ? 0 : from;
-    const dim_t mi = by_rows ? to - from : m, nj = by_rows ? n : to - from;
-    const F* const ai = a + (ta == transpose::no ? i * lda : i);
-    const F* const bj = b + (tb == transpose::no ? j : j * ldb);
-    float* const cij = c + i * ldc + j;
-    const gemm_epilogue<float> here = shifted(then, i, j);
+    const bf16_call<F> part =
+        by_rows ? call.part(from, 0, to - from, n) : call.part(0, from, m, to - from);
 #if IKEBANA_CPU_HERE && IKEBANA_CPU_X86 && (!IKEBANA_CPU_ONE || IKEBANA_CPU_FLOOR == 4)
     if (const word_kernels<float> kernels = bf16_kernels(); kernels.words || kernels.tiles)
-      return avx512::bf16_product<F>(ta, tb, mi, nj, k, alpha, ai, lda, bj, ldb, beta, cij, ldc,
-                                     here, kernels);
+      return avx512::bf16_product<F>(part, kernels);
 #endif
-    multiply_widened(ta, tb, mi, nj, k, alpha, ai, lda, bj, ldb, beta, cij, ldc, here);
+    multiply_widened(part);
   });
 }
 IKEBANA_CPU_LOW_PRECISION_KERNEL(run_gemm_bf16, std::uint16_t)
@@ -159,28 +175,41 @@ template <class C>
 void gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha,
                const bfloat16* a, dim_t lda, const bfloat16* b, dim_t ldb, float beta, C* c,
                dim_t ldc, const gemm_epilogue<float>& then = {}) {
-  const auto* a_bits = reinterpret_cast<const std::uint16_t*>(a);
-  const auto* b_bits = reinterpret_cast<const std::uint16_t*>(b);
+  using bits = std::uint16_t;
+  detail::bf16_call<bits> call{ta,
+                               tb,
+                               m,
+                               n,
+                               k,
+                               alpha,
+                               reinterpret_cast<const bits*>(a),
+                               lda,
+                               reinterpret_cast<const bits*>(b),
+                               ldb,
+                               beta,
+                               nullptr,
+                               ldc,
+                               then};
   if constexpr (std::is_same_v<C, float>) {
-    detail::run_gemm_bf16<std::uint16_t>(ta, tb, m, n, k, alpha, a_bits, lda, b_bits, ldb, beta, c,
-                                         ldc, then);
+    call.c = c;
+    detail::run_gemm_bf16(call);
   } else {
     static_assert(std::is_same_v<C, bfloat16>);
     // Block by block, so that sums stay float until they are complete.
-    auto* const to = reinterpret_cast<std::uint16_t*>(c);
+    auto* const to = reinterpret_cast<bits*>(c);
     float* const block = detail::thread_word_scratch().converted;
-    const dim_t columns = n < 256 ? n : 256;
+    const dim_t columns = n < detail::bf16_columns ? n : detail::bf16_columns;
     for (dim_t i = 0, rows; i < m && n > 0; i += rows) {
       rows = detail::converted_block / columns;
       if (rows > m - i) rows = m - i;
       for (dim_t j = 0; j < n; j += columns) {
-        const dim_t nj = n - j < columns ? n - j : columns;
-        if (beta != 0.0f) detail::widen_block(rows, nj, to + i * ldc + j, ldc, block);
-        detail::run_gemm_bf16<std::uint16_t>(ta, tb, rows, nj, k, alpha,
-                                             a_bits + (ta == transpose::no ? i * lda : i), lda,
-                                             b_bits + (tb == transpose::no ? j : j * ldb), ldb,
-                                             beta, block, nj, detail::shifted(then, i, j));
-        for (dim_t r = 0; r < rows; ++r) to_bf16<float>(nj, block + r * nj, to + (i + r) * ldc + j);
+        detail::bf16_call<bits> part = call.part(i, j, rows, n - j < columns ? n - j : columns);
+        part.c = block;
+        part.ldc = part.n;
+        if (beta != 0.0f) detail::widen_block(rows, part.n, to + i * ldc + j, ldc, block);
+        detail::run_gemm_bf16(part);
+        for (dim_t r = 0; r < rows; ++r)
+          to_bf16<float>(part.n, block + r * part.n, to + (i + r) * ldc + j);
       }
     }
   }
@@ -191,7 +220,7 @@ void gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alph
 inline void gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alpha,
                       const float* a, dim_t lda, const float* b, dim_t ldb, float beta, float* c,
                       dim_t ldc, const gemm_epilogue<float>& then = {}) {
-  detail::run_gemm_bf16<float>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then);
+  detail::run_gemm_bf16<float>({ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, then});
 }
 
 }  // namespace ikebana::cpu

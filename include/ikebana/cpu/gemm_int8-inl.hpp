@@ -93,15 +93,15 @@ void multiply_bytes(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, const
 }
 
 #if IKEBANA_CPU_WIDTH == 64
-/// One row, blocks of which are copied so that bytes have no sign.
-inline void multiply_byte_row(bool turned, dim_t n, dim_t k, const std::uint8_t* a, dim_t step,
-                              bool flip, const std::int8_t* b, dim_t ldb,
-                              detail::byte_row_function multiply, const byte_result& result) {
+/// One row, blocks of which are copied so that bytes have no sign, times a transposed B.
+inline void multiply_byte_row(dim_t n, dim_t k, const std::uint8_t* a, dim_t step, bool flip,
+                              const std::int8_t* b, dim_t ldb, detail::byte_row_function multiply,
+                              const byte_result& result) {
   constexpr dim_t depth = 8192, width = 256;
   static_assert(depth + 64 <= static_cast<dim_t>(detail::word_scratch::a_bytes));
   auto* const row = reinterpret_cast<std::uint8_t*>(detail::thread_word_scratch().a);
   alignas(64) std::uint32_t out[width + 64], sums[width + 64];
-  const std::int8_t* const end = b + (turned ? (n - 1) * ldb + k : (k - 1) * ldb + n);
+  const std::int8_t* const end = b + (n - 1) * ldb + k;
   for (dim_t p = 0; p == 0 || p < k; p += depth) {
     const dim_t count = k - p < depth ? k - p : depth;
     for (dim_t i = 0; i < count; ++i)
@@ -109,8 +109,7 @@ inline void multiply_byte_row(bool turned, dim_t n, dim_t k, const std::uint8_t*
     std::memset(row + count, 0, 64);
     for (dim_t j = 0; j < n; j += width) {
       const dim_t columns = n - j < width ? n - j : width;
-      multiply(turned, columns, count, row, b + (turned ? j * ldb + p : p * ldb + j), ldb, end, out,
-               sums, result.wants_sums());
+      multiply(columns, count, row, b + j * ldb + p, ldb, end, out, sums);
       result.take(out, reinterpret_cast<const std::int32_t*>(sums), 0, j, 1, columns, p == 0);
       if (p + depth >= k) result.finish(0, j, 1, columns);
     }
@@ -124,7 +123,7 @@ void byte_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, const A
                   const std::int8_t* b, dim_t ldb, void* c, dim_t ldc,
                   const detail::byte_scaling* scale,
                   const detail::word_kernels<std::uint32_t>& extension,
-                  [[maybe_unused]] detail::byte_row_function row) {
+                  [[maybe_unused]] detail::byte_row_function (*row)(bool with_sums)) {
   if (m == 0 || n == 0) return;
   constexpr bool flip = A(-1) < A(0);
   std::int32_t zero = scale != nullptr ? scale->a_zero : 0;
@@ -133,8 +132,9 @@ void byte_product(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, const A
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(a);
 #if IKEBANA_CPU_WIDTH == 64
   if (row != nullptr && k > 0)
-    return multiply_byte_row(tb == transpose::yes, n, k, bytes, ta == transpose::no ? 1 : lda, flip,
-                             b, ldb, row, result);
+    if (const detail::byte_row_function multiply = row(result.wants_sums()))
+      return multiply_byte_row(n, k, bytes, ta == transpose::no ? 1 : lda, flip, b, ldb, multiply,
+                               result);
   if (extension.tiles != nullptr)
     return multiply_bytes<4>(ta, tb, m, n, k, bytes, lda, flip, b, ldb, *extension.tiles, result);
   if (extension.words != nullptr)

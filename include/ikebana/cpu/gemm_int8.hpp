@@ -50,10 +50,11 @@ struct byte_scaling : quantization {
 
 namespace ikebana::cpu::detail {
 
-/// A product of one row, of which nothing is packed, where an extension has it: row_bytes-inl.hpp.
-using byte_row_function = void (*)(bool turned, dim_t n, dim_t k, const std::uint8_t* a,
-                                   const std::int8_t* b, dim_t ldb, const std::int8_t* end,
-                                   std::uint32_t* out, std::uint32_t* sums, bool with_sums);
+/// A product of one row with a transposed B, of which nothing is packed, where an extension has it,
+/// without and with the sums of B's columns: row_bytes-inl.hpp.
+using byte_row_function = void (*)(dim_t n, dim_t k, const std::uint8_t* a, const std::int8_t* b,
+                                   dim_t ldb, const std::int8_t* end, std::uint32_t* out,
+                                   std::uint32_t* sums);
 
 }  // namespace ikebana::cpu::detail
 
@@ -75,21 +76,22 @@ inline word_kernels<std::uint32_t> byte_kernels() {
   static const bool has_bytes = machine_has_extension(dot_extension::vnni);
   return {e != dot_extension::none && has_bytes ? &bytes : nullptr, nullptr};
 }
-inline byte_row_function byte_row() {
+inline byte_row_function byte_row(bool with_sums) {
   static const bool has_bytes = machine_has_extension(dot_extension::vnni);
-  return has_bytes && active_dot_extension() != dot_extension::none ? &avx512_vnni::byte_row
-                                                                    : nullptr;
+  if (!has_bytes || active_dot_extension() == dot_extension::none) return nullptr;
+  return with_sums ? &avx512_vnni::multiply_byte_row<true> : &avx512_vnni::multiply_byte_row<false>;
 }
 #else
 inline word_kernels<std::uint32_t> byte_kernels() { return {}; }
-inline byte_row_function byte_row() { return nullptr; }
+inline byte_row_function byte_row(bool) { return nullptr; }
 #endif
 
 template <class A>
 void run_gemm_int8(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, const A* a, dim_t lda,
                    const std::int8_t* b, dim_t ldb, void* c, dim_t ldc, const byte_scaling* scale) {
   IKEBANA_CPU_DISPATCH(byte_product<A>)
-  (ta, tb, m, n, k, a, lda, b, ldb, c, ldc, scale, byte_kernels(), m == 1 ? byte_row() : nullptr);
+  (ta, tb, m, n, k, a, lda, b, ldb, c, ldc, scale, byte_kernels(),
+   m == 1 && tb == transpose::yes ? &byte_row : nullptr);
 }
 IKEBANA_CPU_LOW_PRECISION_KERNEL(run_gemm_int8, std::uint8_t)
 IKEBANA_CPU_LOW_PRECISION_KERNEL(run_gemm_int8, std::int8_t)

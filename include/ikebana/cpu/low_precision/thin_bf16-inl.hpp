@@ -32,85 +32,78 @@ IKEBANA_CPU_INLINE vec<float> widened_bf16(const F* p, dim_t lanes, [[maybe_unus
   }
 }
 
-/// c[r][j] += sum over as many rows p of b as there are P of a[r][p] b[p][j], in their order, for
-/// the columns of a register.
-template <bool Whole, int Rows, class F, std::size_t... P>
-IKEBANA_CPU_INLINE void add_thin_register(dim_t lanes, dim_t k, const float* a, const F* b,
-                                          dim_t ldb, const F* end, float* c, dim_t ldc,
-                                          std::index_sequence<P...>) {
-  const vec<float> row[] = {widened_bf16<Whole, F>(b + static_cast<dim_t>(P) * ldb, lanes, end)...};
-  for (int r = 0; r < Rows; ++r, a += k, c += ldc) {
-    vec<float> s = Whole ? vec<float>::load(c) : vec<float>::load(c, lanes);
-    ((s = fma(vec<float>::broadcast(a[P]), row[P], s)), ...);
-    Whole ? s.store(c) : s.store(c, lanes);
-  }
-}
-template <int Rows, int P, class F>
+/// c[r][j] += sum over as many rows p of b as there are P of a[r][p] b[p][j], in their order.
+template <int Rows, class F, std::size_t... P>
 void add_thin_rows(dim_t n, dim_t k, const float* a, const F* b, dim_t ldb, const F* end, float* c,
-                   dim_t ldc) {
+                   dim_t ldc, std::index_sequence<P...>) {
   constexpr dim_t w = vec<float>::size;
+  const auto add = [=](auto whole, dim_t lanes, dim_t j) __attribute__((always_inline)) {
+    constexpr bool all = decltype(whole)::value;
+    const vec<float> row[] = {
+        widened_bf16<all, F>(b + j + static_cast<dim_t>(P) * ldb, lanes, end)...};
+    for (int r = 0; r < Rows; ++r) {
+      float* const to = c + r * ldc + j;
+      vec<float> s = all ? vec<float>::load(to) : vec<float>::load(to, lanes);
+      ((s = fma(vec<float>::broadcast(a[r * k + static_cast<dim_t>(P)]), row[P], s)), ...);
+      all ? s.store(to) : s.store(to, lanes);
+    }
+  };
   dim_t j = 0;
-  for (; j + w <= n; j += w)
-    add_thin_register<true, Rows>(w, k, a, b + j, ldb, end, c + j, ldc,
-                                  std::make_index_sequence<std::size_t{P}>{});
-  if (j < n)
-    add_thin_register<false, Rows>(n - j, k, a, b + j, ldb, end, c + j, ldc,
-                                   std::make_index_sequence<std::size_t{P}>{});
+  for (; j + w <= n; j += w) add(std::true_type{}, w, j);
+  if (j < n) add(std::false_type{}, n - j, j);
 }
 
-/// sums[r][j] += products of row r of a and row j of b, for as many j as there are J.
-template <bool Whole, int Rows, class F, std::size_t... J>
-IKEBANA_CPU_INLINE void add_dot_registers(dim_t lanes, dim_t k, const float* a, const F* b,
-                                          dim_t ldb, const F* end, vec<float> (*sums)[sizeof...(J)],
-                                          std::index_sequence<J...>) {
-  const vec<float> columns[] = {
-      widened_bf16<Whole, F>(b + static_cast<dim_t>(J) * ldb, lanes, end)...};
-  for (int r = 0; r < Rows; ++r, a += k) {
-    const vec<float> x = Whole ? vec<float>::load(a) : vec<float>::load(a, lanes);
-    ((sums[r][J] = fma(x, columns[J], sums[r][J])), ...);
-  }
-}
-/// c[r][j] += the dot product of row r of a and row j of b.
-template <int Rows, int J, class F>
+/// c[r][j] += the dot product of row r of a and row j of b, for as many j as there are J.
+template <int Rows, class F, std::size_t... J>
 void add_thin_dots(dim_t k, const float* a, const F* b, dim_t ldb, const F* end, float* c,
-                   dim_t ldc) {
+                   dim_t ldc, std::index_sequence<J...>) {
   constexpr dim_t w = vec<float>::size;
-  constexpr auto columns = std::make_index_sequence<std::size_t{J}>{};
-  vec<float> sums[Rows][J] = {};
+  vec<float> sums[Rows][sizeof...(J)] = {};
+  const auto add = [&](auto whole, dim_t lanes, dim_t p) __attribute__((always_inline)) {
+    constexpr bool all = decltype(whole)::value;
+    const vec<float> columns[] = {
+        widened_bf16<all, F>(b + p + static_cast<dim_t>(J) * ldb, lanes, end)...};
+    for (int r = 0; r < Rows; ++r) {
+      const float* const from = a + r * k + p;
+      const vec<float> x = all ? vec<float>::load(from) : vec<float>::load(from, lanes);
+      ((sums[r][J] = fma(x, columns[J], sums[r][J])), ...);
+    }
+  };
   dim_t p = 0;
-  for (; p + w <= k; p += w)
-    add_dot_registers<true, Rows>(w, k, a + p, b + p, ldb, end, sums, columns);
-  if (p < k) add_dot_registers<false, Rows>(k - p, k, a + p, b + p, ldb, end, sums, columns);
-  for (int r = 0; r < Rows; ++r, c += ldc)
-    for (int j = 0; j < J; ++j) c[j] += sum(sums[r][j]);
+  for (; p + w <= k; p += w) add(std::true_type{}, w, p);
+  if (p < k) add(std::false_type{}, k - p, p);
+  for (int r = 0; r < Rows; ++r, c += ldc) ((c[J] += sum(sums[r][J])), ...);
 }
 
 template <int Rows, class F>
-void add_thin_product(transpose tb, dim_t n, dim_t k, const float* a, const F* b, dim_t ldb,
-                      float* c, dim_t ldc) {
-  if (tb == transpose::yes) {
+void add_thin_product(const detail::bf16_call<F>& call, const float* a) {
+  const dim_t n = call.n, k = call.k, ldb = call.ldb;
+  const F* const b = call.b;
+  if (call.tb == transpose::yes) {
     const F* const end = b + (n - 1) * ldb + k;
+    const auto add = [&](dim_t j, auto each) {
+      add_thin_dots<Rows>(k, a, b + j * ldb, ldb, end, call.c + j, call.ldc, each);
+    };
     dim_t j = 0;
-    for (; j + 4 <= n; j += 4) add_thin_dots<Rows, 4>(k, a, b + j * ldb, ldb, end, c + j, ldc);
-    for (; j < n; ++j) add_thin_dots<Rows, 1>(k, a, b + j * ldb, ldb, end, c + j, ldc);
+    for (; j + 4 <= n; j += 4) add(j, std::make_index_sequence<4>{});
+    for (; j < n; ++j) add(j, std::make_index_sequence<1>{});
     return;
   }
   const F* const end = b + (k - 1) * ldb + n;
+  const auto add = [&](dim_t p, auto each) {
+    add_thin_rows<Rows>(n, k, a + p, b + p * ldb, ldb, end, call.c, call.ldc, each);
+  };
   dim_t p = 0;
-  for (; p + 8 <= k; p += 8) add_thin_rows<Rows, 8>(n, k, a + p, b + p * ldb, ldb, end, c, ldc);
-  for (; p < k; ++p) add_thin_rows<Rows, 1>(n, k, a + p, b + p * ldb, ldb, end, c, ldc);
+  for (; p + 8 <= k; p += 8) add(p, std::make_index_sequence<8>{});
+  for (; p < k; ++p) add(p, std::make_index_sequence<1>{});
 }
 
-/// a: m x k floats, times alpha; m is 1 or 2.
+/// a: one or two rows of floats, times alpha.
 template <class F>
-void thin_bf16_product(transpose tb, dim_t m, dim_t n, dim_t k, const float* a, const F* b,
-                       dim_t ldb, float beta, float* c, dim_t ldc,
-                       const gemm_epilogue<float>& then) {
-  matrix_result<float>{c, ldc, beta, then}.add_up(0, 0, m, n);
+void thin_bf16_product(const detail::bf16_call<F>& call, const float* a) {
+  const matrix_result<float> result{call.c, call.ldc, call.beta, call.then};
+  result.add_up(0, 0, call.m, call.n);
   // Without numbers there may be no b.
-  if (k > 0)
-    (m == 1 ? &add_thin_product<1, F> : &add_thin_product<2, F>)(tb, n, k, a, b, ldb, c, ldc);
-  gemm_epilogue<float> rest = then;
-  rest.residual = rest.bias = rest.row_bias = nullptr;
-  float_word_result{c, ldc, 1.0f, 0.0f, rest}.finish(0, 0, m, n);
+  if (call.k > 0) (call.m == 1 ? &add_thin_product<1, F> : &add_thin_product<2, F>)(call, a);
+  result.finish(0, 0, call.m, call.n);
 }
