@@ -9,9 +9,6 @@ template <bool Apart, int Stride, class T, class M>
 IKEBANA_CPU_INLINE void add_strip_gradients(const detail::depthwise_planes<T>& job, const T* x,
                                             const T* dy, const M* masks, dim_t first, dim_t end,
                                             vec<T>* sums) {
-  // Loads that cross lines of the cache take twice the time where these come from its second level.
-  constexpr dim_t ahead = 2048 / static_cast<dim_t>(sizeof(T));
-  constexpr bool fetches = IKEBANA_CPU_WIDTH == 64 || Stride == 1, unrolls = !Apart;
   const dim_t width = job.width, height = job.height, out_width = job.out_width,
               out_height = job.out_height;
   dim_t i = Stride * first - job.top;
@@ -59,10 +56,6 @@ IKEBANA_CPU_INLINE void add_strip_gradients(const detail::depthwise_planes<T>& j
     }
     const auto step = [&](const vec<T>& earlier, const vec<T>& before, vec<T>& now)
         __attribute__((always_inline)) {
-      if constexpr (fetches) {
-        __builtin_prefetch(of + ahead);
-        __builtin_prefetch(from + ahead);
-      }
       now = next_dy();
       visit([&](auto k, vec<T> seen) __attribute__((always_inline)) {
         meet(k, now, seen);
@@ -71,11 +64,6 @@ IKEBANA_CPU_INLINE void add_strip_gradients(const detail::depthwise_planes<T>& j
       });
     };
     i += left;
-    for (; unrolls && left >= 3; left -= 3) {
-      step(a, b, c);
-      step(b, c, a);
-      step(c, a, b);
-    }
     for (; left > 0; --left) {
       step(a, b, c);
       a = b;
@@ -102,10 +90,6 @@ IKEBANA_CPU_INLINE void add_strip_gradients(const detail::depthwise_planes<T>& j
       b = load_dy(of - out_width);
     }
     const auto step = [&](const vec<T>& before, vec<T>& now) __attribute__((always_inline)) {
-      if constexpr (fetches) {
-        __builtin_prefetch(of + ahead);
-        __builtin_prefetch(from + ahead);
-      }
       now = next_dy();
       visit([&](auto k, vec<T> seen) __attribute__((always_inline)) {
         meet(k, now, seen);
@@ -114,10 +98,6 @@ IKEBANA_CPU_INLINE void add_strip_gradients(const detail::depthwise_planes<T>& j
       visit([&](auto k, vec<T> seen) __attribute__((always_inline)) { meet(3 + k, now, seen); });
     };
     i += 2 * left;
-    for (; unrolls && left >= 2; left -= 2) {
-      step(b, c);
-      step(c, b);
-    }
     for (; left > 0; --left) {
       step(b, c);
       b = c;
