@@ -135,8 +135,12 @@ void check_maximum(const pool_geometry& g, bool with_nan, generator& r) {
   guarded<T> x(nx, r);
   // Few distinct values, so that ties occur and the first must win.
   for (dim_t i = 0; i < nx; ++i) x[i] = std::round(x[i] * T(4));
-  if (with_nan)
+  if (with_nan) {
+    // Windows of nothing but -infinity, too: their place is the first.
+    for (dim_t i = nx / 2; i < nx; ++i)
+      x[i] = (i % 11 == 3 ? T(1) : T(-1)) * std::numeric_limits<T>::infinity();
     for (dim_t i = 0; i < nx; i += 13) x[i] = std::numeric_limits<T>::quiet_NaN();
+  }
   const guarded<T> dy(ny, r);
   std::vector<double> ey(static_cast<std::size_t>(ny)), edx(static_cast<std::size_t>(nx));
   std::vector<std::int32_t> places(static_cast<std::size_t>(ny));

@@ -2,22 +2,20 @@
 // joined in registers. Needs: joining-inl.hpp, maximum-inl.hpp, strided-inl.hpp.
 
 /// Sums times `factor`, or maxima and, where wanted, places, of windows of two by two that share
-/// nothing, of one plane. What is watched is returned: zero, if all was finite.
+/// nothing, of one plane.
 template <class By, class T>
-IKEBANA_CPU_INLINE vec<T> halve_plane(const pool_geometry& g, const T* x, vec<T> factor, T* y,
-                                      std::int32_t* indices) {
+IKEBANA_CPU_INLINE void halve_plane(const pool_geometry& g, const T* x, vec<T> factor, T* y,
+                                    std::int32_t* indices) {
   using B = typename number<T>::bits;
   constexpr dim_t w = vec<T>::size;
   const dim_t width = g.in[2], count = g.out[2], step = indices != nullptr ? 1 : 0;
   const bits_of<T> twice = lane_numbers<T>() + lane_numbers<T>();
-  vec<T> watched = vec<T>::zero();
   for (dim_t z = 0; z < g.out[0]; ++z)
     for (dim_t r = 0; r < g.out[1]; ++r, y += count, indices += step * count) {
       const dim_t start = (z * g.in[1] + 2 * r) * width;
       const auto columns = [&](dim_t c, dim_t n) __attribute__((always_inline)) {
         const T* const from = x + start + 2 * c;
         const auto upper = load_pairs(from, n), lower = load_pairs(from + width, n);
-        watched = By::watch(watched, (upper.even + upper.odd) + (lower.even + lower.odd));
         if (indices == nullptr)
           return store_some(
               By::join(By::join(upper.even, upper.odd), By::join(lower.even, lower.odd)) * factor,
@@ -34,7 +32,6 @@ IKEBANA_CPU_INLINE vec<T> halve_plane(const pool_geometry& g, const T* x, vec<T>
       for (; c + w <= count; c += w) columns(c, w);
       if (c < count) columns(c, count - c);
     }
-  return watched;
 }
 
 /// dx of windows of two by two that share nothing: each element of it is written once. `indices`
@@ -89,15 +86,12 @@ void sums_of_halves(const pool_geometry& g, const T* x, T factor, T* y) {
   for (dim_t n = 0; n < g.planes; ++n, x += g.input_plane(), y += g.output_plane())
     halve_plane<by_sum>(g, x, by, y, nullptr);
 }
-/// Maxima, and places if `indices` is not null, of the last `planes` planes. How many it has done:
-/// it stops at one with what is not finite, whose maxima may be wrong.
+/// Maxima, and places if `indices` is not null.
 template <class T>
-dim_t maxima_of_halves(const pool_geometry& g, dim_t planes, const T* x, T* y,
-                       std::int32_t* indices) {
+void maxima_of_halves(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
   const vec<T> by = vec<T>::broadcast(T(1));
-  for (dim_t n = 0; n < planes; ++n, x += g.input_plane(), y += g.output_plane()) {
-    if (sum(halve_plane<by_maximum>(g, x, by, y, indices)) != T(0)) return n;
+  for (dim_t n = 0; n < g.planes; ++n, x += g.input_plane(), y += g.output_plane()) {
+    halve_plane<by_maximum>(g, x, by, y, indices);
     if (indices != nullptr) indices += g.output_plane();
   }
-  return planes;
 }

@@ -8,8 +8,7 @@ IKEBANA_CPU_INLINE void store_some(vec<T> s, T* to, dim_t left) {
     s.store(to, left);
 }
 
-/// How the elements of a window are joined: by which operation, with which element in the padding,
-/// and how values that are not finite are noticed.
+/// How the elements of a window are joined, and with which element in the padding.
 struct by_sum {
   template <class T>
   IKEBANA_CPU_INLINE static vec<T> none() {
@@ -31,38 +30,33 @@ struct by_sum {
   IKEBANA_CPU_INLINE static vec<T> first_lanes(vec<T> x, dim_t) {
     return x;
   }
-  template <class T>
-  IKEBANA_CPU_INLINE static vec<T> watch(vec<T> watched, vec<T>) {
-    return watched;
-  }
 };
 struct by_maximum {
-  /// The least that is finite: what is not is refused.
   template <class T>
   IKEBANA_CPU_INLINE static vec<T> none() {
-    return as<T>(bits_of<T>::broadcast((number<T>::infinity - 1) | number<T>::sign));
+    return as<T>(bits_of<T>::broadcast(number<T>::infinity | number<T>::sign));
   }
+  /// What is not a number wins.
   template <class T>
   IKEBANA_CPU_INLINE static vec<T> join(vec<T> some, vec<T> x) {
-    return max(x, some);
+    return select(x != x, x, max(x, some));
   }
   template <class T>
   static T join(T some, T x) {
-    return x > some ? x : some;
+    return x > some || x != x ? x : some;
   }
   template <class T>
   IKEBANA_CPU_INLINE static T of_lanes(vec<T> x) {
-    return maximum(x);
+    T lanes[vec<T>::size];
+    x.store(lanes);
+    T all = lanes[0];
+    for (dim_t i = 1; i < vec<T>::size; ++i) all = join(all, lanes[i]);
+    return all;
   }
   template <class T>
   IKEBANA_CPU_INLINE static vec<T> first_lanes(vec<T> x, dim_t n) {
     using B = typename number<T>::bits;
     const auto kept = lane_numbers<T>() < bits_of<T>::broadcast(static_cast<B>(n));
     return select(lane_mask<T>{kept.m}, x, none<T>());
-  }
-  /// Times zero, what is not finite is not a number, and everything else zero.
-  template <class T>
-  IKEBANA_CPU_INLINE static vec<T> watch(vec<T> watched, vec<T> x) {
-    return fma(x, vec<T>::zero(), watched);
   }
 };

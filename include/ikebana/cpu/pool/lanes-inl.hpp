@@ -8,10 +8,9 @@ detail::lane_kernel<T> kernel_for_lane_maxima() {
 #else
 
 /// n elements of each of `count` planes, `plane` apart, as the lanes of n registers; up to a
-/// register too many may be written. Lanes with what is not finite are not zero in what is
-/// returned, nor are some others beside it.
+/// register too many may be written.
 template <class T>
-[[gnu::noinline]] vec<T> planes_to_lanes(dim_t count, dim_t n, dim_t plane, const T* from, T* to) {
+[[gnu::noinline]] void planes_to_lanes(dim_t count, dim_t n, dim_t plane, const T* from, T* to) {
   constexpr dim_t w = vec<T>::size;
   T ends[w * w];
   const T* starts[w];
@@ -23,19 +22,14 @@ template <class T>
     vec<T>::load(starts[r], left).store(ends + r * w);
     starts[r] = ends + r * w;
   }
-  vec<T> doubtful[4] = {};
   for (dim_t i = 0; i < n; i += w) {
     // The last register overlaps the one before.
     const dim_t at = i + w <= n || n < w ? i : n - w;
     vec<T> rows[w];
     for (dim_t r = 0; r < w; ++r) rows[r] = vec<T>::load(starts[r] + at);
     transpose_block(rows);
-    for (dim_t r = 0; r < w; ++r) {
-      doubtful[r % 4] = fma(rows[r], vec<T>::zero(), doubtful[r % 4]);
-      rows[r].store(to + (at + r) * w);
-    }
+    for (dim_t r = 0; r < w; ++r) rows[r].store(to + (at + r) * w);
   }
-  return (doubtful[0] + doubtful[1]) + (doubtful[2] + doubtful[3]);
 }
 /// Back again.
 template <class T>
@@ -60,17 +54,6 @@ template <class T>
     if (!is_direct(r)) vec<T>::load(ends + r * w).store(to + r * plane, n);
 }
 
-template <class T>
-IKEBANA_CPU_INLINE unsigned which_lanes(vec<T> doubtful, dim_t count) {
-  if (sum(doubtful) == T(0)) [[likely]]
-    return 0;
-  T lanes[vec<T>::size];
-  doubtful.store(lanes);
-  unsigned bits = 0;
-  for (dim_t i = 0; i < count; ++i) bits |= static_cast<unsigned>(lanes[i] != T(0)) << i;
-  return bits;
-}
-
 /// Maxima and their places, window by window.
 template <class T>
 IKEBANA_CPU_INLINE void place_maxima(const detail::lane_windows<T>& t) {
@@ -87,7 +70,8 @@ IKEBANA_CPU_INLINE void place_maxima(const detail::lane_windows<T>& t) {
     for (dim_t oy = 0; oy < t.out[1]; ++oy) {
       const auto z = t.spans[0][oz], y = t.spans[1][oy];
       for (const auto *x = columns, *end = x + count; x != end; ++x, to += w, places += w) {
-        running_maximum<T> m{around_planes<T>(), bits_of<T>::zero()};
+        running_maximum<T> m{around_planes<T>(),
+                             bits_of<T>::broadcast(static_cast<B>(z.from + y.from + x->from))};
         dim_t slab = z.from + y.from + x->from;
         for (dim_t i = z.count; i > 0; --i, slab += slab_step) {
           dim_t row = slab;
@@ -106,15 +90,14 @@ IKEBANA_CPU_INLINE void place_maxima(const detail::lane_windows<T>& t) {
     }
 }
 template <class T>
-unsigned maxima_in_lanes(const detail::lane_windows<T>& t, dim_t count, const T* x, T* y,
-                         std::int32_t* indices) {
+void maxima_in_lanes(const detail::lane_windows<T>& t, dim_t count, const T* x, T* y,
+                     std::int32_t* indices) {
   constexpr dim_t w = vec<T>::size;
   const dim_t windows = t.out[0] * t.out[1] * t.out[2];
-  const unsigned refused =
-      which_lanes(planes_to_lanes(count, t.extent, t.input_plane, x, t.source), count);
+  planes_to_lanes(count, t.extent, t.input_plane, x, t.source);
   place_maxima(t);
   lanes_to_planes(count, windows, t.output_plane, static_cast<const T*>(t.result), y);
-  if (indices == nullptr) return refused;
+  if (indices == nullptr) return;
   if constexpr (sizeof(T) == 4) {
     lanes_to_planes(count, windows, t.output_plane, static_cast<const T*>(t.places),
                     reinterpret_cast<T*>(indices));
@@ -124,7 +107,6 @@ unsigned maxima_in_lanes(const detail::lane_windows<T>& t, dim_t count, const T*
       for (dim_t i = 0; i < windows; ++i)
         indices[lane * t.output_plane + i] = static_cast<std::int32_t>(places[i * w + lane]);
   }
-  return refused;
 }
 template <class T>
 detail::lane_kernel<T> kernel_for_lane_maxima() {

@@ -31,11 +31,10 @@ struct lane_windows {
   T *source, *result, *places;
 };
 
-/// The lanes of maxima that may be wrong, as something was not finite.
 template <class T>
 struct lane_kernel {
   dim_t width;
-  unsigned (*run)(const lane_windows<T>&, dim_t count, const T* from, T* to, std::int32_t* indices);
+  void (*run)(const lane_windows<T>&, dim_t count, const T* from, T* to, std::int32_t* indices);
 };
 
 }  // namespace ikebana::cpu::detail
@@ -106,21 +105,15 @@ bool maxima_in_lanes(const any_windows& g, const T* x, T* y, std::int32_t* indic
     const auto of_plane = [&](dim_t plane, dim_t o) {
       return indices == nullptr ? indices : indices + plane * outputs + o;
     };
-    unsigned wrong = 0;
     for (dim_t o = 0; o < g.out[along]; o += together) {
       const dim_t last = least(o + together, g.out[along]);
       t.out[along] = last - o;
       t.first = met(o, last).begin * steps[along];
       t.extent = extent_of(met(o, last));
       t.spans[along] = spans[along] + o;
-      wrong |= kernel.run(t, count, x + p * inputs + t.first, y + p * outputs + o * of_each,
-                          of_plane(p, o * of_each));
+      kernel.run(t, count, x + p * inputs + t.first, y + p * outputs + o * of_each,
+                 of_plane(p, o * of_each));
     }
-    any_windows one = g;
-    one.planes = 1;
-    for (dim_t plane = p; wrong != 0; ++plane, wrong >>= 1)
-      if ((wrong & 1) != 0)
-        maxima_by_windows(one, x + plane * inputs, y + plane * outputs, of_plane(plane, 0));
   }
   return true;
 }

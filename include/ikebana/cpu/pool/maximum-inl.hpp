@@ -1,6 +1,7 @@
 // Maxima and their places: lanes that compare values carry places of the same width.
 
-/// The larger of what was met, and where it was: the first of equals. Not for what is not a number.
+/// The larger of what was met, and where it was: the first of equals, or the last that is not a
+/// number.
 template <class T>
 struct running_maximum {
   using place = typename number<T>::bits;
@@ -8,8 +9,8 @@ struct running_maximum {
   bits_of<T> where;
 
   IKEBANA_CPU_INLINE void meet(vec<T> x, bits_of<T> at) {
-    const lane_mask<T> wins = x > best;
-    best = max(x, best);
+    const lane_mask<T> wins = (x > best) | (x != x);
+    best = select(wins, x, best);
     where = select(lane_mask<place>{wins.m}, at, where);
   }
 };

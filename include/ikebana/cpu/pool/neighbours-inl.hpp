@@ -44,17 +44,12 @@ IKEBANA_CPU_INLINE even_odd<T> split_pairs(vec<T> a, vec<T> b) {
 #endif
 
 /// Sums times `factor`, or maxima, of windows of three by three in all slices: columns of rows
-/// first, and then neighbours. Whether all that is watched was finite.
+/// first, and then neighbours.
 template <class By, class T>
-bool join_threes(const pool_geometry& g, const T* x, T factor, T* y) {
+void join_threes(const pool_geometry& g, const T* x, T factor, T* y) {
   constexpr dim_t w = vec<T>::size;
   const dim_t height = g.in[1], width = g.in[2], count = g.out[2], left = g.padding[2];
   const vec<T> by = vec<T>::broadcast(factor), none = By::template none<T>();
-  vec<T> watched = vec<T>::zero();
-  const auto seen = [&](vec<T> v) __attribute__((always_inline)) {
-    watched = By::watch(watched, v);
-    return v;
-  };
   const auto of_three = [](vec<T> a, vec<T> b, vec<T> c) __attribute__((always_inline)) {
     return By::join(By::join(a, b), c);
   };
@@ -72,13 +67,12 @@ bool join_threes(const pool_geometry& g, const T* x, T factor, T* y) {
       const auto columns = [&](dim_t j) __attribute__((always_inline)) {
         const dim_t n = width - j;
         if (n >= w) [[likely]]
-          return of_three(seen(vec<T>::load(upper + j)), seen(vec<T>::load(middle + j)),
-                          seen(vec<T>::load(lower + j)));
+          return of_three(vec<T>::load(upper + j), vec<T>::load(middle + j),
+                          vec<T>::load(lower + j));
         if (n <= 0) return none;
-        return By::first_lanes(
-            of_three(seen(vec<T>::load(upper + j, n)), seen(vec<T>::load(middle + j, n)),
-                     seen(vec<T>::load(lower + j, n))),
-            n);
+        return By::first_lanes(of_three(vec<T>::load(upper + j, n), vec<T>::load(middle + j, n),
+                                        vec<T>::load(lower + j, n)),
+                               n);
       };
       if (g.stride[2] == 1) {
         vec<T> before = none, here = columns(0);
@@ -107,21 +101,13 @@ bool join_threes(const pool_geometry& g, const T* x, T factor, T* y) {
         before = pairs;
       }
     }
-  return sum(watched) == T(0);
 }
 
 template <class T>
 void sums_of_neighbours(const pool_geometry& g, const T* x, T factor, T* y) {
   join_threes<by_sum>(g, x, factor, y);
 }
-/// Maxima of the last `planes` planes. How many it has done: it stops at one with what is not
-/// finite, whose maxima may be wrong.
 template <class T>
-dim_t maxima_of_neighbours(const pool_geometry& g, dim_t planes, const T* x, T* y) {
-  if (planes == g.planes && join_threes<by_maximum>(g, x, T(1), y)) return planes;
-  pool_geometry one = g;
-  one.planes = 1;
-  for (dim_t n = 0; n < planes; ++n, x += g.input_plane(), y += g.output_plane())
-    if (!join_threes<by_maximum>(one, x, T(1), y)) return n;
-  return planes;
+void maxima_of_neighbours(const pool_geometry& g, const T* x, T* y) {
+  join_threes<by_maximum>(g, x, T(1), y);
 }

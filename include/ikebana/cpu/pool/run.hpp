@@ -51,31 +51,6 @@ struct pool_job {
   const std::int32_t* maxima = nullptr;  ///< The same, backward.
 };
 
-/// done(planes left, their x, y and indices) says how many it has done: it stops at one with what
-/// is not finite, which goes element by element.
-template <class T, class F>
-void maxima_but_of_doubtful_planes(const any_windows& g, const pool_job<T>& job, const F& done) {
-  any_windows one = g;
-  one.planes = 1;
-  const T* x = job.source;
-  T* y = job.result;
-  std::int32_t* indices = job.indices;
-  const auto skip = [&](dim_t planes) {
-    x += planes * g.in[0] * g.in[1] * g.in[2];
-    const dim_t outputs = planes * g.out[0] * g.out[1] * g.out[2];
-    y += outputs;
-    if (indices != nullptr) indices += outputs;
-  };
-  for (dim_t n = 0; n < g.planes; ++n) {
-    const dim_t all_right = done(g.planes - n, x, y, indices);
-    n += all_right;
-    skip(all_right);
-    if (n >= g.planes) return;
-    maxima_by_windows(one, x, y, indices);
-    skip(1);
-  }
-}
-
 template <pool_work Work, class T>
 bool run_whole_planes(const pool_geometry& g, const pool_job<T>& job) {
   if constexpr (Work == pool_work::average) IKEBANA_CPU_DISPATCH_AVX(average_planes<T>)
@@ -96,11 +71,7 @@ bool run_halves(const pool_geometry& g, const pool_job<T>& job) {
     IKEBANA_CPU_DISPATCH_AVX(halve_backward<T>)
     (g, job.source, averages ? nullptr : job.maxima, averages ? job.factor : T(1), job.result);
   } else {
-    maxima_but_of_doubtful_planes(
-        dilated_windows_of(g), job,
-        [&](dim_t planes, const T* x, T* y, std::int32_t* indices) -> dim_t {
-          return IKEBANA_CPU_DISPATCH_AVX(maxima_of_halves<T>)(g, planes, x, y, indices);
-        });
+    IKEBANA_CPU_DISPATCH_AVX(maxima_of_halves<T>)(g, job.source, job.result, job.indices);
   }
   return true;
 }
@@ -110,19 +81,14 @@ bool run_neighbours(const pool_geometry& g, const pool_job<T>& job) {
   // A row of nothing has to fit.
   if (static_cast<std::size_t>(std::max(g.in[2], g.out[2])) * sizeof(T) > packed_b_bytes)
     return false;
-  if constexpr (Work == pool_work::average || Work == pool_work::average_backward) {
-    pool_geometry of = g;
-    if (Work == pool_work::average_backward) {
-      std::swap(of.in, of.out);
-      for (std::size_t d = 1; d < 3; ++d) of.padding[d] = g.kernel[d] - 1 - g.padding[d];
-    }
-    IKEBANA_CPU_DISPATCH_AVX(sums_of_neighbours<T>)(of, job.source, job.factor, job.result);
-  } else {
-    maxima_but_of_doubtful_planes(
-        dilated_windows_of(g), job, [&](dim_t planes, const T* x, T* y, std::int32_t*) -> dim_t {
-          return IKEBANA_CPU_DISPATCH_AVX(maxima_of_neighbours<T>)(g, planes, x, y);
-        });
+  pool_geometry of = g;
+  if (Work == pool_work::average_backward) {
+    std::swap(of.in, of.out);
+    for (std::size_t d = 1; d < 3; ++d) of.padding[d] = g.kernel[d] - 1 - g.padding[d];
   }
+  if constexpr (Work == pool_work::maximum) IKEBANA_CPU_DISPATCH_AVX(maxima_of_neighbours<T>)
+  (g, job.source, job.result);
+  else IKEBANA_CPU_DISPATCH_AVX(sums_of_neighbours<T>)(of, job.source, job.factor, job.result);
   return true;
 }
 
@@ -186,12 +152,7 @@ bool run_separable(const any_windows& g, const pool_job<T>& job) {
   else if constexpr (backward)
     IKEBANA_CPU_DISPATCH_AVX(spread_windows<T>)(g, t, job.source, job.result);
   else
-    maxima_but_of_doubtful_planes(
-        g, job, [&](dim_t planes, const T* x, T* y, std::int32_t*) -> dim_t {
-          any_windows some = g;
-          some.planes = planes;
-          return IKEBANA_CPU_DISPATCH_AVX(maxima_of_windows<T>)(some, t, x, y);
-        });
+    IKEBANA_CPU_DISPATCH_AVX(maxima_of_windows<T>)(g, t, job.source, job.result);
   return true;
 }
 

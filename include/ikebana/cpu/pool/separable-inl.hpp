@@ -6,18 +6,15 @@
 /// to[j] for j < n: what `rows` rows in each of `slabs` come to. Up to a vector more is written,
 /// with nothing.
 template <class By, class T>
-IKEBANA_CPU_INLINE vec<T> join_rows(const T* from, dim_t slabs, dim_t slab_step, dim_t rows,
-                                    dim_t row_step, dim_t n, T* to) {
+IKEBANA_CPU_INLINE void join_rows(const T* from, dim_t slabs, dim_t slab_step, dim_t rows,
+                                  dim_t row_step, dim_t n, T* to) {
   constexpr dim_t w = vec<T>::size;
-  vec<T> watched = vec<T>::zero();
   const auto columns = [&](dim_t j, auto load, auto... v) __attribute__((always_inline)) {
     vec<T> total[] = {(static_cast<void>(v), By::template none<T>())...};
     for (dim_t z = 0; z < slabs; ++z) {
       const T* row = from + z * slab_step + j;
       for (dim_t r = rows; r > 0; --r, row += row_step) {
-        const vec<T> x[] = {load(row + v * w)...};
-        ((watched = By::watch(watched, x[v])), ...);
-        ((total[v] = By::join(total[v], x[v])), ...);
+        ((total[v] = By::join(total[v], load(row + v * w))), ...);
       }
     }
     if (n - j < w) total[0] = By::first_lanes(total[0], n - j);
@@ -30,7 +27,6 @@ IKEBANA_CPU_INLINE vec<T> join_rows(const T* from, dim_t slabs, dim_t slab_step,
   if (const dim_t left = n - j; left > 0)
     columns(
         j, [left](const T* p) __attribute__((always_inline)) { return vec<T>::load(p, left); }, 0);
-  return watched;
 }
 
 /// Whether neighbouring windows of such a stride are parted in registers.
@@ -84,18 +80,16 @@ IKEBANA_CPU_INLINE void join_columns(const detail::any_windows& g, const detail:
     }
 }
 
-/// y of the windows of some planes: how many it has done. It stops at one with what is not finite,
-/// if that is watched.
+/// y of the windows.
 template <class By, class T>
-dim_t join_windows(const detail::any_windows& g, const detail::window_lines<T>& t, const T* x,
-                   T* y) {
+void join_windows(const detail::any_windows& g, const detail::window_lines<T>& t, const T* x,
+                  T* y) {
   constexpr dim_t w = vec<T>::size;
   const dim_t width = g.in[2], slab_step = g.in[1] * width, count = g.out[2];
   const bool is_direct = t.window_pitch == count && t.factors[2] == nullptr;
   const vec<T> none = By::template none<T>();
   for (dim_t j = 0; j < t.batch * t.row_pitch + w; j += w) none.store(t.rows + j);
-  for (dim_t plane = 0; plane < g.planes; ++plane, x += g.in[0] * slab_step) {
-    vec<T> watched = vec<T>::zero();
+  for (dim_t plane = 0; plane < g.planes; ++plane, x += g.in[0] * slab_step)
     for (dim_t oz = 0; oz < g.out[0]; ++oz) {
       const detail::pool_span z = t.spans[0][oz];
       for (dim_t first = 0, rows; first < g.out[1]; first += rows, y += rows * count) {
@@ -103,10 +97,9 @@ dim_t join_windows(const detail::any_windows& g, const detail::window_lines<T>& 
         rows = g.out[1] - first < t.batch ? g.out[1] - first : t.batch;
         for (dim_t i = 0; i < rows; ++i) {
           const detail::pool_span r = t.spans[1][first + i];
-          watched =
-              watched + join_rows<By>(x + z.begin * slab_step + r.begin * width, g.met(z, 0),
-                                      slab_step * g.dilation[0], g.met(r, 1), width * g.dilation[1],
-                                      width, t.rows + i * t.row_pitch + g.padding);
+          join_rows<By>(x + z.begin * slab_step + r.begin * width, g.met(z, 0),
+                        slab_step * g.dilation[0], g.met(r, 1), width * g.dilation[1], width,
+                        t.rows + i * t.row_pitch + g.padding);
         }
         const bool factors = t.factors[2] != nullptr;
         join_columns<By>(g, t, rows, factors ? T(1) : t.factor, is_direct ? y : t.windows);
@@ -120,19 +113,16 @@ dim_t join_windows(const detail::any_windows& g, const detail::window_lines<T>& 
         }
       }
     }
-    if (sum(watched) != T(0)) return plane;
-  }
-  return g.planes;
 }
 template <class T>
-dim_t sums_of_windows(const detail::any_windows& g, const detail::window_lines<T>& t, const T* x,
-                      T* y) {
-  return join_windows<by_sum>(g, t, x, y);
+void sums_of_windows(const detail::any_windows& g, const detail::window_lines<T>& t, const T* x,
+                     T* y) {
+  join_windows<by_sum>(g, t, x, y);
 }
 template <class T>
-dim_t maxima_of_windows(const detail::any_windows& g, const detail::window_lines<T>& t, const T* x,
-                        T* y) {
-  return join_windows<by_maximum>(g, t, x, y);
+void maxima_of_windows(const detail::any_windows& g, const detail::window_lines<T>& t, const T* x,
+                       T* y) {
+  join_windows<by_maximum>(g, t, x, y);
 }
 
 /// What each element of a batch of `rows` padded rows gets from the windows that it is in.

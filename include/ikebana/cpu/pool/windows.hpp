@@ -77,8 +77,7 @@ struct window_lines {
 };
 
 /// Maxima window by window, and their places: what holds for any windows and any numbers. Not built
-/// for each instruction set, as little comes here: not-a-number and infinities, rows that are too
-/// long, places without vectors.
+/// for each instruction set, as little comes here: rows that are too long, places without vectors.
 template <class T>
 [[gnu::noinline]] void maxima_by_windows(const any_windows& g, const T* x, T* y,
                                          std::int32_t* indices) {
