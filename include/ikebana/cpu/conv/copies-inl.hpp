@@ -34,6 +34,15 @@ void fill_rows(dim_t rows, dim_t length, const T* values, T* to, dim_t step) {
   }
 }
 
+/// Clears at least n elements by whole registers, of which one is mostly enough: no call.
+template <class T>
+IKEBANA_CPU_INLINE void clear_over(T* to, dim_t n) {
+  constexpr dim_t w = vec<T>::size;
+  vec<T>::zero().store(to);
+  if (n > w) [[unlikely]]
+    for (dim_t i = w; i < n; i += w) vec<T>::zero().store(to + i);
+}
+
 /// Each row of the copy: `lead` zeros, `length` elements of the source, zeros up to `pitch`. What
 /// follows the last row for a register may be overwritten, as whole registers spill over what is
 /// written later.
@@ -71,8 +80,6 @@ IKEBANA_CPU_INLINE void each_apart(dim_t n, const F& f) {
 template <class T>
 void copy_apart(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, dim_t stride,
                 T* to, dim_t pitch) {
-  constexpr dim_t w = vec<T>::size;
-  if (stride == 2 && w > 1) return copy_strided<2>(rows, lead, length, from, from_step, to, pitch);
   for (; rows > 0; --rows, from += from_step, to += pitch) {
     if (lead > 0) clear_over(to, lead);
     each_apart(
@@ -115,12 +122,10 @@ void place_lines(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to
   if (length == from_step && length == to_step) return copy_few(to, from, rows * length);
   for (; rows > 0; --rows, from += from_step, to += to_step) copy_few(to, from, length);
 }
-/// The same, more than 1 apart there. What lies between them is read and written back.
+/// The same, more than 1 apart there.
 template <class T>
 void place_apart(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
                  dim_t stride) {
-  constexpr dim_t w = vec<T>::size;
-  if (stride == 2 && w > 1) return place_strided<2>(rows, length, from, from_step, to, to_step);
   for (; rows > 0; --rows, from += from_step, to += to_step)
     each_apart(
         length, [&](dim_t i) __attribute__((always_inline)) { to[i * stride] = from[i]; });

@@ -6,7 +6,6 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activate.hpp"
-#include "ikebana/cpu/detail/strided.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/final_activation.hpp"
 #include "ikebana/cpu/gemm.hpp"
@@ -116,9 +115,6 @@ struct conv_tiles {
 };
 
 }  // namespace ikebana::cpu::detail
-
-#define IKEBANA_CPU_BODY "ikebana/cpu/conv/strides-inl.hpp"
-#include "ikebana/cpu/detail/foreach_target.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/conv/copies-inl.hpp"
 #include "ikebana/cpu/detail/foreach_target.hpp"
