@@ -5,8 +5,11 @@
 #include <cmath>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "ikebana/compose/frozen.hpp"
 #include "ikebana/compose/graph.hpp"
@@ -26,9 +29,14 @@
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/mse_loss.hpp"
 #include "ikebana/nn/orthogonal.hpp"
+#include "ikebana/nn/softmax.hpp"
 #include "ikebana/nn/spectral_norm.hpp"
 #include "ikebana/nn/weight_norm.hpp"
+#include "ikebana/ops/constant.hpp"
 #include "ikebana/ops/elementwise.hpp"
+#include "ikebana/ops/product.hpp"
+#include "ikebana/ops/rearrange.hpp"
+#include "ikebana/ops/view.hpp"
 #include "ikebana/optim/sgd.hpp"
 #include "test/nn/recorded.hpp"
 
@@ -243,4 +251,79 @@ TEST_CASE_TEMPLATE("a model without parametrizations has their weights, and trai
   for (int i = 0; i < 5; ++i) plain.train_step(x, t, ike::mse_loss{}, again);
   CHECK(plain.train_step(x, t, ike::mse_loss{}, again) < before);
   same(parts);  // The first is unchanged.
+}
+
+namespace {
+
+/// Twice the input; counts its calls.
+struct counting {
+  static constexpr std::string_view kind = "counting";
+  static constexpr ike::kept keeps = ike::kept::nothing;
+  static inline int calls = 0;
+
+  constexpr ike::inferred infer(const shape& in) const { return in; }
+  constexpr dim_t multiply_adds(const ike::shape_list&, const ike::shape_list&) const { return 0; }
+  template <class T>
+  void forward(const ike::context<T>& c) const {
+    ++calls;
+    for (dim_t i = 0; i < c.output_shape().numel(); ++i) c.output()[i] = 2 * c.input()[i];
+  }
+  template <class T>
+  void backward(const ike::context<T>&) const {}
+  template <class... X>
+  constexpr auto operator()(const X&... x) const {
+    return ike::apply(*this, x...);
+  }
+};
+
+/// Checks that calls of a frozen network have the bits of the model, and that `counting` runs
+/// once for each length.
+template <class Net>
+void check_constants(const Net& net, bool fuses = true) {
+  auto model = ike::initialize<float, shape{ike::dynamic, 5}>(net, ike::seed{1});
+  model.set_fusion(fuses);
+  model.eval();
+  const auto frozen = ike::freeze(model);
+  auto lane = frozen.lane();
+  std::vector<std::byte> memory(frozen.lane_bytes(shape{7, 5}));
+  auto placed = frozen.lane(std::span(memory), shape{7, 5});
+  for (const dim_t n : {dim_t{4}, dim_t{7}, dim_t{1}, dim_t{0}}) {
+    for (std::uint64_t call = 0; call < 3; ++call) {
+      const auto x = ike::uniform<float, shape{ike::dynamic, 5}>(ike::seed{2 + call}, n);
+      const auto expected = model(x);
+      for (auto* l : {&lane, &placed}) {
+        counting::calls = 0;
+        const auto y = frozen(*l, x);
+        CHECK(counting::calls == (fuses && call > 0 ? 0 : 1));
+        REQUIRE(y.extents() == expected.extents());
+        for (dim_t i = 0; i < y.size(); ++i) CHECK(y.data()[i] == expected.data()[i]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("what depends on parameters and shapes alone is computed once for a lane") {
+  // A product of parameters, read by a loop, a view and a product.
+  const auto low_rank = ike::graph([](auto x) {
+    const auto w = ike::matmul(ike::parameter<"a", shape{5, 2}>(x, ike::initializer::uniform(1)),
+                               ike::parameter<"b", shape{2, 5}>(x, ike::initializer::uniform(1)));
+    const auto v = ike::relu{}(counting{}(ike::exp(w * 0.5) + 1));
+    const auto y = ike::matmul(x, v);
+    return ike::tanh{}(y + ike::matmul(ike::relu{}(y), ike::permute<1, 0>(v))) *
+           ike::parameter<"scale", shape{5}>(x);
+  });
+  check_constants(low_rank);
+  check_constants(low_rank, false);
+  // A table of the input's length.
+  check_constants(ike::graph([](auto x) {
+    const auto i = ike::arange_like<0>(x);
+    const auto bias = ike::where(ike::unsqueeze<1>(i) >= i, counting{}(i), -1.0);
+    return ike::matmul(ike::softmax<>{}(bias), "fc"_m(ike::linear<5, 3>{}, x));
+  }));
+  // The output itself, and one that is overwritten elsewhere.
+  check_constants(ike::graph([](auto x) {
+    return ike::relu{}(counting{}(ike::full_like(x, -0.5) + ike::arange_like<1>(x)));
+  }));
 }

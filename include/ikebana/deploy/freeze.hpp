@@ -305,8 +305,9 @@ auto freeze_as(const model<E, M, In...>*, const From& from) {
 /// module is another: batch norms right after a linear module or a convolution are part of the
 /// latter's weights, weights that weight_norm and spectral_norm compute are plain ones, and
 /// nothing is dropped or frozen. Layers that run in one call have their weights packed once, for
-/// all lanes. The model is unchanged and not needed afterwards. Throws state_error if a function
-/// chooses the alternative of a `choose`. O(parameters); allocates.
+/// all lanes. What depends on parameters and shapes alone, a mask or a product of parameters, is
+/// computed once for a lane. The model is unchanged and not needed afterwards. Throws state_error
+/// if a function chooses the alternative of a `choose`. O(parameters); allocates.
 template <model_element E, resolved_module M, shape... In>
 auto freeze(const model<E, M, In...>& m) {
   return detail::freeze_as(&m, m);

@@ -78,6 +78,7 @@ class lane_memory {
       throw_error(shape_error(wrong));
     }
     if (!plan(weights_->fuses && !is_watched_)) plan(false);
+    if (t.run.fused != nullptr) compute_constants();
     t.current_inputs = inputs;
   }
 
@@ -158,6 +159,25 @@ class lane_memory {
       return t.build_loops();
     else
       return true;
+  }
+
+  /// Runs the nodes that depend on parameters and shapes alone, which calls then leave out.
+  [[gnu::cold]] void compute_constants() {
+    tables& t = *tables_;
+    // Those of training, which a lane does not read.
+    auto& calls = t.memory.fusion.calls;
+    bool has_any = false;
+    for (std::size_t k = 0; k < sizes.nodes; ++k) {
+      const auto v = static_cast<std::size_t>(t.current_program.nodes[k].first_output);
+      calls[k] = {};
+      calls[k].forward_is_done = !t.planning.uses[v].is_constant;
+      has_any = has_any || t.planning.uses[v].is_constant;
+    }
+    if (!has_any) return;
+    const fused_call* const fused = std::exchange(t.run.fused, calls.data());
+    forward_pass<E, no_boundary, tables::has_choices> pass{t.run};
+    for_each_leaf(module_, pass);
+    t.run.fused = fused;
   }
 
   void point_inputs(const pointers& data) {

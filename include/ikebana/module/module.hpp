@@ -137,6 +137,7 @@ struct leaf_role {
   bool is_stateful = false;  ///< See is_stateful().
   bool is_frozen = false;    ///< Its buffers do not change in training, either.
   bool is_source = false;
+  bool is_random = false;
   bool stops_gradient = false;
   bool adds_gradient = false;
   strided_reader reads_strides = strided_reader::none;
@@ -279,6 +280,7 @@ constexpr leaf_role role_of([[maybe_unused]] const M& m) {
   if constexpr (requires { M::takes_slope; }) role.takes_slope = M::takes_slope;
   if constexpr (requires { M::is_layer; }) role.is_layer = M::is_layer;
   if constexpr (requires { M::is_source; }) role.is_source = M::is_source;
+  if constexpr (requires { M::is_random; }) role.is_random = M::is_random;
   if constexpr (requires { m.stops_gradient(); }) role.stops_gradient = m.stops_gradient();
   if constexpr (requires { M::is_source; }) role.stops_gradient = M::is_source;
   if constexpr (requires { m.reads_strides(); }) role.reads_strides = m.reads_strides();

@@ -118,6 +118,11 @@ class fusion_planner {
     return (static_cast<unsigned>(node.keeps) & static_cast<unsigned>(what)) != 0;
   }
 
+  /// Inference computes it once: nothing else runs with it or overwrites it.
+  constexpr bool is_constant(std::size_t k) const {
+    return is_inference && uses[p.nodes[k].first_output].is_constant;
+  }
+
   // ---- loops ----
 
   /// The loop that is being found.
@@ -141,6 +146,7 @@ class fusion_planner {
     open_loop loop;
     int number = 0;
     for (int k = 0; k < static_cast<int>(p.n.nodes); ++k) {
+      if (is_constant(static_cast<std::size_t>(k))) continue;
       if (loop.number > 0 && join_loop(loop, k)) continue;
       const bool is_step = p.nodes[k].role.step.kind != cpu::loop_step::kinds::none;
       if (loop.number > 0 && !is_step && !ends_loop(loop, k)) {
@@ -304,7 +310,7 @@ class fusion_planner {
     return layouts != nullptr ? layouts[v].is_view : made.is_view || made.view.exists;
   }
   constexpr bool may_overwrite(int v, const program_node& node) const {
-    if (!reads_alone(v, node)) return false;
+    if (!reads_alone(v, node) || (is_inference && uses[v].is_constant)) return false;
     const program_node& made = p.nodes[uses[v].producer];
     return !is_view(v) && made.choice < 0 && made.output_count == 1 &&
            made.checkpoint == node.checkpoint && plan.calls[uses[v].producer].loop == 0 &&
@@ -327,6 +333,10 @@ class fusion_planner {
       const program_node& node = p.nodes[k];
       const leaf_role& role = node.role;
       const auto out = node.first_output;
+      if (is_constant(k)) {
+        calls[k].forward_is_done = evaluating;
+        continue;
+      }
       if (calls[k].loop > 0) continue;
       if ((role.takes_residual || role.takes_function) && !role.is_stateful)
         taker[out] = static_cast<int>(k);
@@ -407,7 +417,8 @@ class fusion_planner {
   /// Consecutive layers, each followed by an activation at most, run in one call.
   [[gnu::cold]] constexpr void take_layers(fused_call* calls) const {
     const auto is_layer = [&](std::size_t k) {
-      return p.nodes[k].role.is_layer && !calls[k].adds && !calls[k].normalises;
+      return p.nodes[k].role.is_layer && !calls[k].adds && !calls[k].normalises &&
+             !calls[k].forward_is_done;
     };
     for (std::size_t k = 0; k < p.n.nodes; ++k) {
       if (!is_layer(k)) continue;

@@ -310,6 +310,7 @@ class memory_planner {
         if (backward && keeps(node, kept::output)) cover_backward(v, k);
       }
     }
+    if (is_inference()) keep_constants();
     // The caller reads outputs until the next call.
     for (std::size_t i = 0; i < p_.output_count; ++i) alive(p_.outputs[i]).cover(4 * nodes_);
     // The output of a choice is in the memory of the alternative that ran.
@@ -321,6 +322,17 @@ class memory_planner {
         alive_again(node.inputs[i], k).cover(values_[node.first_output].again.end);
       }
     }
+  }
+
+  /// What is computed once and read by each call.
+  [[gnu::cold]] constexpr void keep_constants() {
+    const auto keep = [&](int v) {
+      if (uses_[v].is_constant) alive(v) = {0, 4 * nodes_};
+    };
+    for (int k = 0; k < nodes_; ++k)
+      for (std::size_t i = 0; i < p_.nodes[k].input_count; ++i)
+        if (!uses_[p_.nodes[k].first_output].is_constant) keep(p_.nodes[k].inputs[i]);
+    for (std::size_t i = 0; i < p_.output_count; ++i) keep(p_.outputs[i]);
   }
 
   /// A loop reads its inputs when it runs, and again in backward, which reads results of rows, too.

@@ -15,7 +15,8 @@ struct value_use {
   int last_consumer;  ///< The last node that reads it; -1 for none.
   int consumers;      ///< The number of times it is read.
   bool is_output;
-  bool is_learned;  ///< Whether it depends on parameters.
+  bool is_learned;   ///< Whether it depends on parameters.
+  bool is_constant;  ///< Whether it depends on parameters and shapes alone.
 };
 
 /// Whether the output of node k must be kept until backward because its forward, which changes
@@ -27,13 +28,17 @@ constexpr bool is_kept_until_backward(const program_view& p, const value_use* us
 }
 
 [[gnu::cold]] constexpr void find_uses(const program_view& p, value_use* uses) {
-  for (std::size_t v = 0; v < p.n.values; ++v) uses[v] = {-1, -1, 0, false, false};
+  for (std::size_t v = 0; v < p.n.values; ++v) uses[v] = {-1, -1, 0, false, false, false};
   for (int k = 0; k < static_cast<int>(p.n.nodes); ++k) {
     const program_node& node = p.nodes[k];
     bool learned = p.leaves[node.leaf].parameter_count > 0;
+    bool constant = !node.role.is_random && node.arm < 0 && node.choice < 0 &&
+                    p.leaves[node.leaf].buffer_count == 0 &&
+                    (node.role.is_source || node.input_count > 0);
     for (std::size_t i = 0; i < node.input_count; ++i) {
       value_use& read = uses[node.inputs[i]];
       learned = learned || read.is_learned;
+      constant = constant && (node.role.is_source || read.is_constant);
       read.last_consumer = k;
       ++read.consumers;
     }
@@ -41,6 +46,7 @@ constexpr bool is_kept_until_backward(const program_view& p, const value_use* us
       value_use& made = uses[static_cast<std::size_t>(node.first_output) + i];
       made.producer = k;
       made.is_learned = learned;
+      made.is_constant = constant;
     }
   }
   for (std::size_t i = 0; i < p.output_count; ++i) uses[p.outputs[i]].is_output = true;
