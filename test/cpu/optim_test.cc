@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
+#include "ikebana/cpu/optim_rules.hpp"
 #include "support.hpp"
 
 using namespace cpu_test;
@@ -129,6 +131,32 @@ TEST_CASE("adam with moments of 0, of infinity and of denormals divides as it sh
       // m and v were halved, and their corrections are 0.5.
       const double size = std::sqrt(static_cast<double>(v[i]) / 0.5) + 1e-8;
       CHECK(close(static_cast<double>(p[i]), 1 - 0.05 * 0.5 / size, 1e-6));
+    }
+  });
+}
+
+TEST_CASE_TEMPLATE("infinite parameters that do not decay stay as they are", T, float, double) {
+  constexpr T inf = std::numeric_limits<T>::infinity();
+  for_each_set([&] {
+    for (dim_t n : {1, 19}) {
+      for (const T momentum : {T(0), T(0.5)}) {
+        std::vector<T> p(static_cast<std::size_t>(n), -inf), g(p.size(), T(2)), b(p.size());
+        cpu::sgd_step<T>(n, p.data(), g.data(), b.data(), T(0.1), momentum, T(0), T(0), false, true,
+                         false);
+        CHECK(p == std::vector<T>(p.size(), -inf));
+      }
+      std::vector<T> p(static_cast<std::size_t>(n), inf), g(p.size(), T(2)), m(p.size()), v = m;
+      cpu::adam_step<T>(n, p.data(), g.data(), m.data(), v.data(), nullptr, 0.1, 0.5, 0.75, 1e-8, 0,
+                        false, 1, false);
+      CHECK(p == std::vector<T>(p.size(), inf));
+      CHECK(m == std::vector<T>(p.size(), T(1)));
+      CHECK(v == m);
+      cpu::optimizer_arrays<T> a{
+          .n = n, .params = p.data(), .grads = g.data(), .state = {v.data()}};
+      a.factor[0] = T(0.125);
+      cpu::adagrad_step<T>(a);
+      CHECK(p == std::vector<T>(p.size(), inf));
+      CHECK(v == std::vector<T>(p.size(), T(5)));
     }
   });
 }

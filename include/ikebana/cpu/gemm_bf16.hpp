@@ -38,7 +38,7 @@ struct bf16_call {
     to.n = columns;
     to.a += ta == transpose::no ? i * lda : i;
     to.b += tb == transpose::no ? j : j * ldb;
-    to.c += i * ldc + j;
+    if (c != nullptr) to.c += i * ldc + j;
     if (then.bias != nullptr) to.then.bias += j;
     if (then.residual != nullptr) to.then.residual += i * then.ld_residual + j;
     if (then.slope_of != nullptr) to.then.slope_of += i * then.ld_slope + j;

@@ -15,8 +15,11 @@ void sgd_update(dim_t first, dim_t last, T* params, const T* grads, T* momentum_
   const vec<T> rate = vec<T>::broadcast(-lr), mu = vec<T>::broadcast(momentum),
                part = vec<T>::broadcast(first_step ? T(1) : T(1) - dampening),
                decay = vec<T>::broadcast(weight_decay), scale = vec<T>::broadcast(gradient_scale);
+  // Without decay no product, which of an infinite parameter would be no number.
+  const bool decays = weight_decay != T(0);
   const auto gradient = [=](dim_t i, dim_t lanes, vec<T> p) __attribute__((always_inline)) {
-    return fma(p, decay, load_lanes(grads + i, lanes) * scale);
+    const vec<T> g = load_lanes(grads + i, lanes) * scale;
+    return decays ? fma(p, decay, g) : g;
   };
   if (momentum == T(0) || momentum_buffer == nullptr)
     return update_lanes<T>(
@@ -44,10 +47,12 @@ void adam_update(dim_t first, dim_t last, T* params, const T* grads, T* m, T* v,
   const vec<T> beta2 = vec<T>::broadcast(f.beta2), fresh2 = vec<T>::broadcast(f.one_minus_beta2);
   const vec<T> eps = vec<T>::broadcast(f.eps), rate = vec<T>::broadcast(-f.step_size);
   const vec<T> inverse_sqrt = vec<T>::broadcast(f.inverse_correction2_sqrt);
+  const bool decays = f.weight_decay != T(0);
   update_lanes<T>(
       first, last, [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
         const vec<T> p = load_lanes(params + i, lanes);
-        const vec<T> g = fma(p, decay, load_lanes(grads + i, lanes) * scale);
+        vec<T> g = load_lanes(grads + i, lanes) * scale;
+        if (decays) g = fma(p, decay, g);
         const vec<T> mean = fma(beta1, load_lanes(m + i, lanes), fresh1 * g);
         const vec<T> second = fma(beta2, load_lanes(v + i, lanes), fresh2 * (g * g));
         store_lanes(mean, m + i, lanes);

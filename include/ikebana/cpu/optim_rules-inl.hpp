@@ -3,10 +3,12 @@ template <class T, class F>
 IKEBANA_CPU_INLINE void apply_rule(const optimizer_arrays<T>& a, F rule) {
   const vec<T> scale = vec<T>::broadcast(a.gradient_scale),
                decay = vec<T>::broadcast(a.weight_decay);
+  const bool decays = a.weight_decay != T(0);
   update_lanes<T>(
       0, a.n, [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
         const vec<T> p = load_lanes(a.params + i, lanes);
-        const vec<T> g = fma(p, decay, load_lanes(a.grads + i, lanes) * scale);
+        vec<T> g = load_lanes(a.grads + i, lanes) * scale;
+        if (decays) g = fma(p, decay, g);
         const auto load = [&](int k) __attribute__((always_inline)) {
           return load_lanes(a.state[k] + i, lanes);
         };
