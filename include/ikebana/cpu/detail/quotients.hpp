@@ -16,6 +16,4 @@ constexpr dim_t even_part(dim_t n, dim_t most) { return n <= most ? n : parts(n,
 
 constexpr dim_t rounded_up(dim_t n, dim_t to) { return parts(n, to) * to; }
 
-constexpr dim_t floor_quotient(dim_t a, dim_t b) { return a >= 0 ? a / b : -parts(-a, b); }
-
 }  // namespace ikebana::cpu::detail

@@ -33,10 +33,6 @@ inline scratch_sizes scratch_bytes() {
 /// times as long.
 inline constexpr std::size_t list_bytes = std::size_t{256} * 1024;
 
-/// What every thread keeps for an operand that is changed before a way reads it which has all of
-/// the above for itself.
-inline constexpr std::size_t operand_bytes = std::size_t{128} * 1024;
-
 /// Large pages, where the system has them and the buffer is large enough.
 inline std::byte* new_scratch(std::size_t bytes, std::size_t page) {
   void* const data = ::operator new (bytes, std::align_val_t{page});
@@ -53,11 +49,11 @@ inline std::size_t packing_bytes() { return scratch_bytes().b + scratch_bytes().
 /// The bytes of what a thread keeps.
 inline std::size_t thread_memory_bytes() {
   constexpr std::size_t page = std::size_t{2} * 1024 * 1024;
-  return (2 * packing_bytes() + list_bytes + operand_bytes + page - 1) / page * page;
+  return (2 * packing_bytes() + list_bytes + page - 1) / page * page;
 }
 
-/// What the calling thread keeps: a packing buffer, its lists, room for an operand, and a packing
-/// buffer of doubles. Allocated at the thread's first use.
+/// What the calling thread keeps: a packing buffer, its lists, and a packing buffer of doubles.
+/// Allocated at the thread's first use.
 [[gnu::noinline]] inline std::byte* thread_memory() {
   constexpr std::size_t page = std::size_t{2} * 1024 * 1024;
   struct owner {
@@ -77,8 +73,7 @@ inline std::size_t thread_memory_bytes() {
 template <class T>
 T* thread_scratch() {
   std::byte* const data = thread_memory();
-  return reinterpret_cast<T*>(sizeof(T) <= 4 ? data
-                                             : data + packing_bytes() + list_bytes + operand_bytes);
+  return reinterpret_cast<T*>(sizeof(T) <= 4 ? data : data + packing_bytes() + list_bytes);
 }
 /// The calling thread's lists: list_bytes.
 [[gnu::noinline]] inline std::byte* thread_lists() { return thread_memory() + packing_bytes(); }
@@ -95,8 +90,6 @@ class monotonic_scratch {
   }
   /// Its lists.
   static monotonic_scratch of_lists() { return {thread_lists(), list_bytes}; }
-  /// Its room for an operand.
-  static monotonic_scratch of_operand() { return {thread_lists() + list_bytes, operand_bytes}; }
 
   /// Null and 0: to learn how many bytes parts take.
   monotonic_scratch(std::byte* data, std::size_t size) : data_{data}, size_{size} {}

@@ -77,21 +77,6 @@ IKEBANA_CPU_INLINE void store_pairs(vec<T> even, vec<T> odd, T* p, dim_t n) {
 }
 #endif
 
-#if IKEBANA_CPU_WIDTH != 0
-/// Lane L is element L Stride + First of the registers 0 ... Part, of which `taken` is register 0
-/// or what was taken of those before this.
-template <int Stride, int Part, int First, class R, std::size_t... L>
-IKEBANA_CPU_INLINE R take_lanes_of(R taken, R a, std::index_sequence<L...>) {
-  constexpr int w = sizeof...(L);
-  return __builtin_shufflevector(taken, a,
-                                 ((static_cast<int>(L) * Stride + First) / w == Part
-                                      ? w + (static_cast<int>(L) * Stride + First) % w
-                                  : Part == 1 && static_cast<int>(L) * Stride + First < w
-                                      ? static_cast<int>(L) * Stride + First
-                                      : static_cast<int>(L))...);
-}
-#endif
-
 /// f(integral_constant) of a number of phases: 1, 2 or 4.
 template <class F>
 IKEBANA_CPU_INLINE void with_phases(dim_t phases, F f) {
