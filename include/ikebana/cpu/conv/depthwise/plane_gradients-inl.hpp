@@ -144,7 +144,11 @@ template <class T, int Stride>
       add_plane_gradients<Stride>(job, job.x + at * job.plane, job.dy + at * job.out_plane, sums);
     }
     T* const to = job.out + c * 9;
-    for (dim_t i = 0; i < 9; ++i) to[i] = (job.accumulate ? to[i] : T(0)) + sum(sums[i]);
+    // No index that varies, so that the sums stay in registers.
+    [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
+      ((to[I] = (job.accumulate ? to[I] : T(0)) + sum(sums[I])), ...);
+    }
+    (std::make_index_sequence<9>{});
   }
 }
 #endif
