@@ -112,13 +112,13 @@ double convolutions(cpu::conv_algorithm a, cpu::conv_algorithm b, cpu::conv_dire
                              {1, stride, stride},
                              {0, 1, 1},
                              {1, 1, 1}};
-  const bool back = d == cpu::conv_direction::data;
   const auto run = [&](cpu::conv_algorithm algorithm) {
     auto table = cpu::conv_algorithms_of<float>(d);
-    if (back) {
-      if (algorithm == cpu::conv_algorithm::passes) table.remove(cpu::conv_algorithm::im2col);
+    if (algorithm == cpu::conv_algorithm::passes) {
+      table.remove(cpu::conv_algorithm::im2col);
       return cpu::conv_backward_data<float>(g, operand(0), operand(1), operand(2), nullptr, table);
     }
+    // Whether it applies or not.
     cpu::detail::conv_step step{cpu::detail::forward_pass(g)};
     if (table.entry(algorithm).fit(table, step))
       table.entry(algorithm).run(table, step, {operand(0), operand(1), nullptr, operand(2)});
@@ -187,7 +187,7 @@ int main() {
       std::array<dim_t, 6>{4, 16, 36, 64, 100, 196}, [&](dim_t positions) {
         dim_t side = 1;
         while ((side + 1) * (side + 1) <= positions) ++side;
-        return convolutions(conv_algorithm::im2col, conv_algorithm::bands, forward, 16, 64, 64,
+        return convolutions(conv_algorithm::im2col, conv_algorithm::bands, forward, 16, 32, 32,
                             side, 1);
       });
   fit("conv most_positions", conv_costs::most_positions, "im2col", "passes",

@@ -67,7 +67,7 @@ struct tile_sizes {
 /// The tiles' shapes by falling rows, the last of 1, and how wide a register is.
 template <class T>
 struct conv_tiles {
-  static constexpr dim_t most_rows = 8, most_registers = tile_sizes::most_registers;
+  static constexpr dim_t most_rows = 8;
 
   using slide = void (*)(const conv_job<T>&);
   /// The ends of planes take `narrow` tiles of one register, if there are any.
@@ -92,7 +92,6 @@ struct conv_tiles {
   void (*finish_rows)(dim_t rows, dim_t length, T* y, dim_t step, const conv_rest<T>& rest,
                       const T* residual);
   /// to[p * width + i] = from[i * ld + p] for p < depth, i < count; zero for count <= i < width.
-  /// May write up to a register past the end of `to`.
   void (*pack_across)(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t count);
   /// to[r * to_step + i] = from[i * from_step + r] + bias[r] (which may be null), or its positive
   /// part. Reads whole registers of `from`.

@@ -77,7 +77,9 @@ struct window_lines {
 };
 
 /// Maxima window by window, and their places: what holds for any windows and any numbers. Not built
-/// for each instruction set, as little comes here: rows that are too long, places without vectors.
+/// for each instruction set, as little comes here: rows that are too long, windows of a plane with
+/// what is not finite, places of windows of two by two that pass the end, and places without
+/// vectors.
 template <class T>
 [[gnu::noinline]] void maxima_by_windows(const any_windows& g, const T* x, T* y,
                                          std::int32_t* indices) {
