@@ -63,7 +63,7 @@ TEST_CASE_TEMPLATE("column sums overwrite or accumulate", T, float, double) {
 
 TEST_CASE_TEMPLATE("sums have the same bits at every alignment", T, float, double) {
   for_each_set([] {
-    // The largest are read by cache lines; the last one has three blocks.
+    // The last one has three blocks.
     for (dim_t n : {777, 2048, 2051, 2111, 9000}) {
       INFO("n " << n);
       struct sums {

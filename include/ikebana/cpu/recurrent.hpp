@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstddef>
 #include <type_traits>
-#include <utility>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/math.hpp"

@@ -1,6 +1,6 @@
 // The product by the recurrent weights, which every step needs: they are transposed once, so that
 // tiles of products read them where they stand.
-// Needs: gemm/tile-inl.hpp.
+// Needs: gemm/tiles-inl.hpp.
 
 /// w is (n, k); its rows become columns, with zeros up to packed_recurrent_row.
 template <class T>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/vec.hpp"

@@ -2,12 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/math.hpp"
-#include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/parallel.hpp"
