@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
 #include "ikebana/compose/checkpoint.hpp"
+#include "ikebana/compose/choose.hpp"
 #include "ikebana/compose/graph.hpp"
 #include "ikebana/deploy/freeze.hpp"
 #include "ikebana/model/gradient_check.hpp"
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/initialize.hpp"
+#include "ikebana/model/passes/output_gradients.hpp"
 #include "ikebana/model/workspace.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/concat.hpp"
@@ -211,6 +214,45 @@ TEST_CASE("parts that are a whole write its gradient without sums") {
   check<double, shape{4, 5}>(one_stops, {0, 2});
   check<double, shape{4, 5}>(is_input, {0, 2});
   CHECK(gradient_check(whole, uniform<double, shape{4, 5}>(seed{1})).largest < 1e-7);
+}
+
+TEST_CASE("parts that no gradient reaches get zeros") {
+  constexpr shape X{4, 3};
+  const auto x = uniform<double, X>(seed{1});
+  const auto dy = uniform<double, shape{2, 3}>(seed{2});
+  auto dx = x;
+  const auto check_second = [&] {
+    for (dim_t i = 0; i < 6; ++i) {
+      CHECK(dx[i] == 0);
+      CHECK(dx[6 + i] == doctest::Approx(18 * x[6 + i] * dy[i]));
+    }
+  };
+  // Of two outputs, one has a gradient.
+  auto split = initialize<double, X>(graph([](auto v) {
+                                       const auto [a, b] = chunk<2, 0>(3 * v);
+                                       return std::tuple(exp(a), square(b));
+                                     }),
+                                     seed{3});
+  split(x);
+  split.backward(std::tuple{dy, dy}, dx);
+  split(x);
+  split.backward(std::tuple{no_gradient, dy}, dx);
+  check_second();
+  // Each alternative reads one part.
+  auto chosen = initialize<double, X>(
+      graph([](auto v) {
+        const auto [a, b] = chunk<2, 0>(3 * v);
+        return "path"_m(choose("a"_m = graph([](auto p, auto) { return exp(p); }),
+                               "b"_m = graph([](auto, auto q) { return square(q); })),
+                        a, b);
+      }),
+      seed{3});
+  for (const int alternative : {0, 1}) {
+    chosen.choose("path"_s, alternative);
+    chosen(x);
+    chosen.backward(dy, dx);
+  }
+  check_second();
 }
 
 TEST_CASE("views take no memory") {

@@ -186,8 +186,10 @@ class memory_planner {
     }
   }
 
-  /// Parts that together are a value, each of its elements once, write its gradient without a sum.
+  /// Parts that together are a value, each of its elements once, write its gradient without a sum,
+  /// unless a backward may leave some of them out.
   [[gnu::cold]] constexpr void find_parts() {
+    if (p_.n.choices > 0 || p_.output_count > 1) return;
     for (int k = 0; k < nodes_ && has_views_; ++k) {
       const int v = p_.nodes[k].inputs[0];
       if (!is_part_at(k, v, p_.nodes[k].view.dim, 0) || uses_[v].is_output) continue;
