@@ -2,10 +2,16 @@
 // tiles of products read them where they stand.
 // Needs: gemm/tiles-inl.hpp.
 
-/// w is (n, k); its rows become columns, with zeros up to packed_recurrent_row.
+/// Of a panel of columns, which tiles of one row take at once: rows of more would be a page apart.
+template <class T>
+inline constexpr dim_t recurrent_panel = 8 * vec<T>::size;
+
+/// w is (n, k); its rows become columns of panels, with zeros up to packed_recurrent_row.
 template <class T>
 void pack_columns(dim_t n, dim_t k, const T* w, T* packed) {
-  pack_across(packed, packed_recurrent_row(n), w, k, k, n);
+  for (dim_t j = 0; j < n; j += recurrent_panel<T>)
+    pack_across(packed + j * k, std::min(recurrent_panel<T>, packed_recurrent_row(n) - j),
+                w + j * k, k, k, std::min(recurrent_panel<T>, n - j));
 }
 
 /// to = x w^T (+ to) + bias, row by row in the order of k.
@@ -23,15 +29,21 @@ void product_of_columns(dim_t m, dim_t n, dim_t k, const T* packed, const T* bia
   tile_task<T> t;
   t.a_row = x.step;
   t.a_step = 1;
-  t.b_step = packed_recurrent_row(n);
   t.c_row = to.step;
   t.init_row = adds ? to.step : 0;
   t.start = adds || bias != nullptr ? tile_start::matrix : tile_start::zero;
   t.depth = k;
   t.relu = false;
-  t.a = x.data;
-  t.b = packed;
-  t.c = to.data;
-  t.init = adds ? to.data : bias;
-  multiply_strips(t, m, n);
+  for (dim_t j = 0; j < n; j += recurrent_panel<T>) {
+    t.a = x.data;
+    t.b = packed + j * k;
+    t.b_step = std::min(recurrent_panel<T>, packed_recurrent_row(n) - j);
+    t.c = to.data + j;
+    t.init = adds ? t.c : bias == nullptr ? bias : bias + j;
+    const dim_t columns = std::min(recurrent_panel<T>, n - j);
+    if (m == 1)
+      multiply_row(t, 1, columns);
+    else
+      multiply_strips(t, m, columns);
+  }
 }
