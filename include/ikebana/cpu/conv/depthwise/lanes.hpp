@@ -73,7 +73,11 @@ struct depthwise_by_lanes : depthwise_bands<T> {
     kernels.clear(sums, width);
     for (dim_t z = 0; z < to[0]; ++z) {
       const dim_t first = z % s[0] * s[1] * s[2];
-      copy(source, parts[first].p, z / s[0], y0, x0, count);
+      // All parts of a slice meet the same slabs, but for those that meet nothing.
+      const part* meets = parts + first;
+      for (const part* const last = meets + s[1] * s[2] - 1; meets < last && meets->p.taps() == 0;)
+        ++meets;
+      copy(source, meets->p, z / s[0], y0, x0, count);
       for (dim_t r = 0; r < results; ++r) {
         // Where there is a scale, the bias comes after it.
         if (bias != nullptr && then.scale == nullptr) gather(bias, group, count, r, sums);
