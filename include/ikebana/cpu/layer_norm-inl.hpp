@@ -1,11 +1,11 @@
-/// Mean and 1 / sqrt(variance + eps) of n elements; of a root mean square norm, the mean is 0.
+/// Mean and 1 / sqrt(variance + eps) of n elements.
 template <class T>
 struct row_statistics {
   T mean, invstd, squares;
 };
 template <class T>
-IKEBANA_CPU_INLINE row_statistics<T> statistics_of(dim_t n, const T* x, T eps, bool is_centered) {
-  const T count = static_cast<T>(n), mean = is_centered ? sum_array(n, x) / count : T(0);
+IKEBANA_CPU_INLINE row_statistics<T> statistics_of(dim_t n, const T* x, T eps) {
+  const T count = static_cast<T>(n), mean = sum_array(n, x) / count;
   const vec<T> center = vec<T>::broadcast(mean);
   const T squares = sum_terms<T>(
       n, IKEBANA_CPU_TERMS {
@@ -20,30 +20,71 @@ IKEBANA_CPU_INLINE row_statistics<T> statistics_of(dim_t n, const T* x, T eps, b
           squares};
 }
 
+/// As many rows together as a register has lanes, which their sums then are; long ones alone.
+template <class T>
+IKEBANA_CPU_INLINE dim_t rows_together(dim_t n) {
+  constexpr dim_t w = vec<T>::size, near = dim_t{32} * 1024 / dim_t{sizeof(T)};
+  return n * w <= near ? w : 1;
+}
+
 /// Of x, or of total = x + residual. Root mean square norm where `means` is null.
 template <class T>
 void normalize_rows(dim_t first, dim_t last, dim_t n, dim_t groups, const T* x, const T* residual,
                     T* total, const T* gamma, const T* beta, T eps, T* y, T* means, T* invstds) {
-  for (dim_t r = first; n != 0 && r < last; ++r) {
-    const T *const a = x + r * n, *row = a;
+  constexpr dim_t w = vec<T>::size;
+  const dim_t step = rows_together<T>(n);
+  const vec<T> count = vec<T>::broadcast(static_cast<T>(n));
+  const T* const values = residual == nullptr ? x : total;
+  alignas(64) T parts[w * w] = {}, mean[w] = {}, invstd[w];
+  for (; n != 0 && first < last; first += step) {
+    const dim_t rows = last - first < step ? last - first : step;
     if (residual != nullptr) {
-      const T* const b = residual + r * n;
+      const T *const a = x + first * n, *const b = residual + first * n;
       map_terms(
-          n, total + r * n,
+          rows * n, total + first * n,
           IKEBANA_CPU_TERMS { return load_lanes(a + i, lanes) + load_lanes(b + i, lanes); });
-      row = total + r * n;
     }
-    const row_statistics<T> s = statistics_of(n, row, eps, means != nullptr);
-    if (means != nullptr) means[r] = s.mean;
-    invstds[r] = s.invstd;
-    const vec<T> center = vec<T>::broadcast(s.mean), factor = vec<T>::broadcast(s.invstd);
-    const dim_t part = groups == 1 ? 0 : r % groups * n;
-    map_terms(
-        n, y + r * n, IKEBANA_CPU_TERMS {
-          vec<T> v = (load_lanes(row + i, lanes) - center) * factor;
-          if (gamma != nullptr) v = v * load_lanes(gamma + part + i, lanes);
-          return beta != nullptr ? v + load_lanes(beta + part + i, lanes) : v;
+    const auto mean_of_rows = [&](auto term) __attribute__((always_inline)) {
+      for (dim_t r = 0; r < rows; ++r) {
+        const T* const row = values + (first + r) * n;
+        const vec<T> center = vec<T>::broadcast(mean[r]);
+        join_terms<T>(
+            n, vec<T>::zero(),
+            [](vec<T> p, vec<T> q) __attribute__((always_inline)) { return p + q; },
+            IKEBANA_CPU_TERMS { return term(load_lanes(row + i, lanes, center), center); })
+            .store(parts + r * w);
+      }
+      return sums_of(static_cast<const T*>(parts)) / count;
+    };
+    if (means != nullptr) {
+      vec<T>::zero().store(mean);
+      const vec<T> m =
+          mean_of_rows([](vec<T> v, vec<T>) __attribute__((always_inline)) { return v; });
+      m.store(mean);
+      store_lanes(m, means + first, rows);
+    }
+    const vec<T> variance =
+        mean_of_rows([](vec<T> v, vec<T> center) __attribute__((always_inline)) {
+          const vec<T> d = v - center;
+          return d * d;
         });
+    // Not a number where the variance is above all numbers: 0 would make a row of one overflow
+    // finite and wrong.
+    const vec<T> inverse = fma(variance, vec<T>::zero(), vec<T>::broadcast(T(1))) /
+                           sqrt(variance + vec<T>::broadcast(eps));
+    inverse.store(invstd);
+    store_lanes(inverse, invstds + first, rows);
+    for (dim_t r = 0; r < rows; ++r) {
+      const T* const row = values + (first + r) * n;
+      const vec<T> center = vec<T>::broadcast(mean[r]), factor = vec<T>::broadcast(invstd[r]);
+      const dim_t part = groups == 1 ? 0 : (first + r) % groups * n;
+      map_terms(
+          n, y + (first + r) * n, IKEBANA_CPU_TERMS {
+            vec<T> v = (load_lanes(row + i, lanes) - center) * factor;
+            if (gamma != nullptr) v = v * load_lanes(gamma + part + i, lanes);
+            return beta != nullptr ? v + load_lanes(beta + part + i, lanes) : v;
+          });
+    }
   }
 }
 
@@ -53,7 +94,7 @@ void normalize_groups(dim_t first, dim_t last, dim_t channels, dim_t inner, dim_
                       T* variances) {
   const dim_t each = groups == 0 ? 0 : channels / groups, n = each * inner;
   for (dim_t r = first * groups; n != 0 && r < last * groups; ++r) {
-    const row_statistics<T> s = statistics_of(n, x + r * n, eps, true);
+    const row_statistics<T> s = statistics_of(n, x + r * n, eps);
     means[r] = s.mean;
     invstds[r] = s.invstd;
     if (variances != nullptr) variances[r] = s.squares / static_cast<T>(n > 1 ? n - 1 : 1);

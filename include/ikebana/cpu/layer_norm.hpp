@@ -4,6 +4,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/share_rows.hpp"
+#include "ikebana/cpu/detail/strided.hpp"
 #include "ikebana/cpu/norm.hpp"
 #include "ikebana/cpu/parallel.hpp"
 
