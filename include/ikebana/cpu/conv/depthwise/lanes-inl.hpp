@@ -57,17 +57,9 @@ void pack_window(const detail::lanes_window<T>& job) {
   if (length == job.pitch && length == job.from_row)
     return pack_across(to, w, from, job.next, rows * length, job.count);
   const dim_t lead = job.lead * w, gap = row - length * w;
-  // Rows without gaps are turned as one, then moved apart from the last on.
-  const bool whole = length == job.from_row;
-  if (whole) pack_across(to, w, from, job.next, rows * length, job.count);
-  for (dim_t i = rows; i-- > 0;) {
-    T* const at = to + i * row;
-    if (whole)
-      std::memmove(at + lead, to + i * length * w,
-                   static_cast<std::size_t>(length * w) * sizeof(T));
-    else
-      pack_across(at + lead, w, from + i * job.from_row, job.next, length, job.count);
-    clear_array(at, lead);
-    clear_array(at + row + lead - gap, gap - lead);
+  for (dim_t i = 0; i < rows; ++i, to += row, from += job.from_row) {
+    clear_array(to, lead);
+    pack_across(to + lead, w, from, job.next, length, job.count);
+    clear_array(to + row + lead - gap, gap - lead);
   }
 }
