@@ -15,6 +15,7 @@
 #include "ikebana/compose/graph.hpp"
 #include "ikebana/compose/residual.hpp"
 #include "ikebana/compose/sequential.hpp"
+#include "ikebana/core/error.hpp"
 #include "ikebana/deploy/freeze.hpp"
 #include "ikebana/deploy/fuse_weights.hpp"
 #include "ikebana/deploy/remove_parametrizations.hpp"
@@ -260,12 +261,14 @@ struct counting {
   static constexpr std::string_view kind = "counting";
   static constexpr ike::kept keeps = ike::kept::nothing;
   static inline int calls = 0;
+  static inline bool fails = false;
 
   constexpr ike::inferred infer(const shape& in) const { return in; }
   constexpr dim_t multiply_adds(const ike::shape_list&, const ike::shape_list&) const { return 0; }
   template <class T>
   void forward(const ike::context<T>& c) const {
     ++calls;
+    if (fails) throw ike::error("counting fails");
     for (dim_t i = 0; i < c.output_shape().numel(); ++i) c.output()[i] = 2 * c.input()[i];
   }
   template <class T>
@@ -326,4 +329,18 @@ TEST_CASE("what depends on parameters and shapes alone is computed once for a la
   check_constants(ike::graph([](auto x) {
     return ike::relu{}(counting{}(ike::full_like(x, -0.5) + ike::arange_like<1>(x)));
   }));
+}
+
+TEST_CASE("a lane whose constants could not be computed computes them in its next call") {
+  auto model = ike::initialize<float, shape{ike::dynamic, 5}>(
+      ike::graph([](auto x) { return x + counting{}(ike::arange_like<1>(x)); }), ike::seed{1});
+  model.eval();
+  const auto frozen = ike::freeze(model);
+  auto lane = frozen.lane();
+  const auto x = ike::uniform<float, shape{ike::dynamic, 5}>(ike::seed{2}, 3);
+  counting::fails = true;
+  CHECK_THROWS_AS(frozen(lane, x), ike::error);
+  counting::fails = false;
+  const auto y = frozen(lane, x), expected = model(x);
+  for (dim_t i = 0; i < y.size(); ++i) CHECK(y.data()[i] == expected.data()[i]);
 }

@@ -174,10 +174,10 @@ class lane_memory {
       has_any = has_any || t.planning.uses[v].is_constant;
     }
     if (!has_any) return;
-    const fused_call* const fused = std::exchange(t.run.fused, calls.data());
-    forward_pass<E, no_boundary, tables::has_choices> pass{t.run};
+    execution<T> run = t.run;
+    run.fused = calls.data();
+    forward_pass<E, no_boundary, tables::has_choices> pass{run};
     for_each_leaf(module_, pass);
-    t.run.fused = fused;
   }
 
   void point_inputs(const pointers& data) {
