@@ -23,7 +23,7 @@ struct rows_of {
   operator rows_of<const T>() const requires(!std::is_const_v<T>) { return {data, step}; }
 };
 
-/// From one to the next of the columns that pack_recurrent leaves of n rows.
+/// The columns that pack_recurrent leaves of n rows: whole registers.
 constexpr dim_t packed_recurrent_row(dim_t n) { return (n + 15) / 16 * 16; }
 
 }  // namespace ikebana::cpu
@@ -122,7 +122,7 @@ void move_rows(dim_t m, dim_t n, rows_of<const T> from, rows_of<T> to, bool adds
 /// The elements of n rows of k weights as pack_recurrent leaves them.
 constexpr dim_t packed_recurrent_size(dim_t n, dim_t k) { return packed_recurrent_row(n) * k; }
 
-/// Packs weights, w of (n, k), for recurrent_product.
+/// Packs weights, w of (n, k), for recurrent_product under the same instruction set.
 template <class T>
 void pack_recurrent(dim_t n, dim_t k, const T* w, T* packed) {
   IKEBANA_CPU_DISPATCH_AVX(pack_columns<T>)(n, k, w, packed);
