@@ -439,6 +439,26 @@ TEST_CASE("no gradient goes through stop_gradient and comparisons") {
   CHECK(summary(model).find("stop_gradient (loop 1)") != std::string::npos);
 }
 
+TEST_CASE("a norm of which a step passes no gradient on is none") {
+  constexpr shape S{3, 5};
+  const auto x = uniform<double, S>(seed{1});
+  const auto dy = uniform<double, S>(seed{2});
+  auto model = initialize<double, S>(graph([](auto v) {
+                                       const auto d = v - stop_gradient(mean<-1>(v, keepdim));
+                                       const auto variance = mean<-1>(square(d), keepdim);
+                                       return d * rsqrt(stop_gradient(variance) + 1e-5);
+                                     }),
+                                     seed{3});
+  auto dx = x;
+  const auto y = model(x);
+  model.backward(dy, dx);
+  model(x);
+  model.backward(dy, dx);
+  for (dim_t i = 0; i < 15; i += 5)
+    for (dim_t j = i + 1; j < i + 5; ++j)
+      CHECK(dx[j] / dy[j] == doctest::Approx((y[j] - y[i]) / (x[j] - x[i])));
+}
+
 TEST_CASE("summary and to_dot show loops") {
   const auto model =
       initialize<float, shape{4, 8}, shape{8}, shape{8}>(layer_norm_formula, seed{1});

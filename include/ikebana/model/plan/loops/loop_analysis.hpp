@@ -96,6 +96,9 @@ class loop_analysis {
   [[gnu::cold]] void find_norms() {
     norms_ = 0;
     if (!row_blocks_ || length_ >= size_) return;
+    // The gradient of a norm is that of all its steps.
+    for (int k = l_->first; k <= l_->last; ++k)
+      if (is_member(k) && is_view(k) && p_.nodes[k].role.stops_gradient) return;
     const auto maker = [this](int v) {
       for (int k = l_->first; k <= l_->last; ++k)
         if (is_member(k) && !is_view(k) && p_.nodes[k].first_output == same(v)) return k;
