@@ -20,13 +20,6 @@ IKEBANA_CPU_INLINE row_statistics<T> statistics_of(dim_t n, const T* x, T eps) {
           squares};
 }
 
-/// As many rows together as a register has lanes, which their sums then are; long ones alone.
-template <class T>
-IKEBANA_CPU_INLINE dim_t rows_together(dim_t n) {
-  constexpr dim_t w = vec<T>::size, near = dim_t{32} * 1024 / dim_t{sizeof(T)};
-  return n * w <= near ? w : 1;
-}
-
 /// Of x, or of total = x + residual. Root mean square norm where `means` is null.
 template <class T>
 void normalize_rows(dim_t first, dim_t last, dim_t n, dim_t groups, const T* x, const T* residual,
@@ -54,7 +47,7 @@ void normalize_rows(dim_t first, dim_t last, dim_t n, dim_t groups, const T* x, 
             IKEBANA_CPU_TERMS { return term(load_lanes(row + i, lanes, center), center); })
             .store(parts + r * w);
       }
-      return sums_of(static_cast<const T*>(parts)) / count;
+      return sums_of_rows(step, static_cast<const T*>(parts)) / count;
     };
     if (means != nullptr) {
       vec<T>::zero().store(mean);

@@ -5,9 +5,9 @@ IKEBANA_CPU_INLINE T row_maximum(dim_t n, const T* x) {
       n, least, [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return max(a, b); },
       IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes, least); }));
 }
-/// The sum of exp(x - shift), which becomes y where that is given.
+/// The sum of exp(x - shift) by lanes; the exponentials become y where that is given.
 template <class T>
-IKEBANA_CPU_INLINE T exp_shifted(dim_t n, const T* x, T* y, vec<T> shift) {
+IKEBANA_CPU_INLINE vec<T> exp_shifted(dim_t n, const T* x, T* y, vec<T> shift) {
   constexpr dim_t w = vec<T>::size;
   const vec<T> least = vec<T>::broadcast(-static_cast<T>(__builtin_inff()));
   vec<T> total = vec<T>::zero();
@@ -17,7 +17,7 @@ IKEBANA_CPU_INLINE T exp_shifted(dim_t n, const T* x, T* y, vec<T> shift) {
     if (y != nullptr) store_lanes(e, y + i, lanes);
     total = total + e;
   }
-  return sum(total);
+  return total;
 }
 template <class T>
 IKEBANA_CPU_INLINE void scale_row(dim_t n, T* y, T factor) {
@@ -49,21 +49,41 @@ template <class T>
 void softmax_rows(dim_t first, dim_t last, dim_t n, dim_t inner, const T* x, T* y, bool logarithm) {
   constexpr dim_t w = vec<T>::size;
   if (n == 0) return;
-  x += first * n * inner, y += first * n * inner;
-  for (; first < last; ++first, x += n * inner, y += n * inner) {
-    if (inner != 1) {
+  const dim_t size = n * inner;
+  if (inner != 1) {
+    for (; first < last; ++first)
       for (dim_t j = 0; j < inner; j += w)
-        softmax_columns(n, inner, x + j, y + j, logarithm, inner - j < w ? inner - j : w);
-      continue;
+        softmax_columns(n, inner, x + first * size + j, y + first * size + j, logarithm,
+                        inner - j < w ? inner - j : w);
+    return;
+  }
+  const dim_t step = rows_together<T>(n);
+  alignas(64) T parts[w * w] = {}, after[w];
+  vec<T> shift[w];
+  const bool is_kept = n <= w;  // The exponentials are the parts.
+  for (; first < last; first += step) {
+    const dim_t rows = last - first < step ? last - first : step;
+    for (dim_t r = 0; r < rows; ++r) {
+      const dim_t at = (first + r) * n;
+      shift[r] = vec<T>::broadcast(row_maximum(n, x + at));
+      exp_shifted(n, x + at, logarithm || is_kept ? nullptr : y + at, shift[r])
+          .store(parts + r * w);
     }
-    const vec<T> shift = vec<T>::broadcast(row_maximum(n, x));
-    const T total = exp_shifted(n, x, logarithm ? nullptr : y, shift);
-    if (!logarithm) {
-      scale_row(n, y, 1 / total);
-    } else {
-      const vec<T> by = log(vec<T>::broadcast(total));
+    const vec<T> totals = sums_of_rows(step, static_cast<const T*>(parts));
+    (logarithm ? log(totals) : T(1) / totals).store(after);
+    for (dim_t r = 0; r < rows; ++r) {
+      const T* const from = x + (first + r) * n;
+      T* const to = y + (first + r) * n;
+      if (!logarithm) {
+        if (is_kept)
+          store_lanes(vec<T>::load(parts + r * w) * after[r], to, n);
+        else
+          scale_row(n, to, after[r]);
+        continue;
+      }
+      const vec<T> most = shift[r], by = vec<T>::broadcast(after[r]);
       map_terms(
-          n, y, IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes) - shift - by; });
+          n, to, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) - most - by; });
     }
   }
 }
@@ -121,32 +141,50 @@ void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::i
   // In double, so that many rows lose nothing.
   double losses = 0;
   std::int64_t count = 0;
-  for (dim_t r = 0; r < rows; ++r) {
-    const T* const x = logits + r * classes;
-    T* const d = dlogits == nullptr ? nullptr : dlogits + r * classes;
-    const std::int64_t label = target[r];
-    if (label == ignore_index) {
-      for (dim_t i = 0; d != nullptr && i < classes; ++i) d[i] = T(0);
-      continue;
+  constexpr dim_t w = vec<T>::size;
+  const dim_t step = rows_together<T>(classes);
+  alignas(64) T parts[w * w] = {}, logs[w], factors[w];
+  T of_target[w] = {}, mean[w] = {};
+  const bool is_kept = classes <= w;  // The exponentials are the parts.
+  for (dim_t first = 0; first < rows; first += step) {
+    const dim_t here = rows - first < step ? rows - first : step;
+    for (dim_t r = 0; r < here; ++r) {
+      const T* const x = logits + (first + r) * classes;
+      T* const d = dlogits == nullptr ? nullptr : dlogits + (first + r) * classes;
+      if (target[first + r] == ignore_index) {
+        for (dim_t i = 0; d != nullptr && i < classes; ++i) d[i] = T(0);
+        continue;
+      }
+      const T most = row_maximum(classes, x);
+      of_target[r] = x[target[first + r]] - most;
+      const vec<T> shift = vec<T>::broadcast(most);
+      if (label_smoothing != T(0))
+        mean[r] =
+            sum_terms<T>(
+                classes, IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes, shift) - shift; }) /
+            static_cast<T>(classes);
+      // From here on the logits may be overwritten.
+      exp_shifted(classes, x, is_kept ? nullptr : d, shift).store(parts + r * w);
     }
-    const T most = row_maximum(classes, x), of_target = x[label] - most;
-    const vec<T> shift = vec<T>::broadcast(most);
-    T mean(0), log_total[vec<T>::size];
-    if (label_smoothing != T(0))
-      mean = sum_terms<T>(
-                 classes, IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes, shift) - shift; }) /
-             static_cast<T>(classes);
-    // From here on the logits may be overwritten.
-    const T total = exp_shifted(classes, x, d, shift);
-    log(vec<T>::broadcast(total)).store(log_total);
-    ++count;
-    losses += static_cast<double>((log_total[0] - of_target) * rest +
-                                  (log_total[0] - mean) * label_smoothing);
-    if (d == nullptr) continue;
-    const vec<T> factor = vec<T>::broadcast(grad_scale / total);
-    map_terms(
-        classes, d, IKEBANA_CPU_TERMS { return load_lanes(d + i, lanes) * factor - smooth; });
-    d[label] -= grad_scale * rest;
+    const vec<T> totals = sums_of_rows(step, static_cast<const T*>(parts));
+    log(totals).store(logs);
+    (grad_scale / totals).store(factors);
+    for (dim_t r = 0; r < here; ++r) {
+      const std::int64_t label = target[first + r];
+      if (label == ignore_index) continue;
+      ++count;
+      losses += static_cast<double>((logs[r] - of_target[r]) * rest +
+                                    (logs[r] - mean[r]) * label_smoothing);
+      if (dlogits == nullptr) continue;
+      T* const d = dlogits + (first + r) * classes;
+      const vec<T> factor = vec<T>::broadcast(factors[r]);
+      if (is_kept)
+        store_lanes(vec<T>::load(parts + r * w) * factor - smooth, d, classes);
+      else
+        map_terms(
+            classes, d, IKEBANA_CPU_TERMS { return load_lanes(d + i, lanes) * factor - smooth; });
+      d[label] -= grad_scale * rest;
+    }
   }
   *losses_sum = static_cast<T>(losses);
   *counted = count;

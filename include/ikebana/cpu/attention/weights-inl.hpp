@@ -27,7 +27,7 @@ void masked_softmax_rows(dim_t rows, dim_t columns, T* x, const T* added, const 
     bool empty = bits(most) == never;
     for (dim_t i = 0; empty && i < n; ++i) empty = bits(x[i]) == never;
     const dim_t from = empty ? 0 : n;
-    if (!empty) scale_row(n, x, T(1) / exp_shifted(n, x, x, vec<T>::broadcast(most)));
+    if (!empty) scale_row(n, x, T(1) / sum(exp_shifted(n, x, x, vec<T>::broadcast(most))));
     for (dim_t i = from; i < columns; i += w)
       vec<T>::zero().store(x + i, columns - i < w ? columns - i : w);
   }

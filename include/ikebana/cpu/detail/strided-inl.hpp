@@ -153,3 +153,14 @@ IKEBANA_CPU_INLINE vec<T> sums_of(const T* registers) {
   return sums_of_some<static_cast<int>(vec<T>::size)>(registers);
 }
 #endif
+/// As many rows together as a register has lanes, which their sums then are; long ones alone.
+template <class T>
+IKEBANA_CPU_INLINE dim_t rows_together(dim_t n) {
+  constexpr dim_t w = vec<T>::size, near = dim_t{32} * 1024 / dim_t{sizeof(T)};
+  return n * w <= near ? w : 1;
+}
+/// Their sums: of one row in all lanes.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> sums_of_rows(dim_t together, const T* registers) {
+  return together == 1 ? vec<T>::broadcast(sum(vec<T>::load(registers))) : sums_of(registers);
+}
