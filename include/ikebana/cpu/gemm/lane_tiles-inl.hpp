@@ -32,8 +32,8 @@ template <class T>
   const dim_t fit = static_cast<dim_t>(room.a) / e / (w * step),
               block = static_cast<dim_t>(room.b) / e / (panel * w * step) * panel;
   const dealt_rows strips(call.m, fit < most ? static_cast<int>(fit) : most);
-  // As many sums as wait for another, and the last product.
-  alignas(64) T sums[6][static_cast<std::size_t>(most * panel)];
+  // Of 16 lanes, four sums wait for another at most; the fifth is the last product.
+  alignas(64) T sums[5][static_cast<std::size_t>(most * panel)];
   tile_task<T> t;
   t.start = tile_start::zero;
   t.relu = false;
