@@ -27,6 +27,7 @@
 #include "ikebana/nn/causal_conv1d.hpp"
 #include "ikebana/nn/conv.hpp"
 #include "ikebana/nn/dropout.hpp"
+#include "ikebana/nn/gru.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/mse_loss.hpp"
 #include "ikebana/nn/orthogonal.hpp"
@@ -343,4 +344,29 @@ TEST_CASE("a lane whose constants could not be computed computes them in its nex
   counting::fails = false;
   const auto y = frozen(lane, x), expected = model(x);
   for (dim_t i = 0; i < y.size(); ++i) CHECK(y.data()[i] == expected.data()[i]);
+}
+
+TEST_CASE("a stream that reads parameters alone goes on with each call") {
+  const auto differ = [](const auto& net) {
+    auto model = ike::initialize<float, shape{1, 1, 4}>(net, ike::seed{1});
+    model.eval();
+    const auto frozen = ike::freeze(model);
+    auto lane = frozen.lane();
+    const ike::tensor<float, shape{1, 1, 4}> x;
+    std::vector<float> before;
+    for (int call = 0; call < 3; ++call) {
+      const auto y = frozen(lane, x);
+      const std::vector<float> now(y.data(), y.data() + y.size());
+      CHECK(now != before);
+      const auto expected = model(x);
+      for (dim_t i = 0; i < y.size(); ++i)
+        CHECK(y.data()[i] == doctest::Approx(expected.data()[i]).epsilon(1e-5));
+      before = now;
+    }
+  };
+  differ(ike::graph([](auto x) {
+    const auto p = ike::parameter<"p", shape{1, 1, 4}>(x, ike::initializer::uniform(1));
+    auto [y, last] = "gru"_m(ike::gru<4, 3, ike::stateful<1>>{}, p);
+    return "fc"_m(ike::linear<4, 3>{}, x) + y;
+  }));
 }

@@ -33,8 +33,7 @@ constexpr bool is_kept_until_backward(const program_view& p, const value_use* us
     const program_node& node = p.nodes[k];
     bool learned = p.leaves[node.leaf].parameter_count > 0;
     bool constant = !node.role.is_random && !node.role.is_stateful && node.arm < 0 &&
-                    node.choice < 0 && p.leaves[node.leaf].buffer_count == 0 &&
-                    (node.role.is_source || node.input_count > 0);
+                    node.choice < 0 && (node.role.is_source || node.input_count > 0);
     for (std::size_t i = 0; i < node.input_count; ++i) {
       value_use& read = uses[node.inputs[i]];
       learned = learned || read.is_learned;
