@@ -44,15 +44,13 @@ const conv_geometry geometries[] = {
     // LeNet's; enough images that the weight gradient is computed in several parts.
     geometry(2, 1, 6, 1, {1, 28, 28}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
     geometry(21, 6, 16, 1, {1, 14, 14}, {1, 5, 5}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
-    // Images as lanes, or bands of their rows: with zero padding, of every tile shape, with
-    // strides, of volumes; the last lanes are empty.
+    // Batches of few channels and small planes: with zero padding, with strides, of volumes.
     geometry(19, 3, 13, 1, {1, 9, 7}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(9, 5, 8, 1, {1, 12, 13}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
     geometry(17, 4, 10, 1, {1, 15, 11}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(8, 6, 7, 1, {1, 16, 16}, {1, 3, 2}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}),
     geometry(10, 3, 6, 1, {3, 6, 7}, {2, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}),
-    // Output channels as lanes, from a copy and in place: with strides, of volumes; with empty
-    // lanes, with two blocks, in one dimension; weights by tiles of four taps.
+    // Output channels that fill vectors, or not: with strides, of volumes, in one dimension.
     geometry(2, 16, 16, 1, {1, 11, 12}, {1, 4, 4}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 48, 16, 1, {1, 9, 11}, {1, 3, 4}, {1, 2, 3}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 40, 14, 1, {1, 9, 10}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
@@ -82,7 +80,7 @@ const conv_geometry geometries[] = {
     // Copies that do not fit in the scratch at once; weights that do not fit at all.
     geometry(1, 30, 2, 1, {1, 70, 64}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 300, 60, 1, {1, 3, 2}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
-    // So many channels that panels are packed, or output channels are lanes.
+    // So many channels that panels are packed.
     geometry(2, 65, 67, 1, {1, 7, 6}, {1, 3, 2}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, 65, 67, 1, {1, 7, 6}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(2, 9, 12, 1, {1, 8, 8}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
@@ -109,7 +107,7 @@ const conv_geometry geometries[] = {
     geometry(25, 128, 3, 1, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(28, 128, 2, 1, {1, 2, 2}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}),
     // Rows so long that bands hold parts of them: in place and copied, with weights of few and many
-    // channels, of volumes; taps so far apart that lanes have no copy.
+    // channels, of volumes; taps far apart.
     geometry(1, 12, 7, 1, {1, 1, 3000}, {1, 1, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}),
     geometry(1, 16, 9, 1, {1, 1, 2100}, {1, 1, 3}, {1, 1, 1}, {0, 0, 1}, {1, 1, 1}),
     geometry(2, 2, 3, 1, {2, 2, 2100}, {2, 2, 3}, {1, 1, 1}, {1, 1, 2}, {1, 1, 1}),
@@ -140,7 +138,7 @@ const conv_geometry geometries[] = {
     geometry(2, 17, 9, 1, {1, 21, 22}, {1, 2, 2}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}),
     geometry(2, 8, 40, 1, {1, 28, 30}, {1, 2, 3}, {1, 3, 3}, {0, 0, 2}, {1, 1, 1}),
     geometry(2, 40, 14, 2, {3, 22, 27}, {1, 1, 2}, {2, 1, 2}, {1, 2, 0}, {1, 1, 1}),
-    // Scatter-added input gradients (col2im): with few channels, with strides and what these leave
+    // Scatter-added input gradients (im2col): with few channels, with strides and what these leave
     // out, in blocks of channels and bands of positions, of volumes and groups.
     geometry(2, 3, 40, 1, {1, 9, 21}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}),
     geometry(1, 4, 45, 1, {1, 11, 14}, {1, 3, 2}, {1, 1, 1}, {0, 2, 4}, {1, 2, 3}),

@@ -9,21 +9,11 @@
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/module.hpp"
 #include "ikebana/module/symbol.hpp"
+#include "ikebana/ops/constant.hpp"
 
 // Random values of a graph. Each is a module, since it draws by its path: "noise"_m(normal_like{},
 // mu). Element i depends on seed, path, step and i alone. O(elements); no allocation.
 namespace ikebana {
-
-namespace detail {
-
-/// The gradient of a value that does not depend on its input.
-template <class T>
-void no_gradient(const context<T>& c) {
-  if (T* const dx = c.input_gradient(); dx != nullptr)
-    for (dim_t i = 0, n = c.input_shape().numel(); i < n; ++i) dx[i] = T{};
-}
-
-}  // namespace detail
 
 /// Normal numbers in the shape of the input: torch.randn_like, with mean and deviation.
 struct normal_like {
@@ -45,7 +35,7 @@ struct normal_like {
   }
   template <class T>
   void backward(const context<T>& c) const {
-    detail::no_gradient(c);
+    ops::write_no_gradient(c);
   }
 
   template <class... X>
@@ -80,7 +70,7 @@ struct uniform_like {
   }
   template <class T>
   void backward(const context<T>& c) const {
-    detail::no_gradient(c);
+    ops::write_no_gradient(c);
   }
 
   template <class... X>
@@ -116,7 +106,7 @@ struct bernoulli {
   }
   template <class T>
   void backward(const context<T>& c) const {
-    detail::no_gradient(c);
+    ops::write_no_gradient(c);
   }
 
   template <class... X>

@@ -186,6 +186,7 @@ constexpr pool_set uneven_set() {
                                 ~only(pool_algorithm::neighbours)
                           : all_pool_algorithms;
 }
+
 namespace detail {
 
 /// A line about the plan of a pool (verbose.hpp).
