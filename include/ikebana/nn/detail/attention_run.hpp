@@ -40,11 +40,7 @@ class attention_run {
         dropout_{c.training() ? dropout : 0, c.random()} {}
 
   void forward() const {
-    for (std::size_t i = 0; i < products_; ++i) {
-      const projected p = projection(i);
-      product(c_, no, yes, p.rows, p.columns, p.features, p.x, p.features, p.weight, p.features,
-              T{0}, place(0, i), ld_, l_.bias ? c_.parameter(l_.in_bias()) + p.bias_at : nullptr);
-    }
+    project_inputs();
     if constexpr (AddsKeys) add_keys();
     T* heads = c_.template saved<T>(4);
     const cpu::attention_operand<T> out = operand(heads, embed_, n_.queries);
@@ -54,8 +50,7 @@ class attention_run {
     else
       cpu::attention_forward<T>(sizes(), part(0, 0), keys(0), values(0), masks(), dropout_, out,
                                 weights(), scratch());
-    product(c_, no, yes, query_rows_, embed_, embed_, heads, embed_, c_.parameter(l_.out_weight()),
-            embed_, T{0}, c_.output(), embed_, l_.bias ? c_.parameter(l_.out_bias()) : nullptr);
+    project_heads(heads);
   }
 
   void backward() const {
@@ -95,6 +90,19 @@ class attention_run {
   }
 
  private:
+  // Apart, since the stack of their calls does not add to that of attention then.
+  [[gnu::noinline]] void project_inputs() const {
+    for (std::size_t i = 0; i < products_; ++i) {
+      const projected p = projection(i);
+      product(c_, no, yes, p.rows, p.columns, p.features, p.x, p.features, p.weight, p.features,
+              T{0}, place(0, i), ld_, l_.bias ? c_.parameter(l_.in_bias()) + p.bias_at : nullptr);
+    }
+  }
+  [[gnu::noinline]] void project_heads(const T* heads) const {
+    product(c_, no, yes, query_rows_, embed_, embed_, heads, embed_, c_.parameter(l_.out_weight()),
+            embed_, T{0}, c_.output(), embed_, l_.bias ? c_.parameter(l_.out_bias()) : nullptr);
+  }
+
   static constexpr cpu::transpose no = cpu::transpose::no, yes = cpu::transpose::yes;
 
   /// One product x W^T: the projection of query, key or value, or of all three.
