@@ -1,65 +1,85 @@
 // A step of a single sequence, which waits for the one before: what counts is how long it takes
 // from h to h.
 
-/// How many partial sums there are of each gate: few sums would wait for themselves.
-inline constexpr std::size_t gate_parts = IKEBANA_CPU_WIDTH == 64 ? 4 : 2;
+/// How many partial sums there are of each gate of so many registers of units that are computed
+/// together: few sums would wait for themselves.
+constexpr std::size_t gate_parts(std::size_t together) {
+  return (IKEBANA_CPU_WIDTH == 64 ? 4 : 2) / together;
+}
+
+/// What a row of what is packed has for sum i; those of a gate's registers follow each other.
+template <std::size_t Together, class T>
+IKEBANA_CPU_INLINE vec<T> load_sum(const T* row, std::size_t i) {
+  constexpr auto w = static_cast<std::size_t>(vec<T>::size);
+  return vec<T>::load(row + i / Together * 16 + i % Together * w);
+}
 
 /// Adds x times k rows to the sums of the gates, as many rows at a time as there are parts.
-template <std::size_t Gates, class T, std::size_t... I>
+template <std::size_t Gates, std::size_t Together, class T, std::size_t... I>
 IKEBANA_CPU_INLINE const T* add_to_gates(dim_t k, const T* x, const T* packed, vec<T>* sums,
                                          std::index_sequence<I...>) {
-  constexpr dim_t row = 16 * Gates, parts = gate_parts;
+  constexpr std::size_t all = Gates * Together;
+  constexpr dim_t row = 16 * Gates, parts = sizeof...(I) / all;
   for (; k >= parts; k -= parts, x += parts, packed += parts * row)
-    ((sums[I] = fma(vec<T>::broadcast(x[I / Gates]), vec<T>::load(packed + I * 16), sums[I])), ...);
-  for (; k > 0; --k, ++x, packed += row)
-    ((I < Gates ? void(sums[I] = fma(vec<T>::broadcast(*x), vec<T>::load(packed + I % Gates * 16),
-                                     sums[I]))
-                : void()),
-     ...);
+    ((sums[I] = fma(vec<T>::broadcast(x[I / all]), load_sum<Together>(packed, I), sums[I])), ...);
+  if constexpr (parts > 1)
+    return add_to_gates<Gates, Together>(k, x, packed, sums, std::make_index_sequence<all>{});
   return packed;
 }
 
-/// The units of a register, from j on.
-template <std::size_t Gates, class T, std::size_t... I>
-[[gnu::noinline]] void gated_units(const gated_step<T>& s, dim_t j, std::index_sequence<I...> all) {
+/// The units of registers that are computed together, from j on; one alone may lie across the end.
+template <std::size_t Gates, class T, std::size_t... I, std::size_t... U>
+IKEBANA_CPU_INLINE void gated_units(const gated_step<T>& s, dim_t j, std::index_sequence<I...> all,
+                                    std::index_sequence<U...>) {
+  constexpr std::size_t together = sizeof...(U), sums_of_part = Gates * together;
   constexpr dim_t w = vec<T>::size, row = 16 * Gates;
-  const dim_t n = s.hidden, lanes = n - j < w ? n - j : w;
+  const dim_t n = s.hidden;
   const T* packed = s.packed + j / 16 * (2 + s.in + n) * row + j % 16;
-  vec<T> sums[] = {I < Gates ? vec<T>::load(packed + I % Gates * 16) : vec<T>::zero()...};
-  const auto total = [&](std::size_t g) __attribute__((always_inline)) {
-    const vec<T> x = sums[g] + sums[g + Gates];
-    if constexpr (gate_parts == 4) return x + (sums[g + 2 * Gates] + sums[g + 3 * Gates]);
+  vec<T> sums[] = {I < sums_of_part ? load_sum<together>(packed, I % sums_of_part)
+                                    : vec<T>::zero()...};
+  const auto total = [&](std::size_t gate, std::size_t u) __attribute__((always_inline)) {
+    const vec<T>* const part = sums + gate * together + u;
+    vec<T> x = part[0];
+    if constexpr (gate_parts(together) > 1) x = x + part[sums_of_part];
+    if constexpr (gate_parts(together) == 4)
+      x = x + (part[2 * sums_of_part] + part[3 * sums_of_part]);
     return x;
   };
-  const auto load = [=](const T* from) __attribute__((always_inline)) {
-    return lanes == w ? vec<T>::load(from + j) : vec<T>::load(from + j, lanes);
+  const dim_t left = n - j;
+  const bool whole = left >= static_cast<dim_t>(together) * w;
+  const auto load = [=](const T* from, std::size_t u) __attribute__((always_inline)) {
+    from += j + static_cast<dim_t>(u) * w;
+    return together > 1 || whole ? vec<T>::load(from) : vec<T>::load(from, left);
   };
-  const auto store = [=](vec<T> x, T * to) __attribute__((always_inline)) {
-    lanes == w ? x.store(to + j) : x.store(to + j, lanes);
+  const auto store = [=](const vec<T>* x, T* to) __attribute__((always_inline)) {
+    ((together > 1 || whole ? x[U].store(to + j + U * w) : x[U].store(to + j, left)), ...);
   };
-  packed = add_to_gates<Gates>(s.in, s.x, packed + row, sums, all);
-  const vec<T> from_x = total(2);
+  packed = add_to_gates<Gates, together>(s.in, s.x, packed + row, sums, all);
+  const vec<T> from_x[] = {total(2, U)...};
   // A GRU's new h multiplies its sum over h by r: the two sums are apart.
   if constexpr (Gates == 3)
-    ((I % 3 == 2 ? void(sums[I] = I == 2 ? vec<T>::load(packed + 32) : vec<T>::zero()) : void()),
+    ((I / together % 3 == 2
+          ? void(sums[I] = I < sums_of_part ? load_sum<together>(packed, I) : vec<T>::zero())
+          : void()),
      ...);
-  add_to_gates<Gates>(n, static_cast<const T*>(s.h), packed + row, sums, all);
-  const vec<T> before = load(s.h), first = sigmoid(total(0)), second = sigmoid(total(1));
-  vec<T> fresh, h, extra;
+  add_to_gates<Gates, together>(n, static_cast<const T*>(s.h), packed + row, sums, all);
+  const vec<T> before[] = {load(s.h, U)...}, first[] = {sigmoid(total(0, U))...},
+               second[] = {sigmoid(total(1, U))...};
+  vec<T> fresh[together], h[together], extra[together];
   if constexpr (Gates == 4) {
-    const vec<T> out = sigmoid(total(3)), cell = load(s.c);
-    fresh = tanh(total(2));
-    const vec<T> now = fma(second, cell, first * fresh);
-    extra = tanh(now);
-    h = out * extra;
+    const vec<T> out[] = {sigmoid(total(3, U))...}, cell[] = {load(s.c, U)...};
+    ((fresh[U] = tanh(total(2, U))), ...);
+    const vec<T> now[] = {fma(second[U], cell[U], first[U] * fresh[U])...};
+    ((extra[U] = tanh(now[U])), ...);
+    ((h[U] = out[U] * extra[U]), ...);
     store(out, s.gates + 3 * n);
     store(cell, s.c_before);
     store(now, s.c);
     store(now, s.c_after);
   } else {
-    extra = total(2);
-    fresh = tanh(fma(first, extra, from_x));
-    h = fma(second, before - fresh, fresh);
+    ((extra[U] = total(2, U)), ...);
+    ((fresh[U] = tanh(fma(first[U], extra[U], from_x[U]))), ...);
+    ((h[U] = fma(second[U], before[U] - fresh[U], fresh[U])), ...);
   }
   store(first, s.gates);
   store(second, s.gates + n);
@@ -69,13 +89,23 @@ template <std::size_t Gates, class T, std::size_t... I>
   store(h, s.h_after);
   store(h, s.y);
   // All units read the whole h that was.
-  if (j + w < n) return;
+  if (j + static_cast<dim_t>(together) * w < n) return;
   for (dim_t i = 0; i < j; i += w) vec<T>::load(s.h_after + i).store(s.h + i);
   store(h, s.h);
 }
 
+template <std::size_t Gates, std::size_t Together, class T>
+[[gnu::noinline]] void gated_units(const gated_step<T>& s, dim_t j) {
+  gated_units<Gates>(s, j, std::make_index_sequence<Gates * Together * gate_parts(Together)>{},
+                     std::make_index_sequence<Together>{});
+}
+
 template <std::size_t Gates, class T>
 void one_gated_step(const gated_step<T>& s) {
-  for (dim_t j = 0; j < s.hidden; j += vec<T>::size)
-    gated_units<Gates>(s, j, std::make_index_sequence<Gates * gate_parts>{});
+  constexpr dim_t w = vec<T>::size;
+  dim_t j = 0;
+  // One register after another would find the processor full of what waits for the first.
+  if constexpr (w > 1 && w < 16)
+    for (; j + 2 * w <= s.hidden; j += 2 * w) gated_units<Gates, 2>(s, j);
+  for (; j < s.hidden; j += w) gated_units<Gates, 1>(s, j);
 }
