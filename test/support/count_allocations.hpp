@@ -9,6 +9,7 @@
 // includes this.
 
 inline std::atomic<long> allocation_count{0};
+inline std::atomic<std::size_t> allocated_bytes{0};
 /// Those of the calling thread only.
 inline thread_local long allocation_count_here = 0;
 
@@ -17,6 +18,7 @@ namespace counted {
 inline void* take(std::size_t n, std::size_t alignment) {
   allocation_count.fetch_add(1, std::memory_order_relaxed);
   ++allocation_count_here;
+  allocated_bytes.fetch_add(n, std::memory_order_relaxed);
   if (n == 0) n = 1;
   // aligned_alloc requires a multiple of the alignment.
   void* p = alignment <= alignof(std::max_align_t)

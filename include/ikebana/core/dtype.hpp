@@ -9,8 +9,8 @@
 
 namespace ikebana {
 
-/// The element type of stored data.
-enum class dtype : std::uint8_t { float32, float64, int64, int32, uint8 };
+/// The element type of stored data. Weights of frozen networks may be numbers of 16 bits and bytes.
+enum class dtype : std::uint8_t { float32, float64, int64, int32, uint8, bfloat16, float16, int8 };
 
 /// The size of an element in bytes.
 constexpr std::size_t size_of(dtype d) {
@@ -24,7 +24,11 @@ constexpr std::size_t size_of(dtype d) {
     case dtype::int32:
       return 4;
     case dtype::uint8:
+    case dtype::int8:
       return 1;
+    case dtype::bfloat16:
+    case dtype::float16:
+      return 2;
   }
   return 0;
 }
@@ -42,6 +46,12 @@ constexpr std::string_view name(dtype d) {
       return "int32";
     case dtype::uint8:
       return "uint8";
+    case dtype::bfloat16:
+      return "bfloat16";
+    case dtype::float16:
+      return "float16";
+    case dtype::int8:
+      return "int8";
   }
   return "?";
 }

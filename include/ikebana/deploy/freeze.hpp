@@ -322,11 +322,14 @@ auto freeze(const Replica& r) {
 /// tools/embed has written as a header: `freeze<amplifier_weights, shape{1, 1, 1}>(amplifier)`. It
 /// reads them where they are, in read-only memory, and keeps no copy: layers run one by one, with
 /// the results of a frozen model to rounding. That each parameter and buffer has its tensor, and
-/// each tensor its use, is checked by the compiler. O(tensors); allocates tables.
+/// each tensor its use, is checked by the compiler. Weights of 16 bits and bytes make the network
+/// that `quantize` makes (`<ikebana/deploy/embedded_quantized.hpp>`). O(tensors); allocates tables.
 template <embedded_weights Weights, shape... In, any_module M>
 requires(detail::accepts<detail::check_embedded<Weights, M, In...>>) auto freeze(const M& m) {
-  return inference_model<typename Weights::value_type, become_t<M, In...>, In...>(
-      become<shape_list{In...}>(m), {Weights::data, Weights::tensors});
+  using form = detail::embedded_form<Weights, M, In...>;
+  using T = typename Weights::value_type;
+  return inference_model<T, typename form::type, In...>(
+      form::of(m), detail::embedded_view<T>::template of<Weights>());
 }
 template <embedded_weights Weights, shape... In, any_module M>
 requires(!detail::accepts<detail::check_embedded<Weights, M, In...>>) auto freeze(const M&)

@@ -97,17 +97,22 @@ struct frozen_weights {
   /// Reads `given` in place: weights that the compiler compared with the network.
   [[gnu::cold]] frozen_weights(const M& m, const program<sizes>& p, const embedded_view<T>& given)
       : module{m}, lowered{p}, seed{0}, fuses{false}, parameters{given.data} {
-    const parameter_layout<sizes> layout = lay_out<T>(p);
+    // What is read in place has no memory here.
+    for (std::size_t b = 0; b < sizes.buffers; ++b)
+      if (is_embedded(lowered.buffers[b].spec)) lowered.buffers[b].spec.extents = shape{0};
+    const parameter_layout<sizes> layout = lay_out<T>(lowered);
+    lowered = p;
     buffers = aligned_buffer<std::byte>(layout.buffer_bytes);
     persistent_bytes = layout.persistent_bytes;
     own_tables own;
     place_buffers(layout, own);
     for (std::size_t i = 0; i < sizes.parameters; ++i)
-      parameter_table[i] = given.at(lowered.path(lowered.parameters[i]).view());
+      parameter_table[i] =
+          static_cast<const T*>(given.at(lowered.path(lowered.parameters[i]).view()));
     for (std::size_t b = 0; b < sizes.buffers; ++b)
       if (is_embedded(lowered.buffers[b].spec))
         buffer_table[b] =
-            reinterpret_cast<const std::byte*>(given.at(lowered.path(lowered.buffers[b]).view()));
+            static_cast<const std::byte*>(given.at(lowered.path(lowered.buffers[b]).view()));
   }
 
  private:

@@ -72,7 +72,7 @@ constexpr bool is_held_in_halves(const shape& extents) { return extents.rank() >
 /// A leaf that `quantize<bfloat16>` or `quantize<float16>` made of another: its weights, parameters
 /// of two dimensions and more, are numbers of 16 bits, which a call widens to planned memory of the
 /// lane, a linear module a block of outputs at a time. Inputs, sums and biases are the model's
-/// numbers. Buffers: the leaf's own, then its parameters by their names, weights as bytes.
+/// numbers. Buffers: the leaf's own, then its parameters by their names.
 template <leaf_module Leaf, half_number Half>
 struct half_weights : Leaf {
   static constexpr bool is_quantized = true;
@@ -99,12 +99,10 @@ struct half_weights : Leaf {
       buffer_spec& spec = out[own_buffers + i];
       spec.name = held[i].name;
       spec.changes = false;
+      spec.extents = s;
       if (detail::is_held_in_halves(s)) {
-        spec.extents = s.with(s.rank() - 1, s.back() < 0 ? s.back() : 2 * s.back());
-        spec.type = dtype::uint8;
+        spec.type = std::same_as<Half, bfloat16> ? dtype::bfloat16 : dtype::float16;
         spec.follows_model = false;
-      } else {
-        spec.extents = s;
       }
     }
     return out;
@@ -132,13 +130,7 @@ struct half_weights : Leaf {
   }
 
   constexpr void bind_state(std::span<const shape>, std::span<const shape> all) {
-    std::array<shape, count> held{};
-    for (std::size_t i = 0; i < count; ++i) {
-      held[i] = all[own_buffers + i];
-      if (detail::is_held_in_halves(held[i]))
-        held[i] = held[i].with(held[i].rank() - 1, held[i].back() / 2);
-    }
-    Leaf::bind_state(held, all.first(own_buffers));
+    Leaf::bind_state(all.subspan(own_buffers), all.first(own_buffers));
   }
 
   void describe(description& d) const {

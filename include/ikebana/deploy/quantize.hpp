@@ -19,6 +19,7 @@
 #include "ikebana/deploy/frozen_weights.hpp"
 #include "ikebana/deploy/half_weights.hpp"
 #include "ikebana/deploy/lane_memory.hpp"
+#include "ikebana/deploy/quantize_leaves.hpp"
 #include "ikebana/deploy/quantized.hpp"
 #include "ikebana/model/calls/call_arguments.hpp"
 #include "ikebana/model/model.hpp"
@@ -33,34 +34,6 @@ namespace ikebana {
 using int8 = std::int8_t;
 
 namespace detail {
-
-template <class Leaf>
-concept quantizable = requires {
-  sizeof(quantized<Leaf>);
-};
-
-/// Replaces what can be quantised.
-struct quantize_leaf {
-  template <std::size_t, leaf_module Leaf>
-  static constexpr auto replace(const Leaf& leaf) {
-    if constexpr (quantizable<Leaf>)
-      return quantized<Leaf>(leaf);
-    else
-      return leaf;
-  }
-};
-
-/// Replaces what multiplies weights.
-template <half_number Half>
-struct halve_leaf {
-  template <std::size_t, leaf_module Leaf>
-  static constexpr auto replace(const Leaf& leaf) {
-    if constexpr (multiplies_weights<Leaf>)
-      return half_weights<Leaf, Half>(leaf);
-    else
-      return leaf;
-  }
-};
 
 /// The least and the largest number that each leaf reads.
 template <std::size_t N>

@@ -85,7 +85,7 @@ struct quantized_base : Leaf {
           .name = name, .extents = extents, .follows_model = false, .changes = false};
     };
     buffer_spec bytes = numbers("weight", weight);
-    bytes.type = dtype::uint8;
+    bytes.type = dtype::int8;
     return {bytes, numbers("scale", shape{weight[0]}), numbers("bias", shape{weight[0]}),
             numbers("input", shape{2})};
   }

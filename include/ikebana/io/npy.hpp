@@ -224,10 +224,24 @@ template <class = void>
 std::string npy_header(dtype type, const shape& s) {
   const std::size_t size = size_of(type);
   std::string header = "{'descr': '";
-  header += size == 1 ? '|' : '<';
-  header += type == dtype::float32 || type == dtype::float64 ? 'f'
-            : type == dtype::uint8                           ? 'u'
-                                                             : 'i';
+  header += size == 1 || type == dtype::bfloat16 ? '|' : '<';
+  switch (type) {
+    case dtype::float32:
+    case dtype::float64:
+    case dtype::float16:
+      header += 'f';
+      break;
+    case dtype::uint8:
+      header += 'u';
+      break;
+    case dtype::bfloat16:
+      header += 'V';  // NumPy has no such type.
+      break;
+    case dtype::int64:
+    case dtype::int32:
+    case dtype::int8:
+      header += 'i';
+  }
   header += static_cast<char>('0' + size);
   header += "', 'fortran_order': False, 'shape': (";
   for (std::size_t i = 0; i < s.rank(); ++i)

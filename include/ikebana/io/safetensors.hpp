@@ -46,9 +46,10 @@ inline void widen(const safetensors_record& r, std::byte* data, std::size_t byte
 }
 
 /// Reads a file through `read(offset, span)` after its header has been validated. Allocations are
-/// bounded by four times `size`.
+/// bounded by four times `size`. `as_stored`: types that have a dtype are not widened.
 template <class Read>
-state_dict read_safetensors(const std::string& where, std::uint64_t size, Read&& read) {
+state_dict read_safetensors(const std::string& where, std::uint64_t size, Read&& read,
+                            bool as_stored = false) {
   const auto refuse = [&](const std::string& otherwise) {
     std::string begin(static_cast<std::size_t>(std::min<std::uint64_t>(size, 64)), '\0');
     read(std::uint64_t{0}, std::as_writable_bytes(std::span{begin}));
@@ -75,11 +76,13 @@ state_dict read_safetensors(const std::string& where, std::uint64_t size, Read&&
       dict.add_uninitialized(r.name, r.type, r.extents);
       continue;
     }
-    std::byte* data = dict.add_owned(r.name, r.type, r.extents);
+    const bool is_kept = as_stored && r.stored <= static_cast<std::size_t>(dtype::int8);
+    std::byte* data =
+        dict.add_owned(r.name, is_kept ? static_cast<dtype>(r.stored) : r.type, r.extents);
     const auto bytes = static_cast<std::size_t>(r.end - r.begin);
     if (bytes == 0) continue;
     read(8 + length + r.begin, std::span{data + dict[dict.size() - 1].bytes.size() - bytes, bytes});
-    widen(r, data, bytes);
+    if (!is_kept) widen(r, data, bytes);
   }
   dict.set_metadata(std::move(parsed.metadata));
   return dict;
@@ -149,6 +152,18 @@ inline state_dict load(const std::filesystem::path& path) {
       file.path(), file.size(),
       [&file](std::uint64_t offset, std::span<std::byte> out) { file.read(offset, out); });
 }
+
+namespace detail {
+
+/// load() that keeps numbers of 16 bits and bytes as they are.
+inline state_dict load_as_stored(const std::filesystem::path& path) {
+  const input_file file(path);
+  return read_safetensors(
+      file.path(), file.size(),
+      [&file](std::uint64_t offset, std::span<std::byte> out) { file.read(offset, out); }, true);
+}
+
+}  // namespace detail
 
 /// load() from memory: the bytes of a safetensors file. `where` replaces the path in errors.
 inline state_dict parse_safetensors(std::span<const std::byte> bytes,

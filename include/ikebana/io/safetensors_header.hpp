@@ -23,17 +23,17 @@ struct safetensors_type {
   dtype type;
 };
 
-/// First the dtypes in the order of the enumeration, then types that are widened when they are
-/// read, which changes no value.
+/// First the dtypes in the order of the enumeration; the last three of these and the types after
+/// them are widened when they are read, which changes no value.
 inline constexpr std::array<safetensors_type, 12> safetensors_types{{{"F32", 4, dtype::float32},
                                                                      {"F64", 8, dtype::float64},
                                                                      {"I64", 8, dtype::int64},
                                                                      {"I32", 4, dtype::int32},
                                                                      {"U8", 1, dtype::uint8},
-                                                                     {"F16", 2, dtype::float32},
                                                                      {"BF16", 2, dtype::float32},
-                                                                     {"I16", 2, dtype::int32},
+                                                                     {"F16", 2, dtype::float32},
                                                                      {"I8", 1, dtype::int32},
+                                                                     {"I16", 2, dtype::int32},
                                                                      {"U16", 2, dtype::int32},
                                                                      {"U32", 4, dtype::int64},
                                                                      {"BOOL", 1, dtype::uint8}}};

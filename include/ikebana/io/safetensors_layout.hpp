@@ -35,7 +35,7 @@ inline safetensors_layout lay_out_safetensors(const std::string& where, const st
   safetensors_layout layout;
   std::vector<std::uint64_t> begins(dict.size());
   std::uint64_t reached = 0;
-  for (std::size_t width : {8u, 4u, 1u}) {
+  for (std::size_t width : {8u, 4u, 2u, 1u}) {
     for (std::size_t i = 0; i < dict.size(); ++i) {
       if (size_of(dict[i].type) != width) continue;
       begins[i] = reached;

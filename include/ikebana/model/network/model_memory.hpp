@@ -39,6 +39,10 @@ template <class T>
       return fill(std::int32_t{});
     case dtype::uint8:
       return fill(std::uint8_t{});
+    case dtype::bfloat16:
+    case dtype::float16:
+    case dtype::int8:
+      break;  // Weights of frozen networks, which have no initial values.
   }
 }
 
