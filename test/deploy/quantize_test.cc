@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "ikebana/compose/graph.hpp"
 #include "ikebana/compose/residual.hpp"
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/deploy/prepare_thread.hpp"
@@ -23,6 +24,7 @@
 #include "ikebana/io/data_loader.hpp"
 #include "ikebana/io/dataset.hpp"
 #include "ikebana/model/initialize.hpp"
+#include "ikebana/module/lowering.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/conv.hpp"
@@ -30,6 +32,8 @@
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/loss.hpp"
 #include "ikebana/nn/pool.hpp"
+#include "ikebana/ops/constant.hpp"
+#include "ikebana/ops/elementwise.hpp"
 #include "ikebana/optim/adam.hpp"
 #include "ikebana/replicate/launch.hpp"
 #include "ikebana/replicate/replicate.hpp"
@@ -107,6 +111,21 @@ TEST_CASE("a quantised linear module is a sum of integers, scaled") {
       const float expected = product + model["fc.bias"_s](o);
       CHECK(y(r, o) == (expected > 0 ? expected : 0.0f));
     }
+}
+
+TEST_CASE("scalings are part of the weights that are quantised") {
+  const auto net = ike::graph([](auto x) {
+    const auto y = "a"_m(ike::linear<37, 16>{}, (x - 0.25) * 3);
+    return "b"_m(ike::linear<16, 5>{}, ike::relu{}(y)) *
+           ike::parameter<"scale", shape{5}>(x, ike::initializer::uniform(1));
+  });
+  CHECK(error_of<shape{ike::dynamic, 37}>(net) < 0.02);
+  auto model = ike::initialize<float, shape{ike::dynamic, 37}>(net, ike::seed{1});
+  const std::array batches{ike::uniform<float, shape{7, 37}>(ike::seed{2})};
+  const auto leaves = ike::outline(ike::quantize<ike::int8>(model, batches).module()).leaves;
+  std::size_t identities = 0;
+  for (const auto& leaf : leaves) identities += leaf.kind == "identity" ? 1 : 0;
+  CHECK(identities + 3 == leaves.size());  // And a relu.
 }
 
 TEST_CASE("weights and ranges of any numbers have their bytes") {

@@ -245,6 +245,23 @@ TEST_CASE("a frozen network is exported to ONNX with its norms folded") {
   for (const auto& n : written.nodes) ops += n.op + ' ';
   CHECK(ops == "Gemm Relu Sub Div ");
   CHECK(written.inputs[0].dims[0].parameter == "batch");
+
+  // Scalings, and parameters that scale.
+  const auto scaled = ike::initialize<float, ike::shape{batch, 4}>(
+      ike::graph([](auto x) {
+        const auto p = ike::parameter<"p", ike::shape{4}>(x, ike::initializer::uniform(1));
+        return "fc"_m(ike::linear<4, 3, ike::bias<false>>{}, x * 2 - p) *
+               ike::parameter<"q", ike::shape{3}>(x, ike::initializer::constant(3));
+      }),
+      ike::seed{9});
+  const auto frozen = ike::freeze(scaled);
+  ike::save_onnx(frozen, folder / "scaled.onnx");
+  const auto product = ike::detail::parse_onnx("it", bytes_of(folder / "scaled.onnx"));
+  REQUIRE(product.nodes.size() == 1);
+  CHECK(product.nodes[0].op == "Gemm");
+  CHECK(product.nodes[0].inputs.size() == 3);
+  CHECK(frozen.state().size() == 2);
+  CHECK(frozen.parameters()[0] == doctest::Approx(6 * scaled["fc.weight"_s](0, 0)));
 }
 
 TEST_CASE("a network without a counterpart in ONNX is refused before a file is made") {

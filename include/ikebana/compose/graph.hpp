@@ -305,6 +305,11 @@ struct traced_graph {
     return g;
   });
 
+  /// Whether this child has modules M.
+  template <class M>
+  static constexpr bool holds(std::size_t c) {
+    return table.type[c] == position_in<M, set>;
+  }
   /// Of children that are alike: their number and their values.
   template <class M>
   static constexpr std::size_t count = [] {
@@ -377,6 +382,7 @@ struct traced_graph {
 template <class Trace, class... Children>
 struct graph_module {
   static constexpr std::string_view kind = "graph";
+  using trace = Trace;
   boost::hana::tuple<Children...> children{};
 
   static constexpr const auto& wiring() { return Trace::table.wiring; }
@@ -384,7 +390,11 @@ struct graph_module {
 
   template <class... C>
   static constexpr auto rebind(C... c) {
-    return graph_module<Trace, C...>{boost::hana::tuple<C...>{std::move(c)...}};
+    return retrace<Trace>(std::move(c)...);
+  }
+  template <class Other, class... C>
+  static constexpr auto retrace(C... c) {
+    return graph_module<Other, C...>{boost::hana::tuple<C...>{std::move(c)...}};
   }
 
   template <class... X>
@@ -410,6 +420,7 @@ requires(sizeof...(Names) >
          0) struct graph_module<detail::named_inputs<Trace, Names...>, Children...> {
   static constexpr std::string_view kind = "graph";
   static constexpr auto input_names = detail::named_inputs<Trace, Names...>::input_names;
+  using trace = Trace;
   boost::hana::tuple<Children...> children{};
 
   static constexpr const auto& wiring() { return Trace::table.wiring; }
@@ -417,7 +428,11 @@ requires(sizeof...(Names) >
 
   template <class... C>
   static constexpr auto rebind(C... c) {
-    return graph_module<detail::named_inputs<Trace, Names...>, C...>{
+    return retrace<Trace>(std::move(c)...);
+  }
+  template <class Other, class... C>
+  static constexpr auto retrace(C... c) {
+    return graph_module<detail::named_inputs<Other, Names...>, C...>{
         boost::hana::tuple<C...>{std::move(c)...}};
   }
 

@@ -2,27 +2,43 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/hana/tuple.hpp>
+#include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "ikebana/compose/replace_leaves.hpp"
+#include "ikebana/compose/replace_steps.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/broadcast.hpp"
 #include "ikebana/cpu/elementwise.hpp"
-#include "ikebana/deploy/fuse_weights.hpp"
+#include "ikebana/cpu/loop_step.hpp"
+#include "ikebana/deploy/channel_map.hpp"
+#include "ikebana/deploy/find_folds.hpp"
 #include "ikebana/model/plan/value_uses.hpp"
+#include "ikebana/module/alike.hpp"
+#include "ikebana/module/arithmetic.hpp"
 #include "ikebana/module/context.hpp"
+#include "ikebana/module/lower_module.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/module/module.hpp"
+#include "ikebana/module/named.hpp"
 #include "ikebana/module/program.hpp"
 #include "ikebana/module/symbol.hpp"
+#include "ikebana/nn/identity.hpp"
+#include "ikebana/ops/constant.hpp"
+#include "ikebana/ops/elementwise.hpp"
 
 namespace ikebana::detail {
 
-/// Stands where a dropout was, or a norm that is now part of the weights before it. It costs
+/// Stands where a dropout was, or a norm or a scaling that is now part of weights. It costs
 /// nothing: no call of it runs if it may overwrite its input.
 struct folded_away {
   static constexpr std::string_view kind = "identity";
@@ -93,77 +109,141 @@ concept folding_norm = requires {
   requires !folds_itself<plain_t<Leaf>>;
 };
 template <class Leaf>
+concept maps_elements = requires(const plain_t<Leaf>& m) {
+  m.template element_map<float>(nullptr, nullptr, dim_t{});
+};
+template <class Leaf>
+inline constexpr bool is_formula = std::is_same_v<Leaf, add> || std::is_same_v<Leaf, mul> ||
+                                   std::is_same_v<Leaf, ops::elementwise>;
+template <class Leaf>
+inline constexpr bool gives_parameter = false;
+template <shape Extents>
+inline constexpr bool gives_parameter<ops::parameter<Extents>> = true;
+template <class Leaf>
 concept drops_out = requires {
   requires bool{Leaf::is_identity_in_evaluation};
   requires parameter_count<Leaf>()
   == 0 && buffer_count<Leaf>() == 0;
 };
 
-/// What is known of the leaves of a network, in the order in which they are declared.
+/// Stands where a parameter was that is now part of weights. Nothing reads its value.
+struct folded_parameter {
+  static constexpr std::string_view kind = "identity";
+  static constexpr kept keeps = kept::nothing;
+  static constexpr bool is_source = true;
+
+  constexpr inferred infer(const shape&) const { return shape{0}; }
+  constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+  template <class T>
+  void forward(const context<T>&) const {}
+  template <class T>
+  void backward(const context<T>&) const {}
+};
+
+/// Marks the leaves that are alike others in a graph, and whose values their types determine.
+template <any_module M>
+constexpr void mark_steps(bool* leaves);
+template <class C>
+constexpr void mark_steps_of_child(bool* leaves) {
+  if constexpr (is_alike<C>)
+    *leaves = C::is_empty;
+  else
+    mark_steps<typename unwrap_named<C>::type>(leaves);
+}
+template <any_module M>
+constexpr void mark_steps([[maybe_unused]] bool* leaves) {
+  if constexpr (composite_module<M>)
+    []<class... C, std::size_t... I>(const boost::hana::tuple<C...>*, std::index_sequence<I...>,
+                                     bool* first) {
+      constexpr const auto& numbered = numbered_children_of<M>;
+      for (std::size_t n = 0; n < numbered.size(); ++n)
+        static_cast<void>(
+            ((static_cast<int>(I) == numbered[n].child &&
+              (mark_steps_of_child<C>(first + children_of<M>.starts[n].leaf), true)) ||
+             ...));
+    }(static_cast<const decltype(M::children)*>(nullptr),
+      std::make_index_sequence<child_count<M>>{}, leaves);
+}
+
+/// Finds what the leaves of a network are to the weights of others.
 template <std::size_t N>
-struct leaf_abilities {
+struct find_abilities {
   const program_node* nodes;
   int k = 0;
-  std::array<int, N + 1> calls{};
-  std::array<std::size_t, N + 1> weight_rank{};  ///< Of those that take a bias; else 0.
-  std::array<bool, N + 1> is_norm{};
+  std::array<fold_ability, N + 1> of{};
+  std::array<bool, N + 1> is_step{};
 
   template <class Leaf>
   constexpr void operator()(const Leaf& leaf) {
     const auto l = static_cast<std::size_t>(nodes[k++].leaf);
-    ++calls[l];
-    if constexpr (takes_bias<Leaf>) weight_rank[l] = plain(leaf).parameters()[0].extents.rank();
-    is_norm[l] = folding_norm<Leaf>;
+    fold_ability& is = of[l];
+    ++is.calls;
+    if constexpr (takes_bias<Leaf>) {
+      is.weight_rank = plain(leaf).parameters()[0].extents.rank();
+      if constexpr (requires { plain_t<Leaf>::adds_zeros; }) {
+        is.knows_channels = true;
+        is.adds_zeros = plain_t<Leaf>::adds_zeros;
+      }
+    }
+    is.is_parameter = gives_parameter<plain_t<Leaf>>;
+    if constexpr (folding_norm<Leaf>) is.maps = fold_ability::map::channels;
+    if constexpr (maps_elements<Leaf>) is.maps = fold_ability::map::last;
+    if constexpr (is_formula<Leaf>) {
+      if (!is_step[l]) return;
+      is.maps = fold_ability::map::formula;
+      const cpu::loop_step step = leaf.loop_step();
+      is.f = static_cast<cpu::tensor_op>(step.f);
+      is.operands = step.operands;
+      is.numbers = step.numbers;
+    }
   }
 };
 
-/// Which norms of M are folded, for inputs of the shapes In: those that read the output of a leaf
-/// with weights, which nothing else reads, channel by channel.
+/// What of M is folded into weights, for inputs of the shapes In: norms and scalings that read the
+/// output of a leaf with weights, which nothing else reads, or whose result such a leaf alone
+/// reads, channel by channel.
 template <any_module M, shape... In>
 struct folding {
   static constexpr const auto& p = lowered_of<M, In...>;
   static constexpr std::size_t leaves = std::remove_cvref_t<decltype(p)>::sizes.leaves;
 
-  /// By leaf: for a norm, the leaf that it is folded into; -1 for none.
-  static constexpr auto into = [] {
+  struct tables {
+    std::array<fold_target, leaves + 1> into{};
+    std::array<bool, leaves + 1> needs_bias{};
+  };
+  static constexpr tables found = [] {
     constexpr program_sizes n = std::remove_cvref_t<decltype(p)>::sizes;
-    std::array<int, leaves + 1> of{};
-    for (int& l : of) l = -1;
-    leaf_abilities<leaves> known{p.nodes.data()};
+    tables t;
+    find_abilities<leaves> known{p.nodes.data()};
+    mark_steps<M>(known.is_step.data());
     const M m{};
     for_each_leaf(m, known);
     program_table<value_use, n.values> uses{};
     find_uses(p.view(), uses.data());
-    for (std::size_t k = 0; k < n.nodes; ++k) {
-      const program_node& node = p.nodes[k];
-      const auto norm = static_cast<std::size_t>(node.leaf);
-      if (!known.is_norm[norm] || known.calls[norm] != 1) continue;
-      const auto v = static_cast<std::size_t>(node.inputs[0]);
-      if (uses[v].producer < 0 || uses[v].consumers != 1 || uses[v].is_output) continue;
-      const program_node& made = p.nodes[static_cast<std::size_t>(uses[v].producer)];
-      const auto by = static_cast<std::size_t>(made.leaf);
-      // A sequence of vectors, or an image without a batch, has its channels elsewhere.
-      if (known.weight_rank[by] == 0 || known.weight_rank[by] != p.values[v].rank()) continue;
-      if (known.calls[by] == 1 && made.arm == node.arm && made.output_count == 1)
-        of[norm] = made.leaf;
-    }
-    return of;
+    fold_finder(p.view(), known.of.data(), uses.data(), t.into.data(), t.needs_bias.data()).run();
+    return t;
   }();
-  static constexpr auto has_norm = [] {
-    std::array<bool, leaves + 1> has{};
-    for (std::size_t l = 0; l < leaves; ++l)
-      if (into[l] >= 0) has[static_cast<std::size_t>(into[l])] = true;
-    return has;
-  }();
+  /// By leaf.
+  static constexpr const auto& into = found.into;
 
   template <std::size_t L, leaf_module Leaf>
   static constexpr auto replace(const Leaf& leaf) {
-    if constexpr (into[L] >= 0 || drops_out<Leaf>)
+    if constexpr (into[L].leaf >= 0 && gives_parameter<plain_t<Leaf>>)
+      return folded_parameter{};
+    else if constexpr (into[L].leaf >= 0 && into[L].reads_caller)
+      return identity{};
+    else if constexpr (into[L].leaf >= 0 || drops_out<Leaf>)
       return folded_away{};
-    else if constexpr (has_norm[L])
+    else if constexpr (found.needs_bias[L])
       return plain(leaf).with_bias();
     else
       return plain(leaf);
+  }
+  /// What stands in a graph for formulas. The caller's input is not overwritten, but is a view.
+  using replacements = detail::replacements<folded_away, identity>;
+  static constexpr step_replacement step(std::size_t l) {
+    if (into[l].leaf < 0) return {};
+    return {into[l].reads_caller ? 1 : 0, into[l].x};
   }
 
   /// The module that inference runs. Its leaves have the order of M's.
@@ -194,7 +274,10 @@ struct fold_values {
   const program_view& made;
   T* const* made_parameters;
   std::byte* const* made_buffers;
-  const int* into;  ///< folding::into
+  const fold_target* into;  ///< folding::into
+  /// By leaf: the elements of a parameter that is folded, and what maps the input of weights.
+  std::vector<std::span<const T>> given = std::vector<std::span<const T>>(made.n.leaves);
+  std::vector<channel_map> before = std::vector<channel_map>(made.n.leaves);
   int k = 0;
 
   template <class Leaf>
@@ -205,15 +288,20 @@ struct fold_values {
 
  private:
   template <class Leaf>
-  void write(const Leaf& leaf, int l, const T* const* p, const std::byte* const* b) const {
+  void write(const Leaf& leaf, int l, const T* const* p, const std::byte* const* b) {
     if constexpr (frozen_from<Leaf>) {
       const T* own[Leaf::own_parameters + 1]{};
       for (std::size_t i = 0; i < Leaf::own_parameters; ++i)
         own[i] = reinterpret_cast<const T*>(b[i]);
       write(leaf.trainable(), l, own, b + Leaf::own_parameters);
     } else {
-      if constexpr (folding_norm<Leaf>)
-        if (into[l] >= 0) return scale(leaf, p, b, made.leaves[into[l]]);
+      if constexpr (gives_parameter<Leaf>)
+        if (into[l].leaf >= 0) {
+          given[at(l)] = {p[0], at(leaf.infer(shape{}).outputs[0].numel())};
+          return;
+        }
+      if constexpr (folding_norm<Leaf> || maps_elements<Leaf> || is_formula<Leaf>)
+        if (into[l].leaf >= 0) return fold(map_of(leaf, into[l], p, b), into[l]);
       const program_leaf& to = made.leaves[l];
       T* const* const to_parameters = made_parameters + to.first_parameter;
       if constexpr (!std::is_same_v<plain_t<Leaf>, Leaf>) {
@@ -224,25 +312,66 @@ struct fold_values {
           std::copy_n(p[i], extents_of(to, i).numel(), to_parameters[i]);
       }
       copy_persistent_buffers<T>(made, to, b, made_buffers);
+      if constexpr (takes_bias<Leaf>)
+        if (!before[at(l)].is_identity())
+          before[at(l)].map_inputs(extents_of(to, 0), to_parameters[0], bias_of(to));
     }
   }
 
+  static std::size_t at(std::integral auto i) { return static_cast<std::size_t>(i); }
   const shape& extents_of(const program_leaf& leaf, std::size_t i) const {
-    return made.parameters[static_cast<std::size_t>(leaf.first_parameter) + i].spec.extents;
+    return made.parameters[at(leaf.first_parameter) + i].spec.extents;
+  }
+  T* bias_of(const program_leaf& leaf) const {
+    return leaf.parameter_count > 1 ? made_parameters[leaf.first_parameter + 1] : nullptr;
   }
 
-  /// Fuses the norm into weights and bias of `to`.
+  /// A leaf that reads the input of weights comes before them.
+  void fold(const channel_map& map, const fold_target& target) {
+    const program_leaf& to = made.leaves[target.leaf];
+    if (target.is_before)
+      before[at(target.leaf)].then(map);
+    else
+      map.map_outputs(extents_of(to, 0), made_parameters[to.first_parameter], bias_of(to));
+  }
+
+  template <class Leaf>
+  channel_map map_of(const Leaf& leaf, const fold_target& target, const T* const* p,
+                     const std::byte* const* b) const {
+    channel_map map = channel_map::empty();
+    if constexpr (is_formula<Leaf>) {
+      const cpu::loop_step step = leaf.loop_step();
+      const auto f = static_cast<cpu::tensor_op>(step.f);
+      const bool first = step.numbers == 0 ? target.x == 0 : (step.numbers & 1) == 0;
+      if (target.parameter < 0)
+        map.push(channel_map::of(f, first, step.number[first && step.operands > 1 ? 1 : 0]));
+      else
+        for (const T number : given[at(target.parameter)])
+          map.push(channel_map::of(f, first, static_cast<double>(number)));
+    } else {
+      const dim_t n = leaf.buffers()[0].extents.numel();
+      for (dim_t c = 0; c < n; ++c) {
+        if constexpr (maps_elements<Leaf>) {
+          const auto [scale, shift] = leaf.template element_map<T>(p, b, c);
+          map.push({scale, shift});
+        } else {
+          map.push(norm_at(leaf, p, b, c));
+        }
+      }
+    }
+    return map;
+  }
+
   template <class Norm>
-  void scale(const Norm& norm, const T* const* p, const std::byte* const* b,
-             const program_leaf& to) const {
-    const shape& weight = extents_of(to, 0);
-    T* const w = made_parameters[to.first_parameter];
-    T* const bias = made_parameters[to.first_parameter + 1];
-    const auto *mean = reinterpret_cast<const T*>(b[0]), *var = reinterpret_cast<const T*>(b[1]);
-    const T *norm_weight = nullptr, *norm_bias = nullptr;
-    if constexpr (Norm::is_affine) norm_weight = p[0], norm_bias = p[1];
-    fuse_norm<T>(1, weight[0], weight.numel(1, weight.rank()), mean, var, norm.eps, norm_weight,
-                 norm_bias, w, bias);
+  static std::pair<double, double> norm_at(const Norm& norm, const T* const* p,
+                                           const std::byte* const* b, dim_t c) {
+    const auto of = [&](int i) { return static_cast<double>(reinterpret_cast<const T*>(b[i])[c]); };
+    double scale = 1 / std::sqrt(of(1) + norm.eps), shift = 0;
+    if constexpr (Norm::is_affine) {
+      scale *= static_cast<double>(p[0][c]);
+      shift = static_cast<double>(p[1][c]);
+    }
+    return {scale, shift - of(0) * scale};
   }
 };
 

@@ -110,8 +110,8 @@ namespace detail {
 /// A network for inference, created by `freeze`: its parameters, shared by lanes, each of which one
 /// thread calls it with: `net(lane, x)`. Calls are const and may run at the same time, each with
 /// its own lane; they give the bits that the model gives in evaluation mode, or, if it has batch
-/// norms that are folded into weights, its numbers to rounding. Copies share the parameters, which
-/// live as long as a copy or a lane.
+/// norms or scalings that are folded into weights, its numbers to rounding. Copies share the
+/// parameters, which live as long as a copy or a lane.
 ///
 /// A call with inputs of the extents that the lane was made for allocates nothing, takes no lock
 /// and makes no system call, once the calling thread has called prepare_thread() and if no thread
@@ -302,9 +302,11 @@ auto freeze_as(const model<E, M, In...>*, const From& from) {
 
 /// Makes an inference_model of a model as it is now: without gradients and optimizer state, in
 /// evaluation mode, with a memory plan in which values live only until their last reader. Its
-/// module is another: batch norms right after a linear module or a convolution are part of the
-/// latter's weights, weights that weight_norm and spectral_norm compute are plain ones, and
-/// nothing is dropped or frozen. Layers that run in one call have their weights packed once, for
+/// module is another: batch norms and scalings (`x * 2`, a parameter for each channel,
+/// standard_scaler) right after or before a linear module or a convolution are part of the latter's
+/// weights, weights that weight_norm and spectral_norm compute are plain ones, and nothing is
+/// dropped or frozen. Folding is stable: it changes results by no more than a rounding of weights,
+/// biases and inputs does. Layers that run in one call have their weights packed once, for
 /// all lanes. What depends on parameters and shapes alone, a mask or a product of parameters, is
 /// computed once for a lane. The model is unchanged and not needed afterwards. Throws state_error
 /// if a function chooses the alternative of a `choose`. O(parameters); allocates.

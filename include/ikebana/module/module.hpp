@@ -71,6 +71,11 @@ namespace ikebana {
 ///   give the same in evaluation, if some can be computed when the model is frozen;
 /// - `with_bias()`: the module with a second parameter that is added to channel c of its output,
 ///   where c is dimension 0 of the first, a weight that it multiplies by;
+/// - `adds_zeros`, beside `with_bias`: channels are the last dimension of inputs and outputs if the
+///   weight has 2, else the one before the spatial ones; dimension 1 of the weight is the input's
+///   channels, of a group; the value tells whether the input is extended by zeros;
+/// - `element_map(parameters, buffers, k)`: the factor and the shift, as doubles, of which it makes
+///   element k of the last dimension in evaluation;
 /// - `adds_before`: before all else, forward adds `context::residual()` to input 0 in place;
 /// - `takes_slope`: backward applies `context::input_slope()` to the gradient of input 0;
 /// - `shape_options()`: a number for those of its options on which output shapes depend, if these

@@ -72,6 +72,7 @@ struct causal_conv1d {
   static constexpr bool takes_function = true;
   static constexpr std::size_t plan_bytes = convolution::plan_bytes;
   static constexpr dim_t reach = convolution::options::reach[0] - 1;
+  static constexpr bool adds_zeros = reach > 0;
   static constexpr dim_t state_batch = detail::option_or<stateful<0>, Options...>::value;
   static_assert(state_batch >= 0, "ikebana: stateful<N> is how many sequences, or 0");
   static_assert(state_batch == 0 || convolution::options::stride[0] == 1,

@@ -92,6 +92,7 @@ struct conv {
     return p;
   }();
 
+  static constexpr bool adds_zeros = mode == "zeros" && !detail::all_equal_to(pads_after, 0);
   /// Whether the kernels' own zero padding suffices.
   static constexpr bool is_zeros = mode == "zeros" || detail::all_equal_to(pads_after, 0);
   static constexpr cpu::border border = mode == "reflect"     ? cpu::border::reflect

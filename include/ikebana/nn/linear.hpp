@@ -81,6 +81,7 @@ struct linear {
   static constexpr bool takes_slope = true;
   static constexpr bool is_layer = true;
   static constexpr bool is_affine_in_each_input = true;
+  static constexpr bool adds_zeros = false;
   static constexpr bool has_bias = detail::option_or<bias<true>, Options...>::value;
 
   [[no_unique_address]] extent<In> in_features{};

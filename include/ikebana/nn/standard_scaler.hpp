@@ -71,6 +71,15 @@ struct standard_scaler {
   void describe(description& d) const { d.add("num_features", num_features.value()); }
 
   template <class T>
+  static std::array<double, 2> element_map(const T* const*, const std::byte* const* buffers,
+                                           dim_t k) {
+    const auto of = [&](int b) {
+      return static_cast<double>(reinterpret_cast<const T*>(buffers[b])[k]);
+    };
+    return {1 / of(1), -of(0) / of(1)};
+  }
+
+  template <class T>
   void forward(const context<T>& c) const {
     const T *mean = c.buffer(0), *deviation = c.buffer(1);
     const dim_t n = c.input_shape().numel(), width = c.input_shape().back();

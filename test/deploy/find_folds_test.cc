@@ -1,0 +1,140 @@
+#include "ikebana/deploy/find_folds.hpp"
+
+#include <doctest/doctest.h>
+
+#include "ikebana/compose/frozen.hpp"
+#include "ikebana/compose/graph.hpp"
+#include "ikebana/compose/sequential.hpp"
+#include "ikebana/nn/activation.hpp"
+#include "ikebana/nn/batch_norm.hpp"
+#include "ikebana/nn/causal_conv1d.hpp"
+#include "ikebana/nn/conv.hpp"
+#include "ikebana/nn/dropout.hpp"
+#include "ikebana/nn/linear.hpp"
+#include "ikebana/nn/standard_scaler.hpp"
+#include "ikebana/nn/weight_norm.hpp"
+#include "ikebana/ops/constant.hpp"
+#include "ikebana/ops/elementwise.hpp"
+#include "test/deploy/folded.hpp"
+
+namespace ike = ikebana;
+using namespace ike::literals;
+using ike::shape;
+
+namespace {
+
+constexpr shape rows{ike::dynamic, 5};
+constexpr shape images{ike::dynamic, 3, 7, 5};
+constexpr shape sequences{ike::dynamic, 3, 9};
+
+}  // namespace
+
+TEST_CASE("scalings after weights are part of them") {
+  // A number, a parameter for each output, and a norm of what they give.
+  CHECK(folded<float, rows>(ike::graph([](auto x) {
+          const auto half = "fc"_m(ike::linear<5, 4, ike::bias<false>>{}, x) * 0.5;
+          const auto y = half * ike::parameter<"scale", shape{4}>(x, ike::initializer::uniform(1));
+          return ike::tanh{}("norm"_m(ike::lazy_batch_norm1d<>{}, 3 - y));
+        })) == "linear/2 identity/0 identity/0 identity/0 identity/0 identity/0");
+  // No bias is added where nothing is shifted.
+  CHECK(folded<double, rows>(ike::graph([](auto x) {
+          const auto y = "fc"_m(ike::linear<5, 4, ike::bias<false>>{}, x);
+          return -(y / ike::parameter<"scale", shape{1}>(x, ike::initializer::constant(2))) * 3;
+        })) == "linear/1 identity/0 identity/0 identity/0 identity/0");
+  CHECK(folded<float, rows>(ike::sequential(
+            "fc"_m = ike::lazy_linear<3>{}, "scale"_m = ike::lazy_standard_scaler{}, ike::relu{},
+            "fc2"_m = ike::lazy_linear<2>{})) == "linear/2 identity/0 linear/2");
+  // Rows of vectors, and channels of images, in a residual whose branch is scaled.
+  CHECK(folded<double, shape{ike::dynamic, 2, 5}>(ike::graph([](auto x) {
+          const auto y = "fc"_m(ike::linear<5, 5>{}, ike::relu{}(x));
+          return x + ike::parameter<"gamma", shape{5}>(x, ike::initializer::uniform(1)) * y;
+        })) == "identity/0 linear/2 identity/0");
+  CHECK(folded<float, images>(ike::graph([](auto x) {
+          const auto y = "conv"_m(ike::lazy_conv2d<3, ike::kernel<3>, ike::same_padding>{}, x);
+          const auto g = ike::parameter<"gamma", shape{3, 1, 1}>(x, ike::initializer::uniform(1));
+          return ike::relu{}(x + (y * g + ike::parameter<"beta", shape{3, 1, 1}>(x)) * 0.25);
+        })) == "conv2d/2 identity/0 identity/0 identity/0 identity/0 identity/0");
+}
+
+TEST_CASE("scalings before weights are part of them") {
+  CHECK(folded<double, rows>(ike::sequential("input"_m = ike::lazy_standard_scaler{},
+                                             ike::lazy_linear<7>{}, ike::relu{}, ike::dropout{},
+                                             ike::lazy_standard_scaler{},
+                                             ike::lazy_linear<3, ike::bias<false>>{})) ==
+        "identity/0 linear/2 identity/0 identity/0 linear/2");
+  CHECK(folded<float, rows>(ike::graph([](auto x) {
+          const auto mean = ike::parameter<"mean", shape{5}>(x, ike::initializer::uniform(1));
+          const auto y = "fc"_m(ike::linear<5, 4>{}, (x / 255 - mean) * 2);
+          return "fc2"_m(ike::linear<4, 3, ike::bias<false>>{}, ike::tanh{}(y)*0.5);
+        })) == "identity/0 identity/0 identity/0 identity/0 linear/2 identity/0 linear/1");
+  // Zeros around an image are scaled, too, but not shifted.
+  CHECK(folded<double, images>(ike::graph([](auto x) {
+          const auto g = ike::parameter<"g", shape{3, 1, 1}>(x, ike::initializer::uniform(1));
+          return "conv"_m(ike::lazy_conv2d<6, ike::kernel<3>, ike::padding<1>, ike::groups<3>>{},
+                          ike::tanh{}(x)*g);
+        })) == "identity/0 identity/0 conv2d/2");
+  CHECK(folded<float, images>(ike::graph([](auto x) {
+          return "conv"_m(ike::lazy_conv2d<6, ike::kernel<3>, ike::padding<1>>{}, x - 0.5);
+        })) == "conv2d/2");
+  CHECK(folded<double, images>(ike::graph([](auto x) {
+          const auto m = ike::parameter<"m", shape{3, 1, 1}>(x, ike::initializer::uniform(1));
+          return "conv"_m(ike::lazy_conv2d<6, ike::kernel<3>, ike::groups<3>, ike::bias<false>>{},
+                          x - m);
+        })) == "identity/0 identity/0 conv2d/2");
+  CHECK(folded<float, images>(ike::graph([](auto x) {
+          return "conv"_m(
+              ike::lazy_conv2d<6, ike::kernel<3>, ike::padding<1>, ike::padding_mode<"circular">>{},
+              x - 0.5);
+        })) == "identity/0 conv2d/2");
+  CHECK(folded<double, sequences>(ike::graph([](auto x) {
+          const auto y = "a"_m(ike::lazy_causal_conv1d<4, ike::kernel<2>>{}, x * 3);
+          return "b"_m(ike::lazy_causal_conv1d<4, ike::kernel<2>>{}, ike::relu{}(y) + 1);
+        })) == "identity/0 causal_conv1d/2 causal_conv1d/2");
+  // A norm of the input, and computed weights.
+  CHECK(folded<float, images>(
+            ike::sequential(ike::lazy_batch_norm2d<>{},
+                            ike::weight_norm<ike::conv2d<3, 4, ike::kernel<2>>, "weight", 1>{})) ==
+        "identity/0 conv2d/2");
+  CHECK(folded<double, rows>(ike::frozen<"norm", "p">(ike::graph([](auto x) {
+          const auto y = "norm"_m(ike::lazy_batch_norm1d<>{}, x);
+          return "fc"_m(ike::linear<5, 4>{}, y * ike::parameter<"p", shape{5}>(x));
+        }))) == "identity/0 identity/0 identity/0 linear/2");
+}
+
+TEST_CASE("a scaling stays where it is not one of each channel, or has other readers") {
+  const auto stays = [](const auto& net) { return folded<double, rows>(net); };
+  // Something else reads what is scaled, or the result, or the parameter.
+  CHECK(stays(ike::graph([](auto x) {
+          const auto y = "fc"_m(ike::linear<5, 5>{}, x);
+          return y * 2 + ike::tanh{}(y);
+        })) == "linear/2");
+  CHECK(stays(ike::graph([](auto x) {
+          const auto y = x * 2;
+          return "fc"_m(ike::linear<5, 5>{}, y) + y;
+        })) == "linear/2");
+  CHECK(stays(ike::graph([](auto x) {
+          const auto p = ike::parameter<"p", shape{5}>(x);
+          return "fc"_m(ike::linear<5, 5>{}, x) * p + p;
+        })) == "linear/2 parameter/1");
+  // Weights that are used twice.
+  CHECK(stays(ike::graph([](auto x) {
+          const auto fc = "fc"_m = ike::linear<5, 5>{};
+          return fc(ike::tanh{}(fc(x) * 2));
+        })) == "linear/2");
+  // Each row by a number of its own; an affine map of the reciprocal; no map of numbers.
+  CHECK(stays(ike::graph([](auto x) {
+          return "fc"_m(ike::linear<5, 5>{}, x) * ike::arange_like<1>(x);
+        })) == "linear/2");
+  CHECK(stays(ike::graph([](auto x) { return "fc"_m(ike::linear<5, 5>{}, 2 / (x + 3)); })) ==
+        "linear/2");
+  CHECK(stays(ike::graph([](auto x) {
+          return ike::maximum("fc"_m(ike::linear<5, 5>{}, x), 0.25);
+        })) == "linear/2");
+  CHECK(folded<double, shape{ike::dynamic, 5, 5}>(ike::graph([](auto x) {
+          return "fc"_m(ike::linear<5, 5>{}, x) * ike::parameter<"p", shape{5, 1}>(x);
+        })) == "linear/2 parameter/1");
+  // A parameter that makes the result larger.
+  CHECK(folded<double, shape{ike::dynamic, 1, 5}>(ike::graph([](auto x) {
+          return "fc"_m(ike::linear<5, 5>{}, x) * ike::parameter<"p", shape{3, 1}>(x);
+        })) == "linear/2 parameter/1");
+}
