@@ -81,16 +81,15 @@ float* operand(int which) {
   return all[which].data();
 }
 
-double products(cpu::gemm_algorithm a, cpu::gemm_algorithm b, cpu::transpose tb, dim_t m, dim_t n,
-                dim_t k) {
+double products(cpu::gemm_algorithm a, cpu::gemm_algorithm b, dim_t m, dim_t n, dim_t k) {
   cpu::gemm_call<float> call{};
   call.m = m, call.n = n, call.k = k;
   call.a = operand(0), call.lda = k;
-  call.b = operand(1), call.ldb = tb == cpu::transpose::yes ? k : n;
+  call.b = operand(1), call.ldb = n;
   call.c = operand(2), call.ldc = n;
   call.then = &cpu::detail::no_epilogue<float>;
   call.alpha = 1;
-  call.ta = cpu::transpose::no, call.tb = tb;
+  call.ta = call.tb = cpu::transpose::no;
   call.order = cpu::gemm_order::by_columns_and_terms;
   // Where one does not apply, there is nothing to choose.
   if (!cpu::detail::run_gemm_by(a, call) || !cpu::detail::run_gemm_by(b, call))
@@ -155,20 +154,11 @@ int main() {
   std::printf("%s, L1 %lld KiB, L2 %lld KiB, float\n", name(cpu::active_instruction_set()),
               static_cast<long long>(caches.first / 1024),
               static_cast<long long>(caches.second / 1024));
-  constexpr auto no = cpu::transpose::no, yes = cpu::transpose::yes;
   constexpr auto forward = conv_direction::forward, data = conv_direction::data;
-  fit("gemm least_lane_rows", gemm_costs::least_lane_rows, "dot products", "tiles of lanes",
-      std::array<dim_t, 7>{16, 32, 48, 64, 96, 128, 256}, [&](dim_t m) {
-        return products(gemm_algorithm::dot_products, gemm_algorithm::lane_tiles, yes, m, 64, 512);
-      });
-  fit("gemm least_lane_columns", gemm_costs::least_lane_columns, "dot products", "tiles of lanes",
-      std::array<dim_t, 6>{16, 24, 32, 40, 64, 128}, [&](dim_t n) {
-        return products(gemm_algorithm::dot_products, gemm_algorithm::lane_tiles, yes, 128, n, 512);
-      });
   fit("gemm near_quarters", gemm_costs::near_quarters, "tiles in place", "tiles of panels",
       std::array<dim_t, 6>{1, 2, 3, 4, 6, 8}, [&](dim_t quarters) {
         const dim_t n = quarters * caches.second / 4 / 4 / 512;
-        return products(gemm_algorithm::tiles_in_place, gemm_algorithm::tiles_of_panels, no, 256, n,
+        return products(gemm_algorithm::tiles_in_place, gemm_algorithm::tiles_of_panels, 256, n,
                         512);
       });
   fit("conv least_winograd_channels", conv_costs::least_winograd_channels, "bands", "Winograd",

@@ -14,22 +14,16 @@ inline constexpr dim_t most_dot_rows = 8;
 /// read.
 inline constexpr dim_t most_copied = dim_t{256} * 1024, least_copied_vectors = 2, least_readers = 4;
 /// Where a row must have the same bits among any number of others, dot products serve sums of at
-/// least so many vectors: of these, many rows lose little by tiles of lanes, and one row would lose
-/// much by packed panels.
+/// least so many vectors: of these, many rows lose little, and one row would lose much by packed
+/// panels.
 inline constexpr dim_t least_lane_terms = 16;
 
 // ---- These change no bits. ----
 
-/// From so many rows and columns on, tiles of lanes are faster than dot products, where scratch
-/// memory holds a strip of so many rows.
-inline constexpr dim_t least_lane_rows = 64, least_lane_columns = 40, least_strip = 4;
 /// The columns of a block of a transposed product, which is small enough for the first-level cache.
 inline constexpr dim_t transposed_columns = 256;
 /// Fewer steps do not pay for transposing the result.
 inline constexpr dim_t least_transposed = 8;
-/// Rows of a matrix of up to so many vectors, which a vector is multiplied by, go by tiles even if
-/// the matrix is beyond the first-level cache.
-inline constexpr dim_t most_row_vectors = 8;
 /// op(b) is near if it takes so many quarters of the second-level cache.
 inline constexpr dim_t near_quarters = 3;
 /// How often a packed op(b) is moved: read and written once each.
@@ -37,7 +31,7 @@ inline constexpr dim_t moves_of_packing = 2;
 /// The steps of a block where op(b) is near, so that the first-level cache holds a strip of a;
 /// where it is far, so that the processor prefetches as many rows; the same for one or two rows of
 /// a.
-inline constexpr dim_t near_depth = 384, far_depth = 64, thin_far_depth = 16, thin_rows = 2;
+inline constexpr dim_t near_depth = 384, far_depth = 64, thin_far_depth = 8, thin_rows = 2;
 /// Of so few steps, time goes into writing the result, by tiles with long rows.
 inline constexpr dim_t most_shallow = 4;
 /// Columns of a are packed where its rows have more bytes: each is another page or set of the

@@ -123,7 +123,8 @@ IKEBANA_CPU_INLINE void multiply_dots(dim_t m, dim_t n, dim_t k, const T* x, dim
   alignas(64) T out[static_cast<std::size_t>(dot_rows * dot_strip)];
   // What several rows of x meet stays near.
   const dim_t near = detail::caches().first / 2 / dim_t{sizeof(T)},
-              strip = m <= dot_rows || (n < dot_strip ? n : dot_strip) * k <= near ? dot_strip : 8;
+              strip = m <= dot_rows || (n < dot_strip ? n : dot_strip) * k <= near ? dot_strip
+                                                                                   : 4 * dot_rows;
   for (dim_t j = 0; j < n; j += strip) {
     const dim_t count = n - j < strip ? n - j : strip;
     for (dim_t i = 0; i < m; i += dot_rows) {

@@ -13,9 +13,7 @@ namespace ikebana::cpu {
 
 /// How a product is computed, in the order of gemm_table.
 enum class gemm_algorithm : unsigned char {
-  lane_tiles,       ///< The sums of dot products of many rows: register tiles for each lane.
   dot_products,     ///< Rows of both factors along the summed dimension; lanes are added up last.
-  vector_matrix,    ///< One row of the result: op(b) is streamed once.
   transposed,       ///< Few columns of the result: as the rows of op(b)' op(a)'.
   tiles_in_place,   ///< Register tiles that read op(b) where it stands.
   tiles_of_panels,  ///< Register tiles that read packed panels of op(b).
@@ -93,24 +91,7 @@ namespace detail {
 constexpr bool is_always(const gemm_problem&) { return true; }
 constexpr dim_t no_cost(const gemm_problem&) { return 0; }
 
-constexpr bool applies_lane_tiles(const gemm_problem& p) {
-  namespace costs = gemm_costs;
-  const dim_t bytes = (p.k + p.lanes) * p.element;
-  return p.ta == transpose::no && p.tb == transpose::yes && !p.scales && p.k > 0 &&
-         2 * p.lanes * bytes <= p.caches.second / 2 &&
-         costs::least_strip * bytes <= p.caches.second / 4 && sums_in_lanes(p);
-}
-/// Of few rows or columns, packing is not worth it.
-constexpr dim_t cost_of_lane_tiles(const gemm_problem& p) {
-  namespace costs = gemm_costs;
-  return p.m >= costs::least_lane_rows && p.n >= costs::least_lane_columns
-             ? 0
-             : costs::moves_of_packing * p.k * p.n * p.element;
-}
 constexpr bool applies_dot_products(const gemm_problem& p) { return sums_in_lanes(p); }
-constexpr bool applies_vector_matrix(const gemm_problem& p) {
-  return p.lanes > 1 && p.m == 1 && !p.b_by_rows();
-}
 [[gnu::always_inline]] constexpr bool applies_transposed(const gemm_problem& p) {
   return p.lanes > 1 && !p.a_by_rows() && !p.scales && p.n <= p.tile_rows && p.n < p.m &&
          p.m >= p.lanes && (p.n == 1 || p.k >= gemm_costs::least_transposed);
@@ -138,11 +119,7 @@ struct gemm_entry {
 /// The algorithms. The cheapest that applies is run, the first of equals; how is in
 /// gemm/product-inl.hpp, for each instruction set.
 inline constexpr detail::gemm_entry gemm_table[] = {
-    {gemm_algorithm::lane_tiles, "tiles of lanes", &detail::applies_lane_tiles,
-     &detail::cost_of_lane_tiles},
     {gemm_algorithm::dot_products, "dot products", &detail::applies_dot_products, &detail::no_cost},
-    {gemm_algorithm::vector_matrix, "vector times matrix", &detail::applies_vector_matrix,
-     &detail::no_cost},
     {gemm_algorithm::transposed, "transposed", &detail::applies_transposed, &detail::no_cost},
     {gemm_algorithm::tiles_in_place, "tiles in place", &detail::applies_tiles_in_place,
      &detail::cost_of_tiles_in_place},

@@ -1,5 +1,5 @@
 // A product by its plan.
-// Needs: dots-inl.hpp, lane_tiles-inl.hpp, vector-inl.hpp, tiles-inl.hpp.
+// Needs: dots-inl.hpp, tiles-inl.hpp.
 
 template <class T>
 IKEBANA_CPU_INLINE gemm_problem problem_of(const gemm_call<T>& call,
@@ -27,9 +27,9 @@ void run_tiles(const gemm_problem& problem, gemm_algorithm algorithm, const gemm
 template <class T>
 inline constexpr void (*runs_of[])(const gemm_problem&, gemm_algorithm, const gemm_call<T>&) = {
 #if IKEBANA_CPU_WIDTH == 0
-    &run_tiles<T>, &run_tiles<T>, &run_tiles<T>, &run_tiles<T>,
+    &run_tiles<T>, &run_tiles<T>,
 #else
-    &multiply_lane_tiles<T>, &multiply_by_dots<T>, &multiply_vector<T>, &multiply_transposed<T>,
+    &multiply_by_dots<T>, &multiply_transposed<T>,
 #endif
     &run_tiles<T>, &run_tiles<T>};
 
