@@ -1,7 +1,7 @@
 // Products of sizes that the compiler knows.
 // Needs: tile-inl.hpp, product-inl.hpp.
 
-/// Of dense matrices: one tile, without a plan, where the result fits into one.
+/// Of dense matrices: one tile, compiled for these sizes, where the result fits into one.
 template <class T, dim_t M, dim_t N, dim_t K, transpose A, transpose B>
 void fixed_product(const T* a, const T* b, T* c) {
   constexpr int vectors = N <= vec<T>::size ? 1 : 2, most = gemm_tile<T>::most_rows[vectors];
@@ -17,7 +17,7 @@ void fixed_product(const T* a, const T* b, T* c) {
     t.start = tile_start::zero;
     t.relu = false;
     t.set_columns(vectors, N);
-    multiply_tile<T, static_cast<int>(M), vectors>(t);
+    multiply_tile_inline<T, static_cast<int>(M), vectors>(t);
   } else {
     product(gemm_call<T>{M, N, K, a, A == transpose::no ? K : M, b, B == transpose::no ? N : K, c,
                          N, &detail::no_epilogue<T>, T(1), T(0), A, B});

@@ -78,10 +78,9 @@ struct row_pointers {
   }
 };
 
-// Unrolled by pragmas, since -O2 alone would keep the sums in memory. Not inlined: all products
-// share one copy of each tile.
+// Unrolled by pragmas, since -O2 alone would keep the sums in memory.
 template <class T, int Rows, int Vectors>
-[[gnu::noinline]] void multiply_tile(tile_task<T>& t) {
+IKEBANA_CPU_INLINE void multiply_tile_inline(tile_task<T>& t) {
   constexpr dim_t w = vec<T>::size;
   const dim_t last = t.last, a_step = t.a_step, b_step = t.b_step, c_row = t.c_row;
   const auto load = [=](const T* p, int v) __attribute__((always_inline)) {
@@ -152,6 +151,12 @@ template <class T, int Rows, int Vectors>
     t.c += t.next.c;
     t.init += t.next.init;
   }
+}
+
+/// Not inlined: all products share one copy of each tile.
+template <class T, int Rows, int Vectors>
+[[gnu::noinline]] void multiply_tile(tile_task<T>& t) {
+  multiply_tile_inline<T, Rows, Vectors>(t);
 }
 
 template <class T>

@@ -190,5 +190,9 @@ IKEBANA_CPU_INLINE void multiply_small(const gemm_call<T>& call) {
   t.b = call.b;
   t.c = call.c;
   t.init = call.then->bias;
-  multiply_strips(t, call.m, call.n);
+  const int vectors = call.n <= vec<T>::size ? 1 : 2;
+  if (call.n > gemm_tile<T>::columns || call.m > gemm_tile<T>::most_rows[vectors])
+    return multiply_strips(t, call.m, call.n);
+  t.set_columns(vectors, call.n);
+  find_tile<T>(call.m, vectors)(t);
 }
