@@ -33,8 +33,10 @@ struct conv_im2col {
   bool is_product = taps == 1 && p.from == p.to && p.padding == std::array<dim_t, 3>{};
   dim_t channels, depth;         // of a block
   dim_t images, lines, columns;  // of a block
-  dim_t pitch = 0, step = 0;     // of what a line meets of a row of the image
-  T *rows = nullptr, *across = nullptr, *line = nullptr;  // of x, of y, of what a line meets
+  dim_t pitch = 0;               // of what lines meet of a row of the image
+  // Rows from what a line meets to what the next does: of one row no more are copied.
+  dim_t line_step = p.kernel[1] > 1 ? p.stride[1] : 1;
+  T *rows = nullptr, *across = nullptr, *met = nullptr;  // of x, of y, of what lines meet
 
   static constexpr dim_t slack = 32;  // Elements that copies may write or read too much.
 
@@ -60,7 +62,6 @@ struct conv_im2col {
       lines = even_part(lines, most / columns);
     }
     pitch = (columns - 1) * p.stride[2] + p.dilation[2] * (p.kernel[2] - 1) + 1;
-    step = pitch + slack;
   }
 
   /// Of images from number `image` on, or of one the lines from number `line` on, from column x on.
@@ -80,66 +81,91 @@ struct conv_im2col {
   /// Divides the calling thread's memory.
   void place() {
     const dim_t positions = images * lines * columns, size = positions * depth + slack;
-    rows = conv_memory<T>(conv_use::beside,
-                          size + positions * p.results + slack + channels * kernel_rows * step);
+    rows = conv_memory<T>(conv_use::beside, size + positions * p.results + slack +
+                                                channels * p.kernel[0] * met_rows(lines) * pitch +
+                                                slack);
     across = rows + size;
-    line = across + positions * p.results + slack;
+    met = across + positions * p.results + slack;
   }
 
-  /// f(a row of the kernel, what it meets of a channel or -1) for positions of a line.
+  /// f(z, y, n, line) for the lines of a block: of each plane z those from y on, the first of which
+  /// is number `line` of the block.
   template <class F>
-  void each_row(dim_t at, const F& f) const {
-    for (dim_t kz = 0, n = 0; kz < p.kernel[0]; ++kz)
-      for (dim_t ky = 0; ky < p.kernel[1]; ++ky, ++n) {
-        const dim_t z = p.met(0, at / p.to[1], kz), y = p.met(1, at % p.to[1], ky);
-        const bool inside = z >= 0 && z < p.from[0] && y >= 0 && y < p.from[1];
-        f(n, inside ? (z * p.from[1] + y) * p.from[2] : -1);
-      }
+  void each_plane(const block& b, const F& f) const {
+    for (dim_t line = 0, n; line < b.lines; line += n) {
+      const dim_t y = (b.line + line) % p.to[1];
+      n = least(b.lines - line, p.to[1] - y);
+      f((b.line + line) / p.to[1], y, n, line);
+    }
   }
 
   /// The receptive fields of a block in channels c on, or in as many as there are.
   void gather(const block& b, dim_t c, dim_t some) const {
     T* to = rows;
-    for (dim_t i = 0; i < b.images; ++i)
-      for (dim_t l = 0; l < b.lines; ++l, to += b.columns * some * taps) {
-        const T* const from = of.source + (b.image + i) * p.source_image + c * from_plane;
-        if (is_product) {
-          tiles.pack_across(to, some, from + (b.line + l) * p.to[2] + b.x, plane, b.columns, some);
-          continue;
-        }
-        copy_line(from, b.line + l, b.x, some);
+    for (dim_t i = 0; i < b.images; ++i) {
+      const T* const from = of.source + (b.image + i) * p.source_image + c * from_plane;
+      if (is_product) {
+        for (dim_t l = b.line; l < b.line + b.lines; ++l, to += b.columns * some)
+          tiles.pack_across(to, some, from + l * p.to[2] + b.x, plane, b.columns, some);
+        continue;
+      }
+      each_plane(b, [&](dim_t z, dim_t y, dim_t n, dim_t) {
+        copy_met(from, z, y, n, b.x, some);
         const dim_t bytes = p.dilation[2] == 1 ? p.kernel[2] * dim_t{sizeof(T)} : 65;
-        (bytes <= 16   ? spread<16>
-         : bytes <= 32 ? spread<32>
-         : bytes <= 64 ? spread<64>
-                       : spread<0>)(*this, b.columns, some * kernel_rows, to);
+        const auto spread_line = bytes <= 16   ? &spread<16>
+                                 : bytes <= 32 ? &spread<32>
+                                 : bytes <= 64 ? &spread<64>
+                                               : &spread<0>;
+        for (dim_t l = 0; l < n; ++l, to += b.columns * some * taps)
+          spread_line(*this, b.columns, some * p.kernel[0], met_rows(n),
+                      met + l * line_step * pitch, to);
+      });
+    }
+  }
+  /// Rows of the image that n lines meet.
+  dim_t met_rows(dim_t n) const {
+    return (n - 1) * line_step + p.dilation[1] * (p.kernel[1] - 1) + 1;
+  }
+  /// What they meet of each channel and plane of the kernel, with zeros around it.
+  void copy_met(const T* from, dim_t z, dim_t at, dim_t n, dim_t x0, dim_t some) const {
+    const dim_t height = met_rows(n), top = p.met(1, at, 0), left = p.met(2, x0, 0),
+                apart = p.stride[1] / line_step;
+    const position_range y = positions_inside(height, top, apart, p.from[1]),
+                         x = positions_inside(pitch, left, 1, p.from[2]);
+    T* to = met;
+    for (dim_t c = 0; c < some; ++c, from += from_plane)
+      for (dim_t kz = 0; kz < p.kernel[0]; ++kz, to += height * pitch) {
+        const dim_t at_z = p.met(0, z, kz);
+        if (at_z < 0 || at_z >= p.from[0] || x.begin >= x.end || y.begin >= y.end)
+          tiles.clear(to, height * pitch);
+        else
+          tiles.copy_lines(
+              {1, 0, 0,
+               from + (at_z * p.from[1] + top + y.begin * apart) * p.from[2] + left + x.begin,
+               apart * p.from[2], 1, to, pitch, y.begin * pitch, y.end - y.begin,
+               (height - y.end) * pitch, x.begin, x.end - x.begin});
       }
   }
-  /// What a line meets, with zeros around it.
-  void copy_line(const T* from, dim_t at, dim_t x, dim_t some) const {
-    const dim_t first = p.met(2, x, 0), lead = first < 0 ? least(-first, pitch) : 0,
-                skip = first > 0 ? first : 0, length = least(p.from[2] - skip, pitch - lead);
-    each_row(at, [&](dim_t n, dim_t source) {
-      T* const to = line + n * step;
-      if (source >= 0 && length > 0)
-        return tiles.copy_lines({some, from_plane, kernel_rows * step, from + source + skip,
-                                 p.from[2], 1, to, pitch, 0, 1, 0, lead, length});
-      for (dim_t c = 0; c < some; ++c) tiles.clear(to + c * kernel_rows * step, pitch);
-    });
-  }
-  /// The rows of a line's receptive fields. They are copied by so many bytes, whatever they have:
-  /// what spills over is written later.
+  /// The rows of a line's receptive fields in so many planes. They are copied by so many bytes,
+  /// whatever they have: what spills over is written later.
   template <std::size_t Bytes>
-  static void spread(const conv_im2col& all, dim_t positions, dim_t kernel_rows, T* to) {
-    const dim_t length = all.p.kernel[2], dilation = all.p.dilation[2], step = all.step;
-    const T* from = all.line;
+  static void spread(const conv_im2col& all, dim_t positions, dim_t planes, dim_t height,
+                     const T* from, T* to) {
+    const dim_t length = all.p.kernel[2], dilation = all.p.dilation[2], rows = all.p.kernel[1],
+                plane_step = height * all.pitch;
+    // Loops of one turn would take longer.
+    const dim_t outer = rows > 1 ? planes : 1, inner = rows > 1 ? rows : planes,
+                step = rows > 1 ? all.p.dilation[1] * all.pitch : plane_step;
     for (; positions > 0; --positions, from += all.p.stride[2]) {
-      const T* row = from;
-      for (dim_t n = kernel_rows; n > 0; --n, row += step, to += length)
-        if constexpr (Bytes > 0)
-          std::memcpy(to, row, Bytes);
-        else
-          for (dim_t k = 0; k < length; ++k) to[k] = row[k * dilation];
+      const T* plane = from;
+      for (dim_t n = outer; n > 0; --n, plane += plane_step) {
+        const T* row = plane;
+        for (dim_t i = inner; i > 0; --i, row += step, to += length)
+          if constexpr (Bytes > 0)
+            std::memcpy(to, row, Bytes);
+          else
+            for (dim_t k = 0; k < length; ++k) to[k] = row[k * dilation];
+      }
     }
   }
   /// Adds to the image at `to` what the positions of a line hand to it.
@@ -148,20 +174,21 @@ struct conv_im2col {
       const dim_t first = p.met(2, x, 0), d = p.dilation[2];
       const dim_t begin = first < 0 ? parts(-first, d) : 0,
                   end = least(p.kernel[2], parts(p.from[2] - first, d));
-      each_row(at, [&](dim_t n, dim_t source) {
-        const T* row = from + n * p.kernel[2];
-        T* met = to + source + first;
-        for (dim_t c = source < 0 ? channels : 0; c < channels; ++c, row += taps, met += from_plane)
-          for (dim_t k = begin; k < end; ++k) met[k * d] += row[k];
-      });
+      const T* row = from;
+      for (dim_t n = 0; n < kernel_rows; ++n, row += p.kernel[2]) {
+        const dim_t z = p.met(0, at / p.to[1], n / p.kernel[1]),
+                    y = p.met(1, at % p.to[1], n % p.kernel[1]);
+        if (z < 0 || z >= p.from[0] || y < 0 || y >= p.from[1]) continue;
+        T* target = to + (z * p.from[1] + y) * p.from[2] + first;
+        for (dim_t c = 0; c < channels; ++c, target += from_plane)
+          for (dim_t k = begin; k < end; ++k) target[k * d] += row[c * taps + k];
+      }
     }
   }
   /// The same of a block whose rows are those of channels and kernel elements.
   void add_block(const block& b) const {
-    const dim_t positions = b.positions(), end = b.line + b.lines;
-    for (dim_t z = b.line / p.to[1]; z * p.to[1] < end; ++z) {
-      const dim_t top = z * p.to[1], y0 = top < b.line ? b.line - top : 0,
-                  high = least(end - top, p.to[1]) - y0;
+    const dim_t positions = b.positions();
+    each_plane(b, [&](dim_t z, dim_t y0, dim_t high, dim_t line) {
       for (dim_t k = 0; k < taps; ++k) {
         const dim_t at_z = p.met(0, z, k / (p.kernel[1] * p.kernel[2])),
                     at_y = p.met(1, y0, k / p.kernel[2] % p.kernel[1]),
@@ -169,7 +196,7 @@ struct conv_im2col {
         if (at_z < 0 || at_z >= p.from[0]) continue;
         const position_range y = positions_inside(high, at_y, p.stride[1], p.from[1]),
                              x = positions_inside(b.columns, at_x, p.stride[2], p.from[2]);
-        const T* from = rows + k * positions + (top + y0 + y.begin - b.line) * b.columns + x.begin;
+        const T* from = rows + k * positions + (line + y.begin) * b.columns + x.begin;
         T* to = of.result + b.image * p.source_image +
                 (at_z * p.from[1] + at_y + y.begin * p.stride[1]) * p.from[2] + at_x +
                 x.begin * p.stride[2];
@@ -178,7 +205,7 @@ struct conv_im2col {
           tiles.add_rows(channels, x.end - x.begin, from, taps * positions, to, from_plane,
                          p.stride[2]);
       }
-    }
+    });
   }
   /// dy by positions.
   void gather_dy(const T* dy, const block& b) const {
