@@ -42,12 +42,11 @@ void normalize_rows(dim_t first, dim_t last, dim_t n, dim_t groups, const T* x, 
         const T* const row = values + (first + r) * n;
         const vec<T> center = vec<T>::broadcast(mean[r]);
         join_terms<T>(
-            n, vec<T>::zero(),
-            [](vec<T> p, vec<T> q) __attribute__((always_inline)) { return p + q; },
+            n, vec<T>::zero(), lane_sum{},
             IKEBANA_CPU_TERMS { return term(load_lanes(row + i, lanes, center), center); })
             .store(parts + r * w);
       }
-      return sums_of_rows(step, static_cast<const T*>(parts)) / count;
+      return joined_rows<lane_sum>(step, static_cast<const T*>(parts)) / count;
     };
     if (means != nullptr) {
       vec<T>::zero().store(mean);

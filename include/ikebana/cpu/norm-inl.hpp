@@ -4,11 +4,10 @@
 template <class T, class F>
 IKEBANA_CPU_INLINE T sum_rows(dim_t rows, dim_t step, dim_t n, F f) {
   vec<T> total = vec<T>::zero();
-  const auto add = [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return a + b; };
   for (dim_t r = 0; r < rows; ++r)
-    total =
-        total + join_terms<T>(
-                    n, vec<T>::zero(), add, IKEBANA_CPU_TERMS { return f(r * step + i, lanes); });
+    total = total + join_terms<T>(
+                        n, vec<T>::zero(), lane_sum{},
+                        IKEBANA_CPU_TERMS { return f(r * step + i, lanes); });
   return sum(total);
 }
 template <class T>

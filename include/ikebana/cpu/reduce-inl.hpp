@@ -18,9 +18,7 @@ IKEBANA_CPU_INLINE vec<T> join_terms(dim_t n, vec<T> neutral, Join join, F f) {
 /// Their sum: what lies past the lanes of a term must be zero.
 template <class T, class F>
 IKEBANA_CPU_INLINE T sum_terms(dim_t n, F f) {
-  return sum(join_terms<T>(
-      n, vec<T>::zero(), [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return a + b; },
-      f));
+  return sum(join_terms<T>(n, vec<T>::zero(), lane_sum{}, f));
 }
 
 template <class T>

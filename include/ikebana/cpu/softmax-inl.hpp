@@ -1,23 +1,48 @@
+/// The largest number of a row by lanes.
 template <class T>
-IKEBANA_CPU_INLINE T row_maximum(dim_t n, const T* x) {
+IKEBANA_CPU_INLINE vec<T> row_maximum(dim_t n, const T* x) {
   const vec<T> least = vec<T>::broadcast(-static_cast<T>(__builtin_inff()));
-  return maximum(join_terms<T>(
-      n, least, [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return max(a, b); },
-      IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes, least); }));
+  return join_terms<T>(
+      n, least, lane_maximum{}, IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes, least); });
 }
 /// The sum of exp(x - shift) by lanes; the exponentials become y where that is given.
 template <class T>
-IKEBANA_CPU_INLINE vec<T> exp_shifted(dim_t n, const T* x, T* y, vec<T> shift) {
+IKEBANA_CPU_INLINE vec<T> exp_shifted(dim_t n, const T* x, T* y, T shift) {
   constexpr dim_t w = vec<T>::size;
   const vec<T> least = vec<T>::broadcast(-static_cast<T>(__builtin_inff()));
   vec<T> total = vec<T>::zero();
-  for (dim_t i = 0; i < n; i += w) {
-    const dim_t lanes = n - i < w ? n - i : w;
+  const auto add = [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
     const vec<T> e = exp_of_difference(load_lanes(x + i, lanes, least) - shift);
     if (y != nullptr) store_lanes(e, y + i, lanes);
     total = total + e;
-  }
+  };
+  dim_t i = 0;
+  for (; i + w <= n; i += w) add(i, w);
+  if (i < n) add(i, n - i);
   return total;
+}
+/// The largest number of each row, of as many `together` as they are joined.
+template <class T>
+[[gnu::noinline]] void row_maxima(dim_t rows, dim_t together, dim_t n, const T* x, T* parts,
+                                  T* most) {
+  constexpr dim_t w = vec<T>::size;
+  const vec<T> least = vec<T>::broadcast(-static_cast<T>(__builtin_inff()));
+  for (dim_t r = 0; r < rows; ++r)
+    (n <= w ? load_lanes(x + r * n, n, least) : row_maximum(n, x + r * n)).store(parts + r * w);
+  joined_rows<lane_maximum>(together, static_cast<const T*>(parts)).store(most);
+}
+/// The sums of their exponentials, which become y where that is given, and in rows of up to a
+/// register `parts`.
+template <class T>
+[[gnu::noinline]] void row_sums(dim_t rows, dim_t together, dim_t n, const T* x, T* y,
+                                const T* most, T* parts, T* sums) {
+  constexpr dim_t w = vec<T>::size;
+  const vec<T> least = vec<T>::broadcast(-static_cast<T>(__builtin_inff()));
+  for (dim_t r = 0; r < rows; ++r)
+    (n <= w ? exp_of_difference(load_lanes(x + r * n, n, least) - most[r])
+            : exp_shifted(n, x + r * n, y == nullptr ? y : y + r * n, most[r]))
+        .store(parts + r * w);
+  joined_rows<lane_sum>(together, static_cast<const T*>(parts)).store(sums);
 }
 template <class T>
 IKEBANA_CPU_INLINE void scale_row(dim_t n, T* y, T factor) {
@@ -58,18 +83,14 @@ void softmax_rows(dim_t first, dim_t last, dim_t n, dim_t inner, const T* x, T* 
     return;
   }
   const dim_t step = rows_together<T>(n);
-  alignas(64) T parts[w * w] = {}, after[w];
-  vec<T> shift[w];
+  alignas(64) T parts[w * w] = {}, most[w], sums[w], after[w];
   const bool is_kept = n <= w;  // The exponentials are the parts.
   for (; first < last; first += step) {
     const dim_t rows = last - first < step ? last - first : step;
-    for (dim_t r = 0; r < rows; ++r) {
-      const dim_t at = (first + r) * n;
-      shift[r] = vec<T>::broadcast(row_maximum(n, x + at));
-      exp_shifted(n, x + at, logarithm || is_kept ? nullptr : y + at, shift[r])
-          .store(parts + r * w);
-    }
-    const vec<T> totals = sums_of_rows(step, static_cast<const T*>(parts));
+    const T* const at = x + first * n;
+    row_maxima(rows, step, n, at, parts, most);
+    row_sums(rows, step, n, at, logarithm ? nullptr : y + first * n, most, parts, sums);
+    const vec<T> totals = vec<T>::load(sums);
     (logarithm ? log(totals) : T(1) / totals).store(after);
     for (dim_t r = 0; r < rows; ++r) {
       const T* const from = x + (first + r) * n;
@@ -81,9 +102,9 @@ void softmax_rows(dim_t first, dim_t last, dim_t n, dim_t inner, const T* x, T* 
           scale_row(n, to, after[r]);
         continue;
       }
-      const vec<T> most = shift[r], by = vec<T>::broadcast(after[r]);
+      const vec<T> shift = vec<T>::broadcast(most[r]), by = vec<T>::broadcast(after[r]);
       map_terms(
-          n, to, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) - most - by; });
+          n, to, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) - shift - by; });
     }
   }
 }
@@ -137,53 +158,56 @@ void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::i
                         T label_smoothing, std::int64_t ignore_index, T* losses_sum,
                         std::int64_t* counted, T* dlogits, T grad_scale) {
   const T rest = T(1) - label_smoothing;
-  const vec<T> smooth = vec<T>::broadcast(grad_scale * (label_smoothing / static_cast<T>(classes)));
+  const T smoothed = label_smoothing / static_cast<T>(classes);
+  const vec<T> smooth = vec<T>::broadcast(grad_scale * smoothed);
   // In double, so that many rows lose nothing.
   double losses = 0;
   std::int64_t count = 0;
   constexpr dim_t w = vec<T>::size;
   const dim_t step = rows_together<T>(classes);
-  alignas(64) T parts[w * w] = {}, logs[w], factors[w];
+  alignas(64) T parts[w * w] = {}, most[w], sums[w], logs[w], factors[w];
   T of_target[w] = {}, mean[w] = {};
   const bool is_kept = classes <= w;  // The exponentials are the parts.
   for (dim_t first = 0; first < rows; first += step) {
     const dim_t here = rows - first < step ? rows - first : step;
+    const T* const x = logits + first * classes;
+    T* const dx = dlogits == nullptr ? nullptr : dlogits + first * classes;
+    row_maxima(here, step, classes, x, parts, most);
+    // From here on the logits may be overwritten.
     for (dim_t r = 0; r < here; ++r) {
-      const T* const x = logits + (first + r) * classes;
-      T* const d = dlogits == nullptr ? nullptr : dlogits + (first + r) * classes;
-      if (target[first + r] == ignore_index) {
-        for (dim_t i = 0; d != nullptr && i < classes; ++i) d[i] = T(0);
-        continue;
-      }
-      const T most = row_maximum(classes, x);
-      of_target[r] = x[target[first + r]] - most;
-      const vec<T> shift = vec<T>::broadcast(most);
+      const T* const row = x + r * classes;
+      if (target[first + r] == ignore_index) continue;
+      of_target[r] = row[target[first + r]] - most[r];
+      const vec<T> shift = vec<T>::broadcast(most[r]);
       if (label_smoothing != T(0))
         mean[r] =
             sum_terms<T>(
-                classes, IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes, shift) - shift; }) /
+                classes, IKEBANA_CPU_TERMS { return load_lanes(row + i, lanes, shift) - shift; }) /
             static_cast<T>(classes);
-      // From here on the logits may be overwritten.
-      exp_shifted(classes, x, is_kept ? nullptr : d, shift).store(parts + r * w);
     }
-    const vec<T> totals = sums_of_rows(step, static_cast<const T*>(parts));
+    row_sums(here, step, classes, x, dx, most, parts, sums);
+    const vec<T> totals = vec<T>::load(sums);
     log(totals).store(logs);
     (grad_scale / totals).store(factors);
     for (dim_t r = 0; r < here; ++r) {
       const std::int64_t label = target[first + r];
-      if (label == ignore_index) continue;
+      T* const d = dx == nullptr ? nullptr : dx + r * classes;
+      if (label == ignore_index) {
+        for (dim_t i = 0; d != nullptr && i < classes; ++i) d[i] = T(0);
+        continue;
+      }
       ++count;
       losses += static_cast<double>((logs[r] - of_target[r]) * rest +
                                     (logs[r] - mean[r]) * label_smoothing);
-      if (dlogits == nullptr) continue;
-      T* const d = dlogits + (first + r) * classes;
+      if (d == nullptr) continue;
       const vec<T> factor = vec<T>::broadcast(factors[r]);
+      const T of_label = (is_kept ? parts[r * w + label] : d[label]) * factors[r];
       if (is_kept)
         store_lanes(vec<T>::load(parts + r * w) * factor - smooth, d, classes);
       else
         map_terms(
             classes, d, IKEBANA_CPU_TERMS { return load_lanes(d + i, lanes) * factor - smooth; });
-      d[label] -= grad_scale * rest;
+      d[label] = of_label - grad_scale * (smoothed + rest);
     }
   }
   *losses_sum = static_cast<T>(losses);

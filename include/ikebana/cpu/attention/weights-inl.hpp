@@ -23,11 +23,11 @@ void masked_softmax_rows(dim_t rows, dim_t columns, T* x, const T* added, const 
     if (masked)
       mask_scores(n, x, added == nullptr ? nullptr : added + r * columns,
                   ignored == nullptr ? nullptr : ignored + r * columns, ignored_keys);
-    const T most = row_maximum(n, x);
+    const T most = maximum(row_maximum(n, x));
     bool empty = bits(most) == never;
     for (dim_t i = 0; empty && i < n; ++i) empty = bits(x[i]) == never;
     const dim_t from = empty ? 0 : n;
-    if (!empty) scale_row(n, x, T(1) / sum(exp_shifted(n, x, x, vec<T>::broadcast(most))));
+    if (!empty) scale_row(n, x, T(1) / sum(exp_shifted(n, x, x, most)));
     for (dim_t i = from; i < columns; i += w)
       vec<T>::zero().store(x + i, columns - i < w ? columns - i : w);
   }

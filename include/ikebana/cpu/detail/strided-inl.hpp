@@ -126,31 +126,31 @@ IKEBANA_CPU_INLINE void store_phases(const vec<T>* phases, T* p) {
 #endif
 }
 
-/// The sums of w registers' lanes: lane i is that of register i, all added in the same order.
+/// The lanes of w registers joined: lane i is of register i, all in the same order.
 #if IKEBANA_CPU_WIDTH == 0
-template <class T>
-IKEBANA_CPU_INLINE vec<T> sums_of(const T* registers) {
+template <class Join, class T>
+IKEBANA_CPU_INLINE vec<T> joined_lanes(const T* registers) {
   return {registers[0]};
 }
 #else
-template <class T, std::size_t... L>
-IKEBANA_CPU_INLINE vec<T> add_neighbours(vec<T> a, vec<T> b, std::index_sequence<L...>) {
-  return {__builtin_shufflevector(a.v, b.v, static_cast<int>(2 * L)...) +
-          __builtin_shufflevector(a.v, b.v, static_cast<int>(2 * L + 1)...)};
+template <class Join, class T, std::size_t... L>
+IKEBANA_CPU_INLINE vec<T> join_neighbours(vec<T> a, vec<T> b, std::index_sequence<L...>) {
+  const even_odd<T> pairs = split_pairs(a, b, std::index_sequence<L...>{});
+  return Join{}(pairs.even, pairs.odd);
 }
-template <int Count, class T>
-IKEBANA_CPU_INLINE vec<T> sums_of_some(const T* registers) {
+template <class Join, int Count, class T>
+IKEBANA_CPU_INLINE vec<T> joined_lanes(const T* registers) {
   if constexpr (Count == 1)
     return vec<T>::load(registers);
   else
-    return add_neighbours(
-        sums_of_some<Count / 2>(registers),
-        sums_of_some<Count / 2>(registers + Count / 2 * static_cast<int>(vec<T>::size)),
+    return join_neighbours<Join>(
+        joined_lanes<Join, Count / 2>(registers),
+        joined_lanes<Join, Count / 2>(registers + Count / 2 * static_cast<int>(vec<T>::size)),
         lane_sequence<T>{});
 }
-template <class T>
-IKEBANA_CPU_INLINE vec<T> sums_of(const T* registers) {
-  return sums_of_some<static_cast<int>(vec<T>::size)>(registers);
+template <class Join, class T>
+IKEBANA_CPU_INLINE vec<T> joined_lanes(const T* registers) {
+  return joined_lanes<Join, static_cast<int>(vec<T>::size)>(registers);
 }
 #endif
 /// As many rows together as a register has lanes, which their sums then are; long ones alone.
@@ -159,8 +159,10 @@ IKEBANA_CPU_INLINE dim_t rows_together(dim_t n) {
   constexpr dim_t w = vec<T>::size, near = dim_t{32} * 1024 / dim_t{sizeof(T)};
   return n * w <= near ? w : 1;
 }
-/// Their sums: of one row in all lanes.
-template <class T>
-IKEBANA_CPU_INLINE vec<T> sums_of_rows(dim_t together, const T* registers) {
-  return together == 1 ? vec<T>::broadcast(sum(vec<T>::load(registers))) : sums_of(registers);
+/// Their lanes joined: of one row in all lanes.
+template <class Join, class T>
+IKEBANA_CPU_INLINE vec<T> joined_rows(dim_t together, const T* registers) {
+  if (together != 1) return joined_lanes<Join>(registers);
+  const vec<T> row = vec<T>::load(registers);
+  return vec<T>::broadcast(std::is_same_v<Join, lane_sum> ? sum(row) : maximum(row));
 }

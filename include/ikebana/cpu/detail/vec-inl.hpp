@@ -292,3 +292,17 @@ IKEBANA_CPU_INLINE void store_lanes(vec<T> x, T* p, dim_t lanes) {
   else
     x.store(p, lanes);
 }
+
+// How lanes are joined.
+struct lane_sum {
+  template <class T>
+  IKEBANA_CPU_INLINE vec<T> operator()(vec<T> a, vec<T> b) const {
+    return a + b;
+  }
+};
+struct lane_maximum {
+  template <class T>
+  IKEBANA_CPU_INLINE vec<T> operator()(vec<T> a, vec<T> b) const {
+    return max(a, b);
+  }
+};

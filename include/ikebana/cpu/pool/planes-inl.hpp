@@ -57,7 +57,7 @@ void average_planes(dim_t count, dim_t n, const T* x, T factor, T* y) {
       (s0 + s1).store(partial + i * w);
     }
     for (dim_t i = now; i < w; ++i) vec<T>::zero().store(partial + i * w);
-    const vec<T> averages = sums_of(static_cast<const T*>(partial)) * by;
+    const vec<T> averages = joined_lanes<lane_sum>(static_cast<const T*>(partial)) * by;
     if (now == w)
       averages.store(y);
     else
