@@ -73,6 +73,13 @@ TEST_CASE_TEMPLATE("softmax of huge and of masked values", T, float, double) {
     CHECK(y[1] == T(0));
     CHECK(y[2] == T(0));
     CHECK(y[3] == T(0.5));
+    // Around the least normal number of float.
+    for (T power = T(-90); power < T(-86); power += T(0.03125)) {
+      x = {power, T(0)};
+      cpu::softmax_forward<T>(1, 2, 1, x.data(), y.data());
+      const double exact = std::exp(static_cast<double>(power));
+      CHECK(std::abs(static_cast<double>(y[0]) - exact) <= 0x1p-126 + exact * rounding<T> * 16);
+    }
     x[1] = std::numeric_limits<T>::quiet_NaN();
     cpu::softmax_forward<T>(1, 4, 1, x.data(), y.data());
     for (T v : y) CHECK(std::isnan(v));

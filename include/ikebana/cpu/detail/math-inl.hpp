@@ -150,7 +150,8 @@ IKEBANA_CPU_INLINE vec<T> exp(vec<T> x) {
 }
 
 /// exp(x) of x <= 0 which has been rounded, as a difference of two numbers is: to 2^-24 (1.4 -
-/// x/30) of the result. May be 0 where that is below the least normal number. exp(0) is 1.
+/// x/30) of the result. Below the least normal number of float, 2^-126, with an error of up to
+/// that, and 0 below -127 log(2). exp(0) is 1.
 template <class T>
 IKEBANA_CPU_INLINE vec<T> exp_of_difference(vec<T> x) {
 #if IKEBANA_CPU_WIDTH >= 32
