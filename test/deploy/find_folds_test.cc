@@ -133,6 +133,12 @@ TEST_CASE("a scaling stays where it is not one of each channel, or has other rea
   CHECK(folded<double, shape{ike::dynamic, 5, 5}>(ike::graph([](auto x) {
           return "fc"_m(ike::linear<5, 5>{}, x) * ike::parameter<"p", shape{5, 1}>(x);
         })) == "linear/2 parameter/1");
+  // Numbers that the type of the network does not tell.
+  const double number = 3;
+  CHECK(stays(ike::graph([number](auto x) { return "fc"_m(ike::linear<5, 5>{}, x) * number; })) ==
+        "linear/2");
+  CHECK(stays(ike::sequential(ike::linear<5, 5>{},
+                              ike::ops::elementwise{ike::cpu::tensor_op::exp, 1})) == "linear/2");
   // A parameter that makes the result larger.
   CHECK(folded<double, shape{ike::dynamic, 1, 5}>(ike::graph([](auto x) {
           return "fc"_m(ike::linear<5, 5>{}, x) * ike::parameter<"p", shape{3, 1}>(x);
