@@ -260,6 +260,7 @@ class translator {
     v.code = variable();
     v.dims = std::move(dims);
     lines_.push_back("auto " + v.code + " = " + expression + ";");
+    if (any_.empty()) any_ = v.code;
     bind(0, std::move(v));
   }
   std::string variable() { return "v" + std::to_string(++variables_); }
@@ -320,6 +321,8 @@ class translator {
   }
   constant constant_of(const onnx_tensor& t) const;
   bool fold();
+  bool fold_elementwise();
+  std::optional<integers> einsum_dims(std::string equation);
   void fold_index(const constant& from, const integers& positions, integers dims);
 
   // ---- rules ----
@@ -427,7 +430,7 @@ class translator {
   std::set<std::string> module_names_;
   std::vector<std::string> lines_;
   std::vector<saved_weight> weights_;
-  std::string any_;  ///< Some value of the graph.
+  std::string any_;  ///< Some value of the graph, of numbers.
   bool is_double_ = false;
   int variables_ = 0;
 };
@@ -702,7 +705,76 @@ inline bool translator::fold() {
     bind(0, constant_value(std::move(c)));
     return true;
   }
-  return false;
+  return fold_elementwise();
+}
+
+/// Arithmetic and comparisons of constants, as a mask is made.
+inline bool translator::fold_elementwise() {
+  struct operation {
+    std::string_view op;
+    double (*f)(double, double);
+    bool compares;
+  };
+  static constexpr operation all[]{
+      {"Add", [](double a, double b) { return a + b; }, false},
+      {"Sub", [](double a, double b) { return a - b; }, false},
+      {"Mul", [](double a, double b) { return a * b; }, false},
+      {"Div", [](double a, double b) { return a / b; }, false},
+      {"Equal", [](double a, double b) { return a == b ? 1.0 : 0.0; }, true},
+      {"Less", [](double a, double b) { return a < b ? 1.0 : 0.0; }, true},
+      {"LessOrEqual", [](double a, double b) { return a <= b ? 1.0 : 0.0; }, true},
+      {"Greater", [](double a, double b) { return a > b ? 1.0 : 0.0; }, true},
+      {"GreaterOrEqual", [](double a, double b) { return a >= b ? 1.0 : 0.0; }, true}};
+  const bool chooses = node_->op == "Where";
+  const auto* const found = std::find_if(std::begin(all), std::end(all),
+                                         [&](const operation& o) { return o.op == node_->op; });
+  const std::size_t operands = chooses ? 3 : 2;
+  if ((!chooses && found == std::end(all)) || node_->inputs.size() != operands) return false;
+  std::optional<integers> dims = integers{};
+  for (std::size_t i = 0; i < operands; ++i) {
+    const constant& x = fixed(i);
+    if (x.is_real != !(chooses && i == 0)) return false;
+    if (std::find(x.ints.begin(), x.ints.end(), unknown) != x.ints.end() && !x.is_real)
+      return false;
+    dims = broadcast(dims, x.dims);
+  }
+  std::int64_t size = 1;
+  for (std::int64_t d : *dims) {
+    if (d < 0 || d > 1'000'000 || size * d > 1'000'000) return false;
+    size *= d;
+  }
+  for (std::size_t i = 0; i < operands; ++i)
+    for (std::size_t d = 0; d < fixed(i).dims.size(); ++d)
+      if (const std::int64_t own = fixed(i).dims[d];
+          own != 1 && own != (*dims)[dims->size() - fixed(i).dims.size() + d])
+        refuse("reads constants whose extents do not fit");
+  /// Element k of the result's extents.
+  const auto element = [&](std::size_t i, std::int64_t k) {
+    const constant& x = fixed(i);
+    std::size_t position = 0, step = 1;
+    for (std::size_t d = dims->size(); d-- > 0; k /= std::max<std::int64_t>((*dims)[d], 1)) {
+      const std::size_t before = dims->size() - x.dims.size();
+      if (d < before) break;
+      const std::int64_t own = x.dims[d - before];
+      if (own != 1) position += step * at(k % own);
+      step *= at(own);
+    }
+    return x.is_real ? x.reals[position] : static_cast<double>(x.ints[position]);
+  };
+  constant c;
+  c.is_real = chooses || !found->compares;
+  c.is_double = fixed(chooses ? 1 : 0).is_double;
+  c.dims = *dims;
+  for (std::int64_t k = 0; k < size; ++k) {
+    const double y =
+        chooses ? element(element(0, k) != 0 ? 1 : 2, k) : found->f(element(0, k), element(1, k));
+    if (!c.is_real)
+      c.ints.push_back(y != 0);
+    else
+      c.reals.push_back(c.is_double ? y : double{static_cast<float>(y)});
+  }
+  bind(0, constant_value(std::move(c)));
+  return true;
 }
 
 inline void translator::constant_of_shape() {
@@ -776,7 +848,31 @@ inline void translator::einsum() {
         c != ' ')
       refuse("has an equation with other signs than letters");
   const std::string a = code(0);
-  make("ike::einsum<\"" + equation + "\">(" + a + ", " + code(1) + ")", std::nullopt);
+  make("ike::einsum<\"" + equation + "\">(" + a + ", " + code(1) + ")", einsum_dims(equation));
+}
+
+/// Those of the result, each that of a dimension with its letter; none if one is not known.
+inline std::optional<integers> translator::einsum_dims(std::string equation) {
+  std::erase(equation, ' ');
+  const std::size_t comma = equation.find(','), arrow = equation.find("->");
+  if (arrow == equation.npos || comma > arrow) return std::nullopt;
+  const std::string terms[]{equation.substr(0, comma),
+                            equation.substr(comma + 1, arrow - comma - 1)};
+  for (std::size_t i = 0; i < 2; ++i)
+    if (!in(i).dims || in(i).dims->size() != terms[i].size()) return std::nullopt;
+  integers out;
+  for (const char letter : equation.substr(arrow + 2)) {
+    std::int64_t extent = unknown;
+    bool is_found = false;
+    for (std::size_t i = 0; i < 2; ++i)
+      if (const std::size_t d = terms[i].find(letter); d != std::string::npos) {
+        is_found = true;
+        if (extent == unknown) extent = (*in(i).dims)[d];
+      }
+    if (!is_found) return std::nullopt;
+    out.push_back(extent);
+  }
+  return out;
 }
 
 /// What is added to each side of a window's input: Keras leaves it to auto_pad.
@@ -1720,7 +1816,8 @@ inline result translator::run() {
     for (const auto& d : i.dims) v.dims->push_back(d.value < 0 ? unknown : d.value);
     if (v.dims->size() > ike::shape::max_rank) refuse("an input has more than 8 dimensions");
     is_double_ = is_double_ || i.type == onnx_type::float64;
-    if (any_.empty()) any_ = v.code;
+    const bool is_real = i.type == onnx_type::float32 || i.type == onnx_type::float64;
+    if (any_.empty() && is_real) any_ = v.code;
     arguments += (arguments.empty() ? "auto " : ", auto ") + v.code;
     shapes += "inline constexpr ike::shape input" + number + shape_of(*v.dims).substr(10) + ";\n";
     values_[i.name] = std::move(v);

@@ -190,6 +190,37 @@ TEST_CASE("a reshape of a recurrent output that does not join its directions is 
   CHECK(contains(header_of({3, 4, 4}), "ike::reshape<3, 4, 4>("));
 }
 
+TEST_CASE("masks that a file computes of constants are parameters") {
+  using namespace ike::literals;
+  const auto model = ike::initialize<float, ike::shape{ike::dynamic, 4}>(
+      ike::graph([](auto words) {
+        const auto e = "words"_m(ike::embedding<7, 6>{}, words);
+        const auto x = e + ike::parameter<"places", ike::shape{4, 6}>(e);
+        const auto i = ike::arange_like<1>(x);
+        const auto mask = ike::where(i > ike::unsqueeze<1>(i), -1e9, i / 4 + 2 * (i == 1));
+        const auto scores = ike::einsum<"nqd,nkd->nqk">(x, x);
+        return ike::reshape<-1, 24>(ike::matmul(ike::softmax<>{}(scores + mask), x));
+      }),
+      ike::seed{1});
+  const scratch_directory scratch;
+  const std::string file = (scratch.path() / "it.onnx").string();
+  ike::save_onnx(model, file);
+  const auto r = onnx_import::import_onnx(file, bytes_of(file), "it");
+  CHECK(contains(r.header, "ike::parameter<\"places\", ike::shape{4, 6}>(v1)"));
+  CHECK(contains(r.header, "ike::reshape<-1, 24>("));
+  CHECK(!contains(r.header, "where"));
+  std::size_t masks = 0;
+  for (const auto& e : r.weights) {
+    if (e.extents != ike::shape{4, 4}) continue;
+    ++masks;
+    for (ike::dim_t q = 0; q < 4; ++q)
+      for (ike::dim_t k = 0; k < 4; ++k)
+        CHECK(reinterpret_cast<const float*>(e.bytes.data())[4 * q + k] ==
+              (k > q ? -1e9f : static_cast<float>(k) / 4 + (k == 1 ? 2.0f : 0.0f)));
+  }
+  CHECK(masks == 1);
+}
+
 TEST_CASE("what is not translated of an ONNX file is an error that names the node") {
   CHECK(error_of(file_of("Frobnicate", {})) ==
         "it.onnx: the node \"it\" (Frobnicate) is an operator that is not translated");
