@@ -264,9 +264,7 @@ void check_each(const pool_geometry& g, int (&made)[std::size(cpu::pool_algorith
   cpu::detail::pool_by<T>(pool_algorithm::plain, Work, g, job);
   for_each_set([&] {
     for (const pool_algorithm algorithm : cpu::pool_algorithms) {
-      // Planes in lanes are always right, if not always fast.
-      const bool places = algorithm == pool_algorithm::planes_in_lanes && job.indices != nullptr;
-      if (!places && applies(algorithm, {Work, g}) != pool_fit::always) continue;
+      if (applies(algorithm, {Work, g}) != pool_fit::always) continue;
       INFO(std::string(name(algorithm))
            << " of " << g.planes << "x" << g.in[0] << "x" << g.in[1] << "x" << g.in[2] << " by "
            << g.kernel[1] << "x" << g.kernel[2]);
@@ -344,9 +342,6 @@ TEST_CASE_TEMPLATE("each algorithm of pooling that applies gives the same", T, f
   for (const pool_geometry& g : geometries) check(g);
   for (const pool_geometry& g : dilated_geometries) check(g);
   for (const pool_algorithm a : cpu::pool_algorithms) {
-    // Pools have nothing for SSE4.2.
-    const bool has_lanes = has_vectors(cpu::instruction_set::sse42);
-    if (a == pool_algorithm::planes_in_lanes && !has_lanes) continue;
     INFO(std::string(name(a)));
     CHECK(made[static_cast<int>(a)] > 0);
   }

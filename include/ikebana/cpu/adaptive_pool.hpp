@@ -70,8 +70,11 @@ void adaptive_max_pool_forward(const adaptive_pool_geometry& g, const T* x, T* y
                                std::int32_t* indices) {
   if (detail::is_even(g)) return max_pool_forward<T, Set>(detail::even_windows(g), x, y, indices);
   const detail::any_windows windows = detail::windows_of(g);
-  if constexpr ((Set & only(pool_algorithm::planes_in_lanes)) != 0)
-    if (detail::maxima_in_lanes<T>(windows, x, y, indices)) return;
+  const detail::pool_job<T> job{x, y, indices};
+  if constexpr ((Set & only(pool_algorithm::separable)) != 0)
+    if (indices == nullptr ? detail::run_separable<pool_work::maximum>(windows, job)
+                           : detail::run_separable<pool_work::maximum_with_place>(windows, job))
+      return;
   detail::maxima_by_windows(windows, x, y, indices);
 }
 template <class T>

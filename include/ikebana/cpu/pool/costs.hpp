@@ -11,8 +11,6 @@ namespace ikebana::cpu::detail::pool_costs {
 inline constexpr dim_t least_halved_row = 8;
 /// Windows of as many elements are seldom a whole plane.
 inline constexpr dim_t most_of_window = 9;
-/// The bytes of a band of planes in lanes, with its results: they stay in the second-level cache.
-inline constexpr dim_t band_bytes = dim_t{32} * 1024;
 /// The bytes of a batch of joined rows of separable windows, and the most rows.
 inline constexpr dim_t batch_bytes = dim_t{16} * 1024, most_rows = 8;
 /// So many bytes of planes are cleared before gradients are scattered to them.

@@ -1,5 +1,5 @@
 // Windows of two by two that share nothing, none of which passes the end: pairs of columns are
-// joined in registers. Needs: joining-inl.hpp, maximum-inl.hpp, strided-inl.hpp.
+// joined in registers. Needs: joining-inl.hpp, strided-inl.hpp.
 
 /// Sums times `factor`, or maxima and, where wanted, places, of windows of two by two that share
 /// nothing, of one plane.

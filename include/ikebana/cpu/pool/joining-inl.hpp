@@ -1,4 +1,5 @@
-// How elements of windows are joined, and partial stores.
+// How elements of windows are joined, and partial stores. Lanes that compare values carry places of
+// the same width.
 
 template <class T>
 IKEBANA_CPU_INLINE void store_some(vec<T> s, T* to, dim_t left) {
@@ -10,6 +11,8 @@ IKEBANA_CPU_INLINE void store_some(vec<T> s, T* to, dim_t left) {
 
 /// How the elements of a window are joined, and with which element in the padding.
 struct by_sum {
+  template <class T>
+  using joined = vec<T>;
   template <class T>
   IKEBANA_CPU_INLINE static vec<T> none() {
     return vec<T>::zero();
@@ -32,6 +35,8 @@ struct by_sum {
   }
 };
 struct by_maximum {
+  template <class T>
+  using joined = vec<T>;
   template <class T>
   IKEBANA_CPU_INLINE static vec<T> none() {
     return as<T>(bits_of<T>::broadcast(number<T>::infinity | number<T>::sign));
@@ -60,3 +65,107 @@ struct by_maximum {
     return select(lane_mask<T>{kept.m}, x, none<T>());
   }
 };
+
+/// The larger of what was met, and where it was: the first of equals, or the last that is not a
+/// number.
+template <class T>
+struct running_maximum {
+  using place = typename number<T>::bits;
+  vec<T> best;
+  bits_of<T> where;
+
+  IKEBANA_CPU_INLINE void meet(vec<T> x, bits_of<T> at) {
+    const lane_mask<T> wins = (x > best) | (x != x);
+    best = select(wins, x, best);
+    where = select(lane_mask<place>{wins.m}, at, where);
+  }
+};
+
+/// Maxima and their places, of elements in any order: of equals the first in the plane stays, of
+/// what is no number the last.
+struct by_place {
+  template <class T>
+  using joined = running_maximum<T>;
+  template <class T>
+  static constexpr typename number<T>::bits nowhere = ~number<T>::sign;
+  template <class T>
+  IKEBANA_CPU_INLINE static running_maximum<T> none() {
+    return {by_maximum::none<T>(), bits_of<T>::broadcast(nowhere<T>)};
+  }
+  template <class T>
+  IKEBANA_CPU_INLINE static running_maximum<T> join(running_maximum<T> some, running_maximum<T> x) {
+    const vec<T> a = some.best, b = x.best;
+    const lane_mask<T> earlier{(x.where < some.where).m}, later{(x.where > some.where).m};
+    const lane_mask<T> wins = (b > a) | ((b == a) & earlier) | ((b != b) & (later | (a == a)));
+    return {select(wins, b, a),
+            select(lane_mask<typename number<T>::bits>{wins.m}, x.where, some.where)};
+  }
+  /// The same of one element.
+  template <class T, class Place>
+  static void join(T& best, Place& where, T x, Place at) {
+    if (!(x > best || (x == best && at < where) || (x != x && (at > where || best == best))))
+      return;
+    best = x;
+    where = at;
+  }
+  template <class T>
+  IKEBANA_CPU_INLINE static running_maximum<T> first_lanes(running_maximum<T> x, dim_t n) {
+    using B = typename number<T>::bits;
+    const auto kept = lane_numbers<T>() < bits_of<T>::broadcast(static_cast<B>(n));
+    return {by_maximum::first_lanes(x.best, n),
+            select(kept, x.where, bits_of<T>::broadcast(nowhere<T>))};
+  }
+};
+template <class By>
+inline constexpr bool has_places = std::is_same_v<By, by_place>;
+/// How windows of such work are joined.
+template <pool_work Work>
+using joining_of =
+    std::conditional_t<Work == pool_work::maximum, by_maximum,
+                       std::conditional_t<Work == pool_work::maximum_with_place, by_place, by_sum>>;
+
+#if IKEBANA_CPU_WIDTH == 0
+template <class T>
+IKEBANA_CPU_INLINE void store_indices(bits_of<T> i, std::int32_t* p, dim_t) {
+  *p = static_cast<std::int32_t>(i.v);
+}
+template <class T>
+IKEBANA_CPU_INLINE bits_of<T> load_indices(const std::int32_t* p, dim_t) {
+  return {static_cast<typename number<T>::bits>(*p)};
+}
+#else
+template <class T>
+IKEBANA_CPU_INLINE void store_indices(bits_of<T> i, std::int32_t* p, dim_t n) {
+  if constexpr (sizeof(T) == 4) {
+    if (n == vec<T>::size)
+      i.store(p);
+    else
+      i.store(p, n);
+  } else {
+    for (dim_t lane = 0; lane < n; ++lane) p[lane] = static_cast<std::int32_t>(i.v[lane]);
+  }
+}
+template <class T>
+IKEBANA_CPU_INLINE bits_of<T> load_indices(const std::int32_t* p, dim_t n) {
+  if constexpr (sizeof(T) == 4) {
+    return n == vec<T>::size ? bits_of<T>::load(p) : bits_of<T>::load(p, n);
+  } else {
+    bits_of<T> i = bits_of<T>::zero();
+    for (dim_t lane = 0; lane < n; ++lane) i.v[lane] = p[lane];
+    return i;
+  }
+}
+#endif
+
+/// A register of what windows come to from the one at `at` on, of which `left` are left: sums times
+/// `factor`, or maxima.
+template <class T>
+IKEBANA_CPU_INLINE void put_some(vec<T> x, T factor, T* y, std::int32_t*, dim_t at, dim_t left) {
+  store_some(x * factor, y + at, left);
+}
+template <class T>
+IKEBANA_CPU_INLINE void put_some(running_maximum<T> x, T, T* y, std::int32_t* indices, dim_t at,
+                                 dim_t left) {
+  store_some(x.best, y + at, left);
+  store_indices<T>(x.where, indices + at, left < vec<T>::size ? left : vec<T>::size);
+}

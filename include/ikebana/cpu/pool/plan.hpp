@@ -33,6 +33,7 @@ enum class pool_work : unsigned char {
   average,
   average_backward
 };
+constexpr bool is_of_maxima(pool_work w) { return w <= pool_work::maximum_backward; }
 constexpr const char* name(pool_work w) {
   constexpr const char* names[] = {"maximum", "maximum with place", "maximum backward", "average",
                                    "average backward"};
@@ -41,20 +42,18 @@ constexpr const char* name(pool_work w) {
 
 /// How windows are pooled, in the order in which the algorithms are considered.
 enum class pool_algorithm : unsigned char {
-  whole_planes,     ///< A plane is a window.
-  halves,           ///< Two by two that share nothing: pairs are joined in registers.
-  planes_in_lanes,  ///< A plane in each lane, band by band.
-  neighbours,       ///< Three by three: rows are joined in registers.
-  separable,        ///< Rows are joined first, then columns of what came out.
-  plain,            ///< Element by element.
+  whole_planes,  ///< A plane is a window.
+  halves,        ///< Two by two that share nothing: pairs are joined in registers.
+  neighbours,    ///< Three by three: rows are joined in registers.
+  separable,     ///< Rows are joined first, then columns of what came out.
+  plain,         ///< Element by element.
 };
 inline constexpr pool_algorithm pool_algorithms[] = {
-    pool_algorithm::whole_planes, pool_algorithm::halves,    pool_algorithm::planes_in_lanes,
-    pool_algorithm::neighbours,   pool_algorithm::separable, pool_algorithm::plain};
+    pool_algorithm::whole_planes, pool_algorithm::halves, pool_algorithm::neighbours,
+    pool_algorithm::separable, pool_algorithm::plain};
 
 constexpr const char* name(pool_algorithm a) {
-  constexpr const char* names[] = {"whole planes", "halves",    "planes in lanes",
-                                   "neighbours",   "separable", "plain"};
+  constexpr const char* names[] = {"whole planes", "halves", "neighbours", "separable", "plain"};
   return names[static_cast<int>(a)];
 }
 
@@ -95,12 +94,9 @@ constexpr bool are_neighbours(const pool_geometry& g) {
 constexpr bool computes(pool_algorithm algorithm, pool_work work) {
   switch (algorithm) {
     case pool_algorithm::whole_planes:
-      return work != pool_work::maximum_backward;
-    case pool_algorithm::planes_in_lanes:
-      return work == pool_work::maximum_with_place;
     case pool_algorithm::neighbours:
     case pool_algorithm::separable:
-      return work != pool_work::maximum_backward && work != pool_work::maximum_with_place;
+      return work != pool_work::maximum_backward;
     default:
       return true;
   }
@@ -114,7 +110,6 @@ constexpr bool computes(pool_algorithm algorithm, pool_work work) {
   using enum pool_fit;
   const pool_geometry& g = p.windows;
   if (!computes(algorithm, p.work)) return never;
-  const bool two_by_two = detail::is_two_by_two(g);
   switch (algorithm) {
     case pool_algorithm::whole_planes:
       if (g.padding != std::array<dim_t, 3>{0, 0, 0}) return never;
@@ -124,7 +119,7 @@ constexpr bool computes(pool_algorithm algorithm, pool_work work) {
         if (g.out[d] != 1 || g.kernel[d] < g.in[d]) return never;
       return p.work == pool_work::average ? p.one_divisor : always;
     case pool_algorithm::halves: {
-      if (!two_by_two) return never;
+      if (!detail::is_two_by_two(g)) return never;
       const bool backward = p.work == pool_work::maximum_backward;
       if (!p.is_known() && (p.ceils || backward)) return perhaps;
       if (p.is_known() && !detail::are_halves(g)) return never;
@@ -132,8 +127,6 @@ constexpr bool computes(pool_algorithm algorithm, pool_work work) {
       const bool averages = p.work == pool_work::average || p.work == pool_work::average_backward;
       return averages ? p.one_divisor : always;
     }
-    case pool_algorithm::planes_in_lanes:
-      return two_by_two ? never : always;
     case pool_algorithm::neighbours:
       if (!detail::are_neighbours(g)) return never;
       // Backward, the windows of dx's elements have to be such windows, too.

@@ -8,7 +8,7 @@ void maximum_of_planes(dim_t count, dim_t n, const T* x, T* y, std::int32_t* ind
   const dim_t rest = n % w, whole = n - rest;
   const vec<T> zero = vec<T>::zero();
   for (dim_t p = 0; p < count; ++p, x += n) {
-    running_maximum<T> m{around_planes<T>(), bits_of<T>::zero()};
+    running_maximum<T> m{by_maximum::none<T>(), bits_of<T>::zero()};
     bits_of<T> at = lane_numbers<T>();
     vec<T> doubtful = zero;
     for (dim_t i = 0; i < whole; i += w) {
@@ -20,7 +20,7 @@ void maximum_of_planes(dim_t count, dim_t n, const T* x, T* y, std::int32_t* ind
     if (rest > 0) {
       const vec<T> v = vec<T>::load(x + whole, rest);
       doubtful = fma(v, zero, doubtful);
-      m.meet(keep_first(v, rest), at);
+      m.meet(by_maximum::first_lanes(v, rest), at);
     }
     if (sum(doubtful) != T(0)) [[unlikely]] {
       const pool_geometry g{1, {1, 1, n}, {1, 1, 1}, {1, 1, n}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};

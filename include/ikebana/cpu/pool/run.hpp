@@ -14,7 +14,6 @@
 #include "ikebana/cpu/detail/strided.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
-#include "ikebana/cpu/pool/lanes.hpp"
 #include "ikebana/cpu/pool/plan.hpp"
 #include "ikebana/cpu/pool/windows.hpp"
 
@@ -86,9 +85,8 @@ bool run_neighbours(const pool_geometry& g, const pool_job<T>& job) {
     std::swap(of.in, of.out);
     for (std::size_t d = 1; d < 3; ++d) of.padding[d] = g.kernel[d] - 1 - g.padding[d];
   }
-  if constexpr (Work == pool_work::maximum) IKEBANA_CPU_DISPATCH_AVX(maxima_of_neighbours<T>)
-  (g, job.source, job.result);
-  else IKEBANA_CPU_DISPATCH_AVX(sums_of_neighbours<T>)(of, job.source, job.factor, job.result);
+  IKEBANA_CPU_DISPATCH_AVX(join_threes<Work, T>)
+  (of, job.source, job.factor, job.result, job.indices);
   return true;
 }
 
@@ -118,6 +116,10 @@ bool run_separable(const any_windows& g, const pool_job<T>& job) {
   auto lists = monotonic_scratch::of_lists();
   t.rows = scratch.allocate<T>(t.batch * t.row_pitch + 2 * more);
   t.windows = scratch.allocate<T>(rounded_up(shared, more) + t.batch * t.window_pitch + 2 * more);
+  if (Work == pool_work::maximum_with_place) {
+    scratch.allocate(t.places, t.batch * t.row_pitch + 2 * more);
+    scratch.allocate(t.indices, t.batch * t.window_pitch + more);
+  }
   std::array<T*, 3> factors{};
   std::array<pool_span*, 3> spans{};
   std::array<typename window_lines<T>::range*, 2> ranges{};
@@ -147,12 +149,10 @@ bool run_separable(const any_windows& g, const pool_job<T>& job) {
       ranges[d][i] = {first, end};
     }
   }
-  if constexpr (Work == pool_work::average)
-    IKEBANA_CPU_DISPATCH_AVX(sums_of_windows<T>)(g, t, job.source, job.result);
-  else if constexpr (backward)
+  if constexpr (backward)
     IKEBANA_CPU_DISPATCH_AVX(spread_windows<T>)(g, t, job.source, job.result);
   else
-    IKEBANA_CPU_DISPATCH_AVX(maxima_of_windows<T>)(g, t, job.source, job.result);
+    IKEBANA_CPU_DISPATCH_AVX(join_windows<Work, T>)(g, t, job.source, job.result, job.indices);
   return true;
 }
 
@@ -180,13 +180,10 @@ bool run_pool_by(const pool_geometry& g, const pool_job<T>& job) {
     return run_whole_planes<Work>(g, job);
   else if constexpr (Algorithm == halves)
     return run_halves<Work>(g, job);
-  else if constexpr (Algorithm == planes_in_lanes)
-    return maxima_in_lanes<T>(dilated_windows_of(g), job.source, job.result, job.indices);
   else if constexpr (Algorithm == neighbours)
     return run_neighbours<Work>(g, job);
   else if constexpr (Algorithm == separable)
-    return run_separable<Work>(Work == pool_work::maximum ? dilated_windows_of(g) : windows_of(g),
-                               job);
+    return run_separable<Work>(is_of_maxima(Work) ? dilated_windows_of(g) : windows_of(g), job);
   else
     return run_plain<Work>(g, job);
 }
@@ -200,7 +197,7 @@ constexpr bool any_pool_algorithm(const F& f) {
   (std::make_index_sequence<std::size(pool_algorithms)>{});
 }
 
-/// Runs this algorithm, for tests: it applies, or is planes_in_lanes.
+/// Runs this algorithm, for tests: it applies.
 template <class T>
 bool pool_by(pool_algorithm algorithm, pool_work work, const pool_geometry& g,
              const pool_job<T>& job) {

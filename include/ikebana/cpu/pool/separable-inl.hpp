@@ -3,22 +3,57 @@
 // from are added up first.
 // Needs: joining-inl.hpp, strided-inl.hpp.
 
-/// to[j] for j < n: what `rows` rows in each of `slabs` come to. Up to a vector more is written,
-/// with nothing.
-template <class By, class T>
+// What rows come to, and its places beside it, from element `at` of a line on.
+template <class T, class Place>
+IKEBANA_CPU_INLINE void store_joined(vec<T> x, T* line, Place*, dim_t at) {
+  x.store(line + at);
+}
+template <class T, class Place>
+IKEBANA_CPU_INLINE void store_joined(running_maximum<T> x, T* line, Place* places, dim_t at) {
+  x.best.store(line + at);
+  x.where.store(places + at);
+}
+template <int Phases, class T, class Place>
+IKEBANA_CPU_INLINE void load_joined(const T* line, const Place*, dim_t at, vec<T>* x) {
+  load_phases<Phases>(line + at, x);
+}
+template <int Phases, class T, class Place>
+IKEBANA_CPU_INLINE void load_joined(const T* line, const Place* places, dim_t at,
+                                    running_maximum<T>* x) {
+  vec<T> best[Phases];
+  vec<Place> where[Phases];
+  load_phases<Phases>(line + at, best);
+  load_phases<Phases>(places + at, where);
+#pragma GCC unroll 4
+  for (int i = 0; i < Phases; ++i) x[i] = {best[i], where[i]};
+}
+
+/// What `rows` rows of n in each of `slabs` come to, the first of which is at place `first`, from
+/// element `to` of a line on. Up to a vector more is written, with nothing.
+template <class By, class T, class Place>
 IKEBANA_CPU_INLINE void join_rows(const T* from, dim_t slabs, dim_t slab_step, dim_t rows,
-                                  dim_t row_step, dim_t n, T* to) {
+                                  dim_t row_step, dim_t n, dim_t first, T* line, Place* places,
+                                  dim_t to) {
   constexpr dim_t w = vec<T>::size;
   const auto columns = [&](dim_t j, auto load, auto... v) __attribute__((always_inline)) {
-    vec<T> total[] = {(static_cast<void>(v), By::template none<T>())...};
+    typename By::template joined<T> total[] = {(static_cast<void>(v), By::template none<T>())...};
+    if constexpr (has_places<By>) ((total[v].where = bits_of<T>::zero()), ...);
     for (dim_t z = 0; z < slabs; ++z) {
       const T* row = from + z * slab_step + j;
-      for (dim_t r = rows; r > 0; --r, row += row_step) {
-        ((total[v] = By::join(total[v], load(row + v * w))), ...);
+      dim_t at = z * slab_step;
+      for (dim_t r = rows; r > 0; --r, row += row_step, at += row_step) {
+        if constexpr (has_places<By>)
+          (total[v].meet(load(row + v * w), bits_of<T>::broadcast(static_cast<Place>(at))), ...);
+        else
+          ((total[v] = By::join(total[v], load(row + v * w))), ...);
       }
     }
+    if constexpr (has_places<By>)
+      ((total[v].where =
+            total[v].where + (lane_numbers<T>() + static_cast<Place>(first + j + v * w))),
+       ...);
     if (n - j < w) total[0] = By::first_lanes(total[0], n - j);
-    (total[v].store(to + j + v * w), ...);
+    (store_joined(total[v], line, places, to + j + v * w), ...);
   };
   const auto whole = [](const T* p) __attribute__((always_inline)) { return vec<T>::load(p); };
   dim_t j = 0;
@@ -39,70 +74,85 @@ IKEBANA_CPU_INLINE bool has_phases(const detail::any_windows& g) {
 /// What each window of a batch of `rows` padded rows comes to, times `factor`.
 template <class By, class T>
 IKEBANA_CPU_INLINE void join_columns(const detail::any_windows& g, const detail::window_lines<T>& t,
-                                     dim_t rows, T factor, T* to) {
+                                     dim_t rows, T factor, T* to, std::int32_t* indices) {
   constexpr dim_t w = vec<T>::size;
+  using joined = typename By::template joined<T>;
   const dim_t kernel = g.kernel, dilation = g.dilation[2];
   const T* const line = t.rows;
+  const auto* const places = t.places;
   if (has_phases<T>(g)) {
     const dim_t count = (rows - 1) * t.window_pitch + g.out[2];
     return with_phases(
         g.stride, [&](auto stride) __attribute__((always_inline)) {
           constexpr int phases = stride;
           for (dim_t o = 0; o < count; o += w) {
-            const T* p = line + phases * o;
-            vec<T> total = By::template none<T>();
-            for (dim_t k = 0; k < kernel; k += phases, p += phases * dilation) {
-              vec<T> x[phases];
-              load_phases<phases>(p, x);
+            dim_t at = phases * o;
+            joined total = By::template none<T>();
+            for (dim_t k = 0; k < kernel; k += phases, at += phases * dilation) {
+              joined x[phases];
+              load_joined<phases>(line, places, at, x);
 #pragma GCC unroll 4
               for (int i = 0; i < phases; ++i)
                 if (k + i < kernel) total = By::join(total, x[i]);
             }
-            store_some(total * factor, to + o, count - o);
+            put_some(total, factor, to, indices, o, count - o);
           }
         });
   }
   const detail::pool_span* const spans = t.spans[2];
   for (dim_t i = 0; i < rows; ++i)
     for (dim_t o = 0; o < g.out[2]; ++o) {
-      const T* p = line + i * t.row_pitch + (spans != nullptr ? spans[o].begin : o * g.stride);
+      dim_t at = i * t.row_pitch + (spans != nullptr ? spans[o].begin : o * g.stride);
       dim_t n = spans != nullptr ? spans[o].end - spans[o].begin : kernel;
-      T total = *p;
-      if (w > 1 && dilation == 1 && n >= w) {
-        vec<T> some = vec<T>::load(p);
-        for (; n >= 2 * w; n -= w) some = By::join(some, vec<T>::load(p += w));
-        total = By::of_lanes(some);
-        p += w - 1;
-        n -= w - 1;
+      const dim_t window = i * t.window_pitch + o;
+      T total = line[at];
+      if constexpr (has_places<By>) {
+        auto where = places[at];
+        for (; n > 1; --n) {
+          at += dilation;
+          By::join(total, where, line[at], places[at]);
+        }
+        indices[window] = static_cast<std::int32_t>(where);
+      } else {
+        if (w > 1 && dilation == 1 && n >= w) {
+          vec<T> some = vec<T>::load(line + at);
+          for (; n >= 2 * w; n -= w) some = By::join(some, vec<T>::load(line + (at += w)));
+          total = By::of_lanes(some);
+          at += w - 1;
+          n -= w - 1;
+        }
+        for (; n > 1; --n) total = By::join(total, line[at += dilation]);
       }
-      for (; n > 1; --n) total = By::join(total, *(p += dilation));
-      to[i * t.window_pitch + o] = total * factor;
+      to[window] = total * factor;
     }
 }
 
-/// y of the windows.
-template <class By, class T>
-void join_windows(const detail::any_windows& g, const detail::window_lines<T>& t, const T* x,
-                  T* y) {
+/// y of the windows, and, if maxima with places are wanted, these.
+template <pool_work Work, class T>
+void join_windows(const detail::any_windows& g, const detail::window_lines<T>& t, const T* x, T* y,
+                  std::int32_t* indices) {
+  using By = joining_of<Work>;
   constexpr dim_t w = vec<T>::size;
   const dim_t width = g.in[2], slab_step = g.in[1] * width, count = g.out[2];
   const bool is_direct = t.window_pitch == count && t.factors[2] == nullptr;
-  const vec<T> none = By::template none<T>();
-  for (dim_t j = 0; j < t.batch * t.row_pitch + w; j += w) none.store(t.rows + j);
+  const auto none = By::template none<T>();
+  for (dim_t j = 0; j < t.batch * t.row_pitch + w; j += w) store_joined(none, t.rows, t.places, j);
   for (dim_t plane = 0; plane < g.planes; ++plane, x += g.in[0] * slab_step)
     for (dim_t oz = 0; oz < g.out[0]; ++oz) {
       const detail::pool_span z = t.spans[0][oz];
-      for (dim_t first = 0, rows; first < g.out[1]; first += rows, y += rows * count) {
+      for (dim_t first = 0, rows; first < g.out[1]; first += rows) {
         // All rows of a batch are written before the first is read, which so waits for none.
         rows = g.out[1] - first < t.batch ? g.out[1] - first : t.batch;
         for (dim_t i = 0; i < rows; ++i) {
           const detail::pool_span r = t.spans[1][first + i];
-          join_rows<By>(x + z.begin * slab_step + r.begin * width, g.met(z, 0),
-                        slab_step * g.dilation[0], g.met(r, 1), width * g.dilation[1], width,
-                        t.rows + i * t.row_pitch + g.padding);
+          const dim_t place = z.begin * slab_step + r.begin * width;
+          join_rows<By>(x + place, g.met(z, 0), slab_step * g.dilation[0], g.met(r, 1),
+                        width * g.dilation[1], width, place, t.rows, t.places,
+                        i * t.row_pitch + g.padding);
         }
         const bool factors = t.factors[2] != nullptr;
-        join_columns<By>(g, t, rows, factors ? T(1) : t.factor, is_direct ? y : t.windows);
+        join_columns<By>(g, t, rows, factors ? T(1) : t.factor, is_direct ? y : t.windows,
+                         is_direct ? indices : t.indices);
         for (dim_t i = 0; i < rows && !is_direct; ++i) {
           const T by = t.factor_of(oz, first + i);
           for (dim_t j = 0; j < count; j += w) {
@@ -110,21 +160,14 @@ void join_windows(const detail::any_windows& g, const detail::window_lines<T>& t
             if (factors) v = v * vec<T>::load(t.factors[2] + j) * by;
             store_some(v, y + i * count + j, count - j);
           }
+          if (has_places<By>)
+            std::copy_n(t.indices + i * t.window_pitch, count, indices + i * count);
         }
+        y += rows * count;
+        if (has_places<By>) indices += rows * count;
       }
     }
 }
-template <class T>
-void sums_of_windows(const detail::any_windows& g, const detail::window_lines<T>& t, const T* x,
-                     T* y) {
-  join_windows<by_sum>(g, t, x, y);
-}
-template <class T>
-void maxima_of_windows(const detail::any_windows& g, const detail::window_lines<T>& t, const T* x,
-                       T* y) {
-  join_windows<by_maximum>(g, t, x, y);
-}
-
 /// What each element of a batch of `rows` padded rows gets from the windows that it is in.
 template <class T>
 IKEBANA_CPU_INLINE void spread_columns(const detail::any_windows& g,

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
@@ -69,6 +70,9 @@ struct window_lines {
   dim_t extent = 0;                         ///< Of a padded row.
   /// A batch of padded rows, and of rows of windows, and how far these are apart.
   T *rows = nullptr, *windows = nullptr;
+  /// The places of these, if wanted.
+  std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>* places = nullptr;
+  std::int32_t* indices = nullptr;
   dim_t batch = 1, row_pitch = 0, window_pitch = 0;
 
   T factor_of(dim_t z, dim_t r) const {
@@ -77,9 +81,8 @@ struct window_lines {
 };
 
 /// Maxima window by window, and their places: what holds for any windows and any numbers. Not built
-/// for each instruction set, as little comes here: rows that are too long, windows of a plane with
-/// what is not finite, places of windows of two by two that pass the end, and places without
-/// vectors.
+/// for each instruction set, as little comes here: rows that are too long, and windows of a plane
+/// with what is not finite.
 template <class T>
 [[gnu::noinline]] void maxima_by_windows(const any_windows& g, const T* x, T* y,
                                          std::int32_t* indices) {
