@@ -91,9 +91,9 @@ void normalize_groups(dim_t first, dim_t last, dim_t channels, dim_t inner, dim_
     invstds[r] = s.invstd;
     if (variances != nullptr) variances[r] = s.squares / static_cast<T>(n > 1 ? n - 1 : 1);
     for (dim_t k = 0, c = r % groups * each; k < each; ++k, ++c)
-      scale_channel(1, 1, inner, 0, x + r * n + k * inner, s.mean,
-                    (gamma != nullptr ? gamma[c] : T(1)) * s.invstd,
-                    beta != nullptr ? beta[c] : T(0), final_activation<T>{}, y + r * n + k * inner);
+      scale_plane(inner, x + r * n + k * inner, s.mean,
+                  (gamma != nullptr ? gamma[c] : T(1)) * s.invstd, beta != nullptr ? beta[c] : T(0),
+                  least_of<T>(activation::none), y + r * n + k * inner);
   }
 }
 

@@ -9,7 +9,7 @@
 #include "ikebana/cpu/parallel.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/layer_norm-inl.hpp"
-#define IKEBANA_CPU_SETS 1
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 IKEBANA_CPU_BEGIN_SMALL
@@ -29,7 +29,7 @@ template <class T>
                                                   const T* beta, T eps, T* y, T* means,
                                                   T* invstds) {
   share_rows(
-      rows, n, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_rows<T>),
+      rows, n, IKEBANA_CPU_DISPATCH_AVX(normalize_rows<T>),
       [=](auto* kernel, dim_t b, dim_t e) {
         kernel(b, e, n, groups, x, residual, total, gamma, beta, eps, y, means, invstds);
       },
@@ -42,7 +42,7 @@ template <class T>
                                                            T* dgamma, T* dbeta, bool accumulate) {
   // The kernel takes 32 rows of a group at a time.
   share_rows_of_sums(rows, n, 32 * groups, groups * n, dgamma, dbeta, accumulate,
-                     IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_rows_backward<T>),
+                     IKEBANA_CPU_DISPATCH_AVX(normalize_rows_backward<T>),
                      [=](auto* kernel, dim_t b, dim_t e, T* gamma_sums, T* beta_sums, bool adds) {
                        kernel(b, e, n, groups, x, dy, gamma, means, invstds, dx, gamma_sums,
                               beta_sums, adds);
@@ -106,9 +106,8 @@ template <class T>
 void group_norm_forward(dim_t batch, dim_t channels, dim_t inner, dim_t groups, const T* x,
                         const T* gamma, const T* beta, T eps, T* y, T* save_mean, T* save_invstd,
                         T* save_variance = nullptr) {
-  detail::run_rows(batch, channels * inner, IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_groups<T>),
-                   channels, inner, groups, x, gamma, beta, eps, y, save_mean, save_invstd,
-                   save_variance);
+  detail::run_rows(batch, channels * inner, IKEBANA_CPU_DISPATCH_AVX(normalize_groups<T>), channels,
+                   inner, groups, x, gamma, beta, eps, y, save_mean, save_invstd, save_variance);
 }
 /// dx may be dy.
 template <class T>
@@ -117,7 +116,7 @@ void group_norm_backward(dim_t batch, dim_t channels, dim_t inner, dim_t groups,
                          T* dx, T* dgamma, T* dbeta, bool accumulate) {
   detail::share_rows_of_sums(
       batch, channels * inner, 1, channels, dgamma, dbeta, accumulate,
-      IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_groups_backward<T>),
+      IKEBANA_CPU_DISPATCH_AVX(normalize_groups_backward<T>),
       [=](auto* kernel, dim_t b, dim_t e, T* gamma_sums, T* beta_sums, bool adds) {
         kernel(b, e, channels, inner, groups, x, dy, gamma, save_mean, save_invstd, dx, gamma_sums,
                beta_sums, adds);

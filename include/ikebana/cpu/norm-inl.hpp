@@ -106,25 +106,23 @@ IKEBANA_CPU_INLINE T inverse_of_running(T variance, T eps) {
   return T(1) / static_cast<T>(__builtin_sqrt(static_cast<double>(variance + eps)));
 }
 
-/// y = function(factor (x - center) + offset) for channel c.
+/// What the result of a norm is at least, if its function is relu.
 template <class T>
-[[gnu::noinline]] void scale_channel(dim_t batch, dim_t channels, dim_t inner, dim_t c, const T* x,
-                                     T center, T factor, T offset, final_activation<T> function,
-                                     T* y) {
-  const bool is_relu = function == activation::relu;
-  const vec<T> middle = vec<T>::broadcast(center), scale = vec<T>::broadcast(factor),
-               shift = vec<T>::broadcast(offset),
-               least = vec<T>::broadcast(is_relu ? T(0) : -static_cast<T>(__builtin_inff()));
-  for (dim_t b = 0; b < batch; ++b) {
-    const dim_t row = (b * channels + c) * inner;
-    map_terms(
-        inner, y + row, IKEBANA_CPU_TERMS {
-          return max(least, fma(load_lanes(x + row + i, lanes) - middle, scale, shift));
-        });
-  }
-  if (!is_relu) function(batch, inner, y + c * inner, channels * inner);
+IKEBANA_CPU_INLINE vec<T> least_of(activation function) {
+  return vec<T>::broadcast(function == activation::relu ? T(0) : -static_cast<T>(__builtin_inff()));
 }
-/// The same where channels are columns: of n from c on.
+/// y = max(factor (x - center) + offset, least) of n elements.
+template <class T>
+IKEBANA_CPU_INLINE void scale_plane(dim_t n, const T* x, T center, T factor, T offset, vec<T> least,
+                                    T* y) {
+  const vec<T> middle = vec<T>::broadcast(center), scale = vec<T>::broadcast(factor),
+               shift = vec<T>::broadcast(offset);
+  map_terms(
+      n, y, IKEBANA_CPU_TERMS {
+        return max(least, fma(load_lanes(x + i, lanes) - middle, scale, shift));
+      });
+}
+/// y = function(factor (x - center) + offset) where channels are columns: of n from c on.
 template <class T>
 IKEBANA_CPU_INLINE void scale_columns(dim_t rows, dim_t channels, dim_t c, dim_t n, const T* x,
                                       vec<T> center, vec<T> factor, vec<T> offset,
@@ -141,6 +139,8 @@ void normalize_batch(dim_t first, dim_t last, dim_t batch, dim_t channels, dim_t
                      const T* gamma, const T* beta, T eps, final_activation<T> function, T* y,
                      T* save_mean, T* save_invstd, T* running_mean, T* running_var, T momentum) {
   constexpr dim_t w = vec<T>::size;
+  const dim_t size = channels * inner;
+  const vec<T> least = least_of<T>(function);
   const double count = static_cast<double>(batch * inner);
   // Stores what is kept of channel c; returns its factor.
   const auto keep = [&](dim_t c, double mean, double squares) {
@@ -156,8 +156,10 @@ void normalize_batch(dim_t first, dim_t last, dim_t batch, dim_t channels, dim_t
   for (dim_t c = first; inner != 1 && c < last; ++c) {
     const channel_moments m = moments_of_channel(batch, channels, inner, c, x);
     const T factor = keep(c, m.mean, m.squares);
-    scale_channel(batch, channels, inner, c, x, save_mean[c], factor,
-                  beta != nullptr ? beta[c] : T(0), function, y);
+    for (dim_t at = c * inner; at < batch * size; at += size)
+      scale_plane(inner, x + at, save_mean[c], factor, beta != nullptr ? beta[c] : T(0), least,
+                  y + at);
+    if (function != activation::relu) function(batch, inner, y + c * inner, size);
   }
   for (dim_t c = first; inner == 1 && c < last; c += w) {
     const dim_t n = last - c < w ? last - c : w;
@@ -189,11 +191,22 @@ void normalize_by_running(dim_t first, dim_t last, dim_t batch, dim_t channels, 
   const auto factor_of = [=](dim_t c) {
     return (gamma != nullptr ? gamma[c] : T(1)) * inverse_of_running(running_var[c], eps);
   };
-  // Image by image, in the order of memory.
-  for (dim_t b = 0; inner != 1 && b < batch; ++b, x += channels * inner, y += channels * inner)
-    for (dim_t c = first; c < last; ++c)
-      scale_channel(1, channels, inner, c, x, running_mean[c], factor_of(c),
-                    beta != nullptr ? beta[c] : T(0), function, y);
+  const dim_t size = channels * inner;
+  const vec<T> least = least_of<T>(function);
+  // Some channels image by image, in the order of memory.
+  constexpr dim_t most = 64;
+  for (dim_t begin = first; inner != 1 && begin < last; begin += most) {
+    const dim_t end = last - begin < most ? last : begin + most;
+    T factors[most];
+    for (dim_t c = begin; c < end; ++c) factors[c - begin] = factor_of(c);
+    for (dim_t at = 0; at < batch * size; at += size) {
+      for (dim_t c = begin; c < end; ++c)
+        scale_plane(inner, x + at + c * inner, running_mean[c], factors[c - begin],
+                    beta != nullptr ? beta[c] : T(0), least, y + at + c * inner);
+      if (function != activation::relu)
+        function(1, (end - begin) * inner, y + at + begin * inner, 0);
+    }
+  }
   for (dim_t c = first; inner == 1 && c < last; c += w) {
     const dim_t n = last - c < w ? last - c : w;
     T factors[w];

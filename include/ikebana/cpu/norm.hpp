@@ -10,7 +10,7 @@
 #include "ikebana/cpu/reduce.hpp"
 
 #define IKEBANA_CPU_BODY "ikebana/cpu/norm-inl.hpp"
-#define IKEBANA_CPU_SETS 1
+#define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 IKEBANA_CPU_BEGIN_SMALL
@@ -41,8 +41,8 @@ void batch_norm_forward_train(dim_t batch, dim_t channels, dim_t inner, const T*
                               const T* beta, T eps, T* y, T* save_mean, T* save_invstd,
                               T* running_mean, T* running_var, T momentum,
                               std::type_identity_t<final_activation<T>> function = {}) {
-  detail::run_channels(IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_batch<T>), batch, channels, inner,
-                       x, gamma, beta, eps, function, y, save_mean, save_invstd, running_mean,
+  detail::run_channels(IKEBANA_CPU_DISPATCH_AVX(normalize_batch<T>), batch, channels, inner, x,
+                       gamma, beta, eps, function, y, save_mean, save_invstd, running_mean,
                        running_var, momentum);
 }
 
@@ -50,8 +50,8 @@ template <class T>
 void batch_norm_forward_eval(dim_t batch, dim_t channels, dim_t inner, const T* x, const T* gamma,
                              const T* beta, T eps, const T* running_mean, const T* running_var,
                              T* y, std::type_identity_t<final_activation<T>> function = {}) {
-  detail::run_channels(IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_by_running<T>), batch, channels,
-                       inner, x, gamma, beta, eps, running_mean, running_var, function, y);
+  detail::run_channels(IKEBANA_CPU_DISPATCH_AVX(normalize_by_running<T>), batch, channels, inner, x,
+                       gamma, beta, eps, running_mean, running_var, function, y);
 }
 
 /// The gradient through the batch's own statistics. dx may be dy.
@@ -59,8 +59,8 @@ template <class T>
 void batch_norm_backward(dim_t batch, dim_t channels, dim_t inner, const T* x, const T* dy,
                          const T* gamma, const T* save_mean, const T* save_invstd, T* dx, T* dgamma,
                          T* dbeta, bool accumulate) {
-  detail::run_channels(IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_backward<T>), batch, channels,
-                       inner, x, dy, gamma, save_mean, save_invstd, T(0), true, dx, dgamma, dbeta,
+  detail::run_channels(IKEBANA_CPU_DISPATCH_AVX(normalize_backward<T>), batch, channels, inner, x,
+                       dy, gamma, save_mean, save_invstd, T(0), true, dx, dgamma, dbeta,
                        accumulate);
 }
 
@@ -69,9 +69,9 @@ template <class T>
 void batch_norm_backward_eval(dim_t batch, dim_t channels, dim_t inner, const T* x, const T* dy,
                               const T* gamma, T eps, const T* running_mean, const T* running_var,
                               T* dx, T* dgamma, T* dbeta, bool accumulate) {
-  detail::run_channels(IKEBANA_CPU_DISPATCH_ONE_WIDTH(normalize_backward<T>), batch, channels,
-                       inner, x, dy, gamma, running_mean, running_var, eps, false, dx, dgamma,
-                       dbeta, accumulate);
+  detail::run_channels(IKEBANA_CPU_DISPATCH_AVX(normalize_backward<T>), batch, channels, inner, x,
+                       dy, gamma, running_mean, running_var, eps, false, dx, dgamma, dbeta,
+                       accumulate);
 }
 
 IKEBANA_CPU_KERNEL(batch_norm_forward_train)

@@ -59,7 +59,8 @@ IKEBANA_CPU_INLINE void sum_few_rows(dim_t m, dim_t lanes, const T* x, dim_t ldx
 }
 /// Blocks of rows are joined in pairs, these in pairs, and so on.
 template <class T>
-void sum_columns(dim_t m, dim_t n, const T* x, dim_t ldx, T* out, bool accumulate) {
+[[gnu::noinline]] void sum_column_blocks(dim_t m, dim_t n, const T* x, dim_t ldx, T* out,
+                                         bool accumulate) {
   constexpr dim_t w = vec<T>::size, together = 4 * w, block = 64;
   T sums[together], joined[40][together];  // joined[k]: of 2^k blocks
   for (dim_t j = 0; j < n; j += together) {
@@ -91,4 +92,16 @@ void sum_columns(dim_t m, dim_t n, const T* x, dim_t ldx, T* out, bool accumulat
       store_lanes(accumulate ? load_lanes(out + j + l, lanes) + s : s, out + j + l, lanes);
     }
   }
+}
+/// Narrow rows that lie behind each other are summed as rows of w times the columns, and these sums
+/// once more.
+template <class T>
+void sum_columns(dim_t m, dim_t n, const T* x, dim_t ldx, T* out, bool accumulate) {
+  constexpr dim_t w = vec<T>::size, most = 4 * w;
+  if (w == 1 || n % w == 0 || n >= most || ldx != n || m < most)
+    return sum_column_blocks(m, n, x, ldx, out, accumulate);
+  T wide[w * most];
+  sum_column_blocks(m / w, n * w, x, n * w, wide, false);
+  sum_column_blocks(w, n, static_cast<const T*>(wide), n, out, accumulate);
+  sum_column_blocks(m % w, n, x + m / w * w * n, n, out, true);
 }

@@ -5,15 +5,16 @@ IKEBANA_CPU_INLINE vec<T> row_maximum(dim_t n, const T* x) {
   return join_terms<T>(
       n, least, lane_maximum{}, IKEBANA_CPU_TERMS { return load_lanes(x + i, lanes, least); });
 }
-/// The sum of exp(x - shift) by lanes; the exponentials become y where that is given.
+/// The sum of exp(x - shift) by lanes; the exponentials become y where that is given, in whole
+/// registers if `padded`.
 template <class T>
-IKEBANA_CPU_INLINE vec<T> exp_shifted(dim_t n, const T* x, T* y, T shift) {
+IKEBANA_CPU_INLINE vec<T> exp_shifted(dim_t n, const T* x, T* y, T shift, bool padded = false) {
   constexpr dim_t w = vec<T>::size;
   const vec<T> least = vec<T>::broadcast(-static_cast<T>(__builtin_inff()));
   vec<T> total = vec<T>::zero();
   const auto add = [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
     const vec<T> e = exp_of_difference(load_lanes(x + i, lanes, least) - shift);
-    if (y != nullptr) store_lanes(e, y + i, lanes);
+    if (y != nullptr) padded ? e.store(y + i) : store_lanes(e, y + i, lanes);
     total = total + e;
   };
   dim_t i = 0;
@@ -21,6 +22,21 @@ IKEBANA_CPU_INLINE vec<T> exp_shifted(dim_t n, const T* x, T* y, T shift) {
   if (i < n) add(i, n - i);
   return total;
 }
+/// Where the exponentials of rows that are taken together are kept, `step` apart: in whole
+/// registers in the thread's scratch memory, or where the results come to stand if they do not fit.
+template <class T>
+struct kept_rows {
+  T* apart;
+  dim_t step;
+  IKEBANA_CPU_INLINE kept_rows(dim_t together, dim_t n, T* parts) : apart(nullptr), step(n) {
+    constexpr dim_t w = vec<T>::size;
+    const dim_t whole = (n + w - 1) / w * w;
+    if (together * whole > static_cast<dim_t>(detail::packed_b_bytes / sizeof(T))) return;
+    apart = n <= w ? parts : detail::thread_scratch<T>();
+    step = whole;
+  }
+  IKEBANA_CPU_INLINE T* of(T* results) const { return apart != nullptr ? apart : results; }
+};
 /// The largest number of each row, of as many `together` as they are joined.
 template <class T>
 [[gnu::noinline]] void row_maxima(dim_t rows, dim_t together, dim_t n, const T* x, T* parts,
@@ -31,16 +47,16 @@ template <class T>
     (n <= w ? load_lanes(x + r * n, n, least) : row_maximum(n, x + r * n)).store(parts + r * w);
   joined_rows<lane_maximum>(together, static_cast<const T*>(parts)).store(most);
 }
-/// The sums of their exponentials, which become y where that is given, and in rows of up to a
-/// register `parts`.
+/// The sums of their exponentials, which become `kept`, if that is given, `step` apart.
 template <class T>
-[[gnu::noinline]] void row_sums(dim_t rows, dim_t together, dim_t n, const T* x, T* y,
-                                const T* most, T* parts, T* sums) {
+[[gnu::noinline]] void row_sums(dim_t rows, dim_t together, dim_t n, const T* x, const T* most,
+                                T* kept, dim_t step, T* parts, T* sums) {
   constexpr dim_t w = vec<T>::size;
   const vec<T> least = vec<T>::broadcast(-static_cast<T>(__builtin_inff()));
   for (dim_t r = 0; r < rows; ++r)
-    (n <= w ? exp_of_difference(load_lanes(x + r * n, n, least) - most[r])
-            : exp_shifted(n, x + r * n, y == nullptr ? y : y + r * n, most[r]))
+    (n <= w
+         ? exp_of_difference(load_lanes(x + r * n, n, least) - most[r])
+         : exp_shifted(n, x + r * n, kept == nullptr ? kept : kept + r * step, most[r], step > n))
         .store(parts + r * w);
   joined_rows<lane_sum>(together, static_cast<const T*>(parts)).store(sums);
 }
@@ -82,29 +98,27 @@ void softmax_rows(dim_t first, dim_t last, dim_t n, dim_t inner, const T* x, T* 
                         inner - j < w ? inner - j : w);
     return;
   }
-  const dim_t step = rows_together<T>(n);
+  const dim_t together = rows_together<T>(n);
   alignas(64) T parts[w * w] = {}, most[w], sums[w], after[w];
-  const bool is_kept = n <= w;  // The exponentials are the parts.
-  for (; first < last; first += step) {
-    const dim_t rows = last - first < step ? last - first : step;
-    const T* const at = x + first * n;
-    row_maxima(rows, step, n, at, parts, most);
-    row_sums(rows, step, n, at, logarithm ? nullptr : y + first * n, most, parts, sums);
+  const kept_rows<T> kept(together, n, parts);
+  for (; first < last; first += together) {
+    const dim_t rows = last - first < together ? last - first : together;
+    const T* from = x + first * n;
+    T* to = y + first * n;
+    T* const powers = logarithm ? nullptr : kept.of(to);
+    row_maxima(rows, together, n, from, parts, most);
+    row_sums(rows, together, n, from, most, powers, kept.step, parts, sums);
     const vec<T> totals = vec<T>::load(sums);
     (logarithm ? log(totals) : T(1) / totals).store(after);
-    for (dim_t r = 0; r < rows; ++r) {
-      const T* const from = x + (first + r) * n;
-      T* const to = y + (first + r) * n;
-      if (!logarithm) {
-        if (is_kept)
-          store_lanes(vec<T>::load(parts + r * w) * after[r], to, n);
-        else
-          scale_row(n, to, after[r]);
-        continue;
-      }
+    for (dim_t r = 0; r < rows; ++r, from += n, to += n) {
       const vec<T> shift = vec<T>::broadcast(most[r]), by = vec<T>::broadcast(after[r]);
-      map_terms(
-          n, to, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) - shift - by; });
+      if (logarithm)
+        map_terms(
+            n, to, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) - shift - by; });
+      else
+        map_terms(
+            n, to,
+            IKEBANA_CPU_TERMS { return load_lanes(powers + r * kept.step + i, lanes) * by; });
     }
   }
 }
@@ -167,7 +181,7 @@ void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::i
   const dim_t step = rows_together<T>(classes);
   alignas(64) T parts[w * w] = {}, most[w], sums[w], logs[w], factors[w];
   T of_target[w] = {}, mean[w] = {};
-  const bool is_kept = classes <= w;  // The exponentials are the parts.
+  const kept_rows<T> kept(step, classes, parts);
   for (dim_t first = 0; first < rows; first += step) {
     const dim_t here = rows - first < step ? rows - first : step;
     const T* const x = logits + first * classes;
@@ -185,7 +199,8 @@ void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::i
                 classes, IKEBANA_CPU_TERMS { return load_lanes(row + i, lanes, shift) - shift; }) /
             static_cast<T>(classes);
     }
-    row_sums(here, step, classes, x, dx, most, parts, sums);
+    T* const powers = dx == nullptr ? nullptr : kept.of(dx);
+    row_sums(here, step, classes, x, most, powers, kept.step, parts, sums);
     const vec<T> totals = vec<T>::load(sums);
     log(totals).store(logs);
     (grad_scale / totals).store(factors);
@@ -201,12 +216,10 @@ void cross_entropy_rows(dim_t rows, dim_t classes, const T* logits, const std::i
                                     (logs[r] - mean[r]) * label_smoothing);
       if (d == nullptr) continue;
       const vec<T> factor = vec<T>::broadcast(factors[r]);
-      const T of_label = (is_kept ? parts[r * w + label] : d[label]) * factors[r];
-      if (is_kept)
-        store_lanes(vec<T>::load(parts + r * w) * factor - smooth, d, classes);
-      else
-        map_terms(
-            classes, d, IKEBANA_CPU_TERMS { return load_lanes(d + i, lanes) * factor - smooth; });
+      const T* const power = powers + r * kept.step;
+      const T of_label = power[label] * factors[r];
+      map_terms(
+          classes, d, IKEBANA_CPU_TERMS { return load_lanes(power + i, lanes) * factor - smooth; });
       d[label] = of_label - grad_scale * (smoothed + rest);
     }
   }

@@ -6,6 +6,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/detail/math.hpp"
+#include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/detail/strided.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"

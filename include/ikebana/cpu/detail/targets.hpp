@@ -168,7 +168,7 @@ extern const char compile_ikebana_kernels_cc_once_or_do_not_define_IKEBANA_EXTER
 #endif
 
 // Functions of exp and pools have nothing for SSE4.2, and what is bound by memory nothing for
-// AVX-512 either: optimizers, sums, norms and copies take 0.95 to 1.1 of its time on AVX2.
+// AVX-512 either: optimizers, sums and copies take 0.95 to 1.1 of its time on AVX2.
 #if IKEBANA_CPU_HERE && IKEBANA_CPU_X86 && IKEBANA_CPU_FLOOR == 0 && !IKEBANA_CPU_ONE
 #define IKEBANA_CPU_DISPATCH_AVX(...)                                             \
   (::ikebana::cpu::detail::pick(                                                  \
