@@ -39,7 +39,8 @@ constexpr auto lstm = ike::sequential("lstm"_m = ike::lstm<1, 16, ike::stateful<
 /// Runs `client(t)`, which returns what thread t calls again and again, on several threads.
 void measure(const std::string& name, std::size_t threads, std::size_t calls, auto client) {
   std::vector<double> all(threads * calls);
-  std::latch start(static_cast<std::ptrdiff_t>(threads) + 1);
+  std::vector<steady_clock::time_point> begins(threads), ends(threads);
+  std::latch start(static_cast<std::ptrdiff_t>(threads));
   std::vector<std::thread> running;
   for (std::size_t t = 0; t < threads; ++t)
     running.emplace_back([&, t, latency = all.data() + t * calls] {
@@ -47,16 +48,17 @@ void measure(const std::string& name, std::size_t threads, std::size_t calls, au
       auto call = client(t);
       for (std::size_t i = 0; i < calls / 10; ++i) call();
       start.arrive_and_wait();
+      begins[t] = steady_clock::now();
       for (std::size_t i = 0; i < calls; ++i) {
         const auto begin = steady_clock::now();
         call();
         latency[i] = std::chrono::duration<double, std::micro>(steady_clock::now() - begin).count();
       }
+      ends[t] = steady_clock::now();
     });
-  start.arrive_and_wait();
-  const auto begin = steady_clock::now();
   for (std::thread& t : running) t.join();
-  const std::chrono::duration<double> took = steady_clock::now() - begin;
+  const std::chrono::duration<double> took =
+      *std::max_element(ends.begin(), ends.end()) - *std::min_element(begins.begin(), begins.end());
   std::sort(all.begin(), all.end());
   const auto percentile = [&](double p) {
     return all[static_cast<std::size_t>(p / 100 * static_cast<double>(all.size() - 1))];

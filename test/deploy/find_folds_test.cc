@@ -5,6 +5,9 @@
 #include "ikebana/compose/frozen.hpp"
 #include "ikebana/compose/graph.hpp"
 #include "ikebana/compose/sequential.hpp"
+#include "ikebana/deploy/freeze.hpp"
+#include "ikebana/model/initialize.hpp"
+#include "ikebana/module/print.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/causal_conv1d.hpp"
@@ -143,4 +146,22 @@ TEST_CASE("a scaling stays where it is not one of each channel, or has other rea
   CHECK(folded<double, shape{ike::dynamic, 1, 5}>(ike::graph([](auto x) {
           return "fc"_m(ike::linear<5, 5>{}, x) * ike::parameter<"p", shape{3, 1}>(x);
         })) == "linear/2 parameter/1");
+}
+
+TEST_CASE("a frozen network shows what is folded") {
+  const auto model = ike::initialize<float, shape{1, 5}>(
+      ike::graph([](auto x) {
+        return "fc"_m(ike::linear<5, 4>{}, x * 2) * ike::parameter<"scale", shape{4}>(x);
+      }),
+      ike::seed{1});
+  const auto frozen = ike::freeze(model);
+  CHECK(to_string(frozen.module()) ==
+        "graph(\n"
+        "  (0): identity()\n"
+        "  (fc): linear(in_features=5, out_features=4, bias=true)\n"
+        "  (scale): identity()\n"
+        "  (3): identity()\n"
+        ")");
+  CHECK(frozen.state().size() == 2);
+  CHECK(frozen.parameters().size() < model.parameters().size());
 }
