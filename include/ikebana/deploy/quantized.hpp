@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <span>
 
@@ -170,33 +171,37 @@ requires(conv<Spatial, In, Out,
  public:
   using detail::quantized_base<leaf>::quantized_base;
 
-  /// One image in bytes; what a block of positions reads; their results.
+  /// One image in bytes, padded; what a block of positions reads; their results.
   constexpr std::array<saved_spec, 3> saved(const shape_list& in) const {
     const dim_t positions = block(in[0]);
-    return {saved_spec{1, shape{in[0].numel(in[0].rank() - Spatial - 1, in[0].rank())}},
+    dim_t image = 1;
+    for (std::size_t d = leaf::options::channel_dim(in[0]); d < in[0].rank(); ++d)
+      if (in[0][d] < 0) image = dynamic;
+    if (image > 0)
+      image = in[0][leaf::options::channel_dim(in[0])] *
+              cpu::conv_geometry::volume(padded(detail::spatial_extents<Spatial>(in[0])));
+    return {saved_spec{1, shape{image}},
             saved_spec{1, shape{positions < 0 ? dynamic : positions * depth(in[0])}},
             saved_spec{0, shape{positions < 0 ? dynamic : positions * outputs}}};
   }
 
   void forward(const context<float>& c) const {
     const shape& in = c.input_shape();
-    cpu::conv_geometry like = leaf::options::geometry();
-    like.padding = detail::in_three(leaf::pads_before, 0);
     const cpu::conv_geometry g = detail::conv_between(like, Spatial, in, c.output_shape());
     const dim_t image = g.in_channels * g.volume(g.in), points = g.volume(g.out);
     if (points == 0 || g.batch == 0) return;
+    const std::array<dim_t, 3> extents = padded(g.in);
     const dim_t step = block(in), k = depth(in);
     auto* const bytes = c.template saved<std::uint8_t>(0);
     auto* const read = c.template saved<std::uint8_t>(1);
     float* const tile = c.template saved<float>(2);
-    const detail::byte_range range = this->range(c);
-    const auto zero = static_cast<std::uint8_t>(range.zero);
+    const dim_t each = g.in_channels / g.groups * g.volume(extents);
     for (dim_t n = 0; n < g.batch; ++n) {
-      detail::to_bytes(image, range, c.input() + n * image, bytes);
-      for (dim_t group = 0; group < leaf::options::groups; ++group)
+      pad(g, extents, this->range(c), c.input() + n * image, bytes);
+      for (dim_t group = 0; group < g.groups; ++group)
         for (dim_t p = 0; p < points; p += step) {
           const dim_t count = std::min(step, points - p);
-          gather(g, bytes + group * (image / leaf::options::groups), zero, p, count, read);
+          gather(g, extents, bytes + group * each, p, count, read);
           cpu::gemm_int8(cpu::transpose::no, cpu::transpose::yes, count, outputs, k, read, k,
                          this->weights(c) + group * outputs * k, k, tile, outputs,
                          this->scaling(c, group * outputs));
@@ -224,24 +229,56 @@ requires(conv<Spatial, In, Out,
     return std::clamp<dim_t>(16384 / std::max<dim_t>(depth(in), 1), 8, 256);
   }
 
-  /// What `count` positions from `first` on read of the channels of a group.
-  static void gather(const cpu::conv_geometry& g, const std::uint8_t* x, std::uint8_t zero,
-                     dim_t first, dim_t count, std::uint8_t* to) {
-    const dim_t channels = g.in_channels / g.groups, plane = g.volume(g.in);
-    for (dim_t p = first; p < first + count; ++p) {
-      const std::array<dim_t, 3> at{p / (g.out[1] * g.out[2]), p / g.out[2] % g.out[1],
-                                    p % g.out[2]};
-      std::array<dim_t, 3> begin{};
-      for (std::size_t d = 0; d < 3; ++d) begin[d] = at[d] * g.stride[d] - g.padding[d];
+  static constexpr cpu::conv_geometry like = [] {
+    cpu::conv_geometry g = leaf::options::geometry();
+    g.padding = detail::in_three(leaf::pads_before, 0);
+    return g;
+  }();
+
+  static constexpr std::array<dim_t, 3> padded(std::array<dim_t, 3> extents) {
+    const auto after = detail::in_three(leaf::pads_after, 0);
+    for (std::size_t d = 0; d < 3; ++d) extents[d] += like.padding[d] + after[d];
+    return extents;
+  }
+
+  /// An image in bytes, with its padding.
+  static void pad(const cpu::conv_geometry& g, const std::array<dim_t, 3>& extents,
+                  detail::byte_range range, const float* x, std::uint8_t* to) {
+    const dim_t sheet = extents[1] * extents[2], plane = extents[0] * sheet;
+    std::memset(to, range.zero, static_cast<std::size_t>(g.in_channels * plane));
+    to += like.padding[0] * sheet + like.padding[1] * extents[2] + like.padding[2];
+    for (dim_t c = 0; c < g.in_channels; ++c)
+      for (dim_t i = 0; i < g.in[0]; ++i)
+        for (dim_t j = 0; j < g.in[1]; ++j, x += g.in[2])
+          detail::to_bytes(g.in[2], range, x, to + c * plane + i * sheet + j * extents[2]);
+  }
+
+  /// What `count` positions from `first` on read of the channels of a group, of a padded image.
+  static void gather(const cpu::conv_geometry& g, const std::array<dim_t, 3>& extents,
+                     const std::uint8_t* x, dim_t first, dim_t count, std::uint8_t* to) {
+    const dim_t channels = g.in_channels / g.groups, line = extents[2];
+    const dim_t sheet = extents[1] * line, plane = extents[0] * sheet;
+    std::array<dim_t, 3> at{first / (g.out[1] * g.out[2]), first / g.out[2] % g.out[1],
+                            first % g.out[2]};
+    for (dim_t p = 0; p < count; ++p) {
+      const std::uint8_t* const begin = x + at[0] * like.stride[0] * sheet +
+                                        at[1] * like.stride[1] * line + at[2] * like.stride[2];
       for (dim_t c = 0; c < channels; ++c)
-        for (dim_t a = 0; a < g.kernel[0]; ++a)
-          for (dim_t b = 0; b < g.kernel[1]; ++b) {
-            const dim_t i = begin[0] + a * g.dilation[0], j = begin[1] + b * g.dilation[1];
-            const bool inside = i >= 0 && i < g.in[0] && j >= 0 && j < g.in[1];
-            const std::uint8_t* const row = x + c * plane + (i * g.in[1] + j) * g.in[2];
-            for (dim_t e = 0, l = begin[2]; e < g.kernel[2]; ++e, l += g.dilation[2])
-              *to++ = inside && l >= 0 && l < g.in[2] ? row[l] : zero;
+        for (dim_t a = 0; a < like.kernel[0]; ++a)
+          for (dim_t b = 0; b < like.kernel[1]; ++b) {
+            const std::uint8_t* const row =
+                begin + c * plane + a * like.dilation[0] * sheet + b * like.dilation[1] * line;
+            if constexpr (like.dilation[2] == 1)
+              std::memcpy(to, row, static_cast<std::size_t>(like.kernel[2]));
+            else
+              for (dim_t e = 0; e < like.kernel[2]; ++e) to[e] = row[e * like.dilation[2]];
+            to += like.kernel[2];
           }
+      if (++at[2] < g.out[2]) continue;
+      at[2] = 0;
+      if (++at[1] < g.out[1]) continue;
+      at[1] = 0;
+      ++at[0];
     }
   }
 };
