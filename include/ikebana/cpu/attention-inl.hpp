@@ -143,9 +143,6 @@ IKEBANA_CPU_INLINE void scale_lanes(dim_t n, Factor factor, T* x) {
   if (i < n) (vec<T>::load(x + i, n - i) * factor).store(x + i, n - i);
 }
 
-/// The queries whose operands are kept packed while all keys pass.
-inline constexpr dim_t attention_queries = 128;
-
 /// The keys that queries below `end` attend to.
 template <class T>
 IKEBANA_CPU_INLINE dim_t attended_keys(const attention_head<T>& n, dim_t end) {

@@ -48,6 +48,9 @@ struct attention_dropout {
   random_stream stream{};
 };
 
+/// The keys of a block, and the queries whose operands are kept packed while all keys pass.
+inline constexpr dim_t attention_keys = 64, attention_queries = 128;
+
 /// What a kernel is told of one head; `first` is the index of its first weight among all.
 template <class T>
 struct attention_head {
@@ -86,9 +89,10 @@ namespace ikebana::cpu {
 /// The elements of scratch that both functions want, for any batch and heads: less than 1000 width
 /// + 2048, however long the sequences are.
 constexpr dim_t attention_scratch(const attention_sizes& n) {
-  const dim_t queries = n.queries < 128 ? (n.queries + 31) / 32 * 32 : 128;
-  constexpr dim_t block = 64 * 32;  // Keys, and the queries of two vectors of AVX-512.
-  return (5 * queries + 256) * n.width + block;
+  constexpr dim_t lanes = 32;  // The queries of a block: two vectors of AVX-512.
+  const dim_t padded = (n.queries + lanes - 1) / lanes * lanes,
+              queries = padded < attention_queries ? padded : attention_queries;
+  return (5 * queries + 4 * attention_keys) * n.width + attention_keys * lanes;
 }
 
 namespace detail {

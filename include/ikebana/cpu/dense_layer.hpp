@@ -4,6 +4,7 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/final_activation.hpp"
+#include "ikebana/cpu/gemm/costs.hpp"
 
 namespace ikebana::cpu {
 
@@ -24,29 +25,28 @@ struct dense_layer {
   final_activation<T> function{};
   /// What makes the product of a layer that is not packed: detail::make_product.
   void (*product)(const gemm_call<T>&) = nullptr;
-  dim_t narrow = INT64_MAX;  ///< `out` of a packed layer.
   /// Room for the transpose of weight, `turned_row()` apart; null where it is not made.
   T* turned = nullptr;
   std::uint64_t turned_stamp = 0;  ///< Of the weights that it is of; 0 for none.
 
   /// Whether packing pays, of one row; more rows are packed as well, for the same bits.
-  constexpr bool is_small() const { return in <= 64 && out > 0 && out <= 64; }
+  constexpr bool is_small() const {
+    return in <= detail::gemm_costs::most_packed && out > 0 &&
+           out <= detail::gemm_costs::most_packed;
+  }
   /// A multiple of one register, or of two.
   constexpr dim_t packed_row() const { return out <= 16 ? 16 : (out + 31) / 32 * 32; }
-  /// Rows are read four at a time.
-  constexpr dim_t packed_size() const { return ((in + 3) / 4 * 4 + 1) * packed_row(); }
+  constexpr dim_t packed_size() const { return (in + 1) * packed_row(); }
   /// Whether products are faster with the weights transposed, for any number of rows. Used where
   /// they are summed in order either way.
-  constexpr bool may_turn() const { return in >= 32 && out > 32 && in * out <= 1 << 20; }
+  constexpr bool may_turn() const {
+    return in >= detail::gemm_costs::least_turned && out > detail::gemm_costs::least_turned &&
+           in * out <= detail::gemm_costs::most_turned;
+  }
   /// Whether there is one, of weight as it is now.
   constexpr bool is_turned() const { return turned != nullptr && turned_stamp != 0; }
   constexpr dim_t turned_row() const { return (out + 15) / 16 * 16; }
   constexpr dim_t turned_size() const { return in * turned_row(); }
-  /// Of memory that is zero.
-  constexpr void pack_to(T* memory) {
-    packed = memory;
-    narrow = out;
-  }
 };
 
 /// Layers one after another, and what those that are packed were packed from.

@@ -43,6 +43,14 @@ inline constexpr dim_t one_panel = dim_t{256} * 1024;
 /// call takes as long as the arithmetic.
 inline constexpr dim_t most_small = 64, most_small_vectors = 8;
 
+// ---- Layers that run in one call. ----
+
+/// Of at most so many inputs and outputs, weights are packed.
+inline constexpr dim_t most_packed = 64;
+/// Of so many inputs and more outputs, and of so many weights at most, weights that are not packed
+/// are transposed.
+inline constexpr dim_t least_turned = 32, most_turned = dim_t{1} << 20;
+
 // ---- Threads. ----
 
 /// How many multiply-adds are worth a thread's while.
