@@ -118,6 +118,8 @@ void convolve_by_loops(cpu::conv_direction direction, const conv_geometry& g, co
 const conv_geometry shapes[] = {
     geometry(9, 1, 6, 1, {1, 14, 14}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}),
     geometry(17, 6, 16, 1, {1, 10, 10}, {1, 5, 5}, {1, 1, 1}, {0, 0, 0}),
+    geometry(29, 3, 7, 1, {1, 19, 17}, {1, 3, 5}, {1, 2, 1}, {0, 1, 3}),
+    geometry(13, 2, 9, 1, {1, 40, 70}, {1, 3, 3}, {1, 1, 1}, {0, 1, 0}),
     geometry(1, 3, 40, 1, {1, 19, 21}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}),
     geometry(2, 20, 33, 1, {1, 13, 12}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
     geometry(1, 33, 40, 1, {1, 15, 16}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
@@ -253,7 +255,7 @@ TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, 
   using enum conv_algorithm;
   was_made(conv_direction::forward, {im2col, bands});
   was_made(conv_direction::data, {im2col, bands});
-  was_made(conv_direction::weights, {im2col});
+  was_made(conv_direction::weights, {im2col, images});
 }
 
 TEST_CASE("a kernel whose lists no thread keeps is convolved, too") {

@@ -131,19 +131,42 @@ void place_apart(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to
         length, [&](dim_t i) __attribute__((always_inline)) { to[i * stride] = from[i]; });
 }
 
+/// A register of what all taps add at a time: neighbouring taps would wait for each other's sums.
 template <class T>
-void add_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
-              dim_t stride) {
+void add_rows(const detail::add_job<T>& job) {
+  using index = typename number<T>::bits;
+  using distance = std::make_unsigned_t<index>;
   constexpr dim_t w = vec<T>::size;
-  for (; rows > 0; --rows, from += from_step, to += to_step)
-    if (stride == 1)
-      for (dim_t i = 0; i < length; i += w) {
-        const dim_t lanes = length - i < w ? length - i : w;
-        (vec<T>::load(to + i, lanes) + vec<T>::load(from + i, lanes)).store(to + i, lanes);
+  const T* from = job.from;
+  T* to = job.to;
+  for (dim_t c = 0; c < job.channels; ++c, from += job.from_channel, to += job.to_channel) {
+    if (job.stride > 1) {
+      for (dim_t k = 0; k < job.taps; ++k) {
+        const dim_t first = job.first + k * job.dilation;
+        const auto i = detail::positions_inside(job.length, first, job.stride, job.columns);
+        T* const at = to + first + i.begin * job.stride;
+        const T* const row = from + k * job.from_tap + i.begin;
+        each_apart(
+            i.end - i.begin, [&](dim_t n)
+                                 __attribute__((always_inline)) { at[n * job.stride] += row[n]; });
       }
-    else
-      each_apart(
-          length, [&](dim_t i) __attribute__((always_inline)) { to[i * stride] += from[i]; });
+      continue;
+    }
+    for (dim_t i = 0; i < job.columns; i += w) {
+      const dim_t lanes = detail::least(job.columns - i, w);
+      vec<T> sum = load_lanes(to + i, lanes);
+      const T* row = from;
+      dim_t at = i - job.first;
+      for (dim_t k = 0; k < job.taps; ++k, row += job.from_tap, at -= job.dilation) {
+        if (at <= -w || at >= job.length) continue;
+        const auto there =
+            as<distance>(lane_numbers<T>() + bits_of<T>::broadcast(static_cast<index>(at))) <
+            vec<distance>::broadcast(static_cast<distance>(job.length));
+        sum = sum + select(lane_mask<T>{there.m}, vec<T>::load(row + at), vec<T>::zero());
+      }
+      store_lanes(sum, to + i, lanes);
+    }
+  }
 }
 
 template <class T, std::size_t... I>

@@ -51,6 +51,10 @@ inline constexpr dim_t few_positions = 8, most_positions = 64, many_channels = 6
 inline constexpr dim_t gathered_positions = 256, gathered_elements = 480 * kib,
                        most_block_positions = 1024, block_elements = 64 * kib, block_columns = 256;
 
+// Images in lanes: channels, of which more repay that receptive fields are gathered; quarters of
+// the lanes that images must fill.
+inline constexpr dim_t most_image_channels = 32, filled_quarters = 3;
+
 // Bands. Bytes of the copy and of the results, in the second-level cache; products of a result at
 // once.
 inline constexpr dim_t copied_bytes = 208 * kib, out_bytes = 208 * kib, most_depth = 16 * kib;

@@ -81,9 +81,10 @@ struct conv_im2col {
   /// Divides the calling thread's memory.
   void place() {
     const dim_t positions = images * lines * columns, size = positions * depth + slack;
-    rows = conv_memory<T>(conv_use::beside, size + positions * p.results + slack +
+    rows = conv_memory<T>(conv_use::beside, slack + size + positions * p.results + slack +
                                                 channels * p.kernel[0] * met_rows(lines) * pitch +
-                                                slack);
+                                                slack) +
+           slack;
     across = rows + size;
     met = across + positions * p.results + slack;
   }
@@ -188,22 +189,18 @@ struct conv_im2col {
   /// The same of a block whose rows are those of channels and kernel elements.
   void add_block(const block& b) const {
     const dim_t positions = b.positions();
-    each_plane(b, [&](dim_t z, dim_t y0, dim_t high, dim_t line) {
-      for (dim_t k = 0; k < taps; ++k) {
-        const dim_t at_z = p.met(0, z, k / (p.kernel[1] * p.kernel[2])),
-                    at_y = p.met(1, y0, k / p.kernel[2] % p.kernel[1]),
-                    at_x = p.met(2, b.x, k % p.kernel[2]);
+    T* const result = of.result + b.image * p.source_image;
+    each_plane(b, [&](dim_t z, dim_t y0, dim_t n, dim_t line) {
+      for (dim_t k = 0; k < kernel_rows; ++k) {
+        const dim_t at_z = p.met(0, z, k / p.kernel[1]), at_y = p.met(1, y0, k % p.kernel[1]);
         if (at_z < 0 || at_z >= p.from[0]) continue;
-        const position_range y = positions_inside(high, at_y, p.stride[1], p.from[1]),
-                             x = positions_inside(b.columns, at_x, p.stride[2], p.from[2]);
-        const T* from = rows + k * positions + (line + y.begin) * b.columns + x.begin;
-        T* to = of.result + b.image * p.source_image +
-                (at_z * p.from[1] + at_y + y.begin * p.stride[1]) * p.from[2] + at_x +
-                x.begin * p.stride[2];
-        // Neighbouring rows would wait for each other.
-        for (dim_t i = y.begin; i < y.end; ++i, from += b.columns, to += p.stride[1] * p.from[2])
-          tiles.add_rows(channels, x.end - x.begin, from, taps * positions, to, from_plane,
-                         p.stride[2]);
+        const position_range y = positions_inside(n, at_y, p.stride[1], p.from[1]);
+        for (dim_t i = y.begin; i < y.end; ++i)
+          tiles.add_rows({channels, p.kernel[2], b.columns,
+                          rows + k * p.kernel[2] * positions + (line + i) * b.columns,
+                          taps * positions, positions,
+                          result + (at_z * p.from[1] + at_y + i * p.stride[1]) * p.from[2],
+                          from_plane, p.from[2], p.met(2, b.x, 0), p.dilation[2], p.stride[2]});
       }
     });
   }

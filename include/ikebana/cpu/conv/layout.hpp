@@ -12,15 +12,6 @@
 IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
-struct position_range {
-  dim_t begin, end;
-};
-/// Which of n positions, the first of which is at `first` of a source, lie within it.
-inline position_range positions_inside(dim_t n, dim_t first, dim_t stride, dim_t extent) {
-  return {first < 0 ? least(parts(-first, stride), n) : 0,
-          first < extent ? least(parts(extent - first, stride), n) : 0};
-}
-
 /// A copy of some channels of a source, with zeros around it, for rows of positions of which there
 /// are `pitch` in each: `height` rows for each plane and column of the kernel, and for each of its
 /// rows where neighbouring rows of positions share none. Kernel element k meets position (row,

@@ -21,17 +21,23 @@ enum class conv_algorithm : unsigned char {
   depthwise_planes,  ///< Groups of one channel, 3x3: plane by plane.
   depthwise_lanes,   ///< Groups of few channels are the lanes.
   winograd,          ///< F(4x4, 3x3).
+  images,            ///< Weights: images are the lanes.
   im2col,            ///< Receptive fields are rows of a product.
   passes,            ///< Data: forward convolutions of dy, one for each residue by the strides.
   bands,             ///< Bands that tiles read where they are.
 };
-inline constexpr conv_algorithm conv_algorithms[] = {
-    conv_algorithm::depthwise_planes, conv_algorithm::depthwise_lanes, conv_algorithm::winograd,
-    conv_algorithm::im2col,           conv_algorithm::passes,          conv_algorithm::bands};
+inline constexpr conv_algorithm conv_algorithms[] = {conv_algorithm::depthwise_planes,
+                                                     conv_algorithm::depthwise_lanes,
+                                                     conv_algorithm::winograd,
+                                                     conv_algorithm::images,
+                                                     conv_algorithm::im2col,
+                                                     conv_algorithm::passes,
+                                                     conv_algorithm::bands};
 
 constexpr const char* name(conv_algorithm a) {
-  constexpr const char* names[] = {"depthwise planes", "depthwise lanes", "Winograd",
-                                   "im2col",           "passes",          "bands"};
+  constexpr const char* names[] = {
+      "depthwise planes", "depthwise lanes", "Winograd", "images in lanes",
+      "im2col",           "passes",          "bands"};
   return names[static_cast<int>(a)];
 }
 
@@ -134,6 +140,18 @@ constexpr bool winograd_applies(const conv_problem& p) {
          transformed <= costs::most_transformed;
 }
 
+/// Whether images fill the lanes, and channels are too few to repay a gathering.
+constexpr bool images_apply(const conv_problem& p) {
+  namespace costs = conv_costs;
+  if (p.direction != conv_direction::weights || p.kernel[0] != 1 || p.padding[0] != 0) return false;
+  if (!at_most(p.inputs, costs::most_image_channels) ||
+      !at_most(p.outputs, costs::most_image_channels))
+    return false;
+  return !p.knows_extents() ||
+         (p.in[0] == 1 && p.out[0] == 1 && p.plane() > costs::most_positions && p.lanes > 1 &&
+          4 * p.batch >= costs::filled_quarters * whole_units(p.batch, p.lanes));
+}
+
 constexpr bool im2col_applies(const conv_problem& p) {
   namespace costs = conv_costs;
   if (p.is_pass || p.inputs == 0 || p.outputs == 0) return false;
@@ -162,6 +180,8 @@ constexpr bool applies(conv_algorithm algorithm, const conv_problem& p) {
       return detail::depthwise_lanes_apply(p);
     case conv_algorithm::winograd:
       return detail::winograd_applies(p);
+    case conv_algorithm::images:
+      return detail::images_apply(p);
     case conv_algorithm::im2col:
       return detail::im2col_applies(p);
     case conv_algorithm::passes:

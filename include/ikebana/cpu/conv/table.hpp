@@ -11,6 +11,7 @@
 #include "ikebana/cpu/conv/depthwise.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
 #include "ikebana/cpu/conv/im2col.hpp"
+#include "ikebana/cpu/conv/images.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
 #include "ikebana/cpu/conv/winograd.hpp"
@@ -47,7 +48,8 @@ template <class T, conv_direction Direction, conv_set Set>
 constexpr conv_table<T> make_conv_table() {
   using enum conv_algorithm;
   constexpr conv_parts parts{.strides = Set.strides && Direction != conv_direction::weights,
-                             .slides = Set.has(bands)};
+                             .slides = Set.has(bands),
+                             .dots = Set.has(images)};
   conv_table<T> table{};
   table.tiles = &tiles_of<T, parts>;
   const auto set = [&](conv_algorithm a, conv_entry<T> entry) {
@@ -57,6 +59,7 @@ constexpr conv_table<T> make_conv_table() {
   if constexpr (Direction == conv_direction::weights) {
     if constexpr (Set.has(winograd))
       set(winograd, {&fit_winograd_weights<T>, &run_winograd_weights<T>});
+    if constexpr (Set.has(images)) set(images, {&always_fits<T>, &run_images<T>});
   } else {
     if constexpr (Set.has(winograd)) set(winograd, {&fit_winograd<T>, &run_winograd<T>});
     if constexpr (Set.has(bands)) set(bands, {&fit_bands<T>, &run_bands<T>});

@@ -100,3 +100,35 @@ template <class T, int Rows, int Registers>
   slide_tile<T, Rows, Registers>(job, std::make_index_sequence<Registers>{},
                                  std::make_index_sequence<std::size_t{Rows} * Registers>{});
 }
+
+template <class T, int Rows, int Weights, std::size_t... J, std::size_t... I>
+IKEBANA_CPU_INLINE void dot_tile(const detail::dot_job<T>& job, std::index_sequence<J...>,
+                                 std::index_sequence<I...>) {
+  constexpr std::size_t n = Weights;
+  constexpr dim_t w = vec<T>::size;
+  vec<T> sums[] = {(static_cast<void>(I), vec<T>::zero())...};
+  const T *dy = job.dy, *line = job.x;
+  const dim_t dy_row = job.dy_row, x_step = job.x_step, at[] = {dim_t{job.at[J]}...};
+  for (dim_t y = job.lines; y > 0; --y, line += job.x_line) {
+    const T* x = line;
+    for (dim_t columns = job.columns; columns > 0; --columns, dy += w, x += x_step) {
+      const vec<T> met[n] = {vec<T>::load(x + at[J])...};
+      vec<T> factor;
+      ((I % n == 0
+            ? static_cast<void>(factor = vec<T>::load(dy + static_cast<dim_t>(I / n) * dy_row))
+            : void(),
+        sums[I] = fma(factor, met[I % n], sums[I])),
+       ...);
+    }
+  }
+  const auto put = [&](dim_t i, vec<T> all) __attribute__((always_inline)) {
+    T& out = job.out[i / Weights * job.out_row + i % Weights];
+    out = sum(all) + (job.adds ? out : T(0));
+  };
+  (put(static_cast<dim_t>(I), sums[I]), ...);
+}
+template <class T, int Rows, int Weights>
+[[gnu::noinline]] void dot_tile(const detail::dot_job<T>& job) {
+  dot_tile<T, Rows, Weights>(job, std::make_index_sequence<Weights>{},
+                             std::make_index_sequence<std::size_t{Rows} * Weights>{});
+}

@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activate.hpp"
+#include "ikebana/cpu/detail/quotients.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/final_activation.hpp"
 #include "ikebana/cpu/gemm.hpp"
@@ -13,6 +15,15 @@
 // What the instruction sets give to convolutions. Only this is built for each of them: the loops
 // around it would cost three times the compile time and run no faster.
 namespace ikebana::cpu::detail {
+
+struct position_range {
+  dim_t begin, end;
+};
+/// Which of n positions, the first of which is at `first` of a source, lie within it.
+inline position_range positions_inside(dim_t n, dim_t first, dim_t stride, dim_t extent) {
+  return {first < 0 ? least(parts(-first, stride), n) : 0,
+          first < extent ? least(parts(extent - first, stride), n) : 0};
+}
 
 /// What the tiles have not done: y = function(scale[r] y + shift[r] + residual) for row r.
 template <class T>
@@ -33,6 +44,18 @@ struct copy_job {
   dim_t pitch, above, rows, below, lead, length;
 };
 
+/// to[c * to_channel + first + k * dilation + i * stride] += from[c * from_channel + k * from_tap +
+/// i] for c < channels, k < taps and i < length, where that lies in a row of so many columns. Reads
+/// whole registers around the rows of `from`.
+template <class T>
+struct add_job {
+  dim_t channels, taps, length;
+  const T* from;
+  dim_t from_channel, from_tap;
+  T* to;
+  dim_t to_channel, columns, first, dilation, stride;
+};
+
 /// A tile's work: out[r * out_step + j] = (adds ? the same : start[r]) + the sum over p < depth of
 /// weights[weight_at[p] + r * weight_step] * image[image_at[p] + j], for every row r of the tile
 /// and j < count; then its positive part where `relu`. Reads the image up to the tile's whole
@@ -51,10 +74,27 @@ struct conv_job {
   bool adds, relu;
 };
 
+/// out[r * out_row + j] = (adds ? the same : 0) + the sum over `lines` of `columns` registers of
+/// their lanes' dy[r * dy_row] x[at[j]], for every row r and weight j of the tile. Registers of dy
+/// lie one after another, those of x `x_step`, and lines of them `x_line` apart.
+template <class T>
+struct dot_job {
+  dim_t lines, columns;
+  const T* dy;
+  dim_t dy_row;
+  const T* x;
+  dim_t x_line, x_step;
+  const std::int32_t* at;
+  T* out;
+  dim_t out_row;
+  bool adds;
+};
+
 /// Which parts of the tiles a caller needs: the others are not built, and null.
 struct conv_parts {
   bool strides = true;  // rows whose elements lie apart
   bool slides = true;
+  bool dots = true;
 };
 
 /// What plans know of an instruction set and type: bytes of an element, elements of a vector, and
@@ -86,9 +126,7 @@ struct conv_tiles {
                       dim_t to_step);
   void (*place_apart)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to,
                       dim_t to_step, dim_t stride);
-  /// to[r * to_step + i * stride] += from[r * from_step + i] for i < length, if any.
-  void (*add_rows)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
-                   dim_t stride);
+  void (*add_rows)(const add_job<T>& job);
   void (*finish_rows)(dim_t rows, dim_t length, T* y, dim_t step, const conv_rest<T>& rest,
                       const T* residual);
   /// to[p * width + i] = from[i * ld + p] for p < depth, i < count; zero for count <= i < width.
@@ -98,6 +136,13 @@ struct conv_tiles {
   void (*place_across)(dim_t rows, dim_t positions, const T* from, dim_t from_step, const T* bias,
                        bool relu, T* to, dim_t to_step);
   const slide_shape* slides;
+  /// Of so many results and weights, or of one weight.
+  struct dot_shape {
+    int rows, weights;
+    void (*whole)(const dot_job<T>&);
+    void (*narrow)(const dot_job<T>&);
+  };
+  const dot_shape* dots;
 
   tile_sizes sizes() const {
     return {dim_t{sizeof(T)}, width, slides[0].rows, slides[0].registers};

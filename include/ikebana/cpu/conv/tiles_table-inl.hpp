@@ -21,6 +21,22 @@ inline constexpr typename detail::conv_tiles<T>::slide_shape conv_slides[] = {
     {1, 4, &slide_tile<T, 1, 4>, nullptr},
 #endif
 };
+template <class T, int Rows, int Weights>
+inline constexpr typename detail::conv_tiles<T>::dot_shape dot_shape{
+    Rows, Weights, &dot_tile<T, Rows, Weights>, &dot_tile<T, Rows, 1>};
+template <class T>
+inline constexpr typename detail::conv_tiles<T>::dot_shape conv_dots[] = {
+#if IKEBANA_CPU_WIDTH == 64
+    dot_shape<T, 6, 4>,
+    dot_shape<T, 4, 6>,
+    dot_shape<T, 2, 8>,
+    dot_shape<T, 1, 8>,
+#else
+    dot_shape<T, 3, 4>,
+    dot_shape<T, 2, 4>,
+    dot_shape<T, 1, 8>,
+#endif
+};
 template <class T, detail::conv_parts Parts>
 constexpr detail::conv_tiles<T> make_conv_tiles() {
   detail::conv_tiles<T> t{};
@@ -38,6 +54,7 @@ constexpr detail::conv_tiles<T> make_conv_tiles() {
     t.place_apart = &place_apart<T>;
   }
   if constexpr (Parts.slides) t.slides = conv_slides<T>;
+  if constexpr (Parts.dots) t.dots = conv_dots<T>;
   return t;
 }
 template <class T, detail::conv_parts Parts = detail::conv_parts{}>
