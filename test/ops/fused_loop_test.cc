@@ -248,6 +248,65 @@ TEST_CASE("a loop normalises rows as layer_norm does") {
   }));
 }
 
+TEST_CASE("a norm of rows takes weights and biases with it") {
+  constexpr auto normed = [](auto x) {
+    const auto d = x - mean<-1>(x, keepdim);
+    return d * rsqrt(mean<-1>(square(d), keepdim) + 0.5);
+  };
+  // Bits of the kernel.
+  const auto x = uniform<float, shape{5, 301}>(seed{2});
+  const auto w = uniform<float, shape{301}>(seed{3}), b = uniform<float, shape{301}>(seed{4});
+  std::vector<float> y(5 * 301), means(5), inverses(5);
+  cpu::layer_norm_forward<float>(5, 301, 1, x.data(), w.data(), b.data(), 0.5F, y.data(),
+                                 means.data(), inverses.data());
+  const auto net = graph([normed](auto v, auto s, auto t) { return t + s * normed(v); });
+  auto model = initialize<float, shape{5, 301}, shape{301}, shape{301}>(net, seed{1});
+  CHECK(std::memcmp(model(x, w, b).data(), y.data(), y.size() * sizeof(float)) == 0);
+  agrees<shape{5, 301}, shape{301}, shape{301}>(net);
+  agrees<shape{3, 4}, shape{4}>(graph([normed](auto v, auto s) { return normed(v) * s; }));
+  // One array as both, and what others read in between.
+  agrees<shape{3, 4}, shape{4}>(graph([normed](auto v, auto s) { return normed(v) * s + s; }));
+  agrees<shape{3, 4}, shape{4}, shape{4}>(graph([normed](auto v, auto s, auto t) {
+    const auto h = normed(v) * s;
+    return (h + t) * h;
+  }));
+  agrees<shape{3, 4}, shape{4}, shape{4}>(graph([normed](auto v, auto s, auto t) {
+    const auto h = normed(v);
+    return (h * s + t) * h;
+  }));
+  // Channels of groups: all the rows of a sample in a block, a part of them, and one row each.
+  constexpr auto group_normed = []<shape Of, dim_t Groups>(auto v, auto s, auto t) {
+    const auto g = reshape<Of[0], Groups, -1>(v);
+    const auto d = g - mean<-1>(g, keepdim);
+    const auto h = d / sqrt(var<-1>(g, correction<0>, keepdim) + 1e-5);
+    return reshape<Of[0], Of[1], -1>(h) * unsqueeze<1>(s) + unsqueeze<1>(t);
+  };
+  const auto of_groups = [&]<shape Of, dim_t Groups>() {
+    agrees<Of, shape{Of[1]}, shape{Of[1]}>(graph([](auto v, auto s, auto t) {
+      return decltype(group_normed){}.template operator()<Of, Groups>(v, s, t);
+    }));
+  };
+  of_groups.operator()<shape{2, 6, 4}, 2>();
+  of_groups.operator()<shape{3, 6, 200}, 2>();
+  of_groups.operator()<shape{1, 6, 50}, 3>();
+  of_groups.operator()<shape{2, 3, 7}, 3>();
+  // Without the gradient of x.
+  const auto gradients = [&](bool fuses) {
+    auto m = initialize<double, shape{4, 9}>(graph([normed](auto v) {
+                                               return normed(v) * parameter<"s", shape{9}>(v) +
+                                                      parameter<"t", shape{9}>(v);
+                                             }),
+                                             seed{1});
+    m.set_fusion(fuses);
+    m(uniform<double, shape{4, 9}>(seed{2}));
+    m.backward(uniform<double, shape{4, 9}>(seed{3}));
+    return std::vector<double>(m.gradients().data(), m.gradients().data() + m.gradients().size());
+  };
+  const auto fused = gradients(true), single = gradients(false);
+  for (std::size_t i = 0; i < fused.size(); ++i)
+    CHECK(fused[i] == doctest::Approx(single[i]).epsilon(1e-12));
+}
+
 TEST_CASE("a fused backward follows a forward step by step") {
   // That of a forward hook, or that repeats the steps for the first gradient of an input.
   constexpr auto net = graph([](auto x) {

@@ -31,13 +31,15 @@ enum class loop_code : unsigned char {
   map_gradient,       ///< y = the gradient of operand `by` of f(a, b, c); d: its result, g: of it.
   function_gradient,  ///< Likewise, of an activation; a: what its backward reads.
   fold_gradient,      ///< y = the gradient of the elements a; b, g: expanded.
-  share,      ///< y = g of each row divided by the number of extremes b of a, or by the norm b.
-  add,        ///< y = a + b.
-  copy,       ///< y = a.
-  sum_rows,   ///< y = the sum of each row of a.
-  scatter,    ///< The elements of a are added to y, by a map.
-  normalise,  ///< y = rows a less their means, b, by the roots of their variances, 1 / c.
-  normalise_gradient  ///< The gradient of a, g being that of the result.
+  share,     ///< y = g of each row divided by the number of extremes b of a, or by the norm b.
+  add,       ///< y = a + b.
+  copy,      ///< y = a.
+  sum_rows,  ///< y = the sum of each row of a.
+  scatter,   ///< The elements of a are added to y, by a map.
+  /// y = rows a less their means, b, by the roots of their variances, 1 / c; times d, plus e, of
+  /// which `map` says where they are.
+  normalise,
+  normalise_gradient  ///< The gradient of a, g being that of the result; added to e and h: of d, e.
 };
 
 /// An array: a block of the loop's own, or memory of the network, with an element for each element
@@ -59,7 +61,7 @@ struct loop_instruction {
   unsigned char by = 0;
   bool of_rows = false;  ///< Computes an element for each row.
   int map = -1;
-  loop_operand a{}, b{}, c{}, d{}, g{}, y{};
+  loop_operand a{}, b{}, c{}, d{}, g{}, y{}, e{}, h{};
   double number = 1;  ///< The exponent, correction or factor.
 };
 
@@ -116,6 +118,11 @@ void run_loop_activation_backward(activation f, dim_t n, const T* x, const T* dy
 #undef IKEBANA_RUN
 }
 #undef IKEBANA_LOOP_ACTIVATIONS
+
+/// How often an array is repeated for each of its elements.
+constexpr dim_t inner_of(const strided_map& m) {
+  return m.strides[m.rank - 1] == 0 ? m.extents[m.rank - 1] : 1;
+}
 
 namespace detail {
 
@@ -242,11 +249,38 @@ class loop_runner {
       case loop_code::scatter:
         return scatter(p_.maps[i.map], base(i.y), i.of_rows ? row_ : at_, n, find(i.a));
       case loop_code::normalise:
-        return layer_norm_forward<T>(rows_, p_.length, 1, find(i.a), nullptr, nullptr,
-                                     static_cast<T>(i.number), y, find(i.b), find(i.c));
       case loop_code::normalise_gradient:
-        return layer_norm_backward<T>(rows_, p_.length, 1, find(i.a), find(i.g), nullptr, find(i.b),
-                                      find(i.c), y, nullptr, nullptr, true);
+        return normalise(i, y);
+    }
+  }
+
+  void normalise(const loop_instruction& i, T* y) const {
+    const T *const x = find(i.a), *const g = find(i.g), *const scale = base(i.d);
+    T *const means = find(i.b), *const roots = find(i.c), *const e = base(i.e),
+             *const h = base(i.h);
+    const auto eps = static_cast<T>(i.number);
+    const bool forward = i.code == loop_code::normalise;
+    const dim_t n = p_.length, inner = i.map < 0 ? 1 : inner_of(p_.maps[i.map]);
+    if (inner == 1) {
+      if (forward) return layer_norm_forward<T>(rows_, n, 1, x, scale, e, eps, y, means, roots);
+      return layer_norm_backward<T>(rows_, n, 1, x, g, scale, means, roots, y, e, h, true);
+    }
+    // A row has some of the channels.
+    const strided_map& m = p_.maps[i.map];
+    const dim_t of_row = n / inner, parts = m.extents[m.rank - 2] / of_row;
+    const bool is_whole = row_ % parts == 0 && rows_ % parts == 0;
+    const dim_t groups = is_whole ? parts : 1, channels = of_row * groups;
+    for (dim_t r = 0; r < rows_; r += groups) {
+      const dim_t at = r * n, c = (row_ + r) % parts * of_row;
+      const auto from = [c](T* p) { return p == nullptr ? p : p + c; };
+      const dim_t batch = is_whole ? rows_ / parts : 1;
+      if (forward)
+        group_norm_forward<T>(batch, channels, inner, groups, x + at, scale + c, from(e), eps,
+                              y + at, means + r, roots + r);
+      else
+        group_norm_backward<T>(batch, channels, inner, groups, x + at, g + at, scale + c, means + r,
+                               roots + r, y + at, from(e), from(h), true);
+      if (is_whole) return;
     }
   }
 

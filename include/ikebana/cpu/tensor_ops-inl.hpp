@@ -3,11 +3,11 @@
 #define IKEBANA_CPU_LAMBDA(...) [=](__VA_ARGS__) __attribute__((always_inline))
 #define IKEBANA_CPU_CASE1(op, ...) \
   case tensor_op::op:              \
-    return map_lanes(              \
+    return light_lanes(            \
         n, y, IKEBANA_CPU_LAMBDA(vec<T> a)->vec<T> { return __VA_ARGS__; }, pa);
 #define IKEBANA_CPU_CASE2(op, ...) \
   case tensor_op::op:              \
-    return map_lanes(              \
+    return light_lanes(            \
         n, y, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> b)->vec<T> { return __VA_ARGS__; }, pa, pb);
 
 /// The sign of x; x itself if it is zero or not a number.
@@ -47,12 +47,12 @@ void map_tensor_op(tensor_op f, dim_t n, const T* pa, const T* pb, const T* pc, 
       for (dim_t i = 0; i < n; ++i) y[i] = std::pow(pa[i], pb[i]);
       return;
     case tensor_op::where:
-      return map_lanes(
+      return light_lanes(
           n, y,
           IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> b, vec<T> c) { return select(a != zero, b, c); }, pa,
           pb, pc);
     case tensor_op::clamp:
-      return map_lanes(
+      return light_lanes(
           n, y, IKEBANA_CPU_LAMBDA(vec<T> a, vec<T> b, vec<T> c) { return min(c, max(b, a)); }, pa,
           pb, pc);
   }
@@ -62,11 +62,11 @@ void map_tensor_op(tensor_op f, dim_t n, const T* pa, const T* pb, const T* pc, 
 
 // d = g(dy, u) or g(dy, u, v), of the two arrays that follow.
 #define IKEBANA_CPU_BY(u, ...)                                                          \
-  return map_lanes(                                                                     \
+  return light_lanes(                                                                   \
       n, d, IKEBANA_CPU_LAMBDA(vec<T> g, vec<T> u)->vec<T> { return __VA_ARGS__; }, dy, \
       IKEBANA_CPU_CONCAT(p, u))
 #define IKEBANA_CPU_BY2(u, v, ...)                                                                \
-  return map_lanes(                                                                               \
+  return light_lanes(                                                                             \
       n, d, IKEBANA_CPU_LAMBDA(vec<T> g, vec<T> u, vec<T> v)->vec<T> { return __VA_ARGS__; }, dy, \
       IKEBANA_CPU_CONCAT(p, u), IKEBANA_CPU_CONCAT(p, v))
 #define IKEBANA_CPU_CONCAT(p, u) p##u
@@ -77,7 +77,7 @@ void map_tensor_op_backward(tensor_op f, int by, dim_t n, const T* pa, const T* 
   const vec<T> zero = vec<T>::zero(), half = vec<T>::broadcast(T(0.5));
   switch (f) {
     case tensor_op::neg:
-      return map_lanes(
+      return light_lanes(
           n, d, IKEBANA_CPU_LAMBDA(vec<T> g) { return -g; }, dy);
     case tensor_op::exp:
       IKEBANA_CPU_BY(y, g * y);
@@ -96,7 +96,7 @@ void map_tensor_op_backward(tensor_op f, int by, dim_t n, const T* pa, const T* 
     case tensor_op::erf:
       IKEBANA_CPU_BY(a, g * (exp(-(a * a)) * T(1.1283791670955125739)));
     case tensor_op::add:
-      return map_lanes(
+      return light_lanes(
           n, d, IKEBANA_CPU_LAMBDA(vec<T> g) { return g; }, dy);
     case tensor_op::sub:
       if (by == 0) return map_tensor_op_backward(tensor_op::add, 0, n, pa, pb, pc, py, dy, d);
@@ -127,7 +127,7 @@ void map_tensor_op_backward(tensor_op f, int by, dim_t n, const T* pa, const T* 
       IKEBANA_CPU_BY(a, select(a != zero, zero, g));
     case tensor_op::clamp: {
       if (by != 0) break;
-      return map_lanes(
+      return light_lanes(
           n, d,
           IKEBANA_CPU_LAMBDA(vec<T> g, vec<T> a, vec<T> b, vec<T> c) {
             return select((a < b) | (a > c), zero, g);
@@ -260,8 +260,12 @@ T fold_row_of(fold_op f, dim_t n, const T* x, T m, T p, T acc) {
     return vec<T>::load(lanes + i * w);
   };
   if (is_sum) return acc + sum((part(0) + part(1)) + (part(2) + part(3)));
-  for (const T l : lanes)
-    if (l != l || (f == fold_op::min ? l < acc : l > acc)) acc = l;
+  if (f == fold_op::min)
+    lesser(lesser(part(0), part(1)), lesser(part(2), part(3))).store(lanes);
+  else
+    larger(larger(part(0), part(1)), larger(part(2), part(3))).store(lanes);
+  for (dim_t i = 0; i < w; ++i)
+    if (const T l = lanes[i]; l != l || (f == fold_op::min ? l < acc : l > acc)) acc = l;
   return acc;
 }
 
@@ -271,18 +275,18 @@ void map_fold_backward(fold_op f, dim_t n, const T* x, const T* m, const T* g, T
   const vec<T> by = vec<T>::broadcast(factor), zero = vec<T>::zero();
 #define IKEBANA_CPU_FOLD(op, ...)                                                               \
   case fold_op::op:                                                                             \
-    return map_lanes(                                                                           \
+    return light_lanes(                                                                         \
         n, dx,                                                                                  \
         IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v)->vec<T> { return (v * by) * (__VA_ARGS__); }, x, \
         g);
 #define IKEBANA_CPU_FOLD_OF_M(op, ...)                                                           \
   case fold_op::op:                                                                              \
-    return map_lanes(                                                                            \
+    return light_lanes(                                                                          \
         n, dx, IKEBANA_CPU_LAMBDA(vec<T> u, vec<T> v, vec<T> s)->vec<T> { return __VA_ARGS__; }, \
         x, g, m);
   switch (f) {
     case fold_op::sum:
-      return map_lanes(
+      return light_lanes(
           n, dx, IKEBANA_CPU_LAMBDA(vec<T> v) { return v * by; }, g);
       IKEBANA_CPU_FOLD(abs, sign_like(u))
       IKEBANA_CPU_FOLD(square, u)

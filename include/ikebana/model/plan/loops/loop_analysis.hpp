@@ -108,18 +108,72 @@ class loop_analysis {
       row_norm& n = norm_[norms_];
       if (!is_member(k) || is_view(k) || !find_row_norm(p_, k, maker, n)) continue;
       if (!is_whole(p_.nodes[k].first_output) || !is_whole(p_.nodes[n.center].inputs[0])) continue;
-      const auto is_inner = [&](int v) {
-        const int by = maker(v);
-        return by != k && n.has(by);
-      };
-      bool alone = true;
-      for (int j = l_->first; j < static_cast<int>(p_.n.nodes); ++j)
-        for (std::size_t i = 0; i < p_.nodes[j].input_count; ++i)
-          if (is_inner(p_.nodes[j].inputs[i]) && !n.has(j) && !(is_member(j) && is_view(j)))
-            alone = false;
-      for (std::size_t i = 0; i < p_.output_count; ++i) alone = alone && !is_inner(p_.outputs[i]);
-      if (alone) ++norms_;
+      n.scale = find_affine(cpu::tensor_op::mul, k, maker, n.weight);
+      if (n.scale >= 0) n.shift = find_affine(cpu::tensor_op::add, n.scale, maker, n.bias);
+      if (n.shift >= 0 && !are_alike(n)) n.shift = -1;
+      // Fewer steps if others read what is between them.
+      for (;; (n.shift >= 0 ? n.shift : n.scale) = -1) {
+        if (is_alone(n, maker)) {
+          ++norms_;
+          break;
+        }
+        if (n.scale < 0) break;
+      }
     }
+  }
+  template <class Maker>
+  bool is_alone(const row_norm& n, const Maker& maker) const {
+    const auto is_inner = [&](int v) {
+      const int by = maker(v);
+      return by != n.end() && n.has(by);
+    };
+    for (int j = l_->first; j < static_cast<int>(p_.n.nodes); ++j)
+      for (std::size_t i = 0; i < p_.nodes[j].input_count; ++i)
+        if (is_inner(p_.nodes[j].inputs[i]) && !n.has(j) && !(is_member(j) && is_view(j)))
+          return false;
+    for (std::size_t i = 0; i < p_.output_count; ++i)
+      if (is_inner(p_.outputs[i])) return false;
+    return true;
+  }
+  /// The step that multiplies the result of node k by weights, or adds biases to it, which are for
+  /// the elements of a row or for channels; and which of its inputs they are. -1 if there is none.
+  template <class Maker>
+  int find_affine(cpu::tensor_op f, int k, const Maker& maker, int& which) const {
+    for (int j = k + 1; j <= l_->last; ++j) {
+      const program_node& node = p_.nodes[j];
+      const cpu::loop_step& s = node.role.step;
+      if (!is_member(j) || is_view(j) || s.kind != cpu::loop_step::kinds::map || s.op() != f ||
+          s.numbers != 0 || !is_whole(node.first_output))
+        continue;
+      for (int i = 0; i < 2; ++i) {
+        const int v = node.inputs[i];
+        if (maker(node.inputs[1 - i]) != k || to_.values[same(v)].made ||
+            plan_.layouts[v].is_strided)
+          continue;
+        which = i;
+        const cpu::strided_map m = affine_map(j, i);
+        if (repeats_rows(m)) return j;
+        // Channels, a whole number of which is in each row.
+        const std::size_t r = m.rank;
+        if ((r == 2 || (r == 3 && m.strides[0] == 0)) && m.strides[r - 1] == 0 &&
+            m.strides[r - 2] == 1 && length_ % m.extents[r - 1] == 0 &&
+            m.extents[r - 2] % (length_ / m.extents[r - 1]) == 0)
+          return j;
+      }
+    }
+    return -1;
+  }
+  cpu::strided_map affine_map(int k, int i) const {
+    return cpu::broadcast_map(p_.values[p_.nodes[k].inputs[i]],
+                              p_.values[p_.nodes[k].first_output]);
+  }
+  /// Whether a norm takes these weights and biases together: different ones, of the same elements.
+  bool are_alike(const row_norm& n) const {
+    const cpu::strided_map a = affine_map(n.scale, n.weight), b = affine_map(n.shift, n.bias);
+    const dim_t inner = cpu::inner_of(a);
+    return same(p_.nodes[n.scale].inputs[n.weight]) != same(p_.nodes[n.shift].inputs[n.bias]) &&
+           inner == cpu::inner_of(b) &&
+           (inner == 1 || a.extents[a.rank - 2] == b.extents[b.rank - 2]);
   }
   /// The norm of which node k is a step, if any.
   const row_norm* norm_of(int k) const {
@@ -128,6 +182,8 @@ class loop_analysis {
     return nullptr;
   }
 
+  // The weights and the biases of a norm, as its operands.
+  static constexpr int weight_of_norm = 8, bias_of_norm = 9;
   static constexpr dim_t short_row = 4096;  ///< In bytes.
 
   bool is_whole(int v) const { return p_.values[v].numel() == size_; }
@@ -205,9 +261,15 @@ class loop_analysis {
     const program_node& node = p_.nodes[k];
     const cpu::loop_step& s = node.role.step;
     if (const row_norm* const n = norm_of(k)) {
-      const program_node& reader = p_.nodes[n->reader];
-      if (k == n->last && plan_.edge_needed[reader.first_edge])
-        f(0, reader.first_edge, reader.inputs[0]);
+      if (k != n->end()) return;
+      const auto want = [&](int by, int step, int i) {
+        if (step < 0) return;
+        const int e = p_.nodes[step].first_edge + i;
+        if (plan_.edge_needed[e]) f(by, e, p_.nodes[step].inputs[i]);
+      };
+      want(0, n->reader, 0);
+      want(weight_of_norm, n->scale, n->weight);
+      want(bias_of_norm, n->shift, n->bias);
       return;
     }
     const bool is_map = s.kind == cpu::loop_step::kinds::map;
@@ -233,7 +295,7 @@ class loop_analysis {
       loop_value& out = to_.values[node.first_output];
       if (!out.given && out.contributions == 0) continue;
       for_each_wanted(k, [&](int by, int e, int v) {
-        const int reads = reads_of(node, by);
+        const int reads = by < weight_of_norm ? reads_of(node, by) : 0;
         loop_value& to = value(v);
         if (!to.made && to.carrier < 0) {
           to.carrier = e;
@@ -241,7 +303,9 @@ class loop_analysis {
         }
         if (reads < 0) return;
         ++to.contributions;
-        if (!to.made && !is_fold(k)) {
+        if (by >= weight_of_norm) {
+          to.scattered = true;
+        } else if (!to.made && !is_fold(k)) {
           const cpu::strided_map m = cpu::broadcast_map(p_.values[v], p_.values[node.first_output]);
           if (!m.is_dense() && (of_rows(k) || !repeats_for_rows(m))) to.scattered = true;
         }

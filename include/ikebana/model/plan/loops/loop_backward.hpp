@@ -69,14 +69,9 @@ class loop_backward : protected loop_forward {
       }
     const operand g = gradient_of(out);
     if (!g.exists()) return;
+    if (const row_norm* const n = norm_of(k)) return write_norm_gradients(k, *n, g);
     const bool rows = of_rows(k);
     for_each_wanted(k, [&](int by, int e, int v) {
-      if (const row_norm* const n = norm_of(k)) {
-        instruction i = normalise(*n, code::normalise_gradient, block(false));
-        i.g = g;
-        if (divides(*n)) i.c = invert(i.c, block(true));
-        return contribute(v, e, false, emit(body, i).y, true);
-      }
       const int reads = reads_of(node, by);
       if (reads < 0) return;
       if (is_fold(k)) return contribute(v, e, false, fold_gradient(k, g), true);
@@ -100,6 +95,27 @@ class loop_backward : protected loop_forward {
       i.y = block(rows);
       contribute(v, e, rows, emit(body, i).y, true);
     });
+  }
+
+  [[gnu::cold]] void write_norm_gradients(int k, const row_norm& n, const operand& g) {
+    instruction i = normalise(n, code::normalise_gradient, {});
+    i.g = g;
+    int x = -1, edge = -1;
+    for_each_wanted(k, [&](int by, int e, int v) {
+      if (by < weight_of_norm) {
+        x = v, edge = e;
+        return;
+      }
+      (by == weight_of_norm ? i.e : i.h) = {kinds::edge, false, value(v).carrier};
+      --value(v).contributions;
+      in_order_ = true;
+    });
+    if (x < 0 && !in_order_) return;
+    if (divides(n)) i.c = invert(i.c, block(true));
+    // Blocks are numbered as they are written.
+    i.y = block(false);
+    emit(body, i);
+    if (x >= 0) contribute(x, edge, false, i.y, true);
   }
 
   operand fold_gradient(int k, const operand& g) {

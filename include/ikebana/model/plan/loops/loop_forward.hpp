@@ -20,7 +20,7 @@ class loop_forward : protected loop_writer {
     loop_value& out = to_.values[node.first_output];
     const operand memory{kinds::value, rows, node.first_output};
     const row_norm* const norm = norm_of(k);
-    if (norm != nullptr && k != norm->last) return;
+    if (norm != nullptr && k != norm->end()) return;
     if (is_fold(k)) {
       const operand saved{kinds::saved, true, node.first_saved};
       emit(body, {.code = code::fold,
@@ -39,7 +39,9 @@ class loop_forward : protected loop_writer {
       const operand y =
           forward && (rows || out.stored || out.stored_for_backward) ? memory : block(rows);
       if (norm != nullptr) {
-        emit(body, normalise(*norm, code::normalise, y));
+        instruction i = normalise(*norm, code::normalise, y);
+        if (norm->shift >= 0) i.e = affine(norm->shift, norm->bias);
+        emit(body, i);
         if (divides(*norm)) invert(root_of(*norm), root_of(*norm));
       } else if (is_function(node)) {
         emit(body, {.code = code::function,
@@ -65,13 +67,19 @@ class loop_forward : protected loop_writer {
   }
 
   instruction normalise(const row_norm& n, code c, const operand& y) {
-    return {.code = c,
-            .a = read(n.center, 0),
-            .b = {kinds::value, true, p_.nodes[n.mean].first_output},
-            .c = root_of(n),
-            .y = y,
-            .number = n.eps};
+    instruction i{.code = c,
+                  .a = read(n.center, 0),
+                  .b = {kinds::value, true, p_.nodes[n.mean].first_output},
+                  .c = root_of(n),
+                  .y = y,
+                  .number = n.eps};
+    if (n.scale < 0) return i;
+    i.d = affine(n.scale, n.weight);
+    i.map = p_.nodes[n.scale].first_edge + n.weight;
+    to_.maps[i.map] = affine_map(n.scale, n.weight);
+    return i;
   }
+  operand affine(int k, int i) const { return {kinds::value, false, p_.nodes[k].inputs[i]}; }
 
   /// Of a quotient the root itself is left in memory, as by its steps one by one: a backward may
   /// follow either. The kernels take the inverse.

@@ -8,15 +8,20 @@ namespace ikebana::detail {
 
 /// Steps of a loop that normalise rows x by their own mean and variance, by their nodes: the
 /// product or quotient `last` of `center`, x - mean, and of `root`, that of the variance and eps.
+/// Its product with weights, `scale`, and the sum of that and of biases, `shift`, may follow.
 struct row_norm {
   int mean = -1, center = -1, squares = -1, variance = -1, shifted = -1, root = -1, last = -1;
-  int reader = -1;  ///< The last of them that reads x, and gives its gradient.
+  int scale = -1, shift = -1;
+  int weight = 0, bias = 0;  ///< Which inputs of these two they are.
+  int reader = -1;           ///< The last of them that reads x, and gives its gradient.
   double eps = 0;
 
   constexpr bool has(int k) const {
     return k >= 0 && (k == mean || k == center || k == squares || k == variance || k == shifted ||
-                      k == root || k == last);
+                      k == root || k == last || k == scale || k == shift);
   }
+  /// The node with the result.
+  constexpr int end() const { return shift >= 0 ? shift : scale >= 0 ? scale : last; }
 };
 
 /// Whether node k is the last step of a norm of rows. `maker(v)` is the node of the loop that makes
