@@ -52,8 +52,8 @@ const pool_geometry geometries[] = {
     geometry(2, {6, 9, 14}, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}),
     geometry(2, {1, 7, 11}, {1, 3, 3}, {1, 2, 1}, {0, 1, 1}, {1, 1, 1}, true),
     geometry(2, {1, 4, 0}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
-    // Narrow planes without leftover elements.
-    geometry(19, {1, 10, 10}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
+    // Narrow planes without leftover elements, more of them than are joined together.
+    geometry(90, {1, 10, 10}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
     geometry(3, {2, 6, 2}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
     geometry(5, {1, 26, 46}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
     // Windows of a whole plane.

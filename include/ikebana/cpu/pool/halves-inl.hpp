@@ -34,6 +34,59 @@ IKEBANA_CPU_INLINE void halve_plane(const pool_geometry& g, const T* x, vec<T> f
     }
 }
 
+/// Whether rows of results are narrower than a register, and nothing is left out.
+template <class T>
+IKEBANA_CPU_INLINE bool is_narrow(const pool_geometry& g) {
+  return g.out[2] > 0 && g.out[2] < vec<T>::size && 2 * g.out[1] == g.in[1] &&
+         2 * g.out[2] == g.in[2] &&
+         g.input_plane() * static_cast<dim_t>(sizeof(T)) <= detail::pool_costs::batch_bytes;
+}
+/// All of them by planes: pairs of columns are joined in registers that pass over the ends of rows,
+/// then pairs of rows.
+template <class By, class T>
+IKEBANA_CPU_INLINE void halve_narrow_planes(const pool_geometry& g, const T* x, T factor, T* y,
+                                            std::int32_t* indices) {
+  using joined = typename By::template joined<T>;
+  using B = typename number<T>::bits;
+  constexpr dim_t w = vec<T>::size,
+                  near = detail::pool_costs::batch_bytes / static_cast<dim_t>(sizeof(T));
+  const dim_t plane = g.input_plane(), pairs = plane / 2, count = g.out[2],
+              rows = g.out[0] * g.out[1], together = pairs > 0 ? near / pairs : 1;
+  T* const values = detail::thread_scratch<T>();
+  B* const places = reinterpret_cast<B*>(values + near + w);
+  const bits_of<T> twice = lane_numbers<T>() + lane_numbers<T>();
+  T* const end = y + g.planes * g.output_plane();
+  for (dim_t first = 0; first < g.planes; first += together) {
+    const dim_t now = g.planes - first < together ? g.planes - first : together;
+    for (dim_t i = 0; i < now * pairs; i += w) {
+      const auto both = load_pairs(x + 2 * i, now * pairs - i < w ? now * pairs - i : w);
+      if constexpr (has_places<By>) {
+        const bits_of<T> at = twice + static_cast<B>(2 * i);
+        joined m{both.even, at};
+        m.meet(both.odd, at + B{1});
+        store_joined(m, values, places, i);
+      } else {
+        By::join(both.even, both.odd).store(values + i);
+      }
+    }
+    for (dim_t p = 0; p < now; ++p, x += plane)
+      for (dim_t r = 0; r < rows; ++r, y += count) {
+        joined upper[1], lower[1];
+        load_joined<1>(values, places, p * pairs + 2 * r * count, upper);
+        load_joined<1>(values, places, p * pairs + (2 * r + 1) * count, lower);
+        // What is too much the next row writes over.
+        if constexpr (has_places<By>) {
+          upper[0].meet(lower[0].best, lower[0].where);
+          upper[0].where = upper[0].where - bits_of<T>::broadcast(static_cast<B>(p * plane));
+          put_some(upper[0], factor, y, indices, 0, end - y);
+          indices += count;
+        } else {
+          put_some(By::join(upper[0], lower[0]), factor, y, indices, 0, end - y);
+        }
+      }
+  }
+}
+
 /// dx of windows of two by two that share nothing: each element of it is written once. `indices`
 /// are of maxima; without them every element gets the same.
 template <class T>
@@ -82,6 +135,7 @@ void halve_backward(const pool_geometry& g, const T* dy, const std::int32_t* ind
 
 template <class T>
 void sums_of_halves(const pool_geometry& g, const T* x, T factor, T* y) {
+  if (is_narrow<T>(g)) return halve_narrow_planes<by_sum>(g, x, factor, y, nullptr);
   const vec<T> by = vec<T>::broadcast(factor);
   for (dim_t n = 0; n < g.planes; ++n, x += g.input_plane(), y += g.output_plane())
     halve_plane<by_sum>(g, x, by, y, nullptr);
@@ -89,6 +143,10 @@ void sums_of_halves(const pool_geometry& g, const T* x, T factor, T* y) {
 /// Maxima, and places if `indices` is not null.
 template <class T>
 void maxima_of_halves(const pool_geometry& g, const T* x, T* y, std::int32_t* indices) {
+  if (is_narrow<T>(g)) {
+    if (indices == nullptr) return halve_narrow_planes<by_maximum>(g, x, T(1), y, indices);
+    return halve_narrow_planes<by_place>(g, x, T(1), y, indices);
+  }
   const vec<T> by = vec<T>::broadcast(T(1));
   for (dim_t n = 0; n < g.planes; ++n, x += g.input_plane(), y += g.output_plane()) {
     halve_plane<by_maximum>(g, x, by, y, indices);

@@ -1,5 +1,5 @@
 // How elements of windows are joined, and partial stores. Lanes that compare values carry places of
-// the same width.
+// the same width. Needs: strided-inl.hpp.
 
 template <class T>
 IKEBANA_CPU_INLINE void store_some(vec<T> s, T* to, dim_t left) {
@@ -156,6 +156,31 @@ IKEBANA_CPU_INLINE bits_of<T> load_indices(const std::int32_t* p, dim_t n) {
   }
 }
 #endif
+
+// What elements come to, and its places beside it, from element `at` of a line on.
+template <class T, class Place>
+IKEBANA_CPU_INLINE void store_joined(vec<T> x, T* line, Place*, dim_t at) {
+  x.store(line + at);
+}
+template <class T, class Place>
+IKEBANA_CPU_INLINE void store_joined(running_maximum<T> x, T* line, Place* places, dim_t at) {
+  x.best.store(line + at);
+  x.where.store(places + at);
+}
+template <int Phases, class T, class Place>
+IKEBANA_CPU_INLINE void load_joined(const T* line, const Place*, dim_t at, vec<T>* x) {
+  load_phases<Phases>(line + at, x);
+}
+template <int Phases, class T, class Place>
+IKEBANA_CPU_INLINE void load_joined(const T* line, const Place* places, dim_t at,
+                                    running_maximum<T>* x) {
+  vec<T> best[Phases];
+  vec<Place> where[Phases];
+  load_phases<Phases>(line + at, best);
+  load_phases<Phases>(places + at, where);
+#pragma GCC unroll 4
+  for (int i = 0; i < Phases; ++i) x[i] = {best[i], where[i]};
+}
 
 /// A register of what windows come to from the one at `at` on, of which `left` are left: sums times
 /// `factor`, or maxima.

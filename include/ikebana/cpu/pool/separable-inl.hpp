@@ -3,31 +3,6 @@
 // from are added up first.
 // Needs: joining-inl.hpp, strided-inl.hpp.
 
-// What rows come to, and its places beside it, from element `at` of a line on.
-template <class T, class Place>
-IKEBANA_CPU_INLINE void store_joined(vec<T> x, T* line, Place*, dim_t at) {
-  x.store(line + at);
-}
-template <class T, class Place>
-IKEBANA_CPU_INLINE void store_joined(running_maximum<T> x, T* line, Place* places, dim_t at) {
-  x.best.store(line + at);
-  x.where.store(places + at);
-}
-template <int Phases, class T, class Place>
-IKEBANA_CPU_INLINE void load_joined(const T* line, const Place*, dim_t at, vec<T>* x) {
-  load_phases<Phases>(line + at, x);
-}
-template <int Phases, class T, class Place>
-IKEBANA_CPU_INLINE void load_joined(const T* line, const Place* places, dim_t at,
-                                    running_maximum<T>* x) {
-  vec<T> best[Phases];
-  vec<Place> where[Phases];
-  load_phases<Phases>(line + at, best);
-  load_phases<Phases>(places + at, where);
-#pragma GCC unroll 4
-  for (int i = 0; i < Phases; ++i) x[i] = {best[i], where[i]};
-}
-
 /// What `rows` rows of n in each of `slabs` come to, the first of which is at place `first`, from
 /// element `to` of a line on. Up to a vector more is written, with nothing.
 template <class By, class T, class Place>
