@@ -77,6 +77,15 @@ random_program draw(std::uint64_t seed) {
       p.values[k + input_count] = shape{roll(1 + n - static_cast<int>(node.view.first))};
       continue;
     }
+    node.role.joins = node.input_count == 2 && roll(2) == 0 && first.numel() % 16 == 0;
+    if (node.role.joins) {
+      // The second begins at a line.
+      node.keeps = ike::kept::nothing;
+      p.leaves[k].parameter_count = 0;
+      p.values[k + input_count] =
+          shape{first.numel() + p.values[static_cast<std::size_t>(node.inputs[1])].numel()};
+      continue;
+    }
     if (!node.is_view && node.input_count == 1 && roll(2) == 0) {
       node.role.in_place = true;
       if (roll(3) > 0) {
@@ -103,7 +112,7 @@ random_program draw(std::uint64_t seed) {
     }
     const bool same_shape = node.is_view || node.role.in_place || node.role.is_sum;
     if (same_shape) p.leaves[k].parameter_count = 0;
-    p.values[k + input_count] = same_shape ? first : shape{10 * roll(10)};
+    p.values[k + input_count] = same_shape ? first : shape{16 * roll(7) + 5 * roll(2)};
     node.first_saved = static_cast<int>(k);
     node.saved_count = same_shape ? 0 : 1;
     p.saved[k].node = static_cast<int>(k);
@@ -126,7 +135,7 @@ struct simulation {
   std::vector<int> memory;
   std::vector<int> contributions;
   std::vector<int> final_output;  ///< By node: of the last call fused into it.
-  int wrong = 0, taken_over = 0, views_read = 0;
+  int wrong = 0, taken_over = 0, views_read = 0, joined = 0;
 
   simulation(const random_program& program, const ike::memory_plan<sizes>& planned, mode run_as)
       : p{program},
@@ -169,13 +178,13 @@ struct simulation {
       return;
     }
     for (dim_t line = offset / 64; line < (offset + bytes + 63) / 64; ++line)
-      f(memory[static_cast<std::size_t>(line)]);
+      f(memory[static_cast<std::size_t>(line)], line);
   }
   void write(dim_t offset, dim_t bytes, int tag) {
-    each_line(offset, bytes, [&](int& m) { m = tag; });
+    each_line(offset, bytes, [&](int& m, dim_t) { m = tag; });
   }
   void read(dim_t offset, dim_t bytes, int tag) {
-    each_line(offset, bytes, [&](int& m) { wrong += m != tag; });
+    each_line(offset, bytes, [&](int& m, dim_t) { wrong += m != tag; });
   }
 
   /// The value that v is a view of, or v.
@@ -183,17 +192,48 @@ struct simulation {
     while (plan.layouts[index(v)].is_view) v = p.nodes[index(v) - input_count].inputs[0];
     return v;
   }
-  void value(int v, bool writes) {
+  const ike::program_node& maker(int v) const { return p.nodes[index(v) - input_count]; }
+  bool is_joined(int v) const { return index(v) >= input_count && maker(v).role.joins; }
+  /// Where a value is; -1 for the caller's memory.
+  dim_t address(int v) const {
     const int root = plan.root[index(v)];
-    if (index(root) < input_count) return;  // The caller's memory.
+    if (index(root) < input_count) return -1;
     dim_t at = plan.values[index(root)];
-    for (int u = v; plan.layouts[index(u)].is_view; u = p.nodes[index(u) - input_count].inputs[0]) {
-      at += 4 * plan.layouts[index(u)].offset;
+    for (; plan.layouts[index(v)].is_view; v = maker(v).inputs[0])
+      at += 4 * plan.layouts[index(v)].offset;
+    return at + 4 * plan.layouts[index(v)].first_in_whole;
+  }
+  /// Whether input i of the node that joins them to v is made in place.
+  bool is_in_place(int v, std::size_t i) const {
+    const int in = maker(v).inputs[i];
+    return plan.root[index(in)] == plan.root[index(v)] &&
+           address(in) == address(v) + (i == 0 ? 0 : bytes_of_value(maker(v).inputs[0]));
+  }
+  /// The value that writes this line of v's memory.
+  int writer(int v, dim_t line) const {
+    v = content(v);
+    for (std::size_t i = 0; is_joined(v) && i < 2; ++i) {
+      const int in = maker(v).inputs[i];
+      if (is_in_place(v, i) && line * 64 >= address(in) &&
+          line * 64 < address(in) + bytes_of_value(in))
+        return writer(in, line);
+    }
+    return v;
+  }
+  void value(int v, bool writes) {
+    const dim_t at = address(v);
+    if (at == -1 && index(plan.root[index(v)]) < input_count) return;
+    for (int u = v; plan.layouts[index(u)].is_view; u = maker(u).inputs[0]) {
       wrong += writes;
       ++views_read;
     }
-    const int tag = 1000 + content(v);
-    writes ? write(at, bytes_of_value(v), tag) : read(at, bytes_of_value(v), tag);
+    each_line(at, bytes_of_value(v), [&](int& m, dim_t line) {
+      const int tag = 1000 + writer(v, line);
+      if (writes && tag == 1000 + v)
+        m = tag;
+      else
+        wrong += m != tag;
+    });
   }
   void saved(std::size_t k, bool writes) {
     if (p.nodes[k].saved_count == 0) return;
@@ -220,7 +260,8 @@ struct simulation {
   void gradient(int v, bool writes, int of = -1) {
     const int root = plan.gradient_root[index(v)];
     if (index(root) < input_count) return;  // The caller's memory.
-    const dim_t at = plan.value_gradients[index(root)];
+    const dim_t at =
+        plan.value_gradients[index(root)] + 4 * plan.layouts[index(v)].first_in_gradient;
     const int tag = 3000 + gradient_content(of >= 0 ? of : v);
     writes ? write(at, bytes_of_value(v), tag) : read(at, bytes_of_value(v), tag);
   }
@@ -286,6 +327,10 @@ struct simulation {
         gradient(out, true);  // Set to zero.
         wrong += contributions[index(out)] != 0;
       }
+      if (node.role.joins) {
+        join_backward(k);
+        continue;
+      }
       const bool done = call(k).backward_is_done || (node.is_view && reader_took_slope(node));
       const int overwritten = plan.fusion.overwrites[k];
       for (std::size_t i = 0; i < node.input_count; ++i) {
@@ -324,6 +369,31 @@ struct simulation {
     value(p.outputs[0], false);  // Read until the next call.
   }
 
+  /// The gradients that are not parts of the whole's are copied; the others are it from now on.
+  void join_backward(std::size_t k) {
+    const ike::program_node& node = p.nodes[k];
+    const int out = node.first_output;
+    for (const bool in_place : {false, true}) {
+      for (std::size_t i = 0; i < node.input_count; ++i) {
+        const std::size_t e = index(node.first_edge) + i;
+        const int in = node.inputs[i];
+        if (!plan.edge_needed[e] ||
+            in_place != (plan.gradient_root[index(in)] == plan.gradient_root[index(out)]))
+          continue;
+        if (plan.edge_scratch[e] >= 0 || contributions[index(in)] != 0) {
+          write(plan.edge_scratch[e], bytes_of_value(in), 4000 + static_cast<int>(e));
+          wrong += in_place;
+          gradient(in, false);
+        } else {
+          gradient(in, true);
+        }
+        joined += in_place;
+        ++contributions[index(in)];
+      }
+      if (!in_place) gradient(out, false);
+    }
+  }
+
   /// Whether the gradient that this view passes on is already multiplied by an activation's slope.
   bool reader_took_slope(const ike::program_node& view) const {
     const int v = content(view.inputs[0]);
@@ -342,7 +412,7 @@ struct simulation {
 TEST_CASE("nothing that is still needed is overwritten, in two thousand random networks") {
   using enum ike::pass_purpose;
   dim_t planned = 0, for_inference = 0, separate = 0;
-  int taken_over = 0, views_read = 0;
+  int taken_over = 0, views_read = 0, joined = 0;
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     const random_program p = draw(seed);
     for (const ike::pass_purpose purpose : {training, training_with_input_gradients, inference}) {
@@ -355,6 +425,7 @@ TEST_CASE("nothing that is still needed is overwritten, in two thousand random n
                         " mode ", static_cast<int>(how));
         taken_over += s.taken_over;
         views_read += s.views_read;
+        joined += s.joined;
       }
       if (purpose == inference) {
         for_inference += plan.bytes;
@@ -369,6 +440,7 @@ TEST_CASE("nothing that is still needed is overwritten, in two thousand random n
   CHECK(for_inference < planned / 3);
   CHECK(taken_over > 300);
   CHECK(views_read > 1000);
+  CHECK(joined > 100);
 }
 
 namespace {

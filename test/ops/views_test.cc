@@ -255,6 +255,75 @@ TEST_CASE("parts that no gradient reaches get zeros") {
   check_second();
 }
 
+namespace {
+/// The values that are made, and the gradients that are, as parts of a whole, from its second
+/// element on.
+struct joined {
+  int values = 0, gradients = 0;
+};
+template <class T, shape In>
+joined count_joined(const auto& network, pass_purpose purpose) {
+  const auto model = initialize<T, In>(network, seed{3});
+  const auto plan = plan_memory<T>(model.current_program(), 1, purpose);
+  joined n;
+  for (const value_layout& v : plan.layouts) {
+    n.values += v.first_in_whole > 0;
+    n.gradients += v.first_in_gradient > 0;
+  }
+  return n;
+}
+void check_joined(const auto& network, joined training, joined inference, counts views = {}) {
+  constexpr shape X{3, 5};
+  const joined steps = count_joined<float, X>(network, pass_purpose::training),
+               calls = count_joined<float, X>(network, pass_purpose::inference);
+  CHECK(steps.values == training.values);
+  CHECK(steps.gradients == training.gradients);
+  CHECK(calls.values == inference.values);
+  CHECK(calls.gradients == inference.gradients);
+  check<float, X>(network, views);
+  check<double, X>(network, views);
+  CHECK(gradient_check(network, uniform<double, X>(seed{1})).largest < 1e-6);
+}
+
+constexpr auto joined_products = graph([](auto x) {
+  const auto a = "a"_m(linear<5, 3>{}, x);
+  const auto b = ikebana::tanh{}("b"_m(linear<5, 3>{}, x));
+  const auto c = relu{}("c"_m(linear<5, 3>{}, x));
+  return "out"_m(linear<3, 2>{}, concat<dim<0>>{}(a, b, c));
+});
+constexpr auto joined_reshaped = graph([](auto x) {
+  const auto a = reshape<1, 1, 3, 3>("a"_m(linear<5, 3>{}, x));
+  const auto b = reshape<1, 2, 3, 3>("b"_m(linear<5, 6>{}, x));
+  const auto c = concat<dim<1>>{}(concat<dim<-3>>{}(a, b), a);  // The second a is copied.
+  return reshape<12, 3>(c) * 2;
+});
+constexpr auto joined_and_read = graph([](auto x) {
+  const auto a = "a"_m(linear<5, 3>{}, x);
+  const auto b = exp(a);
+  return matmul(a, reshape<3, 6>(stack<0>(a, b))) + mean<-1>(b, keepdim);
+});
+constexpr auto joined_and_overwritten = graph([](auto x) {
+  const auto a = "a"_m(linear<5, 3>{}, x);
+  const auto b = "b"_m(linear<5, 3>{}, x);
+  return "out"_m(linear<3, 2>{}, relu{}(concat<dim<0>>{}(a, b)));
+});
+constexpr auto joined_inputs = graph([](auto x) {
+  const auto a = "a"_m(linear<5, 5>{}, x);
+  return concat<dim<0>>{}(x, a, x, narrow<0>(a, 1, 2));
+});
+constexpr auto joined_in_lines = graph(
+    [](auto x) { return concat<dim<1>>{}("a"_m(linear<5, 3>{}, x), "b"_m(linear<5, 3>{}, x)); });
+}  // namespace
+
+TEST_CASE("what is joined along its first dimension is made in place") {
+  check_joined(joined_products, {4, 4}, {4, 0});
+  check_joined(joined_reshaped, {2, 2}, {2, 0});
+  check_joined(joined_and_read, {1, 0}, {1, 0});
+  check_joined(joined_and_overwritten, {0, 0}, {0, 0});
+  check_joined(joined_inputs, {2, 1}, {2, 0}, {0, 1});
+  check_joined(joined_in_lines, {0, 0}, {0, 0});
+}
+
 TEST_CASE("views take no memory") {
   const auto model = initialize<float, shape{64, 5}>(swiglu, seed{3});
   const auto& p = model.current_program();

@@ -53,6 +53,8 @@ namespace ikebana {
 /// - `is_view`: the output is the input's memory under another shape;
 /// - `view(const shape&)`: the output as a view of the input, as a view_map: forward runs only if a
 ///   reader of the output needs it contiguous;
+/// - `joins_along()`: the dimension of the output along which it sets its inputs one after the
+///   other: one that is there already, and whose gradient is, is not to be copied;
 /// - `reads_strides()`: how forward and backward read inputs that are such views, by
 ///   `context::input_strides` (default: strided_reader::none);
 /// - `in_place`: forward can overwrite input 0 with its output, and backward likewise, element by
@@ -145,6 +147,8 @@ struct leaf_role {
   bool is_random = false;
   bool stops_gradient = false;
   bool adds_gradient = false;
+  bool joins = false;     ///< See joins_along().
+  dim_t joins_along = 0;  ///< A dimension of the output; negative ones count from the end.
   strided_reader reads_strides = strided_reader::none;
   cpu::activation as_activation = cpu::activation::none;
   bool is_affine = false;  ///< Of a channel norm, as `eps` is.
@@ -289,6 +293,10 @@ constexpr leaf_role role_of([[maybe_unused]] const M& m) {
   if constexpr (requires { m.stops_gradient(); }) role.stops_gradient = m.stops_gradient();
   if constexpr (requires { M::is_source; }) role.stops_gradient = M::is_source;
   if constexpr (requires { m.reads_strides(); }) role.reads_strides = m.reads_strides();
+  if constexpr (requires { m.joins_along(); }) {
+    role.joins = true;
+    role.joins_along = m.joins_along();
+  }
   if constexpr (requires { m.adds_gradient(); }) role.adds_gradient = m.adds_gradient();
   if constexpr (requires { M::as_activation; }) role.as_activation = M::as_activation;
   role.step = loop_step_of(m);

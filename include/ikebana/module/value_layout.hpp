@@ -24,6 +24,9 @@ struct value_layout {
   dim_t offset;     ///< Of a view: its first element, counted from that of the input.
   dim_t strides[shape::max_rank];
   bool is_part;  ///< Writes its place in the gradient of the input, and others the remaining ones.
+  /// Of what is made as a part of a whole: its first element in the whole's memory, and that of its
+  /// gradient in the memory of the whole's; else 0.
+  dim_t first_in_whole, first_in_gradient;
 };
 
 /// How a leaf reads an input that is not contiguous.

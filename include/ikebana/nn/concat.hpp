@@ -16,7 +16,9 @@
 namespace ikebana {
 
 /// Concatenates one to eight inputs along a dimension, all other extents being equal: torch.cat.
-/// Option: dim<N> (default 0; negative counts from the end). O(elements): it copies. No allocation.
+/// Option: dim<N> (default 0; negative counts from the end). O(elements): it copies, but for values
+/// that the network computes, where all extents before that of the dimension are 1: these are made,
+/// and their gradients read, in place. No allocation.
 template <class... Options>
 struct concat {
   static_assert(detail::option_set<dim<0>>::accepts<Options...>,
@@ -51,6 +53,7 @@ struct concat {
   }
 
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+  constexpr dim_t joins_along() const { return along; }
 
   void describe(description& d) const { d.add("dim", std::to_string(along)); }
 

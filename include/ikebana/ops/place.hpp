@@ -99,19 +99,21 @@ struct stack {
     return out;
   }
   constexpr dim_t multiply_adds(const shape_list&, const shape_list&) const { return 0; }
+  constexpr dim_t joins_along() const { return dim; }
   void describe(description& d) const { d.add("dim", std::to_string(dim)); }
 
   template <class T>
   void forward(const context<T>& c) const {
     for (std::size_t i = 0; i < c.input_count(); ++i)
-      cpu::write_strided(part(c, i), c.output(), 0, c.input_shape(i).numel(), c.input(i));
+      if (const auto m = part(c, i); c.input(i) != c.output() + m.offset)
+        cpu::write_strided(m, c.output(), 0, c.input_shape(i).numel(), c.input(i));
   }
   template <class T>
   void backward(const context<T>& c) const {
     for (std::size_t i = 0; i < c.input_count(); ++i)
-      if (c.input_gradient(i) != nullptr)
-        cpu::read_strided(part(c, i), c.output_gradient(), 0, c.input_shape(i).numel(),
-                          c.input_gradient(i));
+      if (const auto m = part(c, i);
+          c.input_gradient(i) != nullptr && c.input_gradient(i) != c.output_gradient() + m.offset)
+        cpu::read_strided(m, c.output_gradient(), 0, c.input_shape(i).numel(), c.input_gradient(i));
   }
 
  private:

@@ -139,8 +139,9 @@ void network_state<T>::place(std::byte* workspace) {
     return offset < 0 ? nullptr : reinterpret_cast<T*>(workspace + offset);
   };
   for (std::size_t v = 0; v < current.n.values; ++v) {
-    if (v >= inputs) values[v] = at(plan.values[plan.root[v]]);
-    value_gradients[v] = at(plan.value_gradients[plan.gradient_root[v]]);
+    const value_layout& layout = plan.layouts[v];
+    if (v >= inputs) values[v] = at(plan.values[plan.root[v]]) + layout.first_in_whole;
+    value_gradients[v] = at(plan.value_gradients[plan.gradient_root[v]]) + layout.first_in_gradient;
     unwritten[v] = value_gradients[v] != nullptr && !plan.gradient_written[v];
   }
   for (std::size_t s = 0; s < current.n.saved; ++s)

@@ -94,6 +94,8 @@ class memory_planner {
     fusion.fuse_calls();
     begin_values();
     follow_forward();
+    for (int k = 0; k < nodes_ && has_views_; ++k)
+      if (joins_in_order(k)) make_in_whole(k);
     follow_backward();
     find_parts();
     find_loop_backwards();
@@ -167,6 +169,49 @@ class memory_planner {
         values_[v].alive.begin = k;
         if (shared >= 0) plan_.root[v] = plan_.root[node.inputs[shared]];
       }
+    }
+  }
+
+  /// Whether node k sets its inputs one after the other in memory that no other overwrites.
+  constexpr bool joins_in_order(int k) const {
+    const program_node& node = p_.nodes[k];
+    if (!node.role.joins || is_alone(k)) return false;
+    const shape& whole = p_.values[node.first_output];
+    const auto rank = static_cast<dim_t>(whole.rank());
+    const dim_t d = node.role.joins_along + (node.role.joins_along < 0 ? rank : 0);
+    bool in_order = whole.numel(0, static_cast<std::size_t>(d)) == 1;
+    for (int j = k + 1; j <= uses_[node.first_output].last_consumer; ++j)
+      if (const int i = plan_.fusion.overwrites[j]; i >= 0)
+        in_order = in_order && p_.nodes[j].inputs[i] != node.first_output;
+    return in_order;
+  }
+  /// Whether the output of node k may not share memory with other values.
+  constexpr bool is_alone(int k) const {
+    const program_node& node = p_.nodes[k];
+    return node.choice >= 0 || (!is_inference() && node.checkpoint >= 0) ||
+           (is_inference() && uses_[node.first_output].is_constant);
+  }
+
+  /// The inputs of node k are computed where it would copy them to.
+  [[gnu::cold]] constexpr void make_in_whole(int k) {
+    const program_node& node = p_.nodes[k];
+    const int whole = node.first_output;
+    dim_t at = 0;
+    for (std::size_t i = 0; i < node.input_count; at += p_.values[node.inputs[i++]].numel()) {
+      const int part = plan_.root[node.inputs[i]];
+      bool can_be = part >= inputs_ && part != whole &&
+                    p_.values[part].numel() == p_.values[node.inputs[i]].numel();
+      for (int v = inputs_; v < count_ && can_be; ++v)
+        if (plan_.root[v] == part)
+          can_be = !is_alone(uses_[v].producer) && values_[v].arm == node.arm;
+      if (!can_be) continue;
+      lifetime& a = values_[whole].alive;
+      if (values_[part].alive.begin < a.begin) a.begin = values_[part].alive.begin;
+      for (int v = inputs_; v < count_; ++v)
+        if (plan_.root[v] == part) {
+          plan_.root[v] = whole;
+          plan_.layouts[v].first_in_whole += at;
+        }
     }
   }
 
@@ -290,7 +335,7 @@ class memory_planner {
     for (int k = 0; k < nodes_; ++k) {
       const fused_call& f = plan_.fusion.evaluation_calls[k];
       if (f.normalises) first_use_[f.norm] = k;
-      if (f.gives_other) values_[f.output].alive.begin = k;
+      if (f.gives_other && k < alive(f.output).begin) alive(f.output).begin = k;
     }
   }
 
@@ -356,16 +401,24 @@ class memory_planner {
       const program_node& node = p_.nodes[k];
       if (!is_inference() && !values_[node.first_output].needs_gradient) continue;
       const int overwritten = plan_.fusion.overwrites[k];
-      if (overwritten >= 0)
-        plan_.gradient_root[node.inputs[overwritten]] = plan_.gradient_root[node.first_output];
-      if (!node.is_view && node.choice < 0) continue;
+      if (overwritten >= 0) share_gradient(node.inputs[overwritten], node, 0);
+      const bool joins = has_views_ && !is_inference() && joins_in_order(k);
+      if (!node.is_view && node.choice < 0 && !joins) continue;
+      dim_t at = 0;
       for (std::size_t i = 0; i < node.input_count; ++i) {
         const int in = node.inputs[i];
         if (in >= inputs_ && uses_[in].consumers == 1 && !uses_[in].is_output &&
-            (node.choice >= 0 || values_[in].arm == node.arm))
-          plan_.gradient_root[in] = plan_.gradient_root[node.first_output];
+            (node.choice >= 0 || values_[in].arm == node.arm) &&
+            (!joins || !is_alone(uses_[in].producer)))
+          share_gradient(in, node, at);
+        if (joins) at += p_.values[in].numel();
       }
     }
+  }
+  /// The gradient of v starts there in that of the node's output.
+  constexpr void share_gradient(int v, const program_node& node, dim_t at) {
+    plan_.gradient_root[v] = plan_.gradient_root[node.first_output];
+    plan_.layouts[v].first_in_gradient = plan_.layouts[node.first_output].first_in_gradient + at;
   }
 
   [[gnu::cold]] constexpr void keep_gradients() {

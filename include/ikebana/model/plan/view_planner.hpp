@@ -29,7 +29,7 @@ class view_planner {
 
   [[gnu::cold]] constexpr void run() {
     bool any = false;
-    for (std::size_t v = 0; v < p.n.values; ++v) layouts[v] = {false, false, 0, {}, false};
+    for (std::size_t v = 0; v < p.n.values; ++v) layouts[v] = {false, false, 0, {}, false, 0, 0};
     for (std::size_t k = 0; k < p.n.nodes; ++k) {
       const program_node& node = p.nodes[k];
       value_layout& out = layouts[node.first_output];
