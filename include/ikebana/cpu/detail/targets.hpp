@@ -3,39 +3,35 @@
 #include "ikebana/core/language.hpp"
 
 // A program that defines IKEBANA_EXTERN_KERNELS is spared the kernels, even their text: they are
-// built once, in kernels.cc. By default there is nothing to link: a unit builds what it
-// uses. IKEBANA_CPU_KERNEL says it of each kernel, IKEBANA_CPU_CLASS of the functions of a class
-// template c<of<T>>, if they are defined outside of it.
-#if defined(IKEBANA_LOW_PRECISION_KERNELS)  // low_precision_kernels.cc, beside the others
-#define IKEBANA_CPU_HERE 1
-#define IKEBANA_CPU_KERNEL(f)                  \
-  extern template decltype(f<float>) f<float>; \
-  extern template decltype(f<double>) f<double>;
-#define IKEBANA_CPU_CLASS(c, of)       \
-  extern template struct c<of<float>>; \
-  extern template struct c<of<double>>;
-#elif defined(IKEBANA_KERNELS_OF)
-#define IKEBANA_CPU_HERE 1
-#define IKEBANA_CPU_KERNEL(f) template decltype(f<IKEBANA_KERNELS_OF>) f<IKEBANA_KERNELS_OF>;
-#define IKEBANA_CPU_CLASS(c, of) template struct c<of<IKEBANA_KERNELS_OF>>;
-#elif defined(IKEBANA_ALL_KERNELS)
-#define IKEBANA_CPU_HERE 1
-#define IKEBANA_CPU_KERNEL(f)           \
-  template decltype(f<float>) f<float>; \
-  template decltype(f<double>) f<double>;
-#define IKEBANA_CPU_CLASS(c, of) \
-  template struct c<of<float>>;  \
-  template struct c<of<double>>;
-#elif defined(IKEBANA_EXTERN_KERNELS)
-#define IKEBANA_CPU_HERE 0
-#define IKEBANA_CPU_KERNEL(f)                  \
-  extern template decltype(f<float>) f<float>; \
-  extern template decltype(f<double>) f<double>;
-#define IKEBANA_CPU_CLASS(c, of)       \
-  extern template struct c<of<float>>; \
-  extern template struct c<of<double>>;
+// built once, in kernels.cc and low_precision_kernels.cc, the units for others. By default there is
+// nothing to link: a unit builds what it uses.
+#if defined(IKEBANA_KERNELS_OF) || defined(IKEBANA_ALL_KERNELS) || \
+    defined(IKEBANA_LOW_PRECISION_KERNELS)
+#define IKEBANA_CPU_FOR_OTHERS 1
 #else
+#define IKEBANA_CPU_FOR_OTHERS 0
+#endif
+#if IKEBANA_CPU_FOR_OTHERS || !defined(IKEBANA_EXTERN_KERNELS)
 #define IKEBANA_CPU_HERE 1
+#else
+#define IKEBANA_CPU_HERE 0
+#endif
+
+// IKEBANA_CPU_KERNEL says of each kernel where it is built, IKEBANA_CPU_CLASS of the functions of a
+// class template c<of<T>>, if they are defined outside of it.
+#define IKEBANA_CPU_KERNEL_OF(how, f, T) how template decltype(f<T>) f<T>;
+#define IKEBANA_CPU_CLASS_OF(how, c, of, T) how template struct c<of<T>>;
+#define IKEBANA_CPU_OF_BOTH(what, ...) what(__VA_ARGS__, float) what(__VA_ARGS__, double)
+#if defined(IKEBANA_LOW_PRECISION_KERNELS) || !IKEBANA_CPU_HERE
+#define IKEBANA_CPU_KERNEL(f) IKEBANA_CPU_OF_BOTH(IKEBANA_CPU_KERNEL_OF, extern, f)
+#define IKEBANA_CPU_CLASS(c, of) IKEBANA_CPU_OF_BOTH(IKEBANA_CPU_CLASS_OF, extern, c, of)
+#elif defined(IKEBANA_KERNELS_OF)
+#define IKEBANA_CPU_KERNEL(f) IKEBANA_CPU_KERNEL_OF(, f, IKEBANA_KERNELS_OF)
+#define IKEBANA_CPU_CLASS(c, of) IKEBANA_CPU_CLASS_OF(, c, of, IKEBANA_KERNELS_OF)
+#elif defined(IKEBANA_ALL_KERNELS)
+#define IKEBANA_CPU_KERNEL(f) IKEBANA_CPU_OF_BOTH(IKEBANA_CPU_KERNEL_OF, , f)
+#define IKEBANA_CPU_CLASS(c, of) IKEBANA_CPU_OF_BOTH(IKEBANA_CPU_CLASS_OF, , c, of)
+#else
 #define IKEBANA_CPU_KERNEL(f)
 #define IKEBANA_CPU_CLASS(c, of)
 #endif
@@ -47,7 +43,7 @@ namespace ikebana::kernels_are_not_linked {
 [[gnu::used]] inline const char
     compile_ikebana_kernels_cc_once_or_do_not_define_IKEBANA_EXTERN_KERNELS = 0;
 }  // namespace ikebana::kernels_are_not_linked
-#elif defined(IKEBANA_EXTERN_KERNELS) && !defined(IKEBANA_LOW_PRECISION_KERNELS)
+#elif !IKEBANA_CPU_HERE
 namespace ikebana::kernels_are_not_linked {
 extern const char compile_ikebana_kernels_cc_once_or_do_not_define_IKEBANA_EXTERN_KERNELS;
 [[gnu::used]] inline const char* const needed =
@@ -106,10 +102,8 @@ extern const char compile_ikebana_kernels_cc_once_or_do_not_define_IKEBANA_EXTER
 // Whether SSE4.2 is built: by the kernels' own units, and where the flags promise it. A unit that
 // builds what it uses by itself does without, for few machines have nothing wider, and every set
 // costs compile time.
-#if IKEBANA_CPU_X86 &&                                                                          \
-    (IKEBANA_CPU_FLOOR == 2 || (IKEBANA_CPU_FLOOR == 0 && !IKEBANA_CPU_ONE &&                   \
-                                (defined(IKEBANA_KERNELS_OF) || defined(IKEBANA_ALL_KERNELS) || \
-                                 defined(IKEBANA_LOW_PRECISION_KERNELS))))
+#if IKEBANA_CPU_X86 && (IKEBANA_CPU_FLOOR == 2 || \
+                        (IKEBANA_CPU_FLOOR == 0 && !IKEBANA_CPU_ONE && IKEBANA_CPU_FOR_OTHERS))
 #define IKEBANA_CPU_SSE42 1
 #else
 #define IKEBANA_CPU_SSE42 0
@@ -122,62 +116,47 @@ extern const char compile_ikebana_kernels_cc_once_or_do_not_define_IKEBANA_EXTER
 #define IKEBANA_CPU_DIRECT 0
 #endif
 
+#if IKEBANA_CPU_FLOOR == 0
+#define IKEBANA_CPU_FLOOR_SET scalar
+#elif IKEBANA_CPU_FLOOR == 1
+#define IKEBANA_CPU_FLOOR_SET neon
+#elif IKEBANA_CPU_FLOOR == 2
+#define IKEBANA_CPU_FLOOR_SET sse42
+#elif IKEBANA_CPU_FLOOR == 3
+#define IKEBANA_CPU_FLOOR_SET avx2
+#else
+#define IKEBANA_CPU_FLOOR_SET avx512
+#endif
+
 // IKEBANA_CPU_DISPATCH(kernel<T>)(arguments) calls a kernel of the active set. Only a macro can
 // name a kernel in all of the sets' namespaces at once. Where a set has no kernel of its own,
 // because it would gain little, the one of a narrower set stands in its place.
+#define IKEBANA_CPU_KERNEL_IN(set, ...) ::ikebana::cpu::set::__VA_ARGS__
+#define IKEBANA_CPU_PICK(scalar, sse42, avx2, avx512, ...)                                     \
+  (::ikebana::cpu::detail::pick(                                                               \
+      &IKEBANA_CPU_KERNEL_IN(scalar, __VA_ARGS__), &IKEBANA_CPU_KERNEL_IN(sse42, __VA_ARGS__), \
+      &IKEBANA_CPU_KERNEL_IN(avx2, __VA_ARGS__), &IKEBANA_CPU_KERNEL_IN(avx512, __VA_ARGS__)))
 #if !IKEBANA_CPU_HERE
 #define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::detail::kernel_elsewhere
-#elif IKEBANA_CPU_ONE && IKEBANA_CPU_FLOOR == 0
-#define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::scalar::__VA_ARGS__
-#elif IKEBANA_CPU_ONE && IKEBANA_CPU_FLOOR == 2
-#define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::sse42::__VA_ARGS__
-#elif IKEBANA_CPU_ONE && IKEBANA_CPU_FLOOR == 3
-#define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::avx2::__VA_ARGS__
-#elif IKEBANA_CPU_X86
-#if IKEBANA_CPU_FLOOR == 0 && !IKEBANA_CPU_SSE42
-#define IKEBANA_CPU_DISPATCH(...)                                                 \
-  (::ikebana::cpu::detail::pick(                                                  \
-      &::ikebana::cpu::scalar::__VA_ARGS__, &::ikebana::cpu::scalar::__VA_ARGS__, \
-      &::ikebana::cpu::avx2::__VA_ARGS__, &::ikebana::cpu::avx512::__VA_ARGS__))
-#elif IKEBANA_CPU_FLOOR == 0
-#define IKEBANA_CPU_DISPATCH(...)                                                \
-  (::ikebana::cpu::detail::pick(                                                 \
-      &::ikebana::cpu::scalar::__VA_ARGS__, &::ikebana::cpu::sse42::__VA_ARGS__, \
-      &::ikebana::cpu::avx2::__VA_ARGS__, &::ikebana::cpu::avx512::__VA_ARGS__))
-#elif IKEBANA_CPU_FLOOR == 2
-#define IKEBANA_CPU_DISPATCH(...)                                               \
-  (::ikebana::cpu::detail::pick(                                                \
-      &::ikebana::cpu::sse42::__VA_ARGS__, &::ikebana::cpu::sse42::__VA_ARGS__, \
-      &::ikebana::cpu::avx2::__VA_ARGS__, &::ikebana::cpu::avx512::__VA_ARGS__))
-#elif IKEBANA_CPU_FLOOR == 3
-#define IKEBANA_CPU_DISPATCH(...)                                             \
-  (::ikebana::cpu::detail::pick(                                              \
-      &::ikebana::cpu::avx2::__VA_ARGS__, &::ikebana::cpu::avx2::__VA_ARGS__, \
-      &::ikebana::cpu::avx2::__VA_ARGS__, &::ikebana::cpu::avx512::__VA_ARGS__))
-#else
-#define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::avx512::__VA_ARGS__
-#endif
-#elif IKEBANA_CPU_ARM64 && IKEBANA_CPU_FLOOR == 0
-#define IKEBANA_CPU_DISPATCH(...)                                     \
-  (::ikebana::cpu::detail::pick(&::ikebana::cpu::scalar::__VA_ARGS__, \
-                                &::ikebana::cpu::neon::__VA_ARGS__))
+#elif IKEBANA_CPU_DIRECT
+#define IKEBANA_CPU_DISPATCH(...) IKEBANA_CPU_KERNEL_IN(IKEBANA_CPU_FLOOR_SET, __VA_ARGS__)
 #elif IKEBANA_CPU_ARM64
-#define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::neon::__VA_ARGS__
+#define IKEBANA_CPU_DISPATCH(...)                                            \
+  (::ikebana::cpu::detail::pick(&IKEBANA_CPU_KERNEL_IN(scalar, __VA_ARGS__), \
+                                &IKEBANA_CPU_KERNEL_IN(neon, __VA_ARGS__)))
+#elif IKEBANA_CPU_SSE42 && IKEBANA_CPU_FLOOR == 0
+#define IKEBANA_CPU_DISPATCH(...) IKEBANA_CPU_PICK(scalar, sse42, avx2, avx512, __VA_ARGS__)
 #else
-#define IKEBANA_CPU_DISPATCH(...) ::ikebana::cpu::scalar::__VA_ARGS__
+#define IKEBANA_CPU_DISPATCH(...) \
+  IKEBANA_CPU_PICK(IKEBANA_CPU_FLOOR_SET, IKEBANA_CPU_FLOOR_SET, avx2, avx512, __VA_ARGS__)
 #endif
 
 // Functions of exp and pools have nothing for SSE4.2, and what is bound by memory nothing for
 // AVX-512 either: optimizers, sums and copies take 0.95 to 1.1 of its time on AVX2.
 #if IKEBANA_CPU_HERE && IKEBANA_CPU_X86 && IKEBANA_CPU_FLOOR == 0 && !IKEBANA_CPU_ONE
-#define IKEBANA_CPU_DISPATCH_AVX(...)                                             \
-  (::ikebana::cpu::detail::pick(                                                  \
-      &::ikebana::cpu::scalar::__VA_ARGS__, &::ikebana::cpu::scalar::__VA_ARGS__, \
-      &::ikebana::cpu::avx2::__VA_ARGS__, &::ikebana::cpu::avx512::__VA_ARGS__))
-#define IKEBANA_CPU_DISPATCH_ONE_WIDTH(...)                                       \
-  (::ikebana::cpu::detail::pick(                                                  \
-      &::ikebana::cpu::scalar::__VA_ARGS__, &::ikebana::cpu::scalar::__VA_ARGS__, \
-      &::ikebana::cpu::avx2::__VA_ARGS__, &::ikebana::cpu::avx2::__VA_ARGS__))
+#define IKEBANA_CPU_DISPATCH_AVX(...) IKEBANA_CPU_PICK(scalar, scalar, avx2, avx512, __VA_ARGS__)
+#define IKEBANA_CPU_DISPATCH_ONE_WIDTH(...) \
+  IKEBANA_CPU_PICK(scalar, scalar, avx2, avx2, __VA_ARGS__)
 #else
 #define IKEBANA_CPU_DISPATCH_AVX(...) IKEBANA_CPU_DISPATCH(__VA_ARGS__)
 #define IKEBANA_CPU_DISPATCH_ONE_WIDTH(...) IKEBANA_CPU_DISPATCH(__VA_ARGS__)
@@ -187,20 +166,13 @@ extern const char compile_ikebana_kernels_cc_once_or_do_not_define_IKEBANA_EXTER
 // its functions for those of a unit compiled with other flags. Opening ikebana::cpu later extends
 // this one; clang does not do so (CWG 2061). The kernels that are built for others must have the
 // usual symbols.
-#if IKEBANA_CPU_FLOOR != 0 && !defined(IKEBANA_KERNELS_OF) && !defined(IKEBANA_ALL_KERNELS) && \
-    !defined(IKEBANA_LOW_PRECISION_KERNELS) && !defined(__clang__)
+#if IKEBANA_CPU_FLOOR != 0 && !IKEBANA_CPU_FOR_OTHERS && !defined(__clang__)
+#define IKEBANA_CPU_JOIN_OF(a, b) a##b
+#define IKEBANA_CPU_JOIN(a, b) IKEBANA_CPU_JOIN_OF(a, b)
 namespace ikebana {
-#if IKEBANA_CPU_FLOOR == 1
-inline namespace from_neon {
-#elif IKEBANA_CPU_FLOOR == 2
-inline namespace from_sse42 {
-#elif IKEBANA_CPU_FLOOR == 3
-inline namespace from_avx2 {
-#else
-inline namespace from_avx512 {
-#endif
-namespace cpu {}
-}  // namespace
+inline namespace IKEBANA_CPU_JOIN(from_, IKEBANA_CPU_FLOOR_SET) {
+  namespace cpu {}
+}  // namespace )
 }  // namespace ikebana
 #endif
 
