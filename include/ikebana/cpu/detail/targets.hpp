@@ -169,10 +169,11 @@ extern const char compile_ikebana_kernels_cc_once_or_do_not_define_IKEBANA_EXTER
 #if IKEBANA_CPU_FLOOR != 0 && !IKEBANA_CPU_FOR_OTHERS && !defined(__clang__)
 #define IKEBANA_CPU_JOIN_OF(a, b) a##b
 #define IKEBANA_CPU_JOIN(a, b) IKEBANA_CPU_JOIN_OF(a, b)
+#define IKEBANA_CPU_FROM_FLOOR IKEBANA_CPU_JOIN(from_, IKEBANA_CPU_FLOOR_SET)
 namespace ikebana {
-inline namespace IKEBANA_CPU_JOIN(from_, IKEBANA_CPU_FLOOR_SET) {
-  namespace cpu {}
-}  // namespace )
+inline namespace IKEBANA_CPU_FROM_FLOOR {
+namespace cpu {}
+}  // namespace IKEBANA_CPU_FROM_FLOOR
 }  // namespace ikebana
 #endif
 
