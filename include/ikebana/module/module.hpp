@@ -345,24 +345,27 @@ constexpr std::size_t plan_bytes() {
     return 0;
 }
 
-template <any_module M>
+template <any_module M, bool OfLowering = false>
 constexpr bool is_stateless();
 
-template <class C>
+template <class C, bool OfLowering>
 constexpr bool is_stateless_child() {
   if constexpr (is_alike<C>)
     return C::is_empty;
   else
-    return is_stateless<typename unwrap_named<C>::type>();
+    return is_stateless<typename unwrap_named<C>::type, OfLowering>();
 }
 
-/// Whether a module is completely described by its type.
-template <any_module M>
+/// Whether a module is completely described by its type; `OfLowering`: but for values that its
+/// forward alone reads, as a leaf with `is_lowered_by_type` says.
+template <any_module M, bool OfLowering>
 constexpr bool is_stateless() {
   if constexpr (composite_module<M>)
     return []<class... C>(const boost::hana::tuple<C...>*) {
-      return (is_stateless_child<C>() && ... && true);
+      return (is_stateless_child<C, OfLowering>() && ... && true);
     }(static_cast<const decltype(M::children)*>(nullptr));
+  else if constexpr (OfLowering && requires { M::is_lowered_by_type; })
+    return M::is_lowered_by_type;
   else
     return std::is_empty_v<M>;
 }

@@ -37,7 +37,7 @@ void lower_at_run_time(program<N>& to, M& m, const shape_list& inputs, bool firs
 /// code is not part of the program.
 template <program_sizes N, any_module M, shape... In>
 constexpr lowerer<N, M> lowerer_of() {
-  if constexpr (is_stateless<M>() && (In.is_static() && ... && true))
+  if constexpr (is_stateless<M, true>() && (In.is_static() && ... && true))
     return [](program<N>& to, M&, const shape_list&, bool) {
       static constexpr const program<N>& known = lowered_of<M, In...>;
       // An assignment would be a store per number.

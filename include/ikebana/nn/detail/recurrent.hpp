@@ -75,6 +75,8 @@ struct recurrent {
   static constexpr bool is_random = layers > 1;
   static constexpr kept keeps = is_packed ? kept::nothing : kept::input;
 
+  static constexpr bool is_lowered_by_type = std::is_empty_v<extent<In>>;  // Not by dropout.
+
   probability dropout = 0.0;
   [[no_unique_address]] extent<In> input_size{};
 
