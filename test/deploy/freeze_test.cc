@@ -21,6 +21,7 @@
 #include "ikebana/compose/parallel.hpp"
 #include "ikebana/compose/residual.hpp"
 #include "ikebana/compose/sequential.hpp"
+#include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/deploy/prepare_thread.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/precision.hpp"
@@ -150,6 +151,31 @@ TEST_CASE_TEMPLATE("layers whose weights are read as they stand give the bits of
   compare<T, shape{ike::dynamic, 130}>(
       ike::sequential("fc1"_m = ike::lazy_linear<20>{}, ike::relu{}), {1, 3});
   compare<T, shape{ike::dynamic, 1025}>(ike::sequential("fc1"_m = ike::lazy_linear<1030>{}), {1});
+}
+
+// Weights that are spoiled afterwards are not read again. Kernels of less than AVX2 pack nothing.
+TEST_CASE_TEMPLATE("the weights of layers in one call are packed once, for all lanes", T, float,
+                   double) {
+  if (ike::cpu::active_instruction_set() < ike::cpu::instruction_set::avx2) return;
+  auto model = ike::initialize<T, shape{ike::dynamic, 40}>(
+      ike::sequential("fc1"_m = ike::lazy_linear<50>{}, ike::relu{},
+                      "fc2"_m = ike::lazy_linear<37>{}, ike::tanh{},
+                      "fc3"_m = ike::lazy_linear<5>{}),
+      ike::seed{1});
+  model.eval();
+  const auto frozen = ike::freeze(model);
+  auto before = frozen.lane();
+  for (const char* path : {"fc1.weight", "fc2.weight", "fc3.weight"}) {
+    const auto& e = frozen.state().at(path);
+    std::memset(const_cast<std::byte*>(e.bytes.data()), 0xFF, e.bytes.size());
+  }
+  auto after = frozen.lane();
+  for (const dim_t n : {1, 2, 7, 33, 100}) {
+    const auto x = ike::uniform<T, shape{ike::dynamic, 40}>(ike::seed{2}, n);
+    INFO(n);
+    CHECK(same_bits(frozen(before, x), model(x)));
+    CHECK(same_bits(frozen(after, x), model(x)));
+  }
 }
 
 TEST_CASE("models of bfloat16 products, with indices, several outputs and branches are frozen") {
