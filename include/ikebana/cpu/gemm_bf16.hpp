@@ -7,7 +7,6 @@
 #include "ikebana/core/bfloat16.hpp"
 #include "ikebana/core/number_format.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/collective.hpp"
 #include "ikebana/cpu/detail/word_product.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/low_precision.hpp"

@@ -19,50 +19,54 @@ IKEBANA_CPU_INLINE vec<float> rounded_to_fp16(vec<float> x) {
   return select(x == x, as<float>(as<std::uint32_t>(y) | sign), as<float>(quiet));
 }
 
-/// y[i] = f(x[i]), by blocks of as many turns as the compiler knows, and so unrolls.
-template <class X, class Y, class F>
-IKEBANA_CPU_INLINE void map_blocks(dim_t n, const X* x, Y* y, F f) {
-  constexpr dim_t block = 32;
+/// The next numbers as those of another type, `lanes` of as many as a register has floats; 0 past
+/// them. And back to memory.
+#if IKEBANA_CPU_WIDTH == 0
+template <class To, class U>
+IKEBANA_CPU_INLINE vec<To> load_as(const U* x, dim_t) {
+  return {static_cast<To>(*x)};
+}
+template <class U, class From>
+IKEBANA_CPU_INLINE void store_as(vec<From> v, U* y, dim_t) {
+  *y = static_cast<U>(v.v);
+}
+#else
+template <class U>
+struct beside_floats {
+  typedef U type __attribute__((vector_size(vec<float>::size * sizeof(U))));
+};
+template <class To, class U>
+IKEBANA_CPU_INLINE vec<To> load_as(const U* x, dim_t lanes) {
+  typename beside_floats<U>::type from{};
+  __builtin_memcpy(&from, x, static_cast<std::size_t>(lanes) * sizeof(U));
+  return {__builtin_convertvector(from, typename vec<To>::raw)};
+}
+template <class U, class From>
+IKEBANA_CPU_INLINE void store_as(vec<From> v, U* y, dim_t lanes) {
+  const auto to = __builtin_convertvector(v.v, typename beside_floats<U>::type);
+  __builtin_memcpy(y, &to, static_cast<std::size_t>(lanes) * sizeof(U));
+}
+#endif
+
+/// y = f(x) for f of registers of `Via`, which both are converted to and from. y may be x.
+template <class Via, class X, class Y, class F>
+IKEBANA_CPU_INLINE void map_as(dim_t n, const X* x, Y* y, F f) {
+  constexpr dim_t w = vec<float>::size;
   dim_t i = 0;
-  for (; i + block <= n; i += block)
-    for (dim_t j = 0; j < block; ++j) y[i + j] = f(x[i + j]);
-  for (; i < n; ++i) y[i] = f(x[i]);
-}
-template <class X, class Y>
-IKEBANA_CPU_INLINE void convert_blocks(dim_t n, const X* x, Y* y) {
-  map_blocks(
-      n, x, y, [](X a) __attribute__((always_inline)) { return static_cast<Y>(a); });
-}
-
-/// What is done by chunks that stay in the first-level cache.
-inline constexpr dim_t rounding_chunk = 512;
-
-/// y = f(x) for f of registers of floats; a double goes through float. y may be x.
-template <class T, class F>
-IKEBANA_CPU_INLINE void map_floats(dim_t n, const T* x, T* y, F f) {
-  if constexpr (sizeof(T) == 4) {
-    light_lanes(n, y, f, x);
-  } else {
-    alignas(64) float buffer[rounding_chunk];
-    for (dim_t i = 0; i < n; i += rounding_chunk) {
-      const dim_t count = n - i < rounding_chunk ? n - i : rounding_chunk;
-      convert_blocks(count, x + i, buffer);
-      light_lanes(count, buffer, f, static_cast<const float*>(buffer));
-      convert_blocks(count, static_cast<const float*>(buffer), y + i);
-    }
-  }
+  for (; i + w <= n; i += w) store_as(f(load_as<Via>(x + i, w)), y + i, w);
+  if (i < n) store_as(f(load_as<Via>(x + i, n - i)), y + i, n - i);
 }
 
 template <class T>
 void round_array(dim_t n, number_format p, const T* x, T* y) {
   if (p == number_format::bfloat16)
-    map_floats(
+    map_as<float>(
         n, x, y, [](vec<float> a) __attribute__((always_inline)) { return rounded_to_bf16(a); });
   else if (p == number_format::float16)
-    map_floats(
+    map_as<float>(
         n, x, y, [](vec<float> a) __attribute__((always_inline)) { return rounded_to_fp16(a); });
   else if (p == number_format::float32 && sizeof(T) > 4)
-    map_floats(
+    map_as<float>(
         n, x, y, [](vec<float> a) __attribute__((always_inline)) { return a; });
   else if (x != y)
     light_lanes(
@@ -71,6 +75,7 @@ void round_array(dim_t n, number_format p, const T* x, T* y) {
 
 template <class T>
 void add_rounded_array(dim_t n, number_format p, const T* x, number_format r, bool add, T* y) {
+  constexpr dim_t rounding_chunk = 512;  // stays in the first-level cache
   alignas(64) T buffer[rounding_chunk];
   for (dim_t i = 0; i < n; i += rounding_chunk) {
     const dim_t count = n - i < rounding_chunk ? n - i : rounding_chunk;
@@ -80,9 +85,7 @@ void add_rounded_array(dim_t n, number_format p, const T* x, number_format r, bo
       from = buffer;
     }
     if (add) {
-      light_lanes(
-          count, y + i, [](vec<T> a, vec<T> b) __attribute__((always_inline)) { return a + b; },
-          static_cast<const T*>(y + i), from);
+      light_lanes(count, y + i, lane_sum{}, static_cast<const T*>(y + i), from);
       from = y + i;
     }
     round_array(count, r, from, y + i);
@@ -123,35 +126,37 @@ IKEBANA_CPU_INLINE vec<float> fp16_of_bits(vec<std::uint32_t> b) {
 
 template <class T>
 void narrow_to_fp16(dim_t n, const T* x, std::uint16_t* y) {
-  alignas(64) float buffer[rounding_chunk];
-  alignas(64) std::uint32_t words[rounding_chunk];
-  for (dim_t i = 0; i < n; i += rounding_chunk) {
-    const dim_t count = n - i < rounding_chunk ? n - i : rounding_chunk;
-    convert_blocks(count, x + i, buffer);
-    for (dim_t j = count; j % 16 != 0; ++j) buffer[j] = 0;
-    for (dim_t j = 0; j < count; j += vec<float>::size)
-      bits_of_fp16(rounded_to_fp16(vec<float>::load(buffer + j))).store(words + j);
-    convert_blocks(count, static_cast<const std::uint32_t*>(words), y + i);
-  }
+  map_as<float>(
+      n, x, y,
+      [](vec<float> a) __attribute__((always_inline)) { return bits_of_fp16(rounded_to_fp16(a)); });
 }
-
 template <class T>
 void widen_from_fp16(dim_t n, const std::uint16_t* x, T* y) {
-  alignas(64) float buffer[rounding_chunk];
-  alignas(64) std::uint32_t words[rounding_chunk];
-  for (dim_t i = 0; i < n; i += rounding_chunk) {
-    const dim_t count = n - i < rounding_chunk ? n - i : rounding_chunk;
-    convert_blocks(count, x + i, words);
-    for (dim_t j = count; j % 16 != 0; ++j) words[j] = 0;
-    for (dim_t j = 0; j < count; j += vec<float>::size)
-      fp16_of_bits(vec<std::uint32_t>::load(words + j)).store(buffer + j);
-    convert_blocks(count, static_cast<const float*>(buffer), y + i);
-  }
+  map_as<std::uint32_t>(
+      n, x, y, [](vec<std::uint32_t> a) __attribute__((always_inline)) { return fp16_of_bits(a); });
+}
+template <class T>
+void narrow_to_bf16(dim_t n, const T* x, std::uint16_t* y) {
+  map_as<float>(
+      n, x, y, [](vec<float> a) __attribute__((always_inline)) {
+        return as<std::uint32_t>(rounded_to_bf16(a)) >> 16;
+      });
+}
+template <class T>
+void widen_from_bf16(dim_t n, const std::uint16_t* x, T* y) {
+  map_as<std::uint32_t>(
+      n, x, y,
+      [](vec<std::uint32_t> a) __attribute__((always_inline)) { return as<float>(a << 16); });
 }
 
+/// By blocks of as many turns as the compiler knows, and so unrolls.
 template <class From, class To>
 void convert(dim_t n, const From* x, To* y) {
-  convert_blocks(n, x, y);
+  constexpr dim_t block = 32;
+  dim_t i = 0;
+  for (; i + block <= n; i += block)
+    for (dim_t j = 0; j < block; ++j) y[i + j] = static_cast<To>(x[i + j]);
+  for (; i < n; ++i) y[i] = static_cast<To>(x[i]);
 }
 
 template <class T>

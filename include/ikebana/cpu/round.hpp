@@ -4,17 +4,18 @@
 
 #include "ikebana/core/number_format.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/collective.hpp"
 #include "ikebana/cpu/detail/math.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 
+#define IKEBANA_CPU_BODY "ikebana/cpu/detail/bf16-inl.hpp"
+#include "ikebana/cpu/detail/foreach_target.hpp"
 #define IKEBANA_CPU_BODY "ikebana/cpu/round-inl.hpp"
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
 IKEBANA_CPU_BEGIN_SMALL
 /// Rounding to smaller precisions: to nearest, ties to even, a double through float, as PyTorch
-/// does. Of bfloat16 see collective.hpp. None allocates or throws.
+/// does. None allocates or throws.
 namespace ikebana::cpu {
 
 /// y = x rounded to p. y may be x.
@@ -38,6 +39,17 @@ void to_fp16(dim_t n, const T* x, std::uint16_t* y) {
 template <class T>
 void from_fp16(dim_t n, const std::uint16_t* x, T* y) {
   IKEBANA_CPU_DISPATCH_ONE_WIDTH(widen_from_fp16<T>)(n, x, y);
+}
+
+/// Rounds to the nearest bfloat16, ties to even; not-a-number becomes the quiet 0x7FC0 with its
+/// sign. A double is rounded to float before.
+template <class T>
+void to_bf16(dim_t n, const T* x, std::uint16_t* y) {
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(narrow_to_bf16<T>)(n, x, y);
+}
+template <class T>
+void from_bf16(dim_t n, const std::uint16_t* x, T* y) {
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(widen_from_bf16<T>)(n, x, y);
 }
 
 /// y = x in another type.
@@ -68,6 +80,8 @@ IKEBANA_CPU_KERNEL(round_to)
 IKEBANA_CPU_KERNEL(add_rounded)
 IKEBANA_CPU_KERNEL(to_fp16)
 IKEBANA_CPU_KERNEL(from_fp16)
+IKEBANA_CPU_KERNEL(to_bf16)
+IKEBANA_CPU_KERNEL(from_bf16)
 IKEBANA_CPU_KERNEL(to_float)
 IKEBANA_CPU_KERNEL(from_float)
 IKEBANA_CPU_KERNEL(to_double)

@@ -12,7 +12,6 @@
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/float16.hpp"
 #include "ikebana/core/shape.hpp"
-#include "ikebana/cpu/collective.hpp"
 #include "ikebana/cpu/gemm.hpp"
 #include "ikebana/cpu/round.hpp"
 #include "ikebana/module/context.hpp"
