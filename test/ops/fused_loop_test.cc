@@ -256,7 +256,7 @@ TEST_CASE("a norm of rows takes weights and biases with it") {
   // Bits of the kernel.
   const auto x = uniform<float, shape{5, 301}>(seed{2});
   const auto w = uniform<float, shape{301}>(seed{3}), b = uniform<float, shape{301}>(seed{4});
-  std::vector<float> y(5 * 301), means(5), inverses(5);
+  std::vector<float> y(5 * 301), means(6), inverses(6);
   cpu::layer_norm_forward<float>(5, 301, 1, x.data(), w.data(), b.data(), 0.5F, y.data(),
                                  means.data(), inverses.data());
   const auto net = graph([normed](auto v, auto s, auto t) { return t + s * normed(v); });
@@ -290,6 +290,25 @@ TEST_CASE("a norm of rows takes weights and biases with it") {
   of_groups.operator()<shape{3, 6, 200}, 2>();
   of_groups.operator()<shape{1, 6, 50}, 3>();
   of_groups.operator()<shape{2, 3, 7}, 3>();
+  // The gradient of the biases is that of the kernel of group norm, to the bit.
+  const auto images = uniform<float, shape{3, 6, 200}>(seed{2}),
+             dy = uniform<float, shape{3, 6, 200}>(seed{5});
+  const auto scale = uniform<float, shape{6}>(seed{3}), shift = uniform<float, shape{6}>(seed{4});
+  auto of_two = initialize<float, shape{3, 6, 200}, shape{6}, shape{6}>(
+      graph([normed](auto v, auto s, auto t) {
+        return reshape<3, 6, 200>(normed(reshape<3, 2, -1>(v))) * unsqueeze<1>(s) + unsqueeze<1>(t);
+      }),
+      seed{1});
+  auto dx = images, dx_of_kernel = images;
+  auto ds = scale, dt = shift, ds_of_kernel = scale, dt_of_kernel = shift;
+  of_two(images, scale, shift);
+  of_two.backward(dy, dx, ds, dt);
+  cpu::group_norm_forward<float>(3, 6, 200, 2, images.data(), scale.data(), shift.data(), 0.5F,
+                                 dx_of_kernel.data(), means.data(), inverses.data());
+  cpu::group_norm_backward<float>(3, 6, 200, 2, images.data(), dy.data(), scale.data(),
+                                  means.data(), inverses.data(), dx_of_kernel.data(),
+                                  ds_of_kernel.data(), dt_of_kernel.data(), false);
+  CHECK(std::equal(dt.begin(), dt.end(), dt_of_kernel.begin()));
   // Without the gradient of x.
   const auto gradients = [&](bool fuses) {
     auto m = initialize<double, shape{4, 9}>(graph([normed](auto v) {
