@@ -1,4 +1,4 @@
-// The kernels of cpu/tensor_ops.hpp but exp, log and erf of arrays (exps-inl.hpp).
+// The kernels of cpu/tensor_ops.hpp but exp, log and erf of arrays (elementwise-inl.hpp).
 
 #define IKEBANA_CPU_LAMBDA(...) [=](__VA_ARGS__) __attribute__((always_inline))
 #define IKEBANA_CPU_CASE1(op, ...) \
@@ -42,7 +42,7 @@ void map_tensor_op(tensor_op f, dim_t n, const T* pa, const T* pb, const T* pc, 
     case tensor_op::exp:
     case tensor_op::log:
     case tensor_op::erf:
-      return;  // map_exps
+      return;  // elementwise.hpp
     case tensor_op::pow:
       for (dim_t i = 0; i < n; ++i) y[i] = std::pow(pa[i], pb[i]);
       return;

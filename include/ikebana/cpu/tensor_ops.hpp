@@ -7,6 +7,7 @@
 #include "ikebana/cpu/detail/math.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "ikebana/cpu/elementwise.hpp"
 
 namespace ikebana::cpu {
 
@@ -62,9 +63,6 @@ enum class fold_op : unsigned char {
 #define IKEBANA_CPU_BODY "ikebana/cpu/tensor_ops-inl.hpp"
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
-#define IKEBANA_CPU_BODY "ikebana/cpu/exps-inl.hpp"
-#define IKEBANA_CPU_SETS 2
-#include "ikebana/cpu/detail/foreach_target.hpp"
 
 IKEBANA_CPU_BEGIN_SMALL
 /// The element-wise functions and reductions of values of a graph, on contiguous arrays. None
@@ -74,10 +72,10 @@ namespace ikebana::cpu {
 /// y[i] = f(a[i], b[i], c[i]); those that f has not may be null. y may be an operand.
 template <class T>
 void tensor_op_forward(tensor_op f, dim_t n, const T* a, const T* b, const T* c, T* y) {
-  if (f == tensor_op::exp || f == tensor_op::log || f == tensor_op::erf)
-    IKEBANA_CPU_DISPATCH_AVX(map_exps<T>)(f, n, a, y);
-  else
-    IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_tensor_op<T>)(f, n, a, b, c, y);
+  if (f == tensor_op::exp) return exp<T>(n, a, y);
+  if (f == tensor_op::log) return log<T>(n, a, y);
+  if (f == tensor_op::erf) return erf<T>(n, a, y);
+  IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_tensor_op<T>)(f, n, a, b, c, y);
 }
 
 /// d[i] = dy[i] times the derivative of f with respect to operand `by`. d may be dy. Where
