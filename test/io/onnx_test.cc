@@ -264,6 +264,22 @@ TEST_CASE("a frozen network is exported to ONNX with its norms folded") {
   CHECK(frozen.parameters()[0] == doctest::Approx(6 * scaled["fc.weight"_s](0, 0)));
 }
 
+TEST_CASE("what does nothing in evaluation is no node of an ONNX file") {
+  const auto model = ike::initialize<float, ike::shape{batch, 4}>(
+      ike::graph([](auto x) {
+        const auto a = "a"_m(ike::alpha_dropout{}, ike::identity{}(x));
+        const auto b = "b"_m(ike::feature_alpha_dropout{}, ike::stop_gradient(a));
+        return "norm"_m(ike::sync_batch_norm1d<4>{}, b);
+      }),
+      ike::seed{10});
+  const scratch_directory scratch;
+  ike::save_onnx(model, scratch.path() / "it.onnx");
+  const auto written = ike::detail::parse_onnx("it", bytes_of(scratch.path() / "it.onnx"));
+  REQUIRE(written.nodes.size() == 1);
+  CHECK(written.nodes[0].op == "BatchNormalization");
+  CHECK(written.nodes[0].inputs[0] == written.inputs[0].name);
+}
+
 TEST_CASE("a network without a counterpart in ONNX is refused before a file is made") {
   const scratch_directory scratch;
   const auto refusal = [&](const auto& model) {
