@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "ikebana/cpu/elementwise.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/module.hpp"
@@ -117,9 +118,13 @@ struct parameter {
   }
   template <class T>
   void backward(const context<T>& c) const {
+    const dim_t n = Extents.numel();
     const T* const dy = c.output_gradient();
     T* const d = c.parameter_gradient(0);
-    for (dim_t i = 0, n = Extents.numel(); i < n; ++i) d[i] = c.accumulate() ? d[i] + dy[i] : dy[i];
+    if (c.accumulate())
+      cpu::axpy(n, T{1}, dy, d);
+    else if (n > 0)
+      std::memcpy(d, dy, static_cast<std::size_t>(n) * sizeof(T));
     write_no_gradient(c);
   }
 };
