@@ -21,6 +21,7 @@
 #include "ikebana/model/hooks.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/jvp.hpp"
+#include "ikebana/model/precision.hpp"
 #include "ikebana/model/summary.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/linear.hpp"
@@ -77,6 +78,10 @@ std::size_t loops_of(const Model& m) {
 
 template <shape>
 struct shape_of {};
+template <shape S>
+struct same_shape {
+  static constexpr shape value = S;
+};
 
 /// Inputs of numbers within [-1, 1], and tensors of their shapes.
 template <class T, shape... In, std::size_t... I>
@@ -153,6 +158,28 @@ TEST_CASE("a loop computes what its steps compute, and its gradients") {
     return var<1>(x * r, keepdim) * x + logsumexp<1>(x - r, keepdim) +
            min<1>(maximum(x, r), keepdim) * square(x) + norm<1>(x, keepdim) * r;
   }));
+}
+
+TEST_CASE("loops without reductions have the bits of their steps") {
+  const auto same = [](auto net, auto... in) {
+    CHECK(difference<float, decltype(in)::value...>(net, 1) == 0);
+    CHECK(difference<double, decltype(in)::value...>(net, 1) == 0);
+  };
+  constexpr same_shape<shape{50, 77}> wide{};
+  same(gates, wide, wide, wide, wide);
+  same(graph([](auto x) { return 0.5 * x * (1 + erf(x * 0.7071)); }), wide);
+  same(graph([](auto x) { return (x * x * x * 0.5 - x + 1) / (x * x + 1); }), wide);
+}
+
+TEST_CASE("models whose products alone are rounded run loops") {
+  // Sums of long rows differ in their last bits between a loop and a kernel.
+  constexpr auto formula = graph([](auto x) { return mean<-1>(square(x)); });
+  auto model = initialize<precision<bf16>, shape{40, 5000}>(formula, seed{1});
+  const auto x = uniform<float, shape{40, 5000}>(seed{3});
+  const tensor<float, shape{40}> y(model(x));
+  model.set_fusion(false);
+  const auto without = model(x);
+  CHECK_FALSE(std::equal(y.begin(), y.end(), without.begin()));
 }
 
 TEST_CASE("a loop is cut where a value of another shape is needed") {

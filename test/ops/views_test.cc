@@ -324,6 +324,21 @@ TEST_CASE("what is joined along its first dimension is made in place") {
   check_joined(joined_in_lines, {0, 0}, {0, 0});
 }
 
+TEST_CASE("what is read and made in place has the bits of copies") {
+  const auto same = [](const auto& network, auto x) {
+    using T = std::remove_cvref_t<decltype(x[0])>;
+    constexpr shape X = decltype(x)::static_shape;
+    auto own = initialize<T, X>(network, seed{3}), copying = initialize<T, X>(network, seed{3});
+    copying.set_fusion(false);
+    CHECK(numbers_of<T, X>(own) == numbers_of<T, X>(copying));
+  };
+  same(swiglu, tensor<float, shape{4, 5}>{});
+  same(heads, tensor<float, shape{2, 7, 5}>{});
+  same(heads, tensor<double, shape{2, 7, 5}>{});
+  same(joined_products, tensor<float, shape{3, 5}>{});
+  same(joined_reshaped, tensor<double, shape{3, 5}>{});
+}
+
 TEST_CASE("views take no memory") {
   const auto model = initialize<float, shape{64, 5}>(swiglu, seed{3});
   const auto& p = model.current_program();
