@@ -258,6 +258,20 @@ TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, 
   was_made(conv_direction::weights, {im2col, images});
 }
 
+TEST_CASE_TEMPLATE("a block adds nothing to what it does not meet of a row", T, float, double) {
+  for_each_set([] {
+    const auto& tiles = cpu::conv_algorithms_of<T>(cpu::conv_direction::data).tiles();
+    std::vector<T> from(64 + 2 * 10 + 64, T(1)), row(200, T(-0.0));
+    // Two taps of ten positions, the first at column 101, three columns apart.
+    tiles.add_rows({1, 2, 10, from.data() + 64, 0, 10, row.data(), 0, 200, 101, 3, 1});
+    for (int i = 0; i < 200; ++i) {
+      const int met = (i >= 101 && i < 111) + (i >= 104 && i < 114);
+      CHECK(row[static_cast<std::size_t>(i)] == met);
+      if (i < 101 || i >= 114) CHECK(std::signbit(row[static_cast<std::size_t>(i)]));
+    }
+  });
+}
+
 TEST_CASE("a kernel whose lists no thread keeps is convolved, too") {
   const conv_geometry g =
       geometry(1, 1, 1, 1, {1, 1, 33'010}, {1, 1, 33'000}, {1, 1, 1}, {0, 0, 0});

@@ -152,8 +152,11 @@ void add_rows(const detail::add_job<T>& job) {
       }
       continue;
     }
-    for (dim_t i = 0; i < job.columns; i += w) {
-      const dim_t lanes = detail::least(job.columns - i, w);
+    // Of a long row a block meets a part.
+    const dim_t end =
+        detail::least(job.columns, job.first + (job.taps - 1) * job.dilation + job.length);
+    for (dim_t i = job.first > 0 ? job.first : 0; i < end; i += w) {
+      const dim_t lanes = detail::least(end - i, w);
       vec<T> sum = load_lanes(to + i, lanes);
       const T* row = from;
       dim_t at = i - job.first;
