@@ -160,6 +160,9 @@ void embed(const std::string& path, const options& o) {
   data.write("value_type", "data");
   if (halves.size > 0) halves.write("std::uint16_t", "halves");
   if (bytes.size > 0) bytes.write("std::int8_t", "bytes");
+  if (kind != dtype::float32)
+    std::printf("  static constexpr bool is_folded = %s;\n",
+                o.weights == "stored" ? "true" : "false");
   std::printf("  static constexpr ikebana::embedded_tensor tensors[] = {\n%s  };\n};\n",
               tensors.c_str());
 }

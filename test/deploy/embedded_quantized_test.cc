@@ -10,6 +10,7 @@
 #include <string>
 #include <type_traits>
 
+#include "ikebana/compose/graph.hpp"
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/deploy/freeze.hpp"
 #include "ikebana/deploy/prepare_thread.hpp"
@@ -25,6 +26,7 @@
 #include "ikebana/nn/flatten.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/lstm.hpp"
+#include "ikebana/ops/elementwise.hpp"
 #include "test/deploy/amplifier_bfloat16.hpp"
 #include "test/deploy/embedded_int8.hpp"
 #include "test/support/count_allocations.hpp"
@@ -69,6 +71,18 @@ struct picture_with_norm {
       {"norm.running_var", shape{3}, 9},
       {"fc.weight", shape{5, 45}, 54, dtype::float16},
       {"fc.bias", shape{5}, 12}};
+};
+
+// Of a graph that doubles its input: rounded by tools/embed, or by quantize, which has doubled the
+// weights.
+template <bool IsFolded>
+struct doubled {
+  using value_type = float;
+  static constexpr bool is_folded = IsFolded;
+  static constexpr float data[2] = {0.5f, 0.25f};
+  static constexpr std::uint16_t halves[4] = {0x3f80, 0x4000, 0x3f80, 0x3f80};  // 1, 2, 1, 1
+  static constexpr ike::embedded_tensor tensors[] = {{"fc.weight", shape{2, 2}, 0, dtype::bfloat16},
+                                                     {"fc.bias", shape{2}, 0}};
 };
 
 /// Fills the arrays of W, 16-bit numbers or floats, from a state.
@@ -204,6 +218,18 @@ TEST_CASE("a file with the tensors of a norm makes a network that has the norm")
   const auto y = net(lane, x);
   const auto z = frozen(other, x);
   for (ike::dim_t i = 0; i < y.size(); ++i) CHECK(std::abs(y.data()[i] - z.data()[i]) < 5e-3f);
+}
+
+TEST_CASE("embedded weights of 16 bits tell whether scalings are part of them") {
+  constexpr auto net =
+      ike::graph([](auto x) { return "fc"_m(ike::linear<2, 2>{}, ike::relu{}(x)*2); });
+  const auto x = ike::ones<float, shape{1, 2}>();
+  const auto as_it_is = ike::freeze<doubled<false>, shape{1, 2}>(net);
+  const auto folded = ike::freeze<doubled<true>, shape{1, 2}>(net);
+  auto lane = as_it_is.lane();
+  auto other = folded.lane();
+  CHECK(as_it_is(lane, x)(0, 0) == 6.5f);
+  CHECK(folded(other, x)(0, 0) == 3.5f);
 }
 
 TEST_CASE("embedded weights of 16 bits and bytes are read in place") {

@@ -2,8 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <tuple>
+
 #include "ikebana/compose/frozen.hpp"
 #include "ikebana/compose/graph.hpp"
+#include "ikebana/compose/methods.hpp"
+#include "ikebana/compose/observe.hpp"
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/deploy/freeze.hpp"
 #include "ikebana/model/initialize.hpp"
@@ -146,6 +150,31 @@ TEST_CASE("a scaling stays where it is not one of each channel, or has other rea
   CHECK(folded<double, shape{ike::dynamic, 1, 5}>(ike::graph([](auto x) {
           return "fc"_m(ike::linear<5, 5>{}, x) * ike::parameter<"p", shape{3, 1}>(x);
         })) == "linear/2 parameter/1");
+}
+
+TEST_CASE("scalings are folded in networks with observed values, and stay in those of methods") {
+  const auto x = ike::uniform<double, shape{2, 5}>(ike::seed{2});
+  const auto net = ike::observe<"fc">(
+      ike::graph([](auto v) { return ike::tanh{}("fc"_m(ike::linear<5, 4>{}, v * 2)); }));
+  auto model = ike::initialize<double, shape{2, 5}>(net, ike::seed{1});
+  model.eval();
+  const auto frozen = ike::freeze(model);
+  CHECK(kinds(frozen.module()) == "identity/0 linear/2");
+  auto lane = frozen.lane();
+  const auto [y, seen] = model(x);
+  const auto outputs = frozen(lane, x);
+  for (ike::dim_t i = 0; i < y.size(); ++i) {
+    CHECK(std::get<0>(outputs).data()[i] == doctest::Approx(y.data()[i]));
+    CHECK(std::get<1>(outputs).data()[i] == doctest::Approx(seen.data()[i]));
+  }
+
+  constexpr auto coder = ike::methods(
+      "encode"_m = ike::graph([](auto v) { return "fc"_m(ike::linear<5, 4>{}, v * 2); }),
+      "decode"_m = ike::graph([](auto v) { return "out"_m(ike::linear<4, 5>{}, v); }));
+  auto both = ike::initialize<double, shape{2, 5}, shape{2, 4}>(coder, ike::seed{1});
+  both.eval();
+  const auto all = ike::freeze(both);
+  CHECK(kinds(all.module()) == "linear/2 linear/2");
 }
 
 TEST_CASE("a frozen network shows what is folded") {

@@ -36,6 +36,12 @@ struct observed : M {
     const auto m = M::rebind(std::move(c)...);
     return observed<std::remove_const_t<decltype(m)>, Paths...>(m);
   }
+  /// Of a graph.
+  template <class Trace, class... C>
+  static constexpr auto retrace(C... c) {
+    const auto m = M::template retrace<Trace>(std::move(c)...);
+    return observed<std::remove_const_t<decltype(m)>, Paths...>(m);
+  }
   template <class... X>
   constexpr auto operator()(const X&... x) const {
     return apply(*this, x...);

@@ -32,7 +32,8 @@ struct embedded_tensor {
 
 /// A type with constant arrays of weights, as tools/embed writes it: all numbers of one type in one
 /// array, and a table of the tensors in them. Quantised weights have arrays `halves`, the bits of
-/// numbers of 16 bits, or `bytes`, too.
+/// numbers of 16 bits, or `bytes`, too, and `is_folded`: whether they are those that `quantize`
+/// made, into which scalings of the network are folded (true if it is missing), or others.
 template <class W>
 concept embedded_weights = floating<typename W::value_type> && requires {
   { std::span(W::data) } -> std::convertible_to<std::span<const typename W::value_type>>;

@@ -18,7 +18,8 @@
 namespace ikebana::detail {
 
 /// Of weights of 16 bits or bytes: the module that `quantize` makes of M, or, if W has the tensors
-/// of M's norms and computed weights, that of M as it is.
+/// of M's norms and computed weights, or numbers into which no scaling of M is folded, that of M as
+/// it is.
 template <class W, any_module M, shape... In>
 requires(embedded_type<W> != dtype::float32) struct embedded_form<W, M, In...> {
  private:
@@ -36,8 +37,17 @@ requires(embedded_type<W> != dtype::float32) struct embedded_form<W, M, In...> {
   template <class Module>
   static constexpr bool matches = check_tensors<W, Module, In...>().ok();
 
+  /// Whether the tensors of a folded network, which may be those of M, are meant.
+  static constexpr bool may_be_folded = [] {
+    if constexpr (requires { W::is_folded; })
+      if (!W::is_folded)
+        for (const fold_target& target : folding<resolved, In...>::into)
+          if (target.leaf >= 0) return false;
+    return true;
+  }();
+
   static constexpr auto chosen(const M& m) {
-    if constexpr (matches<decltype(folded(m))>)
+    if constexpr (may_be_folded && matches<decltype(folded(m))>)
       return folded(m);
     else if constexpr (matches<decltype(as_it_is(m))>)
       return as_it_is(m);

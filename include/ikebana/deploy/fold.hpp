@@ -143,10 +143,10 @@ struct folded_parameter {
 /// Marks the leaves that are alike others in a graph, and whose values their types determine.
 template <any_module M>
 constexpr void mark_steps(bool* leaves);
-template <class C>
+template <class C, bool IsGraph>
 constexpr void mark_steps_of_child(bool* leaves) {
   if constexpr (is_alike<C>)
-    *leaves = C::is_empty;
+    *leaves = IsGraph && C::is_empty;
   else
     mark_steps<typename unwrap_named<C>::type>(leaves);
 }
@@ -156,10 +156,11 @@ constexpr void mark_steps([[maybe_unused]] bool* leaves) {
     []<class... C, std::size_t... I>(const boost::hana::tuple<C...>*, std::index_sequence<I...>,
                                      bool* first) {
       constexpr const auto& numbered = numbered_children_of<M>;
+      constexpr bool is_graph = requires { typename M::trace; };
       for (std::size_t n = 0; n < numbered.size(); ++n)
         static_cast<void>(
             ((static_cast<int>(I) == numbered[n].child &&
-              (mark_steps_of_child<C>(first + children_of<M>.starts[n].leaf), true)) ||
+              (mark_steps_of_child<C, is_graph>(first + children_of<M>.starts[n].leaf), true)) ||
              ...));
     }(static_cast<const decltype(M::children)*>(nullptr),
       std::make_index_sequence<child_count<M>>{}, leaves);
