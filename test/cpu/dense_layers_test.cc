@@ -75,7 +75,7 @@ struct layers {
                             .product = &cpu::detail::make_product<T>};
       if (packs && l.is_small()) {
         packed.emplace_back(l.packed_size());
-        l.packed = packed.back().data();
+        l.pack_to(packed.back().data());
       }
       if (packs && l.may_turn()) {
         turned.emplace_back(l.turned_size());

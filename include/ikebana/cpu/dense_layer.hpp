@@ -25,6 +25,7 @@ struct dense_layer {
   final_activation<T> function{};
   /// What makes the product of a layer that is not packed: detail::make_product.
   void (*product)(const gemm_call<T>&) = nullptr;
+  dim_t narrow = INT64_MAX;  ///< `out` of a packed layer.
   /// Room for the transpose of weight, `turned_row()` apart; null where it is not made.
   T* turned = nullptr;
   std::uint64_t turned_stamp = 0;  ///< Of the weights that it is of; 0 for none.
@@ -36,7 +37,8 @@ struct dense_layer {
   }
   /// A multiple of one register, or of two.
   constexpr dim_t packed_row() const { return out <= 16 ? 16 : (out + 31) / 32 * 32; }
-  constexpr dim_t packed_size() const { return (in + 1) * packed_row(); }
+  /// Rows are read four at a time.
+  constexpr dim_t packed_size() const { return ((in + 3) / 4 * 4 + 1) * packed_row(); }
   /// Whether products are faster with the weights transposed, for any number of rows. Used where
   /// they are summed in order either way.
   constexpr bool may_turn() const {
@@ -47,6 +49,11 @@ struct dense_layer {
   constexpr bool is_turned() const { return turned != nullptr && turned_stamp != 0; }
   constexpr dim_t turned_row() const { return (out + 15) / 16 * 16; }
   constexpr dim_t turned_size() const { return in * turned_row(); }
+  /// Of memory that is zero.
+  constexpr void pack_to(T* memory) {
+    packed = memory;
+    narrow = out;
+  }
 };
 
 /// Layers one after another, and what those that are packed were packed from.

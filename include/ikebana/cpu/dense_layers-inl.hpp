@@ -41,59 +41,177 @@ IKEBANA_CPU_INLINE void packed_columns(dim_t k, const T* x, dim_t ldx, dim_t las
   for (int i = 0; i < n; ++i) to[i] = (s[i] + t[i]) + (u[i] + v[i]);
 }
 
-/// A packed layer of one row. The usual functions are applied in registers, for a call takes as
-/// long as a small layer.
+/// Of more than a register.
 template <class T>
-[[gnu::noinline]] void one_packed_row(const dense_layer<T>& l, const T* x) {
+[[gnu::noinline]] void wide_packed_layer(const dense_layer<T>& l, const T* x) {
   constexpr dim_t w = vec<T>::size;
-  const activation f = l.function;
-  const auto store = [=](vec<T> y, T * to) __attribute__((always_inline)) {
-    (f == activation::relu   ? max(vec<T>::zero(), y)
-     : f == activation::tanh ? tanh(y)
-                             : y)
-        .store(to);
-  };
-  vec<T> sums[2];
-  for (dim_t j = 0; j < l.out; j += 2 * w)
-    if (j + w < l.out) {
-      packed_columns<T, 1, 2>(l.in, x, dim_t{0}, dim_t{0}, l.packed + j, l.packed_row(), sums);
-      store(sums[0], l.y + j);
-      store(sums[1], l.y + j + w);
-    } else {
-      packed_columns<T, 1, 1>(l.in, x, dim_t{0}, dim_t{0}, l.packed + j, l.packed_row(), sums);
-      store(sums[0], l.y + j);
-    }
-  if (f > activation::tanh) l.function(1, l.out, l.y, l.out);
+  const dim_t row = l.packed_row();
+  for (dim_t j = 0; j < l.out; j += 2 * w) {
+    vec<T> sums[2];
+    packed_columns<T, 1, 2>(l.in, x, dim_t{0}, dim_t{0}, l.packed + j, row, sums);
+    sums[0].store(l.y + j);
+    if (j + w < l.out) sums[1].store(l.y + j + w);
+  }
+  l.function(1, l.out, l.y, l.out);
 }
 
-/// Of several rows: each has the bits that it has alone.
+/// Lane P of x in all lanes, in two steps, of which the first serves four of them.
+template <int P, class R, std::size_t... L>
+IKEBANA_CPU_INLINE R spread_four(R x, std::index_sequence<L...>) {
+  return __builtin_shufflevector(x, x, (P / 4 * 4 + static_cast<int>(L) % 4)...);
+}
+template <int P, class R, std::size_t... L>
+IKEBANA_CPU_INLINE R spread_one(R four, std::index_sequence<L...>) {
+  return __builtin_shufflevector(four, four, (static_cast<int>(L) / 4 * 4 + P % 4)...);
+}
+
+/// The first n lanes of x, and zeros.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> with_zeros(vec<T> x, dim_t n) {
+  using B = typename number<T>::bits;
+  static constexpr struct masks {
+    alignas(64) B bits[static_cast<std::size_t>(2 * vec<T>::size)] = {};
+    constexpr masks() {
+      for (std::size_t i = 0; i < static_cast<std::size_t>(vec<T>::size); ++i) bits[i] = -1;
+    }
+  } all;
+  return as<T>(as<B>(x) & bits_of<T>::load(all.bits + (vec<T>::size - n)));
+}
+
+/// As packed_columns, of a register, of k elements that are in one: four at a time, which must be
+/// zero beyond k, as their weights are.
+template <class T, std::size_t... Fours>
+IKEBANA_CPU_INLINE vec<T> held_columns(dim_t k, vec<T> x, const T* packed,
+                                       std::index_sequence<Fours...>) {
+  using lanes = std::make_index_sequence<static_cast<std::size_t>(vec<T>::size)>;
+  constexpr dim_t row = 16;
+  vec<T> s = vec<T>::load(packed), t = vec<T>::zero(), u = t, v = t;
+  packed += row;
+  const auto add = [&](auto four) __attribute__((always_inline)) {
+    constexpr int p = decltype(four)::value * 4;
+    if (p > 0 && k <= p) return false;
+    const auto spread = spread_four<p>(x.v, lanes{});
+    const vec<T> x0{spread_one<p>(spread, lanes{})}, x1{spread_one<p + 1>(spread, lanes{})},
+        x2{spread_one<p + 2>(spread, lanes{})}, x3{spread_one<p + 3>(spread, lanes{})};
+    const auto weights = [=](dim_t q) __attribute__((always_inline)) {
+      return vec<T>::load(packed + (p + q) * row);
+    };
+    s = fma(x0, weights(0), s);
+    t = fma(x1, weights(1), t);
+    u = fma(x2, weights(2), u);
+    v = fma(x3, weights(3), v);
+    return true;
+  };
+  static_cast<void>((add(std::integral_constant<int, static_cast<int>(Fours)>{}) && ...));
+  return (s + t) + (u + v);
+}
+
+/// Whether a layer gives the sum of one register: a sum of its own order.
+template <class T>
+IKEBANA_CPU_INLINE bool is_one_sum(const dense_layer<T>& l) {
+  return l.out == 1 && l.in <= vec<T>::size;
+}
+
+/// A layer of one register, of k elements that are in one.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> held_layer(const dense_layer<T>& l, dim_t k, vec<T> x) {
+  constexpr auto w = static_cast<std::size_t>(vec<T>::size);
+  const T* const packed = l.packed;
+  if (l.out > 1)
+    return held_columns(k, k % 4 == 0 ? x : with_zeros(x, k), packed,
+                        std::make_index_sequence<w / 4>{});
+  const vec<T> terms = with_zeros(x, k) * vec<T>::load(packed + 16);
+  if (w == 16 && k <= 8)
+    return vec<T>::broadcast(*packed + fold_halves<static_cast<int>(w / 2)>(
+                                           lower_half(terms.v, std::make_index_sequence<w / 2>{}),
+                                           [](auto a, auto b)
+                                               __attribute__((always_inline)) { return a + b; }));
+  return vec<T>::broadcast(*packed + sum(terms));
+}
+
+template <class T>
+[[gnu::noinline]] void other_layers(const T* x, const dense_layer<T>* l, const dense_layer<T>* end);
+template <class T>
+[[gnu::noinline]] void finish_layer(const dense_layer<T>* l, const dense_layer<T>* end);
+
+/// Layers one after another: what is of one register stays in it from each to the next.
+template <class T>
+[[gnu::noinline]] void run_layers(const T* x, const dense_layer<T>* l, const dense_layer<T>* end) {
+  constexpr dim_t w = vec<T>::size;
+  if (l->narrow > w) return other_layers(x, l, end);
+  vec<T> y;
+  if (is_one_sum(*l)) [[unlikely]]
+    y = held_layer(*l, l->in, vec<T>::load(x, l->in));
+  else
+    packed_columns<T, 1, 1>(l->in, x, dim_t{0}, dim_t{0}, l->packed, dim_t{16}, &y);
+  for (;;) {
+    if (l->function == activation::tanh)
+      y = tanh(y);
+    else if (l->function == activation::relu)
+      y = max(vec<T>::zero(), y);
+    y.store(l->y);
+    if (l->function > activation::tanh) return finish_layer(l, end);
+    const dim_t k = l->out;
+    if (++l == end) return;
+    if (l->narrow > w) return other_layers(static_cast<const T*>(l[-1].y), l, end);
+    y = held_layer(*l, k, y);
+  }
+}
+
+/// The same where the first needs more than one register.
+template <class T>
+void other_layers(const T* x, const dense_layer<T>* l, const dense_layer<T>* end) {
+  if (l->packed != nullptr)
+    wide_packed_layer(*l, x);
+  else
+    detail::run_plain_layer(*l, x);
+  if (l + 1 != end) run_layers(static_cast<const T*>(l->y), l + 1, end);
+}
+
+/// The same where the first lacks its function alone.
+template <class T>
+void finish_layer(const dense_layer<T>* l, const dense_layer<T>* end) {
+  l->function(1, l->out, l->y, l->out);
+  if (l + 1 != end) run_layers(static_cast<const T*>(l->y), l + 1, end);
+}
+
+/// A packed layer of several rows: each has the bits that it has alone.
 template <class T>
 [[gnu::noinline]] void packed_rows(const dense_layer<T>& l, const T* x) {
   constexpr dim_t w = vec<T>::size;
   constexpr int most = IKEBANA_CPU_WIDTH == 64 ? 6 : 3;
-  const dim_t row = l.packed_row();
-  vec<T> sums[most];
-  for (dim_t i = 0; i < l.rows; i += most)
-    for (dim_t j = 0; j < l.out; j += w) {
-      const dim_t last = (l.rows - i < most ? l.rows - i : most) - 1;
-      packed_columns<T, most, 1>(l.in, x + i * l.in, l.in, last, l.packed + j, row, sums);
+  if (is_one_sum(l)) {
+    for (dim_t i = 0; i < l.rows; ++i, x += l.in)
+      held_layer(l, l.in, vec<T>::load(x, l.in)).store(l.y + i, 1);
+  } else {
+    const dim_t row = l.packed_row();
+    vec<T> sums[most];
+    for (dim_t i = 0; i < l.rows; i += most)
+      for (dim_t j = 0; j < l.out; j += w) {
+        const dim_t last = (l.rows - i < most ? l.rows - i : most) - 1;
+        packed_columns<T, most, 1>(l.in, x + i * l.in, l.in, last, l.packed + j, row, sums);
 #pragma GCC unroll 8
-      for (int r = 0; r < most; ++r)
-        if (r <= last) sums[r].store(l.y + (i + r) * l.out + j, lanes_left<T>(l.out - j));
-    }
+        for (int r = 0; r < most; ++r)
+          if (r <= last) sums[r].store(l.y + (i + r) * l.out + j, lanes_left<T>(l.out - j));
+      }
+  }
   l.function(l.rows, l.out, l.y, l.out);
 }
 
 template <class T>
-[[gnu::noinline]] void run_chain(const T* x, const dense_chain<T>& chain) {
-  const dense_layer<T>* l = chain.layers;
-  for (dim_t count = chain.count; count > 0; --count, x = l->y, ++l)
-    if (l->packed == nullptr)
-      detail::run_plain_layer(*l, x);
-    else if (l->rows == 1)
-      one_packed_row(*l, x);
-    else
+[[gnu::noinline]] void run_batch(const T* x, const dense_layer<T>* l, const dense_layer<T>* end) {
+  for (; l != end; x = l->y, ++l)
+    if (l->packed != nullptr)
       packed_rows(*l, x);
+    else
+      detail::run_plain_layer(*l, x);
+}
+
+template <class T>
+IKEBANA_CPU_INLINE void run_chain(const T* x, const dense_chain<T>& chain) {
+  const dense_layer<T>* const end = chain.layers + chain.count;
+  if (chain.layers->rows != 1) return run_batch<T>(x, chain.layers, end);
+  run_layers<T>(x, chain.layers, end);
 }
 
 /// Whether n elements are the same bits; n is a multiple of a register.

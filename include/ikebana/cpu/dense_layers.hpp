@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -30,6 +31,8 @@ template <class T>
       l.packed[j] = l.bias == nullptr ? T(0) : l.bias[j];
       for (dim_t p = 0; p < l.in; ++p) l.packed[(p + 1) * row + j] = l.weight[j * l.in + p];
     }
+    // A single column lies in the first row as well: all beyond column 0 is of no consequence.
+    if (l.out == 1 && l.in <= row) std::copy_n(l.weight, l.in, l.packed + row);
   }
 }
 

@@ -61,8 +61,9 @@ template <class T>
     if (end - first == 0 || end - first > most_compared) continue;
     const auto size = static_cast<dim_t>(end - first);
     T* const seen = take(size);
-    for (int l = k; l < k + chain.count; ++l)
-      if (layers[l].is_small()) layers[l].packed = take(layers[l].packed_size());
+    for (int l = k; l < k + chain.count; ++l) {
+      if (layers[l].is_small()) layers[l].pack_to(take(layers[l].packed_size()));
+    }
     chain.weights = first;
     chain.seen = seen;
     chain.size = size;
