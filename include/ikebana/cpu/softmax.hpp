@@ -19,7 +19,8 @@
 
 IKEBANA_CPU_BEGIN_SMALL
 /// Softmax along the middle of three dimensions (outer, n, inner), and cross entropy. Results may
-/// be written over an operand. None allocates or throws.
+/// be written over an operand. None throws, nor allocates but for the thread's packing buffer, at
+/// its first use.
 namespace ikebana::cpu {
 
 template <class T>
