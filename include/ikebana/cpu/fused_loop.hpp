@@ -91,9 +91,11 @@ struct loop_memory {
   void (*activate_backward)(activation f, dim_t n, const T* x, const T* dy, T* dx) = nullptr;
 };
 
-/// Of the packing buffer of each thread that takes part: no product runs within a loop.
+/// Of the packing buffer of each thread that takes part: no product runs within a loop, and a block
+/// is too small for the backward of a norm to keep sums of several threads there.
 inline constexpr dim_t loop_scratch_bytes = 256 * 1024;
-static_assert(loop_scratch_bytes <= static_cast<dim_t>(detail::packed_b_bytes));
+static_assert(loop_scratch_bytes <= static_cast<dim_t>(detail::packed_b_bytes) &&
+              loop_scratch_bytes <= elements_for_thread * dim_t{sizeof(float)});
 /// The number of reductions of rows that are not in one block.
 inline constexpr int most_loop_folds = 8;
 

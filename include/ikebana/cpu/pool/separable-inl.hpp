@@ -143,6 +143,7 @@ void join_windows(const detail::any_windows& g, const detail::window_lines<T>& t
       }
     }
 }
+
 /// What each element of a batch of `rows` padded rows gets from the windows that it is in.
 template <class T>
 IKEBANA_CPU_INLINE void spread_columns(const detail::any_windows& g,
