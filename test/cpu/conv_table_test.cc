@@ -172,6 +172,20 @@ TEST_CASE("what is not known of channels is built for any") {
   CHECK(!cpu::detail::needed_for<float>(weights, with(3, -1)).has(bands));
 }
 
+TEST_CASE("images are no lanes where the copy of a line of all of them would be large") {
+  const auto applies = [](dim_t length, dim_t dilation) {
+    conv_geometry g =
+        geometry(16, 32, 32, 1, {1, 1, length}, {1, 1, 3}, {1, 1, 1}, {0, 0, dilation});
+    g.dilation[2] = dilation;
+    g.out[2] = length;
+    return cpu::applies(cpu::conv_algorithm::images,
+                        cpu::problem_of(cpu::conv_direction::weights, g, 4, 16));
+  };
+  CHECK(applies(1000, 1));
+  CHECK(!applies(128000, 1));
+  CHECK(!applies(1000, 4000));
+}
+
 TEST_CASE("the costs of algorithms are their multiply-adds") {
   using cpu::conv_algorithm, cpu::conv_direction;
   const conv_geometry g = geometry(2, 3, 5, 1, {1, 10, 11}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1});

@@ -52,8 +52,8 @@ inline constexpr dim_t gathered_positions = 256, gathered_elements = 480 * kib,
                        most_block_positions = 1024, block_elements = 64 * kib, block_columns = 256;
 
 // Images in lanes: channels, of which more repay that receptive fields are gathered; quarters of
-// the lanes that images must fill.
-inline constexpr dim_t most_image_channels = 32, filled_quarters = 3;
+// the lanes that images must fill; bytes of what is copied for a line, which each thread keeps.
+inline constexpr dim_t most_image_channels = 32, filled_quarters = 3, most_line_bytes = 8192 * kib;
 
 // Bands. Bytes of the copy and of the results, in the second-level cache; products of a result at
 // once.

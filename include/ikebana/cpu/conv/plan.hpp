@@ -140,6 +140,13 @@ constexpr bool winograd_applies(const conv_problem& p) {
          transformed <= costs::most_transformed;
 }
 
+/// The bytes that `images` copies for a line of dy at least: what it meets of x, and itself.
+constexpr dim_t image_line_bytes(const conv_problem& p) {
+  const dim_t rows = (p.kernel[1] - 1) * p.dilation[1] + 1,
+              columns = (p.out[2] - 1) * p.stride[2] + (p.kernel[2] - 1) * p.dilation[2] + 1;
+  return (p.inputs * rows * columns + p.outputs * p.out[2]) * p.lanes * p.element;
+}
+
 /// Whether images fill the lanes, and channels are too few to repay a gathering.
 constexpr bool images_apply(const conv_problem& p) {
   namespace costs = conv_costs;
@@ -149,7 +156,8 @@ constexpr bool images_apply(const conv_problem& p) {
     return false;
   return !p.knows_extents() ||
          (p.in[0] == 1 && p.out[0] == 1 && p.plane() > costs::most_positions && p.lanes > 1 &&
-          4 * p.batch >= costs::filled_quarters * whole_units(p.batch, p.lanes));
+          4 * p.batch >= costs::filled_quarters * whole_units(p.batch, p.lanes) &&
+          image_line_bytes(p) <= costs::most_line_bytes);
 }
 
 constexpr bool im2col_applies(const conv_problem& p) {
