@@ -14,6 +14,7 @@
 #include "ikebana/module/arithmetic.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
+#include "ikebana/nn/concat.hpp"
 #include "ikebana/nn/conv.hpp"
 #include "ikebana/nn/dropout.hpp"
 #include "ikebana/nn/flatten.hpp"
@@ -24,6 +25,7 @@
 #include "ikebana/nn/rnn.hpp"
 #include "ikebana/nn/smooth_activation.hpp"
 #include "ikebana/nn/spectral_norm.hpp"
+#include "ikebana/ops.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -54,11 +56,14 @@ result run(Model& m, const ike::tensor<double, In>& x) {
 /// Compares the first backward with input gradients, for which memory is planned again, with that
 /// of a model that has planned it before. Earlier forwards have changed all buffers.
 template <shape In, class M>
-void compare_first_with_later(const M& net, bool training = true) {
+void compare_first_with_later(const M& net, bool training = true, bool fuses = true) {
   const auto x = ike::uniform<double, In>(ike::seed{2});
   auto first = ike::initialize<double, In>(net, ike::seed{1}), later = first.clone();
   run(later, x);
-  for (auto* m : {&first, &later}) m->train(training);
+  for (auto* m : {&first, &later}) {
+    m->train(training);
+    m->set_fusion(fuses);
+  }
   first(x);
   first(x);
   std::ranges::copy(first.buffers(), later.buffers().begin());
@@ -107,6 +112,26 @@ TEST_CASE("the first gradients of inputs pass what stands before all parameters"
                                                                   "gelu"_m = ike::gelu{})),
                         "relu"_m = ike::relu{}),
         training);
+  }
+}
+
+TEST_CASE("the first gradients of inputs pass what runs again behind stopped gradients") {
+  for (const bool fuses : {true, false}) {
+    CAPTURE(fuses);
+    compare_first_with_later<shape{1, 5}>(
+        ike::graph([](auto x) {
+          const auto b = ike::tanh{}("b"_m(ike::linear<5, 3>{}, x));
+          const auto w = ike::concat<ike::dim<1>>{}(ike::relu{}(x), b);
+          return ike::where(w > 0.1, 1, 2.0) * "c"_m(ike::linear<5, 8>{}, x);
+        }),
+        true, fuses);
+    compare_first_with_later<shape{3, 5}>(
+        ike::graph([](auto x) {
+          const auto a = ike::relu{}("a"_m(ike::linear<5, 5>{}, x));
+          const auto gate = ike::stop_gradient(ike::tanh{}("b"_m(ike::linear<5, 5>{}, a)));
+          return "c"_m(ike::linear<5, 2>{}, "d"_m(ike::linear<5, 5>{}, x * gate));
+        }),
+        true, fuses);
   }
 }
 
