@@ -186,6 +186,30 @@ TEST_CASE("images are no lanes where the copy of a line of all of them would be 
   CHECK(!applies(1000, 4000));
 }
 
+TEST_CASE_TEMPLATE("sums over images in lanes have the same bits for any number of threads", T,
+                   float, double) {
+  generator r(8);
+  // Several bands of lines; 13 results are dealt out to tiles of all heights.
+  const conv_geometry g = geometry(16, 5, 13, 1, {1, 70, 61}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1});
+  const guarded<T> x(16 * 5 * 70 * 61, r), dy(16 * 13 * 70 * 61, r);
+  cpu::detail::conv_table<T> only = cpu::conv_algorithms_of<T>(cpu::conv_direction::weights);
+  for (const cpu::conv_algorithm other : cpu::conv_algorithms)
+    if (other != cpu::conv_algorithm::images) only.remove(other);
+  for_each_set([&] {
+    if (cpu::active_instruction_set() == cpu::instruction_set::scalar) return;
+    guarded<T> alone(13 * 5 * 9, T(0)), shared(13 * 5 * 9, T(0));
+    const auto make = [&](int threads, guarded<T>& to) {
+      const ikebana::scoped_num_threads scope(threads);
+      cpu::conv_backward_weights<T>(g, x.data(), dy.data(), to.data(), false, only);
+    };
+    make(1, alone);
+    for (const int threads : {2, 3, 5}) {
+      make(threads, shared);
+      CHECK(std::memcmp(alone.data(), shared.data(), 13 * 5 * 9 * sizeof(T)) == 0);
+    }
+  });
+}
+
 TEST_CASE("the costs of algorithms are their multiply-adds") {
   using cpu::conv_algorithm, cpu::conv_direction;
   const conv_geometry g = geometry(2, 3, 5, 1, {1, 10, 11}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1});

@@ -163,6 +163,8 @@ TEST_CASE("quantised networks give a model's numbers to the width of a byte") {
             ike::lazy_conv2d<2, ike::kernel<1>, ike::bias<false>>{})) < 0.02);
   CHECK(error_of<shape{ike::dynamic, 2, 40}>(
             ike::lazy_conv1d<3, ike::kernel<5>, ike::padding<2>>{}) < 0.02);
+  CHECK(error_of<shape{ike::dynamic, 2, 40}>(
+            ike::lazy_conv1d<3, ike::kernel<4>, ike::dilation<3>, ike::same_padding>{}) < 0.02);
   CHECK(error_of<shape{ike::dynamic, 2, 3, 5, 4}>(
             ike::lazy_conv3d<3, ike::kernel<2>, ike::padding<1>>{}) < 0.02);
   // Many positions: several blocks.
