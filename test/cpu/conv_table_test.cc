@@ -293,7 +293,9 @@ TEST_CASE_TEMPLATE("each algorithm gives what loops give, where it applies", T, 
   using enum conv_algorithm;
   was_made(conv_direction::forward, {im2col, bands});
   was_made(conv_direction::data, {im2col, bands});
-  was_made(conv_direction::weights, {im2col, images});
+  was_made(conv_direction::weights, {im2col});
+  if (cpu::conv_algorithms_of<T>(conv_direction::weights).tiles().width > 1)
+    was_made(conv_direction::weights, {images});
 }
 
 TEST_CASE_TEMPLATE("a block adds nothing to what it does not meet of a row", T, float, double) {

@@ -12,7 +12,6 @@
 #include "ikebana/cpu/conv_geometry.hpp"
 #include "ikebana/cpu/detail/conv_memory.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
-#include "ikebana/cpu/detail/scratch.hpp"
 
 IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
@@ -88,14 +87,9 @@ struct conv_bands {
 
   /// Takes the thread's scratch or, for kernels of many thousands of elements, memory of its own.
   void place() {
-    const dim_t size = plan.copy_size() + plan.out_size(), list = 2 * plan.list_size();
-    const bool fits =
-        size * dim_t{sizeof(T)} <= static_cast<dim_t>(packed_b_bytes + packed_a_bytes) &&
-        list * dim_t{sizeof(std::int32_t)} <= static_cast<dim_t>(list_bytes);
-    copy = fits ? thread_scratch<T>() : conv_memory<T>(conv_use::beside, size);
+    copy = conv_room<T>(plan.copy_size() + plan.out_size());
     out = copy + plan.copy_size();
-    image_at = fits ? reinterpret_cast<std::int32_t*>(thread_lists())
-                    : conv_memory<std::int32_t>(conv_use::lists, list);
+    image_at = conv_list(2 * plan.list_size());
     weight_at = image_at + plan.list_size();
   }
 

@@ -33,9 +33,9 @@ struct conv_images {
 
   [[gnu::noinline]] void run(dim_t begin, dim_t end) const {
     const dim_t weights = p.sources * taps, row = lines * p.to[2] * w;
-    T* const x = conv_memory<T>(conv_use::beside, p.sources * channel + (end - begin) * row);
+    T* const x = conv_room<T>(p.sources * channel + (end - begin) * row);
     T* const dy = x + p.sources * channel;
-    auto* const at = conv_memory<std::int32_t>(conv_use::lists, weights);
+    std::int32_t* const at = conv_list(weights);
     for (dim_t ky = 0; ky < p.kernel[1]; ++ky)
       for (dim_t kx = 0; kx < p.kernel[2]; ++kx)
         at[ky * p.kernel[2] + kx] =

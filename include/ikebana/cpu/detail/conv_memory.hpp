@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <new>
 
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/scratch.hpp"
 #include "ikebana/cpu/detail/targets.hpp"
 
 namespace ikebana::cpu::detail {
@@ -38,6 +40,21 @@ inline std::byte* conv_bytes(conv_use use, std::size_t n) {
 template <class T>
 T* conv_memory(conv_use use, dim_t n) {
   return reinterpret_cast<T*>(conv_bytes(use, static_cast<std::size_t>(n) * sizeof(T)));
+}
+
+/// The same, of those that call no product: the thread's packing buffer where they fit it, which
+/// every thread has before it works.
+template <class T>
+T* conv_room(dim_t n) {
+  return n * dim_t{sizeof(T)} <= static_cast<dim_t>(packed_b_bytes + packed_a_bytes)
+             ? thread_scratch<T>()
+             : conv_memory<T>(conv_use::beside, n);
+}
+/// The same for lists.
+inline std::int32_t* conv_list(dim_t n) {
+  return n * dim_t{sizeof(std::int32_t)} <= static_cast<dim_t>(list_bytes)
+             ? reinterpret_cast<std::int32_t*>(thread_lists())
+             : conv_memory<std::int32_t>(conv_use::lists, n);
 }
 
 }  // namespace ikebana::cpu::detail
