@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "benchmarks/lenet.hpp"
 #include "ikebana/deploy.hpp"
 #include "ikebana/ikebana.hpp"
 #include "ikebana/serve.hpp"
@@ -27,12 +28,6 @@ using std::chrono::steady_clock;
 constexpr auto mlp = ike::sequential("fc1"_m = ike::lazy_linear<128>{}, ike::relu{},
                                      "fc2"_m = ike::lazy_linear<64>{}, ike::relu{},
                                      "fc3"_m = ike::lazy_linear<10>{});
-constexpr auto lenet = ike::sequential(
-    "conv1"_m = ike::lazy_conv2d<6, ike::kernel<5>, ike::padding<2>>{}, ike::relu{},
-    ike::max_pool2d<ike::kernel<2>>{}, "conv2"_m = ike::lazy_conv2d<16, ike::kernel<5>>{},
-    ike::relu{}, ike::max_pool2d<ike::kernel<2>>{}, ike::flatten{},
-    "fc1"_m = ike::lazy_linear<120>{}, ike::relu{}, "fc2"_m = ike::lazy_linear<84>{}, ike::relu{},
-    "fc3"_m = ike::lazy_linear<10>{});
 constexpr auto lstm = ike::sequential("lstm"_m = ike::lstm<1, 16, ike::stateful<1>>{},
                                       "dense"_m = ike::linear<16, 1>{});
 
@@ -109,8 +104,8 @@ int main(int argc, char** argv) {
       "| network | threads | p50 | p99 | p99.9 | max | calls/s |\n|---|---|---|---|---|---|---|\n");
   with_lanes<shape{1, 1, 1}>("LSTM 16 + dense", lstm, calls);
   with_lanes<shape{1, 784}>("MLP 784-128-64-10", mlp, calls);
-  with_lanes<shape{1, 1, 28, 28}>("LeNet", lenet, calls);
+  with_lanes<shape{1, 1, 28, 28}>("LeNet", bench::lenet, calls);
   with_batcher<shape{784}>("MLP 784-128-64-10", mlp, calls);
-  with_batcher<shape{1, 28, 28}>("LeNet", lenet, calls);
+  with_batcher<shape{1, 28, 28}>("LeNet", bench::lenet, calls);
   return 0;
 }

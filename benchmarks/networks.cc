@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "benchmarks/contest.hpp"
+#include "benchmarks/lenet.hpp"
 #include "benchmarks/network_peers.hpp"
 #include "ikebana/ikebana.hpp"
 #include "test/support/count_allocations.hpp"
@@ -21,12 +22,6 @@ using bench::dim_t, bench::net, bench::network_problem, bench::use;
 constexpr auto mlp = ike::sequential("fc1"_m = ike::lazy_linear<128>{}, ike::relu{},
                                      "fc2"_m = ike::lazy_linear<64>{}, ike::relu{},
                                      "fc3"_m = ike::lazy_linear<10>{});
-constexpr auto lenet = ike::sequential(
-    "conv1"_m = ike::lazy_conv2d<6, ike::kernel<5>, ike::padding<2>>{}, ike::relu{},
-    ike::max_pool2d<ike::kernel<2>>{}, "conv2"_m = ike::lazy_conv2d<16, ike::kernel<5>>{},
-    ike::relu{}, ike::max_pool2d<ike::kernel<2>>{}, ike::flatten{},
-    "fc1"_m = ike::lazy_linear<120>{}, ike::relu{}, "fc2"_m = ike::lazy_linear<84>{}, ike::relu{},
-    "fc3"_m = ike::lazy_linear<10>{});
 constexpr auto transformer = ike::sequential(
     "layer"_m = ike::transformer_encoder_layer<64, 4, 256, ike::batch_first<true>>{{.dropout = 0}});
 constexpr auto dense =
@@ -78,8 +73,8 @@ bench::timed classify(const network_problem& p) {
                ? infer<flat(Batch)>(mlp, p)
                : train<flat(Batch), labels, std::int64_t>(mlp, p, ike::cross_entropy{});
   return p.what == use::inference
-             ? infer<images(Batch)>(lenet, p)
-             : train<images(Batch), labels, std::int64_t>(lenet, p, ike::cross_entropy{});
+             ? infer<images(Batch)>(bench::lenet, p)
+             : train<images(Batch), labels, std::int64_t>(bench::lenet, p, ike::cross_entropy{});
 }
 
 bench::timed ours(const network_problem& p) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/lenet.hpp"
 #include "ikebana/deploy.hpp"
 #include "ikebana/deploy/quantize.hpp"
 #include "ikebana/ikebana.hpp"
@@ -26,12 +27,6 @@ using std::chrono::steady_clock;
 constexpr auto mlp = ike::sequential("fc1"_m = ike::lazy_linear<512>{}, ike::relu{},
                                      "fc2"_m = ike::lazy_linear<512>{}, ike::relu{},
                                      "fc3"_m = ike::lazy_linear<10>{});
-constexpr auto lenet = ike::sequential(
-    "conv1"_m = ike::lazy_conv2d<6, ike::kernel<5>, ike::padding<2>>{}, ike::relu{},
-    ike::max_pool2d<ike::kernel<2>>{}, "conv2"_m = ike::lazy_conv2d<16, ike::kernel<5>>{},
-    ike::relu{}, ike::max_pool2d<ike::kernel<2>>{}, ike::flatten{},
-    "fc1"_m = ike::lazy_linear<120>{}, ike::relu{}, "fc2"_m = ike::lazy_linear<84>{}, ike::relu{},
-    "fc3"_m = ike::lazy_linear<10>{});
 
 double median(std::vector<double>& x) {
   const auto middle = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
@@ -95,7 +90,7 @@ int main(int argc, char** argv) {
       "| network | batch | float, us | int8 | bfloat16 | float16 |\n|---|---|---|---|---|---|\n");
   measure<shape{1, 784}>("MLP 784-512-512-10", mlp, rounds);
   measure<shape{32, 784}>("MLP 784-512-512-10", mlp, rounds);
-  measure<shape{1, 1, 28, 28}>("LeNet", lenet, rounds);
-  measure<shape{32, 1, 28, 28}>("LeNet", lenet, rounds);
+  measure<shape{1, 1, 28, 28}>("LeNet", bench::lenet, rounds);
+  measure<shape{32, 1, 28, 28}>("LeNet", bench::lenet, rounds);
   return 0;
 }

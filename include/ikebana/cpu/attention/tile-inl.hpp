@@ -1,6 +1,6 @@
 // The parts of fused attention: products by tiles, copies of blocks, and the words that dropout
-// takes. Scores stand with a key in each row and a query in each lane,
-// so that what belongs to a query (its maximum, its sum) needs nothing across lanes.
+// takes. Scores stand with a key in each row and a query in each lane, so that what belongs to a
+// query (its maximum, its sum) needs nothing across lanes.
 
 /// How many queries a block has.
 template <class T>
