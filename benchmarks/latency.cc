@@ -104,8 +104,8 @@ int main(int argc, char** argv) {
       "| network | threads | p50 | p99 | p99.9 | max | calls/s |\n|---|---|---|---|---|---|---|\n");
   with_lanes<shape{1, 1, 1}>("LSTM 16 + dense", lstm, calls);
   with_lanes<shape{1, 784}>("MLP 784-128-64-10", mlp, calls);
-  with_lanes<shape{1, 1, 28, 28}>("LeNet", bench::lenet, calls);
+  with_lanes<shape{1, 1, 28, 28}>("LeNet", bench::small_lenet, calls);
   with_batcher<shape{784}>("MLP 784-128-64-10", mlp, calls);
-  with_batcher<shape{1, 28, 28}>("LeNet", bench::lenet, calls);
+  with_batcher<shape{1, 28, 28}>("LeNet", bench::small_lenet, calls);
   return 0;
 }

@@ -5,7 +5,7 @@
 namespace bench {
 
 /// The LeNet of the benchmarks: an image of one channel, 28x28, ten classes.
-inline constexpr auto lenet = [] {
+inline constexpr auto small_lenet = [] {
   namespace ike = ikebana;
   using namespace ike::literals;
   return ike::sequential(

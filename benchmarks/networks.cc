@@ -72,9 +72,9 @@ bench::timed classify(const network_problem& p) {
     return p.what == use::inference
                ? infer<flat(Batch)>(mlp, p)
                : train<flat(Batch), labels, std::int64_t>(mlp, p, ike::cross_entropy{});
-  return p.what == use::inference
-             ? infer<images(Batch)>(bench::lenet, p)
-             : train<images(Batch), labels, std::int64_t>(bench::lenet, p, ike::cross_entropy{});
+  return p.what == use::inference ? infer<images(Batch)>(bench::small_lenet, p)
+                                  : train<images(Batch), labels, std::int64_t>(
+                                        bench::small_lenet, p, ike::cross_entropy{});
 }
 
 bench::timed ours(const network_problem& p) {
