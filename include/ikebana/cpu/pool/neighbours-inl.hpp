@@ -20,6 +20,10 @@ template <class T>
 IKEBANA_CPU_INLINE even_odd<T> split_pairs(vec<T> a, vec<T> b) {
   return {a, b};
 }
+template <class T>
+IKEBANA_CPU_INLINE even_odd<T> interleave_pairs(vec<T> a, vec<T> b) {
+  return {a, b};
+}
 #else
 template <int By, class T, std::size_t... L>
 IKEBANA_CPU_INLINE vec<T> shift_lanes(vec<T> a, vec<T> b, std::index_sequence<L...>) {
@@ -40,6 +44,10 @@ IKEBANA_CPU_INLINE vec<T> two_ahead(vec<T> x, vec<T> next, vec<T>) {
 template <class T>
 IKEBANA_CPU_INLINE even_odd<T> split_pairs(vec<T> a, vec<T> b) {
   return split_pairs(a, b, lane_sequence<T>{});
+}
+template <class T>
+IKEBANA_CPU_INLINE even_odd<T> interleave_pairs(vec<T> a, vec<T> b) {
+  return interleave_pairs(a, b, lane_sequence<T>{});
 }
 #endif
 
@@ -195,4 +203,40 @@ void join_threes(const pool_geometry& g, const T* x, T factor, T* y, std::int32_
     if (!narrow) return join_along_rows<By>(g, x, factor, y);
   }
   join_down_columns<By>(g, x, factor, y, indices);
+}
+
+/// dx of sums of windows of three by three with strides of 2, times `factor`, down each register of
+/// columns. Of neighbours in dx, along rows as along columns, one is in a single window, the other
+/// in this and the next, or the one before.
+template <class T>
+void spread_threes(const pool_geometry& g, const T* dy, T factor, T* dx) {
+  constexpr dim_t w = vec<T>::size;
+  const dim_t height = g.in[1], width = g.in[2], count = g.out[2], top = g.padding[1];
+  const bool pads = g.padding[2] > 0;
+  const vec<T> by = vec<T>::broadcast(factor), zero = vec<T>::zero();
+  for (dim_t slice = 0; slice < g.planes * g.in[0]; ++slice, dx += height * width)
+    for (dim_t j = 0; 2 * j < width; j += w) {
+      const dim_t n = width - 2 * j;
+      const auto put = [=](dim_t r, vec<T> even, vec<T> odd) __attribute__((always_inline)) {
+        if (r < 0 || r >= height) return;
+        T* const to = dx + r * width + 2 * j;
+        store_some(even, to, n);
+        if (n > w) store_some(odd, to + w, n - w);
+      };
+      auto before = interleave_pairs(zero, zero);
+      const T* row = dy + slice * g.out[1] * count;
+      for (dim_t o = 0; 2 * o - top < height; ++o, row += count) {
+        const auto met = [=](dim_t at) __attribute__((always_inline)) {
+          const dim_t left = o < g.out[1] && at >= 0 ? count - at : 0;
+          if (left >= w) return vec<T>::load(row + at);
+          return left > 0 ? vec<T>::load(row + at, left) : zero;
+        };
+        const vec<T> one = met(j) * by, two = one + (pads ? one_ahead(one, met(j + w) * by)
+                                                          : one_behind(met(j - w) * by, one));
+        const auto pairs = interleave_pairs(pads ? one : two, pads ? two : one);
+        put(2 * o - top, before.even + pairs.even, before.odd + pairs.odd);
+        put(2 * o - top + 1, pairs.even, pairs.odd);
+        before = pairs;
+      }
+    }
 }

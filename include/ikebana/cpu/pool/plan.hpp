@@ -129,9 +129,9 @@ constexpr bool computes(pool_algorithm algorithm, pool_work work) {
     }
     case pool_algorithm::neighbours:
       if (!detail::are_neighbours(g)) return never;
-      // Backward, the windows of dx's elements have to be such windows, too.
+      // Backward, with strides of 1, the windows of dx's elements have to be such windows, too.
       if (p.work == pool_work::average_backward &&
-          !(g.stride[1] == 1 && g.stride[2] == 1 && g.padding[2] == 1))
+          (g.stride[1] != g.stride[2] || (g.stride[2] == 1 && g.padding[2] != 1)))
         return never;
       return p.work == pool_work::average || p.work == pool_work::average_backward ? p.one_divisor
                                                                                    : always;

@@ -81,7 +81,11 @@ bool run_neighbours(const pool_geometry& g, const pool_job<T>& job) {
   if (static_cast<std::size_t>(std::max(g.in[2], g.out[2])) * sizeof(T) > packed_b_bytes)
     return false;
   pool_geometry of = g;
-  if (Work == pool_work::average_backward) {
+  if constexpr (Work == pool_work::average_backward) {
+    if (g.stride[2] == 2) {
+      IKEBANA_CPU_DISPATCH_AVX(spread_threes<T>)(g, job.source, job.factor, job.result);
+      return true;
+    }
     std::swap(of.in, of.out);
     for (std::size_t d = 1; d < 3; ++d) of.padding[d] = g.kernel[d] - 1 - g.padding[d];
   }
