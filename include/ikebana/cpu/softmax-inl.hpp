@@ -86,6 +86,44 @@ IKEBANA_CPU_INLINE void softmax_columns(dim_t n, dim_t inner, const T* x, T* y, 
         .store(y + i * inner, lanes);
 }
 
+/// Of long rows: one loop over the exponentials of a row, the maximum of the row after the next,
+/// and the last pass of the row before the last: what waits for memory beside what computes, and no
+/// row waits for its own sum.
+template <class T>
+[[gnu::noinline]] void softmax_long_rows(dim_t rows, dim_t n, const T* x, T* y, bool logarithm) {
+  constexpr dim_t w = vec<T>::size, early = 2;
+  const vec<T> least = vec<T>::broadcast(-static_cast<T>(__builtin_inff()));
+  vec<T> most[2 * early] = {}, after[2 * early] = {};
+  for (dim_t r = -early; r < rows + early; ++r) {
+    const T* const next = r + early < rows ? x + (r + early) * n : nullptr;
+    const T* const here = r >= 0 && r < rows ? x + r * n : nullptr;
+    T* const now = y + r * n;
+    T* const before = r >= early ? y + (r - early) * n : nullptr;
+    const T* const kept = logarithm ? x + (r - early) * n : before;
+    const vec<T> shift = most[r & 3], shift_before = most[(r - early) & 3],
+                 by = after[(r - early) & 3];
+    vec<T> largest = least, total = vec<T>::zero();
+    const auto step = [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+      // What is stored comes last, for it may lie a multiple of a page from what is read.
+      if (next != nullptr) largest = max(largest, load_lanes(next + i, lanes, least));
+      const vec<T> v = before != nullptr ? load_lanes(kept + i, lanes) : vec<T>::zero();
+      if (here != nullptr) {
+        const vec<T> e = exp_of_difference(load_lanes(here + i, lanes, least) - shift);
+        if (!logarithm) store_lanes(e, now + i, lanes);
+        total = total + e;
+      }
+      if (before != nullptr)
+        store_lanes(logarithm ? v - shift_before - by : v * by, before + i, lanes);
+    };
+    dim_t i = 0;
+    for (; i + w <= n; i += w) step(i, w);
+    if (i < n) step(i, n - i);
+    const vec<T> all = vec<T>::broadcast(sum(total));
+    after[r & 3] = logarithm ? log(all) : T(1) / all;
+    most[(r + early) & 3] = vec<T>::broadcast(maximum(largest));
+  }
+}
+
 template <class T>
 void softmax_rows(dim_t first, dim_t last, dim_t n, dim_t inner, const T* x, T* y, bool logarithm) {
   constexpr dim_t w = vec<T>::size;
@@ -98,26 +136,33 @@ void softmax_rows(dim_t first, dim_t last, dim_t n, dim_t inner, const T* x, T* 
                         inner - j < w ? inner - j : w);
     return;
   }
-  const dim_t together = rows_together<T>(n);
-  alignas(64) T parts[w * w] = {}, most[w], sums[w], after[w];
+  x += first * n, y += first * n;
+  dim_t rows = last - first;
+  const dim_t together = n > 16 * w ? 1 : w;
+  if (together == 1 && rows >= 4) return softmax_long_rows(rows, n, x, y, logarithm);
+  alignas(64) T parts[w * w] = {}, ahead[w * w] = {}, most[2][w], sums[w], after[w];
   const kept_rows<T> kept(together, n, parts);
-  for (; first < last; first += together) {
-    const dim_t rows = last - first < together ? last - first : together;
-    const T* from = x + first * n;
-    T* to = y + first * n;
-    T* const powers = logarithm ? nullptr : kept.of(to);
-    row_maxima(rows, together, n, from, parts, most);
-    row_sums(rows, together, n, from, most, powers, kept.step, parts, sums);
+  row_maxima(rows < together ? rows : together, together, n, x, ahead, most[0]);
+  for (int turn = 0; rows > 0; turn ^= 1, x += together * n, y += together * n) {
+    const dim_t here = rows < together ? rows : together;
+    rows -= here;
+    T* const powers = logarithm ? nullptr : kept.of(y);
+    row_sums(here, together, n, x, most[turn], powers, kept.step, parts, sums);
     const vec<T> totals = vec<T>::load(sums);
     (logarithm ? log(totals) : T(1) / totals).store(after);
-    for (dim_t r = 0; r < rows; ++r, from += n, to += n) {
-      const vec<T> shift = vec<T>::broadcast(most[r]), by = vec<T>::broadcast(after[r]);
+    // The next ones, so that the last pass over these waits for nothing.
+    if (rows > 0)
+      row_maxima(rows < together ? rows : together, together, n, x + together * n, ahead,
+                 most[turn ^ 1]);
+    for (dim_t r = 0; r < here; ++r) {
+      const T* const from = x + r * n;
+      const vec<T> shift = vec<T>::broadcast(most[turn][r]), by = vec<T>::broadcast(after[r]);
       if (logarithm)
         map_terms(
-            n, to, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) - shift - by; });
+            n, y + r * n, IKEBANA_CPU_TERMS { return load_lanes(from + i, lanes) - shift - by; });
       else
         map_terms(
-            n, to,
+            n, y + r * n,
             IKEBANA_CPU_TERMS { return load_lanes(powers + r * kept.step + i, lanes) * by; });
     }
   }
