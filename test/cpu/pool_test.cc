@@ -182,7 +182,8 @@ TEST_CASE_TEMPLATE("max pooling finds the first maximum, and its gradient goes t
   for (const pool_geometry& g : dilated_geometries) check_maximum<T>(g, false, r);
 }
 
-TEST_CASE_TEMPLATE("max pooling lets not-a-number through", T, float, double) {
+TEST_CASE_TEMPLATE("max pooling lets not-a-number through, whose place is the last of several", T,
+                   float, double) {
   generator r(82);
   for (const pool_geometry& g : geometries) check_maximum<T>(g, true, r);
   for (const pool_geometry& g : dilated_geometries) check_maximum<T>(g, true, r);

@@ -18,7 +18,7 @@
 namespace ikebana::cpu {
 
 /// y is the maximum of each window, not-a-number if any of it is; `indices`, where given, the place
-/// of the maximum within its input plane (the first of equals).
+/// of the maximum within its input plane: the first of equals, or the last that is not a number.
 template <class T, pool_set Set = all_pool_algorithms>
 void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* indices);
 /// Overwrites dx.

@@ -118,6 +118,16 @@ struct by_place {
 };
 template <class By>
 inline constexpr bool has_places = std::is_same_v<By, by_place>;
+/// What was met, joined with what comes after it in the plane.
+template <class By, class Joined>
+IKEBANA_CPU_INLINE Joined join_later(Joined earlier, Joined later) {
+  if constexpr (has_places<By>) {
+    earlier.meet(later.best, later.where);
+    return earlier;
+  } else {
+    return By::join(earlier, later);
+  }
+}
 /// How windows of such work are joined.
 template <pool_work Work>
 using joining_of =

@@ -164,14 +164,6 @@ IKEBANA_CPU_INLINE void join_down_columns(const pool_geometry& g, const T* x, T 
           return By::join(By::join(a, b), c);
         }
       };
-      const auto then = [](joined earlier, joined later) __attribute__((always_inline)) {
-        if constexpr (has_places<By>) {
-          earlier.meet(later.best, later.where);
-          return earlier;
-        } else {
-          return By::join(earlier, later);
-        }
-      };
       // What is above a plane of which all is -infinity has the place of its first row.
       joined around;
       if constexpr (has_places<By>)
@@ -186,7 +178,8 @@ IKEBANA_CPU_INLINE void join_down_columns(const pool_geometry& g, const T* x, T 
         lower = r >= 0 && r < height ? join_row(x + r * width, start + r * width) : around;
         if (--missing > 0) continue;
         missing = g.stride[1];
-        put_some(then(then(upper, middle), lower), factor, y, indices, at, count - j);
+        put_some(join_later<By>(join_later<By>(upper, middle), lower), factor, y, indices, at,
+                 count - j);
         at += count;
       }
     }

@@ -63,15 +63,11 @@ bool run_whole_planes(const pool_geometry& g, const pool_job<T>& job) {
 
 template <pool_work Work, class T>
 bool run_halves(const pool_geometry& g, const pool_job<T>& job) {
-  if constexpr (Work == pool_work::average) {
-    IKEBANA_CPU_DISPATCH_AVX(sums_of_halves<T>)(g, job.source, job.factor, job.result);
-  } else if constexpr (Work == pool_work::maximum_backward || Work == pool_work::average_backward) {
-    const bool averages = Work == pool_work::average_backward;
-    IKEBANA_CPU_DISPATCH_AVX(halve_backward<T>)
-    (g, job.source, averages ? nullptr : job.maxima, averages ? job.factor : T(1), job.result);
-  } else {
-    IKEBANA_CPU_DISPATCH_AVX(maxima_of_halves<T>)(g, job.source, job.result, job.indices);
-  }
+  if constexpr (Work == pool_work::maximum_backward || Work == pool_work::average_backward)
+    IKEBANA_CPU_DISPATCH_AVX(halve_backward<Work, T>)
+  (g, job.source, job.maxima, job.factor, job.result);
+  else IKEBANA_CPU_DISPATCH_AVX(halve_planes<Work, T>)(g, job.source, job.factor, job.result,
+                                                       job.indices);
   return true;
 }
 
