@@ -24,16 +24,30 @@ constexpr double one_less_power(double beta, std::int64_t step) {
   return 1 - power;
 }
 
-namespace detail {
-
-/// What one Adam step multiplies by, computed once in double as PyTorch does.
+/// One step of an element-wise optimizer: g = grads * gradient_scale + params * weight_decay, then
+/// the parameters and up to three arrays of state of the same length change by a formula with up to
+/// nine factors.
 template <class T>
-struct adam_factors {
-  T gradient_scale, weight_decay, parameter_scale, beta1, one_minus_beta1, beta2, one_minus_beta2,
-      eps, step_size, inverse_correction2_sqrt;
-};
+struct optimizer_arrays {
+  dim_t n = 0;
+  T* params = nullptr;
+  const T* grads = nullptr;
+  T* state[3]{};  ///< Null if the options do not need it.
+  T gradient_scale = T(1);
+  T weight_decay = T(0);
+  T factor[9]{};
 
-}  // namespace detail
+  /// The part [begin, end).
+  optimizer_arrays part(dim_t begin, dim_t end) const {
+    optimizer_arrays p = *this;
+    p.n = end - begin;
+    p.params += begin;
+    p.grads += begin;
+    for (T*& s : p.state)
+      if (s != nullptr) s += begin;
+    return p;
+  }
+};
 
 }  // namespace ikebana::cpu
 
@@ -67,25 +81,25 @@ void adam_step(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, double l
                bool maximize, double gradient_scale = 1) {
   const double correction1 = one_less_power(beta1, step);
   const double correction2 = one_less_power(beta2, step);
-  const detail::adam_factors<T> f{
-      .gradient_scale = static_cast<T>(maximize ? -gradient_scale : gradient_scale),
-      .weight_decay = decoupled ? T(0) : static_cast<T>(weight_decay),
-      .parameter_scale = decoupled ? static_cast<T>(1 - lr * weight_decay) : T(1),
-      .beta1 = static_cast<T>(beta1),
-      .one_minus_beta1 = static_cast<T>(1 - beta1),
-      .beta2 = static_cast<T>(beta2),
-      .one_minus_beta2 = static_cast<T>(1 - beta2),
-      .eps = static_cast<T>(eps),
-      .step_size = static_cast<T>(lr / correction1),
-      .inverse_correction2_sqrt = static_cast<T>(1 / __builtin_sqrt(correction2))};
+  const optimizer_arrays<T> a{
+      n,
+      params,
+      grads,
+      {m, v, vmax},
+      static_cast<T>(maximize ? -gradient_scale : gradient_scale),
+      decoupled ? T(0) : static_cast<T>(weight_decay),
+      {static_cast<T>(lr / correction1), static_cast<T>(1 / __builtin_sqrt(correction2)),
+       static_cast<T>(beta1), static_cast<T>(1 - beta1), static_cast<T>(beta2),
+       static_cast<T>(1 - beta2), static_cast<T>(eps),
+       decoupled ? static_cast<T>(1 - lr * weight_decay) : T(1)}};
   detail::share_rows(n, 1, IKEBANA_CPU_DISPATCH_ONE_WIDTH(adam_update<T>),
-                     [=](auto* kernel, dim_t b, dim_t e) {
+                     [&](auto* kernel, dim_t b, dim_t e) {
                        // Every other step from the end on, where the last one left its numbers in a
                        // cache that does not hold all of them.
                        constexpr dim_t near = 8192;
                        const dim_t size = step % 2 == 0 && e > b ? e - b : near;
                        for (dim_t i = b + (e - b - 1) / size * size; i >= b; i -= size)
-                         kernel(i, e - i < size ? e : i + size, params, grads, m, v, vmax, f);
+                         kernel(a.part(i, e - i < size ? e : i + size));
                      });
 }
 

@@ -1,24 +1,3 @@
-/// rule(p, g, load, store) gives the new parameters; load(k) and store(k, x) are of state k.
-template <class T, class F>
-IKEBANA_CPU_INLINE void apply_rule(const optimizer_arrays<T>& a, F rule) {
-  const vec<T> scale = vec<T>::broadcast(a.gradient_scale),
-               decay = vec<T>::broadcast(a.weight_decay);
-  const bool decays = a.weight_decay != T(0);
-  update_lanes<T>(
-      0, a.n, [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
-        const vec<T> p = load_lanes(a.params + i, lanes);
-        vec<T> g = load_lanes(a.grads + i, lanes) * scale;
-        if (decays) g = fma(p, decay, g);
-        const auto load = [&](int k) __attribute__((always_inline)) {
-          return load_lanes(a.state[k] + i, lanes);
-        };
-        const auto store = [&](int k, vec<T> x) __attribute__((always_inline)) {
-          store_lanes(x, a.state[k] + i, lanes);
-        };
-        store_lanes(rule(p, g, load, store), a.params + i, lanes);
-      });
-}
-
 /// 1, 0 or -1; 0 for NaN.
 template <class T>
 IKEBANA_CPU_INLINE vec<T> sign_of(vec<T> x) {

@@ -5,35 +5,6 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/optim.hpp"
 
-namespace ikebana::cpu {
-
-/// One step of an element-wise optimizer: g = grads * gradient_scale + params * weight_decay, then
-/// the parameters and up to three arrays of state of the same length change by a formula with up to
-/// nine factors.
-template <class T>
-struct optimizer_arrays {
-  dim_t n = 0;
-  T* params = nullptr;
-  const T* grads = nullptr;
-  T* state[3]{};  ///< Null if the options do not need it.
-  T gradient_scale = T(1);
-  T weight_decay = T(0);
-  T factor[9]{};
-
-  /// The part [begin, end).
-  optimizer_arrays part(dim_t begin, dim_t end) const {
-    optimizer_arrays p = *this;
-    p.n = end - begin;
-    p.params += begin;
-    p.grads += begin;
-    for (T*& s : p.state)
-      if (s != nullptr) s += begin;
-    return p;
-  }
-};
-
-}  // namespace ikebana::cpu
-
 #define IKEBANA_CPU_BODY "ikebana/cpu/optim_rules-inl.hpp"
 #define IKEBANA_CPU_SETS 1
 #include "ikebana/cpu/detail/foreach_target.hpp"
