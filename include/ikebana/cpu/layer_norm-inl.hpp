@@ -41,9 +41,10 @@ void normalize_rows(dim_t first, dim_t last, dim_t n, dim_t groups, const T* x, 
       for (dim_t r = 0; r < rows; ++r) {
         const T* const row = values + (first + r) * n;
         const vec<T> center = vec<T>::broadcast(mean[r]);
-        join_terms<T>(
-            n, vec<T>::zero(), lane_sum{},
-            IKEBANA_CPU_TERMS { return term(load_lanes(row + i, lanes, center), center); })
+        const auto terms = IKEBANA_CPU_TERMS {
+          return term(load_lanes(row + i, lanes, center), center);
+        };
+        (n <= w ? terms(0, n) : join_terms<T>(n, vec<T>::zero(), lane_sum{}, terms))
             .store(parts + r * w);
       }
       return joined_rows<lane_sum>(step, static_cast<const T*>(parts)) / count;
