@@ -113,8 +113,7 @@ void broadcast_backward(tensor_op f, int by, int count, const broadcast_operand<
     part(0, n);
 }
 
-IKEBANA_CPU_KERNEL(broadcast_forward)
-IKEBANA_CPU_KERNEL(broadcast_backward)
+IKEBANA_CPU_KERNEL(broadcast_forward, broadcast_backward)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

@@ -94,9 +94,6 @@ void dropout(dim_t n, const T* x, T* y, double p, const random_stream& stream,
   detail::run_rows(n, 1, IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_dropout<T>), x, y, p, stream, offset);
 }
 
-IKEBANA_CPU_KERNEL(axpy)
-IKEBANA_CPU_KERNEL(scale)
-IKEBANA_CPU_KERNEL(fill)
-IKEBANA_CPU_KERNEL(dropout)
+IKEBANA_CPU_KERNEL(axpy, scale, fill, dropout)
 
 }  // namespace ikebana::cpu

@@ -41,7 +41,6 @@ void scatter_rows(dim_t n, dim_t width, const std::int64_t* index, const T* dy, 
                      });
 }
 
-IKEBANA_CPU_KERNEL(gather_rows)
-IKEBANA_CPU_KERNEL(scatter_rows)
+IKEBANA_CPU_KERNEL(gather_rows, scatter_rows)
 
 }  // namespace ikebana::cpu

@@ -125,8 +125,7 @@ void fold_gradient(fold_op f, const strided_map& map, dim_t n, const T* x, const
   });
 }
 
-IKEBANA_CPU_KERNEL(fold)
-IKEBANA_CPU_KERNEL(fold_gradient)
+IKEBANA_CPU_KERNEL(fold, fold_gradient)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

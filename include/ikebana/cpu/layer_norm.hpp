@@ -123,14 +123,9 @@ void group_norm_backward(dim_t batch, dim_t channels, dim_t inner, dim_t groups,
       });
 }
 
-IKEBANA_CPU_KERNEL(layer_norm_forward)
-IKEBANA_CPU_KERNEL(add_layer_norm_forward)
-IKEBANA_CPU_KERNEL(layer_norm_backward)
-IKEBANA_CPU_KERNEL(rms_norm_forward)
-IKEBANA_CPU_KERNEL(add_rms_norm_forward)
-IKEBANA_CPU_KERNEL(rms_norm_backward)
-IKEBANA_CPU_KERNEL(group_norm_forward)
-IKEBANA_CPU_KERNEL(group_norm_backward)
+IKEBANA_CPU_KERNEL(layer_norm_forward, add_layer_norm_forward, layer_norm_backward,
+                   rms_norm_forward, add_rms_norm_forward, rms_norm_backward, group_norm_forward,
+                   group_norm_backward)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

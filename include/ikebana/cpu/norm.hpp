@@ -74,10 +74,8 @@ void batch_norm_backward_eval(dim_t batch, dim_t channels, dim_t inner, const T*
                        accumulate);
 }
 
-IKEBANA_CPU_KERNEL(batch_norm_forward_train)
-IKEBANA_CPU_KERNEL(batch_norm_forward_eval)
-IKEBANA_CPU_KERNEL(batch_norm_backward)
-IKEBANA_CPU_KERNEL(batch_norm_backward_eval)
+IKEBANA_CPU_KERNEL(batch_norm_forward_train, batch_norm_forward_eval, batch_norm_backward,
+                   batch_norm_backward_eval)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

@@ -103,8 +103,7 @@ void adam_step(dim_t n, T* params, const T* grads, T* m, T* v, T* vmax, double l
                      });
 }
 
-IKEBANA_CPU_KERNEL(sgd_step)
-IKEBANA_CPU_KERNEL(adam_step)
+IKEBANA_CPU_KERNEL(sgd_step, adam_step)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

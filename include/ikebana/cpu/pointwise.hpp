@@ -48,7 +48,6 @@ void pointwise_backward(pointwise f, dim_t n, T a, T b, T c, const T* x, const T
                    dx);
 }
 
-IKEBANA_CPU_KERNEL(pointwise_forward)
-IKEBANA_CPU_KERNEL(pointwise_backward)
+IKEBANA_CPU_KERNEL(pointwise_forward, pointwise_backward)
 
 }  // namespace ikebana::cpu

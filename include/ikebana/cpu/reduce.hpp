@@ -126,11 +126,7 @@ T mse(dim_t n, const T* x, const T* t, T* dx, T grad_scale) {
       }));
 }
 
-IKEBANA_CPU_KERNEL(sum)
-IKEBANA_CPU_KERNEL(dot)
-IKEBANA_CPU_KERNEL(squared_norm)
-IKEBANA_CPU_KERNEL(column_sums)
-IKEBANA_CPU_KERNEL(mse)
+IKEBANA_CPU_KERNEL(sum, dot, squared_norm, column_sums, mse)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

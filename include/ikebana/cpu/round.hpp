@@ -76,17 +76,8 @@ bool scale_finite(dim_t n, T alpha, T* x) {
   return IKEBANA_CPU_DISPATCH_ONE_WIDTH(scale_and_check<T>)(n, alpha, x);
 }
 
-IKEBANA_CPU_KERNEL(round_to)
-IKEBANA_CPU_KERNEL(add_rounded)
-IKEBANA_CPU_KERNEL(to_fp16)
-IKEBANA_CPU_KERNEL(from_fp16)
-IKEBANA_CPU_KERNEL(to_bf16)
-IKEBANA_CPU_KERNEL(from_bf16)
-IKEBANA_CPU_KERNEL(to_float)
-IKEBANA_CPU_KERNEL(from_float)
-IKEBANA_CPU_KERNEL(to_double)
-IKEBANA_CPU_KERNEL(from_double)
-IKEBANA_CPU_KERNEL(scale_finite)
+IKEBANA_CPU_KERNEL(round_to, add_rounded, to_fp16, from_fp16, to_bf16, from_bf16, to_float,
+                   from_float, to_double, from_double, scale_finite)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

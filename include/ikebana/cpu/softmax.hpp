@@ -88,11 +88,8 @@ inline std::int64_t count_targets(dim_t rows, const std::int64_t* target,
   return n;
 }
 
-IKEBANA_CPU_KERNEL(softmax_forward)
-IKEBANA_CPU_KERNEL(log_softmax_forward)
-IKEBANA_CPU_KERNEL(softmax_backward)
-IKEBANA_CPU_KERNEL(log_softmax_backward)
-IKEBANA_CPU_KERNEL(cross_entropy)
+IKEBANA_CPU_KERNEL(softmax_forward, log_softmax_forward, softmax_backward, log_softmax_backward,
+                   cross_entropy)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

@@ -106,11 +106,7 @@ void fold_backward(fold_op f, dim_t n, const T* x, const T* m, const T* g, T p, 
   IKEBANA_CPU_DISPATCH_ONE_WIDTH(map_fold_backward<T>)(f, n, x, m, g, p, factor, dx);
 }
 
-IKEBANA_CPU_KERNEL(tensor_op_forward)
-IKEBANA_CPU_KERNEL(tensor_op_backward)
-IKEBANA_CPU_KERNEL(fold_columns)
-IKEBANA_CPU_KERNEL(fold_row)
-IKEBANA_CPU_KERNEL(fold_backward)
+IKEBANA_CPU_KERNEL(tensor_op_forward, tensor_op_backward, fold_columns, fold_row, fold_backward)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

@@ -71,12 +71,8 @@ void spectral_norm_backward(dim_t outer, dim_t channels, dim_t inner, const T* w
   (outer, channels, inner, w, u, v, sigma, dnormalized, dw, accumulate);
 }
 
-IKEBANA_CPU_KERNEL(weight_norm_forward)
-IKEBANA_CPU_KERNEL(weight_norm_backward)
-IKEBANA_CPU_KERNEL(power_iteration)
-IKEBANA_CPU_KERNEL(spectral_sigma)
-IKEBANA_CPU_KERNEL(spectral_norm_forward)
-IKEBANA_CPU_KERNEL(spectral_norm_backward)
+IKEBANA_CPU_KERNEL(weight_norm_forward, weight_norm_backward, power_iteration, spectral_sigma,
+                   spectral_norm_forward, spectral_norm_backward)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

@@ -17,24 +17,33 @@
 #define IKEBANA_CPU_HERE 0
 #endif
 
-// IKEBANA_CPU_KERNEL says of each kernel where it is built, IKEBANA_CPU_CLASS of the functions of a
+// IKEBANA_CPU_KERNEL says of kernels where they are built, IKEBANA_CPU_CLASS of the functions of a
 // class template c<of<T>>, if they are defined outside of it.
 #define IKEBANA_CPU_KERNEL_OF(how, f, T) how template decltype(f<T>) f<T>;
 #define IKEBANA_CPU_CLASS_OF(how, c, of, T) how template struct c<of<T>>;
 #define IKEBANA_CPU_OF_BOTH(what, ...) what(__VA_ARGS__, float) what(__VA_ARGS__, double)
 #if defined(IKEBANA_LOW_PRECISION_KERNELS) || !IKEBANA_CPU_HERE
-#define IKEBANA_CPU_KERNEL(f) IKEBANA_CPU_OF_BOTH(IKEBANA_CPU_KERNEL_OF, extern, f)
+#define IKEBANA_CPU_ONE_KERNEL(f) IKEBANA_CPU_OF_BOTH(IKEBANA_CPU_KERNEL_OF, extern, f)
 #define IKEBANA_CPU_CLASS(c, of) IKEBANA_CPU_OF_BOTH(IKEBANA_CPU_CLASS_OF, extern, c, of)
 #elif defined(IKEBANA_KERNELS_OF)
-#define IKEBANA_CPU_KERNEL(f) IKEBANA_CPU_KERNEL_OF(, f, IKEBANA_KERNELS_OF)
+#define IKEBANA_CPU_ONE_KERNEL(f) IKEBANA_CPU_KERNEL_OF(, f, IKEBANA_KERNELS_OF)
 #define IKEBANA_CPU_CLASS(c, of) IKEBANA_CPU_CLASS_OF(, c, of, IKEBANA_KERNELS_OF)
 #elif defined(IKEBANA_ALL_KERNELS)
-#define IKEBANA_CPU_KERNEL(f) IKEBANA_CPU_OF_BOTH(IKEBANA_CPU_KERNEL_OF, , f)
+#define IKEBANA_CPU_ONE_KERNEL(f) IKEBANA_CPU_OF_BOTH(IKEBANA_CPU_KERNEL_OF, , f)
 #define IKEBANA_CPU_CLASS(c, of) IKEBANA_CPU_OF_BOTH(IKEBANA_CPU_CLASS_OF, , c, of)
 #else
-#define IKEBANA_CPU_KERNEL(f)
+#define IKEBANA_CPU_ONE_KERNEL(f)
 #define IKEBANA_CPU_CLASS(c, of)
 #endif
+// The preprocessor reaches one more name each time that it looks at the text.
+#define IKEBANA_CPU_KERNEL(...) IKEBANA_CPU_LOOK(IKEBANA_CPU_NEXT_KERNEL(__VA_ARGS__))
+#define IKEBANA_CPU_NEXT_KERNEL(f, ...) \
+  IKEBANA_CPU_ONE_KERNEL(f) __VA_OPT__(IKEBANA_CPU_NEXT IKEBANA_CPU_NONE(__VA_ARGS__))
+#define IKEBANA_CPU_NEXT() IKEBANA_CPU_NEXT_KERNEL
+#define IKEBANA_CPU_NONE ()
+#define IKEBANA_CPU_LOOK(...) IKEBANA_CPU_LOOK4(IKEBANA_CPU_LOOK4(IKEBANA_CPU_LOOK4(__VA_ARGS__)))
+#define IKEBANA_CPU_LOOK4(...) IKEBANA_CPU_LOOK1(IKEBANA_CPU_LOOK1(IKEBANA_CPU_LOOK1(__VA_ARGS__)))
+#define IKEBANA_CPU_LOOK1(...) __VA_ARGS__
 
 // Its name tells what to do if a program that takes its kernels from elsewhere is linked without
 // them: linkers name what is undefined.
