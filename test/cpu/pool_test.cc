@@ -256,8 +256,7 @@ void check_each(const pool_geometry& g, int (&made)[std::size(cpu::pool_algorith
   const guarded<T> x(nx, r);
   guarded<T> y(ny), expected(backward ? nx : ny);
   guarded<std::int32_t> found(ny), indices(ny);
-  cpu::detail::maxima_by_windows(cpu::detail::dilated_windows_of(g), x.data(), y.data(),
-                                 indices.data());
+  cpu::detail::maxima_by_windows(cpu::detail::windows_of(g), x.data(), y.data(), indices.data());
   cpu::detail::pool_job<T> job{
       source.data(), expected.data(), nullptr, averages ? T(0.25) : T(1), true, 4};
   if (Work == pool_work::maximum_with_place) job.indices = indices.data();
@@ -337,6 +336,7 @@ TEST_CASE_TEMPLATE("each algorithm of pooling that applies gives the same", T, f
     check_each<pool_work::maximum, T>(g, made, r);
     check_each<pool_work::maximum_with_place, T>(g, made, r);
     check_each<pool_work::maximum_backward, T>(g, made, r);
+    if (volume(g.dilation) != 1) return;
     check_each<pool_work::average, T>(g, made, r);
     check_each<pool_work::average_backward, T>(g, made, r);
   };

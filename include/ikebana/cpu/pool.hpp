@@ -25,7 +25,7 @@ void max_pool_forward(const pool_geometry& all, const T* x, T* y, std::int32_t* 
 template <class T, pool_set Set = all_pool_algorithms>
 void max_pool_backward(const pool_geometry& all, const T* dy, const std::int32_t* indices, T* dx);
 /// Each window's sum divided by `divisor_override`, or where that is 0 by its size, with or without
-/// the padding in it. Dilation is not read.
+/// the padding in it. Windows must not be dilated.
 template <class T, pool_set Set = all_pool_algorithms>
 void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_include_pad,
                       dim_t divisor_override);
@@ -54,16 +54,16 @@ void share_planes(const pool_geometry& g, const F& f) {
   ikebana::detail::share_ranges<decltype(range)>(0, g.planes, rows_for_thread(cost), range);
 }
 
-/// What all windows' sums are divided by; 0 where that differs.
-constexpr dim_t common_divisor(const pool_geometry& g, bool count_include_pad,
-                               dim_t divisor_override) {
-  if (divisor_override != 0) return divisor_override;
+/// What all windows' sums are multiplied by; 0 where that differs.
+template <class T>
+T common_factor(const pool_geometry& g, bool count_include_pad, dim_t divisor_override) {
+  if (divisor_override != 0) return T(1) / static_cast<T>(divisor_override);
   for (std::size_t d = 0; d < 3; ++d) {
     const dim_t end = (g.out[d] - 1) * g.stride[d] - g.padding[d] + g.kernel[d];
-    if (end > g.in[d] + (count_include_pad ? g.padding[d] : 0)) return 0;
-    if (!count_include_pad && g.padding[d] != 0) return 0;
+    if (end > g.in[d] + (count_include_pad ? g.padding[d] : 0)) return T(0);
+    if (!count_include_pad && g.padding[d] != 0) return T(0);
   }
-  return conv_geometry::volume(g.kernel);
+  return T(1) / static_cast<T>(conv_geometry::volume(g.kernel));
 }
 
 }  // namespace ikebana::cpu::detail
@@ -91,9 +91,7 @@ void max_pool_backward(const pool_geometry& all, const T* dy, const std::int32_t
 template <class T, pool_set Set>
 void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_include_pad,
                       dim_t divisor_override) {
-  const T divisor =
-      static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
-  const T factor = divisor != T(0) ? T(1) / divisor : T(0);
+  const T factor = detail::common_factor<T>(all, count_include_pad, divisor_override);
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
     detail::run_pool<pool_work::average, Set, T>(
         g, {x + in, y + out, nullptr, factor, count_include_pad, divisor_override});
@@ -102,9 +100,7 @@ void avg_pool_forward(const pool_geometry& all, const T* x, T* y, bool count_inc
 template <class T, pool_set Set>
 void avg_pool_backward(const pool_geometry& all, const T* dy, T* dx, bool count_include_pad,
                        dim_t divisor_override) {
-  const T divisor =
-      static_cast<T>(detail::common_divisor(all, count_include_pad, divisor_override));
-  const T factor = divisor != T(0) ? T(1) / divisor : T(0);
+  const T factor = detail::common_factor<T>(all, count_include_pad, divisor_override);
   detail::share_planes(all, [=](const pool_geometry& g, dim_t in, dim_t out) {
     detail::run_pool<pool_work::average_backward, Set, T>(
         g, {dy + out, dx + in, nullptr, factor, count_include_pad, divisor_override});

@@ -98,16 +98,14 @@ bool run_separable(const any_windows& g, const pool_job<T>& job) {
   constexpr dim_t more = 256 / static_cast<dim_t>(sizeof(T));
   window_lines<T> t;
   t.factor = job.factor;
-  t.extent = std::max(g.in[2], dim_t{1});
-  if (g.stride != 0)
-    t.extent = std::max(t.extent + g.padding,
-                        (g.out[2] - 1) * g.stride + (g.kernel - 1) * g.dilation[2] + 1);
   // Rows of windows follow each other as padded rows do, and backward with zeros between them.
   const dim_t shared = backward && g.stride != 0 ? (g.kernel - 1) / g.stride : 0;
   t.window_pitch = g.out[2] + shared;
-  t.row_pitch = t.extent;
+  t.row_pitch = std::max(g.in[2], dim_t{1});
   if (g.stride != 0) {
-    t.window_pitch = std::max(t.window_pitch, parts(t.extent, g.stride));
+    const dim_t extent = std::max(t.row_pitch + g.padding,
+                                  (g.out[2] - 1) * g.stride + (g.kernel - 1) * g.dilation[2] + 1);
+    t.window_pitch = std::max(t.window_pitch, parts(extent, g.stride));
     t.row_pitch = t.window_pitch * g.stride;
   }
   t.batch = pool_costs::batch_bytes / static_cast<dim_t>(sizeof(T)) / t.row_pitch;
@@ -168,7 +166,7 @@ bool run_plain(const pool_geometry& g, const pool_job<T>& job) {
     scatter_by_index(g.planes, g.input_plane(), g.output_plane(), job.source, job.maxima,
                      job.result);
   else
-    maxima_by_windows(dilated_windows_of(g), job.source, job.result, job.indices);
+    maxima_by_windows(windows_of(g), job.source, job.result, job.indices);
   return true;
 }
 
@@ -183,7 +181,7 @@ bool run_pool_by(const pool_geometry& g, const pool_job<T>& job) {
   else if constexpr (Algorithm == neighbours)
     return run_neighbours<Work>(g, job);
   else if constexpr (Algorithm == separable)
-    return run_separable<Work>(is_of_maxima(Work) ? dilated_windows_of(g) : windows_of(g), job);
+    return run_separable<Work>(windows_of(g), job);
   else
     return run_plain<Work>(g, job);
 }

@@ -20,8 +20,8 @@ namespace detail {
 struct pool_span {
   dim_t begin, end, padded;
 };
-inline pool_span span_of(const pool_geometry& g, std::size_t d, dim_t o, dim_t dilation) {
-  const dim_t start = o * g.stride[d] - g.padding[d];
+inline pool_span span_of(const pool_geometry& g, std::size_t d, dim_t o) {
+  const dim_t start = o * g.stride[d] - g.padding[d], dilation = g.dilation[d];
   const dim_t reach = start + (g.kernel[d] - 1) * dilation + 1;
   dim_t begin = start;
   while (begin < 0) begin += dilation;
@@ -41,17 +41,10 @@ struct any_windows {
   /// The elements in a span.
   dim_t met(pool_span s, std::size_t d) const { return parts(s.end - s.begin, dilation[d]); }
 };
-/// Those of g, which must outlive them, undilated.
+/// Those of g, which must outlive them.
 inline any_windows windows_of(const pool_geometry& g) {
   const auto span = [](const void* geometry, std::size_t d, dim_t o) {
-    return span_of(*static_cast<const pool_geometry*>(geometry), d, o, 1);
-  };
-  return {g.planes, g.in, g.out, {1, 1, 1}, &g, span, g.kernel[2], g.stride[2], g.padding[2]};
-}
-inline any_windows dilated_windows_of(const pool_geometry& g) {
-  const auto span = [](const void* geometry, std::size_t d, dim_t o) {
-    const auto& of = *static_cast<const pool_geometry*>(geometry);
-    return span_of(of, d, o, of.dilation[d]);
+    return span_of(*static_cast<const pool_geometry*>(geometry), d, o);
   };
   return {g.planes, g.in, g.out, g.dilation, &g, span, g.kernel[2], g.stride[2], g.padding[2]};
 }
@@ -67,7 +60,6 @@ struct window_lines {
   std::array<const T*, 3> factors{};        ///< Null where sums have one factor,
   T factor = T(1);                          ///< which this is.
   std::array<const range*, 2> ranges{};     ///< Of slabs and rows, backward.
-  dim_t extent = 0;                         ///< Of a padded row.
   /// A batch of padded rows, and of rows of windows, and how far these are apart.
   T *rows = nullptr, *windows = nullptr;
   /// The places of these, if wanted.
