@@ -9,6 +9,7 @@
 #include "ikebana/cpu/attention.hpp"
 #include "ikebana/cpu/attention/weights.hpp"
 #include "ikebana/cpu/broadcast.hpp"
+#include "ikebana/cpu/causal_step.hpp"
 #include "ikebana/cpu/collective.hpp"
 #include "ikebana/cpu/contract.hpp"
 #include "ikebana/cpu/conv.hpp"

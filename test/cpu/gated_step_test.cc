@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ikebana/cpu/causal_step.hpp"
 #include "support.hpp"
 
 using namespace cpu_test;
@@ -107,5 +108,32 @@ TEST_CASE_TEMPLATE("a step of one sequence through a gru", T, float, double) {
         for (const guarded<T>* each : {&h, &gates, &h_before, &new_from_h, &y, &h_after, &packed})
           CHECK(each->intact());
       }
+  });
+}
+
+TEST_CASE_TEMPLATE("a step of one sequence through a causal convolution", T, float, double) {
+  generator r(83);
+  for_each_set([&] {
+    for (const dim_t out : {1, 4, 7, 8, 15, 16, 17, 33})
+      for (const dim_t in : {1, 3, 8, 9})
+        for (const dim_t taps : {1, 3}) {
+          const dim_t dilation = 2, length = (taps - 1) * dilation + 1, first = length / 2;
+          const guarded<T> weight(out * in * taps, r), bias(out, r), ring(length * in, r);
+          guarded<T> y(out), packed(cpu::causal_step_size(in, out, taps));
+          const T* const given = in == 3 ? nullptr : bias.data();
+          cpu::pack_causal_step<T>(in, out, taps, weight.data(), given, packed.data());
+          cpu::run_causal_step<T>(
+              {in, out, taps, length, dilation, first, packed.data(), ring.data(), y.data()});
+          for (dim_t j = 0; j < out; ++j) {
+            double sum = given == nullptr ? 0 : static_cast<double>(bias[j]);
+            for (dim_t i = 0; i < in; ++i)
+              for (dim_t k = 0; k < taps; ++k)
+                sum += static_cast<double>(weight[(j * in + i) * taps + k]) *
+                       static_cast<double>(ring[(first + k * dilation) % length * in + i]);
+            CHECK(std::abs(static_cast<double>(y[j]) - sum) < (sizeof(T) == 4 ? 1e-5 : 1e-13));
+          }
+          CHECK(y.intact());
+          CHECK(packed.intact());
+        }
   });
 }

@@ -10,6 +10,13 @@
 
 namespace ikebana::cpu {
 
+/// Whether so many units would leave half of a register of AVX-512 empty, whose divisions and
+/// stores of a part take longer than those of AVX2.
+template <class T>
+constexpr bool fills_half_at_most(dim_t units) {
+  return units * dim_t{sizeof(T)} <= 32;
+}
+
 /// One step of one sequence through an LSTM (4 gates) or a GRU (3), in one call.
 template <class T>
 struct gated_step {
@@ -61,12 +68,18 @@ namespace ikebana::cpu {
 /// As lstm_gates after the products that give its sums. O(hidden (in + hidden)); allocates nothing.
 template <class T>
 void run_lstm_step(const gated_step<T>& step) {
-  IKEBANA_CPU_DISPATCH_AVX(one_gated_step<4, T>)(step);
+  if (fills_half_at_most<T>(step.hidden))
+    IKEBANA_CPU_DISPATCH_ONE_WIDTH(one_gated_step<4, T>)(step);
+  else
+    IKEBANA_CPU_DISPATCH_AVX(one_gated_step<4, T>)(step);
 }
 /// As gru_gates after its products; c, c_before and c_after are not used.
 template <class T>
 void run_gru_step(const gated_step<T>& step) {
-  IKEBANA_CPU_DISPATCH_AVX(one_gated_step<3, T>)(step);
+  if (fills_half_at_most<T>(step.hidden))
+    IKEBANA_CPU_DISPATCH_ONE_WIDTH(one_gated_step<3, T>)(step);
+  else
+    IKEBANA_CPU_DISPATCH_AVX(one_gated_step<3, T>)(step);
 }
 IKEBANA_CPU_KERNEL(run_lstm_step)
 IKEBANA_CPU_KERNEL(run_gru_step)

@@ -11,8 +11,7 @@
 
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/dtype.hpp"
-#include "ikebana/cpu/dispatch.hpp"
-#include "ikebana/cpu/recurrent.hpp"
+#include "ikebana/cpu/causal_step.hpp"
 #include "ikebana/module/context.hpp"
 #include "ikebana/module/describe.hpp"
 #include "ikebana/module/module.hpp"
@@ -54,8 +53,7 @@ struct conv_without_state<In, Out, void(Kept...), First, Rest...>
 ///
 /// O(output elements * in_channels / groups * kernel) multiply-adds; no allocation. The input is
 /// copied to planned memory, behind what it is extended by. In evaluation, a single step with
-/// stateful<N> and weights of up to 64 KB of floats is one product with packed weights, which the
-/// state keeps.
+/// stateful<N> and weights of up to 64 KB of floats reads packed weights, which the state keeps.
 template <dim_t In, dim_t Out, class... Options>
 struct causal_conv1d {
   static_assert(
@@ -113,11 +111,11 @@ struct causal_conv1d {
   }
 
   constexpr auto parameters() const { return inner.parameters(); }
-  /// The last samples of each channel, in a ring; the offset of the oldest; packed weights.
+  /// The last samples of all channels, in a ring; which is the oldest; packed weights.
   constexpr std::array<buffer_spec, 3> buffers() const requires(state_batch > 0) {
     return {
         buffer_spec{.name = "state",
-                    .extents = shape{state_batch, inner.in_channels.value(), ring},
+                    .extents = shape{state_batch, ring, inner.in_channels.value()},
                     .persistent = false},
         buffer_spec{
             .name = "oldest", .type = dtype::int64, .follows_model = false, .persistent = false},
@@ -155,14 +153,17 @@ struct causal_conv1d {
     T* const wide = c.template saved<T>(0);
     for (dim_t i = 0; i < rows; ++i) {
       T* const row = wide + i * (reach + length);
-      if constexpr (state_batch > 0)
-        unroll(c, i, 1, row);
-      else
+      if constexpr (state_batch == 0)
         for (dim_t k = 0; k < reach; ++k) row[k] = T{0};
       copy(length, c.input() + i * length, row + reach);
-      if constexpr (state_batch > 0) copy(ring, row + length - 1, ring_of(c, i));
     }
-    if constexpr (state_batch > 0) *oldest(c) = 0;
+    if constexpr (state_batch > 0) {
+      unroll(c, 1, wide, reach + length);
+      each_sample([&](dim_t t, dim_t channel, dim_t row) {
+        c.template buffer<T>(0)[channel] = wide[row * (reach + length) + length - 1 + t];
+      });
+      *oldest(c) = 0;
+    }
     with_wide_input(c, nullptr, [&](const context<T>& of_inner) { inner.forward(of_inner); });
   }
 
@@ -172,9 +173,7 @@ struct causal_conv1d {
     T* const wide = dx == nullptr ? nullptr : c.template saved<T>(1);
     // A single step in evaluation leaves its window in the state.
     if constexpr (state_batch > 0)
-      if (c.input_shape().back() == 1 && !c.training())
-        for (dim_t i = 0; i < c.input_shape().numel(); ++i)
-          unroll(c, i, 0, c.template saved<T>(0) + i * ring);
+      if (c.input_shape().back() == 1 && !c.training()) unroll(c, 0, c.template saved<T>(0), ring);
     with_wide_input(c, wide, [&](const context<T>& of_inner) { inner.backward(of_inner); });
     if (dx == nullptr) return;
     const shape& in = c.input_shape();
@@ -197,77 +196,76 @@ struct causal_conv1d {
 
   static constexpr dim_t ring = reach + 1, taps = convolution::options::taps;
 
-  /// The elements that packed weights take, after 16 for the stamp and the instruction set that
-  /// they are of; 0 if single steps are convolutions.
+  constexpr dim_t channels() const { return In >= 0 ? In : inner.in_channels.value(); }
+
+  /// The elements that packed weights take, after 16 for the stamp that they are of; 0 if single
+  /// steps are convolutions.
   constexpr dim_t packed_size() const {
     const dim_t in = inner.in_channels.value();
     if (state_batch == 0 || convolution::options::groups != 1 || in <= 0 ||
         in * Out * taps > dim_t{1} << 14)
       return 0;
-    return 16 + cpu::packed_recurrent_size(Out, in * taps);
+    return 16 + cpu::causal_step_size(in, Out, taps);
   }
 
-  template <class T>
-  static T* ring_of(const context<T>& c, dim_t row) {
-    return c.template buffer<T>(0) + row * ring;
-  }
   template <class T>
   static std::int64_t* oldest(const context<T>& c) {
     return c.template buffer<std::int64_t>(1);
   }
-  /// Copies the ring of a row in the order of time, without the `skipped` oldest samples.
+  /// f(t, i, row) for sample t of each row, sequence by channel, which is element i of the rings.
+  template <class F>
+  void each_sample(F f) const {
+    // Of some channels at a time, whose samples share lines of the cache.
+    const dim_t n = channels();
+    for (dim_t b = 0; b < state_batch; ++b)
+      for (dim_t begin = 0; begin < n; begin += 16)
+        for (dim_t t = 0; t < ring; ++t)
+          for (dim_t i = begin; i < std::min(n, begin + 16); ++i)
+            f(t, (b * ring + t) * n + i, b * n + i);
+  }
+  /// Copies the rings in the order of time, without the `skipped` oldest samples, to rows.
   template <class T>
-  static void unroll(const context<T>& c, dim_t row, dim_t skipped, T* to) {
-    dim_t from = *oldest(c) + skipped;
-    if (from >= ring) from -= ring;
-    const dim_t first = std::min(ring - skipped, ring - from);
-    copy(first, ring_of(c, row) + from, to);
-    copy(ring - skipped - first, static_cast<const T*>(ring_of(c, row)), to + first);
+  void unroll(const context<T>& c, dim_t skipped, T* to, dim_t row_step) const {
+    const dim_t first = *oldest(c) + skipped;
+    each_sample([&](dim_t t, dim_t i, dim_t row) {
+      const dim_t age = t < first ? t - first + ring : t - first;
+      if (age < ring - skipped) to[row * row_step + age] = c.template buffer<T>(0)[i];
+    });
   }
 
   template <class T>
   const T* packed_weights(const context<T>& c) const {
     T* const memory = c.template buffer<T>(2);
-    const std::uint64_t now[] = {c.parameter_stamp(),
-                                 static_cast<std::uint64_t>(cpu::active_instruction_set())};
-    if (std::memcmp(memory, now, sizeof now) != 0) {
-      cpu::pack_recurrent<T>(Out, inner.in_channels.value() * taps, c.parameter(0), memory + 16);
-      std::memcpy(memory, now, sizeof now);
+    const std::uint64_t now = c.parameter_stamp();
+    if (std::memcmp(memory, &now, sizeof now) != 0) {
+      cpu::pack_causal_step<T>(channels(), Out, taps, c.parameter(0),
+                               convolution::options::bias ? c.parameter(1) : nullptr, memory + 16);
+      std::memcpy(memory, &now, sizeof now);
     }
     return memory + 16;
   }
 
-  /// One sample: gathers the taps of each channel, as a row of the weights has them.
+  /// One sample, which takes the place of the oldest.
   template <class T>
   void step(const context<T>& c) const {
-    const dim_t channels = In >= 0 ? In : inner.in_channels.value(), rows = state_batch * channels;
+    const dim_t n = channels();
     std::int64_t& position = *oldest(c);
-    const auto next = [](dim_t p, dim_t by) { return p + by < ring ? p + by : p + by - ring; };
-    // The tables of few taps are shared by the rows; those of many do not belong on a stack.
-    constexpr bool has_table = taps <= 32;
-    dim_t at[has_table ? taps : 1];
-    const dim_t now = position;
-    position = at[0] = next(now, 1);
-    if constexpr (has_table)
-      for (dim_t k = 1; k < taps; ++k) at[k] = next(at[k - 1], convolution::options::dilation[0]);
-    T* window = c.template saved<T>(0);
-    T* samples = ring_of(c, 0);
-    const T* const x = c.input();
-    for (dim_t i = 0; i < rows; ++i, samples += ring) {
-      samples[now] = x[i];
-      if constexpr (has_table) {
-#pragma GCC unroll 8
-        for (dim_t k = 0; k < taps; ++k) *window++ = samples[at[k]];
-      } else {
-        dim_t from = at[0];
-        for (dim_t k = 0; k < taps; ++k, from = next(from, convolution::options::dilation[0]))
-          *window++ = samples[from];
-      }
-    }
-    const T* const bias = convolution::options::bias ? c.parameter(1) : nullptr;
+    T* const newest = c.template buffer<T>(0) + position * n;
+    position = position + 1 < ring ? position + 1 : 0;
     T* const y = c.output();
-    cpu::recurrent_product<T>(state_batch, Out, channels * taps, packed_weights(c), bias,
-                              {c.template saved<T>(0), channels * taps}, {y, Out}, false);
+    cpu::causal_step<T> one{.in = n,
+                            .out = Out,
+                            .taps = taps,
+                            .length = ring,
+                            .dilation = convolution::options::dilation[0],
+                            .first = position,
+                            .packed = packed_weights(c),
+                            .ring = c.template buffer<T>(0),
+                            .y = y};
+    for (dim_t b = 0; b < state_batch; ++b, one.ring += ring * n, one.y += Out) {
+      copy(n, c.input() + b * n, newest + b * ring * n);
+      cpu::run_causal_step<T>(one);
+    }
     if (const T* const added = c.residual(); added != nullptr)
       for (dim_t i = 0; i < state_batch * Out; ++i) y[i] += added[i];
     c.function()(state_batch, Out, y, Out);
