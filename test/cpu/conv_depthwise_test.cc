@@ -14,6 +14,24 @@ using cpu::conv_geometry;
 
 namespace {
 
+template <class T>
+bool depthwise_forward(const cpu::conv_geometry& g, const T* x, const T* w, const T* bias,
+                       const cpu::conv_epilogue<T>& then, T* y) {
+  return cpu::detail::depthwise_by<T>(cpu::conv_direction::forward, g,
+                                      {x, w, nullptr, y, then, bias});
+}
+template <class T>
+bool depthwise_backward_data(const cpu::conv_geometry& g, const T* dy, const T* w, const T* bias,
+                             T* dx) {
+  return cpu::detail::depthwise_by<T>(cpu::conv_direction::data, g, {dy, w, bias, dx});
+}
+template <class T>
+bool depthwise_backward_weights(const cpu::conv_geometry& g, const T* x, const T* dy, T* dw,
+                                bool accumulate) {
+  return cpu::detail::depthwise_by<T>(cpu::conv_direction::weights, g,
+                                      {x, dy, nullptr, dw, {}, nullptr, accumulate});
+}
+
 using extents = std::array<dim_t, 3>;
 
 constexpr conv_geometry geometry(dim_t batch, dim_t groups, dim_t inputs, dim_t outputs, extents in,
@@ -264,16 +282,15 @@ TEST_CASE_TEMPLATE("depthwise and grouped convolutions, forward and all gradient
     }
     for_each_set([&] {
       guarded<T> y(n.y), rectified(n.y), finished(n.y), dx(n.x), dw(n.w), added = dw_before;
-      CHECK(cpu::detail::depthwise_forward<T>(g, x.data(), w.data(), bias.data(), {}, y.data()));
-      CHECK(cpu::detail::depthwise_forward<T>(g, x.data(), w.data(), bias.data(),
-                                              {nullptr, cpu::activation::relu}, rectified.data()));
-      CHECK(cpu::detail::depthwise_forward<T>(
-          g, x.data(), w.data(), bias.data(),
-          {residual.data(), cpu::activation::tanh, scale.data()}, finished.data()));
-      CHECK(cpu::detail::depthwise_backward_data<T>(g, dy.data(), w.data(), in_bias.data(),
-                                                    dx.data()));
-      CHECK(cpu::detail::depthwise_backward_weights<T>(g, x.data(), dy.data(), dw.data(), false));
-      CHECK(cpu::detail::depthwise_backward_weights<T>(g, x.data(), dy.data(), added.data(), true));
+      CHECK(depthwise_forward<T>(g, x.data(), w.data(), bias.data(), {}, y.data()));
+      CHECK(depthwise_forward<T>(g, x.data(), w.data(), bias.data(),
+                                 {nullptr, cpu::activation::relu}, rectified.data()));
+      CHECK(depthwise_forward<T>(g, x.data(), w.data(), bias.data(),
+                                 {residual.data(), cpu::activation::tanh, scale.data()},
+                                 finished.data()));
+      CHECK(depthwise_backward_data<T>(g, dy.data(), w.data(), in_bias.data(), dx.data()));
+      CHECK(depthwise_backward_weights<T>(g, x.data(), dy.data(), dw.data(), false));
+      CHECK(depthwise_backward_weights<T>(g, x.data(), dy.data(), added.data(), true));
       // The entry point for modules with several groups, whichever algorithm it chooses.
       guarded<T> grouped(n.y);
       cpu::conv_forward<T>(g, x.data(), w.data(), bias.data(), grouped.data());
@@ -382,10 +399,9 @@ TEST_CASE("depthwise convolutions: what is not a number reaches what sees it and
     });
     for_each_set([&] {
       guarded<float> y(n.y), dw(n.w);
-      CHECK(cpu::detail::depthwise_forward<float>(g, x.data(), w.data(), nullptr,
-                                                  {nullptr, cpu::activation::relu}, y.data()));
-      CHECK(
-          cpu::detail::depthwise_backward_weights<float>(g, x.data(), dy.data(), dw.data(), false));
+      CHECK(depthwise_forward<float>(g, x.data(), w.data(), nullptr,
+                                     {nullptr, cpu::activation::relu}, y.data()));
+      CHECK(depthwise_backward_weights<float>(g, x.data(), dy.data(), dw.data(), false));
       for (dim_t i = 0; i < n.y; ++i) CHECK(std::isnan(y[i]) == std::isnan(ey[at(i)]));
       for (dim_t i = 0; i < n.w; ++i) CHECK(std::isnan(dw[i]) == std::isnan(edw[at(i)]));
     });
@@ -413,9 +429,9 @@ TEST_CASE_TEMPLATE("depthwise convolutions leave no subnormal numbers in the scr
       const auto bytes = cpu::detail::packed_b_bytes + cpu::detail::packed_a_bytes;
       auto* const scratch = cpu::detail::thread_scratch<T>();
       std::fill(scratch, scratch + bytes / sizeof(T), T(1));
-      CHECK(cpu::detail::depthwise_forward<T>(g, x.data(), w.data(), nullptr, {}, y.data()));
-      CHECK(cpu::detail::depthwise_backward_data<T>(g, dy.data(), w.data(), nullptr, dx.data()));
-      CHECK(cpu::detail::depthwise_backward_weights<T>(g, x.data(), dy.data(), dw.data(), false));
+      CHECK(depthwise_forward<T>(g, x.data(), w.data(), nullptr, {}, y.data()));
+      CHECK(depthwise_backward_data<T>(g, dy.data(), w.data(), nullptr, dx.data()));
+      CHECK(depthwise_backward_weights<T>(g, x.data(), dy.data(), dw.data(), false));
       CHECK(std::all_of(scratch, scratch + bytes / sizeof(T),
                         [](T v) { return v == T(0) || std::isnormal(v); }));
     });

@@ -107,9 +107,7 @@ void adaptive_avg_pool_backward(const adaptive_pool_geometry& g, const T* dy, T*
 }
 #endif
 
-IKEBANA_CPU_KERNEL(adaptive_max_pool_forward)
-IKEBANA_CPU_KERNEL(adaptive_max_pool_backward)
-IKEBANA_CPU_KERNEL(adaptive_avg_pool_forward)
-IKEBANA_CPU_KERNEL(adaptive_avg_pool_backward)
+IKEBANA_CPU_KERNEL(adaptive_max_pool_forward, adaptive_max_pool_backward, adaptive_avg_pool_forward,
+                   adaptive_avg_pool_backward)
 
 }  // namespace ikebana::cpu

@@ -113,9 +113,6 @@ IKEBANA_CPU_END_SMALL
 
 namespace ikebana::cpu {
 
-IKEBANA_CPU_KERNEL(max_pool_forward)
-IKEBANA_CPU_KERNEL(max_pool_backward)
-IKEBANA_CPU_KERNEL(avg_pool_forward)
-IKEBANA_CPU_KERNEL(avg_pool_backward)
+IKEBANA_CPU_KERNEL(max_pool_forward, max_pool_backward, avg_pool_forward, avg_pool_backward)
 
 }  // namespace ikebana::cpu
