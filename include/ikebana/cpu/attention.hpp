@@ -187,8 +187,7 @@ void attention_backward(const attention_sizes& n, attention_operand<const T> q,
       });
 }
 
-IKEBANA_CPU_KERNEL(attention_forward)
-IKEBANA_CPU_KERNEL(attention_backward)
+IKEBANA_CPU_KERNEL(attention_forward, attention_backward)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

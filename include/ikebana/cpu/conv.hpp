@@ -56,10 +56,7 @@ void conv_backward_bias(const conv_geometry& g, const T* dy, T* db, bool accumul
 
 namespace ikebana::cpu {
 
-IKEBANA_CPU_KERNEL(conv_forward)
-IKEBANA_CPU_KERNEL(conv_backward_data)
-IKEBANA_CPU_KERNEL(conv_backward_weights)
-IKEBANA_CPU_KERNEL(channel_sums)
-IKEBANA_CPU_KERNEL(conv_backward_bias)
+IKEBANA_CPU_KERNEL(conv_forward, conv_backward_data, conv_backward_weights, channel_sums,
+                   conv_backward_bias)
 
 }  // namespace ikebana::cpu

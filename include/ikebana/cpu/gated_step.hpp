@@ -81,8 +81,7 @@ void run_gru_step(const gated_step<T>& step) {
   else
     IKEBANA_CPU_DISPATCH_AVX(one_gated_step<3, T>)(step);
 }
-IKEBANA_CPU_KERNEL(run_lstm_step)
-IKEBANA_CPU_KERNEL(run_gru_step)
+IKEBANA_CPU_KERNEL(run_lstm_step, run_gru_step)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

@@ -141,15 +141,8 @@ void recurrent_product(dim_t m, dim_t n, dim_t k, const T* packed, const T* bias
       8);
 }
 
-IKEBANA_CPU_KERNEL(pack_recurrent)
-IKEBANA_CPU_KERNEL(recurrent_product)
-IKEBANA_CPU_KERNEL(rnn_gates)
-IKEBANA_CPU_KERNEL(rnn_gates_backward)
-IKEBANA_CPU_KERNEL(lstm_gates)
-IKEBANA_CPU_KERNEL(lstm_gates_backward)
-IKEBANA_CPU_KERNEL(gru_gates)
-IKEBANA_CPU_KERNEL(gru_gates_backward)
-IKEBANA_CPU_KERNEL(move_rows)
+IKEBANA_CPU_KERNEL(pack_recurrent, recurrent_product, rnn_gates, rnn_gates_backward, lstm_gates,
+                   lstm_gates_backward, gru_gates, gru_gates_backward, move_rows)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

@@ -115,9 +115,7 @@ void attention_weights_backward(const attention_sizes& n, attention_operand<cons
     }
 }
 
-IKEBANA_CPU_KERNEL(masked_softmax)
-IKEBANA_CPU_KERNEL(attention_weights_forward)
-IKEBANA_CPU_KERNEL(attention_weights_backward)
+IKEBANA_CPU_KERNEL(masked_softmax, attention_weights_forward, attention_weights_backward)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

@@ -1,21 +1,15 @@
 // vec<T> by AVX2 and FMA (vec-inl.hpp).
 
-IKEBANA_CPU_INLINE vec<float> fma(vec<float> a, vec<float> b, vec<float> c) {
-  return {_mm256_fmadd_ps(a.v, b.v, c.v)};
-}
-IKEBANA_CPU_INLINE vec<double> fma(vec<double> a, vec<double> b, vec<double> c) {
-  return {_mm256_fmadd_pd(a.v, b.v, c.v)};
-}
-IKEBANA_CPU_INLINE vec<float> max(vec<float> a, vec<float> b) { return {_mm256_max_ps(a.v, b.v)}; }
-IKEBANA_CPU_INLINE vec<double> max(vec<double> a, vec<double> b) {
-  return {_mm256_max_pd(a.v, b.v)};
-}
-IKEBANA_CPU_INLINE vec<float> min(vec<float> a, vec<float> b) { return {_mm256_min_ps(a.v, b.v)}; }
-IKEBANA_CPU_INLINE vec<double> min(vec<double> a, vec<double> b) {
-  return {_mm256_min_pd(a.v, b.v)};
-}
-IKEBANA_CPU_INLINE vec<float> sqrt(vec<float> a) { return {_mm256_sqrt_ps(a.v)}; }
-IKEBANA_CPU_INLINE vec<double> sqrt(vec<double> a) { return {_mm256_sqrt_pd(a.v)}; }
+#define IKEBANA_CPU_OF(T, end)                                                               \
+  IKEBANA_CPU_INLINE vec<T> fma(vec<T> a, vec<T> b, vec<T> c) {                              \
+    return {_mm256_fmadd_##end(a.v, b.v, c.v)};                                              \
+  }                                                                                          \
+  IKEBANA_CPU_INLINE vec<T> max(vec<T> a, vec<T> b) { return {_mm256_max_##end(a.v, b.v)}; } \
+  IKEBANA_CPU_INLINE vec<T> min(vec<T> a, vec<T> b) { return {_mm256_min_##end(a.v, b.v)}; } \
+  IKEBANA_CPU_INLINE vec<T> sqrt(vec<T> a) { return {_mm256_sqrt_##end(a.v)}; }
+IKEBANA_CPU_OF(float, ps)
+IKEBANA_CPU_OF(double, pd)
+#undef IKEBANA_CPU_OF
 
 template <int Bytes>
 IKEBANA_CPU_INLINE __m256i first_lanes(dim_t n) {
