@@ -54,11 +54,12 @@ class operand_reader {
   T block_[broadcast_block];
 };
 
-template <class T>
-void broadcast_part(tensor_op f, int count, const broadcast_operand<T>* x, dim_t first, dim_t last,
-                    T* y) {
+/// Calls f(i, n, a, b, c) for blocks of n elements of the operands, all in one if `whole` and they
+/// can be read so.
+template <class T, class F>
+void for_operand_blocks(int count, const broadcast_operand<T>* x, bool whole, dim_t first,
+                        dim_t last, F f) {
   operand_reader<T> r[3];
-  bool whole = true;
   for (int i = 0; i < count; ++i) {
     r[i].open(x + i);
     whole = whole && r[i].is_whole();
@@ -67,7 +68,7 @@ void broadcast_part(tensor_op f, int count, const broadcast_operand<T>* x, dim_t
   for (dim_t i = first; i < last; i += step) {
     const dim_t n = last - i < step ? last - i : step;
     const T* const a = r[0].read(i, n);
-    tensor_op_forward(f, n, a, r[1].read(i, n), r[2].read(i, n), y + i);
+    f(i, n, a, r[1].read(i, n), r[2].read(i, n));
   }
 }
 
@@ -77,7 +78,10 @@ void broadcast_part(tensor_op f, int count, const broadcast_operand<T>* x, dim_t
 template <class T>
 void broadcast_forward(tensor_op f, int count, const broadcast_operand<T>* x, dim_t n, T* y) {
   parallel_for(0, n, elements_for_thread, [=](dim_t first, dim_t last) {
-    detail::broadcast_part(f, count, x, first, last, y);
+    detail::for_operand_blocks(count, x, true, first, last,
+                               [=](dim_t i, dim_t m, const T* a, const T* b, const T* c) {
+                                 tensor_op_forward(f, m, a, b, c, y + i);
+                               });
   });
 }
 
@@ -90,22 +94,14 @@ void broadcast_backward(tensor_op f, int by, int count, const broadcast_operand<
   if (!is_dense)
     for (dim_t i = 0; i < own; ++i) d[i] = T{};
   const auto part = [=](dim_t first, dim_t last) {
-    detail::operand_reader<T> r[3];
-    bool whole = is_dense;
-    for (int i = 0; i < count; ++i) {
-      r[i].open(x + i);
-      whole = whole && r[i].is_whole();
-    }
     T block[detail::broadcast_block];
-    const dim_t step = whole ? last - first : detail::broadcast_block;
-    for (dim_t i = first; i < last; i += step) {
-      const dim_t m = last - i < step ? last - i : step;
-      T* const out = is_dense ? d + i : block;
-      const T* const a = r[0].read(i, m);
-      tensor_op_backward(f, by, m, a, r[1].read(i, m), r[2].read(i, m), y == nullptr ? y : y + i,
-                         dy + i, out);
-      if (!is_dense) add_strided(to, d, i, m, block);
-    }
+    detail::for_operand_blocks(count, x, is_dense, first, last,
+                               [=, &block](dim_t i, dim_t m, const T* a, const T* b, const T* c) {
+                                 T* const out = is_dense ? d + i : block;
+                                 tensor_op_backward(f, by, m, a, b, c, y == nullptr ? y : y + i,
+                                                    dy + i, out);
+                                 if (!is_dense) add_strided(to, d, i, m, block);
+                               });
   };
   if (is_dense)
     parallel_for(0, n, elements_for_thread, part);
