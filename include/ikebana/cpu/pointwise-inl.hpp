@@ -1,5 +1,8 @@
 #define IKEBANA_CPU_LAMBDA(...) \
   [=](vec<T> x) __attribute__((always_inline)) { __VA_ARGS__ }
+#define IKEBANA_CPU_CASE(f, ...) \
+  case pointwise::f:             \
+    return run(IKEBANA_CPU_LAMBDA(return __VA_ARGS__;));
 
 /// x min(max(x + 3, 0), 6) / 6 without the first factor.
 template <class T>
@@ -21,37 +24,24 @@ void pointwise_map(dim_t first, dim_t last, pointwise f, T a, T b, T c, const T*
     map_lanes(last - first, to + first, g, from + first);
   };
   switch (f) {
-    case pointwise::leaky_relu:
-      return run(IKEBANA_CPU_LAMBDA(return select(x > zero, x, x * va);));
-    case pointwise::elu:
-      return run(IKEBANA_CPU_LAMBDA(
-          return select(x > zero, x * vb, expm1_of_negative(min(zero, x * vc)) * va);));
+    IKEBANA_CPU_CASE(leaky_relu, select(x > zero, x, x * va))
+    IKEBANA_CPU_CASE(elu, select(x > zero, x * vb, expm1_of_negative(min(zero, x * vc)) * va))
     case pointwise::softplus:
       return run(
           IKEBANA_CPU_LAMBDA(const vec<T> z = x * va;
                              const vec<T> y = (max(zero, z) + log1p_of_fraction(exp(-abs(z)))) * vc;
                              return select(z > vb, x, y);));
-    case pointwise::log_sigmoid:
-      return run(IKEBANA_CPU_LAMBDA(return min(zero, x) - log1p_of_fraction(exp(-abs(x)));));
-    case pointwise::hardtanh:
-      return run(IKEBANA_CPU_LAMBDA(return min(vb, max(va, x));));
-    case pointwise::hard_sigmoid:
-      return run(IKEBANA_CPU_LAMBDA(return hard_gate(x);));
-    case pointwise::hardswish:
-      return run(IKEBANA_CPU_LAMBDA(return x * hard_gate(x);));
-    case pointwise::mish:
+      IKEBANA_CPU_CASE(log_sigmoid, min(zero, x) - log1p_of_fraction(exp(-abs(x))))
+      IKEBANA_CPU_CASE(hardtanh, min(vb, max(va, x)))
+      IKEBANA_CPU_CASE(hard_sigmoid, hard_gate(x))
+      IKEBANA_CPU_CASE(hardswish, x * hard_gate(x))
       // Above 20 the gate is 1, and further on w would overflow.
-      return run(IKEBANA_CPU_LAMBDA(return x * mish_gate(exp(min(vec<T>::broadcast(T(20)), x)));));
-    case pointwise::softsign:
-      return run(IKEBANA_CPU_LAMBDA(return x / (abs(x) + one);));
-    case pointwise::threshold:
-      return run(IKEBANA_CPU_LAMBDA(return select(va >= x, vb, x);));
-    case pointwise::hardshrink:
-      return run(IKEBANA_CPU_LAMBDA(return select(va >= abs(x), zero, x);));
-    case pointwise::softshrink:
-      return run(IKEBANA_CPU_LAMBDA(return x - min(va, max(-va, x));));
-    case pointwise::tanhshrink:
-      return run(IKEBANA_CPU_LAMBDA(return x - tanh(x);));
+      IKEBANA_CPU_CASE(mish, x * mish_gate(exp(min(vec<T>::broadcast(T(20)), x))))
+      IKEBANA_CPU_CASE(softsign, x / (abs(x) + one))
+      IKEBANA_CPU_CASE(threshold, select(va >= x, vb, x))
+      IKEBANA_CPU_CASE(hardshrink, select(va >= abs(x), zero, x))
+      IKEBANA_CPU_CASE(softshrink, x - min(va, max(-va, x)))
+      IKEBANA_CPU_CASE(tanhshrink, x - tanh(x))
   }
 }
 
@@ -70,21 +60,14 @@ void pointwise_map_backward(dim_t first, dim_t last, pointwise f, T a, T b, T c,
     map_lanes(last - first, dx + first, g, from + first, dy + first);
   };
   switch (f) {
-    case pointwise::leaky_relu:
-      return run(IKEBANA_CPU_LAMBDA(return select(x > zero, d, d * va);));
-    case pointwise::elu:
-      return run(IKEBANA_CPU_LAMBDA(
-          return select(x > zero, d * vb, d * (va * vc * exp(min(zero, x * vc))));));
+    IKEBANA_CPU_CASE(leaky_relu, select(x > zero, d, d * va))
+    IKEBANA_CPU_CASE(elu, select(x > zero, d * vb, d * (va * vc * exp(min(zero, x * vc)))))
     case pointwise::softplus:
       return run(
           IKEBANA_CPU_LAMBDA(const vec<T> z = x * va; return select(z > vb, d, d * sigmoid(z));));
-    case pointwise::log_sigmoid:
-      return run(IKEBANA_CPU_LAMBDA(return d * sigmoid(-x);));
-    case pointwise::hardtanh:
-      return run(IKEBANA_CPU_LAMBDA(return select((va >= x) | (x >= vb), zero, d);));
-    case pointwise::hard_sigmoid:
-      return run(
-          IKEBANA_CPU_LAMBDA(return select((x > -three) & (three > x), d * (1 / T(6)), zero);));
+      IKEBANA_CPU_CASE(log_sigmoid, d * sigmoid(-x))
+      IKEBANA_CPU_CASE(hardtanh, select((va >= x) | (x >= vb), zero, d))
+      IKEBANA_CPU_CASE(hard_sigmoid, select((x > -three) & (three > x), d * (1 / T(6)), zero))
     case pointwise::hardswish:
       return run(IKEBANA_CPU_LAMBDA(const vec<T> inside = d * fma(x, third, half); return select(
                                         x >= three, d, select(-three > x, zero, inside));));
@@ -96,13 +79,12 @@ void pointwise_map_backward(dim_t first, dim_t last, pointwise f, T a, T b, T c,
       return run(IKEBANA_CPU_LAMBDA(const vec<T> u = abs(x) + one;
                                     // Not a number at infinities, as forward.
                                     return fma(x, zero, d) / (u * u);));
-    case pointwise::threshold:
-      return run(IKEBANA_CPU_LAMBDA(return select(va >= x, zero, d);));
+      IKEBANA_CPU_CASE(threshold, select(va >= x, zero, d))
     case pointwise::hardshrink:
-    case pointwise::softshrink:
-      return run(IKEBANA_CPU_LAMBDA(return select(va >= abs(x), zero, d);));
+      IKEBANA_CPU_CASE(softshrink, select(va >= abs(x), zero, d))
     case pointwise::tanhshrink:
       return run(IKEBANA_CPU_LAMBDA(const vec<T> t = tanh(x); return d * (t * t);));
   }
 }
 #undef IKEBANA_CPU_LAMBDA
+#undef IKEBANA_CPU_CASE
