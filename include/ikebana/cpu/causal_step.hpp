@@ -7,6 +7,7 @@
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/gated_step.hpp"
+#include "ikebana/cpu/gemm.hpp"
 
 namespace ikebana::cpu {
 
@@ -55,7 +56,13 @@ void run_causal_step(const causal_step<T>& step) {
   else
     IKEBANA_CPU_DISPATCH_AVX(one_causal_step<T>)(step);
 }
+/// to[j * to_step + i] = from[i * from_step + j] for i < m, j < n: from a ring to rows, or back.
+template <class T>
+void transpose_samples(dim_t m, dim_t n, const T* from, dim_t from_step, T* to, dim_t to_step) {
+  if (m > 0 && n > 0) IKEBANA_CPU_DISPATCH(turn<T>)(to, to_step, from, from_step, n, m);
+}
 IKEBANA_CPU_KERNEL(run_causal_step)
+IKEBANA_CPU_KERNEL(transpose_samples)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL

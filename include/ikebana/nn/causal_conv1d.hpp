@@ -159,10 +159,16 @@ struct causal_conv1d {
     }
     if constexpr (state_batch > 0) {
       unroll(c, 1, wide, reach + length);
-      each_sample([&](dim_t t, dim_t channel, dim_t row) {
-        c.template buffer<T>(0)[channel] = wide[row * (reach + length) + length - 1 + t];
-      });
-      *oldest(c) = 0;
+      const dim_t n = channels(), count = std::min(length, ring);
+      std::int64_t& position = *oldest(c);
+      const dim_t first = std::min(count, ring - position);
+      for (dim_t b = 0; b < state_batch; ++b) {
+        const T* const newest = c.input() + b * n * length + length - count;
+        T* const samples = ring_of(c, b);
+        cpu::transpose_samples<T>(n, first, newest, length, samples + position * n, n);
+        cpu::transpose_samples<T>(n, count - first, newest + first, length, samples, n);
+      }
+      position = (position + count) % ring;
     }
     with_wide_input(c, nullptr, [&](const context<T>& of_inner) { inner.forward(of_inner); });
   }
@@ -212,25 +218,21 @@ struct causal_conv1d {
   static std::int64_t* oldest(const context<T>& c) {
     return c.template buffer<std::int64_t>(1);
   }
-  /// f(t, i, row) for sample t of each row, sequence by channel, which is element i of the rings.
-  template <class F>
-  void each_sample(F f) const {
-    // Of some channels at a time, whose samples share lines of the cache.
-    const dim_t n = channels();
-    for (dim_t b = 0; b < state_batch; ++b)
-      for (dim_t begin = 0; begin < n; begin += 16)
-        for (dim_t t = 0; t < ring; ++t)
-          for (dim_t i = begin; i < std::min(n, begin + 16); ++i)
-            f(t, (b * ring + t) * n + i, b * n + i);
+  template <class T>
+  T* ring_of(const context<T>& c, dim_t sequence) const {
+    return c.template buffer<T>(0) + sequence * ring * channels();
   }
   /// Copies the rings in the order of time, without the `skipped` oldest samples, to rows.
   template <class T>
   void unroll(const context<T>& c, dim_t skipped, T* to, dim_t row_step) const {
-    const dim_t first = *oldest(c) + skipped;
-    each_sample([&](dim_t t, dim_t i, dim_t row) {
-      const dim_t age = t < first ? t - first + ring : t - first;
-      if (age < ring - skipped) to[row * row_step + age] = c.template buffer<T>(0)[i];
-    });
+    const dim_t n = channels();
+    dim_t from = *oldest(c) + skipped;
+    if (from >= ring) from -= ring;
+    const dim_t first = std::min(ring - skipped, ring - from);
+    for (dim_t b = 0; b < state_batch; ++b, to += n * row_step) {
+      cpu::transpose_samples<T>(first, n, ring_of(c, b) + from * n, n, to, row_step);
+      cpu::transpose_samples<T>(ring - skipped - first, n, ring_of(c, b), n, to + first, row_step);
+    }
   }
 
   template <class T>
