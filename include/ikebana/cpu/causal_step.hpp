@@ -61,8 +61,7 @@ template <class T>
 void transpose_samples(dim_t m, dim_t n, const T* from, dim_t from_step, T* to, dim_t to_step) {
   if (m > 0 && n > 0) IKEBANA_CPU_DISPATCH(turn<T>)(to, to_step, from, from_step, n, m);
 }
-IKEBANA_CPU_KERNEL(run_causal_step)
-IKEBANA_CPU_KERNEL(transpose_samples)
+IKEBANA_CPU_KERNEL(run_causal_step, transpose_samples)
 
 }  // namespace ikebana::cpu
 IKEBANA_CPU_END_SMALL
