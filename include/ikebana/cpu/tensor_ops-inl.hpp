@@ -65,6 +65,9 @@ void map_tensor_op(tensor_op f, dim_t n, const T* pa, const T* pb, const T* pc, 
   return light_lanes(                                                                   \
       n, d, IKEBANA_CPU_LAMBDA(vec<T> g, vec<T> u)->vec<T> { return __VA_ARGS__; }, dy, \
       IKEBANA_CPU_CONCAT(p, u))
+#define IKEBANA_CPU_CASE(op, ...) \
+  case tensor_op::op:             \
+    IKEBANA_CPU_BY(__VA_ARGS__);
 #define IKEBANA_CPU_BY2(u, v, ...)                                                                \
   return light_lanes(                                                                             \
       n, d, IKEBANA_CPU_LAMBDA(vec<T> g, vec<T> u, vec<T> v)->vec<T> { return __VA_ARGS__; }, dy, \
@@ -79,32 +82,23 @@ void map_tensor_op_backward(tensor_op f, int by, dim_t n, const T* pa, const T* 
     case tensor_op::neg:
       return light_lanes(
           n, d, IKEBANA_CPU_LAMBDA(vec<T> g) { return -g; }, dy);
-    case tensor_op::exp:
-      IKEBANA_CPU_BY(y, g * y);
-    case tensor_op::log:
-      IKEBANA_CPU_BY(a, g / a);
-    case tensor_op::sqrt:
-      IKEBANA_CPU_BY(y, g / (y + y));
-    case tensor_op::rsqrt:
-      IKEBANA_CPU_BY(y, g * (y * y * y) * T(-0.5));
-    case tensor_op::square:
-      IKEBANA_CPU_BY(a, g * (a + a));
-    case tensor_op::reciprocal:
-      IKEBANA_CPU_BY(y, -(g * (y * y)));
-    case tensor_op::abs:
-      IKEBANA_CPU_BY(a, g * sign_like(a));
-    case tensor_op::erf:
-      IKEBANA_CPU_BY(a, g * (exp(-(a * a)) * T(1.1283791670955125739)));
+      IKEBANA_CPU_CASE(exp, y, g * y)
+      IKEBANA_CPU_CASE(log, a, g / a)
+      IKEBANA_CPU_CASE(sqrt, y, g / (y + y))
+      IKEBANA_CPU_CASE(rsqrt, y, g * (y * y * y) * T(-0.5))
+      IKEBANA_CPU_CASE(square, a, g * (a + a))
+      IKEBANA_CPU_CASE(reciprocal, y, -(g * (y * y)))
+      IKEBANA_CPU_CASE(abs, a, g * sign_like(a))
+      IKEBANA_CPU_CASE(erf, a, g * (exp(-(a * a)) * T(1.1283791670955125739)))
     case tensor_op::add:
       return light_lanes(
           n, d, IKEBANA_CPU_LAMBDA(vec<T> g) { return g; }, dy);
     case tensor_op::sub:
       if (by == 0) return map_tensor_op_backward(tensor_op::add, 0, n, pa, pb, pc, py, dy, d);
       return map_tensor_op_backward(tensor_op::neg, 0, n, pa, pb, pc, py, dy, d);
-    case tensor_op::mul: {
+    case tensor_op::mul:
       if (by == 1) pb = pa;
       IKEBANA_CPU_BY(b, g * b);
-    }
     case tensor_op::div:
       if (by == 0) IKEBANA_CPU_BY(b, g / b);
       IKEBANA_CPU_BY2(b, y, -(g * (y / b)));
@@ -125,7 +119,7 @@ void map_tensor_op_backward(tensor_op f, int by, dim_t n, const T* pa, const T* 
       if (by == 0) break;
       if (by == 1) IKEBANA_CPU_BY(a, select(a != zero, g, zero));
       IKEBANA_CPU_BY(a, select(a != zero, zero, g));
-    case tensor_op::clamp: {
+    case tensor_op::clamp:
       if (by != 0) break;
       return light_lanes(
           n, d,
@@ -133,13 +127,13 @@ void map_tensor_op_backward(tensor_op f, int by, dim_t n, const T* pa, const T* 
             return select((a < b) | (a > c), zero, g);
           },
           dy, pa, pb, pc);
-    }
     default:
       break;
   }
   for (dim_t i = 0; i < n; ++i) d[i] = T(0);
 }
 #undef IKEBANA_CPU_BY
+#undef IKEBANA_CPU_CASE
 #undef IKEBANA_CPU_BY2
 #undef IKEBANA_CPU_CONCAT
 
