@@ -105,7 +105,15 @@ void embed(const std::string& path, const options& o) {
   array data, halves, bytes;
   std::string tensors;
   dtype kind = dtype::float32;
+  bool warned = false;
   for (const ike::state_dict::entry& e : state) {
+    if (o.weights != "stored" && is_half(e.type) && e.extents.rank() >= 2 && !warned) {
+      warned = true;
+      std::fprintf(stderr,
+                   "%s: has 16 bits. With --weights, the file must be that of a model, not of "
+                   "quantize, which has folded scalings that freeze would apply again\n",
+                   e.name.c_str());
+    }
     if (e.type == dtype::int64 || e.type == dtype::int32 || e.type == dtype::uint8) {
       std::fprintf(stderr, "%s: left out, for its elements are integers\n", e.name.c_str());
       continue;

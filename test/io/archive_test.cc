@@ -1,8 +1,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -94,6 +96,19 @@ TEST_CASE("arrays that NumPy saved together are read, and those that are written
     CHECK(again[i].name == arrays[i].name);
     check_equal(again[i], arrays[i]);
   }
+  ike::state_dict halves;
+  for (const auto type : {ike::dtype::bfloat16, ike::dtype::float16}) {
+    std::byte* const to = halves.add_owned(ike::name(type), type, shape{2});
+    const bool is_bfloat16 = type == ike::dtype::bfloat16;
+    const std::uint16_t bits[] = {std::uint16_t(is_bfloat16 ? 0x3fc0 : 0x3e00), 0x8000};
+    std::memcpy(to, bits, sizeof bits);
+  }
+  ike::save_npz(halves, path);
+  for (const auto& e : ike::load_npz(path)) {
+    CHECK(e.view<float, shape{2}>()[0] == 1.5f);
+    CHECK(std::signbit(e.view<float, shape{2}>()[1]));
+  }
+  ike::save_npz(arrays, path);
   ike::state_dict lazy;
   lazy.add_uninitialized("w", ike::dtype::float32, shape{ike::lazy});
   CHECK_THROWS_AS(ike::save_npz(lazy, path), ike::state_error);

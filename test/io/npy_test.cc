@@ -64,6 +64,9 @@ TEST_CASE("arrays of each type are read, in C and in Fortran order") {
   CHECK(std::vector<float>(deep.begin(), deep.end()) == std::vector<float>{0, 1, 2, 3});
   CHECK(f.read<float, shape{dynamic}>(npy("'<f8'", "(1,)", bytes<double>({0.1})))[0] == 0.1f);
   CHECK(f.read<double, shape{1}>(npy("'<f2'", "(1,)", bytes<std::uint16_t>({0x3e00})))[0] == 1.5);
+  for (const char* const bfloat16 : {"'|V2'", "'<V2'"})
+    CHECK(f.read<double, shape{2}>(
+              npy(bfloat16, "(2,)", bytes<std::uint16_t>({0x3fc0, 0xc000})))[1] == -2);
   CHECK(f.read<std::int64_t, shape{2}>(npy("'|i1'", "(2,)", bytes<std::int8_t>({-1, 7})))[0] == -1);
   CHECK(f.read<float, shape{2}>(npy("'<i2'", "(2,)", bytes<std::int16_t>({-300, 7})))[0] == -300);
   CHECK(f.read<std::uint8_t, shape{1}>(npy("'<i8'", "(1,)", bytes<std::int64_t>({255})))[0] == 255);
@@ -103,6 +106,9 @@ TEST_CASE("what is wrong with a .npy file is said") {
   CHECK(f.why_not(npy("'<f4'", "(4,)", three)) == "expected 16 bytes for [4], got 12");
   CHECK(f.why_not(npy("'>f4'", "(3,)", three)).starts_with("holds elements of the type \">f4\""));
   CHECK(f.why_not(npy("'<c8'", "(3,)", three)).starts_with("holds elements of the type \"<c8\""));
+  CHECK(f.why_not(npy("'|V4'", "(3,)", three)).starts_with("holds elements of the type \"|V4\""));
+  CHECK(f.why_not<std::int64_t>(npy("'|V2'", "(2,)", three.substr(0, 4))) ==
+        "holds floating-point numbers; whole numbers are asked for");
   CHECK(f.why_not(npy("[('a', '<f4')]", "(3,)", three)) ==
         "holds records; only arrays of numbers are read");
   CHECK(f.why_not(npy("'<f4'", "(3", three)).starts_with("is no .npy file that NumPy writes"));

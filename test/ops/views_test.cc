@@ -354,3 +354,17 @@ TEST_CASE("views take no memory") {
   CHECK(bytes(true) == 64 * 28 * 4);
   CHECK(bytes(false) == 64 * 35 * 4);
 }
+
+TEST_CASE("what is joined along its first dimension takes no memory of its own") {
+  const auto model = initialize<float, shape{64, 5}>(
+      graph([](auto x) {
+        return concat<dim<0>>{}("a"_m(linear<5, 16>{}, x), "b"_m(linear<5, 16>{}, x),
+                                "c"_m(linear<5, 16>{}, x));
+      }),
+      seed{3});
+  const auto& p = model.current_program();
+  // The whole alone, and in training its gradient, too, whose parts linear layers read there.
+  for (const auto purpose : {pass_purpose::inference, pass_purpose::training})
+    CHECK(plan_memory<float>(p, 1, purpose).bytes ==
+          (purpose == pass_purpose::inference ? 1 : 2) * 3 * 64 * 16 * 4);
+}

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "ikebana/core/bfloat16.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/float16.hpp"
 #include "ikebana/core/shape.hpp"
@@ -31,7 +32,7 @@ static_assert(std::endian::native == std::endian::little,
 
 struct npy_content {
   shape extents;
-  char kind;          ///< 'f', 'i', 'u' or 'b'.
+  char kind;          ///< 'f', 'i', 'u', 'b', or 'V' for bfloat16.
   std::size_t width;  ///< In bytes.
   bool fortran_order;
   std::string_view bytes;
@@ -112,15 +113,16 @@ class basic_npy_header {
       fail_io(path_, "holds records; only arrays of numbers are read");
     const std::string_view word = quoted();
     for (const std::string_view known :
-         {"<f2", "<f4", "<f8", "<i1", "<i2", "<i4", "<i8", "<u1", "<u2", "<u4", "<b1"})
+         {"<f2", "<f4", "<f8", "<i1", "<i2", "<i4", "<i8", "<u1", "<u2", "<u4", "<b1", "<V2"})
       if (word.size() == 3 && word.substr(1) == known.substr(1) &&
-          (word[0] == '<' || (word[0] == '|' && word[2] == '1'))) {
+          (word[0] == '<' || (word[0] == '|' && (word[2] == '1' || word[1] == 'V')))) {
         content.kind = word[1];
         content.width = static_cast<std::size_t>(word[2] - '0');
         return;
       }
     fail_io(path_, "holds elements of the type " + in_quotes(word) +
-                       "; little-endian numbers of f2, f4, f8, i1 to i8, u1 to u4 and b1 are read");
+                       "; little-endian numbers of f2, f4, f8, i1 to i8, u1 to u4, b1 and V2 "
+                       "(bfloat16) are read");
   }
   void extents(npy_content& content) {
     expect('(');
@@ -180,7 +182,7 @@ template <class T, class Stored>
 T npy_element(const std::string& path, const npy_content& content, std::size_t i) {
   Stored stored;
   std::memcpy(&stored, content.bytes.data() + i * sizeof stored, sizeof stored);
-  if constexpr (std::is_same_v<Stored, float16>) {
+  if constexpr (std::is_same_v<Stored, float16> || std::is_same_v<Stored, bfloat16>) {
     return static_cast<T>(static_cast<float>(stored));
   } else if constexpr (std::is_integral_v<T>) {
     const auto value = static_cast<T>(stored);
@@ -235,7 +237,7 @@ std::string npy_header(dtype type, const shape& s) {
       header += 'u';
       break;
     case dtype::bfloat16:
-      header += 'V';  // NumPy has no such type.
+      header += 'V';  // NumPy has no such type; ml_dtypes writes it so.
       break;
     case dtype::int64:
     case dtype::int32:
@@ -259,9 +261,10 @@ std::string npy_header(dtype type, const shape& s) {
 }  // namespace detail
 
 /// Reads an array that NumPy saved (numpy.save), in C or Fortran order: `load_npy<float,
-/// shape{dynamic, 3}>("x.npy")`. Floating types are converted to T if that is one, whole numbers to
-/// any T that can hold them. Throws io_error for a file that is damaged or holds anything else, and
-/// for floating numbers where T is a whole one; shape_error for another shape. Allocates; O(bytes).
+/// shape{dynamic, 3}>("x.npy")`. Floating types, and elements of two bytes without a type, which
+/// are bfloat16, are converted to T if that is one, whole numbers to any T that can hold them.
+/// Throws io_error for a file that is damaged or holds anything else, and for floating numbers
+/// where T is a whole one; shape_error for another shape. Allocates; O(bytes).
 template <class T, shape S>
 tensor<T, S> load_npy(const std::string& path) {
   static_assert(has_dtype<T>, "ikebana: load_npy reads float, double and whole numbers");
@@ -270,14 +273,16 @@ tensor<T, S> load_npy(const std::string& path) {
   if (!compatible(S, content.extents))
     throw shape_error(
         diagnostic{"load_npy expects {input}, got {other}", 0, 0, S, content.extents});
-  if (content.kind == 'f' && std::is_integral_v<T>)
+  const bool is_floating = content.kind == 'f' || content.kind == 'V';
+  if (is_floating && std::is_integral_v<T>)
     detail::fail_io(path, "holds floating-point numbers; whole numbers are asked for");
   tensor<T, S> out(content.extents);
   const auto copy = [&]<class Stored>(std::type_identity<Stored>) {
     detail::copy_npy<T, Stored>(path, content, out.data());
   };
-  if (content.kind == 'f') {
+  if (is_floating) {
     if constexpr (std::is_floating_point_v<T>) {
+      if (content.kind == 'V') return copy(std::type_identity<bfloat16>{}), out;
       if (content.width == 2) copy(std::type_identity<float16>{});
       if (content.width == 4) copy(std::type_identity<float>{});
       if (content.width == 8) copy(std::type_identity<double>{});

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "ikebana/core/bfloat16.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/float16.hpp"
@@ -32,6 +33,7 @@ template <class = void>
 void add_npz(state_dict& dict, const std::string& where, std::string_view name,
              const npy_content& c) {
   const auto is = [&](char kind, std::size_t width) { return c.kind == kind && c.width == width; };
+  if (is('V', 2)) return add_npz<float, bfloat16>(dict, where, name, c);
   if (is('f', 2)) return add_npz<float, float16>(dict, where, name, c);
   if (is('f', 4)) return add_npz<float, float>(dict, where, name, c);
   if (is('f', 8)) return add_npz<double, double>(dict, where, name, c);
@@ -63,10 +65,10 @@ state_dict parse_npz(const std::string& path, std::string_view archive) {
 }  // namespace detail
 
 /// Reads the arrays of a .npz file that numpy.savez wrote, by name: `load_npz("data.npz").at("x")
-/// .view<float, shape{dynamic, 3}>()`. float16 is read as float, other whole numbers as the next
-/// larger of std::int32_t and std::int64_t, bool as std::uint8_t. Throws io_error for a file that
-/// is damaged, compressed (numpy.savez_compressed) or holds anything else. Allocates the file and
-/// the arrays; O(bytes).
+/// .view<float, shape{dynamic, 3}>()`. float16 and bfloat16 are read as float, other whole numbers
+/// as the next larger of std::int32_t and std::int64_t, bool as std::uint8_t. Throws io_error for a
+/// file that is damaged, compressed (numpy.savez_compressed) or holds anything else. Allocates the
+/// file and the arrays; O(bytes).
 inline state_dict load_npz(const std::filesystem::path& path) {
   const std::string archive = detail::read_file(path.string());
   return detail::parse_npz(path.string(), archive);
