@@ -30,45 +30,25 @@ void add_rounded(dim_t n, number_format p, const T* x, number_format r, bool add
   IKEBANA_CPU_DISPATCH_ONE_WIDTH(add_rounded_array<T>)(n, p, x, r, add, y);
 }
 
+#define IKEBANA_CPU_CONVERSION(name, From, To, ...)       \
+  template <class T>                                      \
+  void name(dim_t n, const From* x, To* y) {              \
+    IKEBANA_CPU_DISPATCH_ONE_WIDTH(__VA_ARGS__)(n, x, y); \
+  }
 /// Rounds to the nearest IEEE binary16, ties to even: subnormal numbers kept, from 65520 on
 /// infinity; not-a-number becomes the quiet 0x7E00 with its sign.
-template <class T>
-void to_fp16(dim_t n, const T* x, std::uint16_t* y) {
-  IKEBANA_CPU_DISPATCH_ONE_WIDTH(narrow_to_fp16<T>)(n, x, y);
-}
-template <class T>
-void from_fp16(dim_t n, const std::uint16_t* x, T* y) {
-  IKEBANA_CPU_DISPATCH_ONE_WIDTH(widen_from_fp16<T>)(n, x, y);
-}
-
+IKEBANA_CPU_CONVERSION(to_fp16, T, std::uint16_t, narrow_to_fp16<T>)
+IKEBANA_CPU_CONVERSION(from_fp16, std::uint16_t, T, widen_from_fp16<T>)
 /// Rounds to the nearest bfloat16, ties to even; not-a-number becomes the quiet 0x7FC0 with its
 /// sign. A double is rounded to float before.
-template <class T>
-void to_bf16(dim_t n, const T* x, std::uint16_t* y) {
-  IKEBANA_CPU_DISPATCH_ONE_WIDTH(narrow_to_bf16<T>)(n, x, y);
-}
-template <class T>
-void from_bf16(dim_t n, const std::uint16_t* x, T* y) {
-  IKEBANA_CPU_DISPATCH_ONE_WIDTH(widen_from_bf16<T>)(n, x, y);
-}
-
+IKEBANA_CPU_CONVERSION(to_bf16, T, std::uint16_t, narrow_to_bf16<T>)
+IKEBANA_CPU_CONVERSION(from_bf16, std::uint16_t, T, widen_from_bf16<T>)
 /// y = x in another type.
-template <class T>
-void to_float(dim_t n, const T* x, float* y) {
-  IKEBANA_CPU_DISPATCH_ONE_WIDTH(convert<T, float>)(n, x, y);
-}
-template <class T>
-void from_float(dim_t n, const float* x, T* y) {
-  IKEBANA_CPU_DISPATCH_ONE_WIDTH(convert<float, T>)(n, x, y);
-}
-template <class T>
-void to_double(dim_t n, const T* x, double* y) {
-  IKEBANA_CPU_DISPATCH_ONE_WIDTH(convert<T, double>)(n, x, y);
-}
-template <class T>
-void from_double(dim_t n, const double* x, T* y) {
-  IKEBANA_CPU_DISPATCH_ONE_WIDTH(convert<double, T>)(n, x, y);
-}
+IKEBANA_CPU_CONVERSION(to_float, T, float, convert<T, float>)
+IKEBANA_CPU_CONVERSION(from_float, float, T, convert<float, T>)
+IKEBANA_CPU_CONVERSION(to_double, T, double, convert<T, double>)
+IKEBANA_CPU_CONVERSION(from_double, double, T, convert<double, T>)
+#undef IKEBANA_CPU_CONVERSION
 
 /// x = alpha x. Returns whether all of them were finite before.
 template <class T>
