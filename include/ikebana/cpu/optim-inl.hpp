@@ -47,7 +47,7 @@ void sgd_update(dim_t first, dim_t last, T* params, const T* grads, T* momentum_
 }
 
 template <class T>
-IKEBANA_CPU_INLINE vec<T> factor_of(const optimizer_arrays<T>& a, int k) {
+IKEBANA_CPU_INLINE vec<T> factor_at(const optimizer_arrays<T>& a, int k) {
   return vec<T>::broadcast(a.factor[k]);
 }
 /// rule(p, g, load, store) gives the new parameters; load(k) and store(k, x) are of state k.
@@ -72,9 +72,9 @@ IKEBANA_CPU_INLINE void apply_rule(const optimizer_arrays<T>& a, F rule) {
 
 template <class T>
 void adam_update(const optimizer_arrays<T>& a) {
-  const vec<T> rate = -factor_of(a, 0), root = factor_of(a, 1), beta1 = factor_of(a, 2),
-               fresh1 = factor_of(a, 3), beta2 = factor_of(a, 4), fresh2 = factor_of(a, 5),
-               eps = factor_of(a, 6), kept = factor_of(a, 7);
+  const vec<T> rate = -factor_at(a, 0), root = factor_at(a, 1), beta1 = factor_at(a, 2),
+               fresh1 = factor_at(a, 3), beta2 = factor_at(a, 4), fresh2 = factor_at(a, 5),
+               eps = factor_at(a, 6), kept = factor_at(a, 7);
   const bool keeps_largest = a.state[2] != nullptr;
   apply_rule(
       a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {

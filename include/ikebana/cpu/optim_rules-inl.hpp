@@ -8,8 +8,8 @@ IKEBANA_CPU_INLINE vec<T> sign_of(vec<T> x) {
 
 template <class T>
 void rmsprop_update(const optimizer_arrays<T>& a) {
-  const vec<T> rate = -factor_of(a, 0), alpha = factor_of(a, 1), fresh = factor_of(a, 2),
-               eps = factor_of(a, 3), momentum = factor_of(a, 4);
+  const vec<T> rate = -factor_at(a, 0), alpha = factor_at(a, 1), fresh = factor_at(a, 2),
+               eps = factor_at(a, 3), momentum = factor_at(a, 4);
   const bool has_momentum = a.state[1] != nullptr, centered = a.state[2] != nullptr;
   apply_rule(
       a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
@@ -31,7 +31,7 @@ void rmsprop_update(const optimizer_arrays<T>& a) {
 
 template <class T>
 void adagrad_update(const optimizer_arrays<T>& a) {
-  const vec<T> rate = -factor_of(a, 0), eps = factor_of(a, 1);
+  const vec<T> rate = -factor_at(a, 0), eps = factor_at(a, 1);
   apply_rule(
       a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
         const vec<T> sum = fma(g, g, load(0));
@@ -42,8 +42,8 @@ void adagrad_update(const optimizer_arrays<T>& a) {
 
 template <class T>
 void adadelta_update(const optimizer_arrays<T>& a) {
-  const vec<T> rate = -factor_of(a, 0), rho = factor_of(a, 1), fresh = factor_of(a, 2),
-               eps = factor_of(a, 3);
+  const vec<T> rate = -factor_at(a, 0), rho = factor_at(a, 1), fresh = factor_at(a, 2),
+               eps = factor_at(a, 3);
   apply_rule(
       a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
         const vec<T> square = fma(rho, load(0), fresh * (g * g)), before = load(1);
@@ -56,8 +56,8 @@ void adadelta_update(const optimizer_arrays<T>& a) {
 
 template <class T>
 void adamax_update(const optimizer_arrays<T>& a) {
-  const vec<T> rate = -factor_of(a, 0), beta1 = factor_of(a, 1), fresh = factor_of(a, 2),
-               beta2 = factor_of(a, 3), eps = factor_of(a, 4);
+  const vec<T> rate = -factor_at(a, 0), beta1 = factor_at(a, 1), fresh = factor_at(a, 2),
+               beta2 = factor_at(a, 3), eps = factor_at(a, 4);
   apply_rule(
       a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
         const vec<T> mean = fma(beta1, load(0), fresh * g),
@@ -70,9 +70,9 @@ void adamax_update(const optimizer_arrays<T>& a) {
 
 template <class T>
 void mixed_adam_update(const optimizer_arrays<T>& a) {
-  const vec<T> of_gradient = -factor_of(a, 0), of_mean = -factor_of(a, 1), root = factor_of(a, 2),
-               beta1 = factor_of(a, 3), fresh1 = factor_of(a, 4), beta2 = factor_of(a, 5),
-               fresh2 = factor_of(a, 6), eps = factor_of(a, 7), kept = factor_of(a, 8);
+  const vec<T> of_gradient = -factor_at(a, 0), of_mean = -factor_at(a, 1), root = factor_at(a, 2),
+               beta1 = factor_at(a, 3), fresh1 = factor_at(a, 4), beta2 = factor_at(a, 5),
+               fresh2 = factor_at(a, 6), eps = factor_at(a, 7), kept = factor_at(a, 8);
   const bool is_adaptive = a.factor[2] != T(0);
   apply_rule(
       a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
@@ -87,7 +87,7 @@ void mixed_adam_update(const optimizer_arrays<T>& a) {
 
 template <class T>
 void asgd_update(const optimizer_arrays<T>& a) {
-  const vec<T> rate = -factor_of(a, 0), kept = factor_of(a, 1), mu = factor_of(a, 2);
+  const vec<T> rate = -factor_at(a, 0), kept = factor_at(a, 1), mu = factor_at(a, 2);
   const bool averages = a.factor[2] != T(1);
   apply_rule(
       a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
@@ -104,8 +104,8 @@ void asgd_update(const optimizer_arrays<T>& a) {
 
 template <class T>
 void rprop_update(const optimizer_arrays<T>& a) {
-  const vec<T> shrink = factor_of(a, 0), grow = factor_of(a, 1), least = factor_of(a, 2),
-               most = factor_of(a, 3);
+  const vec<T> shrink = factor_at(a, 0), grow = factor_at(a, 1), least = factor_at(a, 2),
+               most = factor_at(a, 3);
   const vec<T> zero = vec<T>::broadcast(T(0)), one = vec<T>::broadcast(T(1));
   apply_rule(
       a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
@@ -121,8 +121,8 @@ void rprop_update(const optimizer_arrays<T>& a) {
 
 template <class T>
 void lion_update(const optimizer_arrays<T>& a) {
-  const vec<T> rate = -factor_of(a, 0), kept = factor_of(a, 1), beta1 = factor_of(a, 2),
-               fresh1 = factor_of(a, 3), beta2 = factor_of(a, 4), fresh2 = factor_of(a, 5);
+  const vec<T> rate = -factor_at(a, 0), kept = factor_at(a, 1), beta1 = factor_at(a, 2),
+               fresh1 = factor_at(a, 3), beta2 = factor_at(a, 4), fresh2 = factor_at(a, 5);
   apply_rule(
       a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
         const vec<T> mean = load(0);
@@ -133,9 +133,9 @@ void lion_update(const optimizer_arrays<T>& a) {
 
 template <class T>
 void lamb_direction(const optimizer_arrays<T>& a) {
-  const vec<T> correction = factor_of(a, 0), root = factor_of(a, 1), beta1 = factor_of(a, 2),
-               fresh1 = factor_of(a, 3), beta2 = factor_of(a, 4), fresh2 = factor_of(a, 5),
-               eps = factor_of(a, 6), decay = factor_of(a, 7);
+  const vec<T> correction = factor_at(a, 0), root = factor_at(a, 1), beta1 = factor_at(a, 2),
+               fresh1 = factor_at(a, 3), beta2 = factor_at(a, 4), fresh2 = factor_at(a, 5),
+               eps = factor_at(a, 6), decay = factor_at(a, 7);
   apply_rule(
       a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
         const vec<T> mean = fma(beta1, load(0), fresh1 * g),
@@ -149,7 +149,7 @@ void lamb_direction(const optimizer_arrays<T>& a) {
 
 template <class T>
 void square_means(const optimizer_arrays<T>& a) {
-  const vec<T> kept = factor_of(a, 0), fresh = factor_of(a, 1);
+  const vec<T> kept = factor_at(a, 0), fresh = factor_at(a, 1);
   apply_rule(
       a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
         store(0, fma(kept, load(0), fresh * (g * g)));
@@ -159,7 +159,7 @@ void square_means(const optimizer_arrays<T>& a) {
 
 template <class T>
 void adafactor_direction(const optimizer_arrays<T>& a) {
-  const vec<T> row = factor_of(a, 0), least = factor_of(a, 1);
+  const vec<T> row = factor_at(a, 0), least = factor_at(a, 1);
   apply_rule(
       a, [&](vec<T> p, vec<T> g, auto load, auto store) __attribute__((always_inline)) {
         const vec<T> variance = row * load(0);
