@@ -19,6 +19,7 @@
 #include "ikebana/nn/dropout.hpp"
 #include "ikebana/nn/flatten.hpp"
 #include "ikebana/nn/gru.hpp"
+#include "ikebana/nn/layer_norm.hpp"
 #include "ikebana/nn/linear.hpp"
 #include "ikebana/nn/lstm.hpp"
 #include "ikebana/nn/pool.hpp"
@@ -133,6 +134,31 @@ TEST_CASE("the first gradients of inputs pass what runs again behind stopped gra
         }),
         true, fuses);
   }
+}
+
+TEST_CASE(
+    "the first gradients of inputs pass what runs again behind stopped gradients, also beside "
+    "buffers and hooks") {
+  // What is stopped reads values that backward does not, which later ones would be written over.
+  constexpr auto net = ike::graph([](auto x) {
+    const auto a = "n"_m(ike::batch_norm1d<5>{}, "a"_m(ike::linear<5, 5>{}, x));
+    const auto gate = ike::stop_gradient(ike::tanh{}(
+        "r"_m(ike::layer_norm<5>{}, "b"_m(ike::linear<5, 5>{}, "e"_m(ike::linear<5, 5>{}, a)))));
+    return "c"_m(ike::linear<5, 2>{}, "d"_m(ike::linear<5, 5>{}, ike::relu{}(a)*gate));
+  });
+  constexpr auto compared = ike::graph([](auto x) {
+    const auto h = "n"_m(ike::batch_norm1d<5>{}, x);
+    const auto b = ike::tanh{}("b"_m(ike::linear<5, 3>{}, h));
+    const auto w = ike::concat<ike::dim<1>>{}(ike::relu{}(x), b);
+    return ike::where(w > 0.1, 1, 2.0) * "c"_m(ike::linear<5, 8>{}, h);
+  });
+  for (const bool fuses : {true, false})
+    for (const bool training : {true, false}) {
+      CAPTURE(fuses);
+      CAPTURE(training);
+      compare_first_with_later<shape{3, 5}>(net, training, fuses);
+      compare_first_with_later<shape{3, 5}>(compared, training, fuses);
+    }
 }
 
 TEST_CASE("hooks run once for a forward, also where gradients of inputs are planned after it") {

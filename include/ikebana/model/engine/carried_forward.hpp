@@ -19,8 +19,7 @@ namespace ikebana::detail {
 template <class T>
 class carried_forward {
  public:
-  /// `can_repeat`: nobody sees leaves run.
-  carried_forward(const network_state<T>& n, aligned_buffer<std::byte>&& workspace, bool can_repeat)
+  carried_forward(const network_state<T>& n, aligned_buffer<std::byte>&& workspace)
       : workspace_{std::move(workspace)},
         values_(static_cast<dim_t>(n.current.n.values)),
         saved_(static_cast<dim_t>(n.current.n.saved)),
@@ -34,7 +33,6 @@ class carried_forward {
     for (dim_t k = 0; k < repeats_.size(); ++k)
       repeats_.data()[k] = n.plan.fusion.calls[k].loop > 0 ||
                            n.plan.layouts[n.current.nodes[k].first_output].is_view;
-    if (can_repeat && reads_what_is_gone(n)) std::fill_n(repeats_.data(), repeats_.size(), true);
   }
 
   /// The memory that views of the last outputs show.
@@ -69,25 +67,6 @@ class carried_forward {
   }
 
  private:
-  /// Whether a node that must run again, behind a stopped gradient, reads what another left, which
-  /// is there no longer, and all nodes can run again.
-  [[gnu::cold]] bool reads_what_is_gone(const network_state<T>& n) const {
-    const auto runs = [&](int k) { return ran_backward_.data()[k] && !runs_again(k); };
-    const int nodes = static_cast<int>(n.current.n.nodes), inputs = static_cast<int>(n.inputs);
-    bool reads = false;
-    for (int k = 0; k < nodes; ++k) {
-      const program_node& node = n.current.nodes[k];
-      if (n.current.leaves[node.leaf].buffer_count > 0 || node.role.is_stateful) return false;
-      if (ran_backward_.data()[k] || runs_again(k)) continue;
-      for (std::size_t i = 0; i < node.input_count; ++i)
-        for (int j = 0; j < k && node.inputs[i] >= inputs; ++j)
-          if (const program_node& made = n.current.nodes[j]; runs(j))
-            reads =
-                reads || (made.first_output <= node.inputs[i] &&
-                          node.inputs[i] < made.first_output + static_cast<int>(made.output_count));
-    }
-    return reads;
-  }
   void carry_saved(const execution<T>& run, const program_node& node, std::size_t i) const {
     const int s = node.first_saved + static_cast<int>(i);
     copy(run.saved[s], saved_[s], run.saved_bytes(s));

@@ -251,8 +251,7 @@ struct engine {
     tables_type& t = tables();
     t.input_gradients = true;
     if (boundary != nullptr) boundary->begin_forward(execution_tables(false));
-    carried_forward<T> last(t, std::move(network.memory.workspace),
-                            boundary == nullptr && t.run.watch == nullptr);
+    carried_forward<T> last(t, std::move(network.memory.workspace));
     const shape_list inputs = t.current_inputs;
     network.prepare(inputs, false);
     last.restore_inputs(t);
