@@ -105,15 +105,7 @@ void embed(const std::string& path, const options& o) {
   array data, halves, bytes;
   std::string tensors;
   dtype kind = dtype::float32;
-  bool warned = false;
   for (const ike::state_dict::entry& e : state) {
-    if (o.weights != "stored" && is_half(e.type) && e.extents.rank() >= 2 && !warned) {
-      warned = true;
-      std::fprintf(stderr,
-                   "%s: has 16 bits. With --weights, the file must be that of a model, not of "
-                   "quantize, which has folded scalings that freeze would apply again\n",
-                   e.name.c_str());
-    }
     if (e.type == dtype::int64 || e.type == dtype::int32 || e.type == dtype::uint8) {
       std::fprintf(stderr, "%s: left out, for its elements are integers\n", e.name.c_str());
       continue;
@@ -168,9 +160,8 @@ void embed(const std::string& path, const options& o) {
   data.write("value_type", "data");
   if (halves.size > 0) halves.write("std::uint16_t", "halves");
   if (bytes.size > 0) bytes.write("std::int8_t", "bytes");
-  if (kind != dtype::float32)
-    std::printf("  static constexpr bool is_folded = %s;\n",
-                o.weights == "stored" ? "true" : "false");
+  if (kind != dtype::float32 || state.is_folded())
+    std::printf("  static constexpr bool is_folded = %s;\n", state.is_folded() ? "true" : "false");
   std::printf("  static constexpr ikebana::embedded_tensor tensors[] = {\n%s  };\n};\n",
               tensors.c_str());
 }

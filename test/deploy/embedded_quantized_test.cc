@@ -28,6 +28,9 @@
 #include "ikebana/nn/lstm.hpp"
 #include "ikebana/ops/elementwise.hpp"
 #include "test/deploy/amplifier_bfloat16.hpp"
+#include "test/deploy/embedded_bfloat16.hpp"
+#include "test/deploy/embedded_folded.hpp"
+#include "test/deploy/embedded_folded_float.hpp"
 #include "test/deploy/embedded_int8.hpp"
 #include "test/support/count_allocations.hpp"
 
@@ -198,7 +201,9 @@ TEST_CASE_TEMPLATE("the state of a quantised network is embedded as it is", Half
   const auto quantised = ike::quantize<Half>(trained_picture());
   const auto path = std::filesystem::temp_directory_path() / "ikebana_embedded_quantized_test";
   ike::save(quantised.state(), path);  // PyTorch reads the numbers of 16 bits.
-  fill<weights>(ike::detail::load_as_stored(path));
+  const ike::state_dict stored = ike::detail::load_as_stored(path);
+  CHECK(stored.is_folded());
+  fill<weights>(stored);
   const ike::state_dict widened = ike::load(path);
   std::filesystem::remove(path);
   CHECK(widened.at("fc.weight").type == dtype::float32);
@@ -230,6 +235,18 @@ TEST_CASE("embedded weights of 16 bits tell whether scalings are part of them") 
   auto other = folded.lane();
   CHECK(as_it_is(lane, x)(0, 0) == 6.5f);
   CHECK(folded(other, x)(0, 0) == 3.5f);
+}
+
+TEST_CASE_TEMPLATE("files tell tools/embed whether scalings are part of their weights", Weights,
+                   embedded_bfloat16, embedded_folded, embedded_folded_float) {
+  const auto net = ike::freeze<Weights, shape{1, 3}>(
+      ike::graph([](auto x) { return "fc"_m(ike::linear<3, 2>{}, ike::relu{}(x)*2); }));
+  auto lane = net.lane();
+  const auto y = net(lane, ike::tensor_of<float, shape{1, 3}>({0.25f, -0.75f, 1.5f}));
+  // Printed by test/data/embedded/folded.py.
+  CHECK(y(0, 0) == doctest::Approx(-0.3056641f));
+  CHECK(y(0, 1) == doctest::Approx(1.46582f));
+  CHECK(net.state().is_folded() == Weights::is_folded);
 }
 
 TEST_CASE("embedded weights of 16 bits and bytes are read in place") {

@@ -42,6 +42,15 @@ struct plane_weights {
 constexpr auto plane = ike::sequential("conv"_m = ike::lazy_conv2d<1, ike::kernel<1>>{},
                                        "norm"_m = ike::batch_norm2d<1>{}, "relu"_m = ike::relu{});
 
+// The same weights with the norm folded into them.
+struct folded_plane {
+  using value_type = double;
+  static constexpr bool is_folded = true;
+  inline static double data[2];
+  static constexpr ike::embedded_tensor tensors[] = {{"conv.weight", shape{1, 1, 1, 1}, 0},
+                                                     {"conv.bias", shape{1}, 1}};
+};
+
 struct with_another_tensor {
   using value_type = double;
   static constexpr double data[] = {3, 4, 7};
@@ -99,6 +108,23 @@ TEST_CASE("embedded running statistics are read in place") {
       const double expected = (3 * x(n, 0, 0, i) + 4 - 1) / std::sqrt(4 + 1e-5) * 2 + 5;
       CHECK(y(n, 0, 0, i) == doctest::Approx(expected > 0 ? expected : 0).epsilon(1e-14));
     }
+}
+
+TEST_CASE("the state of a frozen network is embedded as it is") {
+  constexpr shape in{1, 1, 1, 3};
+  auto model = ike::initialize<double, in>(plane, ike::seed{1});
+  const auto x = ike::uniform<double, in>(ike::seed{2});
+  model(x);
+  model.eval();
+  const auto frozen = ike::freeze(model);
+  const ike::state_view state = frozen.state();
+  REQUIRE(state.is_folded());
+  for (const ike::embedded_tensor& t : folded_plane::tensors)
+    folded_plane::data[t.offset] = *reinterpret_cast<const double*>(state.at(t.name).bytes.data());
+  const auto net = ike::freeze<folded_plane, in>(plane);
+  static_assert(std::is_same_v<decltype(net), decltype(frozen)>);
+  auto lane = net.lane();
+  CHECK(net(lane, x)(0, 0, 0, 1) == doctest::Approx(model(x)(0, 0, 0, 1)));
 }
 
 TEST_CASE("embedded weights are compared with the network by the compiler") {

@@ -11,6 +11,9 @@
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/deploy/freeze.hpp"
 #include "ikebana/model/initialize.hpp"
+#include "ikebana/model/lazy_model.hpp"
+#include "ikebana/model/state.hpp"
+#include "ikebana/model/state_dict.hpp"
 #include "ikebana/module/print.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
@@ -193,4 +196,41 @@ TEST_CASE("a frozen network shows what is folded") {
         ")");
   CHECK(frozen.state().size() == 2);
   CHECK(frozen.parameters().size() < model.parameters().size());
+}
+
+TEST_CASE("no model loads a state into which its scalings are folded") {
+  constexpr auto net = ike::graph([](auto x) { return "fc"_m(ike::linear<5, 4>{}, x * 2); });
+  auto model = ike::initialize<float, shape{1, 5}>(net, ike::seed{1});
+  const auto frozen = ike::freeze(model);
+  ike::state_dict state = frozen.state().clone();
+  CHECK(state.is_folded());
+  const float first = model.parameters()[0];
+  CHECK_THROWS_WITH_AS(
+      ike::load_state_dict(model, state),
+      "norms, scalings or computed weights are folded into this state of a frozen network: a "
+      "model loads the state of a model, or, if it is without them, this one after "
+      "state.set_folded(false)",
+      ike::state_error);
+  CHECK_THROWS_AS(ike::load_state_dict(model, state, {.strict = false}), ike::state_error);
+  ike::lazy_model holder{net, ike::seed{1}};
+  CHECK_THROWS_AS(ike::load_state_dict(holder, state), ike::state_error);
+  CHECK(model.parameters()[0] == first);
+
+  // A network without the scaling.
+  auto plain = ike::initialize<float, shape{1, 5}>(ike::sequential("fc"_m = ike::linear<5, 4>{}),
+                                                   ike::seed{2});
+  state.set_folded(false);
+  ike::load_state_dict(plain, state);
+  CHECK(plain.parameters()[0] == 2 * first);
+
+  // Nothing is folded here; weights are computed there.
+  CHECK(!ike::freeze(plain).state().is_folded());
+  const auto computed = [](const auto& m) {
+    return ike::freeze(
+               ike::initialize<float, shape{1, 5}>(ike::sequential("fc"_m = m), ike::seed{1}))
+        .state()
+        .is_folded();
+  };
+  CHECK(computed(ike::weight_norm<ike::linear<5, 4>>{}));
+  CHECK(!computed(ike::linear<5, 4>{}));
 }

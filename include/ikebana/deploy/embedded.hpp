@@ -7,10 +7,12 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "ikebana/core/diagnostic.hpp"
 #include "ikebana/core/dtype.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/deploy/fold.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/module/lowering.hpp"
 #include "ikebana/module/module.hpp"
@@ -32,8 +34,8 @@ struct embedded_tensor {
 
 /// A type with constant arrays of weights, as tools/embed writes it: all numbers of one type in one
 /// array, and a table of the tensors in them. Quantised weights have arrays `halves`, the bits of
-/// numbers of 16 bits, or `bytes`, too, and `is_folded`: whether they are those that `quantize`
-/// made, into which scalings of the network are folded (true if it is missing), or others.
+/// numbers of 16 bits, or `bytes`, too. `is_folded` tells whether they are those of a frozen
+/// network, into which norms and scalings are folded; if it is missing, quantised ones are.
 template <class W>
 concept embedded_weights = floating<typename W::value_type> && requires {
   { std::span(W::data) } -> std::convertible_to<std::span<const typename W::value_type>>;
@@ -65,6 +67,14 @@ inline constexpr dtype embedded_type = [] {
   return dtype::float32;
 }();
 
+template <class W>
+inline constexpr bool is_folded_in = [] {
+  if constexpr (requires { W::is_folded; })
+    return bool{W::is_folded};
+  else
+    return embedded_type<W> != dtype::float32;
+}();
+
 /// Embedded weights at run time.
 template <class T>
 struct embedded_view {
@@ -72,10 +82,11 @@ struct embedded_view {
   std::span<const std::uint16_t> halves;
   std::span<const std::int8_t> bytes;
   std::span<const embedded_tensor> tensors;
+  bool is_folded;
 
   template <class W>
   static constexpr embedded_view of() {
-    return {W::data, halves_of<W>(), bytes_of<W>(), W::tensors};
+    return {W::data, halves_of<W>(), bytes_of<W>(), W::tensors, is_folded_in<W>};
   }
 
   /// The tensor of this name, or null.
@@ -101,8 +112,13 @@ constexpr bool is_embedded(const buffer_spec& spec) {
 /// has that of quantised weights.
 template <class W, any_module M, shape... In>
 struct embedded_form {
-  using type = become_t<M, In...>;
-  static constexpr type of(const M& m) { return become<shape_list{In...}>(m); }
+  static constexpr auto of(const M& m) {
+    if constexpr (is_folded_in<W>)
+      return folding<become_t<M, In...>, In...>::fold(become<shape_list{In...}>(m));
+    else
+      return become<shape_list{In...}>(m);
+  }
+  using type = decltype(of(std::declval<const M&>()));
 };
 
 /// The error of reading weights W in place for a resolved module, if any.

@@ -38,13 +38,8 @@ requires(embedded_type<W> != dtype::float32) struct embedded_form<W, M, In...> {
   static constexpr bool matches = check_tensors<W, Module, In...>().ok();
 
   /// Whether the tensors of a folded network, which may be those of M, are meant.
-  static constexpr bool may_be_folded = [] {
-    if constexpr (requires { W::is_folded; })
-      if (!W::is_folded)
-        for (const fold_target& target : folding<resolved, In...>::into)
-          if (target.leaf >= 0) return false;
-    return true;
-  }();
+  static constexpr bool may_be_folded =
+      is_folded_in<W> || !folding<resolved, In...>::found.changes_weights;
 
   static constexpr auto chosen(const M& m) {
     if constexpr (may_be_folded && matches<decltype(folded(m))>)

@@ -20,6 +20,7 @@ struct fold_ability {
   bool knows_channels = false;  ///< It tells which dimensions its channels are.
   bool adds_zeros = false;      ///< To its input.
   bool is_parameter = false;    ///< It gives its parameter.
+  bool computes_weights = false;
   map maps = map::none;
   cpu::tensor_op f{};          ///< Of a formula.
   unsigned char operands = 1;  ///< Of a formula.

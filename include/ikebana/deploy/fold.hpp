@@ -81,6 +81,13 @@ concept folds_itself = !frozen_from<Leaf> && requires(const Leaf& m) {
   m.folded();
 };
 
+/// Whether a frozen network has other parameters in the place of the leaf's.
+template <class Leaf>
+inline constexpr bool computes_weights = folds_itself<Leaf>;
+template <frozen_from Leaf>
+inline constexpr bool computes_weights<Leaf> =
+    folds_itself<std::remove_cvref_t<decltype(std::declval<const Leaf&>().trainable())>>;
+
 /// The leaf with parameters that a frozen network computes once.
 template <leaf_module Leaf>
 constexpr auto plain(const Leaf& leaf) {
@@ -187,6 +194,7 @@ struct find_abilities {
       }
     }
     is.is_parameter = gives_parameter<plain_t<Leaf>>;
+    is.computes_weights = computes_weights<Leaf>;
     if constexpr (folding_norm<Leaf>) is.maps = fold_ability::map::channels;
     if constexpr (maps_elements<Leaf>) is.maps = fold_ability::map::last;
     if constexpr (is_formula<Leaf>) {
@@ -211,6 +219,7 @@ struct folding {
   struct tables {
     std::array<fold_target, leaves + 1> into{};
     std::array<bool, leaves + 1> needs_bias{};
+    bool changes_weights = false;  ///< Those of the folded network are not those of M.
   };
   static constexpr tables found = [] {
     constexpr program_sizes n = std::remove_cvref_t<decltype(p)>::sizes;
@@ -222,6 +231,8 @@ struct folding {
     program_table<value_use, n.values> uses{};
     find_uses(p.view(), uses.data());
     fold_finder(p.view(), known.of.data(), uses.data(), t.into.data(), t.needs_bias.data()).run();
+    for (std::size_t l = 0; l < leaves; ++l)
+      t.changes_weights |= t.into[l].leaf >= 0 || known.of[l].computes_weights;
     return t;
   }();
   /// By leaf.

@@ -206,7 +206,8 @@ class inference_model {
   /// embedded weights.
   std::span<const value_type> parameters() const { return own()->parameters; }
   /// The parameters and persistent buffers by path, as views that live as long as a copy of this
-  /// network or a lane. Allocates the table.
+  /// network or a lane. It tells whether something is folded into them: `is_folded()`. Allocates
+  /// the table.
   [[gnu::cold]] state_view state() const {
     state_view dict;
     const auto& p = own()->lowered;
@@ -218,6 +219,7 @@ class inference_model {
         dict.add_view(p.path(p.buffers[b]).view(),
                       spec.follows_model ? dtype_of<value_type> : spec.type, spec.extents,
                       own()->buffer_table[b]);
+    dict.set_folded(own()->is_folded);
     return dict;
   }
 

@@ -36,6 +36,7 @@ struct frozen_weights {
   program<sizes> lowered{};
   ikebana::seed seed;
   bool fuses;
+  bool is_folded;  ///< Its parameters are not those of the model.
   std::uint64_t stamp = new_parameter_stamp();
   aligned_buffer<T> own_parameters;
   std::span<const T> parameters;  ///< The own ones, or memory that outlives this.
@@ -50,7 +51,10 @@ struct frozen_weights {
   /// Those of a model, folded into M.
   template <class Model, class Folding>
   [[gnu::cold]] frozen_weights(const Model& model, Folding)
-      : module{Folding::fold(model.module())}, seed{model.seed()}, fuses{model.fuses()} {
+      : module{Folding::fold(model.module())},
+        seed{model.seed()},
+        fuses{model.fuses()},
+        is_folded{Folding::found.changes_weights} {
     const auto& from = model.current_program();
     own_tables own;
     allocate(from, own);
@@ -85,7 +89,11 @@ struct frozen_weights {
   template <any_module Other, class Write>
   [[gnu::cold]] frozen_weights(const frozen_weights<E, Other, Inputs>& from, const M& m,
                                Write& write)
-      : module{m}, seed{from.seed}, fuses{from.fuses}, choices{from.choices} {
+      : module{m},
+        seed{from.seed},
+        fuses{from.fuses},
+        is_folded{from.is_folded},
+        choices{from.choices} {
     own_tables own;
     allocate(from.lowered, own);
     write.made = lowered.view();
@@ -96,7 +104,12 @@ struct frozen_weights {
 
   /// Reads `given` in place: weights that the compiler compared with the network.
   [[gnu::cold]] frozen_weights(const M& m, const program<sizes>& p, const embedded_view<T>& given)
-      : module{m}, lowered{p}, seed{0}, fuses{false}, parameters{given.data} {
+      : module{m},
+        lowered{p},
+        seed{0},
+        fuses{false},
+        is_folded{given.is_folded},
+        parameters{given.data} {
     // What is read in place has no memory here.
     for (std::size_t b = 0; b < sizes.buffers; ++b)
       if (is_embedded(lowered.buffers[b].spec)) lowered.buffers[b].spec.extents = shape{0};

@@ -131,12 +131,26 @@ void copy_state(Model& m, const state_dict& dict) {
       });
 }
 
+/// Throws state_error if a model would apply again what is folded into the tensors.
+template <class X>
+[[gnu::cold]] void refuse_folded(const basic_state_dict<X>& dict) {
+  if (dict.is_folded())
+    throw_error(state_error(
+        "norms, scalings or computed weights are folded into this state of a frozen network: a "
+        "model loads the state of a model, or, if it is without them, this one after "
+        "state.set_folded(false)"));
+}
+
 /// Runs the loading hooks around `load`, which gets the dict that the hooks made.
 template <class Load>
 void load_with_hooks(const hook_set* hooks, const state_dict& dict, Load&& load) {
-  if (hooks == nullptr) return load(dict);
+  if (hooks == nullptr) {
+    refuse_folded(dict);
+    return load(dict);
+  }
   dependent<state_view, Load> seen = dict.views();
   hooks->run(hook_point::loading, static_cast<state_dict&>(seen));
+  refuse_folded(seen);
   load(seen);
   hooks->run(hook_point::loaded, static_cast<const state_dict&>(seen));
 }
@@ -225,7 +239,8 @@ state_differences load_selected(Model& m, const state_dict& dict, const load_opt
 /// elements, and nothing else; otherwise throws a state_error that lists all mismatches, before
 /// anything has changed. A tensor may be missing if the state was written by a version of its
 /// module that did not have it (`since` in its spec); it is not changed. Elements are converted
-/// between float32 and float64. Hooks may rename keys first; `dict` is not changed. O(elements).
+/// between float32 and float64. Hooks may rename keys first; `dict` is not changed. A state into
+/// which a frozen network has folded norms or scalings is refused, too. O(elements).
 template <initialized_model Model>
 void load_state_dict(Model& m, const state_dict& dict) {
   detail::load_selected<false>(m, dict, {}, {});

@@ -255,10 +255,23 @@ class basic_state_dict {
     set_metadata(version_note(module), std::to_string(version));
   }
 
+  /// Whether norms, scalings or computed weights of the network are part of these tensors, as in
+  /// the state of a frozen network. Files keep it. O(number of notes).
+  [[gnu::cold]] bool is_folded() const {
+    const std::string* note = find_metadata(folded_note);
+    return note != nullptr && *note == "true";
+  }
+  [[gnu::cold]] void set_folded(bool folded) {
+    if (folded || find_metadata(folded_note) != nullptr)
+      set_metadata(folded_note, folded ? "true" : "false");
+  }
+
   /// Replaces all notes. Requires that their keys differ.
   void set_metadata(std::vector<metadata_entry> notes) { metadata_ = std::move(notes); }
 
  private:
+  static constexpr std::string_view folded_note = "ikebana.folded";
+
   [[gnu::cold]] static std::string version_note(std::string_view module) {
     return "ikebana.version:" + std::string(module);
   }
