@@ -96,4 +96,5 @@ TEST_CASE("what a lane computes of views of the caller's input leaves it as it i
     return "fc"_m(ike::linear<4, 3>{}, ike::transpose<1, 2>(x)) +
            ike::slice<2>(ike::reshape<-1, 6, 4>(x), 0, 3);
   }));
+  check_views(ike::graph([](auto x) { return "fc"_m(ike::linear<6, 6>{}, x) + x; }));
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include "ikebana/core/aligned_buffer.hpp"
 #include "ikebana/core/error.hpp"
 #include "ikebana/deploy/frozen_weights.hpp"
+#include "ikebana/deploy/lane_steps.hpp"
 #include "ikebana/model/network/input_check.hpp"
 #include "ikebana/model/network/lowerer.hpp"
 #include "ikebana/model/passes/forward_pass.hpp"
@@ -79,6 +81,7 @@ class lane_memory {
     }
     if (!plan(weights_->fuses && !is_watched_)) plan(false);
     if (t.run.fused != nullptr) compute_constants();
+    collect(t.run);
     t.current_inputs = inputs;
   }
 
@@ -105,8 +108,7 @@ class lane_memory {
                   return t.current.path(t.current.leaves[node.leaf]);
                 });
     }
-    forward_pass<E, no_boundary, tables::has_choices> pass{t.run};
-    for_each_leaf(module_, pass);
+    run_steps();
   }
 
   /// Runs all leaves one by one, unfused, and tells `watch` of each.
@@ -176,8 +178,23 @@ class lane_memory {
     if (!has_any) return;
     execution<T> run = t.run;
     run.fused = calls.data();
-    forward_pass<E, no_boundary, tables::has_choices> pass{run};
-    for_each_leaf(module_, pass);
+    collect(run);
+    run_steps();
+  }
+
+  [[gnu::cold]] void collect(const execution<T>& run) {
+    program_table<bool, sizes.values> moves{};
+    std::fill_n(moves.data(), input_count, true);
+    collect_steps<E> steps{{run, steps_.data(), moves.data()}};
+    for_each_leaf(module_, steps);
+    end_ = steps.to.next;
+  }
+
+  void run_steps() {
+    for (lane_step<T>* s = steps_.data(); s != end_; ++s) {
+      if (s->changes) s->given = s->of->forward_context_of(s->of->nodes[s->node]);
+      s->run(*s);
+    }
   }
 
   void point_inputs(const pointers& data) {
@@ -291,6 +308,8 @@ class lane_memory {
   std::span<std::byte> given_;
   std::unique_ptr<tables, ends> tables_;
   aligned_buffer<std::byte> own_buffers_, own_workspace_;
+  program_table<lane_step<T>, sizes.nodes> steps_;
+  lane_step<T>* end_ = nullptr;
   bool is_watched_ = false;  ///< Leaves run one by one, so that values are not strided.
 };
 
