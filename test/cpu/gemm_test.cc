@@ -422,7 +422,8 @@ using ikebana::cpu::gemm_algorithm;
 /// Sizes of every class that the table of algorithms tells apart.
 constexpr sizes classes[] = {{1, 1, 70},   {1, 40, 33},    {1, 300, 120}, {40, 1, 33}, {300, 1, 40},
                              {5, 50, 80},  {50, 3, 80},    {70, 6, 40},   {70, 12, 9}, {3, 200, 2},
-                             {20, 90, 70}, {90, 100, 400}, {37, 130, 37}};
+                             {20, 90, 70}, {90, 100, 400}, {37, 130, 37}, {4, 4, 4},   {7, 3, 5},
+                             {20, 100, 9}, {50, 6, 20},    {9, 40, 1},    {31, 33, 64}};
 
 template <class T>
 struct product_of {
@@ -487,6 +488,8 @@ TEST_CASE_TEMPLATE("every algorithm that applies makes the product, in its order
               x * static_cast<double>(p.alpha) + static_cast<double>(p.bias[j]);
         }
       const ikebana::cpu::gemm_epilogue<T> then{.bias = p.bias.data()};
+      const auto order = t & 8 ? ikebana::cpu::gemm_order::by_columns_and_terms
+                               : ikebana::cpu::gemm_order::by_all_sizes;
       for_each_set([&] {
         guarded<T> firsts[2] = {guarded<T>(s.m * s.n), guarded<T>(s.m * s.n)}, c(s.m * s.n);
         bool made_before[2] = {};
@@ -496,17 +499,20 @@ TEST_CASE_TEMPLATE("every algorithm that applies makes the product, in its order
                << ", m " << s.m << " n " << s.n << " k " << s.k << " form " << t);
           const int kind = ikebana::cpu::sums_in_order(a);
           guarded<T>& to = made_before[kind] ? c : firsts[kind];
-          if (!ikebana::cpu::detail::run_gemm_by(
-                  a, p.call(to.data(), then,
-                            t & 8 ? ikebana::cpu::gemm_order::by_columns_and_terms
-                                  : ikebana::cpu::gemm_order::by_all_sizes)))
-            continue;
+          if (!ikebana::cpu::detail::run_gemm_by(a, p.call(to.data(), then, order))) continue;
           ++made[static_cast<int>(a)];
           CHECK(all_close(to, expected, rounding<T> * (32 + 2 * static_cast<double>(s.k))));
           CHECK(to.intact());
           if (made_before[kind]) CHECK(same(firsts[kind], c, s.m * s.n));
           made_before[kind] = true;
         }
+        const auto call = p.call(c.data(), then, order);
+        ikebana::cpu::detail::make_product(call);
+        const bool in_order =
+            ikebana::cpu::sums_in_order(ikebana::cpu::detail::gemm_algorithm_of(call));
+        INFO("as chosen, m " << s.m << " n " << s.n << " k " << s.k << " form " << t);
+        CHECK(same(firsts[in_order], c, s.m * s.n));
+        CHECK(c.intact());
       });
     }
   for (const auto& entry : ikebana::cpu::gemm_table) {
@@ -542,7 +548,7 @@ TEST_CASE_TEMPLATE("a row has the same bits among any number of others, by colum
             call.then = &part;
             call.m = rows;
             call.a += from * s.k;
-            ikebana::cpu::detail::run_gemm(call);
+            ikebana::cpu::detail::make_product(call);
           };
           guarded<T> all(most * s.n), some(most * s.n);
           run(0, most, all.data());

@@ -53,9 +53,72 @@ struct gemm_call {
   gemm_order order = gemm_order::by_all_sizes;
 };
 
+/// How a tile begins: at zero, at what `init` points to (rows `init_row` apart, which is 0 for a
+/// bias of columns), or each row at one number of `init`.
+enum class tile_start : unsigned char { zero, matrix, rows };
+
+/// One tile: c[i, j] = start + the sum over p of a[i * a_row + p * a_step] * b[p * b_step + j].
+/// Vectors of columns follow each other but for the last, which begins at column `last` and may
+/// overlap the one before. In a tile of one vector, `last` is the number of its columns instead. As
+/// many tiles follow each other as `tiles` says, with pointers `next` further each time; t is left
+/// at the last one.
+template <class T>
+struct tile_task {
+  const T *a, *b, *init;
+  T* c;
+  dim_t a_row, a_step, b_step, c_row, init_row;
+  dim_t depth, last;
+  dim_t tiles = 1;
+  struct {
+    dim_t a, b, c, init;
+  } next;
+  tile_start start;
+  bool relu;
+
+  /// From what a row begins with to what the next does.
+  [[gnu::always_inline]] dim_t init_step() const {
+    return start == tile_start::matrix ? init_row : start == tile_start::rows ? 1 : 0;
+  }
+};
+
 namespace detail {
 template <class T>
 inline constexpr gemm_epilogue<T> no_epilogue{};
+
+/// Whether a product begins with zero or a bias and is small: it runs without a plan, since a call
+/// takes as long as the arithmetic. In the caller most of this is known to the compiler.
+template <class T>
+[[gnu::always_inline]] inline bool is_small(const gemm_call<T>& p) {
+  using size = std::uint64_t;
+  const gemm_epilogue<T>& then = *p.then;
+  return size(p.m) - 1 < size(gemm_costs::most_small) &&
+         size(p.n) - 1 < size(gemm_costs::most_small_columns) &&
+         size(p.k) - 1 < size(gemm_costs::most_small) && p.alpha == T(1) && p.beta == T(0) &&
+         then.residual == nullptr && then.row_bias == nullptr &&
+         then.function <= activation::relu && then.slope_of == nullptr;
+}
+/// Its tile, but for the columns.
+template <class T>
+[[gnu::always_inline]] inline void begin_small(tile_task<T>& t, const gemm_call<T>& p) {
+  const bool by_rows = p.ta == transpose::no;
+  t.a = p.a;
+  t.b = p.b;
+  t.c = p.c;
+  t.init = p.then->bias;
+  t.a_row = by_rows ? p.lda : 1;
+  t.a_step = by_rows ? 1 : p.lda;
+  t.b_step = p.ldb;
+  t.c_row = p.ldc;
+  t.init_row = 0;
+  t.depth = p.k;
+  t.start = p.then->bias != nullptr ? tile_start::matrix : tile_start::zero;
+  t.relu = p.then->function == activation::relu;
+}
+/// What a small product is beside its tile.
+struct small_form {
+  transpose ta, tb;
+  gemm_order order;
+};
 
 /// A product of one step. Its factors stand by rows and by columns alike: where they have no gaps,
 /// they are taken as they are for more steps.
@@ -95,8 +158,14 @@ namespace ikebana::cpu {
 namespace detail {
 
 template <class T>
+void run_small(tile_task<T>& t, dim_t m, dim_t n, small_form form) {
+  IKEBANA_CPU_DISPATCH(small_product<T>)(t, m, n, form);
+}
+IKEBANA_CPU_KERNEL(run_small)
+
+template <class T>
 void run_gemm(const gemm_call<T>& call) {
-  IKEBANA_CPU_DISPATCH(product<T>)(call);
+  IKEBANA_CPU_DISPATCH(planned_product<T>)(call);
 }
 IKEBANA_CPU_KERNEL(run_gemm)
 
@@ -183,6 +252,11 @@ template <class T>
                                         T beta, T* c, dim_t ldc, const gemm_epilogue<T>& then,
                                         gemm_order order = gemm_order::by_all_sizes) {
   const gemm_call<T> call{m, n, k, a, lda, b, ldb, c, ldc, &then, alpha, beta, ta, tb, order};
+  if (detail::is_small(call)) {
+    tile_task<T> t;
+    detail::begin_small(t, call);
+    return detail::run_small(t, m, n, {ta, tb, order});
+  }
   if (m * n * k > 2 * detail::products_for_thread && num_threads() > 1) [[unlikely]]
     return detail::share_gemm(call);
   detail::run_gemm(call);
@@ -192,6 +266,8 @@ template <class T>
 [[gnu::always_inline]] inline void gemm(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k,
                                         T alpha, const T* a, dim_t lda, const T* b, dim_t ldb,
                                         T beta, T* c, dim_t ldc, const T* bias = nullptr) {
+  if (bias == nullptr)
+    return gemm<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, detail::no_epilogue<T>);
   gemm<T>(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, gemm_epilogue<T>{.bias = bias});
 }
 

@@ -8,8 +8,9 @@ namespace ikebana::cpu::detail::gemm_costs {
 
 // ---- The order of summation follows from these, so only sizes are compared with them. ----
 
-/// Dot products serve results of up to so many rows or columns,
-inline constexpr dim_t most_dot_rows = 8;
+/// Dot products serve sums of at least so many vectors, and results of up to so many rows or
+/// columns,
+inline constexpr dim_t least_dot_vectors = 2, most_dot_rows = 8;
 /// and copy so many bytes of a factor to rows of so many vectors, which at least so many others
 /// read.
 inline constexpr dim_t most_copied = dim_t{256} * 1024, least_copied_vectors = 2, least_readers = 4;
@@ -23,15 +24,16 @@ inline constexpr dim_t least_lane_terms = 16;
 /// The columns of a block of a transposed product, which is small enough for the first-level cache.
 inline constexpr dim_t transposed_columns = 256;
 /// Fewer steps do not pay for transposing the result.
-inline constexpr dim_t least_transposed = 8;
+inline constexpr dim_t least_transposed = 16;
 /// op(b) is near if it takes so many quarters of the second-level cache.
 inline constexpr dim_t near_quarters = 3;
 /// How often a packed op(b) is moved: read and written once each.
 inline constexpr dim_t moves_of_packing = 2;
 /// The steps of a block where op(b) is near, so that the first-level cache holds a strip of a;
-/// where it is far, so that the processor prefetches as many rows; the same for one or two rows of
-/// a.
-inline constexpr dim_t near_depth = 384, far_depth = 64, thin_far_depth = 8, thin_rows = 2;
+/// where it is far, so that the processor prefetches as many rows; for one or two rows of a, fewer
+/// of them where they have more bytes together.
+inline constexpr dim_t near_depth = 384, far_depth = 64, thin_far_depth = 8, thin_rows = 2,
+                       thin_far_bytes = dim_t{32} * 1024;
 /// Of so few steps, time goes into writing the result, by tiles with long rows.
 inline constexpr dim_t most_shallow = 4;
 /// Columns of a are packed where its rows have more bytes: each is another page or set of the
@@ -39,9 +41,8 @@ inline constexpr dim_t most_shallow = 4;
 inline constexpr dim_t most_direct_row = 512;
 /// A packed op(b) of at most so many bytes is one panel.
 inline constexpr dim_t one_panel = dim_t{256} * 1024;
-/// Products of at most so many rows and steps, and vectors of columns, run without a plan, since a
-/// call takes as long as the arithmetic.
-inline constexpr dim_t most_small = 64, most_small_vectors = 8;
+/// Products of at most so many rows and steps, and columns, run without a plan.
+inline constexpr dim_t most_small = 64, most_small_columns = 128;
 
 // ---- Layers that run in one call. ----
 

@@ -182,6 +182,11 @@ template <class T>
                                          const T* dots) {
   const gemm_epilogue<T>& then = *call.then;
   T* to = call.c + i * call.ldc + j;
+  if (call.alpha == T(1) && call.beta == T(0) && then.bias == nullptr && then.row_bias == nullptr &&
+      then.residual == nullptr && then.function != activation::relu) {
+    for (; count > 0; --count, to += call.ldc) *to = *dots++;
+    return;
+  }
   for (const dim_t end = i + count; i < end; ++i, to += call.ldc) {
     T x = *dots++ * call.alpha;
     if (then.bias != nullptr) x += then.bias[j];

@@ -16,7 +16,7 @@ void fixed_product(const T* a, const T* b, T* c) {
     t.depth = K;
     t.start = tile_start::zero;
     t.relu = false;
-    t.set_columns(vectors, N);
+    set_columns(t, vectors, N);
     multiply_tile_inline<T, static_cast<int>(M), vectors>(t);
   } else {
     product(gemm_call<T>{M, N, K, a, A == transpose::no ? K : M, b, B == transpose::no ? N : K, c,

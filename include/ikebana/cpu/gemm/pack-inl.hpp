@@ -133,6 +133,11 @@ IKEBANA_CPU_INLINE void turn_and_fill(T* to, dim_t width, const T* from, dim_t l
     return;
   }
 #endif
+  if (count == filled && (count <= 4 || depth < 4)) {
+    for (dim_t i = 0; i < count; ++i, from += ld)
+      for (dim_t p = 0; p < depth; ++p) to[p * width + i] = from[p];
+    return;
+  }
   transpose_into<T>(depth, from, ld, count, T(1), to, width, filled, false);
 }
 /// to[p * width + i] = from[i * ld + p] for p < depth, i < count.

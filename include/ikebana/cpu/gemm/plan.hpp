@@ -71,7 +71,7 @@ struct gemm_plan {
       p.lanes / 2 < costs::most_dot_rows ? p.lanes / 2 : costs::most_dot_rows;
   if (a && b) {
     if (p.n == 1 || (p.m == 1 && !by_row)) return 2 * p.k >= p.lanes;
-    return p.k >= p.lanes &&
+    return p.k >= costs::least_dot_vectors * p.lanes &&
            (p.n <= most_columns ||
             (by_row ? p.k >= costs::least_lane_terms * p.lanes : p.m <= costs::most_dot_rows));
   }
@@ -93,7 +93,7 @@ constexpr dim_t no_cost(const gemm_problem&) { return 0; }
 
 constexpr bool applies_dot_products(const gemm_problem& p) { return sums_in_lanes(p); }
 [[gnu::always_inline]] constexpr bool applies_transposed(const gemm_problem& p) {
-  return p.lanes > 1 && !p.a_by_rows() && !p.scales && p.n <= p.tile_rows && p.n < p.m &&
+  return p.lanes > 1 && !p.a_by_rows() && !p.scales && 2 * p.n <= p.lanes && p.n < p.m &&
          p.m >= p.lanes && (p.n == 1 || p.k >= gemm_costs::least_transposed);
 }
 constexpr bool applies_tiles_in_place(const gemm_problem& p) { return !p.b_by_rows(); }
@@ -153,10 +153,14 @@ constexpr gemm_plan plan_gemm(const gemm_problem& p, gemm_algorithm algorithm) {
   plan.columns = p.n;
   const dim_t panel = 2 * p.lanes;
   if (algorithm == gemm_algorithm::tiles_in_place) {
-    const bool far = entry_of(algorithm).cost(p) > 0;
-    plan.depth = detail::even_block(p.k, !far                      ? costs::near_depth
-                                         : p.m <= costs::thin_rows ? costs::thin_far_depth
-                                                                   : costs::far_depth);
+    dim_t depth = costs::near_depth;
+    if (entry_of(algorithm).cost(p) > 0) {
+      depth = costs::far_depth;
+      while (p.m <= costs::thin_rows && depth > costs::thin_far_depth &&
+             depth * p.ldb * p.element > costs::thin_far_bytes)
+        depth /= 2;
+    }
+    plan.depth = detail::even_block(p.k, depth);
   } else {
     plan.depth = detail::even_block(p.k, costs::near_depth);
     const dim_t rounded = (p.n + p.lanes - 1) / p.lanes * p.lanes;

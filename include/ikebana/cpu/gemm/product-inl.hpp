@@ -58,21 +58,81 @@ bool algorithm_applies(gemm_algorithm algorithm, const gemm_call<T>& call) {
 }
 
 template <class T>
-[[gnu::noinline]] void planned_product(const gemm_call<T>& call) {
-  if (call.m == 0 || call.n == 0) return;
+[[gnu::noinline]] void planned_product(const gemm_call<T>& given) {
+  if (given.m == 0 || given.n == 0) return;
+  const gemm_call<T> call = given.k == 1 ? detail::with_one_step(given) : given;
   product_by(algorithm_of(call), call);
+}
+
+/// What is planned from a product that is_small.
+template <class T>
+IKEBANA_CPU_INLINE gemm_problem problem_of(const tile_task<T>& t, dim_t m, dim_t n,
+                                           detail::small_form form) {
+  return {m,
+          n,
+          t.depth,
+          form.ta == transpose::no ? t.a_row : t.a_step,
+          t.b_step,
+          form.ta,
+          form.tb,
+          false,
+          dim_t{sizeof(T)},
+          vec<T>::size,
+          gemm_tile<T>::most_rows[2],
+          form.order,
+          {}};
+}
+template <class T>
+[[gnu::noinline]] void planned_small(const tile_task<T>& t, dim_t m, dim_t n,
+                                     detail::small_form form) {
+  const gemm_problem p = problem_of(t, m, n, form);
+  const gemm_epilogue<T> then{.bias = t.init,
+                              .function = t.relu ? activation::relu : activation::none};
+  const gemm_call<T> call{m,       n,     p.k,  t.a,  p.lda, t.b,  p.ldb,  t.c,
+                          t.c_row, &then, T(1), T(0), p.ta,  p.tb, p.order};
+  const auto algorithm =
+      sums_in_lanes(p) ? gemm_algorithm::dot_products : gemm_algorithm::transposed;
+  runs_of<T>[static_cast<int>(algorithm)](p, algorithm, call);
+}
+/// By tiles, of few rows and columns by one.
+template <class T>
+IKEBANA_CPU_INLINE void multiply_small(tile_task<T>& t, dim_t m, dim_t n) {
+  const int vectors = n <= vec<T>::size ? 1 : 2;
+  if (n > gemm_tile<T>::columns || m > gemm_tile<T>::most_rows[vectors])
+    return multiply_strips(t, m, n);
+  set_columns(t, vectors, n);
+  find_tile<T>(m, vectors)(t);
+}
+/// The same where op(b) stands by columns.
+template <class T>
+[[gnu::noinline]] void turn_small(tile_task<T>& t, dim_t m, dim_t n) {
+  constexpr dim_t w = vec<T>::size;
+  if (t.depth > 1 || t.b_step > 1) {
+    T* const rows = detail::thread_scratch<T>();
+    const dim_t width = (n + w - 1) / w * w;
+    turn(rows, width, t.b, t.b_step, t.depth, n);
+    t.b = rows;
+    t.b_step = width;
+  }
+  multiply_small(t, m, n);
+}
+/// A product that is_small: where tiles are its algorithm, jumps lead to them, since a frame would
+/// take as long as a tile.
+template <class T>
+void small_product(tile_task<T>& t, dim_t m, dim_t n, detail::small_form form) {
+  const gemm_problem problem = problem_of(t, m, n, form);
+  if (sums_in_lanes(problem) || detail::applies_transposed(problem))
+    return planned_small(t, m, n, form);
+  if (form.tb == transpose::yes) return turn_small(t, m, n);
+  multiply_small(t, m, n);
 }
 
 template <class T>
 void product(const gemm_call<T>& call) {
-  if (call.k == 1) [[unlikely]]
-    return planned_product(detail::with_one_step(call));
-  if (is_small(call)) {
-    const gemm_problem problem = problem_of(call, {});
-    if (!sums_in_lanes(problem) && !detail::applies_transposed(problem))
-      return multiply_small(call);
-  }
-  planned_product(call);
+  if (!detail::is_small(call)) return planned_product(call);
+  tile_task<T> t;
+  detail::begin_small(t, call);
+  small_product(t, call.m, call.n, {call.ta, call.tb, call.order});
 }
 
 /// As many products of one size, from one to the next as far as the steps say.

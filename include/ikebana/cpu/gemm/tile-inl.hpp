@@ -22,37 +22,11 @@ struct gemm_tile {
   static_assert(2 * most_rows[1] >= most_rows[2]);  // See multiply_row.
 };
 
-/// How a tile begins: at zero, at what `init` points to (rows `init_row` apart, which is 0 for a
-/// bias of columns), or each row at one number of `init`.
-enum class tile_start : unsigned char { zero, matrix, rows };
-
-/// One tile: c[i, j] = start + the sum over p of a[i * a_row + p * a_step] * b[p * b_step + j].
-/// Vectors of columns follow each other but for the last, which begins at column `last` and may
-/// overlap the one before. In a tile of one vector, `last` is the number of its columns instead. As
-/// many tiles follow each other as `tiles` says, with pointers `next` further each time; t is left
-/// at the last one.
+/// The columns of a tile of so many vectors.
 template <class T>
-struct tile_task {
-  const T *a, *b, *init;
-  T* c;
-  dim_t a_row, a_step, b_step, c_row, init_row;
-  dim_t depth, last;
-  dim_t tiles = 1;
-  struct {
-    dim_t a, b, c, init;
-  } next;
-  tile_start start;
-  bool relu;
-
-  /// From what a row begins with to what the next does.
-  IKEBANA_CPU_INLINE dim_t init_step() const {
-    return start == tile_start::matrix ? init_row : start == tile_start::rows ? 1 : 0;
-  }
-  /// The columns of a tile of so many vectors.
-  IKEBANA_CPU_INLINE void set_columns(int vectors, dim_t columns) {
-    last = vectors == 1 ? columns : columns - vec<T>::size;
-  }
-};
+IKEBANA_CPU_INLINE void set_columns(tile_task<T>& t, int vectors, dim_t columns) {
+  t.last = vectors == 1 ? columns : columns - vec<T>::size;
+}
 
 /// Hides how x is computed from the compiler, which would else compute it anew where it is used.
 template <class X>
@@ -175,9 +149,9 @@ inline constexpr const tile_function<T>* tiles_of =
 /// The tile of so many rows and vectors, of those that there are.
 template <class T>
 IKEBANA_CPU_INLINE tile_function<T> find_tile(dim_t rows, int vectors) {
-  constexpr const tile_function<T>* tiles[] = {nullptr, tiles_of<T, 1>, tiles_of<T, 2>,
-                                               nullptr, tiles_of<T, 4>, nullptr,
-                                               nullptr, nullptr,        tiles_of<T, 8>};
+  static constexpr const tile_function<T>* tiles[] = {nullptr, tiles_of<T, 1>, tiles_of<T, 2>,
+                                                      nullptr, tiles_of<T, 4>, nullptr,
+                                                      nullptr, nullptr,        tiles_of<T, 8>};
   return tiles[vectors][rows - 1];
 }
 
@@ -195,7 +169,7 @@ template <class T>
     const dim_t whole = w << shift, width = columns < whole ? columns : whole;
     t.tiles = columns < whole ? 1 : columns / w >> shift;
     t.next = {0, width, width, init * width};
-    t.set_columns(1 << shift, width);
+    set_columns(t, 1 << shift, width);
     columns -= t.tiles * width;
     if (shift == 0 && rows > most[1]) {
       const dim_t upper = rows / 2;
@@ -239,7 +213,7 @@ template <class T>
 [[gnu::noinline]] void multiply_column(tile_task<T>& t, const dealt_rows& strips, dim_t columns) {
   const int vectors = columns <= vec<T>::size ? 1 : 2;
   const dim_t init = t.init_step();
-  t.set_columns(vectors, columns);
+  set_columns(t, vectors, columns);
   const auto run = [&](std::uint32_t tiles, dim_t rows) __attribute__((always_inline)) {
     t.tiles = tiles;
     t.next = {rows * t.a_row, 0, rows * t.c_row, rows * init};

@@ -46,6 +46,17 @@ template <class T>
   const dim_t init_step = t.init_step();
   const T *a = t.a, *const b = t.b, *init = t.init;
   T* c = t.c;
+  // By whole columns of tiles, where that takes fewer calls.
+  if (strips.parts * gemm_tile<T>::columns >= n) {
+    for (dim_t j = 0;; j += gemm_tile<T>::columns) {
+      multiply_column(t, strips, n - j < gemm_tile<T>::columns ? n - j : gemm_tile<T>::columns);
+      if (j + gemm_tile<T>::columns >= n) return;
+      t.a = a;
+      t.b += gemm_tile<T>::columns;
+      t.c = c += gemm_tile<T>::columns;
+      t.init = init += t.start == tile_start::matrix ? gemm_tile<T>::columns : 0;
+    }
+  }
   for (std::uint32_t s = 0;;) {
     const dim_t rows = strips[s];
     multiply_row(t, rows, n);
@@ -158,41 +169,4 @@ template <class T>
     if (call.then->function != activation::none || result.finishes())
       result.finish(i, 0, count, call.n);
   }
-}
-
-/// Whether a product is small, and begins with zero or a bias: it runs without a plan, since a call
-/// takes as long as the arithmetic.
-template <class T>
-IKEBANA_CPU_INLINE bool is_small(const gemm_call<T>& call) {
-  using size = std::uint64_t;
-  namespace costs = detail::gemm_costs;
-  constexpr dim_t w = vec<T>::size;
-  const gemm_epilogue<T>& then = *call.then;
-  return size(call.m) - 1 < size(costs::most_small) &&
-         size(call.n) - 1 < size(costs::most_small_vectors * w) &&
-         size(call.k) - 1 < size(costs::most_small) && call.tb == transpose::no &&
-         call.alpha == T(1) && call.beta == T(0) && then.residual == nullptr &&
-         then.row_bias == nullptr && then.function <= activation::relu && then.slope_of == nullptr;
-}
-template <class T>
-IKEBANA_CPU_INLINE void multiply_small(const gemm_call<T>& call) {
-  const bool by_rows = call.ta == transpose::no;
-  tile_task<T> t;
-  t.a_row = by_rows ? call.lda : 1;
-  t.a_step = by_rows ? 1 : call.lda;
-  t.b_step = call.ldb;
-  t.c_row = call.ldc;
-  t.init_row = 0;
-  t.start = call.then->bias != nullptr ? tile_start::matrix : tile_start::zero;
-  t.depth = call.k;
-  t.relu = call.then->function == activation::relu;
-  t.a = call.a;
-  t.b = call.b;
-  t.c = call.c;
-  t.init = call.then->bias;
-  const int vectors = call.n <= vec<T>::size ? 1 : 2;
-  if (call.n > gemm_tile<T>::columns || call.m > gemm_tile<T>::most_rows[vectors])
-    return multiply_strips(t, call.m, call.n);
-  t.set_columns(vectors, call.n);
-  find_tile<T>(call.m, vectors)(t);
 }
