@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -169,6 +170,16 @@ TEST_CASE("reductions of nothing, and dims that are not there") {
   none.forward();
   CHECK(none.output[2] == 0);
   check_empty_batch(reducing(ops::reduction_op::var, ops::number_list::of<1>()), {0, 3});
+  // The divisor of a variance is not below 0, as in PyTorch: 0 / 0, or infinity.
+  leaf_run<double, ops::reduction> var_of_none(
+      reducing(ops::reduction_op::var, ops::number_list::of<0>()), {0, 3});
+  var_of_none.forward();
+  CHECK(std::isnan(var_of_none.output[2]) == true);
+  leaf_run<double, ops::reduction> var_of_few(
+      ops::reduction{ops::reduction_op::var, false, ops::number_list::of<1>(), 3}, {1, 2});
+  var_of_few.input[1] = 1;
+  var_of_few.forward();
+  CHECK(var_of_few.output[0] == std::numeric_limits<double>::infinity());
   CHECK(sentence_of(sum(ops::number_list::of<2>()).infer(shape{4, 5})) ==
         "sum expects a dim within 2 dimensions, got 2 (input [4, 5])");
   CHECK(sentence_of(sum(ops::number_list::of<1, -1>()).infer(shape{4, 5})) ==

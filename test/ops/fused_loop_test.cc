@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <set>
 #include <string>
 #include <tuple>
@@ -387,6 +388,10 @@ TEST_CASE("loops of batches of any size") {
     CHECK(difference<double, shape{dynamic}>(graph([](auto x) { return exp(x) * x; }), 0,
                                              {shape{n}}) < 1e-14);
   }
+  // The divisor of a variance is not below 0.
+  auto few = initialize<double, shape{1, 2}>(
+      graph([](auto x) { return var<-1>(exp(x), correction<3>) * 2; }), seed{1});
+  CHECK(few(uniform<double, shape{1, 2}>(seed{2}))[0] == std::numeric_limits<double>::infinity());
 }
 
 TEST_CASE("the gradients of loops are exact") {

@@ -304,7 +304,8 @@ class loop_runner {
           break;
         case reduction_op::var:
           s[r] = of(fold_op::sum, T{}, T{}) / static_cast<T>(n);
-          y[r] = of(fold_op::deviation, s[r], T{}) / (static_cast<T>(n) - static_cast<T>(i.number));
+          y[r] = of(fold_op::deviation, s[r], T{}) /
+                 std::fmax(static_cast<T>(n) - static_cast<T>(i.number), T{});
           break;
         case reduction_op::max:
           y[r] = of(fold_op::max, T{}, -infinity);

@@ -126,7 +126,7 @@ struct reduction {
         divide(n, s, count(c));
         start(y, none);
         cpu::fold<T>(cpu::fold_op::deviation, g, x, s, none, y);
-        return divide(n, y, count(c) - static_cast<T>(p));
+        return divide(n, y, std::fmax(count(c) - static_cast<T>(p), none));
       case reduction_op::max:
         start(y, -infinity);
         return cpu::fold<T>(cpu::fold_op::max, g, x, nullptr, none, y);
@@ -298,7 +298,8 @@ IKEBANA_REDUCTION(min, min)
 IKEBANA_REDUCTION(logsumexp, logsumexp)
 #undef IKEBANA_REDUCTION
 
-/// The variance, in two passes: torch.var. Options: correction<N> (default 1), keepdim.
+/// The variance, in two passes: torch.var. Not a number of fewer than two elements, unless N is 0.
+/// Options: correction<N> (default 1), keepdim.
 template <dim_t... Dims, symbolic X, class... Options>
 requires((detail::is_keepdim<Options> ||
           detail::is_correction<Options>)&&...) constexpr auto var(const X& x,
