@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -180,6 +181,33 @@ TEST_CASE("what cannot be quantised stays, and without a batch nothing is") {
   auto model = ike::initialize<float, shape{1, 1, 5, 5}>(net, ike::seed{1});
   std::vector<ike::tensor<float, shape{1, 1, 5, 5}>> batches;
   CHECK_THROWS_AS(ike::quantize<ike::int8>(model, batches), ike::error);
+}
+
+TEST_CASE("batches without a sample, and numbers that are not finite, are no calibration") {
+  constexpr shape rows{ike::dynamic, 2};
+  auto model = ike::initialize<float, rows>(
+      ike::sequential("a"_m = ike::linear<2, 3>{}, ike::relu{}, "b"_m = ike::linear<3, 1>{}),
+      ike::seed{1});
+  const auto says = [&](const ike::tensor<float, rows>& x) -> std::string {
+    try {
+      ike::quantize<ike::int8>(model, std::span(&x, 1));
+    } catch (const ike::error& e) {
+      return e.what();
+    }
+    return {};
+  };
+  auto x = ike::uniform<float, rows>(ike::seed{2}, dim_t{4});
+  CHECK(says(x).empty());
+  CHECK(says(ike::tensor<float, rows>(shape{0, 2})) ==
+        "quantize needs a batch of inputs, which tells the ranges of numbers");
+  x(2, 1) = std::numeric_limits<float>::quiet_NaN();
+  CHECK(says(x) == "a: the batches give it numbers that are not finite");
+  x(2, 1) = std::numeric_limits<float>::infinity();
+  CHECK(says(x) == "a: the batches give it numbers that are not finite");
+  x(2, 1) = 0;
+  model.parameters()[static_cast<std::size_t>(model.layout().offsets[2])] =
+      -std::numeric_limits<float>::infinity();
+  CHECK(says(x) == "b: a weight is not finite, which no byte is");
 }
 
 TEST_CASE("a replica is frozen and quantised as its model is") {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 
@@ -112,6 +113,43 @@ TEST_CASE_TEMPLATE("blocks of any length give the results of the whole sequence"
               doctest::Approx(expected(0, 0, first + i)).epsilon(sizeof(T) == 4 ? 1e-5 : 1e-12));
     }
   }
+}
+
+TEST_CASE("convolutions with strides give the results of the whole sequence in whole strides") {
+  constexpr dim_t length = 48;
+  const auto net = []<class... State>(State...) {
+    return ike::sequential(
+        "a"_m = ike::causal_conv1d<2, 5, ike::kernel<4>, ike::stride<2>, State...>{}, ike::tanh{},
+        "b"_m =
+            ike::causal_conv1d<5, 3, ike::kernel<2>, ike::stride<3>, ike::dilation<4>, State...>{});
+  };
+  constexpr shape block{2, 2, ike::dynamic};
+  auto whole = ike::initialize<double, shape{2, 2, length}>(net(), ike::seed{1});
+  auto streaming = ike::initialize<double, block>(net(ike::stateful<2>{}), ike::seed{2});
+  ike::load_state_dict(streaming, ike::get_state_dict(whole));
+  const auto x = ike::uniform<double, shape{2, 2, length}>(ike::seed{5});
+  const auto expected = whole(x);
+  const auto frozen = ike::freeze(streaming);
+  auto lane = frozen.lane(shape{2, 2, 18});
+  for (const dim_t size : {dim_t{6}, dim_t{18}, dim_t{12}}) {
+    lane.reset();
+    for (dim_t first = 0; first < length; first += size) {
+      const dim_t n = std::min(size, length - first);
+      ike::tensor<double, block> part(shape{2, 2, n});
+      for (dim_t r = 0; r < 4; ++r)
+        for (dim_t i = 0; i < n; ++i) part(r / 2, r % 2, i) = x(r / 2, r % 2, first + i);
+      const auto y = frozen(lane, part);
+      REQUIRE(y.extents() == shape{2, 3, n / 6});
+      for (dim_t r = 0; r < 6; ++r)
+        for (dim_t i = 0; i < n / 6; ++i)
+          CHECK(y(r / 3, r % 3, i) ==
+                doctest::Approx(expected(r / 3, r % 3, first / 6 + i)).epsilon(1e-12));
+    }
+  }
+  CHECK_THROWS_WITH_AS(frozen(lane, ike::tensor<double, block>(shape{2, 2, 8})),
+                       "b: causal_conv1d that is stateful expects a length divisible by stride = "
+                       "3, got 4 (input [2, 5, 4])",
+                       ike::shape_error);
 }
 
 TEST_CASE("single steps of a batch, between blocks, give the results of the whole sequence") {

@@ -51,6 +51,7 @@ class input_ranges final : public leaf_boundary<float> {
     for (dim_t i = 0; i < n; ++i) {
       least_[l] = std::min(least_[l], x[i]);
       most_[l] = std::max(most_[l], x[i]);
+      has_others_[l] |= !std::isfinite(x[i]);
     }
   }
 
@@ -58,9 +59,12 @@ class input_ranges final : public leaf_boundary<float> {
     const auto l = static_cast<std::size_t>(leaf);
     return byte_range::of(least_[l], most_[l]);
   }
+  /// Whether all that the leaf read were finite.
+  bool are_finite(int leaf) const { return !has_others_[static_cast<std::size_t>(leaf)]; }
 
  private:
   program_table<float, N> least_{}, most_{};
+  program_table<bool, N> has_others_{};
 };
 
 /// Copies the parameters and buffers of leaves of a frozen network to another, which has replaced
@@ -112,6 +116,12 @@ struct quantize_values : copy_values<float> {
     if constexpr (quantizable<Leaf>) {
       const float* const* const p = parameters + own.first_parameter;
       const shape& weight = extents_of(own, 0);
+      const auto refuse = [&](const char* what) {
+        throw_error(error(std::string(from.path(own).view()) + ": " + what));
+      };
+      if (!ranges.are_finite(l)) refuse("the batches give it numbers that are not finite");
+      if (!std::all_of(p[0], p[0] + weight.numel(), [](float w) { return std::isfinite(w); }))
+        refuse("a weight is not finite, which no byte is");
       std::byte* const* const b = made_buffers + to.first_buffer;
       quantize_weights(weight[0], weight.numel(1, weight.rank()), p[0],
                        reinterpret_cast<std::int8_t*>(b[0]), reinterpret_cast<float*>(b[1]));
@@ -190,7 +200,7 @@ auto quantize_as(const model<float, M, In...>*, const From& from, Batches& batch
       const auto& x = calibration_input(batch);
       lane.prepare_for(arguments::shapes(x));
       lane.run_watched(arguments::data(x), ranges);
-      any = true;
+      any |= x.size() > 0;
     }
     if (!any)
       throw_error(error("quantize needs a batch of inputs, which tells the ranges of numbers"));
@@ -241,7 +251,8 @@ IKEBANA_MISUSE(quantize_takes_a_half,
 /// are run once, and the least and the largest number that each of these modules reads is the range
 /// of its bytes. Inputs beyond it become its ends. Products have integer sums, exact on every
 /// instruction set. The model is unchanged and not needed afterwards. Throws error if there is no
-/// batch. O(parameters + batches); allocates.
+/// batch with a sample, or if a weight of such a module or a number that it reads is not finite.
+/// O(parameters + batches); allocates.
 template <std::same_as<int8> Number, resolved_module M, shape... In, class Batches>
 auto quantize(const model<float, M, In...>& m, Batches&& batches) {
   return detail::quantize_as(&m, m, batches);

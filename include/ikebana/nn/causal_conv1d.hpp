@@ -47,9 +47,10 @@ struct conv_without_state<In, Out, void(Kept...), First, Rest...>
 ///
 /// Parameters: those of conv1d. In is a number, `lazy` or `dynamic`. Options: kernel<K> (required),
 /// stride<S> (default 1), dilation<D> (1), groups<G> (1), bias<bool> (true), stateful<N> (0). With
-/// stateful<N>, which takes a batch of N and stride 1, the zeros are in front of the first call
-/// alone: a later call continues where the previous one ended, in training and in evaluation. So a
-/// sequence may be given in blocks of any length. Backward ends at the beginning of a call.
+/// stateful<N>, which takes a batch of N, the zeros are in front of the first call alone: a later
+/// call continues where the previous one ended, in training and in evaluation. So a sequence may be
+/// given in blocks of any length, with a stride in blocks of whole strides. Backward ends at the
+/// beginning of a call.
 ///
 /// O(output elements * in_channels / groups * kernel) multiply-adds; no allocation. The input is
 /// copied to planned memory, behind what it is extended by. In evaluation, a single step with
@@ -73,8 +74,7 @@ struct causal_conv1d {
   static constexpr bool adds_zeros = reach > 0;
   static constexpr dim_t state_batch = detail::option_or<stateful<0>, Options...>::value;
   static_assert(state_batch >= 0, "ikebana: stateful<N> is how many sequences, or 0");
-  static_assert(state_batch == 0 || convolution::options::stride[0] == 1,
-                "ikebana: causal_conv1d that is stateful needs a stride of 1");
+  static constexpr dim_t step_length = convolution::options::stride[0];
 
   [[no_unique_address]] convolution inner{};
 
@@ -93,6 +93,11 @@ struct causal_conv1d {
           "causal_conv1d keeps the states of a batch of {expected}, got {got} (input "
           "{input})",
           state_batch, convolution::options::batch(in), in};
+    if (state_batch > 0 && in.back() > 0 && in.back() % step_length != 0)
+      return diagnostic{
+          "causal_conv1d that is stateful expects a length divisible by stride = {expected}, got "
+          "{got} (input {input})",
+          step_length, in.back(), in};
     return inner.infer(widened(in));
   }
 
@@ -208,7 +213,7 @@ struct causal_conv1d {
   /// steps are convolutions.
   constexpr dim_t packed_size() const {
     const dim_t in = inner.in_channels.value();
-    if (state_batch == 0 || convolution::options::groups != 1 || in <= 0 ||
+    if (state_batch == 0 || step_length != 1 || convolution::options::groups != 1 || in <= 0 ||
         in * Out * taps > dim_t{1} << 14)
       return 0;
     return 16 + cpu::causal_step_size(in, Out, taps);
