@@ -73,6 +73,56 @@ void compare_first_with_later(const M& net, bool training = true, bool fuses = t
   CHECK(run(first, x) == run(later, x));
 }
 
+/// Where the last backward of a `marked` wrote its input's gradient.
+const void* written_at = nullptr;
+
+struct marked {
+  static constexpr std::string_view kind = "marked";
+
+  constexpr ike::inferred infer(const shape& x) const { return x; }
+  template <class T>
+  void forward(const ike::context<T>& c) const {
+    std::copy_n(c.input(), c.input_shape().numel(), c.output());
+  }
+  template <class T>
+  void backward(const ike::context<T>& c) const {
+    written_at = c.input_gradient();
+    if (written_at != nullptr)
+      std::copy_n(c.output_gradient(), c.input_shape().numel(), c.input_gradient());
+  }
+};
+
+/// Compares the gradients of [2, 3, 4] under two views, and without them. Returns whether they were
+/// written in the caller's memory.
+bool compare_view_with_input(auto f) {
+  const auto of_view =
+      ike::graph([f](auto x) { return f(ike::reshape<6, 4>(ike::reshape<-1>(x))); });
+  auto m = ike::initialize<double, shape{2, 3, 4}>(of_view, ike::seed{1});
+  auto expected = ike::initialize<double, shape{6, 4}>(ike::graph(f), ike::seed{1});
+  const auto x = ike::uniform<double, shape{2, 3, 4}>(ike::seed{2});
+  ike::tensor<double, shape{6, 4}> flat;
+  std::ranges::copy(x, flat.begin());
+  ike::tensor<double, shape{2, 3, 4}> dx;
+  written_at = nullptr;
+  bool is_there = true;
+  for (int i = 0; i < 2; ++i) {
+    CHECK(run(m, x) == run(expected, flat));
+    const auto y = m(x);
+    const ike::tensor dy{y};
+    m.zero_grad();
+    m.backward(dy, dx);
+    is_there = is_there && written_at == dx.data();
+    const std::vector<double> before(m.gradients().begin(), m.gradients().end());
+    const std::vector<double> of_input(dx.begin(), dx.end());
+    m.zero_grad();
+    m.backward(dy);
+    CHECK(written_at != dx.data());
+    CHECK(std::ranges::equal(m.gradients(), before));
+    CHECK(std::ranges::equal(dx, of_input));
+  }
+  return is_there;
+}
+
 template <class Recurrent>
 constexpr auto recurrent = ike::graph([](auto x) {
   auto states = "rnn"_m(Recurrent{}, x);
@@ -208,4 +258,35 @@ TEST_CASE("an output stays what it was until the next forward, also where backwa
   CHECK(std::vector<double>(y.begin(), y.end()) == before);
   const auto again = model.output();
   CHECK(std::vector<double>(again.begin(), again.end()) == before);
+}
+
+TEST_CASE("views of an input write its gradient in the caller's memory") {
+  CHECK(compare_view_with_input([](auto x) {
+    return "fc"_m(ike::linear<4, 2>{}, "mark"_m(marked{}, x) * ike::parameter<"w", shape{4}>(x));
+  }));
+  CHECK(compare_view_with_input([](auto x) {
+    const auto y = "fc"_m(ike::linear<4, 4>{}, x) * ike::relu{}(x);
+    return y + ike::reshape<6, 4>("mark"_m(marked{}, x));
+  }));
+  // Not if it is a part of a larger one.
+  CHECK(!compare_view_with_input([](auto x) {
+    return ike::concat<ike::dim<0>>{}(x, ike::parameter<"w", shape{2, 4}>(x));
+  }));
+}
+
+TEST_CASE("the given gradient of an output that is a view of an input is not written over") {
+  auto m = ike::initialize<double, shape{2, 3}>(ike::graph([](auto x) {
+                                                  const auto y = ike::reshape<-1>(x);
+                                                  return std::tuple{3 * y, y};
+                                                }),
+                                                ike::seed{1});
+  const auto x = ike::uniform<double, shape{2, 3}>(ike::seed{2});
+  ike::tensor<double, shape{2, 3}> dx;
+  const ike::tensor<double, shape{6}> dy{ike::uniform<double, shape{6}>(ike::seed{3})},
+      dz{ike::uniform<double, shape{6}>(ike::seed{4})};
+  for (int i = 0; i < 2; ++i) {
+    m(x);
+    m.backward(std::tuple{dy, dz}, dx);
+    for (ike::dim_t k = 0; k < 6; ++k) CHECK(dx.data()[k] == 3 * dy.data()[k] + dz.data()[k]);
+  }
 }

@@ -337,6 +337,13 @@ TEST_CASE("a norm of rows takes weights and biases with it") {
                                   means.data(), inverses.data(), dx_of_kernel.data(),
                                   ds_of_kernel.data(), dt_of_kernel.data(), false);
   CHECK(std::equal(dt.begin(), dt.end(), dt_of_kernel.begin()));
+  // The gradient of x is written; what those of the weights and biases are added to is zero before.
+  const auto& p = of_two.current_program();
+  auto plan = plan_memory<float>(p, 3, pass_purpose::training_with_input_gradients);
+  detail::loop_storage<std::remove_cvref_t<decltype(p)>::sizes> loops;
+  REQUIRE(detail::build_loops<float>(p.view(), plan.tables(), loops.tables));
+  CHECK(std::ranges::count(loops.edges, detail::loop_edge::gradient) == 1);
+  CHECK(std::ranges::count(loops.edges, detail::loop_edge::sum) == 2);
   // Without the gradient of x.
   const auto gradients = [&](bool fuses) {
     auto m = initialize<double, shape{4, 9}>(graph([normed](auto v) {

@@ -141,7 +141,8 @@ void network_state<T>::place(std::byte* workspace) {
   for (std::size_t v = 0; v < current.n.values; ++v) {
     const value_layout& layout = plan.layouts[v];
     if (v >= inputs) values[v] = at(plan.values[plan.root[v]]) + layout.first_in_whole;
-    value_gradients[v] = at(plan.value_gradients[plan.gradient_root[v]]) + layout.first_in_gradient;
+    const dim_t offset = v < inputs ? -1 : plan.value_gradients[plan.gradient_root[v]];
+    value_gradients[v] = at(offset) + layout.first_in_gradient;
     unwritten[v] = value_gradients[v] != nullptr && !plan.gradient_written[v];
   }
   for (std::size_t s = 0; s < current.n.saved; ++s)
@@ -209,6 +210,13 @@ void network_state<T>::set_input_gradients(T* const* to, std::byte* workspace) {
     if (to[v] != nullptr && !plan.gradient_written[v])
       std::fill_n(to[v], current.values[v].numel(), T{0});
     value_gradients[v] = to[v];
+    const int root = plan.gradient_root[v];
+    if (root == static_cast<int>(v)) continue;
+    // Views of the input, and what runs in place of them.
+    T* const own = reinterpret_cast<T*>(workspace + plan.value_gradients[root]);
+    for (std::size_t w = inputs; w < current.n.values; ++w)
+      if (plan.gradient_root[w] == root)
+        value_gradients[w] = (to[v] != nullptr ? to[v] : own) + plan.layouts[w].first_in_gradient;
   }
   point_edges(workspace);
 }

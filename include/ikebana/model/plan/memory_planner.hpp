@@ -407,13 +407,30 @@ class memory_planner {
       dim_t at = 0;
       for (std::size_t i = 0; i < node.input_count; ++i) {
         const int in = node.inputs[i];
-        if (in >= inputs_ && uses_[in].consumers == 1 && !uses_[in].is_output &&
-            (node.choice >= 0 || values_[in].arm == node.arm) &&
-            (!joins || !is_alone(uses_[in].producer)))
+        if ((in >= inputs_ ? !joins || !is_alone(uses_[in].producer) : is_view_alone(node)) &&
+            has_one_contribution(in) && !uses_[in].is_output &&
+            (node.choice >= 0 || values_[in].arm == node.arm))
           share_gradient(in, node, at);
         if (joins) at += p_.values[in].numel();
       }
     }
+  }
+  constexpr bool has_one_contribution(int v) const {
+    int n = 0;
+    for (int k = uses_[v].producer + 1; k <= uses_[v].last_consumer && n < 2; ++k)
+      for (std::size_t i = 0; i < p_.nodes[k].input_count; ++i)
+        n += p_.nodes[k].inputs[i] == v && !p_.nodes[k].role.stops_gradient;
+    return n == 1;
+  }
+  /// Whether the node is a view of an input, and its gradient can be in the caller's memory: no
+  /// larger one contains it, and none that the caller gives is in it.
+  constexpr bool is_view_alone(const program_node& node) const {
+    const int root = plan_.gradient_root[node.first_output];
+    bool is_alone = node.is_view && p_.n.choices == 0 && values_[node.inputs[0]].needs_gradient &&
+                    p_.values[root].numel() == p_.values[node.first_output].numel();
+    for (int v = inputs_; v < count_; ++v)
+      is_alone = is_alone && (plan_.gradient_root[v] != root || !uses_[v].is_output);
+    return is_alone;
   }
   /// The gradient of v starts there in that of the node's output.
   constexpr void share_gradient(int v, const program_node& node, dim_t at) {

@@ -305,7 +305,7 @@ class loop_analysis {
         ++to.contributions;
         if (by >= weight_of_norm) {
           to.scattered = true;
-        } else if (!to.made && !is_fold(k)) {
+        } else if (!to.made && !is_fold(k) && norm_of(k) == nullptr) {
           const cpu::strided_map m = cpu::broadcast_map(p_.values[v], p_.values[node.first_output]);
           if (!m.is_dense() && (of_rows(k) || !repeats_for_rows(m))) to.scattered = true;
         }
