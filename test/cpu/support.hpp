@@ -14,20 +14,21 @@
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/dispatch.hpp"
+#include "test/support/tested_sets.hpp"
 
 /// Shared by the kernels' tests: every instruction set in turn, guarded arrays, random numbers.
 namespace cpu_test {
 
 using ikebana::dim_t;
 
-/// Runs f once per instruction set of this machine, the scalar one first, and restores the active
+/// Runs f once per instruction set that is tested, the scalar one first, and restores the active
 /// one.
 template <class F>
 void for_each_set(F f) {
   using ikebana::cpu::instruction_set;
   const instruction_set before = ikebana::cpu::active_instruction_set();
   for (const instruction_set s : ikebana::cpu::instruction_sets) {
-    if (!ikebana::cpu::supports(s)) continue;
+    if (!is_tested(s)) continue;
     ikebana::cpu::set_instruction_set(s);
     INFO("instruction set " << std::string(ikebana::cpu::name(s)));
     f();
@@ -35,7 +36,7 @@ void for_each_set(F f) {
   ikebana::cpu::set_instruction_set(before);
 }
 
-/// Whether the machine has a set other than the scalar one, or than that and `other`. Algorithms in
+/// Whether a set is tested other than the scalar one, or than that and `other`. Algorithms in
 /// lanes need one.
 inline bool has_vectors(
     ikebana::cpu::instruction_set other = ikebana::cpu::instruction_set::scalar) {
