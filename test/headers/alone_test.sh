@@ -8,7 +8,8 @@ shift 2
 failed=0
 
 # Including one of these is equivalent to using a precompiled one, which saves half of all work. From large to small.
-bases='replicate/policy model/network_tables cpu/elementwise cpu/gemm cpu/collective cpu/dispatch module/program core/text'
+bases='model/model optim/optimizer replicate/policy model/network/network_state module/lowering module/module cpu/gemm'
+bases+=' cpu/elementwise core/tensor cpu/dispatch core/text'
 
 compile=("$compiler" -std=c++20 -Wall -Wextra -Wconversion -Wshadow -Werror "@$flags")
 
@@ -31,6 +32,9 @@ read_before() {
 }
 
 [ -z "${TEST_SHARD_STATUS_FILE:-}" ] || touch "$TEST_SHARD_STATUS_FILE"
+for base in $bases; do
+  [[ " $* " == *" include/ikebana/$base.hpp "* ]] || { echo "there is no header $base"; failed=1; }
+done
 
 # Per line: the largest base that the header includes, directly or not, a macro, and the header.
 awk -v bases="$bases" '
