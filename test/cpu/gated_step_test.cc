@@ -1,6 +1,7 @@
 #include "ikebana/cpu/gated_step.hpp"
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "ikebana/cpu/causal_step.hpp"
@@ -108,6 +109,72 @@ TEST_CASE_TEMPLATE("a step of one sequence through a gru", T, float, double) {
         for (const guarded<T>* each : {&h, &gates, &h_before, &new_from_h, &y, &h_after, &packed})
           CHECK(each->intact());
       }
+  });
+}
+
+TEST_CASE_TEMPLATE("a step that no backward follows leaves its state and output alone", T, float,
+                   double) {
+  generator r(84);
+  for_each_set([&] {
+    for (const dim_t gates : {3, 4})
+      for (const dim_t hidden : {7, 8, 17}) {
+        const dim_t in = 3;
+        const guarded<T> w(gates * hidden * (in + hidden), r), x(in, r);
+        guarded<T> packed(cpu::gated_step_size(gates, in, hidden)), h(hidden, r), c(hidden, r),
+            kept(7 * hidden), y(hidden), h_after(hidden), c_after(hidden);
+        cpu::pack_gated_step<T>(gates, in, hidden, w.data(), w.data() + gates * hidden * in,
+                                nullptr, nullptr, packed.data());
+        const auto run = [&](T* first) {
+          const cpu::gated_step<T> step{in,
+                                        hidden,
+                                        packed.data(),
+                                        x.data(),
+                                        h.data(),
+                                        c.data(),
+                                        first,
+                                        kept.data() + 4 * hidden,
+                                        kept.data() + 5 * hidden,
+                                        kept.data() + 6 * hidden,
+                                        y.data(),
+                                        h_after.data(),
+                                        c_after.data()};
+          gates == 4 ? cpu::run_lstm_step<T>(step) : cpu::run_gru_step<T>(step);
+        };
+        const guarded<T> h0 = h, c0 = c;
+        run(kept.data());
+        const guarded<T> h1 = h, c1 = c, y1 = y;
+        h = h0;
+        c = c0;
+        for (dim_t i = 0; i < 7 * hidden; ++i) kept[i] = T{5};
+        run(nullptr);
+        for (dim_t j = 0; j < hidden; ++j) {
+          CHECK(h[j] == h1[j]);
+          CHECK(c[j] == c1[j]);
+          CHECK(y[j] == y1[j]);
+        }
+        for (dim_t i = 0; i < 7 * hidden; ++i) CHECK(kept[i] == T{5});
+      }
+  });
+}
+
+TEST_CASE_TEMPLATE("gates are exact in both tails", T, float, double) {
+  const double of_place = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
+  for_each_set([&] {
+    for (dim_t sum = -104; sum <= 104; ++sum) {
+      const T zeros[3]{}, x[1]{}, bias[3] = {static_cast<T>(sum) / 2, T(0.1) * static_cast<T>(sum)};
+      guarded<T> packed(cpu::gated_step_size(3, 1, 1)), h(1), gates(3), before(1), from_h(1), y(1),
+          after(1);
+      cpu::pack_gated_step<T>(3, 1, 1, zeros, zeros, bias, zeros, packed.data());
+      cpu::run_gru_step<T>({1, 1, packed.data(), x, h.data(), nullptr, gates.data(), before.data(),
+                            nullptr, from_h.data(), y.data(), after.data(), nullptr});
+      for (const dim_t g : {0, 1}) {
+        const double a = static_cast<double>(bias[g]), e = std::exp(-std::abs(a)),
+                     expected = (a < 0 ? e : 1) / (1 + e);
+        CHECK(std::abs(static_cast<double>(gates[g]) - expected) <=
+              (5 - a / 30) * of_place * expected +
+                  static_cast<double>(std::numeric_limits<T>::min()));
+      }
+    }
   });
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -38,6 +39,21 @@ auto as_tuple(const Y& y) {
   else
     return y;
 }
+
+/// 1 where a backward may follow.
+struct follows {
+  static constexpr std::string_view kind = "follows";
+  constexpr shape infer(const shape& x) const { return x; }
+  template <class T>
+  void forward(const ike::context<T>& c) const {
+    for (dim_t i = 0; i < c.output_shape().numel(); ++i)
+      c.output()[i] = c.backward_follows() ? T{1} : T{0};
+  }
+  template <class T>
+  void backward(const ike::context<T>& c) const {
+    for (dim_t i = 0; i < c.output_shape().numel(); ++i) c.input_gradient()[i] = T{0};
+  }
+};
 
 /// Compares the outputs of lanes of both kinds with those of the model, for inputs of several
 /// extents, each in memory of its own, which calls leave as it is.
@@ -97,4 +113,14 @@ TEST_CASE("what a lane computes of views of the caller's input leaves it as it i
            ike::slice<2>(ike::reshape<-1, 6, 4>(x), 0, 3);
   }));
   check_views(ike::graph([](auto x) { return "fc"_m(ike::linear<6, 6>{}, x) + x; }));
+}
+
+TEST_CASE("a module knows whether a backward may follow") {
+  auto model = ike::initialize<float, shape{1, 2}>(follows{}, ike::seed{1});
+  model.eval();
+  const ike::tensor<float, shape{1, 2}> x{};
+  CHECK(model(x)[0] == 1);
+  const auto frozen = ike::freeze(model);
+  auto lane = frozen.lane();
+  CHECK(frozen(lane, x)[0] == 0);
 }

@@ -63,29 +63,35 @@ IKEBANA_CPU_INLINE void gated_units(const gated_step<T>& s, dim_t j, std::index_
           : void()),
      ...);
   add_to_gates<Gates, together>(n, static_cast<const T*>(s.h), packed + row, sums, all);
-  const vec<T> before[] = {load(s.h, U)...}, first[] = {sigmoid(total(0, U))...},
-               second[] = {sigmoid(total(1, U))...};
+  const vec<T> before[] = {load(s.h, U)...}, first[] = {sigmoid_of_sum(total(0, U))...},
+               second[] = {sigmoid_of_sum(total(1, U))...};
   vec<T> fresh[together], h[together], extra[together];
   if constexpr (Gates == 4) {
-    const vec<T> out[] = {sigmoid(total(3, U))...}, cell[] = {load(s.c, U)...};
+    const vec<T> cell[] = {load(s.c, U)...};
     ((fresh[U] = tanh(total(2, U))), ...);
     const vec<T> now[] = {fma(second[U], cell[U], first[U] * fresh[U])...};
     ((extra[U] = tanh(now[U])), ...);
+    // Needed last.
+    const vec<T> out[] = {sigmoid_of_sum(total(3, U))...};
     ((h[U] = out[U] * extra[U]), ...);
-    store(out, s.gates + 3 * n);
-    store(cell, s.c_before);
     store(now, s.c);
     store(now, s.c_after);
+    if (s.gates != nullptr) {
+      store(out, s.gates + 3 * n);
+      store(cell, s.c_before);
+    }
   } else {
     ((extra[U] = total(2, U)), ...);
     ((fresh[U] = tanh(fma(first[U], extra[U], from_x[U]))), ...);
     ((h[U] = fma(second[U], before[U] - fresh[U], fresh[U])), ...);
   }
-  store(first, s.gates);
-  store(second, s.gates + n);
-  store(fresh, s.gates + 2 * n);
-  store(extra, s.extra);
-  store(before, s.h_before);
+  if (s.gates != nullptr) {
+    store(first, s.gates);
+    store(second, s.gates + n);
+    store(fresh, s.gates + 2 * n);
+    store(extra, s.extra);
+    store(before, s.h_before);
+  }
   store(h, s.h_after);
   store(h, s.y);
   // All units read the whole h that was.

@@ -23,8 +23,9 @@ struct gated_step {
   dim_t in, hidden;
   const T* packed;  ///< By pack_gated_step.
   const T* x;
-  T *h, *c;                                ///< The state: what it was, and what it becomes.
-  T *gates, *h_before, *c_before, *extra;  ///< What backward needs; `extra`: tanh_c, new_from_h.
+  T *h, *c;  ///< The state: what it was, and what it becomes.
+  /// What backward needs; `extra`: tanh_c, new_from_h. If `gates` is null, none is written.
+  T *gates, *h_before, *c_before, *extra;
   T *y, *h_after, *c_after;
 };
 

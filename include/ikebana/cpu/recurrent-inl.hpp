@@ -73,9 +73,11 @@ void memory_gates(dim_t m, dim_t n, rows_of<T> gates, rows_of<T> c, rows_of<T> c
              *const to = h[b], *const also = also_to(y, b, to);
     along_row<T>(
         n, IKEBANA_CPU_ALONG {
-          const vec<T> in = sigmoid(lanes.load(g + i)), forget = sigmoid(lanes.load(g + n + i)),
+          const vec<T> in = sigmoid_of_sum(lanes.load(g + i)),
+                       forget = sigmoid_of_sum(lanes.load(g + n + i)),
                        fresh = tanh(lanes.load(g + 2 * n + i)),
-                       out = sigmoid(lanes.load(g + 3 * n + i)), before = lanes.load(cell + i);
+                       out = sigmoid_of_sum(lanes.load(g + 3 * n + i)),
+                       before = lanes.load(cell + i);
           const vec<T> now = fma(forget, before, in * fresh), squashed = tanh(now);
           lanes.store(in, g + i);
           lanes.store(forget, g + n + i);
@@ -121,8 +123,8 @@ void gated_unit(dim_t m, dim_t n, rows_of<T> gates, rows_of<const T> from_h, row
     const T *const a = from_h[b], *const before = h_before[b];
     along_row<T>(
         n, IKEBANA_CPU_ALONG {
-          const vec<T> r = sigmoid(lanes.load(g + i) + lanes.load(a + i)),
-                       z = sigmoid(lanes.load(g + n + i) + lanes.load(a + n + i)),
+          const vec<T> r = sigmoid_of_sum(lanes.load(g + i) + lanes.load(a + i)),
+                       z = sigmoid_of_sum(lanes.load(g + n + i) + lanes.load(a + n + i)),
                        inner = lanes.load(a + 2 * n + i),
                        fresh = tanh(fma(r, inner, lanes.load(g + 2 * n + i)));
           lanes.store(r, g + i);

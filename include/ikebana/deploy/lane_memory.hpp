@@ -248,6 +248,7 @@ class lane_memory {
     }
     t.run.model_seed = from.seed;
     t.run.training = false;
+    t.run.value_gradients = nullptr;
     t.run.stamp = from.stamp;
     if (from.fuses) t.run.fused = t.memory.fusion.evaluation_calls.data();
   }

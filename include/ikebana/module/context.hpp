@@ -86,6 +86,9 @@ class context {
   /// statistics).
   bool training() const { return is_training; }
 
+  /// Whether a backward may follow this forward, which else need not leave anything behind.
+  bool backward_follows() const { return value_gradients != nullptr; }
+
   /// The random stream of this module in this step: the same in forward and in its backward.
   const random_stream& random() const { return stream; }
 

@@ -65,13 +65,25 @@ IKEBANA_CPU_INLINE normal_parts<T> normal_at(vec<T> a) {
           e.scale(fma(d, e.e, d))};
 }
 
+/// 1 / (1 + exp(-x)), e being exp(-abs(x)).
 template <class T>
-IKEBANA_CPU_INLINE vec<T> sigmoid(vec<T> x) {
-  if constexpr (through_double<T>) return by_double<sigmoid_function>(x);
-  const vec<T> e = exp(-abs(x)), u = e / (e + T(1));
+IKEBANA_CPU_INLINE vec<T> sigmoid_by(vec<T> x, vec<T> e) {
+  const vec<T> u = e / (e + T(1));
   // Less a product, for a sum of e and 1 is rounded.
   const vec<T> from = select(x < vec<T>::zero(), e, vec<T>::broadcast(T(1)));
   return fma(-from, u, from);
+}
+
+template <class T>
+IKEBANA_CPU_INLINE vec<T> sigmoid(vec<T> x) {
+  if constexpr (through_double<T>) return by_double<sigmoid_function>(x);
+  return sigmoid_by(x, exp(-abs(x)));
+}
+/// The same of a sum, which has been rounded: see exp_of_difference.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> sigmoid_of_sum(vec<T> x) {
+  if constexpr (through_double<T>) return by_double<sigmoid_function>(x);
+  return sigmoid_by(x, exp_of_difference(-abs(x)));
 }
 
 template <class T>

@@ -61,7 +61,7 @@ void run_single_step(const Context& c, dim_t in, dim_t hidden, bool has_bias, di
                                 .x = c.input(0),
                                 .h = c.template buffer<T>(0),
                                 .c = cell ? c.template buffer<T>(1) : nullptr,
-                                .gates = kept,
+                                .gates = c.backward_follows() ? kept : nullptr,
                                 .h_before = kept + Gates::count * hidden,
                                 .c_before = kept + 5 * hidden,
                                 .extra = kept + (cell ? 6 : 4) * hidden,
