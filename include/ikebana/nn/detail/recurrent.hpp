@@ -292,8 +292,8 @@ struct recurrent {
                                       !is_packed && Hidden <= 64;
   template <class Context>
   auto run(const Context& c) const {
-    return detail::recurrent_run<Context, gates>(c, sizes(c.input_shape()), dropout,
-                                                 state_batch > 0);
+    return detail::recurrent_run<Context, gates, is_packed>(c, sizes(c.input_shape()), dropout,
+                                                            state_batch > 0);
   }
 };
 

@@ -19,8 +19,8 @@
 
 namespace ikebana::detail {
 
-/// One call of a recurrent module.
-template <class Context, class Gates>
+/// One call of a recurrent module; Packed: of sequences of different lengths.
+template <class Context, class Gates, bool Packed>
 class recurrent_run {
   using T = typename Context::value_type;
 
@@ -33,13 +33,12 @@ class recurrent_run {
         stateful_{stateful},
         capacity_{n_.steps * n_.batch},
         order_{n_.steps, n_.batch, n_.batch_first} {
-    if (n_.packed)
-      order_.pack(c.template saved<std::int64_t>(5), c.template saved<std::int64_t>(6));
+    if (Packed) order_.pack(c.template saved<std::int64_t>(5), c.template saved<std::int64_t>(6));
   }
 
   void forward() {
     const T* x = c_.input(0);
-    if (n_.packed) {
+    if (Packed) {
       order_.sort_by_length(c_.template input<std::int64_t>(1));
       x = packed_input();
       order_.each_row([&](dim_t row, dim_t given) {
@@ -52,7 +51,7 @@ class recurrent_run {
       if (l + 1 < n_.layers && dropout_ > 0) drop(l, y);
       x = y;
     }
-    if (n_.packed) {
+    if (Packed) {
       cpu::fill<T>(capacity_ * n_.both(), c_.output(0), T{0});
       order_.each_row([&](dim_t row, dim_t given) {
         copy(1, n_.both(), x + row * n_.both(), c_.output(0) + given * n_.both());
@@ -65,11 +64,11 @@ class recurrent_run {
   }
 
   void backward() {
-    if (n_.packed) order_.count_rows();
-    T* const gradients = layer_value(n_.layers - 1 + (n_.packed ? 1 : 0));
+    if constexpr (Packed) order_.count_rows();
+    T* const gradients = layer_value(n_.layers - 1 + (Packed ? 1 : 0));
     T* const packed_dy = gradients + w_.buffers(n_) * capacity_ * n_.both();
     const T* dy = c_.output_gradient(0);
-    if (n_.packed) {
+    if (Packed) {
       order_.each_row([&](dim_t row, dim_t given) {
         copy(1, n_.both(), dy + given * n_.both(), packed_dy + row * n_.both());
       });
@@ -82,10 +81,10 @@ class recurrent_run {
       dy = dx;
     }
     T* dx = c_.input_gradient(0);
-    if (dx != nullptr && n_.packed) dx = packed_input() + capacity_ * n_.input;
+    if (dx != nullptr && Packed) dx = packed_input() + capacity_ * n_.input;
     for (dim_t d = 0; d < n_.directions; ++d)
-      backward(0, d, n_.packed ? packed_input() : c_.input(0), dy, dx);
-    if (dx != nullptr && n_.packed) {
+      backward(0, d, Packed ? packed_input() : c_.input(0), dy, dx);
+    if (dx != nullptr && Packed) {
       cpu::fill<T>(capacity_ * n_.input, c_.input_gradient(0), T{0});
       order_.each_row([&](dim_t row, dim_t given) {
         copy(1, n_.input, dx + row * n_.input, c_.input_gradient(0) + given * n_.input);
@@ -121,7 +120,7 @@ class recurrent_run {
   }
   T* layer_value(dim_t i) const { return c_.template saved<T>(2) + i * capacity_ * n_.both(); }
   T* layer_output(dim_t l) const {
-    return l + 1 < n_.layers || n_.packed ? layer_value(l) : c_.output(0);
+    return l + 1 < n_.layers || Packed ? layer_value(l) : c_.output(0);
   }
   T* packed_input() const { return c_.template saved<T>(7); }
   /// Per sequence: h and c, or their gradients, and other scratch.
@@ -144,16 +143,16 @@ class recurrent_run {
       if (from == nullptr)
         std::memset(to[b], 0, static_cast<std::size_t>(width) * sizeof(T));
       else
-        copy(1, width, from + (n_.packed ? order_.given(b) : b) * width, to[b]);
+        copy(1, width, from + (Packed ? order_.given(b) : b) * width, to[b]);
     }
   }
   void store_state(dim_t width, const T* from, T* to) const {
-    if (!n_.packed) return copy(n_.batch, width, from, to);
+    if (!Packed) return copy(n_.batch, width, from, to);
     for (dim_t b = 0; b < n_.batch; ++b)
       copy(1, width, from + b * width, to + order_.given(b) * width);
   }
 
-  std::size_t first_state() const { return n_.packed ? 2 : 1; }
+  std::size_t first_state() const { return Packed ? 2 : 1; }
   const T* initial_state(std::size_t i) const {
     if (stateful_) return c_.buffer(i);
     return c_.input_count() > first_state() ? c_.input(first_state() + i) : nullptr;
@@ -207,18 +206,18 @@ class recurrent_run {
     // The state before each step is kept for backward; the state after the last step goes to the
     // output. With packed sequences, which end at different steps, the running state has scratch of
     // its own.
-    const rows last{n_.packed ? sequence_scratch(0) : c_.output(1) + first * out, out};
-    load_state(out, moved(initial_state(0), first * out), n_.packed ? last : before_at(0));
+    const rows last{Packed ? sequence_scratch(0) : c_.output(1) + first * out, out};
+    load_state(out, moved(initial_state(0), first * out), Packed ? last : before_at(0));
     rows cell{};
     if constexpr (Gates::has_cell) {
-      cell = {n_.packed ? sequence_scratch(out) : c_.output(2) + first * hidden, hidden};
+      cell = {Packed ? sequence_scratch(out) : c_.output(2) + first * hidden, hidden};
       load_state(hidden, moved(initial_state(1), first * hidden), cell);
     }
     for (dim_t s = 0; s < steps; ++s) {
       const dim_t t = step_at(s), m = order_.sequences(t);
       const rows before = before_at(s);
-      const rows after = n_.packed || s + 1 == steps ? last : before_at(s + 1);
-      if (n_.packed) cpu::move_rows<T>(m, out, last, before);
+      const rows after = Packed || s + 1 == steps ? last : before_at(s + 1);
+      if (Packed) cpu::move_rows<T>(m, out, last, before);
       const rows y_rows = rows_at(y + d * out, n_.both(), t);
       recurrent_step<T> step{m,      hidden, rows_at(gates, w_.gates, t), {}, after, cell, {},
                              before, y_rows};
@@ -237,7 +236,7 @@ class recurrent_run {
               T{0}, after.data, after.step);
       cpu::move_rows<T>(m, out, after, y_rows);
     }
-    if (!n_.packed) return;
+    if (!Packed) return;
     store_state(out, last.data, c_.output(1) + first * out);
     if constexpr (Gates::has_cell) store_state(hidden, cell.data, c_.output(2) + first * hidden);
   }
