@@ -643,16 +643,22 @@ inline bool translator::fold() {
       }
       return true;
     }
-    if (x.dims.size() != 1 || !has(2)) return false;
-    const std::int64_t step = has(4) ? whole(4) : 1;
-    if (step != 1) return false;
+    // Along the first dimension, forwards or backwards.
+    if (!has(2) || (has(3) ? axis_of(whole(3), static_cast<std::int64_t>(x.dims.size())) != 0
+                           : x.dims.size() != 1))
+      return false;
+    const std::int64_t step = has(4) ? whole(4) : 1, rows = x.dims[0];
+    if (step != 1 && step != -1) return false;
     const auto clamp = [&](std::int64_t i) {
-      return std::clamp(i < 0 ? i + size : i, std::int64_t{0}, size);
+      return step > 0 ? std::clamp(i < 0 ? i + rows : i, std::int64_t{0}, rows)
+                      : std::clamp(i < 0 ? i + rows : i, std::int64_t{-1}, rows - 1);
     };
-    integers positions;
-    for (std::int64_t i = clamp(whole(1)); i < clamp(whole(2)); ++i) positions.push_back(i);
-    const auto n = static_cast<std::int64_t>(positions.size());
-    fold_index(x, positions, {n});
+    integers positions, dims = x.dims;
+    const std::int64_t row = rows == 0 ? 0 : size / rows, end = clamp(whole(2));
+    dims[0] = 0;
+    for (std::int64_t i = clamp(whole(1)); step > 0 ? i < end : i > end; i += step, ++dims[0])
+      for (std::int64_t k = 0; k < row; ++k) positions.push_back(i * row + k);
+    fold_index(x, positions, dims);
     return true;
   }
   if (op == "Reshape") {
@@ -672,6 +678,21 @@ inline bool translator::fold() {
     if (found >= 0) c.dims[at(found)] = known == 0 ? 0 : size / known;
     if (found >= 0 ? known == 0 || size % known != 0 : known != size)
       refuse("makes a shape of another number of elements");
+    bind(0, constant_value(std::move(c)));
+    return true;
+  }
+  if (op == "ConstantOfShape") {
+    const onnx_attribute* const a = attribute("value");
+    if (a == nullptr || a->tensors.empty()) return false;
+    constant c = constant_of(a->tensors[0]);
+    if (c.is_real || c.size() != 1) return false;
+    std::int64_t n = 1;
+    for (std::int64_t d : ints(0)) {
+      if (d < 0 || d > 1'000'000 || n * d > 1'000'000) return false;
+      n *= d;
+    }
+    c.dims = ints(0);
+    c.ints.assign(at(n), c.ints[0]);
     bind(0, constant_value(std::move(c)));
     return true;
   }

@@ -87,8 +87,14 @@ class Encoder(torch.nn.Module):
         return self.out(self.layer(x).mean(1))
 
 
+class Padded(torch.nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.pad(x, (1, 2))
+
+
 def export_torch():
     for name, net, x in [("torch_residual", Residual(), torch.ones(2, 3, 8, 8)),
+                         ("torch_padded", Padded(), torch.ones(2, 3, 5)),
                          ("torch_encoder", Encoder(), torch.ones(2, 5, 6)),
                          ("torch_tagger", Tagger(), torch.ones(2, 5, dtype=torch.int64))]:
         torch.manual_seed(1)

@@ -190,6 +190,13 @@ TEST_CASE("a reshape of a recurrent output that does not join its directions is 
   CHECK(contains(header_of({3, 4, 4}), "ike::reshape<3, 4, 4>("));
 }
 
+TEST_CASE("pads that PyTorch computes of constants are found") {
+  const std::string header =
+      onnx_import::import_onnx("it.onnx", bytes_of("test/data/onnx/torch_padded.onnx"), "it")
+          .header;
+  CHECK(contains(header, "ike::pad<1, 2>(x, 0);"));
+}
+
 TEST_CASE("masks that a file computes of constants are parameters") {
   using namespace ike::literals;
   const auto model = ike::initialize<float, ike::shape{ike::dynamic, 4}>(
