@@ -91,9 +91,9 @@ template <class T>
 [[gnu::always_inline]] inline bool is_small(const gemm_call<T>& p) {
   using size = std::uint64_t;
   const gemm_epilogue<T>& then = *p.then;
-  return size(p.m) - 1 < size(gemm_costs::most_small) &&
+  return size(p.m) - 1 < size(gemm_costs::most_small_rows) &&
          size(p.n) - 1 < size(gemm_costs::most_small_columns) &&
-         size(p.k) - 1 < size(gemm_costs::most_small) && p.alpha == T(1) && p.beta == T(0) &&
+         size(p.k) - 1 < size(gemm_costs::most_small_depth) && p.alpha == T(1) && p.beta == T(0) &&
          then.residual == nullptr && then.row_bias == nullptr &&
          then.function <= activation::relu && then.slope_of == nullptr;
 }

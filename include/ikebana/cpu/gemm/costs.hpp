@@ -23,8 +23,8 @@ inline constexpr dim_t least_lane_terms = 16;
 
 /// The columns of a block of a transposed product, which is small enough for the first-level cache.
 inline constexpr dim_t transposed_columns = 256;
-/// Fewer steps do not pay for transposing the result.
-inline constexpr dim_t least_transposed = 16;
+/// Steps, beyond two for each column, that do not pay for transposing the result.
+inline constexpr dim_t most_not_transposed = 2;
 /// op(b) is near if it takes so many quarters of the second-level cache.
 inline constexpr dim_t near_quarters = 3;
 /// How often a packed op(b) is moved: read and written once each.
@@ -41,8 +41,8 @@ inline constexpr dim_t most_shallow = 4;
 inline constexpr dim_t most_direct_row = 512;
 /// A packed op(b) of at most so many bytes is one panel.
 inline constexpr dim_t one_panel = dim_t{256} * 1024;
-/// Products of at most so many rows and steps, and columns, run without a plan.
-inline constexpr dim_t most_small = 64, most_small_columns = 128;
+/// Products of at most so many rows, columns and steps run without a plan.
+inline constexpr dim_t most_small_rows = 1024, most_small_columns = 128, most_small_depth = 64;
 
 // ---- Layers that run in one call. ----
 

@@ -94,7 +94,7 @@ constexpr dim_t no_cost(const gemm_problem&) { return 0; }
 constexpr bool applies_dot_products(const gemm_problem& p) { return sums_in_lanes(p); }
 [[gnu::always_inline]] constexpr bool applies_transposed(const gemm_problem& p) {
   return p.lanes > 1 && !p.a_by_rows() && !p.scales && 2 * p.n <= p.lanes && p.n < p.m &&
-         p.m >= p.lanes && (p.n == 1 || p.k >= gemm_costs::least_transposed);
+         p.m >= p.lanes && (p.n == 1 || p.k > 2 * p.n + gemm_costs::most_not_transposed);
 }
 constexpr bool applies_tiles_in_place(const gemm_problem& p) { return !p.b_by_rows(); }
 /// Each strip of rows reads op(b), unless it is near.

@@ -82,17 +82,16 @@ IKEBANA_CPU_INLINE gemm_problem problem_of(const tile_task<T>& t, dim_t m, dim_t
           form.order,
           {}};
 }
+/// By dot products, or transposed.
 template <class T>
 [[gnu::noinline]] void planned_small(const tile_task<T>& t, dim_t m, dim_t n,
-                                     detail::small_form form) {
+                                     detail::small_form form, gemm_algorithm algorithm) {
   const gemm_problem p = problem_of(t, m, n, form);
   const gemm_epilogue<T> then{.bias = t.init,
                               .function = t.relu ? activation::relu : activation::none};
-  const gemm_call<T> call{m,       n,     p.k,  t.a,  p.lda, t.b,  p.ldb,  t.c,
-                          t.c_row, &then, T(1), T(0), p.ta,  p.tb, p.order};
-  const auto algorithm =
-      sums_in_lanes(p) ? gemm_algorithm::dot_products : gemm_algorithm::transposed;
-  runs_of<T>[static_cast<int>(algorithm)](p, algorithm, call);
+  runs_of<T>[static_cast<int>(algorithm)](
+      p, algorithm,
+      {m, n, p.k, t.a, p.lda, t.b, p.ldb, t.c, t.c_row, &then, T(1), T(0), p.ta, p.tb, p.order});
 }
 /// By tiles, of few rows and columns by one.
 template <class T>
@@ -119,10 +118,20 @@ template <class T>
 /// A product that is_small: where tiles are its algorithm, jumps lead to them, since a frame would
 /// take as long as a tile.
 template <class T>
-void small_product(tile_task<T>& t, dim_t m, dim_t n, detail::small_form form) {
+[[gnu::noinline]] void small_product(tile_task<T>& t, dim_t m, dim_t n, detail::small_form form) {
   const gemm_problem problem = problem_of(t, m, n, form);
-  if (sums_in_lanes(problem) || detail::applies_transposed(problem))
-    return planned_small(t, m, n, form);
+  if (sums_in_lanes(problem)) return planned_small(t, m, n, form, gemm_algorithm::dot_products);
+  if (n == 1 && t.a_row == 1 && t.c_row == 1) {
+    // A column of the result is a row of op(b)' op(a)'.
+    std::swap(t.a, t.b);
+    t.a_row = t.a_step;
+    t.a_step = form.tb == transpose::yes ? 1 : t.b_step;
+    t.b_step = t.a_row;
+    if (t.init != nullptr) t.start = tile_start::rows;
+    return multiply_small(t, 1, m);
+  }
+  if (detail::applies_transposed(problem))
+    return planned_small(t, m, n, form, gemm_algorithm::transposed);
   if (form.tb == transpose::yes) return turn_small(t, m, n);
   multiply_small(t, m, n);
 }
