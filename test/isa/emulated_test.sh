@@ -34,8 +34,8 @@ for instruction in ${forbidden//,/ }; do
   if (emulate "$probe" "$instruction") >/dev/null 2>&1; then complain "executes $instruction"; fi
 done
 
-# These take an emulator minutes, and others execute the same instructions: large cases, several threads, and the second
-# element type.
+# These take an emulator minutes, and others execute the same instructions: large cases, several threads, the second
+# element type, and plans that are used twice.
 slow='*span several blocks*,*span many blocks*,depthwise and grouped convolutions*'
 slow+=',convolutions give the same bits*,convolutions of every kind*,*same bits in any batch*'
 slow+=',*number of threads*,*left out where exactness*,*in every direction*'
@@ -44,7 +44,7 @@ slow+=',convolutions of random geometries<double>,an image of few channels*,an i
 slow+=',average pooling*,batch norm with an activation*,weights are transposed anew*<double>'
 slow+=",Winograd's convolution* forward and backward*,Winograd's gradient of the weights* overwriting*"
 slow+=',*do not depend on the caches*,each algorithm gives what loops*<double>,an image gets the same bits*'
-slow+=',a row has the same bits*'
+slow+=',a row has the same bits*,a plan that is kept gives*'
 [ -z "${TEST_SHARD_STATUS_FILE:-}" ] || touch "$TEST_SHARD_STATUS_FILE"
 at=0
 for program in "$@"; do
