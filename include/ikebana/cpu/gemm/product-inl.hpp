@@ -87,8 +87,10 @@ template <class T>
 [[gnu::noinline]] void planned_small(const tile_task<T>& t, dim_t m, dim_t n,
                                      detail::small_form form, gemm_algorithm algorithm) {
   const gemm_problem p = problem_of(t, m, n, form);
+  // The name alone would build all activations.
   const gemm_epilogue<T> then{.bias = t.init,
-                              .function = t.relu ? activation::relu : activation::none};
+                              .function = {t.relu ? activation::relu : activation::none,
+                                           &activate_block<T, one_activation(activation::relu)>}};
   runs_of<T>[static_cast<int>(algorithm)](
       p, algorithm,
       {m, n, p.k, t.a, p.lda, t.b, p.ldb, t.c, t.c_row, &then, T(1), T(0), p.ta, p.tb, p.order});
