@@ -147,7 +147,7 @@ void run_gemm_bf16(const bf16_call<F>& call) {
   // Threads share out the longer side of the result, in whole blocks.
   const bool by_rows = m > n;
   const dim_t length = by_rows ? m : n, block = by_rows ? bf16_rows : bf16_columns;
-  const dim_t worth = 8 * products_for_thread / ((by_rows ? n : m) * (k + 1));
+  const dim_t worth = gemm_costs::bf16_products_for_thread / ((by_rows ? n : m) * (k + 1));
   parallel_for(0, length, (worth / block + 1) * block, [&](dim_t from, dim_t to) {
     const bf16_call<F> part =
         by_rows ? call.part(from, 0, to - from, n) : call.part(0, from, m, to - from);
@@ -175,20 +175,9 @@ void gemm_bf16(transpose ta, transpose tb, dim_t m, dim_t n, dim_t k, float alph
                const bfloat16* a, dim_t lda, const bfloat16* b, dim_t ldb, float beta, C* c,
                dim_t ldc, const gemm_epilogue<float>& then = {}) {
   using bits = std::uint16_t;
-  detail::bf16_call<bits> call{ta,
-                               tb,
-                               m,
-                               n,
-                               k,
-                               alpha,
-                               reinterpret_cast<const bits*>(a),
-                               lda,
-                               reinterpret_cast<const bits*>(b),
-                               ldb,
-                               beta,
-                               nullptr,
-                               ldc,
-                               then};
+  const auto* const x = reinterpret_cast<const bits*>(a);
+  const auto* const y = reinterpret_cast<const bits*>(b);
+  detail::bf16_call<bits> call{ta, tb, m, n, k, alpha, x, lda, y, ldb, beta, nullptr, ldc, then};
   if constexpr (std::is_same_v<C, float>) {
     call.c = c;
     detail::run_gemm_bf16(call);

@@ -23,8 +23,11 @@ struct rows_of {
   operator rows_of<const T>() const requires(!std::is_const_v<T>) { return {data, step}; }
 };
 
-/// The columns that pack_recurrent leaves of n rows: whole registers.
-constexpr dim_t packed_recurrent_row(dim_t n) { return (n + 15) / 16 * 16; }
+/// The columns that pack_recurrent leaves of n rows: whole registers, of any set and type.
+constexpr dim_t packed_recurrent_row(dim_t n) {
+  constexpr dim_t most_lanes = 16;
+  return (n + most_lanes - 1) / most_lanes * most_lanes;
+}
 
 }  // namespace ikebana::cpu
 
@@ -132,13 +135,13 @@ void pack_recurrent(dim_t n, dim_t k, const T* w, T* packed) {
 template <class T>
 void recurrent_product(dim_t m, dim_t n, dim_t k, const T* packed, const T* bias,
                        rows_of<const T> x, rows_of<T> to, bool adds) {
-  // Some 16 multiplications take as long as an element of an activation. Tiles take up to 8 rows.
+  namespace costs = detail::gemm_costs;
   detail::share_rows(
-      m, n * k / 16, IKEBANA_CPU_DISPATCH_AVX(product_of_columns<T>),
+      m, n * k / costs::products_for_activation, IKEBANA_CPU_DISPATCH_AVX(product_of_columns<T>),
       [=](auto* kernel, dim_t b, dim_t e) {
         kernel(e - b, n, k, packed, bias, x.from(b), to.from(b), adds);
       },
-      8);
+      costs::shared_recurrent_rows);
 }
 
 IKEBANA_CPU_KERNEL(pack_recurrent, recurrent_product, rnn_gates, rnn_gates_backward, lstm_gates,

@@ -44,6 +44,10 @@ inline constexpr dim_t one_panel = dim_t{256} * 1024;
 /// Products of at most so many rows, columns and steps run without a plan.
 inline constexpr dim_t most_small_rows = 1024, most_small_columns = 128, most_small_depth = 64;
 
+/// How many rows ahead packing prefetches; how many rows of a turned factor are filled at a time;
+/// of how few rows or columns a factor is turned one element at a time.
+inline constexpr dim_t prefetched_rows = 6, turned_rows = 64, most_turned_singly = 4;
+
 // ---- Layers that run in one call. ----
 
 /// Of at most so many inputs and outputs, weights are packed.
@@ -55,7 +59,11 @@ inline constexpr dim_t least_turned = 32, most_turned = dim_t{1} << 20;
 // ---- Threads. ----
 
 /// How many multiply-adds are worth a thread's while.
-inline constexpr dim_t products_for_thread = dim_t{1} << 20;
+inline constexpr dim_t products_for_thread = dim_t{1} << 20,
+                       bf16_products_for_thread = 8 * products_for_thread;
+/// Multiply-adds that take as long as an element of an activation; rows of a recurrent product that
+/// threads share out together, as many as tiles have at most.
+inline constexpr dim_t products_for_activation = 16, shared_recurrent_rows = 8;
 /// Threads share columns from so many rows and columns on, in units of as many columns as tiles
 /// take, and else rows: more of them where these are short.
 inline constexpr dim_t least_shared_rows = 9, least_shared_columns = 96, column_unit = 48,

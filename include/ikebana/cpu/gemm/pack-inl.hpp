@@ -12,9 +12,8 @@ IKEBANA_CPU_INLINE void pack_registers(T* to, const T* from, dim_t ld, dim_t dep
                                        std::index_sequence<J...>) {
   constexpr std::size_t w = static_cast<std::size_t>(vec<T>::size), width = sizeof...(J) * w;
   // Rows are too far apart for the processor to foresee.
-  constexpr dim_t ahead = 6;
   for (dim_t p = 0; p < depth; ++p, to += width, from += ld) {
-    (__builtin_prefetch(from + ahead * ld + J * w), ...);
+    (__builtin_prefetch(from + detail::gemm_costs::prefetched_rows * ld + J * w), ...);
     (vec<T>::load(from + J * w).store(to + J * w), ...);
   }
 }
@@ -117,8 +116,9 @@ IKEBANA_CPU_INLINE void turn_and_fill(T* to, dim_t width, const T* from, dim_t l
       if (i < depth * width) vec<T>::zero().store(to + i, depth * width - i);
     }
     // Few rows of the result at a time, so that they stay near while they are filled.
+    constexpr dim_t near = detail::gemm_costs::turned_rows;
     for (dim_t begin = 0, rows; begin < depth; begin += rows) {
-      rows = depth - begin < 64 + q ? depth - begin : 64;
+      rows = depth - begin < near + q ? depth - begin : near;
       for (dim_t i = 0, side; i < count; i += side) {
         side = count - i > 2 * q && count >= w ? w : 2 * q;
         const dim_t row = i + side <= count ? i : count - side;
@@ -133,7 +133,8 @@ IKEBANA_CPU_INLINE void turn_and_fill(T* to, dim_t width, const T* from, dim_t l
     return;
   }
 #endif
-  if (count == filled && (count <= 4 || depth < 4)) {
+  if (count == filled && (count <= detail::gemm_costs::most_turned_singly ||
+                          depth < detail::gemm_costs::most_turned_singly)) {
     for (dim_t i = 0; i < count; ++i, from += ld)
       for (dim_t p = 0; p < depth; ++p) to[p * width + i] = from[p];
     return;
