@@ -119,8 +119,8 @@ double convolutions(cpu::conv_algorithm a, cpu::conv_algorithm b, cpu::conv_dire
     }
     // Whether it applies or not.
     cpu::detail::conv_step step{cpu::detail::forward_pass(g)};
-    if (table.entry(algorithm).fit(table, step))
-      table.entry(algorithm).run(table, step, {operand(0), operand(1), nullptr, operand(2)});
+    const cpu::detail::conv_operands<float> all{operand(0), operand(1), nullptr, operand(2)};
+    if (table.entry(algorithm)(table, step, nullptr)) table.entry(algorithm)(table, step, &all);
   };
   return ratio([&] { run(a); }, [&] { run(b); });
 }

@@ -24,8 +24,6 @@ struct band_plan : band_sizes {
   const conv_pass& p;
   dim_t taps = p.taps(), line = conv_costs::line_bytes / tiles.element;
 
-  band_plan(const tile_sizes& t, const conv_pass& pass) : tiles{t}, p{pass} {}
-  /// As it was found before.
   band_plan(const tile_sizes& t, const conv_step& step)
       : band_sizes{step.bands}, tiles{t}, p{step.pass} {}
 
@@ -160,22 +158,20 @@ struct conv_bands {
 };
 
 template <class T>
-bool fit_bands(const conv_table<T>& table, conv_step& step) {
-  const conv_pass& p = step.pass;
-  band_plan plan{table.tiles().sizes(), p};
-  plan.fit();
-  if (shares_work(p.multiply_adds())) plan.divide(conv_costs::parts_for_thread * num_threads());
-  step.bands = plan;
-  return true;
-}
-template <class T>
-void run_bands(const conv_table<T>& table, const conv_step& step, const conv_operands<T>& of) {
+bool run_bands(const conv_table<T>& table, conv_step& step, const conv_operands<T>* of) {
   const conv_tiles<T>& tiles = table.tiles();
-  const band_plan plan{tiles.sizes(), step};
-  share_parts(plan.bands(), grain_of(plan.bands(), plan.p.multiply_adds()),
-              [&](dim_t begin, dim_t end) {
-                conv_bands<T>{tiles, plan, of}.run(begin, end);
-              });
+  band_plan plan{tiles.sizes(), step};
+  const dim_t work = plan.p.multiply_adds();
+  if (of == nullptr) {
+    plan.fit();
+    if (shares_work(work)) plan.divide(conv_costs::parts_for_thread * num_threads());
+    step.bands = plan;
+  } else {
+    share_parts(plan.bands(), grain_of(plan.bands(), work), [&](dim_t begin, dim_t end) {
+      conv_bands<T>{tiles, plan, *of}.run(begin, end);
+    });
+  }
+  return true;
 }
 
 }  // namespace ikebana::cpu::detail

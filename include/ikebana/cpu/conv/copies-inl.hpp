@@ -80,55 +80,50 @@ IKEBANA_CPU_INLINE void each_apart(dim_t n, const F& f) {
 template <class T>
 void copy_apart(dim_t rows, dim_t lead, dim_t length, const T* from, dim_t from_step, dim_t stride,
                 T* to, dim_t pitch) {
+  constexpr dim_t w = vec<T>::size;
   for (; rows > 0; --rows, from += from_step, to += pitch) {
     if (lead > 0) clear_over(to, lead);
+    dim_t first = 0;
+    // Whose neighbours all are there.
+    if (stride == 2)
+      for (; first + w < length; first += w)
+        load_pairs(from + 2 * first).even.store(to + lead + first);
     each_apart(
-        length, [&](dim_t i) __attribute__((always_inline)) { to[lead + i] = from[i * stride]; });
+        length - first, [&](dim_t i) __attribute__((always_inline)) {
+          to[lead + first + i] = from[(first + i) * stride];
+        });
     if (lead + length < pitch) clear_over(to + lead + length, pitch - lead - length);
   }
 }
 
 /// Some channels of either.
-template <class T, class F>
-IKEBANA_CPU_INLINE void each_copy(const detail::copy_job<T>& job, const F& copy) {
+template <class T, bool Strides>
+void copy_planes(const detail::copy_job<T>& job) {
   const T* from = job.from;
   T* to = job.to;
   for (dim_t c = 0; c < job.channels; ++c, from += job.from_channel, to += job.to_channel) {
     if (job.above > 0) clear_few(to, job.above);
     T* const at = to + job.above;
-    copy(from, at);
+    if (Strides && job.stride > 1)
+      copy_apart(job.rows, job.lead, job.length, from, job.from_step, job.stride, at, job.pitch);
+    else
+      copy_lines(job.rows, job.lead, job.length, from, job.from_step, at, job.pitch);
     if (job.below > 0) clear_few(at + job.rows * job.pitch, job.below);
   }
 }
-template <class T>
-void copy_planes(const detail::copy_job<T>& job) {
-  each_copy(
-      job, [&](const T* from, T* to) __attribute__((always_inline)) {
-        copy_lines(job.rows, job.lead, job.length, from, job.from_step, to, job.pitch);
-      });
-}
-template <class T>
-void copy_planes_apart(const detail::copy_job<T>& job) {
-  each_copy(
-      job, [&](const T* from, T* to) __attribute__((always_inline)) {
-        copy_apart<T>(job.rows, job.lead, job.length, from, job.from_step, job.stride, to,
-                      job.pitch);
-      });
-}
 
-/// Puts rows of `length` elements in their places.
-template <class T>
-void place_lines(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step) {
+/// Puts rows of `length` elements in their places, which are `stride` apart.
+template <class T, bool Strides>
+void place_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
+                dim_t stride) {
+  if (Strides && stride > 1) {
+    for (; rows > 0; --rows, from += from_step, to += to_step)
+      each_apart(
+          length, [&](dim_t i) __attribute__((always_inline)) { to[i * stride] = from[i]; });
+    return;
+  }
   if (length == from_step && length == to_step) return copy_few(to, from, rows * length);
   for (; rows > 0; --rows, from += from_step, to += to_step) copy_few(to, from, length);
-}
-/// The same, more than 1 apart there.
-template <class T>
-void place_apart(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
-                 dim_t stride) {
-  for (; rows > 0; --rows, from += from_step, to += to_step)
-    each_apart(
-        length, [&](dim_t i) __attribute__((always_inline)) { to[i * stride] = from[i]; });
 }
 
 /// A register of what all taps add at a time: neighbouring taps would wait for each other's sums.
@@ -146,9 +141,16 @@ void add_rows(const detail::add_job<T>& job) {
         const auto i = detail::positions_inside(job.length, first, job.stride, job.columns);
         T* const at = to + first + i.begin * job.stride;
         const T* const row = from + k * job.from_tap + i.begin;
+        dim_t n = 0;
+        if (job.stride == 2)
+          for (; n + w < i.end - i.begin; n += w) {
+            const even_odd<T> pairs = load_pairs(at + 2 * n);
+            store_pairs(pairs.even + vec<T>::load(row + n), pairs.odd, at + 2 * n);
+          }
         each_apart(
-            i.end - i.begin, [&](dim_t n)
-                                 __attribute__((always_inline)) { at[n * job.stride] += row[n]; });
+            i.end - i.begin - n, [&](dim_t m) __attribute__((always_inline)) {
+              at[(n + m) * job.stride] += row[n + m];
+            });
       }
       continue;
     }

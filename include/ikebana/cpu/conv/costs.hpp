@@ -43,10 +43,9 @@ inline constexpr dim_t winograd_tiles = 56, winograd_segment = 48, winograd_resu
                        winograd_channels = 256, winograd_channels_at_once = 16;
 
 // im2col: positions of an image so few that any pays, and with strides, many channels, or gathered
-// from several images; channels that are few rows of a tile; the products that take as long as an
-// element that is scattered;
+// from several images; the products that take as long as an element that is scattered, or copied;
 inline constexpr dim_t few_positions = 8, most_positions = 64, many_channels = 64,
-                       few_tile_rows = 4, scattered_products = 8;
+                       scattered_products = 8, copied_products = 6;
 /// positions and elements of several images, and of a block of one; columns of its product.
 inline constexpr dim_t gathered_positions = 256, gathered_elements = 480 * kib,
                        most_block_positions = 1024, block_elements = 64 * kib, block_columns = 256;
@@ -67,7 +66,7 @@ inline constexpr dim_t few_band_rows = 4, least_band_tiles = 2;
 inline constexpr dim_t most_group_products = 4, least_lane_groups = 8;
 inline constexpr dim_t wide_band_bytes = 112 * kib, narrow_band_bytes = 40 * kib,
                        lanes_bytes = 512 * kib, first_level_elements = 4 * kib;
-/// Lists of a band in lanes; rows that are too narrow for gradients of the weights by planes.
-inline constexpr dim_t most_quads = 8192, narrow_row = 4;
+/// Rows that are too narrow for gradients of the weights by planes.
+inline constexpr dim_t narrow_row = 4;
 
 }  // namespace ikebana::cpu::detail::conv_costs

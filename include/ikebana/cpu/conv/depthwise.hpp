@@ -92,9 +92,9 @@ bool run_depthwise(const conv_geometry& g, const conv_operands<T>& of) {
   depthwise_by_lanes<T> lanes{kernels, g, Direction};
   if (!lanes.fit()) return false;
   if constexpr (Direction == conv_direction::weights)
-    lanes.run_weights(of.source, of.weights, of.result, of.accumulates);
+    lanes.run_weights(of);
   else
-    lanes.run(of.source, of.weights, bias, of.then, of.result);
+    lanes.run(of, bias);
   return ran(p, depthwise_lanes);
 }
 /// The same, for tests.

@@ -27,13 +27,11 @@ struct conv_step {
   band_sizes bands{};
 };
 
-/// fit: whether the algorithm has memory for the step, in which it writes how it divides it. run:
-/// one group, of a step for which fit held.
+/// Without operands: whether the algorithm has memory for the step, in which it writes how it
+/// divides it. With them: runs one group of a step for which it had.
 template <class T>
-struct conv_entry {
-  bool (*fit)(const conv_table<T>& table, conv_step& step);
-  void (*run)(const conv_table<T>& table, const conv_step& step, const conv_operands<T>& of);
-};
+using conv_entry = bool (*)(const conv_table<T>& table, conv_step& step,
+                            const conv_operands<T>* of);
 
 /// The algorithms for one direction by their number; empty where they are not built.
 template <class T>
@@ -44,14 +42,8 @@ struct conv_table {
   bool (*by_groups)(const conv_geometry& g, const conv_operands<T>& of);
 
   const conv_entry<T>& entry(conv_algorithm a) const { return entries[static_cast<int>(a)]; }
-  bool has(conv_algorithm a) const { return entry(a).run != nullptr; }
-  void remove(conv_algorithm a) { entries[static_cast<int>(a)] = {}; }
+  bool has(conv_algorithm a) const { return entry(a) != nullptr; }
+  void remove(conv_algorithm a) { entries[static_cast<int>(a)] = nullptr; }
 };
-
-/// The fit of algorithms that always have memory, and plan little.
-template <class T>
-bool always_fits(const conv_table<T>&, conv_step&) {
-  return true;
-}
 
 }  // namespace ikebana::cpu::detail

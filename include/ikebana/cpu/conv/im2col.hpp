@@ -3,10 +3,12 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/costs.hpp"
 #include "ikebana/cpu/conv/entries.hpp"
+#include "ikebana/cpu/conv/layout.hpp"
 #include "ikebana/cpu/conv/pass.hpp"
 #include "ikebana/cpu/conv/plan.hpp"
 #include "ikebana/cpu/conv/tiles.hpp"
@@ -110,41 +112,29 @@ struct conv_im2col {
         continue;
       }
       each_plane(b, [&](dim_t z, dim_t y, dim_t n, dim_t) {
-        copy_met(from, z, y, n, b.x, some);
+        const dim_t height = met_rows(n);
+        // What spills over a plane's copy is written later.
+        const dim_t together = p.kernel[0] == 1 ? some : 1;
+        T* copied = met;
+        for (dim_t channel = 0; channel < some; channel += together)
+          for (dim_t kz = 0; kz < p.kernel[0]; ++kz, copied += height * pitch)
+            copy_met(tiles, p, together, from + channel * from_plane, p.met(0, z, kz),
+                     p.met(1, y, 0), p.met(2, b.x, 0), p.stride[1] / line_step, 1, height, pitch,
+                     copied, height * pitch);
         const dim_t bytes = p.dilation[2] == 1 ? p.kernel[2] * dim_t{sizeof(T)} : 65;
         const auto spread_line = bytes <= 16   ? &spread<16>
                                  : bytes <= 32 ? &spread<32>
                                  : bytes <= 64 ? &spread<64>
                                                : &spread<0>;
         for (dim_t l = 0; l < n; ++l, to += b.columns * some * taps)
-          spread_line(*this, b.columns, some * p.kernel[0], met_rows(n),
-                      met + l * line_step * pitch, to);
+          spread_line(*this, b.columns, some * p.kernel[0], height, met + l * line_step * pitch,
+                      to);
       });
     }
   }
   /// Rows of the image that n lines meet.
   dim_t met_rows(dim_t n) const {
     return (n - 1) * line_step + p.dilation[1] * (p.kernel[1] - 1) + 1;
-  }
-  /// What they meet of each channel and plane of the kernel, with zeros around it.
-  void copy_met(const T* from, dim_t z, dim_t at, dim_t n, dim_t x0, dim_t some) const {
-    const dim_t height = met_rows(n), top = p.met(1, at, 0), left = p.met(2, x0, 0),
-                apart = p.stride[1] / line_step;
-    const position_range y = positions_inside(height, top, apart, p.from[1]),
-                         x = positions_inside(pitch, left, 1, p.from[2]);
-    T* to = met;
-    for (dim_t c = 0; c < some; ++c, from += from_plane)
-      for (dim_t kz = 0; kz < p.kernel[0]; ++kz, to += height * pitch) {
-        const dim_t at_z = p.met(0, z, kz);
-        if (at_z < 0 || at_z >= p.from[0] || x.begin >= x.end || y.begin >= y.end)
-          tiles.clear(to, height * pitch);
-        else
-          tiles.copy_lines(
-              {1, 0, 0,
-               from + (at_z * p.from[1] + top + y.begin * apart) * p.from[2] + left + x.begin,
-               apart * p.from[2], 1, to, pitch, y.begin * pitch, y.end - y.begin,
-               (height - y.end) * pitch, x.begin, x.end - x.begin});
-      }
   }
   /// The rows of a line's receptive fields in so many planes. They are copied by so many bytes,
   /// whatever they have: what spills over is written later.
@@ -220,11 +210,30 @@ struct conv_im2col {
     });
   }
 
+  /// A product for each image of a 1x1 convolution.
+  void multiply_images(dim_t to, dim_t to_image, dim_t from, dim_t from_image, transpose turned,
+                       const gemm_epilogue<T>& then) const {
+    share_parts(p.batch, grain_of(p.batch, p.multiply_adds()), [&](dim_t i, dim_t end) {
+      for (; i < end; ++i) {
+        make_product<T>({to, plane, from, of.weights, p.sources, of.source + i * from_image, plane,
+                         of.result + i * to_image, plane, &then, T(1), T(0), turned,
+                         transpose::no});
+        if (of.then.scale != nullptr || of.then.residual != nullptr)
+          of.finish(tiles, to, plane, i * to_image, plane, 0);
+      }
+    });
+  }
+
   void forward() const {
     const conv_epilogue<T>& then = of.then;
     const bool later = then.scale != nullptr || then.residual != nullptr;
-    const gemm_epilogue<T> at_once{.bias = of.bias,
-                                   .function = later ? final_activation<T>{} : then.function};
+    gemm_epilogue<T> at_once{.bias = of.bias,
+                             .function = later ? final_activation<T>{} : then.function};
+    if (is_product && !gathers_images) {
+      std::swap(at_once.bias, at_once.row_bias);
+      return multiply_images(p.results, p.result_image, p.sources, p.source_image, transpose::no,
+                             at_once);
+    }
     gemm_call<T> product{plane,      p.results, depth,         nullptr,       depth,
                          of.weights, depth,     nullptr,       p.results,     &at_once,
                          T(1),       T(0),      transpose::no, transpose::yes};
@@ -248,6 +257,9 @@ struct conv_im2col {
   }
 
   void backward_data() const {
+    if (is_product && !gathers_images)
+      return multiply_images(p.sources, p.source_image, p.results, p.result_image, transpose::yes,
+                             {.row_bias = of.bias});
     // By positions, or by channels and kernel elements.
     gemm_call<T> by_positions{plane,      depth, p.results,     nullptr,      p.results,
                               of.weights, depth, nullptr,       depth,        &no_epilogue<T>,
@@ -320,14 +332,16 @@ struct conv_im2col {
 };
 
 template <class T, conv_direction Direction>
-void run_im2col(const conv_table<T>& table, const conv_step& step, const conv_operands<T>& of) {
+bool run_im2col(const conv_table<T>& table, conv_step& step, const conv_operands<T>* of) {
   const conv_pass& p = step.pass;
+  if (of == nullptr) return true;
   if constexpr (Direction == conv_direction::forward)
-    conv_im2col<T>{table, step, of, p.sources}.forward();
+    conv_im2col<T>{table, step, *of, p.sources}.forward();
   else if constexpr (Direction == conv_direction::data)
-    conv_im2col<T>{table, step, of, p.sources}.backward_data();
+    conv_im2col<T>{table, step, *of, p.sources}.backward_data();
   else
-    conv_im2col<T>{table, step, of, 1 + conv_costs::block_columns / p.taps()}.backward_weights();
+    conv_im2col<T>{table, step, *of, 1 + conv_costs::block_columns / p.taps()}.backward_weights();
+  return true;
 }
 
 }  // namespace ikebana::cpu::detail

@@ -91,14 +91,16 @@ struct conv_images {
 };
 
 template <class T>
-void run_images(const conv_table<T>& table, const conv_step& step, const conv_operands<T>& of) {
+bool run_images(const conv_table<T>& table, conv_step& step, const conv_operands<T>* of) {
+  if (of == nullptr) return true;
   const conv_pass& p = step.pass;
   const conv_tiles<T>& tiles = table.tiles();
   const dim_t line = (p.sources * p.stride[1] * p.from[2] + p.results * p.to[2]) * tiles.width,
               most = conv_costs::lanes_bytes / (line * dim_t{sizeof(T)});
-  const conv_images<T> images{tiles, of, p, even_part(p.to[1], most > 1 ? most : 1)};
+  const conv_images<T> images{tiles, *of, p, even_part(p.to[1], most > 1 ? most : 1)};
   share_parts(p.results, grain_of(p.results, p.multiply_adds()),
               [&](dim_t begin, dim_t end) { images.run(begin, end); });
+  return true;
 }
 
 }  // namespace ikebana::cpu::detail

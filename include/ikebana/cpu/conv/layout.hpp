@@ -12,6 +12,24 @@
 IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu::detail {
 
+/// Copies `height` rows of `pitch` elements of some channels' planes z, with zeros around them: the
+/// first is at (top, left), others and their elements are `down` and `across` apart.
+template <class T>
+void copy_met(const conv_tiles<T>& tiles, const conv_pass& p, dim_t channels, const T* from,
+              dim_t z, dim_t top, dim_t left, dim_t down, dim_t across, dim_t height, dim_t pitch,
+              T* to, dim_t to_channel) {
+  const dim_t step = conv_geometry::volume(p.from), row = p.from[2];
+  const position_range y = positions_inside(height, top, down, p.from[1]),
+                       x = positions_inside(pitch, left, across, row);
+  if (z >= 0 && z < p.from[0] && x.begin < x.end && y.begin < y.end)
+    return tiles.copy_rows(
+        {channels, step, to_channel,
+         from + (z * p.from[1] + top + y.begin * down) * row + left + x.begin * across, down * row,
+         across, to, pitch, y.begin * pitch, y.end - y.begin, (height - y.end) * pitch, x.begin,
+         x.end - x.begin});
+  for (; channels > 0; --channels, to += to_channel) tiles.clear(to, height * pitch);
+}
+
 /// A copy of some channels of a source, with zeros around it, for rows of positions of which there
 /// are `pitch` in each: `height` rows for each plane and column of the kernel, and for each of its
 /// rows where neighbouring rows of positions share none. Kernel element k meets position (row,
@@ -62,20 +80,9 @@ struct conv_layout {
     // What spills over a slice is written later, or lies between channels.
     for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
       for (dim_t ky = 0; ky < kernel_rows(p); ++ky)
-        for (dim_t kx = 0; kx < p.kernel[2]; ++kx, to += slice) {
-          const dim_t at_z = p.met(0, z, kz), top = p.met(1, y0, ky), left = p.met(2, x0, kx);
-          const position_range y = positions_inside(height, top, p.stride[1], p.from[1]),
-                               x = positions_inside(pitch, left, p.stride[2], p.from[2]);
-          if (at_z < 0 || at_z >= p.from[0] || x.begin >= x.end || y.begin >= y.end) {
-            for (dim_t c = 0; c < channels; ++c) tiles.clear(to + c * channel, slice);
-            continue;
-          }
-          const T* const row = from + (at_z * p.from[1] + top + y.begin * p.stride[1]) * p.from[2] +
-                               left + x.begin * p.stride[2];
-          tiles.copy_rows({channels, conv_geometry::volume(p.from), channel, row,
-                           p.stride[1] * p.from[2], p.stride[2], to, pitch, y.begin * pitch,
-                           y.end - y.begin, (height - y.end) * pitch, x.begin, x.end - x.begin});
-        }
+        for (dim_t kx = 0; kx < p.kernel[2]; ++kx, to += slice)
+          copy_met(tiles, p, channels, from, p.met(0, z, kz), p.met(1, y0, ky), p.met(2, x0, kx),
+                   p.stride[1], p.stride[2], height, pitch, to, channel);
   }
 };
 

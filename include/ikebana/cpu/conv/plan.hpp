@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/conv/costs.hpp"
@@ -60,6 +61,10 @@ struct conv_problem {
   constexpr dim_t taps() const { return conv_geometry::volume(kernel); }
   constexpr dim_t plane() const { return conv_geometry::volume(out); }
   constexpr bool has_strides() const { return conv_geometry::volume(stride) > 1; }
+  /// Whether nothing but channels is summed over, in planes as they are.
+  constexpr bool is_product() const {
+    return taps() == 1 && in == out && padding == std::array<dim_t, 3>{};
+  }
 };
 
 /// Of one group of the convolution g; `in` and `out` are those of the way forward. Negative
@@ -160,6 +165,20 @@ constexpr bool images_apply(const conv_problem& p) {
           image_line_bytes(p) <= costs::most_line_bytes);
 }
 
+/// A problem's passes: the one that there is without strides, or what all have in common, with the
+/// whole kernel and no extents.
+constexpr conv_problem passes_of(conv_problem p) {
+  p.direction = conv_direction::forward;
+  p.is_pass = true;
+  p.apart = p.has_strides();
+  for (std::size_t d = 0; d < 3; ++d) {
+    p.padding[d] = (p.kernel[d] - 1) * p.dilation[d] - p.padding[d];
+    std::swap(p.in[d], p.out[d]);
+  }
+  p.stride = {1, 1, 1};
+  return p;
+}
+
 constexpr bool im2col_applies(const conv_problem& p) {
   namespace costs = conv_costs;
   if (p.is_pass || p.inputs == 0 || p.outputs == 0) return false;
@@ -167,14 +186,16 @@ constexpr bool im2col_applies(const conv_problem& p) {
   const dim_t plane = p.plane();
   const bool back = p.direction == conv_direction::data;
   if (plane <= costs::few_positions) return plane > 0;
+  if (p.is_product()) return true;
   if (plane <= costs::most_positions)
     return (back && p.has_strides()) ||
            (p.inputs >= costs::many_channels && p.outputs >= costs::many_channels);
-  // What is scattered is not multiplied by zeros around dy, nor by tiles of few rows.
-  const dim_t tiles = p.outputs <= costs::few_tile_rows ? 2 : 1;
-  return back && p.taps() > 1 &&
-         tiles * p.inputs * conv_geometry::volume(p.in) >
-             (p.inputs + costs::scattered_products) * plane * conv_geometry::volume(p.stride);
+  if (!back || (!p.has_strides() && winograd_applies(passes_of(p)))) return false;
+  if (p.taps() == 1) return p.has_strides();
+  // What is scattered is neither copied for few results, nor multiplied by zeros around dy.
+  const dim_t rows = p.outputs * p.kernel[0] * p.kernel[1];
+  return p.inputs * conv_geometry::volume(p.in) * (rows + costs::copied_products) >=
+         (p.inputs + costs::scattered_products) * plane * conv_geometry::volume(p.stride) * rows;
 }
 
 }  // namespace detail

@@ -35,7 +35,7 @@ namespace detail {
 template <class T>
 void plan_step(const conv_table<T>& table, const conv_problem& p, conv_step& step) {
   for (const conv_algorithm a : conv_algorithms)
-    if (table.has(a) && applies(a, p) && table.entry(a).fit(table, step)) {
+    if (table.has(a) && applies(a, p) && table.entry(a)(table, step, nullptr)) {
       step.algorithm = a;
       if (is_verbose()) [[unlikely]]
         print_plan(p, a);
@@ -105,9 +105,10 @@ template <class T>
 void convolve(conv_direction direction, const conv_geometry& g, const conv_operands<T>& of,
               const conv_table<T>& table, std::span<std::byte> room) {
   if (table.by_groups != nullptr && goes_by_groups(direction, g) && table.by_groups(g, of)) return;
-  const auto run = [&](const conv_step& step) {
+  const auto run = [&](conv_step& step) {
     share_groups(g.groups, step.pass.multiply_adds(), [&](dim_t group) {
-      table.entry(step.algorithm).run(table, step, of.ahead(step.group, group));
+      const conv_operands<T> mine = of.ahead(step.group, group);
+      table.entry(step.algorithm)(table, step, &mine);
     });
   };
   kept_steps now{g, &table, &table.tiles(), num_threads(), 0, exact_convolution()};
@@ -120,7 +121,7 @@ void convolve(conv_direction direction, const conv_geometry& g, const conv_opera
     return;
   }
   if (kept != nullptr) kept->table = nullptr;
-  plan_steps(direction, g, table, [&](const conv_step& step) {
+  plan_steps(direction, g, table, [&](conv_step& step) {
     if (now.count < most) steps[now.count] = step;
     ++now.count;
     now.algorithm = step.algorithm;

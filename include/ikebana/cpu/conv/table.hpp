@@ -22,16 +22,6 @@
 // channels has tables of what may apply, and nothing else is built.
 namespace ikebana::cpu::detail {
 
-/// What of a problem's passes the compiler knows.
-constexpr conv_problem passes_of(conv_problem p) {
-  p.direction = conv_direction::forward;
-  p.is_pass = true;
-  p.apart = p.has_strides();
-  for (std::size_t d = 0; d < 3; ++d)
-    p.padding[d] = (p.kernel[d] - 1) * p.dilation[d] - p.padding[d];
-  p.stride = {1, 1, 1};
-  return p;
-}
 /// The algorithms that may apply to problems of which only this is known.
 constexpr conv_set needed_for(const conv_problem& p) {
   conv_set needed{0, p.has_strides()};
@@ -55,14 +45,13 @@ constexpr conv_table<T> make_conv_table() {
   const auto set = [&](conv_algorithm a, conv_entry<T> entry) {
     table.entries[static_cast<int>(a)] = entry;
   };
-  if constexpr (Set.has(im2col)) set(im2col, {&always_fits<T>, &run_im2col<T, Direction>});
+  if constexpr (Set.has(im2col)) set(im2col, &run_im2col<T, Direction>);
   if constexpr (Direction == conv_direction::weights) {
-    if constexpr (Set.has(winograd))
-      set(winograd, {&fit_winograd_weights<T>, &run_winograd_weights<T>});
-    if constexpr (Set.has(images)) set(images, {&always_fits<T>, &run_images<T>});
+    if constexpr (Set.has(winograd)) set(winograd, &run_winograd_weights<T>);
+    if constexpr (Set.has(images)) set(images, &run_images<T>);
   } else {
-    if constexpr (Set.has(winograd)) set(winograd, {&fit_winograd<T>, &run_winograd<T>});
-    if constexpr (Set.has(bands)) set(bands, {&fit_bands<T>, &run_bands<T>});
+    if constexpr (Set.has(winograd)) set(winograd, &run_winograd<T>);
+    if constexpr (Set.has(bands)) set(bands, &run_bands<T>);
   }
   if constexpr (Set.has(depthwise_lanes))
     table.by_groups = &run_depthwise<T, Direction, depthwise_of(Set)>;

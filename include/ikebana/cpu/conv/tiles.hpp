@@ -8,6 +8,7 @@
 #include "ikebana/core/shape.hpp"
 #include "ikebana/cpu/activate.hpp"
 #include "ikebana/cpu/detail/quotients.hpp"
+#include "ikebana/cpu/detail/strided.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/final_activation.hpp"
 #include "ikebana/cpu/gemm.hpp"
@@ -120,12 +121,9 @@ struct conv_tiles {
   void (*clear)(T* to, dim_t n);
   /// to[r * step + i] = values[r].
   void (*fill_rows)(dim_t rows, dim_t length, const T* values, T* to, dim_t step);
-  void (*copy_lines)(const copy_job<T>& job);  // of stride 1
-  void (*copy_apart)(const copy_job<T>& job);
-  void (*place_lines)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to,
-                      dim_t to_step);
-  void (*place_apart)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to,
-                      dim_t to_step, dim_t stride);
+  void (*copy_rows)(const copy_job<T>& job);
+  void (*place_rows)(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
+                     dim_t stride);
   void (*add_rows)(const add_job<T>& job);
   void (*finish_rows)(dim_t rows, dim_t length, T* y, dim_t step, const conv_rest<T>& rest,
                       const T* residual);
@@ -146,15 +144,6 @@ struct conv_tiles {
 
   tile_sizes sizes() const {
     return {dim_t{sizeof(T)}, width, slides[0].rows, slides[0].registers};
-  }
-
-  void copy_rows(const copy_job<T>& job) const { (job.stride == 1 ? copy_lines : copy_apart)(job); }
-  void place_rows(dim_t rows, dim_t length, const T* from, dim_t from_step, T* to, dim_t to_step,
-                  dim_t stride) const {
-    if (stride == 1)
-      place_lines(rows, length, from, from_step, to, to_step);
-    else
-      place_apart(rows, length, from, from_step, to, to_step, stride);
   }
 };
 

@@ -43,16 +43,12 @@ constexpr detail::conv_tiles<T> make_conv_tiles() {
   t.width = vec<T>::size;
   t.clear = &clear_array<T>;
   t.fill_rows = &fill_rows<T>;
-  t.copy_lines = &copy_planes<T>;
-  t.place_lines = &place_lines<T>;
+  t.copy_rows = &copy_planes<T, Parts.strides>;
+  t.place_rows = &place_rows<T, Parts.strides>;
   t.add_rows = &add_rows<T>;
   t.finish_rows = &finish_rows<T>;
   t.pack_across = &pack_across<T>;
   t.place_across = &place_across<T>;
-  if constexpr (Parts.strides) {
-    t.copy_apart = &copy_planes_apart<T>;
-    t.place_apart = &place_apart<T>;
-  }
   if constexpr (Parts.slides) t.slides = conv_slides<T>;
   if constexpr (Parts.dots) t.dots = conv_dots<T>;
   return t;

@@ -193,15 +193,19 @@ struct winograd_run : winograd_tiles<T> {
   }
 };
 
-/// In float, on instruction sets that have its kernels. With operands, it runs.
+/// In float, on instruction sets that have its kernels.
 template <class T>
-bool try_winograd(const conv_table<T>& table, const conv_pass& p, const conv_operands<T>* of) {
+bool run_winograd(const conv_table<T>& table, conv_step& step, const conv_operands<T>* of) {
   if constexpr (std::is_same_v<T, float>) {
     const winograd_kernels<T>* const kernels = IKEBANA_CPU_DISPATCH(kernels_for_winograd<T>)();
     if (kernels == nullptr) return false;
     const conv_operands<T> none{}, &o = of == nullptr ? none : *of;
-    winograd_run<T> run{
-        {*kernels, table.tiles(), p, o.source}, o.weights, o.bias, o.result, o.then, o.shift};
+    winograd_run<T> run{{*kernels, table.tiles(), step.pass, o.source},
+                        o.weights,
+                        o.bias,
+                        o.result,
+                        o.then,
+                        o.shift};
     if (!run.fit()) return false;
     if (of != nullptr) run.run();
     return true;
@@ -209,16 +213,7 @@ bool try_winograd(const conv_table<T>& table, const conv_pass& p, const conv_ope
     return false;
   }
 }
-IKEBANA_CPU_KERNEL(try_winograd)
-
-template <class T>
-bool fit_winograd(const conv_table<T>& table, conv_step& step) {
-  return try_winograd<T>(table, step.pass, nullptr);
-}
-template <class T>
-void run_winograd(const conv_table<T>& table, const conv_step& step, const conv_operands<T>& of) {
-  try_winograd(table, step.pass, &of);
-}
+IKEBANA_CPU_KERNEL(run_winograd)
 
 }  // namespace ikebana::cpu::detail
 IKEBANA_CPU_END_SMALL

@@ -23,28 +23,20 @@ struct depthwise_planes {
   dim_t plane, out_plane, row_step, out_step, dilation;
   bool turned, relu, accumulate;
 };
-/// Where the two factors of one product are.
-struct lane_term {
-  std::int32_t a, b;
-};
-/// Neighbouring results, of which `count` are wanted: from which place of a on, where they go, and
-/// the terms that they are sums of.
-struct lane_results {
-  static constexpr dim_t most = 4;
-  std::int32_t a, to, first, last, count;
-};
-/// to[results.to + r to_step] = start (one for each lane), or (null) the same, + the sum over the
-/// terms and i < inner of b[term.b + i b_inner] * a[results.a + r a_step + term.a + i a_inner], by
-/// lanes; then its positive part where `relu`. May read what results that are not wanted would be
-/// made of.
+/// `rows` of `columns` results: number (r, c), to[r to_row + c to_column], = start (one for each
+/// lane), or (null) the same, + the sums, by lanes, over the steps t for which row top + r down +
+/// t along of the source is one of `extent`, sources s, planes k and i < inner of
+/// b[t b_step + s b_source + k b_plane + i b_inner] *
+/// a[r a_row + c a_column + t a_step + (s planes + k) a_plane + i a_inner]; then their positive
+/// parts where `relu`. May read what other rows meet, and `together` results beyond a row's.
 template <class T>
 struct lanes_job {
-  const lane_results* results;
-  dim_t count;
-  const lane_term* terms;
-  dim_t inner, a_inner, b_inner, a_step, to_step;
+  static constexpr dim_t together = 4;
   const T *a, *b, *start;
   T* to;
+  dim_t rows, columns, steps, sources, planes, inner;
+  dim_t a_row, a_column, a_step, a_plane, a_inner, b_step, b_source, b_plane, b_inner;
+  dim_t to_row, to_column, top, down, along, extent;
   bool relu;
 };
 

@@ -171,15 +171,14 @@ struct winograd_weights : winograd_tiles<T> {
   }
 };
 
-/// In float, on instruction sets that have its kernels. With operands, it runs.
+/// In float, on instruction sets that have its kernels.
 template <class T>
-bool try_winograd_weights(const conv_table<T>& table, const conv_pass& p,
-                          const conv_operands<T>* of) {
+bool run_winograd_weights(const conv_table<T>& table, conv_step& step, const conv_operands<T>* of) {
   if constexpr (std::is_same_v<T, float>) {
     const winograd_kernels<T>* const kernels = IKEBANA_CPU_DISPATCH(kernels_for_winograd<T>)();
     if (kernels == nullptr || of == nullptr) return kernels != nullptr;
     winograd_weights<T> run{
-        {*kernels, table.tiles(), p, of->source}, of->weights, of->result, of->accumulates};
+        {*kernels, table.tiles(), step.pass, of->source}, of->weights, of->result, of->accumulates};
     run.fit();
     run.run();
     return true;
@@ -187,17 +186,7 @@ bool try_winograd_weights(const conv_table<T>& table, const conv_pass& p,
     return false;
   }
 }
-IKEBANA_CPU_KERNEL(try_winograd_weights)
-
-template <class T>
-bool fit_winograd_weights(const conv_table<T>& table, conv_step& step) {
-  return try_winograd_weights<T>(table, step.pass, nullptr);
-}
-template <class T>
-void run_winograd_weights(const conv_table<T>& table, const conv_step& step,
-                          const conv_operands<T>& of) {
-  try_winograd_weights(table, step.pass, &of);
-}
+IKEBANA_CPU_KERNEL(run_winograd_weights)
 
 }  // namespace ikebana::cpu::detail
 IKEBANA_CPU_END_SMALL
