@@ -171,6 +171,9 @@ const conv_geometry geometries[] = {
                 {1, 5, 5}),
     with_output(geometry(2, 6, 9, 1, {1, 8, 21}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
                 {1, 3, 9}),
+    // As many positions as the image has, of which every second is read and the others are zeros.
+    with_output(geometry(2, 5, 7, 1, {1, 12, 9}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}),
+                {1, 12, 9}),
     // More padding after the image than before it, by one and by many; less; and the output_padding
     // of transposed convolutions, which leaves the end of the image unread.
     with_output(geometry(2, 3, 4, 1, {1, 5, 7}, {1, 2, 4}, {1, 1, 1}, {0, 0, 1}, {1, 1, 1}),

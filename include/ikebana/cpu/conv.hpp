@@ -11,12 +11,13 @@
 /// Convolutions. All allocate only the thread's packing buffer, at its first use, and give the same
 /// bits for the same geometry and instruction set, whatever the caches and the number of threads;
 /// an image's result does not depend on the others of its batch. Forward they are made straight
-/// from bands of the image, without a column buffer. Groups of few channels, depthwise ones above
-/// all, have algorithms of their own. The gradient of the weights, images of few positions and the
-/// gradient of the input by strides are products of blocks of receptive fields, for which a thread
-/// keeps a second buffer. Those of 3x3 in float may go by Winograd's way (exact_convolution.hpp),
-/// which keeps up to 40 MiB of a thread's for weights, and, where channels are many and for the
-/// gradient of the weights, the second buffer for tiles.
+/// from bands of the image, without a column buffer; those of 1x1 without strides are a product for
+/// each image. Groups of few channels, depthwise ones above all, have algorithms of their own. The
+/// gradient of the weights, images of few positions and the gradient of the input by strides or
+/// with few channels are products of blocks of receptive fields, for which a thread keeps a second
+/// buffer. Those of 3x3 in float may go by Winograd's way (exact_convolution.hpp), which keeps up
+/// to 40 MiB of a thread's for weights, and, where channels are many and for the gradient of the
+/// weights, the second buffer for tiles.
 namespace ikebana::cpu {
 
 /// y = function(scale conv(x, w) + bias + residual); scale, bias and residual may be null. `table`

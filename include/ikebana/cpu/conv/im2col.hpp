@@ -31,7 +31,8 @@ struct conv_im2col {
   dim_t all_lines = p.to[0] * p.to[1], plane = all_lines * p.to[2];
   dim_t from_plane = conv_geometry::volume(p.from);
   bool gathers_images = plane <= conv_costs::most_positions;
-  bool is_product = taps == 1 && p.from == p.to && p.padding == std::array<dim_t, 3>{};
+  bool is_product = taps == 1 && conv_geometry::volume(p.stride) == 1 && p.from == p.to &&
+                    p.padding == std::array<dim_t, 3>{};
   dim_t channels, depth;         // of a block
   dim_t images, lines, columns;  // of a block
   dim_t pitch = 0;               // of what lines meet of a row of the image

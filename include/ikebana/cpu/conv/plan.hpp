@@ -63,7 +63,7 @@ struct conv_problem {
   constexpr bool has_strides() const { return conv_geometry::volume(stride) > 1; }
   /// Whether nothing but channels is summed over, in planes as they are.
   constexpr bool is_product() const {
-    return taps() == 1 && in == out && padding == std::array<dim_t, 3>{};
+    return taps() == 1 && !has_strides() && in == out && padding == std::array<dim_t, 3>{};
   }
 };
 
