@@ -644,7 +644,8 @@ inline bool translator::fold() {
       return true;
     }
     // Along the first dimension, forwards or backwards.
-    if (!has(2) || (has(3) ? axis_of(whole(3), static_cast<std::int64_t>(x.dims.size())) != 0
+    if (!has(2) || (has(3) ? ints(3).size() != 1 ||
+                                 axis_of(whole(3), static_cast<std::int64_t>(x.dims.size())) != 0
                            : x.dims.size() != 1))
       return false;
     const std::int64_t step = has(4) ? whole(4) : 1, rows = x.dims[0];

@@ -372,6 +372,24 @@ TEST_CASE_TEMPLATE("not-a-number and infinity go where they belong and nowhere e
     }
 }
 
+TEST_CASE_TEMPLATE("factors of one step may be one number", T, float, double) {
+  generator r(17);
+  const dim_t m = 3, n = 5;
+  const guarded<T> a(1, r), b(1, r);
+  for_each_set([&] {
+    for (const transpose ta : {transpose::no, transpose::yes})
+      for (const transpose tb : {transpose::no, transpose::yes}) {
+        guarded<T> c(m * n);
+        ikebana::cpu::gemm<T>(ta, tb, ta == transpose::no ? m : 1, tb == transpose::yes ? n : 1, 1,
+                              T(1), a.data(), 0, b.data(), 0, T(0), c.data(), n);
+        for (dim_t i = 0; i < (ta == transpose::no ? m : 1); ++i)
+          for (dim_t j = 0; j < (tb == transpose::yes ? n : 1); ++j)
+            CHECK(c[i * n + j] == a[0] * b[0]);
+        CHECK(c.intact());
+      }
+  });
+}
+
 TEST_CASE_TEMPLATE("a batch is as many products, each as by itself", T, float, double) {
   generator r(6);
   const dim_t m = 7, n = 21, k = 13, count = 5;

@@ -64,10 +64,23 @@ TEST_CASE_TEMPLATE("the bits of a product do not depend on the number of threads
        {sizes{131, 137, 139}, sizes{97, 193, 127}, sizes{9, 1000, 257}, sizes{8, 700, 400},
         sizes{1, 1500, 1500}, sizes{1500, 1, 1500}, sizes{2, 1100, 1000}, sizes{1000, 3, 800},
         sizes{5000, 10, 64}, sizes{1203, 17, 110}, sizes{700, 47, 70}, sizes{400, 49, 113},
-        sizes{600, 96, 40}, sizes{33, 2000, 37}, sizes{50, 60, 800}, sizes{23, 95, 1000}})
+        sizes{600, 96, 40}, sizes{1024, 128, 64}, sizes{520, 65, 64}, sizes{33, 2000, 37},
+        sizes{50, 60, 800}, sizes{23, 95, 1000}})
     for (int t = s.m & 1; t < 4; t += 2, ++variant)
       check<T>(s, t & 1, t & 2, variant % 3 == 0 ? T(-0.5) : T(1), variant % 5 < 2 ? T(0.5) : T(0),
                variant % 4 == 1, r);
+}
+
+TEST_CASE("products that are worth two threads are not small") {
+  const ikebana::cpu::gemm_epilogue<float> then;
+  const auto small = [&](dim_t m, dim_t n, dim_t k) {
+    return ikebana::cpu::detail::is_small(ikebana::cpu::gemm_call<float>{
+        m, n, k, nullptr, k, nullptr, n, nullptr, n, &then, 1.0f, 0.0f, as(false), as(false)});
+  };
+  CHECK(small(256, 128, 64));
+  CHECK(!small(257, 128, 64));
+  CHECK(small(1024, 32, 64));
+  CHECK(!small(1024, 33, 64));
 }
 
 TEST_CASE_TEMPLATE("nor do those of one column of one step", T, float, double) {

@@ -105,11 +105,26 @@ def export_torch():
                           dynamic_axes={"x": {0: "batch"}, "y": {0: "batch"}})
 
 
+def write_part_of_constant():
+    h = onnx.helper
+    graph = h.make_graph(
+        [h.make_node("Slice", ["table", "starts", "ends", "axes"], ["part"]),
+         h.make_node("Add", ["x", "part"], ["y"])],
+        "part_of_constant",
+        [h.make_tensor_value_info("x", 1, [1, 2, 3])], [h.make_tensor_value_info("y", 1, [1, 2, 3])],
+        [h.make_tensor("table", 1, [4, 6], range(24))] +
+        [h.make_tensor(name, 7, [2], value)
+         for name, value in [("starts", [1, 2]), ("ends", [3, 5]), ("axes", [0, 1])]])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8),
+              os.path.join(HERE, "onnx", "part_of_constant.onnx"))
+
+
 TYPES = {1: "float32", 11: "float64", 7: "int64", 9: "bool"}
 
 
 def main():
     export_torch()
+    write_part_of_constant()
     runs = []
     for file in sorted(f for f in os.listdir(os.path.join(HERE, "onnx")) if f.endswith(".onnx")):
         path = os.path.join(HERE, "onnx", file)

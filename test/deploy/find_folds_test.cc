@@ -10,6 +10,7 @@
 #include "ikebana/compose/observe.hpp"
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/deploy/freeze.hpp"
+#include "ikebana/io/npz.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/lazy_model.hpp"
 #include "ikebana/model/state.hpp"
@@ -26,6 +27,7 @@
 #include "ikebana/ops/constant.hpp"
 #include "ikebana/ops/elementwise.hpp"
 #include "test/deploy/folded.hpp"
+#include "test/support/scratch.hpp"
 
 namespace ike = ikebana;
 using namespace ike::literals;
@@ -215,12 +217,20 @@ TEST_CASE("no model loads a state into which its scalings are folded") {
   ike::lazy_model holder{net, ike::seed{1}};
   CHECK_THROWS_AS(ike::load_state_dict(holder, state), ike::state_error);
   CHECK(model.parameters()[0] == first);
+  const scratch_directory scratch;
+  const auto path = scratch.path() / "state.npz";
+  ike::save_npz(state, path);
+  const ike::state_dict read = ike::load_npz(path);
+  CHECK(read.is_folded());
+  CHECK(read.size() == state.size());
+  CHECK_THROWS_AS(ike::load_state_dict(model, read), ike::state_error);
 
   // A network without the scaling.
   auto plain = ike::initialize<float, shape{1, 5}>(ike::sequential("fc"_m = ike::linear<5, 4>{}),
                                                    ike::seed{2});
   state.set_folded(false);
-  ike::load_state_dict(plain, state);
+  ike::save_npz(state, path);
+  ike::load_state_dict(plain, ike::load_npz(path));
   CHECK(plain.parameters()[0] == 2 * first);
 
   // Nothing is folded here; weights are computed there.

@@ -197,6 +197,13 @@ TEST_CASE("pads that PyTorch computes of constants are found") {
   CHECK(contains(header, "ike::pad<1, 2>(x, 0);"));
 }
 
+TEST_CASE("a part of a constant along two dimensions is taken in the graph") {
+  const std::string header =
+      onnx_import::import_onnx("it.onnx", bytes_of("test/data/onnx/part_of_constant.onnx"), "it")
+          .header;
+  CHECK(contains(header, "ike::slice<"));
+}
+
 TEST_CASE("masks that a file computes of constants are parameters") {
   using namespace ike::literals;
   const auto model = ike::initialize<float, ike::shape{ike::dynamic, 4}>(

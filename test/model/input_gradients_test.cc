@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <stdexcept>
 #include <tuple>
 #include <type_traits>
 #include <vector>
@@ -272,7 +273,7 @@ TEST_CASE("views of an input write its gradient in the caller's memory") {
   // Not if it is a part of a larger one.
   CHECK(!compare_view_with_input([](auto x) {
     const auto w = ike::parameter<"w", shape{2, 4}>(x);
-    return "fc"_m(ike::linear<4, 2>{}, ike::concat<ike::dim<0>>{}(w, x));
+    return "fc"_m(ike::linear<4, 2>{}, "mark"_m(marked{}, ike::concat<ike::dim<0>>{}(x, w)));
   }));
 }
 
@@ -291,4 +292,25 @@ TEST_CASE("the given gradient of an output that is a view of an input is not wri
     m.backward(std::tuple{dy, dz}, dx);
     for (ike::dim_t k = 0; k < 6; ++k) CHECK(dx.data()[k] == 3 * dy.data()[k] + dz.data()[k]);
   }
+}
+
+TEST_CASE("a backward that a hook ends writes no gradient of an input afterwards") {
+  const auto check = [](const auto& net) {
+    auto m = ike::initialize<double, shape{2, 3, 4}>(net, ike::seed{1});
+    const auto x = ike::uniform<double, shape{2, 3, 4}>(ike::seed{2});
+    ike::tensor<double, shape{2, 3, 4}> dx;
+    bool ends = true;
+    m.register_full_backward_pre_hook("fc", [&](const ike::module_gradients&) {
+      if (ends) throw std::runtime_error("ended");
+    });
+    const ike::tensor dy{m(x)};
+    CHECK_THROWS_AS(m.backward(dy, dx), std::runtime_error);
+    ends = false;
+    std::ranges::fill(dx, 7.0);
+    m(x);
+    m.backward(dy);
+    CHECK(std::ranges::all_of(dx, [](double d) { return d == 7; }));
+  };
+  check(ike::sequential(ike::flatten<>{}, "fc"_m = ike::linear<12, 2>{}));
+  check(ike::sequential("fc"_m = ike::linear<4, 2>{}));
 }

@@ -41,7 +41,7 @@ template <class T>
 void fill_numbers(T* x, dim_t n, std::uint64_t key) {
   for (dim_t i = 0; i < n; ++i) {
     key = key * 6364136223846793005u + 1442695040888963407u;
-    x[i] = static_cast<T>(static_cast<std::int32_t>(key >> 32)) * T(0x1p-31);
+    x[i] = static_cast<T>(static_cast<std::int64_t>(key)) * T(0x1p-63);
   }
 }
 

@@ -85,16 +85,18 @@ namespace detail {
 template <class T>
 inline constexpr gemm_epilogue<T> no_epilogue{};
 
-/// Whether a product begins with zero or a bias and is small: it runs without a plan, since a call
-/// takes as long as the arithmetic. In the caller most of this is known to the compiler.
+/// Whether a product begins with zero or a bias and is small: it runs without a plan and on one
+/// thread, since a call takes as long as the arithmetic. In the caller most of this is known to the
+/// compiler.
 template <class T>
 [[gnu::always_inline]] inline bool is_small(const gemm_call<T>& p) {
   using size = std::uint64_t;
   const gemm_epilogue<T>& then = *p.then;
   return size(p.m) - 1 < size(gemm_costs::most_small_rows) &&
          size(p.n) - 1 < size(gemm_costs::most_small_columns) &&
-         size(p.k) - 1 < size(gemm_costs::most_small_depth) && p.alpha == T(1) && p.beta == T(0) &&
-         then.residual == nullptr && then.row_bias == nullptr &&
+         size(p.k) - 1 < size(gemm_costs::most_small_depth) &&
+         p.m * p.n * p.k <= 2 * gemm_costs::products_for_thread && p.alpha == T(1) &&
+         p.beta == T(0) && then.residual == nullptr && then.row_bias == nullptr &&
          then.function <= activation::relu && then.slope_of == nullptr;
 }
 /// Its tile, but for the columns.

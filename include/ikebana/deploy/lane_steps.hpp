@@ -55,8 +55,9 @@ struct step_collector {
       s.offset = run.layouts[out].offset;
     }
     if (is_view) {
-      run.values[out] = run.values[s.from] + s.offset;
       moves[out] = moves[s.from];
+      // Inputs have no memory yet.
+      if (!moves[out]) run.values[out] = run.values[s.from] + s.offset;
     }
     bool has_step = is_view && moves[out];
     s.run = is_step ? &run_step : &follow;

@@ -56,6 +56,10 @@ state_dict parse_npz(const std::string& path, std::string_view archive) {
     const std::string where = path + ": " + std::string(file.name);
     if (crc32(file.bytes) != file.crc) fail_io(where, "its checksum differs: the file is damaged");
     const std::string_view name = file.name.substr(0, file.name.size() - suffix.size());
+    if (name == state_dict::folded_note) {
+      dict.set_folded(true);
+      continue;
+    }
     if (dict.contains(name)) fail_io(where, "is there twice");
     add_npz(dict, where, name, parse_npy(where, file.bytes));
   }
@@ -74,7 +78,8 @@ inline state_dict load_npz(const std::filesystem::path& path) {
   return detail::parse_npz(path.string(), archive);
 }
 
-/// Writes a dict as a .npz file: `numpy.load("state.npz")["fc.weight"]`. The file appears
+/// Writes a dict as a .npz file: `numpy.load("state.npz")["fc.weight"]`. That norms or scalings are
+/// folded into it is one more array, "ikebana.folded"; other notes are left out. The file appears
 /// completely or not at all. Throws io_error, and state_error for an entry without elements.
 /// O(bytes).
 inline void save_npz(const state_dict& dict, const std::filesystem::path& path) {
@@ -89,6 +94,9 @@ inline void save_npz(const state_dict& dict, const std::filesystem::path& path) 
     bytes.append(reinterpret_cast<const char*>(e.bytes.data()), e.bytes.size());
     zip.add(e.name + ".npy", bytes);
   }
+  if (dict.is_folded())
+    zip.add(std::string(state_dict::folded_note) + ".npy",
+            detail::npy_header(dtype::uint8, {}) + '\1');
   zip.finish();
   file.commit();
 }

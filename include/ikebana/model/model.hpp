@@ -369,15 +369,16 @@ class model : public detail::model_contents<E, M, In...>,
     engine_.run_backward(true, detail::no_listener{});
   }
 
-  /// The same, and writes the gradients of those inputs that are numbers to `input_gradients`.
-  /// Their memory is planned on first use, which allocates.
+  /// The same, and writes the gradients of those inputs that are numbers to `input_gradients`,
+  /// which may not share memory with the inputs. Their memory is planned on first use, which
+  /// allocates.
   template <class G, tensor_like... X>
   requires(sizeof...(X) > 0 &&
            detail::accepts_backward<model, G, X...>) void backward(const G& output_gradient,
                                                                    X&&... input_gradients) {
     begin_gradients(output_gradient, input_gradients...);
+    const detail::input_gradients_scope scope{engine_};
     engine_.run_backward(true, detail::no_listener{});
-    detail::end_input_gradients(engine_);
   }
   template <class... A>
   requires(!detail::accepts_backward<model, A...>) auto backward(A&&...)

@@ -255,6 +255,7 @@ class basic_state_dict {
     set_metadata(version_note(module), std::to_string(version));
   }
 
+  static constexpr std::string_view folded_note = "ikebana.folded";
   /// Whether norms, scalings or computed weights of the network are part of these tensors, as in
   /// the state of a frozen network. Files keep it. O(number of notes).
   [[gnu::cold]] bool is_folded() const {
@@ -270,8 +271,6 @@ class basic_state_dict {
   void set_metadata(std::vector<metadata_entry> notes) { metadata_ = std::move(notes); }
 
  private:
-  static constexpr std::string_view folded_note = "ikebana.folded";
-
   [[gnu::cold]] static std::string version_note(std::string_view module) {
     return "ikebana.version:" + std::string(module);
   }

@@ -298,8 +298,8 @@ IKEBANA_REDUCTION(min, min)
 IKEBANA_REDUCTION(logsumexp, logsumexp)
 #undef IKEBANA_REDUCTION
 
-/// The variance, in two passes: torch.var. Not a number of fewer than two elements, unless N is 0.
-/// Options: correction<N> (default 1), keepdim.
+/// The variance, in two passes: torch.var. Of N elements or fewer, infinity, or not a number if
+/// they are equal. Options: correction<N> (default 1), keepdim.
 template <dim_t... Dims, symbolic X, class... Options>
 requires((detail::is_keepdim<Options> ||
           detail::is_correction<Options>)&&...) constexpr auto var(const X& x,

@@ -231,8 +231,10 @@ class replicated : public detail::replica_of<Model>,
     const abandon_on_exception guard{*this};
     Model::begin_gradients(output_gradient, input_gradients...);
     [[maybe_unused]] const exchange_of_call exchange{group()};
-    engine_.run_backward(true, listener(true));
-    detail::end_input_gradients(engine_);
+    {
+      const detail::input_gradients_scope scope{engine_};
+      engine_.run_backward(true, listener(true));
+    }
     end_backward();
   }
   template <class... A>

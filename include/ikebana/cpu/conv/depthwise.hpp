@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "ikebana/core/shape.hpp"

@@ -108,7 +108,7 @@ IKEBANA_CPU_INLINE void multiply_small(tile_task<T>& t, dim_t m, dim_t n) {
 template <class T>
 [[gnu::noinline]] void turn_small(tile_task<T>& t, dim_t m, dim_t n) {
   constexpr dim_t w = vec<T>::size;
-  if (t.depth > 1 || t.b_step > 1) {
+  if (t.depth > 1 || t.b_step != 1) {
     T* const rows = detail::thread_scratch<T>();
     const dim_t width = (n + w - 1) / w * w;
     turn(rows, width, t.b, t.b_step, t.depth, n);

@@ -70,8 +70,8 @@ class loss_network : public loss_memory {
     std::array<T*, sizeof...(In) + 1> all{};
     for (std::size_t i = 0; i < Outputs; ++i) all[i] = to[i] != nullptr ? to[i] : unwanted(i);
     t.set_input_gradients(all.data(), engine_.network.memory.workspace.data());
+    const input_gradients_scope scope{engine_};
     engine_.run_backward(false, no_listener{});
-    end_input_gradients(engine_);
   }
 
  private:

@@ -74,11 +74,17 @@ void begin_input_gradients(Engine& e, gradients_of_outputs<Engine> given, const 
       std::copy_n(given.data[i], given.shapes[i].numel(), t.output_gradient(i));
 }
 
-/// Stops writing to the caller's memory.
+/// At its end, also by an exception, no gradient is written to the caller's memory any more.
 template <class Engine>
-void end_input_gradients(Engine& e) {
-  const std::array<typename Engine::T*, Engine::input_count + 1> none{};
-  e.tables().set_input_gradients(none.data(), e.network.memory.workspace.data());
-}
+struct input_gradients_scope {
+  Engine& engine;
+  explicit input_gradients_scope(Engine& e) : engine{e} {}
+  input_gradients_scope(const input_gradients_scope&) = delete;
+  input_gradients_scope& operator=(const input_gradients_scope&) = delete;
+  ~input_gradients_scope() {
+    const std::array<typename Engine::T*, Engine::input_count + 1> none{};
+    engine.tables().set_input_gradients(none.data(), engine.network.memory.workspace.data());
+  }
+};
 
 }  // namespace ikebana::detail
