@@ -1,5 +1,6 @@
 #include "ikebana/cpu/gated_step.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -191,14 +192,19 @@ TEST_CASE_TEMPLATE("a step of one sequence through a causal convolution", T, flo
           guarded<T> y(out), packed(cpu::causal_step_size(in, out, taps));
           const T* const given = in == 3 ? nullptr : bias.data();
           cpu::pack_causal_step<T>(in, out, taps, weight.data(), given, packed.data());
-          cpu::run_causal_step<T>(
-              {in, out, taps, length, dilation, first, packed.data(), ring.data(), y.data()});
+          const cpu::activation function = in == 1   ? cpu::activation::relu
+                                           : in == 8 ? cpu::activation::tanh
+                                                     : cpu::activation::none;
+          cpu::run_causal_step<T>({in, out, taps, length, dilation, first, packed.data(),
+                                   ring.data(), y.data(), function});
           for (dim_t j = 0; j < out; ++j) {
             double sum = given == nullptr ? 0 : static_cast<double>(bias[j]);
             for (dim_t i = 0; i < in; ++i)
               for (dim_t k = 0; k < taps; ++k)
                 sum += static_cast<double>(weight[(j * in + i) * taps + k]) *
                        static_cast<double>(ring[(first + k * dilation) % length * in + i]);
+            if (function == cpu::activation::tanh) sum = std::tanh(sum);
+            if (function == cpu::activation::relu) sum = std::max(sum, 0.0);
             CHECK(std::abs(static_cast<double>(y[j]) - sum) < (sizeof(T) == 4 ? 1e-5 : 1e-13));
           }
           CHECK(y.intact());

@@ -2,6 +2,18 @@
 // for each other.
 // Needs: gated_step-inl.hpp.
 
+/// The first half of x: what is stored by a mask waits to be read until it is in the cache.
+template <class T>
+IKEBANA_CPU_INLINE void store_lower_half(vec<T> x, T* to) {
+  constexpr auto half = static_cast<std::size_t>(vec<T>::size / 2);
+  if constexpr (half > 1) {
+    const auto lower = lower_half(x.v, std::make_index_sequence<half>{});
+    __builtin_memcpy(to, &lower, sizeof(lower));
+  } else {
+    x.store(to, static_cast<dim_t>(half));
+  }
+}
+
 /// The outputs of registers that are computed together, from j on.
 template <class T, std::size_t... I, std::size_t... U>
 IKEBANA_CPU_INLINE void causal_outputs(const causal_step<T>& s, dim_t j,
@@ -17,10 +29,15 @@ IKEBANA_CPU_INLINE void causal_outputs(const causal_step<T>& s, dim_t j,
     at += s.dilation;
     if (at >= s.length) at -= s.length;
   }
-  const vec<T> y[] = {(sums[U] + sums[U + together]) +
-                      (sums[U + 2 * together] + sums[U + 3 * together])...};
+  vec<T> y[] = {(sums[U] + sums[U + together]) +
+                (sums[U + 2 * together] + sums[U + 3 * together])...};
+  if (s.function == activation::tanh)
+    ((y[U] = tanh(y[U])), ...);
+  else if (s.function == activation::relu)
+    ((y[U] = relu(y[U])), ...);
   const dim_t left = s.out - j;
   ((together > 1 || left >= w ? y[U].store(s.y + j + static_cast<dim_t>(U) * w)
+    : left == w / 2           ? store_lower_half(y[U], s.y + j)
                               : y[U].store(s.y + j, left)),
    ...);
 }

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/activation.hpp"
+#include "ikebana/cpu/detail/math.hpp"
 #include "ikebana/cpu/detail/vec.hpp"
 #include "ikebana/cpu/dispatch.hpp"
 #include "ikebana/cpu/gated_step.hpp"
@@ -19,6 +21,7 @@ struct causal_step {
   const T* packed;  ///< By pack_causal_step.
   const T* ring;
   T* y;
+  activation function = activation::none;  ///< Applied last; tanh at most.
 };
 
 /// What pack_causal_step writes: for every 16 outputs, whole registers of any instruction set,
@@ -45,10 +48,10 @@ template <class T>
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
-/// y = the convolution at the newest sample. O(in * out * taps); allocates nothing.
+/// y = the convolution at the newest sample, and `function` of it. O(in * out * taps); allocates
+/// nothing.
 template <class T>
 void run_causal_step(const causal_step<T>& step) {
   if (fills_half_at_most<T>(step.out))
@@ -64,4 +67,3 @@ void transpose_samples(dim_t m, dim_t n, const T* from, dim_t from_step, T* to, 
 IKEBANA_CPU_KERNEL(run_causal_step, transpose_samples)
 
 }  // namespace ikebana::cpu
-IKEBANA_CPU_END_SMALL

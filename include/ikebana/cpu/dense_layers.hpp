@@ -42,7 +42,6 @@ template <class T>
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 /// Runs layers one after another, all of the same rows: one call, for where a call takes as long as
@@ -56,4 +55,3 @@ void run_dense_chain(const T* x, dense_chain<T>& chain, std::uint64_t stamp) {
 IKEBANA_CPU_KERNEL(run_dense_chain)
 
 }  // namespace ikebana::cpu
-IKEBANA_CPU_END_SMALL

@@ -63,7 +63,6 @@ template <class T>
 #define IKEBANA_CPU_SETS 2
 #include "ikebana/cpu/detail/foreach_target.hpp"
 
-IKEBANA_CPU_BEGIN_SMALL
 namespace ikebana::cpu {
 
 /// As lstm_gates after the products that give its sums. O(hidden (in + hidden)); allocates nothing.
@@ -85,4 +84,3 @@ void run_gru_step(const gated_step<T>& step) {
 IKEBANA_CPU_KERNEL(run_lstm_step, run_gru_step)
 
 }  // namespace ikebana::cpu
-IKEBANA_CPU_END_SMALL

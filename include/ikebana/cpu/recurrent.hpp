@@ -28,6 +28,8 @@ constexpr dim_t packed_recurrent_row(dim_t n) {
   constexpr dim_t most_lanes = 16;
   return (n + most_lanes - 1) / most_lanes * most_lanes;
 }
+/// The elements of n rows of k weights as pack_recurrent leaves them.
+constexpr dim_t packed_recurrent_size(dim_t n, dim_t k) { return packed_recurrent_row(n) * k; }
 
 }  // namespace ikebana::cpu
 
@@ -121,9 +123,6 @@ template <class T>
 void move_rows(dim_t m, dim_t n, rows_of<const T> from, rows_of<T> to, bool adds = false) {
   detail::share_row_step(m, n, IKEBANA_CPU_DISPATCH_AVX(copy_state_rows<T>), n, from, to, adds);
 }
-
-/// The elements of n rows of k weights as pack_recurrent leaves them.
-constexpr dim_t packed_recurrent_size(dim_t n, dim_t k) { return packed_recurrent_row(n) * k; }
 
 /// Packs weights, w of (n, k), for recurrent_product under the same instruction set.
 template <class T>

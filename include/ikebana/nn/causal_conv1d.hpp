@@ -260,22 +260,27 @@ struct causal_conv1d {
     T* const newest = c.template buffer<T>(0) + position * n;
     position = position + 1 < ring ? position + 1 : 0;
     T* const y = c.output();
-    cpu::causal_step<T> one{.in = n,
-                            .out = Out,
-                            .taps = taps,
-                            .length = ring,
-                            .dilation = convolution::options::dilation[0],
-                            .first = position,
-                            .packed = packed_weights(c),
-                            .ring = c.template buffer<T>(0),
-                            .y = y};
-    for (dim_t b = 0; b < state_batch; ++b, one.ring += ring * n, one.y += Out) {
+    const T* const added = c.residual();
+    const cpu::activation last = c.function();
+    // The step applies a function that is last and that it knows.
+    const bool applies = added == nullptr && last <= cpu::activation::tanh;
+    const T* const packed = packed_weights(c);
+    for (dim_t b = 0; b < state_batch; ++b) {
       copy(n, c.input() + b * n, newest + b * ring * n);
-      cpu::run_causal_step<T>(one);
+      cpu::run_causal_step<T>({.in = n,
+                               .out = Out,
+                               .taps = taps,
+                               .length = ring,
+                               .dilation = convolution::options::dilation[0],
+                               .first = position,
+                               .packed = packed,
+                               .ring = ring_of(c, b),
+                               .y = y + b * Out,
+                               .function = applies ? last : cpu::activation::none});
     }
-    if (const T* const added = c.residual(); added != nullptr)
+    if (added != nullptr)
       for (dim_t i = 0; i < state_batch * Out; ++i) y[i] += added[i];
-    c.function()(state_batch, Out, y, Out);
+    if (!applies) c.function()(state_batch, Out, y, Out);
   }
 
   template <class T>
