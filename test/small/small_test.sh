@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# small_test.sh COMPILER NETWORK FLAGS KERNELS EXPECTED CLOSE MODULES: frozen networks with embedded weights give PyTorch's numbers,
-# and the same bits without exceptions and type information, with kernels apart and from headers alone,
-# where they are small, too, with the kernels of one instruction set.
+# small_test.sh COMPILER NETWORK FLAGS KERNELS EXPECTED CLOSE MODULES TRAINING: frozen networks with embedded weights give PyTorch's
+# numbers, and the same bits without exceptions and type information, with kernels apart and from headers alone,
+# where they are small, too, with the kernels of one instruction set. The kernels of a program that trains an MLP are few.
 set -euo pipefail
 # The compiler's driver for C++.
 compiler=${1/%gcc/g++}
@@ -33,6 +33,12 @@ for network in MLP CNN LSTM; do
   echo "$network: $bytes bytes"
   [ "$bytes" -le "${most[$network]}" ]
 done
+
+"$compiler" -std=c++20 -O2 -Iinclude "@$3" -c "$8" -o "$TEST_TMPDIR/training.o"
+bytes=$(nm -SC -t d --defined-only "$TEST_TMPDIR/training.o" |
+  awk '$3 ~ /[tTwW]/ && /ikebana::cpu/ { s += $2 } END { print s }')
+echo "training, functions of ikebana::cpu: $bytes bytes"
+[ "$bytes" -le $([[ $compiler == *clang* ]] && echo 112000 || echo 100000) ]
 
 # An error ends the process with its sentence.
 status=0

@@ -112,14 +112,9 @@ IKEBANA_CPU_INLINE bool is_one_sum(const dense_layer<T>& l) {
   return l.out == 1 && l.in <= vec<T>::size;
 }
 
-/// A layer of one register, of k elements that are in one.
 template <class T>
-IKEBANA_CPU_INLINE vec<T> held_layer(const dense_layer<T>& l, dim_t k, vec<T> x) {
+IKEBANA_CPU_INLINE vec<T> one_sum(const T* packed, dim_t k, vec<T> x) {
   constexpr auto w = static_cast<std::size_t>(vec<T>::size);
-  const T* const packed = l.packed;
-  if (l.out > 1)
-    return held_columns(k, k % 4 == 0 ? x : with_zeros(x, k), packed,
-                        std::make_index_sequence<w / 4>{});
   const vec<T> terms = with_zeros(x, k) * vec<T>::load(packed + 16);
   if (w == 16 && k <= 8)
     return vec<T>::broadcast(*packed + fold_halves<static_cast<int>(w / 2)>(
@@ -127,6 +122,14 @@ IKEBANA_CPU_INLINE vec<T> held_layer(const dense_layer<T>& l, dim_t k, vec<T> x)
                                            [](auto a, auto b)
                                                __attribute__((always_inline)) { return a + b; }));
   return vec<T>::broadcast(*packed + sum(terms));
+}
+
+/// A layer of one register, of k elements that are in one.
+template <class T>
+IKEBANA_CPU_INLINE vec<T> held_layer(const dense_layer<T>& l, dim_t k, vec<T> x) {
+  if (l.out == 1) return one_sum(static_cast<const T*>(l.packed), k, x);
+  return held_columns(k, k % 4 == 0 ? x : with_zeros(x, k), static_cast<const T*>(l.packed),
+                      std::make_index_sequence<static_cast<std::size_t>(vec<T>::size / 4)>{});
 }
 
 template <class T>
@@ -141,7 +144,7 @@ template <class T>
   if (l->narrow > w) return other_layers(x, l, end);
   vec<T> y;
   if (is_one_sum(*l)) [[unlikely]]
-    y = held_layer(*l, l->in, vec<T>::load(x, l->in));
+    y = one_sum(static_cast<const T*>(l->packed), l->in, vec<T>::load(x, l->in));
   else
     packed_columns<T, 1, 1>(l->in, x, dim_t{0}, dim_t{0}, l->packed, dim_t{16}, &y);
   // What the loop keeps in registers, one layer alone need not load.
@@ -184,7 +187,7 @@ template <class T>
   constexpr int most = IKEBANA_CPU_WIDTH == 64 ? 6 : 3;
   if (is_one_sum(l)) {
     for (dim_t i = 0; i < l.rows; ++i, x += l.in)
-      held_layer(l, l.in, vec<T>::load(x, l.in)).store(l.y + i, 1);
+      one_sum(static_cast<const T*>(l.packed), l.in, vec<T>::load(x, l.in)).store(l.y + i, 1);
   } else {
     const dim_t row = l.packed_row();
     vec<T> sums[most];

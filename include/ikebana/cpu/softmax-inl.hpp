@@ -12,14 +12,12 @@ IKEBANA_CPU_INLINE vec<T> exp_shifted(dim_t n, const T* x, T* y, T shift, bool p
   constexpr dim_t w = vec<T>::size;
   const vec<T> least = vec<T>::broadcast(-static_cast<T>(__builtin_inff()));
   vec<T> total = vec<T>::zero();
-  const auto add = [&](dim_t i, dim_t lanes) __attribute__((always_inline)) {
+  for (dim_t i = 0; i < n; i += w) {
+    const dim_t lanes = n - i < w ? n - i : w;
     const vec<T> e = exp_of_difference(load_lanes(x + i, lanes, least) - shift);
     if (y != nullptr) padded ? e.store(y + i) : store_lanes(e, y + i, lanes);
     total = total + e;
-  };
-  dim_t i = 0;
-  for (; i + w <= n; i += w) add(i, w);
-  if (i < n) add(i, n - i);
+  }
   return total;
 }
 /// Where the exponentials of rows that are taken together are kept, `step` apart: in whole

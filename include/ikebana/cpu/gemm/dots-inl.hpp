@@ -74,8 +74,8 @@ inline constexpr dim_t dot_strip = 64;
 /// x[i] . y[j] for j < count. Rows of x past `last_x` are that once more; up to three results more
 /// are written.
 template <class T, std::size_t... P>
-IKEBANA_CPU_INLINE void dot_tiles(dim_t count, dim_t k, const T* x, dim_t ldx, dim_t last_x,
-                                  const T* y, dim_t ldy, T* out, std::index_sequence<P...>) {
+IKEBANA_CPU_INLINE void dot_tiles_inline(dim_t count, dim_t k, const T* x, dim_t ldx, dim_t last_x,
+                                         const T* y, dim_t ldy, T* out, std::index_sequence<P...>) {
   constexpr dim_t w = vec<T>::size;
   const T* const xs[] = {x + (static_cast<dim_t>(P) < last_x ? static_cast<dim_t>(P) : last_x) *
                                  ldx...};
@@ -112,35 +112,7 @@ IKEBANA_CPU_INLINE void dot_tiles(dim_t count, dim_t k, const T* x, dim_t ldx, d
 template <class T, std::size_t Rows>
 [[gnu::noinline]] void dot_tiles(dim_t count, dim_t k, const T* x, dim_t ldx, dim_t last_x,
                                  const T* y, dim_t ldy, T* out) {
-  dot_tiles(count, k, x, ldx, last_x, y, ldy, out, std::make_index_sequence<Rows>{});
-}
-
-/// `store` gets (row i of x) . (row j of y) for `count` rows of y from j on: rows of both are
-/// contiguous along the summed dimension.
-template <class T, class Store>
-IKEBANA_CPU_INLINE void multiply_dots(dim_t m, dim_t n, dim_t k, const T* x, dim_t ldx, const T* y,
-                                      dim_t ldy, Store store) {
-  alignas(64) T out[static_cast<std::size_t>(dot_rows * dot_strip)];
-  // What several rows of x meet stays near.
-  const dim_t near = detail::caches().first / 2 / dim_t{sizeof(T)},
-              strip = m <= dot_rows || (n < dot_strip ? n : dot_strip) * k <= near ? dot_strip
-                                                                                   : 4 * dot_rows;
-  for (dim_t j = 0; j < n; j += strip) {
-    const dim_t count = n - j < strip ? n - j : strip;
-    for (dim_t i = 0; i < m; i += dot_rows) {
-      const dim_t rows = m - i < dot_rows ? m - i : dot_rows;
-      const T *const from = x + i * ldx, *const with = y + j * ldy;
-      if (rows == 1) {
-        dot_tiles<T, 1>(count, k, from, ldx, rows - 1, with, ldy, out);
-      } else if (rows == 2) {
-        dot_tiles<T, 2>(count, k, from, ldx, rows - 1, with, ldy, out);
-      } else {
-        dot_tiles<T, static_cast<std::size_t>(dot_rows)>(count, k, from, ldx, rows - 1, with, ldy,
-                                                         out);
-      }
-      for (dim_t r = 0; r < rows; ++r) store(i + r, j, count, out + r * dot_strip);
-    }
-  }
+  dot_tiles_inline(count, k, x, ldx, last_x, y, ldy, out, std::make_index_sequence<Rows>{});
 }
 
 /// The rows of a factor that stands by columns: row j of k elements from columns `from`, ld apart.
@@ -204,20 +176,39 @@ template <class T>
 template <class T>
 [[gnu::noinline]] void multiply_by_dots(const gemm_problem& problem, gemm_algorithm,
                                         const gemm_call<T>& call) {
-  const dim_t m = call.m, n = call.n, k = call.alpha == T(0) ? 0 : call.k;
-  const T *a = call.a, *b = call.b;
-  dim_t lda = call.ta == transpose::no ? call.lda : k,
-        ldb = call.tb == transpose::yes ? call.ldb : k;
-  if (!problem.a_by_rows()) a = copy_to_rows(a, lda = call.lda, m, k);
-  if (!problem.b_by_rows()) b = copy_to_rows(b, ldb = call.ldb, n, k);
-  if (n < m)
-    multiply_dots(n, m, k, b, ldb, a, lda, [&](dim_t j, dim_t i, dim_t count, const T* dots) {
-      finish_dots_below(call, i, j, count, dots);
-    });
-  else
-    multiply_dots(m, n, k, a, lda, b, ldb, [&](dim_t i, dim_t j, dim_t count, const T* dots) {
-      finish_dots(call, i, j, count, dots);
-    });
+  dim_t m = call.m, n = call.n;
+  const dim_t k = call.alpha == T(0) ? 0 : call.k;
+  const T *x = call.a, *y = call.b;
+  dim_t ldx = call.ta == transpose::no ? call.lda : k,
+        ldy = call.tb == transpose::yes ? call.ldb : k;
+  if (!problem.a_by_rows()) x = copy_to_rows(x, ldx = call.lda, m, k);
+  if (!problem.b_by_rows()) y = copy_to_rows(y, ldy = call.ldb, n, k);
+  const bool below = n < m;
+  if (below) {
+    std::swap(m, n);
+    std::swap(x, y);
+    std::swap(ldx, ldy);
+  }
+  alignas(64) T out[static_cast<std::size_t>(dot_rows * dot_strip)];
+  // What several rows of x meet stays near.
+  const dim_t near = detail::caches().first / 2 / dim_t{sizeof(T)},
+              strip = m <= dot_rows || (n < dot_strip ? n : dot_strip) * k <= near ? dot_strip
+                                                                                   : 4 * dot_rows;
+  for (dim_t j = 0; j < n; j += strip) {
+    const dim_t count = n - j < strip ? n - j : strip;
+    for (dim_t i = 0; i < m; i += dot_rows) {
+      const dim_t rows = m - i < dot_rows ? m - i : dot_rows;
+      const auto run = rows == 1   ? &dot_tiles<T, 1>
+                       : rows == 2 ? &dot_tiles<T, 2>
+                                   : &dot_tiles<T, static_cast<std::size_t>(dot_rows)>;
+      run(count, k, x + i * ldx, ldx, rows - 1, y + j * ldy, ldy, out);
+      for (dim_t r = 0; r < rows; ++r) {
+        const T* const dots = out + r * dot_strip;
+        below ? finish_dots_below(call, j, i + r, count, dots)
+              : finish_dots(call, i + r, j, count, dots);
+      }
+    }
+  }
   const matrix_result<T> result{call.c, call.ldc, call.beta, *call.then};
-  if (result.finishes()) result.finish(0, 0, m, n);
+  if (result.finishes()) result.finish(0, 0, call.m, call.n);
 }

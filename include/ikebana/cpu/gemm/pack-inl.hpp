@@ -49,7 +49,9 @@ IKEBANA_CPU_INLINE auto load_parts(const float* x, dim_t step) {
   const auto part = [=](int i) __attribute__((always_inline)) {
     return _mm_loadu_ps(x + i * step);
   };
-  if constexpr (Parts == 2) {
+  if constexpr (Parts == 1) {
+    return part(0);
+  } else if constexpr (Parts == 2) {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(part(0)), part(1), 1);
   } else {
 #if IKEBANA_CPU_WIDTH == 64
@@ -104,27 +106,29 @@ IKEBANA_CPU_INLINE void turn_quads(T* to, dim_t width, const T* from, dim_t ld, 
 
 /// to[p * width + i] = from[i * ld + p] for p < depth, i < count; zero for count <= i < filled.
 template <class T>
-IKEBANA_CPU_INLINE void turn_and_fill(T* to, dim_t width, const T* from, dim_t ld, dim_t depth,
-                                      dim_t count, dim_t filled) {
+[[gnu::noinline]] void turn_and_fill(T* to, dim_t width, const T* from, dim_t ld, dim_t depth,
+                                     dim_t count, dim_t filled) {
 #if IKEBANA_CPU_WIDTH >= 32
-  // Faster than by whole registers; what is not a whole block overlaps the one before.
   constexpr dim_t q = quad<T>, w = vec<T>::size;
-  if (count >= 2 * q && depth >= q) {
-    if (count < filled) {
-      dim_t i = 0;
-      for (; i + w <= depth * width; i += w) vec<T>::zero().store(to + i);
-      if (i < depth * width) vec<T>::zero().store(to + i, depth * width - i);
-    }
+  if (count < filled) {
+    dim_t i = 0;
+    for (; i + w <= depth * width; i += w) vec<T>::zero().store(to + i);
+    if (i < depth * width) vec<T>::zero().store(to + i, depth * width - i);
+  }
+  // Faster than by whole registers; what is not a whole block overlaps the one before.
+  if (count >= q && depth >= q) {
     // Few rows of the result at a time, so that they stay near while they are filled.
     constexpr dim_t near = detail::gemm_costs::turned_rows;
     for (dim_t begin = 0, rows; begin < depth; begin += rows) {
       rows = depth - begin < near + q ? depth - begin : near;
       for (dim_t i = 0, side; i < count; i += side) {
-        side = count - i > 2 * q && count >= w ? w : 2 * q;
+        side = count < 2 * q ? q : count - i > 2 * q && count >= w ? w : 2 * q;
         const dim_t row = i + side <= count ? i : count - side;
         T* const at = to + begin * width + row;
         const T* const x = from + row * ld + begin;
-        if (side == w)
+        if (side == q)
+          turn_quads<1>(at, width, x, ld, rows);
+        else if (w == 2 * q || side == w)
           turn_quads<w / q>(at, width, x, ld, rows);
         else
           turn_quads<2>(at, width, x, ld, rows);
@@ -132,24 +136,22 @@ IKEBANA_CPU_INLINE void turn_and_fill(T* to, dim_t width, const T* from, dim_t l
     }
     return;
   }
+#else
+  if (count != filled || (count > detail::gemm_costs::most_turned_singly &&
+                          depth >= detail::gemm_costs::most_turned_singly))
+    return transpose_into<T>(depth, from, ld, count, T(1), to, width, filled, false);
 #endif
-  if (count == filled && (count <= detail::gemm_costs::most_turned_singly ||
-                          depth < detail::gemm_costs::most_turned_singly)) {
-    for (dim_t i = 0; i < count; ++i, from += ld)
-      for (dim_t p = 0; p < depth; ++p) to[p * width + i] = from[p];
-    return;
-  }
-  transpose_into<T>(depth, from, ld, count, T(1), to, width, filled, false);
+  for (dim_t i = 0; i < count; ++i, from += ld)
+    for (dim_t p = 0; p < depth; ++p) to[p * width + i] = from[p];
 }
 /// to[p * width + i] = from[i * ld + p] for p < depth, i < count.
 template <class T>
-[[gnu::noinline]] void turn(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t count) {
+void turn(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t count) {
   turn_and_fill(to, width, from, ld, depth, count, count);
 }
 /// The same; zero for count <= i < width.
 template <class T>
-[[gnu::noinline]] void pack_across(T* to, dim_t width, const T* from, dim_t ld, dim_t depth,
-                                   dim_t count) {
+void pack_across(T* to, dim_t width, const T* from, dim_t ld, dim_t depth, dim_t count) {
   turn_and_fill(to, width, from, ld, depth, count, width);
 }
 

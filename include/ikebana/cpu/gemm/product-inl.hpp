@@ -2,8 +2,7 @@
 // Needs: dots-inl.hpp, tiles-inl.hpp.
 
 template <class T>
-IKEBANA_CPU_INLINE gemm_problem problem_of(const gemm_call<T>& call,
-                                           const detail::cache_sizes& caches) {
+[[gnu::noinline]] gemm_problem problem_of(const gemm_call<T>& call) {
   return {call.m,
           call.n,
           call.k,
@@ -16,7 +15,7 @@ IKEBANA_CPU_INLINE gemm_problem problem_of(const gemm_call<T>& call,
           vec<T>::size,
           gemm_tile<T>::most_rows[2],
           call.order,
-          caches};
+          detail::caches()};
 }
 
 template <class T>
@@ -36,17 +35,16 @@ inline constexpr void (*runs_of[])(const gemm_problem&, gemm_algorithm, const ge
 /// The product by this algorithm, which applies.
 template <class T>
 void product_by(gemm_algorithm algorithm, const gemm_call<T>& call) {
-  runs_of<T>[static_cast<int>(algorithm)](problem_of(call, detail::caches()), algorithm, call);
+  runs_of<T>[static_cast<int>(algorithm)](problem_of(call), algorithm, call);
 }
 /// Of a part of a product that sums in order, another that does is chosen.
 template <class T>
 void product_part(gemm_algorithm whole, const gemm_call<T>& call) {
-  product_by(sums_in_order(whole) ? choose_gemm(problem_of(call, detail::caches()), true) : whole,
-             call);
+  product_by(sums_in_order(whole) ? choose_gemm(problem_of(call), true) : whole, call);
 }
 template <class T>
 gemm_algorithm algorithm_of(const gemm_call<T>& call) {
-  const gemm_problem problem = problem_of(call, detail::caches());
+  const gemm_problem problem = problem_of(call);
   const gemm_algorithm algorithm = choose_gemm(problem);
   if (is_verbose()) [[unlikely]]
     detail::print_plan(problem, algorithm);
@@ -54,7 +52,7 @@ gemm_algorithm algorithm_of(const gemm_call<T>& call) {
 }
 template <class T>
 bool algorithm_applies(gemm_algorithm algorithm, const gemm_call<T>& call) {
-  return entry_of(algorithm).applies(problem_of(call, detail::caches()));
+  return entry_of(algorithm).applies(problem_of(call));
 }
 
 template <class T>

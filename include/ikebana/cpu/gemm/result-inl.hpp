@@ -15,7 +15,7 @@ struct matrix_result {
     return parts > 1 || (beta != T(0) && beta != T(1));
   }
   /// What the tile at (i, j) begins with; `continues` what stands in c already.
-  IKEBANA_CPU_INLINE void begin(tile_task<T>& t, dim_t i, dim_t j, bool continues) const {
+  [[gnu::noinline]] void begin(tile_task<T>& t, dim_t i, dim_t j, bool continues) const {
     t.c = c + i * ldc + j;
     t.start = tile_start::matrix;
     if (continues || beta != T(0)) {

@@ -1,19 +1,11 @@
 // Products by register tiles: strips of rows of op(a) meet panels of columns of op(b).
 // Needs: pack-inl.hpp, result-inl.hpp.
 
-/// A strip of op(a), rows `row` apart and steps of the summed dimension `step`, as it stands or
-/// packed into `to`.
+/// Packs a strip of op(a), which t has where it stands, into `to`.
 template <class T>
-IKEBANA_CPU_INLINE void take_strip(tile_task<T>& t, const gemm_call<T>& call, bool packs, T* to,
-                                   dim_t i, dim_t rows, dim_t p) {
+[[gnu::noinline]] void pack_strip(tile_task<T>& t, const gemm_call<T>& call, T* to, dim_t rows) {
   constexpr dim_t w = vec<T>::size;
-  const bool by_rows = call.ta == transpose::no;
-  t.a_row = by_rows ? call.lda : 1;
-  t.a_step = by_rows ? 1 : call.lda;
-  t.a = call.a + i * t.a_row + p * t.a_step;
-  if (!packs) [[likely]]
-    return;
-  if (by_rows) {
+  if (call.ta == transpose::no) {
     // An odd number of vectors apart, so that rows do not contend for the same sets of the cache.
     const dim_t step = ((t.depth + w - 1) / w | 1) * w;
     copy_scaled(to, step, t.a, call.lda, rows, t.depth, call.alpha);
@@ -95,7 +87,11 @@ template <class T>
     packed_a = packed_b + detail::scratch_bytes().b / sizeof(T);
   }
   const bool mixed = result.starts_mixed(), finishes = result.finishes();
+  const bool by_rows = call.ta == transpose::no;
+  const dim_t a_row = by_rows ? call.lda : 1, a_step = by_rows ? 1 : call.lda;
   tile_task<T> t;
+  t.a_row = a_row;
+  t.a_step = a_step;
   t.c_row = call.ldc;
   t.b_step = packs ? plan.panel : call.ldb;
   for (dim_t jc = 0; jc < call.n; jc += plan.columns) {
@@ -107,7 +103,7 @@ template <class T>
       t.relu = final && call.then->function == activation::relu;
       if (packs) pack_block(packed_b, plan.panel, call, p, t.depth, jc, columns);
       if (columns <= gemm_tile<T>::columns && !mixed && !finishes && !plan.packs_a) {
-        take_strip(t, call, false, packed_a, 0, 0, p);
+        t.a = call.a + p * a_step;
         result.begin(t, 0, jc, p > 0);
         t.b = packs ? packed_b : call.b + p * call.ldb + jc;
         multiply_column(t, strips, columns);
@@ -117,7 +113,8 @@ template <class T>
       for (std::uint32_t s = 0; s < strips.parts; ++s, i += rows) {
         rows = strips[s];
         if (mixed && p == 0) result.add_up(i, jc, rows, columns);
-        take_strip(t, call, plan.packs_a, packed_a, i, rows, p);
+        t.a = call.a + i * a_row + p * a_step;
+        if (plan.packs_a) pack_strip(t, call, packed_a, rows);
         const dim_t panel = packs ? plan.panel : columns;
         for (dim_t j = 0; j < columns; j += panel) {
           result.begin(t, i, jc + j, p > 0 || mixed);
