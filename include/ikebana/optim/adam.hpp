@@ -114,14 +114,12 @@ class adam_state : public optimizer_base<adam_state<T, Options, Decoupled>, T, O
     has_maximum_ = true;
   }
 
-  auto updater() {
-    return [this](dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step,
-                  std::size_t set) {
-      const Options o = options_[set];
-      cpu::adam_step<T>(n, parameters, gradients, exp_avg_.data() + at, exp_avg_sq_.data() + at,
-                        o.amsgrad ? max_exp_avg_sq_.data() + at : nullptr, o.lr, o.betas.first,
-                        o.betas.second, o.eps, o.weight_decay, Decoupled, step, o.maximize, scale_);
-    };
+  void update(dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step,
+              std::size_t set) {
+    const Options o = options_[set];
+    cpu::adam_step<T>(n, parameters, gradients, exp_avg_.data() + at, exp_avg_sq_.data() + at,
+                      o.amsgrad ? max_exp_avg_sq_.data() + at : nullptr, o.lr, o.betas.first,
+                      o.betas.second, o.eps, o.weight_decay, Decoupled, step, o.maximize, scale_);
   }
 
   aligned_buffer<T> exp_avg_;

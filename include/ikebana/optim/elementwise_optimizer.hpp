@@ -105,20 +105,18 @@ class elementwise_optimizer
     }
   }
 
-  auto updater() {
-    return [this](dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step,
-                  std::size_t set) {
-      const options_type o = options_[set];
-      cpu::optimizer_arrays<T> a{.n = n, .params = parameters, .grads = gradients};
-      const auto arrays = Rule::arrays(o);
-      for (std::size_t k = 0; k < count; ++k)
-        a.state[k] = arrays[k].in_use ? arrays_[k].data() + at : nullptr;
-      a.gradient_scale = static_cast<T>(o.maximize ? -scale_ : scale_);
-      a.weight_decay = static_cast<T>(Rule::weight_decay(o));
-      const auto factors = Rule::factors(o, step);
-      for (std::size_t k = 0; k < factors.size(); ++k) a.factor[k] = static_cast<T>(factors[k]);
-      Rule::template step<T>(a);
-    };
+  void update(dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step,
+              std::size_t set) {
+    const options_type o = options_[set];
+    cpu::optimizer_arrays<T> a{.n = n, .params = parameters, .grads = gradients};
+    const auto arrays = Rule::arrays(o);
+    for (std::size_t k = 0; k < count; ++k)
+      a.state[k] = arrays[k].in_use ? arrays_[k].data() + at : nullptr;
+    a.gradient_scale = static_cast<T>(o.maximize ? -scale_ : scale_);
+    a.weight_decay = static_cast<T>(Rule::weight_decay(o));
+    const auto factors = Rule::factors(o, step);
+    for (std::size_t k = 0; k < factors.size(); ++k) a.factor[k] = static_cast<T>(factors[k]);
+    Rule::template step<T>(a);
   }
 
   std::array<aligned_buffer<T>, count> arrays_;

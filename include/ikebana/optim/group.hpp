@@ -176,8 +176,11 @@ class grouped_options {
       if constexpr (requires { member(o); })
         member(o) = *value;
       else
-        refuse(g, (std::string(" sets ") + name + ", which it does not have").c_str());
+        refuse_option(g, name);
     });
+  }
+  [[noreturn, gnu::cold]] void refuse_option(const parameter_group& g, const char* name) const {
+    refuse(g, (std::string(" sets ") + name + ", which it does not have").c_str());
   }
   [[noreturn, gnu::cold]] void refuse(const parameter_group& g, const char* what) const {
     throw error(std::string(optimizer_) + ": group<\"" + g.name + "\">" + what);

@@ -20,6 +20,7 @@
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
 #include "ikebana/core/span_of.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/model/network/frozen_parameters.hpp"
 #include "ikebana/model/parameter_shards.hpp"
 #include "ikebana/model/passes/gradient_presence.hpp"
@@ -130,9 +131,16 @@ auto rows_of(const Model& model) {
     return std::array<gradient_rows, 0>{};
 }
 
-/// Tells that a step changes elements whose gradient is zero.
-struct changes_all {
-  constexpr bool operator()(std::size_t) const { return false; }
+/// What a step does with n elements that have a gradient: their state begins at `at`, and their
+/// options are those of `set`. By address, so that the way through the parameters is compiled once
+/// for all optimizers.
+template <class T>
+struct element_update {
+  void* optimizer;
+  void (*update)(void* optimizer, dim_t n, T* parameters, const T* gradients, dim_t at,
+                 std::int64_t step, std::size_t set);
+  /// Whether a step changes no element whose gradient is zero; null if it may.
+  bool (*keeps_zeros)(void* optimizer, std::size_t set) = nullptr;
 };
 
 /// The parameters that an optimizer updates and their gradients: all of the model's, or this rank's
@@ -206,50 +214,15 @@ class optimizer_target {
   /// without a gradient.
   std::span<dependent<std::int64_t, T>> steps() { return detail::span_of(steps_); }
 
-  /// Calls f(n, parameters, gradients, at, step, set) for all elements that have a gradient: n
-  /// elements, whose state begins at `at`, whose step is `step` and whose options are those of
-  /// `set`. Without segments all are in set 0. `keeps(set)`: whether a step changes no element
-  /// whose gradient is zero; of gradients that are rows, f then gets those that are listed.
-  /// Afterwards, shared parameters are gathered on all ranks.
-  template <class F, class Keeps = changes_all>
-  void update(const std::vector<option_segment>& segments, F&& f, Keeps keeps = {}) {
-    if (shards_ == nullptr) {
-      update_range(segments, 0, elements(), 0, f, keeps);
-      return keep_pruned(0, elements());
-    }
-    dim_t at = 0;
-    const std::span<const parameter_range> ranges = shards_->ranges();
-    for (std::size_t i = 0; i < ranges.size(); ++i) {
-      const parameter_range r = ranges[i];
-      update_range(segments, r.begin, r.end, at, f, keeps);
-      keep_pruned(r.begin, r.end);
-      shards_->updated(i);
-      at += r.size();
-    }
-    shards_->end_step();
-    // Parameters of which this rank has no elements.
-    if (presence_ != nullptr)
-      for (std::size_t i = 0; i < presence_->size(); ++i)
-        if ((*presence_)[i]) count(i);
-  }
+  /// Calls f for all elements that have a gradient, without segments as set 0, and of gradients
+  /// that are rows, if it keeps zeros, for those that are listed. Afterwards, shared parameters are
+  /// gathered on all ranks.
+  void update(const std::vector<option_segment>& segments, const element_update<T>& f);
 
   /// The same for the elements [begin, end). If ranks share them, for this rank's ranges among
   /// them, without gathering.
-  template <class F>
-  void update(const std::vector<option_segment>& segments, dim_t begin, dim_t end, F&& f) {
-    if (shards_ == nullptr) {
-      update_range(segments, begin, end, begin, f, changes_all{});
-      return keep_pruned(begin, end);
-    }
-    dim_t at = 0;
-    for (const parameter_range& r : shards_->ranges()) {
-      if (r.begin >= begin && r.end <= end) {
-        update_range(segments, r.begin, r.end, at, f, changes_all{});
-        keep_pruned(r.begin, r.end);
-      }
-      at += r.size();
-    }
-  }
+  void update(const std::vector<option_segment>& segments, dim_t begin, dim_t end,
+              const element_update<T>& f);
 
   /// Calls f(n, at, set) for the parts of the state that have the same options.
   template <class F>
@@ -296,44 +269,10 @@ class optimizer_target {
     }
   }
 
-  void keep_pruned(dim_t begin, dim_t end) const {
-    if (frozen_ != nullptr) frozen_->apply_pruning(parameters_.data(), begin, end);
-  }
-
   bool is_gone() const { return has_lifetime_ && lifetime_.expired(); }
 
-  template <class F, class Keeps>
   void update_range(const std::vector<option_segment>& segments, dim_t begin, dim_t end, dim_t at,
-                    F& f, const Keeps& keeps) {
-    const auto call = [&](dim_t first, dim_t last, std::int64_t step) {
-      for_each_segment(segments, first, last, [&](dim_t from, dim_t to, std::size_t set) {
-        const auto part = [&](dim_t b, dim_t e) {
-          f(e - b, parameters_.data() + b, gradients_.data() + b, at + b - begin, step, set);
-        };
-        const auto trained = [&](dim_t b, dim_t e) {
-          if (rows_.empty() || !keeps(set))
-            part(b, e);
-          else
-            for_each_nonzero(rows_, b, e, part);
-        };
-        if (frozen_ == nullptr)
-          trained(from, to);
-        else
-          frozen_->for_each_trained(from, to, trained);
-      });
-    };
-    if (presence_ == nullptr) return call(begin, end, steps_[0]);
-    // Adjacent parameters at the same step are updated together.
-    const gradient_presence& p = *presence_;
-    for (std::size_t i = 0; i < p.size() && p.range(i).begin < end; ++i) {
-      if (!p[i] || p.range(i).end <= begin) continue;
-      const dim_t from = std::max(begin, p.range(i).begin);
-      const std::int64_t step = count(i);
-      while (i + 1 < p.size() && p[i + 1] && p.range(i + 1).begin < end && count(i + 1) == step)
-        ++i;
-      call(from, std::min(end, p.range(i).end), step);
-    }
-  }
+                    const element_update<T>& f);
 
   std::int64_t count(std::size_t i) {
     if (is_counted_[i] == 0) ++steps_[i];
@@ -354,6 +293,76 @@ class optimizer_target {
   std::vector<dependent<unsigned char, T>>
       is_counted_;  ///< Whether this step counts for the parameter.
 };
+
+IKEBANA_CPU_BEGIN_SMALL
+template <class T>
+void optimizer_target<T>::update(const std::vector<option_segment>& segments,
+                                 const element_update<T>& f) {
+  if (shards_ == nullptr) return update(segments, 0, elements(), f);
+  dim_t at = 0;
+  const std::span<const parameter_range> ranges = shards_->ranges();
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const parameter_range r = ranges[i];
+    update_range(segments, r.begin, r.end, at, f);
+    shards_->updated(i);
+    at += r.size();
+  }
+  shards_->end_step();
+  // Parameters of which this rank has no elements.
+  if (presence_ != nullptr)
+    for (std::size_t i = 0; i < presence_->size(); ++i)
+      if ((*presence_)[i]) count(i);
+}
+
+template <class T>
+void optimizer_target<T>::update(const std::vector<option_segment>& segments, dim_t begin,
+                                 dim_t end, const element_update<T>& f) {
+  if (shards_ == nullptr) return update_range(segments, begin, end, begin, f);
+  dim_t at = 0;
+  for (const parameter_range& r : shards_->ranges()) {
+    if (r.begin >= begin && r.end <= end) update_range(segments, r.begin, r.end, at, f);
+    at += r.size();
+  }
+}
+
+template <class T>
+void optimizer_target<T>::update_range(const std::vector<option_segment>& segments, dim_t begin,
+                                       dim_t end, dim_t at, const element_update<T>& f) {
+  const auto call = [&](dim_t first, dim_t last, std::int64_t step) {
+    for_each_segment(segments, first, last, [&](dim_t from, dim_t to, std::size_t set) {
+      const auto part = [&](dim_t b, dim_t e) {
+        f.update(f.optimizer, e - b, parameters_.data() + b, gradients_.data() + b, at + b - begin,
+                 step, set);
+      };
+      const auto trained = [&](dim_t b, dim_t e) {
+        if (rows_.empty() || f.keeps_zeros == nullptr || !f.keeps_zeros(f.optimizer, set))
+          part(b, e);
+        else
+          for_each_nonzero(rows_, b, e, part);
+      };
+      if (frozen_ == nullptr)
+        trained(from, to);
+      else
+        frozen_->for_each_trained(from, to, trained);
+    });
+  };
+  if (presence_ == nullptr) {
+    call(begin, end, steps_[0]);
+  } else {
+    // Adjacent parameters at the same step are updated together.
+    const gradient_presence& p = *presence_;
+    for (std::size_t i = 0; i < p.size() && p.range(i).begin < end; ++i) {
+      if (!p[i] || p.range(i).end <= begin) continue;
+      const dim_t from = std::max(begin, p.range(i).begin);
+      const std::int64_t step = count(i);
+      while (i + 1 < p.size() && p[i + 1] && p.range(i + 1).begin < end && count(i + 1) == step)
+        ++i;
+      call(from, std::min(end, p.range(i).end), step);
+    }
+  }
+  if (frozen_ != nullptr) frozen_->apply_pruning(parameters_.data(), begin, end);
+}
+IKEBANA_CPU_END_SMALL
 
 }  // namespace detail
 }  // namespace ikebana

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "ikebana/core/shape.hpp"
@@ -19,6 +20,16 @@ struct optimizer_runs {
   static void begin_step(Optimizer& o);
   static void step(Optimizer& o);
   static void step_elements(Optimizer& o, dim_t begin, dim_t end);
+
+ private:
+  using T = typename Optimizer::value_type;
+  static void update(void* o, dim_t n, T* parameters, const T* gradients, dim_t at,
+                     std::int64_t step, std::size_t set) {
+    static_cast<Optimizer*>(o)->update(n, parameters, gradients, at, step, set);
+  }
+  static bool keeps_zeros(void* o, std::size_t set) {
+    return static_cast<Optimizer*>(o)->keeps_zeros(set);
+  }
 };
 
 /// An optimizer with options by parameter, which updates its target range by range. Self has
@@ -31,7 +42,7 @@ struct optimizer_runs {
 /// - `keeps_zeros(set)`, which may say that a step with the options of a set leaves elements as
 /// they
 ///   are whose gradient is zero;
-/// - `updater()`: the function for optimizer_target::update.
+/// - `update(n, parameters, gradients, at, step, set)`: that of element_update.
 template <class Self, class T, class Options>
 class optimizer_base {
   using runs = optimizer_runs<Self>;
@@ -122,14 +133,13 @@ void optimizer_runs<Optimizer>::step(Optimizer& o) {
   o.scale_ =
       o.target_.clip(o.options_.all.max_norm, o.options_.all.error_if_nonfinite, Optimizer::name);
   o.begin_update();
-  o.target_.update(o.options_.segments(), o.updater(),
-                   [&o](std::size_t set) { return o.keeps_zeros(set); });
+  o.target_.update(o.options_.segments(), {&o, &update, &keeps_zeros});
 }
 
 template <class Optimizer>
 void optimizer_runs<Optimizer>::step_elements(Optimizer& o, dim_t begin, dim_t end) {
   o.check_range(begin, end);
-  o.target_.update(o.options_.segments(), begin, end, o.updater());
+  o.target_.update(o.options_.segments(), begin, end, {&o, &update});
 }
 
 }  // namespace ikebana::detail

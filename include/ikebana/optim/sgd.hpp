@@ -104,16 +104,13 @@ class sgd : public detail::optimizer_base<sgd<T>, T, sgd_options> {
     has_momentum_ = true;
   }
 
-  auto updater() {
-    return [this](dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step,
-                  std::size_t set) {
-      const sgd_options o = options_[set];
-      cpu::sgd_step<T>(n, parameters, gradients,
-                       o.momentum != 0 ? momentum_buffer_.data() + at : nullptr,
-                       static_cast<T>(o.lr), static_cast<T>(o.momentum),
-                       static_cast<T>(o.dampening), static_cast<T>(o.weight_decay), o.nesterov,
-                       step == 1, o.maximize, static_cast<T>(scale_));
-    };
+  void update(dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step,
+              std::size_t set) {
+    const sgd_options o = options_[set];
+    cpu::sgd_step<T>(
+        n, parameters, gradients, o.momentum != 0 ? momentum_buffer_.data() + at : nullptr,
+        static_cast<T>(o.lr), static_cast<T>(o.momentum), static_cast<T>(o.dampening),
+        static_cast<T>(o.weight_decay), o.nesterov, step == 1, o.maximize, static_cast<T>(scale_));
   }
 
   aligned_buffer<T> momentum_buffer_;

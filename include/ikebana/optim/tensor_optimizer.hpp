@@ -141,25 +141,23 @@ class tensor_optimizer
     scratch_ = aligned_buffer<T>(scratch);
   }
 
-  auto updater() {
-    return [this](dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step,
-                  std::size_t set) {
-      const options_type o = options_[set];
-      auto p = std::lower_bound(places_.begin(), places_.end(), at,
-                                [](const place& a, dim_t begin) { return a.begin < begin; });
-      for (; p != places_.end() && p->begin < at + n; ++p) {
-        tensor_update<T, count> u{.extents = p->extents,
-                                  .parameters = parameters + (p->begin - at),
-                                  .gradients = gradients + (p->begin - at),
-                                  .gradient_scale = static_cast<T>(o.maximize ? -scale_ : scale_),
-                                  .step = step,
-                                  .scratch = scratch_.data(),
-                                  .rows = target_.rows_at(p->begin)};
-        for (std::size_t k = 0; k < count; ++k)
-          if (p->state[k] >= 0) u.state[k] = arrays_[k].data() + p->state[k];
-        Rule::template update<T>(u, o);
-      }
-    };
+  void update(dim_t n, T* parameters, const T* gradients, dim_t at, std::int64_t step,
+              std::size_t set) {
+    const options_type o = options_[set];
+    auto p = std::lower_bound(places_.begin(), places_.end(), at,
+                              [](const place& a, dim_t begin) { return a.begin < begin; });
+    for (; p != places_.end() && p->begin < at + n; ++p) {
+      tensor_update<T, count> u{.extents = p->extents,
+                                .parameters = parameters + (p->begin - at),
+                                .gradients = gradients + (p->begin - at),
+                                .gradient_scale = static_cast<T>(o.maximize ? -scale_ : scale_),
+                                .step = step,
+                                .scratch = scratch_.data(),
+                                .rows = target_.rows_at(p->begin)};
+      for (std::size_t k = 0; k < count; ++k)
+        if (p->state[k] >= 0) u.state[k] = arrays_[k].data() + p->state[k];
+      Rule::template update<T>(u, o);
+    }
   }
 
   std::vector<place> places_;
