@@ -164,8 +164,10 @@ constexpr encoded_sentence encode(const path_text& path, const sentence& s) {
 
 // Templates of sentences are few: each one costs clang as much as the sentence has room for
 // characters. The others take a reference to the constant below.
+// `encode` is of a dependent void, or clang would make the table of words where it reads this.
 template <path_text Path, sentence Message>
-inline constexpr encoded_sentence encoded = encode<void>(Path, Message);
+inline constexpr encoded_sentence encoded = encode<std::enable_if_t<Message.size() != 0>>(Path,
+                                                                                          Message);
 
 template <const encoded_sentence& E, std::size_t Begin, std::size_t... I>
 letters<E.text.data[Begin + I]...>* spell_letters(std::index_sequence<I...>);

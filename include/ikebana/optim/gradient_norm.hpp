@@ -8,6 +8,7 @@
 
 #include "ikebana/core/error.hpp"
 #include "ikebana/core/shape.hpp"
+#include "ikebana/cpu/detail/targets.hpp"
 #include "ikebana/cpu/reduce.hpp"
 #include "ikebana/model/parameter_shards.hpp"
 #include "ikebana/module/gradient_rows.hpp"
@@ -31,6 +32,7 @@ double power_sum(std::span<const T> x, double p) {
   return sum;
 }
 
+IKEBANA_CPU_BEGIN_SMALL
 /// The norm of all gradients, of which `rows` have few that are not zero. If ranks share the
 /// optimizer's work, each has its own part and `shards` combines them; otherwise `shards` is null.
 template <class T>
@@ -71,6 +73,8 @@ double gradient_norm(std::span<const T> gradients, parameter_shards<T>* shards, 
   }
   return p == 2 ? std::sqrt(all) : std::isinf(p) ? all : std::pow(all, 1 / p);
 }
+
+IKEBANA_CPU_END_SMALL
 
 /// The factor that scales gradients with this norm to at most max_norm, as in
 /// torch.nn.utils.clip_grad_norm_: NaN if the norm is NaN.

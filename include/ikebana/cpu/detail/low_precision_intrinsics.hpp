@@ -13,4 +13,6 @@
 #include <amxbf16intrin.h>
 // clang-format on
 #undef _IMMINTRIN_H_INCLUDED
+#elif IKEBANA_CPU_X86
+#include <immintrin.h>
 #endif

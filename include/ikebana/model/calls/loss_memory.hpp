@@ -10,7 +10,8 @@ class loss_memory {
  public:
   loss_memory() = default;
   loss_memory(const loss_memory&) = delete;
-  virtual ~loss_memory() = default;
+  // Not inlined into itself along the list.
+  [[gnu::noinline]] virtual ~loss_memory() {}
 
   const void* type = nullptr;
   std::unique_ptr<loss_memory> next;
