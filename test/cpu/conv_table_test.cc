@@ -9,6 +9,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "ikebana/cpu/conv/table.hpp"
 #include "ikebana/cpu/threads.hpp"
 #include "support.hpp"
+#include "test/support/count_allocations.hpp"
 
 using namespace cpu_test;
 namespace cpu = ikebana::cpu;
@@ -27,11 +29,12 @@ namespace {
 
 constexpr conv_geometry geometry(dim_t batch, dim_t in_channels, dim_t out_channels, dim_t groups,
                                  std::array<dim_t, 3> in, std::array<dim_t, 3> kernel,
-                                 std::array<dim_t, 3> stride, std::array<dim_t, 3> padding) {
+                                 std::array<dim_t, 3> stride, std::array<dim_t, 3> padding,
+                                 std::array<dim_t, 3> dilation = {1, 1, 1}) {
   conv_geometry g{batch, in_channels, out_channels, groups,  in,
-                  {},    kernel,      stride,       padding, {1, 1, 1}};
+                  {},    kernel,      stride,       padding, dilation};
   for (std::size_t d = 0; d < 3; ++d)
-    g.out[d] = (in[d] + 2 * padding[d] - kernel[d]) / stride[d] + 1;
+    g.out[d] = (in[d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1) / stride[d] + 1;
   return g;
 }
 
@@ -129,6 +132,10 @@ const conv_geometry shapes[] = {
     geometry(9, 20, 18, 1, {1, 2, 3}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
     geometry(1, 20, 64, 1, {1, 1, 90}, {1, 1, 5}, {1, 1, 3}, {0, 0, 2}),
     geometry(2, 4, 10, 1, {4, 7, 8}, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}),
+    // Lines meet rows that lie far apart.
+    geometry(1, 35, 9, 1, {1, 30, 31}, {1, 3, 3}, {1, 1, 1}, {0, 12, 12}, {1, 12, 12}),
+    geometry(1, 33, 8, 1, {3, 50, 11}, {2, 3, 2}, {1, 5, 1}, {0, 1, 0}, {1, 2, 1}),
+    geometry(3, 9, 12, 1, {1, 31, 9}, {1, 3, 3}, {1, 1, 2}, {0, 0, 1}, {1, 12, 1}),
 };
 
 }  // namespace
@@ -174,10 +181,8 @@ TEST_CASE("what is not known of channels is built for any") {
 
 TEST_CASE("images are no lanes where the copy of a line of all of them would be large") {
   const auto applies = [](dim_t length, dim_t dilation) {
-    conv_geometry g =
-        geometry(16, 32, 32, 1, {1, 1, length}, {1, 1, 3}, {1, 1, 1}, {0, 0, dilation});
-    g.dilation[2] = dilation;
-    g.out[2] = length;
+    const conv_geometry g = geometry(16, 32, 32, 1, {1, 1, length}, {1, 1, 3}, {1, 1, 1},
+                                     {0, 0, dilation}, {1, 1, dilation});
     return cpu::applies(cpu::conv_algorithm::images,
                         cpu::problem_of(cpu::conv_direction::weights, g, 4, 16));
   };
@@ -310,6 +315,26 @@ TEST_CASE_TEMPLATE("a block adds nothing to what it does not meet of a row", T, 
       if (i < 101 || i >= 114) CHECK(std::signbit(row[static_cast<std::size_t>(i)]));
     }
   });
+}
+
+TEST_CASE("what a thread keeps does not grow with dilation") {
+  const conv_geometry g =
+      geometry(1, 40, 7, 1, {1, 60'008, 1}, {1, 3, 1}, {1, 1, 1}, {0, 0, 0}, {1, 30'000, 1});
+  const std::vector<float> x(40 * 60'008, 1.0F), w(7 * 40 * 3, 1.0F), dy(7 * 8, 1.0F);
+  std::vector<float> y(dy.size()), dx(x.size()), dw(w.size());
+  std::size_t kept = 0;
+  // Which has no memory yet.
+  std::thread([&] {
+    const std::size_t before = allocated_bytes;
+    cpu::conv_forward<float>(g, x.data(), w.data(), nullptr, y.data());
+    cpu::conv_backward_data<float>(g, dy.data(), w.data(), dx.data());
+    cpu::conv_backward_weights<float>(g, x.data(), dy.data(), dw.data(), false);
+    kept = allocated_bytes - before;
+  }).join();
+  CHECK(kept < x.size() * sizeof(float) / 2);
+  CHECK(y.back() == 120);
+  CHECK(dx.back() == 7);
+  CHECK(dw.back() == 8);
 }
 
 TEST_CASE("a kernel whose lists no thread keeps is convolved, too") {

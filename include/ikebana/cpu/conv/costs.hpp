@@ -51,21 +51,22 @@ inline constexpr dim_t gathered_positions = 256, gathered_elements = 480 * kib,
                        most_block_positions = 1024, block_elements = 64 * kib, block_columns = 256;
 
 // Images in lanes: channels, of which more repay that receptive fields are gathered; quarters of
-// the lanes that images must fill; bytes of what is copied for a line, which each thread keeps.
-inline constexpr dim_t most_image_channels = 32, filled_quarters = 3, most_line_bytes = 8192 * kib;
+// the lanes that images must fill; bytes of what is copied for a line, which each thread keeps, and
+// of a band's lines, in the second-level cache.
+inline constexpr dim_t most_image_channels = 32, filled_quarters = 3, most_line_bytes = 8192 * kib,
+                       lanes_bytes = 512 * kib;
 
-// Bands. Bytes of the copy and of the results, in the second-level cache; products of a result at
-// once.
-inline constexpr dim_t copied_bytes = 208 * kib, out_bytes = 208 * kib, most_depth = 16 * kib;
+// Bands. Bytes of the copy and of the results, in the second-level cache; elements of what is
+// copied at once, in the first; products of a result at once.
+inline constexpr dim_t copied_bytes = 208 * kib, out_bytes = 208 * kib,
+                       first_level_elements = 4 * kib, most_depth = 16 * kib;
 /// Rows of a band below which channels are divided first; tiles of the smallest band.
 inline constexpr dim_t few_band_rows = 4, least_band_tiles = 2;
 
 // Depthwise: products of a group at most, groups from which any kernel pays; bytes of a band in
-// lanes, of vectors of a cache line and narrower ones; of what the second-level cache holds;
-// elements that stay in the first.
+// lanes, of vectors of a cache line and narrower ones.
 inline constexpr dim_t most_group_products = 4, least_lane_groups = 8;
-inline constexpr dim_t wide_band_bytes = 112 * kib, narrow_band_bytes = 40 * kib,
-                       lanes_bytes = 512 * kib, first_level_elements = 4 * kib;
+inline constexpr dim_t wide_band_bytes = 112 * kib, narrow_band_bytes = 40 * kib;
 /// Rows that are too narrow for gradients of the weights by planes.
 inline constexpr dim_t narrow_row = 4;
 

@@ -31,13 +31,10 @@ struct conv_im2col {
   dim_t all_lines = p.to[0] * p.to[1], plane = all_lines * p.to[2];
   dim_t from_plane = conv_geometry::volume(p.from);
   bool gathers_images = plane <= conv_costs::most_positions;
-  bool is_product = taps == 1 && conv_geometry::volume(p.stride) == 1 && p.from == p.to &&
-                    p.padding == std::array<dim_t, 3>{};
-  dim_t channels, depth;         // of a block
-  dim_t images, lines, columns;  // of a block
-  dim_t pitch = 0;               // of what lines meet of a row of the image
-  // Rows from what a line meets to what the next does: of one row no more are copied.
-  dim_t line_step = p.kernel[1] > 1 ? p.stride[1] : 1;
+  bool is_product = detail::is_product(p.kernel, p.stride, p.padding, p.from, p.to);
+  dim_t channels, depth;                                 // of a block
+  dim_t images, lines, columns;                          // of a block
+  dim_t pitch = 0;                                       // of a row that lines meet
   T *rows = nullptr, *across = nullptr, *met = nullptr;  // of x, of y, of what lines meet
 
   static constexpr dim_t slack = 32;  // Elements that copies may write or read too much.
@@ -81,11 +78,12 @@ struct conv_im2col {
                   least(p.to[2] - x, columns)});
   }
   /// Divides the calling thread's memory.
-  void place() {
-    const dim_t positions = images * lines * columns, size = positions * depth + slack;
-    rows = conv_memory<T>(conv_use::beside, slack + size + positions * p.results + slack +
-                                                channels * p.kernel[0] * met_rows(lines) * pitch +
-                                                slack) +
+  void place(bool gathers) {
+    const dim_t positions = images * lines * columns, size = positions * depth + slack,
+                copied =
+                    gathers ? channels * p.kernel[0] * met_rows(least(lines, p.to[1])) * pitch : 0;
+    rows = conv_memory<T>(conv_use::beside,
+                          slack + size + positions * p.results + slack + copied + slack) +
            slack;
     across = rows + size;
     met = across + positions * p.results + slack;
@@ -113,40 +111,45 @@ struct conv_im2col {
         continue;
       }
       each_plane(b, [&](dim_t z, dim_t y, dim_t n, dim_t) {
-        const dim_t height = met_rows(n);
-        // What spills over a plane's copy is written later.
-        const dim_t together = p.kernel[0] == 1 ? some : 1;
+        const bool apart = is_apart(n);
+        const dim_t copies = apart ? p.kernel[1] : 1, height = met_rows(n) / copies;
+        // What spills over a copy is written later.
+        const dim_t together = p.kernel[0] * copies == 1 ? some : 1;
         T* copied = met;
         for (dim_t channel = 0; channel < some; channel += together)
-          for (dim_t kz = 0; kz < p.kernel[0]; ++kz, copied += height * pitch)
-            copy_met(tiles, p, together, from + channel * from_plane, p.met(0, z, kz),
-                     p.met(1, y, 0), p.met(2, b.x, 0), p.stride[1] / line_step, 1, height, pitch,
-                     copied, height * pitch);
+          for (dim_t kz = 0; kz < p.kernel[0]; ++kz)
+            for (dim_t ky = 0; ky < copies; ++ky, copied += height * pitch)
+              copy_met(tiles, p, together, from + channel * from_plane, p.met(0, z, kz),
+                       p.met(1, y, ky), p.met(2, b.x, 0), apart ? p.stride[1] : 1, 1, height, pitch,
+                       copied, height * pitch);
         const dim_t bytes = p.dilation[2] == 1 ? p.kernel[2] * dim_t{sizeof(T)} : 65;
         const auto spread_line = bytes <= 16   ? &spread<16>
                                  : bytes <= 32 ? &spread<32>
                                  : bytes <= 64 ? &spread<64>
                                                : &spread<0>;
         for (dim_t l = 0; l < n; ++l, to += b.columns * some * taps)
-          spread_line(*this, b.columns, some * p.kernel[0], height, met + l * line_step * pitch,
-                      to);
+          spread_line(*this, b.columns, some * p.kernel[0], copies * height * pitch,
+                      (apart ? height : p.dilation[1]) * pitch,
+                      met + l * (apart ? 1 : p.stride[1]) * pitch, to);
       });
     }
   }
-  /// Rows of the image that n lines meet.
-  dim_t met_rows(dim_t n) const {
-    return (n - 1) * line_step + p.dilation[1] * (p.kernel[1] - 1) + 1;
+  /// Whether what n lines meet is copied for each row of the kernel, which then are fewer rows.
+  bool is_apart(dim_t n) const { return n * p.kernel[1] < reach(n); }
+  dim_t met_rows(dim_t n) const { return least(n * p.kernel[1], reach(n)); }
+  /// From the first row of the image that n lines meet to the last.
+  dim_t reach(dim_t n) const {
+    return (n - 1) * p.stride[1] + p.dilation[1] * (p.kernel[1] - 1) + 1;
   }
   /// The rows of a line's receptive fields in so many planes. They are copied by so many bytes,
   /// whatever they have: what spills over is written later.
   template <std::size_t Bytes>
-  static void spread(const conv_im2col& all, dim_t positions, dim_t planes, dim_t height,
-                     const T* from, T* to) {
-    const dim_t length = all.p.kernel[2], dilation = all.p.dilation[2], rows = all.p.kernel[1],
-                plane_step = height * all.pitch;
+  static void spread(const conv_im2col& all, dim_t positions, dim_t planes, dim_t plane_step,
+                     dim_t row_step, const T* from, T* to) {
+    const dim_t length = all.p.kernel[2], dilation = all.p.dilation[2], rows = all.p.kernel[1];
     // Loops of one turn would take longer.
     const dim_t outer = rows > 1 ? planes : 1, inner = rows > 1 ? rows : planes,
-                step = rows > 1 ? all.p.dilation[1] * all.pitch : plane_step;
+                step = rows > 1 ? row_step : plane_step;
     for (; positions > 0; --positions, from += all.p.stride[2]) {
       const T* plane = from;
       for (dim_t n = outer; n > 0; --n, plane += plane_step) {
@@ -202,11 +205,11 @@ struct conv_im2col {
   }
   /// Runs f(begin, end) for images, whose blocks are parts of work.
   template <class F>
-  void share_images(const F& f) const {
+  void share_images(bool gathers, const F& f) const {
     const dim_t blocks = parts(p.batch, images);
     share_parts(blocks, grain_of(blocks, p.multiply_adds()), [&](dim_t begin, dim_t end) {
       conv_im2col mine = *this;
-      mine.place();
+      mine.place(gathers);
       f(mine, begin * images, least(end * images, p.batch));
     });
   }
@@ -214,7 +217,7 @@ struct conv_im2col {
   /// A product for each image of a 1x1 convolution.
   void multiply_images(dim_t to, dim_t to_image, dim_t from, dim_t from_image, transpose turned,
                        const gemm_epilogue<T>& then) const {
-    share_parts(p.batch, grain_of(p.batch, p.multiply_adds()), [&](dim_t i, dim_t end) {
+    const auto some = [&](dim_t i, dim_t end) {
       for (; i < end; ++i) {
         make_product<T>({to, plane, from, of.weights, p.sources, of.source + i * from_image, plane,
                          of.result + i * to_image, plane, &then, T(1), T(0), turned,
@@ -222,7 +225,11 @@ struct conv_im2col {
         if (of.then.scale != nullptr || of.then.residual != nullptr)
           of.finish(tiles, to, plane, i * to_image, plane, 0);
       }
-    });
+    };
+    // The last, too few for all threads, are each shared by them.
+    const dim_t whole = p.batch - p.batch % num_threads();
+    share_parts(whole, grain_of(p.batch, p.multiply_adds()), some);
+    some(whole, p.batch);
   }
 
   void forward() const {
@@ -240,7 +247,7 @@ struct conv_im2col {
                          T(1),       T(0),      transpose::no, transpose::yes};
     // Each image gets the bits that it has alone.
     const gemm_algorithm alone = gemm_algorithm_of(product);
-    share_images([&](const conv_im2col& mine, dim_t begin, dim_t end) {
+    share_images(true, [&](const conv_im2col& mine, dim_t begin, dim_t end) {
       gemm_call<T> some = product;
       some.a = mine.rows, some.c = mine.across;
       mine.each_block(begin, end, [&](const block& b) {
@@ -266,7 +273,7 @@ struct conv_im2col {
                               of.weights, depth, nullptr,       depth,        &no_epilogue<T>,
                               T(1),       T(0),  transpose::no, transpose::no};
     const gemm_algorithm alone = gemm_algorithm_of(by_positions);
-    share_images([&](const conv_im2col& mine, dim_t begin, dim_t end) {
+    share_images(false, [&](const conv_im2col& mine, dim_t begin, dim_t end) {
       for (dim_t i = begin; i < end; ++i) {
         T* const to = of.result + i * p.source_image;
         if (of.bias != nullptr)
@@ -312,7 +319,7 @@ struct conv_im2col {
     const dim_t jobs = parts(p.sources, channels);
     share_parts(jobs, grain_of(jobs, p.multiply_adds()), [&](dim_t begin, dim_t end) {
       conv_im2col mine = *this;
-      mine.place();
+      mine.place(true);
       for (dim_t c = begin * channels; c < least(end * channels, p.sources); c += channels) {
         const dim_t some = least(p.sources - c, channels);
         bool adds = of.accumulates;

@@ -61,10 +61,6 @@ struct conv_problem {
   constexpr dim_t taps() const { return conv_geometry::volume(kernel); }
   constexpr dim_t plane() const { return conv_geometry::volume(out); }
   constexpr bool has_strides() const { return conv_geometry::volume(stride) > 1; }
-  /// Whether nothing but channels is summed over, in planes as they are.
-  constexpr bool is_product() const {
-    return taps() == 1 && !has_strides() && in == out && padding == std::array<dim_t, 3>{};
-  }
 };
 
 /// Of one group of the convolution g; `in` and `out` are those of the way forward. Negative
@@ -86,6 +82,13 @@ namespace detail {
 
 constexpr bool at_least(dim_t n, dim_t least) { return n < 0 || n >= least; }
 constexpr bool at_most(dim_t n, dim_t most) { return n <= most; }
+/// Whether nothing but channels is summed over, in planes as they are.
+constexpr bool is_product(const std::array<dim_t, 3>& kernel, const std::array<dim_t, 3>& stride,
+                          const std::array<dim_t, 3>& padding, const std::array<dim_t, 3>& in,
+                          const std::array<dim_t, 3>& out) {
+  return conv_geometry::volume(kernel) == 1 && conv_geometry::volume(stride) == 1 && in == out &&
+         padding == std::array<dim_t, 3>{};
+}
 constexpr dim_t whole_units(dim_t n, dim_t unit) { return (n + unit - 1) / unit * unit; }
 
 /// Whether so few channels meet that there is nothing for a matrix product to gain, and groups fill
@@ -186,7 +189,7 @@ constexpr bool im2col_applies(const conv_problem& p) {
   const dim_t plane = p.plane();
   const bool back = p.direction == conv_direction::data;
   if (plane <= costs::few_positions) return plane > 0;
-  if (p.is_product()) return true;
+  if (is_product(p.kernel, p.stride, p.padding, p.in, p.out)) return true;
   if (plane <= costs::most_positions)
     return (back && p.has_strides()) ||
            (p.inputs >= costs::many_channels && p.outputs >= costs::many_channels);
