@@ -209,6 +209,9 @@ const conv_geometry geometries[] = {
     geometry(1, 3, 1, 1, {1, 30, 21}, {1, 5, 5}, {1, 1, 1}, {0, 4, 4}, {1, 2, 2}),
     geometry(2, 9, 1, 1, {1, 12, 4}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}),
     with_output(geometry(2, 3, 1, 1, {1, 9, 16}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}), {1, 7, 13}),
+    // Groups of several products.
+    geometry(2, 9, 4, 4, {1, 9, 18}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+    geometry(2, 17, 3, 5, {1, 9, 10}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}),
 };
 
 /// Calls f(index of x or -1 in the padding, index of w, index of y) for every product.

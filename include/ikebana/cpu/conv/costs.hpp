@@ -63,9 +63,9 @@ inline constexpr dim_t copied_bytes = 208 * kib, out_bytes = 208 * kib,
 /// Rows of a band below which channels are divided first; tiles of the smallest band.
 inline constexpr dim_t few_band_rows = 4, least_band_tiles = 2;
 
-// Depthwise: products of a group at most, groups from which any kernel pays; bytes of a band in
-// lanes, of vectors of a cache line and narrower ones.
-inline constexpr dim_t most_group_products = 4, least_lane_groups = 8;
+// Depthwise: products of a group at most, and where a matrix product would copy much; groups from
+// which any kernel pays; bytes of a band in lanes, of vectors of a cache line and narrower ones.
+inline constexpr dim_t most_group_products = 4, most_copied_products = 16, least_lane_groups = 8;
 inline constexpr dim_t wide_band_bytes = 112 * kib, narrow_band_bytes = 40 * kib;
 /// Rows that are too narrow for gradients of the weights by planes.
 inline constexpr dim_t narrow_row = 4;

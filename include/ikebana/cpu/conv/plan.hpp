@@ -91,12 +91,38 @@ constexpr bool is_product(const std::array<dim_t, 3>& kernel, const std::array<d
 }
 constexpr dim_t whole_units(dim_t n, dim_t unit) { return (n + unit - 1) / unit * unit; }
 
+/// The bytes that `images` copies for a line of dy at least: what it meets of x, and itself.
+constexpr dim_t image_line_bytes(const conv_problem& p) {
+  const dim_t rows = (p.kernel[1] - 1) * p.dilation[1] + 1,
+              columns = (p.out[2] - 1) * p.stride[2] + (p.kernel[2] - 1) * p.dilation[2] + 1;
+  return (p.inputs * rows * columns + p.outputs * p.out[2]) * p.lanes * p.element;
+}
+
+/// Whether images fill the lanes, and channels are too few to repay a gathering.
+constexpr bool images_apply(const conv_problem& p) {
+  namespace costs = conv_costs;
+  if (p.direction != conv_direction::weights || p.kernel[0] != 1 || p.padding[0] != 0) return false;
+  if (!at_most(p.inputs, costs::most_image_channels) ||
+      !at_most(p.outputs, costs::most_image_channels))
+    return false;
+  return !p.knows_extents() ||
+         (p.in[0] == 1 && p.out[0] == 1 && p.plane() > costs::most_positions && p.lanes > 1 &&
+          4 * p.batch >= costs::filled_quarters * whole_units(p.batch, p.lanes) &&
+          image_line_bytes(p) <= costs::most_line_bytes);
+}
+
 /// Whether so few channels meet that there is nothing for a matrix product to gain, and groups fill
 /// lanes or are common.
 constexpr bool depthwise_lanes_apply(const conv_problem& p) {
   namespace costs = conv_costs;
   if (p.groups <= 1 || p.is_pass) return false;
-  if (p.inputs >= 0 && p.outputs >= 0 && p.inputs * p.outputs > costs::most_group_products)
+  // Weights' gradients and strides leave products more to copy.
+  const bool copies =
+      p.groups >= costs::least_lane_groups &&
+      (p.direction == conv_direction::weights ? !p.knows_extents() || !images_apply(p)
+                                              : p.has_strides());
+  if (p.inputs >= 0 && p.outputs >= 0 &&
+      p.inputs * p.outputs > (copies ? costs::most_copied_products : costs::most_group_products))
     return false;
   const bool common =
       p.kernel == std::array<dim_t, 3>{1, 3, 3} && p.stride[1] <= 2 && p.stride[2] == p.stride[1];
@@ -146,26 +172,6 @@ constexpr bool winograd_applies(const conv_problem& p) {
                           : costs::least_positions_of_few_channels) &&
          3 * plane >= costs::wanted_thirds * computed - costs::spared_positions &&
          transformed <= costs::most_transformed;
-}
-
-/// The bytes that `images` copies for a line of dy at least: what it meets of x, and itself.
-constexpr dim_t image_line_bytes(const conv_problem& p) {
-  const dim_t rows = (p.kernel[1] - 1) * p.dilation[1] + 1,
-              columns = (p.out[2] - 1) * p.stride[2] + (p.kernel[2] - 1) * p.dilation[2] + 1;
-  return (p.inputs * rows * columns + p.outputs * p.out[2]) * p.lanes * p.element;
-}
-
-/// Whether images fill the lanes, and channels are too few to repay a gathering.
-constexpr bool images_apply(const conv_problem& p) {
-  namespace costs = conv_costs;
-  if (p.direction != conv_direction::weights || p.kernel[0] != 1 || p.padding[0] != 0) return false;
-  if (!at_most(p.inputs, costs::most_image_channels) ||
-      !at_most(p.outputs, costs::most_image_channels))
-    return false;
-  return !p.knows_extents() ||
-         (p.in[0] == 1 && p.out[0] == 1 && p.plane() > costs::most_positions && p.lanes > 1 &&
-          4 * p.batch >= costs::filled_quarters * whole_units(p.batch, p.lanes) &&
-          image_line_bytes(p) <= costs::most_line_bytes);
 }
 
 /// A problem's passes: the one that there is without strides, or what all have in common, with the
