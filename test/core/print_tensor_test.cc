@@ -71,6 +71,13 @@ TEST_CASE("tensors of integers are printed as PyTorch prints them") {
   check<std::int64_t, shape{2}>("huge_integers");
 }
 
+TEST_CASE("truth values are printed as PyTorch prints them") {
+  CHECK(to_string(tensor_of<bool, shape{3}>({true, false, true})) ==
+        "tensor([ True, False,  True])");
+  CHECK(to_string(tensor<bool, shape{}>()) == "tensor(False)");
+  CHECK(to_string(tensor<bool, shape{0, 2}>()) == "tensor([], size=(0, 2), dtype=bool)");
+}
+
 TEST_CASE("a tensor of many elements is shortened to its edges") {
   check<float, shape{1001}>("shortened");
   check<float, shape{40, 30}>("shortened_matrix");

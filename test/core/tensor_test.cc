@@ -113,6 +113,20 @@ TEST_CASE("copies are deep, moves take the memory") {
   CHECK(a[5] == 1);
 }
 
+TEST_CASE("a view is assigned to a tensor as a copy, also a view of itself") {
+  auto a = ike::tensor_of<float, shape{3}>({1, 2, 3});
+  ike::tensor<float, shape{dynamic}> b(shape{1});
+  b = a.view();
+  CHECK(b.extents() == shape{3});
+  CHECK(b.data() != a.data());
+  b = ike::tensor_view<const float, shape{dynamic}>(b.data() + 1, shape{2});
+  CHECK(b.extents() == shape{2});
+  CHECK(b[0] == 2);
+  CHECK(b[1] == 3);
+  CHECK_THROWS_AS((a = b.view()), ike::shape_error);
+  CHECK(a[2] == 3);
+}
+
 TEST_CASE("makers") {
   CHECK(ike::full<double, shape{2}>(3.5)[1] == 3.5);
   CHECK(ike::zeros<float, shape{dynamic, 2, dynamic}>(3, 4).extents() == shape{3, 2, 4});

@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstring>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "ikebana/compose/sequential.hpp"
 #include "ikebana/model/initialize.hpp"
 #include "ikebana/model/lazy_model.hpp"
+#include "ikebana/model/print.hpp"
 #include "ikebana/model/state.hpp"
 #include "ikebana/nn/activation.hpp"
 #include "ikebana/nn/batch_norm.hpp"
@@ -110,6 +112,9 @@ TEST_CASE("what a loaded state leaves unknown is still printed as lazy") {
   ike::load_state_dict(holder, given);
   CHECK(holder.printed().find("linear(in_features=5, out_features=4") != std::string::npos);
   CHECK(holder.printed().find("num_features=lazy") != std::string::npos);
+  std::ostringstream stream;
+  stream << holder;
+  CHECK(stream.str() == holder.printed());
 }
 
 TEST_CASE("a concrete state resolves a lazy model without any input") {

@@ -134,6 +134,17 @@ TEST_CASE("fit ends early, and restores the best parameters") {
   CHECK(std::ranges::equal(a.model.parameters(), after_best));
 }
 
+TEST_CASE("fit ends early if the validation is not a number, from the first epoch on") {
+  task a;
+  ike::sgd optimizer{a.model, {.lr = 0.1}};
+  const auto history =
+      ike::fit(a.model, a.loader, ike::mse_loss{}, optimizer,
+               {.epochs = 50,
+                .validate = [] { return std::numeric_limits<double>::quiet_NaN(); },
+                .early_stopping = {.patience = 2}});
+  CHECK(history.size() == 2);
+}
+
 TEST_CASE("fit ends when its callback says so, and prints a line for each epoch") {
   task a;
   ike::sgd optimizer{a.model, {.lr = 0.1}};

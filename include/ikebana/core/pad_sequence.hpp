@@ -99,9 +99,9 @@ auto unpad_sequence(const X& padded, std::span<const std::int64_t> lengths,
                    static_cast<dim_t>(lengths.size()), all}));
   for (const std::int64_t length : lengths)
     if (length < 0 || length > longest)
-      throw_error(shape_error(
-          diagnostic{"unpad_sequence expects lengths up to {expected}, got {got} (input {input})",
-                     longest, static_cast<dim_t>(length), all}));
+      throw_error(shape_error(diagnostic{
+          "unpad_sequence expects lengths up to {expected}, got {number} (input {input})", longest,
+          static_cast<dim_t>(length), all}));
   const dim_t element = all.numel(2, all.rank());
   std::vector<tensor<T, S>> out;
   for (dim_t i = 0; i < n; ++i) {

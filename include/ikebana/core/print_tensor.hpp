@@ -99,7 +99,12 @@ class element_format {
   }
   template <class I>
   requires std::is_integral_v<I>
-  static std::string text(I x) { return std::to_string(x); }
+  static std::string text(I x) {
+    if constexpr (std::is_same_v<I, bool>)
+      return x ? "True" : "False";
+    else
+      return std::to_string(x);
+  }
 
   notation notation_ = notation::fixed;
   int precision_;
@@ -213,7 +218,7 @@ std::string with_suffixes(String s, const std::vector<String>& suffixes, std::si
 
 /// A tensor as PyTorch prints it: `tensor([[1., 2.], [3., 4.]])`, one row per line, shortened to
 /// its edges if it has more than `threshold` elements. The type is named unless it is float32 or
-/// the elements show that it is int64. Allocates; O(elements printed).
+/// the elements show that it is int64 or bool. Allocates; O(elements printed).
 template <tensor_like X>
 std::string to_string(const X& x, const print_options& options = {}) {
   using T = typename std::remove_cvref_t<X>::value_type;
@@ -228,8 +233,10 @@ std::string to_string(const X& x, const print_options& options = {}) {
       size += (i == 0 ? "" : ", ") + std::to_string(extents[i]);
     suffixes.push_back(size + ')');
   }
-  // Elements show that they are int64; an empty tensor has none.
-  if constexpr (has_dtype<T> && !std::is_same_v<T, float>)
+  // Elements show that they are int64 or bool; an empty tensor has none.
+  if constexpr (std::is_same_v<T, bool>) {
+    if (extents.numel() == 0) suffixes.push_back("dtype=bool");
+  } else if constexpr (has_dtype<T> && !std::is_same_v<T, float>)
     if (!std::is_same_v<T, std::int64_t> || extents.numel() == 0)
       suffixes.push_back("dtype=" + std::string(name(dtype_of<T>)));
   return detail::with_suffixes(std::move(s), suffixes, open.size(), options.linewidth);

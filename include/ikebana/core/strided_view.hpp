@@ -249,7 +249,7 @@ constexpr auto sliced(X&& x, dim_t first, dim_t last, dim_t step = 1) {
   if (first < 0 || first > last || last > s[Dim])
     throw_error(
         shape_error(diagnostic{"a slice ends within the {expected} elements of its dimension, "
-                               "got {got} (of {input})",
+                               "got {number} (of {input})",
                                s[Dim], first < 0 || first > last ? first : last, s}));
   if (step < 1) throw_error(error("sliced expects a step above 0"));
   auto strides = v.strides();
@@ -271,7 +271,7 @@ constexpr auto selected(X&& x, dim_t i) {
   const shape s = v.extents();
   if (i < 0 || i >= s[Dim])
     throw_error(shape_error(
-        diagnostic{"index {got} is not in [0, {expected}) (of {input})", s[Dim], i, s}));
+        diagnostic{"index {number} is not in [0, {expected}) (of {input})", s[Dim], i, s}));
   constexpr shape left = detail::without_dim<view::view_shape, Dim>();
   shape extents;
   std::array<dim_t, left.rank()> strides{};

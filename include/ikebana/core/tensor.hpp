@@ -53,8 +53,8 @@ inline void check_extents(const shape& declared, const shape& given) {
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void refuse_index(const shape& s, dim_t index,
                                                                 dim_t end) {
-  throw_error(error(diagnostic{"index {got} of a tensor of shape {input} is not in [0, {expected})",
-                               end, index, s}
+  throw_error(error(diagnostic{
+      "index {number} of a tensor of shape {input} is not in [0, {expected})", end, index, s}
                         .message()
                         .c_str()));
 }
@@ -212,6 +212,12 @@ class tensor {
     buffer_ = std::move(other.buffer_);
     std::swap(extents_, other.extents_);
     return *this;
+  }
+  /// Becomes a copy of the elements of a view, which may be of this tensor. Allocates.
+  template <class U, shape R>
+  requires(std::is_same_v<std::remove_const_t<U>, T>&& compatible(S, R)) tensor& operator=(
+      const tensor_view<U, R>& view) {
+    return *this = tensor(view);
   }
 
   /// Releases the memory, which stays where it is; the tensor then has no elements. Does not

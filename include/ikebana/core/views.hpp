@@ -75,10 +75,10 @@ inline constexpr shape rows_shape = std::remove_cvref_t<X>::static_shape.with(0,
 
 inline void check_rows(const shape& s, dim_t first, dim_t last) {
   if (first < 0 || first > last || last > s[0])
-    throw_error(shape_error(
-        diagnostic{"a slice ends within the {expected} elements of the first dimension, got {got} "
-                   "(of {input})",
-                   s[0], first < 0 || first > last ? first : last, s}));
+    throw_error(shape_error(diagnostic{
+        "a slice ends within the {expected} elements of the first dimension, got {number} "
+        "(of {input})",
+        s[0], first < 0 || first > last ? first : last, s}));
 }
 
 }  // namespace detail
@@ -132,7 +132,9 @@ constexpr auto select(X&& x, dim_t i) {
   static_assert(std::remove_cvref_t<X>::static_shape.rank() >= 1,
                 "ikebana: select takes a tensor of at least one dimension");
   const shape s = x.extents();
-  detail::check_rows(s, i, i + 1);
+  if (i < 0 || i >= s[0])
+    throw_error(shape_error(
+        diagnostic{"index {number} is not in [0, {expected}) (of {input})", s[0], i, s}));
   constexpr shape tail = detail::tail_of(std::remove_cvref_t<X>::static_shape);
   return tensor_view<detail::element_of_view<std::remove_reference_t<X>>, tail>(
       x.data() + i * s.numel(1, s.rank()), detail::tail_of(s));

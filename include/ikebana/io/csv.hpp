@@ -231,7 +231,7 @@ tensor<T, shape{dynamic, dynamic}> columns(const csv_table<T>& table, dim_t firs
   const dim_t rows = table.values.extent(0), width = table.values.extent(1);
   if (first < 0 || last < first || last > width)
     throw shape_error(
-        diagnostic{"columns expects a range that ends by {expected}, got {got} (table {input})",
+        diagnostic{"columns expects a range that ends by {expected}, got {number} (table {input})",
                    width, first < 0 || last < first ? first : last, table.values.extents()});
   tensor<T, shape{dynamic, dynamic}> out(shape{rows, last - first});
   T* to = out.data();
@@ -260,7 +260,7 @@ tensor<std::int64_t, shape{dynamic}> labels(const csv_table<T>& table, dim_t col
   const dim_t rows = table.values.extent(0), width = table.values.extent(1);
   if (column < 0 || column >= width)
     throw shape_error(
-        diagnostic{"labels expects a column below {expected}, got {got} (table {input})", width,
+        diagnostic{"labels expects a column below {expected}, got {number} (table {input})", width,
                    column, table.values.extents()});
   tensor<std::int64_t, shape{dynamic}> out(shape{rows});
   for (dim_t r = 0; r < rows; ++r) {

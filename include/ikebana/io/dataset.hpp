@@ -114,9 +114,10 @@ auto random_split(const tensor_dataset<Features, Targets>& dataset, dim_t train_
   using targets = detail::samples_of<Targets>;
   const dim_t count = dataset.size();
   if (train_count < 0 || train_count > count)
-    throw shape_error(diagnostic{
-        "random_split expects at most {expected} samples to train on, got {got} (features {input})",
-        count, train_count, dataset.features().extents()});
+    throw shape_error(
+        diagnostic{"random_split expects at most {expected} samples to train on, got {number} "
+                   "(features {input})",
+                   count, train_count, dataset.features().extents()});
   aligned_buffer<dim_t> order(count);
   shuffle(random_stream{s, hash_path("split")}, order.data(), count);
   const auto part = [&](dim_t first, dim_t n) {

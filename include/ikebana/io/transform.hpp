@@ -177,8 +177,8 @@ auto random_split(const Dataset& dataset, dim_t train_count, seed s) {
   const dim_t count = dataset.size();
   if (train_count < 0 || train_count > count)
     throw shape_error(
-        diagnostic{"random_split expects at most {expected} samples to train on, got {got}", count,
-                   train_count});
+        diagnostic{"random_split expects at most {expected} samples to train on, got {number}",
+                   count, train_count});
   std::vector<dim_t> order(static_cast<std::size_t>(count));
   shuffle(random_stream{s, hash_path("split")}, order.data(), count);
   return dataset_split<subset_dataset<const Dataset&>>{

@@ -17,4 +17,15 @@ std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& s
   return stream << to_string(m.module());
 }
 
+/// Prints a lazy_model as its module, as far as it is resolved. Allocates.
+template <class Holder, class Traits>
+requires requires(const Holder& h) {
+  h.printed();
+  h.has_uninitialized_params();
+}
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& stream,
+                                             const Holder& h) {
+  return stream << h.printed();
+}
+
 }  // namespace ikebana

@@ -82,7 +82,7 @@ fit_callback log_to(Log& log) {
 
 /// When fit ends before its last epoch.
 struct early_stopping {
-  /// Ends after so many epochs without a better validation; 0 for never.
+  /// Ends after so many epochs without a better validation; 0 for never. NaN is never better.
   int patience = 0;
   /// What counts as better: by more than this.
   double min_delta = 0;
@@ -211,8 +211,10 @@ std::vector<epoch_result> fit(Model& model, Loader& batches, const Loss& loss, O
     epoch_result result{epoch, mean.value(), std::numeric_limits<double>::quiet_NaN()};
     if (options.validate) {
       const double metric = result.validation_loss = options.validate();
-      if (best != best || (stop.mode == metric_mode::min ? metric < best - stop.min_delta
-                                                         : metric > best + stop.min_delta)) {
+      const bool is_number = metric == metric;
+      if (is_number &&
+          (best != best || (stop.mode == metric_mode::min ? metric < best - stop.min_delta
+                                                          : metric > best + stop.min_delta))) {
         best = metric;
         since = 0;
         if (stop.restore_best) best_state = model.snapshot();
