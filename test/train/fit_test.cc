@@ -134,6 +134,16 @@ TEST_CASE("fit ends early, and restores the best parameters") {
   CHECK(std::ranges::equal(a.model.parameters(), after_best));
 }
 
+TEST_CASE("fit refuses a loader that has no batches") {
+  task a;
+  ike::sgd optimizer{a.model, {.lr = 0.1}};
+  ike::data_loader none{a.data, {.batch = 32, .drop_last = true}};
+  CHECK_THROWS_WITH_AS(
+      ike::fit(a.model, none, ike::mse_loss{}, optimizer),
+      "fit: the loader has no samples in an epoch (fewer than a batch, and drop_last?)",
+      ike::error);
+}
+
 TEST_CASE("fit ends early if the validation is not a number, from the first epoch on") {
   task a;
   ike::sgd optimizer{a.model, {.lr = 0.1}};

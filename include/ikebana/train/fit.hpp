@@ -170,7 +170,8 @@ double evaluate(Model& model, Loader&& batches, const Loss& loss) {
 /// optimizer, {.epochs = 20})`. A batch is a pair of inputs and target, or a tuple of several
 /// inputs and, last, the target. Returns what each epoch came to. What this does not offer is a
 /// loop of two lines around train_step. Allocates per epoch, not per step; throws error for
-/// early stopping without a validation, and what train_step, the loader and the functions throw.
+/// early stopping without a validation and for an epoch without samples, and what train_step, the
+/// loader and the functions throw.
 template <class Model, detail::batch_range Loader, class Loss, class Optimizer>
 std::vector<epoch_result> fit(Model& model, Loader& batches, const Loss& loss, Optimizer& optimizer,
                               const fit_options& options = {}) {
@@ -208,6 +209,9 @@ std::vector<epoch_result> fit(Model& model, Loader& batches, const Loss& loss, O
         if (!goes_on) break;
       }
     }
+    if (mean.weight() == 0)
+      throw error(
+          "fit: the loader has no samples in an epoch (fewer than a batch, and drop_last?)");
     epoch_result result{epoch, mean.value(), std::numeric_limits<double>::quiet_NaN()};
     if (options.validate) {
       const double metric = result.validation_loss = options.validate();
