@@ -233,7 +233,7 @@ struct recurrent {
   void forward(const Context& c) const {
     if constexpr (steps_alone)
       if (const dim_t in = c.input_shape().back();
-          c.input_shape().numel() == in && in > 0 && in <= 64 && !detail::rounds_products(c))
+          steps_of(c.input_shape()) == 1 && in > 0 && in <= 64 && !detail::rounds_products(c))
         return detail::run_single_step<gates>(c, in, Hidden, has_bias, kept_for_products());
     run(c).forward();
   }
