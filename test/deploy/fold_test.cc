@@ -26,6 +26,7 @@
 #include "ikebana/nn/batch_norm.hpp"
 #include "ikebana/nn/causal_conv1d.hpp"
 #include "ikebana/nn/conv.hpp"
+#include "ikebana/nn/conv_transpose.hpp"
 #include "ikebana/nn/dropout.hpp"
 #include "ikebana/nn/gru.hpp"
 #include "ikebana/nn/linear.hpp"
@@ -70,6 +71,29 @@ TEST_CASE_TEMPLATE("a batch norm after a linear module or a convolution is part 
   CHECK(folded<T, sequences>(ike::sequential(
             ike::lazy_causal_conv1d<4, ike::kernel<2>, ike::dilation<2>, ike::bias<false>>{},
             ike::lazy_batch_norm1d<>{}, ike::tanh{})) == "causal_conv1d/2 identity/0");
+}
+
+TEST_CASE_TEMPLATE("a batch norm after a transposed convolution is part of its weights", T, float,
+                   double) {
+  CHECK(folded<T, sequences>(ike::sequential(
+            ike::lazy_conv_transpose1d<4, ike::kernel<3>, ike::stride<2>>{},
+            ike::lazy_batch_norm1d<>{}, ike::tanh{})) == "conv_transpose1d/2 identity/0");
+  // Groups of two outputs, and of one; a scaling alone needs no bias.
+  CHECK(folded<T, images>(ike::sequential(
+            ike::lazy_conv_transpose2d<6, ike::kernel<3, 2>, ike::groups<3>, ike::bias<false>>{},
+            ike::lazy_batch_norm2d<>{.eps = 0.5}, ike::relu{},
+            ike::lazy_conv_transpose2d<2, ike::kernel<2>, ike::groups<2>>{},
+            ike::lazy_batch_norm2d<ike::affine<false>>{})) ==
+        "conv_transpose2d/2 identity/0 conv_transpose2d/2 identity/0");
+  CHECK(folded<T, shape{ike::dynamic, 4, 2, 3, 2}>(ike::sequential(
+            ike::weight_norm(
+                ike::conv_transpose3d<4, 6, ike::kernel<2>, ike::groups<2>, ike::padding<1>>{}),
+            ike::lazy_batch_norm3d<>{})) == "conv_transpose3d/2 identity/0");
+  CHECK(folded<T, sequences>(ike::graph([](auto x) {
+          const auto y = "conv"_m(
+              ike::conv_transpose1d<3, 6, ike::kernel<3>, ike::groups<3>, ike::bias<false>>{}, x);
+          return y * ike::parameter<"scale", shape{6, 1}>(x, ike::initializer::uniform(1)) * 0.5;
+        })) == "conv_transpose1d/1 identity/0 identity/0 identity/0");
 }
 
 TEST_CASE("a batch norm stays where its channels are not those of the weights") {

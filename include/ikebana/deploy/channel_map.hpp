@@ -56,17 +56,23 @@ struct channel_map {
     }
   }
 
-  /// Lets weights (out, ..) and their bias, null if nothing is shifted, give what the map makes of
-  /// their results.
+  /// Lets weights (out, ..), or (in, out of a group, ..) of transposed groups, and their bias, null
+  /// if nothing is shifted, give what the map makes of their results.
   template <class T>
-  void map_outputs(const shape& extents, T* weight, T* bias) const {
-    const dim_t inner = extents.numel(1, extents.rank());
-    for (dim_t o = 0; o < extents[0]; ++o) {
-      const std::size_t c = at(o);
-      for (dim_t i = 0; i < inner; ++i) multiply(weight[o * inner + i], scale[c]);
-      if (bias != nullptr)
-        bias[o] = static_cast<T>(static_cast<double>(bias[o]) * scale[c] + shift[c]);
-    }
+  void map_outputs(const shape& extents, dim_t transposed_groups, T* weight, T* bias) const {
+    const bool turned = transposed_groups > 0;
+    const dim_t ins = turned ? extents[0] / transposed_groups : 1;
+    const dim_t columns = turned ? extents[1] : 1;
+    const dim_t inner = extents.numel(turned ? 2 : 1, extents.rank());
+    for (dim_t row = 0; row < extents[0]; ++row)
+      for (dim_t column = 0; column < columns; ++column, weight += inner) {
+        const double by = scale[at(row / ins * columns + column)];
+        for (dim_t i = 0; i < inner; ++i) multiply(weight[i], by);
+      }
+    if (bias == nullptr) return;
+    const dim_t outs = turned ? transposed_groups * columns : extents[0];
+    for (dim_t o = 0; o < outs; ++o)
+      bias[o] = static_cast<T>(static_cast<double>(bias[o]) * scale[at(o)] + shift[at(o)]);
   }
 
   /// Lets weights (out, in of a group, ..) and their bias take what the map takes.

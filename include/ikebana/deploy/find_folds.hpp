@@ -17,6 +17,7 @@ struct fold_ability {
 
   int calls = 0;
   std::size_t weight_rank = 0;  ///< Of what takes a bias; else 0.
+  dim_t transposed_groups = 0;  ///< Of weights (in, out of a group, ..); of others 0.
   bool knows_channels = false;  ///< It tells which dimensions its channels are.
   bool adds_zeros = false;      ///< To its input.
   bool is_parameter = false;    ///< It gives its parameter.
@@ -34,6 +35,7 @@ struct fold_target {
   bool reads_caller = false;  ///< Its input is the caller's.
   int x = 0;                  ///< The input that passes, if one is a parameter.
   int parameter = -1;         ///< The leaf of the other.
+  dim_t transposed_groups = 0;
 };
 
 /// Finds the leaves of a program that are folded into weights: those that map each channel of what
@@ -151,7 +153,8 @@ class fold_finder {
   }
   constexpr void fold(int k, const map_of_node& m, int leaf, bool is_before) {
     const program_node& node = node_of(k);
-    folds[node.leaf] = {leaf, is_before, uses[node.inputs[m.x]].producer < 0, m.x, m.parameter};
+    folds[node.leaf] = {leaf, is_before,   uses[node.inputs[m.x]].producer < 0,
+                        m.x,  m.parameter, known[leaf].transposed_groups};
     if (m.parameter >= 0) folds[m.parameter] = folds[node.leaf];
     if (m.shifts) needs_bias[leaf] = true;
   }

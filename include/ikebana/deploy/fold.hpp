@@ -192,6 +192,8 @@ struct find_abilities {
         is.knows_channels = true;
         is.adds_zeros = plain_t<Leaf>::adds_zeros;
       }
+      if constexpr (requires { plain_t<Leaf>::transposed_groups; })
+        is.transposed_groups = plain_t<Leaf>::transposed_groups;
     }
     is.is_parameter = gives_parameter<plain_t<Leaf>>;
     is.computes_weights = computes_weights<Leaf>;
@@ -344,7 +346,8 @@ struct fold_values {
     if (target.is_before)
       before[at(target.leaf)].then(map);
     else
-      map.map_outputs(extents_of(to, 0), made_parameters[to.first_parameter], bias_of(to));
+      map.map_outputs(extents_of(to, 0), target.transposed_groups,
+                      made_parameters[to.first_parameter], bias_of(to));
   }
 
   template <class Leaf>

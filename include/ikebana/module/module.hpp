@@ -73,6 +73,8 @@ namespace ikebana {
 ///   give the same in evaluation, if some can be computed when the model is frozen;
 /// - `with_bias()`: the module with a second parameter that is added to channel c of its output,
 ///   where c is dimension 0 of the first, a weight that it multiplies by;
+/// - `transposed_groups`, beside `with_bias`: the number of groups, of which dimension 1 of the
+///   weight is the outputs, and dimension 0 the inputs of all;
 /// - `adds_zeros`, beside `with_bias`: channels are the last dimension of inputs and outputs if the
 ///   weight has 2, else the one before the spatial ones; dimension 1 of the weight is the input's
 ///   channels, of a group; the value tells whether the input is extended by zeros;

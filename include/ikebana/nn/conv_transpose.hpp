@@ -143,6 +143,13 @@ struct conv_transpose {
       return {weight};
   }
 
+  /// The same with a bias, into which inference folds a norm.
+  constexpr auto with_bias() const {
+    return conv_transpose<Spatial, In, Out, detail::set_option<ikebana::bias<true>, Options>...>{
+        in_channels};
+  }
+  static constexpr dim_t transposed_groups = options::groups;
+
   constexpr dim_t multiply_adds(const shape_list& in, const shape_list&) const {
     return (saturated{in[0].numel()} * (Out / options::groups) * options::taps).value;
   }
