@@ -2,6 +2,7 @@
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -36,9 +37,12 @@ struct log_file_closer {
 };
 using log_file = std::unique_ptr<std::FILE, log_file_closer>;
 
+/// By the error number of the call before.
 template <class = void>
 [[noreturn]] void fail_log(const std::filesystem::path& path, const char* what) {
-  throw io_error(path.string() + ": " + what);
+  const int error_number = errno;
+  throw io_error(path.string() + ": " + what + ": " +
+                 std::generic_category().message(error_number));
 }
 
 /// CRC-32C (Castagnoli), bit by bit: a log writes few bytes.
