@@ -226,8 +226,10 @@ struct conv_im2col {
           of.finish(tiles, to, plane, i * to_image, plane, 0);
       }
     };
-    // The last, too few for all threads, are each shared by them.
-    const dim_t whole = p.batch - p.batch % num_threads();
+    // The last, too few for all threads, are each shared by them where an image is worth all.
+    const bool shares =
+        p.multiply_adds() >= p.batch * num_threads() * gemm_costs::products_for_thread;
+    const dim_t whole = shares ? p.batch - p.batch % num_threads() : p.batch;
     share_parts(whole, grain_of(p.batch, p.multiply_adds()), some);
     some(whole, p.batch);
   }
